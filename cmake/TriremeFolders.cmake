@@ -1,0 +1,49 @@
+# One object library per folder of trireme/, its sources found by name: a new file is picked up by the
+# next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
+#
+#   trireme_folder(layout [LIBS pkg::target ...] [DEFINES X=1 ...])
+
+add_library(trireme_options INTERFACE)
+target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+if(TRIREME_WERROR)
+  target_compile_options(trireme_options INTERFACE -Werror)
+endif()
+if(TRIREME_SANITIZE)
+  target_compile_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE})
+endif()
+
+set_property(GLOBAL PROPERTY TRIREME_FOLDERS "")
+
+function(trireme_folder name)
+  cmake_parse_arguments(ARG "" "" "LIBS;DEFINES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
+  if(NOT sources)
+    return()
+  endif()
+  add_library(trireme_${name} OBJECT ${sources})
+  target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
+  target_compile_definitions(trireme_${name} PRIVATE ${ARG_DEFINES})
+  set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
+  if(tests AND TRIREME_TESTS)
+    set_property(GLOBAL PROPERTY TRIREME_TESTS_OF_${name} "${tests}")
+  endif()
+endfunction()
+
+# The test program of a folder links the whole library: a unit test may stand on anything below it.
+function(trireme_folder_tests)
+  get_property(folders GLOBAL PROPERTY TRIREME_FOLDERS)
+  foreach(name IN LISTS folders)
+    get_property(tests GLOBAL PROPERTY TRIREME_TESTS_OF_${name})
+    if(tests)
+      add_executable(${name}_test ${tests})
+      target_link_libraries(${name}_test PRIVATE trireme GTest::gtest_main GTest::gmock)
+      gtest_discover_tests(${name}_test TEST_PREFIX "${name}: " DISCOVERY_MODE PRE_TEST
+                           PROPERTIES TIMEOUT 300)
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,99 @@
+#include "trireme/base/error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace trireme {
+
+std::string_view to_string(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInvalidArgument: return "invalid argument";
+    case ErrorKind::kNotFound: return "not found";
+    case ErrorKind::kUnsupported: return "unsupported";
+    case ErrorKind::kIo: return "io";
+    case ErrorKind::kCorrupt: return "corrupt";
+    case ErrorKind::kComm: return "communication";
+    case ErrorKind::kTimeout: return "timeout";
+    case ErrorKind::kInternal: return "internal";
+  }
+  return "unknown";
+}
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInvalidArgument:
+    case ErrorKind::kNotFound:
+    case ErrorKind::kUnsupported: return 2;
+    case ErrorKind::kIo:
+    case ErrorKind::kCorrupt:
+    case ErrorKind::kComm:
+    case ErrorKind::kTimeout: return 3;
+    case ErrorKind::kInternal: return 4;
+  }
+  return 4;
+}
+
+Error::Error(ErrorKind kind, std::string text, std::source_location where)
+    : kind_(kind), text_(std::move(text)), where_(where) {
+  rebuild();
+}
+
+Error& Error::note(std::string_view context) {
+  notes_ += "\n  ";
+  notes_ += context;
+  rebuild();
+  return *this;
+}
+
+void Error::rebuild() {
+  what_ = text_;
+  if (kind_ == ErrorKind::kInternal) {
+    const char* file = std::strstr(where_.file_name(), "trireme/");
+    what_ = fmt::format("internal error, please report: {} (at {}:{})", text_,
+                        file ? file : where_.file_name(), where_.line());
+  }
+  what_ += notes_;
+}
+
+std::string quoted_list(const std::vector<std::string>& words) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += i + 1 == words.size() ? " or " : ", ";
+    out += fmt::format("'{}'", words[i]);
+  }
+  return out;
+}
+
+std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
+  size_t best = std::string_view::npos;
+  std::string answer;
+  for (const std::string& candidate : candidates) {
+    std::vector<size_t> row(candidate.size() + 1);  // Levenshtein, one row
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 0; i < word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i + 1;
+      for (size_t j = 0; j < candidate.size(); ++j) {
+        const size_t change = diagonal + (word[i] != candidate[j]);
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, change});
+      }
+    }
+    if (row.back() < best) {
+      best = row.back();
+      answer = candidate;
+    }
+  }
+  const size_t near = std::max<size_t>(1, std::min<size_t>(3, word.size() / 2));
+  return best <= near ? answer : "";
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  if (const std::string near = closest(word, candidates); !near.empty()) {
+    return fmt::format(" Did you mean '{}'?", near);
+  }
+  return candidates.empty() ? "" : fmt::format(" One of {}.", quoted_list(candidates));
+}
+
+}  // namespace trireme

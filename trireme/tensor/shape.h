@@ -1,0 +1,58 @@
+// Shape: the sizes of a tensor's dimensions, outermost first; at most 8. TensorType: element type and
+// shape, printed as f32[4,8].
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "trireme/tensor/dtype.h"
+
+namespace trireme {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes);
+  explicit Shape(std::span<const int64_t> sizes);
+
+  int rank() const { return rank_; }
+  int64_t operator[](int dim) const { return sizes_[static_cast<size_t>(dim)]; }
+  int64_t& operator[](int dim) { return sizes_[static_cast<size_t>(dim)]; }
+  const int64_t* begin() const { return sizes_.data(); }
+  const int64_t* end() const { return sizes_.data() + rank_; }
+  int64_t elements() const;       // product of the sizes; 1 for a scalar
+  void push_back(int64_t size);   // throws kInvalidArgument past kMaxRank
+
+  // Row-major strides, in elements.
+  std::array<int64_t, kMaxRank> strides() const;
+
+  friend bool operator==(const Shape& a, const Shape& b);
+
+ private:
+  std::array<int64_t, kMaxRank> sizes_{};
+  int rank_ = 0;
+};
+
+std::string to_string(const Shape& shape);  // "[4,8]"
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  Shape shape;
+
+  int64_t elements() const { return shape.elements(); }
+  int64_t bytes() const { return elements() * size_of(dtype); }
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+
+std::string to_string(const TensorType& type);  // "f32[4,8]"
+// Reads what to_string wrote; throws kInvalidArgument on anything else.
+TensorType parse_tensor_type(std::string_view text);
+
+}  // namespace trireme
