@@ -1,0 +1,275 @@
+#include "trireme/layout/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kMax, Reduction::kMin};
+
+struct Part {
+  int64_t start = 0;
+  int64_t size = 0;
+};
+
+// Part `index` of a dimension that falls in `parts` equal parts.
+Part part_of(int64_t size, int64_t parts, int64_t index) {
+  invariant(size % parts == 0, "a dimension of size {} cut in {} parts", size, parts);
+  return {index * (size / parts), size / parts};
+}
+
+// "1, 2, 5 or 10": the divisors of `size`; of a long list the three on each side of `wanted`.
+std::string usable_cuts(int64_t size, int64_t wanted) {
+  std::vector<int64_t> small;
+  std::vector<int64_t> large;
+  for (int64_t d = 1; d * d <= size; ++d) {
+    if (size % d != 0) continue;
+    small.push_back(d);
+    if (d * d != size) large.insert(large.begin(), size / d);
+  }
+  small.insert(small.end(), large.begin(), large.end());
+  if (small.size() > 8) {
+    const auto above = std::upper_bound(small.begin(), small.end(), wanted);
+    const auto first = above - std::min<int64_t>(3, above - small.begin());
+    small = std::vector<int64_t>(first, above + std::min<int64_t>(3, small.end() - above));
+  }
+  std::string out;
+  for (size_t i = 0; i < small.size(); ++i) {
+    if (i > 0) out += i + 1 == small.size() ? " or " : ", ";
+    out += std::to_string(small[i]);
+  }
+  return out;
+}
+
+// What is wrong with a layout that names each axis at most once and has the right rank, or "".
+std::string bad_cut(const Layout& layout, const Shape& whole, const Mesh& mesh,
+                    std::string_view what) {
+  for (int dim = 0; dim < layout.rank(); ++dim) {
+    const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
+    const int64_t cuts = mesh.size_of(axes);
+    if (whole[dim] % cuts == 0) continue;
+    const std::string names = print_axes(axes, mesh);
+    return fmt::format(
+        "mesh {} '{}' {} size {}, which does not divide dim {} of '{}' (size {}). "
+        "Use an axis of {}, or pad to {}.",
+        names.find('*') == names.npos ? "axis" : "axes", names,
+        names.find('*') == names.npos ? "has" : "have", cuts, dim, what, whole[dim],
+        usable_cuts(whole[dim], cuts), (whole[dim] / cuts + 1) * cuts);
+  }
+  return "";
+}
+
+std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh,
+                    std::string_view what) {
+  if (layout.rank() != whole.rank()) {
+    return fmt::format(
+        "layout {} of '{}' has {} dimensions, but its shape {} has {}; give one entry "
+        "per dimension, '-' where it is whole",
+        to_string(layout, mesh), what, layout.rank(), to_string(whole), whole.rank());
+  }
+  std::vector<bool> used(static_cast<size_t>(mesh.axes()), false);
+  std::vector<int> axes;
+  for (const std::vector<int>& dim : layout.dims) axes.insert(axes.end(), dim.begin(), dim.end());
+  for (const PartialAxis& p : layout.partial) axes.push_back(p.axis);
+  for (int axis : axes) {
+    static_cast<void>(mesh.axis(axis));
+    if (used[static_cast<size_t>(axis)]) {
+      return fmt::format(
+          "layout {} of '{}' uses mesh axis '{}' twice; an axis cuts one dimension once, "
+          "or is partial",
+          to_string(layout, mesh), what, mesh.axis(axis).name);
+    }
+    used[static_cast<size_t>(axis)] = true;
+  }
+  for (const PartialAxis& p : layout.partial) {
+    if (p.reduction == layout.partial[0].reduction) continue;
+    return fmt::format(
+        "layout {} of '{}' is partial in two ways, {} over '{}' and {} over '{}'; the "
+        "result would depend on their order: reduce one of them first",
+        to_string(layout, mesh), what, to_string(layout.partial[0].reduction),
+        mesh.axis(layout.partial[0].axis).name, to_string(p.reduction), mesh.axis(p.axis).name);
+  }
+  return bad_cut(layout, whole, mesh, what);
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+// Reads "partial(sum: mp*tp) ..." into `out`.
+void parse_partial(std::string_view text, std::string_view all, const Mesh& mesh, Layout& out) {
+  while (!(text = trim(text)).empty()) {
+    const size_t open = text.find('(');
+    const size_t colon = text.find(':');
+    const size_t close = text.find(')');
+    require(trim(text.substr(0, open)) == "partial" && colon != text.npos && close != text.npos &&
+                open < colon && colon < close,
+            "'{}' is not a layout: expected 'partial(sum: axis)' after ']', found '{}'", all, text);
+    const std::string_view name = trim(text.substr(open + 1, colon - open - 1));
+    const auto* reduction = std::find_if(std::begin(kReductions), std::end(kReductions),
+                                         [&](Reduction r) { return to_string(r) == name; });
+    require(reduction != std::end(kReductions), "'{}' is not a layout: no reduction named '{}'.{}",
+            all, name, suggestion(name, {"sum", "max", "min"}));
+    for (int axis : parse_axes(text.substr(colon + 1, close - colon - 1), mesh)) {
+      out.add_partial(axis, *reduction);
+    }
+    text.remove_prefix(close + 1);
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return "sum";
+    case Reduction::kMax:
+      return "max";
+    case Reduction::kMin:
+      return "min";
+  }
+  return "unknown";
+}
+
+Layout Layout::replicated(int rank) {
+  Layout out;
+  out.dims.resize(static_cast<size_t>(rank));
+  return out;
+}
+
+bool Layout::is_replicated() const {
+  return partial.empty() &&
+         std::all_of(dims.begin(), dims.end(), [](const auto& d) { return d.empty(); });
+}
+
+bool Layout::is_partial_over(int axis) const {
+  return std::any_of(partial.begin(), partial.end(), [&](PartialAxis p) { return p.axis == axis; });
+}
+
+int Layout::dim_cut_by(int axis) const {
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    if (std::find(dims[dim].begin(), dims[dim].end(), axis) != dims[dim].end()) {
+      return static_cast<int>(dim);
+    }
+  }
+  return -1;
+}
+
+bool Layout::uses(int axis) const {
+  return dim_cut_by(axis) >= 0 || is_partial_over(axis);
+}
+
+int64_t Layout::cuts(int dim, const Mesh& mesh) const {
+  return mesh.size_of(dims.at(static_cast<size_t>(dim)));
+}
+
+std::vector<int> Layout::replica_axes(const Mesh& mesh) const {
+  std::vector<int> out;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (!uses(axis)) out.push_back(axis);
+  }
+  return out;
+}
+
+std::vector<int> Layout::partial_axes() const {
+  std::vector<int> out;
+  for (const PartialAxis& p : partial) out.push_back(p.axis);
+  return out;
+}
+
+void Layout::add_partial(int axis, Reduction reduction) {
+  const auto at = std::upper_bound(partial.begin(), partial.end(), axis,
+                                   [](int a, const PartialAxis& p) { return a < p.axis; });
+  partial.insert(at, {axis, reduction});
+}
+
+size_t hash(const Layout& layout) {
+  uint64_t h = 0xcbf29ce484222325U;
+  const auto mix = [&h](int value) {
+    h = (h ^ static_cast<uint64_t>(value)) * 0x100000001b3U;
+    h ^= h >> 29U;
+  };
+  for (const std::vector<int>& dim : layout.dims) {
+    for (int axis : dim) mix(axis + 1);
+    mix(0);
+  }
+  for (const PartialAxis& p : layout.partial) mix(p.axis * 3 + static_cast<int>(p.reduction) + 1);
+  return static_cast<size_t>(h);
+}
+
+std::string to_string(const Layout& layout, const Mesh& mesh) {
+  std::string out = "[";
+  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+    out += fmt::format("{}{}", dim > 0 ? ", " : "", print_axes(layout.dims[dim], mesh));
+  }
+  out += ']';
+  for (Reduction reduction : kReductions) {
+    std::vector<int> axes;
+    for (const PartialAxis& p : layout.partial) {
+      if (p.reduction == reduction) axes.push_back(p.axis);
+    }
+    if (!axes.empty()) {
+      out += fmt::format(" partial({}: {})", to_string(reduction), print_axes(axes, mesh));
+    }
+  }
+  return out;
+}
+
+Layout parse_layout(std::string_view text, const Mesh& mesh, int rank) {
+  const std::string_view all = trim(text);
+  const size_t close = all.find(']');
+  require(!all.empty() && all.front() == '[' && close != all.npos,
+          "'{}' is not a layout; expected something like [dp, tp*sp, -] partial(sum: mp)", text);
+  Layout out;
+  std::string_view inside = trim(all.substr(1, close - 1));
+  while (!inside.empty()) {
+    const size_t comma = inside.find(',');
+    out.dims.push_back(parse_axes(trim(inside.substr(0, comma)), mesh));
+    require(comma == inside.npos || !trim(inside.substr(comma + 1)).empty(),
+            "'{}' is not a layout: nothing after the last ','; write '-' for a whole dimension",
+            text);
+    inside = comma == inside.npos ? "" : inside.substr(comma + 1);
+  }
+  parse_partial(all.substr(close + 1), all, mesh, out);
+  require(rank < 0 || out.rank() == rank,
+          "layout '{}' has {} dimensions where {} are expected; give one entry per dimension, '-' "
+          "where "
+          "it is whole",
+          text, out.rank(), rank);
+  return out;
+}
+
+void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what) {
+  const std::string text = problem(layout, whole, mesh, what);
+  require(text.empty(), "{}", text);
+}
+
+bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh) {
+  if (layout.rank() != whole.rank()) return false;
+  return problem(layout, whole, mesh, "").empty();
+}
+
+Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_t rank) {
+  invariant(layout.rank() == whole.rank(), "layout of {} dimensions for shape {}", layout.rank(),
+            to_string(whole));
+  Box out{whole, whole};
+  for (int dim = 0; dim < whole.rank(); ++dim) {
+    const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
+    const Part part = part_of(whole[dim], mesh.size_of(axes), mesh.index_along(rank, axes));
+    out.start[dim] = part.start;
+    out.size[dim] = part.size;
+  }
+  return out;
+}
+
+Shape local_shape(const Shape& whole, const Layout& layout, const Mesh& mesh) {
+  return local_box(whole, layout, mesh, 0).size;
+}
+
+}  // namespace trireme

@@ -1,0 +1,79 @@
+// Layout: how one tensor lies on a mesh. Each mesh axis does exactly one of three things to a
+// tensor:
+//  - it cuts one dimension: ranks that differ in that coordinate hold different parts of the
+//  dimension.
+//    A dimension may be cut by several axes; they are listed most significant first, so a dimension
+//    of size n cut by [a, b] falls in |a|*|b| parts and the rank at (i, j) holds part i*|b|+j;
+//  - the tensor is *partial* over it: every rank along it holds a full-size term, and the tensor is
+//  their
+//    sum (or maximum, or minimum);
+//  - otherwise the tensor is replicated over it: the ranks along it hold the same bits.
+// Printed as "[dp, tp*sp, -] partial(sum: mp)": one entry per dimension, "-" where it is whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/layout/box.h"
+#include "trireme/mesh/mesh.h"
+#include "trireme/tensor/shape.h"
+
+namespace trireme {
+
+enum class Reduction { kSum, kMax, kMin };
+std::string_view to_string(Reduction reduction);  // "sum", "max", "min"
+
+struct PartialAxis {
+  int axis = 0;
+  Reduction reduction = Reduction::kSum;
+  friend bool operator==(const PartialAxis&, const PartialAxis&) = default;
+};
+
+struct Layout {
+  std::vector<std::vector<int>> dims;  // per dimension the prime mesh axes that cut it
+  std::vector<PartialAxis> partial;    // sorted by axis; one kind of reduction only
+
+  static Layout replicated(int rank);
+
+  int rank() const { return static_cast<int>(dims.size()); }
+  bool is_replicated() const;  // nothing is cut and nothing is partial
+  bool is_partial() const { return !partial.empty(); }
+  bool uses(int axis) const;  // cuts or is partial over it
+  bool is_partial_over(int axis) const;
+  int dim_cut_by(int axis) const;                 // -1 when the axis cuts none
+  int64_t cuts(int dim, const Mesh& mesh) const;  // parts the dimension falls in
+  // The axes over which the tensor is replicated, in mesh order.
+  std::vector<int> replica_axes(const Mesh& mesh) const;
+  std::vector<int> partial_axes() const;
+  void add_partial(int axis, Reduction reduction);  // keeps `partial` sorted
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+size_t hash(const Layout& layout);
+struct LayoutHash {
+  size_t operator()(const Layout& layout) const { return hash(layout); }
+};
+
+std::string to_string(const Layout& layout, const Mesh& mesh);
+// Reads what to_string wrote, back identical. `rank` is the number of dimensions expected, or -1
+// for any. Throws kInvalidArgument or, for an unknown axis, kNotFound.
+Layout parse_layout(std::string_view text, const Mesh& mesh, int rank = -1);
+
+// Throws kInvalidArgument when the layout does not fit the tensor called `what`: another number of
+// dimensions, an axis used twice, two kinds of reduction, or a cut that does not divide its
+// dimension.
+void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what);
+// Whether check() passes.
+bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh);
+
+// The box of the whole tensor that a rank holds. All questions of "who holds what" end here, so
+// cuts of unequal parts have this one place to come in.
+Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_t rank);
+// The shape of every rank's piece.
+Shape local_shape(const Shape& whole, const Layout& layout, const Mesh& mesh);
+
+}  // namespace trireme

@@ -1,0 +1,249 @@
+#include "trireme/mesh/mesh.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+bool is_word(std::string_view name) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto inner = [&](char c) { return letter(c) || (c >= '0' && c <= '9'); };
+  return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), inner);
+}
+
+std::vector<int64_t> prime_factors(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t p = 2; p * p <= n; ++p) {
+    for (; n % p == 0; n /= p) out.push_back(p);
+  }
+  if (n > 1) out.push_back(n);
+  return out;
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> out;
+  while (true) {
+    const size_t at = text.find(separator);
+    out.push_back(trim(text.substr(0, at)));
+    if (at == std::string_view::npos) return out;
+    text.remove_prefix(at + 1);
+  }
+}
+
+}  // namespace
+
+Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
+  for (size_t i = 0; i < user_axes_.size(); ++i) {
+    const MeshAxis& user = user_axes_[i];
+    require(is_word(user.name),
+            "mesh: '{}' is not an axis name; use letters, digits and '_', a letter first",
+            user.name);
+    require(user.name != "None" && user.name != "partial",
+            "mesh: the axis name '{}' is reserved; choose another", user.name);
+    require(user.size >= 1, "mesh: axis '{}' has size {}; sizes must be 1 or more", user.name,
+            user.size);
+    for (size_t j = 0; j < i; ++j) {
+      require(user_axes_[j].name != user.name,
+              "mesh: axis '{}' is named twice; every axis needs a name of its own", user.name);
+    }
+    const std::vector<int64_t> factors = prime_factors(user.size);
+    for (size_t k = 0; k < factors.size(); ++k) {
+      axes_.push_back(
+          {factors.size() == 1 ? user.name : fmt::format("{}.{}", user.name, k), factors[k]});
+      user_of_.push_back(static_cast<int>(i));
+    }
+  }
+  strides_.resize(axes_.size());
+  for (size_t axis = axes_.size(); axis-- > 0;) {
+    strides_[axis] = devices_;
+    require(devices_ <= (int64_t{1} << 40) / axes_[axis].size,
+            "mesh: '{}' has more than 2^40 devices", to_string(*this));
+    devices_ *= axes_[axis].size;
+  }
+}
+
+const MeshAxis& Mesh::axis(int axis) const {
+  invariant(axis >= 0 && axis < axes(), "mesh '{}' has {} prime axes, asked for number {}",
+            to_string(*this), axes(), axis);
+  return axes_[static_cast<size_t>(axis)];
+}
+
+int Mesh::user_axis_of(int axis) const {
+  static_cast<void>(this->axis(axis));
+  return user_of_[static_cast<size_t>(axis)];
+}
+
+int64_t Mesh::stride(int axis) const {
+  static_cast<void>(this->axis(axis));
+  return strides_[static_cast<size_t>(axis)];
+}
+
+std::vector<int> Mesh::find(std::string_view name) const {
+  std::vector<int> out;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < user_axes_.size(); ++i) {
+    names.push_back(user_axes_[i].name);
+    if (user_axes_[i].name != name) continue;
+    for (int axis = 0; axis < axes(); ++axis) {
+      if (user_axis_of(axis) == static_cast<int>(i)) out.push_back(axis);
+    }
+    return out;
+  }
+  for (int axis = 0; axis < axes(); ++axis) {
+    if (axes_[static_cast<size_t>(axis)].name == name) return {axis};
+  }
+  fail(ErrorKind::kNotFound, "no mesh axis named '{}' in mesh '{}'.{}", name, to_string(*this),
+       suggestion(name, names));
+}
+
+std::vector<int64_t> Mesh::coordinates(int64_t rank) const {
+  invariant(rank >= 0 && rank < devices_, "rank {} of a mesh of {} devices", rank, devices_);
+  std::vector<int64_t> out(axes_.size());
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    out[axis] = rank / strides_[axis] % axes_[axis].size;
+  }
+  return out;
+}
+
+int64_t Mesh::rank_of(std::span<const int64_t> coordinates) const {
+  invariant(coordinates.size() == axes_.size(), "{} coordinates for a mesh of {} prime axes",
+            coordinates.size(), axes_.size());
+  int64_t rank = 0;
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    invariant(coordinates[axis] >= 0 && coordinates[axis] < axes_[axis].size,
+              "coordinate {} on axis '{}' of size {}", coordinates[axis], axes_[axis].name,
+              axes_[axis].size);
+    rank += coordinates[axis] * strides_[axis];
+  }
+  return rank;
+}
+
+int64_t Mesh::index_along(int64_t rank, std::span<const int> axes) const {
+  invariant(rank >= 0 && rank < devices_, "rank {} of a mesh of {} devices", rank, devices_);
+  int64_t index = 0;
+  for (int a : axes) index = index * axis(a).size + rank / stride(a) % axis(a).size;
+  return index;
+}
+
+int64_t Mesh::size_of(std::span<const int> axes) const {
+  int64_t size = 1;
+  for (int a : axes) size *= axis(a).size;
+  return size;
+}
+
+std::vector<int64_t> Mesh::group_of(int64_t rank, std::span<const int> axes) const {
+  invariant(rank >= 0 && rank < devices_, "rank {} of a mesh of {} devices", rank, devices_);
+  int64_t base = rank;
+  for (int a : axes) base -= rank / stride(a) % axis(a).size * stride(a);
+  std::vector<int64_t> out{base};
+  for (int a : axes) {
+    std::vector<int64_t> next;
+    next.reserve(out.size() * static_cast<size_t>(axis(a).size));
+    for (int64_t member : out) {
+      for (int64_t i = 0; i < axis(a).size; ++i) next.push_back(member + i * stride(a));
+    }
+    out = std::move(next);
+  }
+  return out;
+}
+
+std::vector<std::vector<int64_t>> Mesh::groups(std::span<const int> axes) const {
+  std::vector<std::vector<int64_t>> out;
+  for (int64_t rank = 0; rank < devices_; ++rank) {
+    if (index_along(rank, axes) == 0) out.push_back(group_of(rank, axes));
+  }
+  return out;
+}
+
+std::string to_string(const Mesh& mesh) {
+  std::string out;
+  for (const MeshAxis& axis : mesh.user_axes()) {
+    out += fmt::format("{}{}={}", out.empty() ? "" : ",", axis.name, axis.size);
+  }
+  return out;
+}
+
+Mesh parse_mesh(std::string_view text) {
+  if (trim(text).empty()) return Mesh();
+  std::vector<MeshAxis> axes;
+  for (std::string_view part : split(text, ',')) {
+    const size_t equals = part.find('=');
+    require(equals != std::string_view::npos,
+            "'{}' is not a mesh: '{}' has no size; expected something like dp=4,tp=2", text, part);
+    const std::string_view digits = trim(part.substr(equals + 1));
+    int64_t size = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), size);
+    require(status == std::errc() && end == digits.data() + digits.size(),
+            "'{}' is not a mesh: '{}' is not a size; expected something like dp=4,tp=2", text,
+            digits);
+    axes.push_back({std::string(trim(part.substr(0, equals))), size});
+  }
+  return Mesh(std::move(axes));
+}
+
+std::string print_axes(std::span<const int> axes, const Mesh& mesh) {
+  std::string out;
+  for (size_t i = 0; i < axes.size();) {
+    const MeshAxis& user = mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axes[i]))];
+    const std::vector<int> all = mesh.find(user.name);
+    const bool whole = i + all.size() <= axes.size() &&
+                       std::equal(all.begin(), all.end(), axes.begin() + static_cast<int64_t>(i));
+    if (!out.empty()) out += '*';
+    out += whole ? user.name : mesh.axis(axes[i]).name;
+    i += whole ? all.size() : 1;
+  }
+  return out.empty() ? "-" : out;
+}
+
+std::vector<int> parse_axes(std::string_view text, const Mesh& mesh) {
+  std::vector<int> out;
+  if (trim(text) == "-") return out;
+  for (std::string_view name : split(text, '*')) {
+    const std::vector<int> axes = mesh.find(name);
+    out.insert(out.end(), axes.begin(), axes.end());
+  }
+  return out;
+}
+
+std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const Mesh& mesh) {
+  std::vector<std::vector<int>> out(cuts.size());
+  std::vector<bool> used(static_cast<size_t>(mesh.axes()), false);
+  int64_t product = 1;
+  for (int64_t cut : cuts) {
+    require(cut >= 1, "cuts ({}): a cut of {}; cuts must be 1 or more", fmt::join(cuts, ","), cut);
+    product = product > mesh.devices() ? product : product * cut;
+  }
+  require(product <= mesh.devices(),
+          "cuts ({}) need {} devices, but mesh '{}' has {}; make the product of the cuts divide {}",
+          fmt::join(cuts, ","), product, to_string(mesh), mesh.devices(), mesh.devices());
+  for (size_t i = cuts.size(); i-- > 0;) {
+    int64_t rest = cuts[i];
+    for (int axis = mesh.axes() - 1; axis >= 0 && rest > 1; --axis) {
+      const auto a = static_cast<size_t>(axis);
+      if (used[a] || rest % mesh.axis(axis).size != 0) continue;
+      used[a] = true;
+      rest /= mesh.axis(axis).size;
+      out[i].insert(out[i].begin(), axis);
+    }
+    require(rest == 1,
+            "cuts ({}): mesh '{}' of {} devices has no axes left for a cut of {}; make the product "
+            "of the cuts divide {}",
+            fmt::join(cuts, ","), to_string(mesh), mesh.devices(), cuts[i], mesh.devices());
+  }
+  return out;
+}
+
+}  // namespace trireme

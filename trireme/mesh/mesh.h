@@ -1,0 +1,77 @@
+// Mesh: the ranks of one stage as a grid with named axes. A user's axis is kept as its prime
+// factors, so that cuts of 4x2 and of 2x4 of the same eight devices are both exact. The last axis
+// varies fastest with the rank. A user's axis of size 1 has no prime axes: cutting by it is no cut.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
+};
+
+class Mesh {
+ public:
+  Mesh() = default;  // one device, no axes
+  // Factors each axis into primes, smallest first. Throws kInvalidArgument on a size below 1, a
+  // name that is not a word, a reserved name or a name used twice.
+  explicit Mesh(std::vector<MeshAxis> user_axes);
+
+  int64_t devices() const { return devices_; }
+  int axes() const { return static_cast<int>(axes_.size()); }
+  // A prime axis: named "dp", or "dp.0", "dp.1" when the user's axis has several factors.
+  const MeshAxis& axis(int axis) const;
+  const std::vector<MeshAxis>& user_axes() const { return user_axes_; }
+  // The index in user_axes() of the axis that `axis` is a factor of.
+  int user_axis_of(int axis) const;
+  // Ranks between neighbours along the axis.
+  int64_t stride(int axis) const;
+
+  // The prime axes of a user's axis ("dp"), most significant first, or one of them ("dp.1"). Throws
+  // kNotFound, naming the likely one.
+  std::vector<int> find(std::string_view name) const;
+
+  // One coordinate per prime axis.
+  std::vector<int64_t> coordinates(int64_t rank) const;
+  int64_t rank_of(std::span<const int64_t> coordinates) const;
+  // The rank's place along several axes read as one, the first listed most significant.
+  int64_t index_along(int64_t rank, std::span<const int> axes) const;
+  // Product of the axes' sizes.
+  int64_t size_of(std::span<const int> axes) const;
+  // The ranks that agree with `rank` in all other coordinates, in the order of index_along.
+  std::vector<int64_t> group_of(int64_t rank, std::span<const int> axes) const;
+  // Every such group once, ordered by smallest member.
+  std::vector<std::vector<int64_t>> groups(std::span<const int> axes) const;
+
+  friend bool operator==(const Mesh& a, const Mesh& b) { return a.user_axes_ == b.user_axes_; }
+
+ private:
+  std::vector<MeshAxis> user_axes_;
+  std::vector<MeshAxis> axes_;
+  std::vector<int> user_of_;
+  std::vector<int64_t> strides_;
+  int64_t devices_ = 1;
+};
+
+std::string to_string(const Mesh& mesh);  // "dp=4,tp=2"; one device is ""
+Mesh parse_mesh(std::string_view text);   // reads it back identical
+
+// "dp*tp.1": axes in order; all factors of a user's axis, in order, print as its name. No axes is
+// "-".
+std::string print_axes(std::span<const int> axes, const Mesh& mesh);
+std::vector<int> parse_axes(std::string_view text, const Mesh& mesh);
+
+// Axes for a list of cut counts, as in the strategy (2,4): for each count the axes that cut it,
+// most significant first. The least significant axes go to the last count, and axes left over, over
+// which the pieces are replicated, are the most significant ones. Throws kInvalidArgument when the
+// mesh has no such axes (a product above the devices, or a prime the mesh does not have).
+std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const Mesh& mesh);
+
+}  // namespace trireme
