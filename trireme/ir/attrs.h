@@ -1,0 +1,160 @@
+// Attrs: the attributes of a node, an immutable record of one plain struct per op.
+//
+// The struct lists its fields once; print, parse, equality and hash follow from the list, and a list that
+// forgets a member does not compile:
+//
+//   struct PoolAttrs {
+//     int64_t size = 2;
+//     int64_t stride = 2;
+//     static constexpr auto fields() {
+//       return std::tuple{field("size", &PoolAttrs::size), field("stride", &PoolAttrs::stride)};
+//     }
+//   };
+//
+// Field types: bool, int64_t, double, DType, std::string, Shape, std::vector<int64_t>.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/shape.h"
+
+namespace trireme {
+
+template <class T, class M>
+struct Field {
+  std::string_view name;
+  M T::*member;
+};
+
+template <class T, class M>
+constexpr Field<T, M> field(std::string_view name, M T::*member) {
+  return {name, member};
+}
+
+namespace detail {
+
+void write_attr(std::string& out, bool value);
+void write_attr(std::string& out, int64_t value);
+void write_attr(std::string& out, double value);
+void write_attr(std::string& out, DType value);
+void write_attr(std::string& out, const std::string& value);
+void write_attr(std::string& out, const Shape& value);
+void write_attr(std::string& out, const std::vector<int64_t>& value);
+
+// Each reads the whole of `text`; false when it is not a value of the type.
+bool read_attr(std::string_view text, bool& value);
+bool read_attr(std::string_view text, int64_t& value);
+bool read_attr(std::string_view text, double& value);
+bool read_attr(std::string_view text, DType& value);
+bool read_attr(std::string_view text, std::string& value);
+bool read_attr(std::string_view text, Shape& value);
+bool read_attr(std::string_view text, std::vector<int64_t>& value);
+
+// Splits "{a=1, b=[2,3]}" into names and value texts; throws kInvalidArgument.
+std::vector<std::pair<std::string_view, std::string_view>> split_attrs(std::string_view text);
+
+struct AnyMember {
+  template <class T>
+  operator T() const;  // NOLINT: only ever named in an unevaluated context
+};
+
+// How many members an aggregate has: the most that brace initialisation takes.
+template <class T, class... Members>
+constexpr size_t count_members() {
+  if constexpr (requires { T{Members{}..., AnyMember{}}; }) {
+    return count_members<T, Members..., AnyMember>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+struct Record {
+  virtual ~Record() = default;
+  virtual const void* type() const = 0;
+  virtual std::string text() const = 0;
+};
+
+template <class T>
+inline constexpr char type_tag = 0;
+
+template <class T>
+struct RecordOf final : Record {
+  explicit RecordOf(T v) : value(std::move(v)) {}
+  const void* type() const override { return &type_tag<T>; }
+  std::string text() const override {
+    std::string out;
+    std::apply(
+        [&](const auto&... f) {
+          ((out += out.empty() ? "{" : ", ", out += f.name, out += '=', write_attr(out, value.*f.member)), ...);
+        },
+        T::fields());
+    return out.empty() ? "{}" : out + "}";
+  }
+  T value;
+};
+
+}  // namespace detail
+
+// The attributes of an op that has none.
+struct NoAttrs {
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+class Attrs {
+ public:
+  Attrs() : Attrs(of(NoAttrs{})) {}
+
+  template <class T>
+  static Attrs of(T value) {
+    static_assert(std::tuple_size_v<decltype(T::fields())> == detail::count_members<T>(),
+                  "fields() must list every member of the attribute struct");
+    return Attrs(std::make_shared<detail::RecordOf<T>>(std::move(value)));
+  }
+
+  // Reads what text() wrote. Unknown or unreadable fields throw kInvalidArgument; missing ones keep their
+  // defaults.
+  template <class T>
+  static Attrs parse(std::string_view text) {
+    T value{};
+    for (const auto& [name, item] : detail::split_attrs(text)) {
+      bool known = false;
+      std::vector<std::string> names;
+      std::apply([&](const auto&... f) {
+        ((names.emplace_back(f.name),
+          f.name == name ? (known = true, require(detail::read_attr(item, value.*f.member),
+                                                  "attribute '{}': cannot read '{}'", name, item))
+                         : void()),
+         ...);
+      }, T::fields());
+      if (!known) {
+        fail(ErrorKind::kInvalidArgument, "no attribute '{}'.{}", name, suggestion(name, names));
+      }
+    }
+    return of(std::move(value));
+  }
+
+  template <class T>
+  const T& as() const {
+    invariant(record_->type() == &detail::type_tag<T>, "attributes {} read as another op's", text());
+    return static_cast<const detail::RecordOf<T>&>(*record_).value;
+  }
+
+  const std::string& text() const { return text_; }
+  friend bool operator==(const Attrs& a, const Attrs& b) {
+    return a.record_ == b.record_ || (a.record_->type() == b.record_->type() && a.text_ == b.text_);
+  }
+
+ private:
+  explicit Attrs(std::shared_ptr<const detail::Record> record)
+      : record_(std::move(record)), text_(record_->text()) {}
+  std::shared_ptr<const detail::Record> record_;
+  std::string text_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,171 @@
+#include "trireme/ir/graph.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+
+std::string_view to_string(Role role) {
+  switch (role) {
+    case Role::kData: return "data";
+    case Role::kParameter: return "parameter";
+    case Role::kState: return "state";
+    case Role::kSchedule: return "schedule";
+  }
+  return "?";
+}
+
+std::string to_string(const Init& init) {
+  switch (init.kind) {
+    case Init::Kind::kConstant: return fmt::format("constant({})", init.a);
+    case Init::Kind::kNormal: return fmt::format("normal({},{})", init.a, init.b);
+    case Init::Kind::kUniform: return fmt::format("uniform({},{})", init.a, init.b);
+  }
+  return "?";
+}
+
+ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init) {
+  const auto id = static_cast<ValueId>(values_.size());
+  values_.push_back({type, -1, static_cast<int>(inputs_.size())});
+  inputs_.push_back({id, role, std::move(name), init});
+  return id;
+}
+
+NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
+                       std::span<const TensorType> types) {
+  const auto id = static_cast<NodeId>(nodes_.size());
+  Node node{&op, std::move(attrs), {inputs.begin(), inputs.end()}, {}, scope_};
+  for (const ValueId input : inputs) {
+    invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist",
+              op.name, input);
+  }
+  for (const TensorType& type : types) {
+    node.outputs.push_back(static_cast<ValueId>(values_.size()));
+    values_.push_back({type, id, static_cast<int>(node.outputs.size()) - 1});
+  }
+  nodes_.push_back(std::move(node));
+  return id;
+}
+
+void Graph::add_output(std::string name, ValueId value, ValueId updates) {
+  invariant(value >= 0 && value < static_cast<ValueId>(values_.size()), "output '{}': no value %{}", name,
+            value);
+  outputs_.push_back({value, std::move(name), updates});
+}
+
+void Graph::set_scope(std::string_view scope) {
+  const auto found = std::find(scopes_.rbegin(), scopes_.rend(), scope);
+  if (found != scopes_.rend()) {
+    scope_ = static_cast<int>(std::distance(found, scopes_.rend())) - 1;
+    return;
+  }
+  scope_ = static_cast<int>(scopes_.size());
+  scopes_.emplace_back(scope);
+}
+
+namespace {
+
+template <class Items>
+const auto& by_name(const Items& items, std::string_view name, std::string_view what,
+                    const std::string& graph) {
+  std::vector<std::string> names;
+  for (const auto& item : items) {
+    if (item.name == name) return item;
+    names.push_back(item.name);
+  }
+  fail(ErrorKind::kNotFound, "graph '{}' has no {} '{}'.{}", graph, what, name, suggestion(name, names));
+}
+
+}  // namespace
+
+const Input& Graph::input(std::string_view name) const { return by_name(inputs_, name, "input", name_); }
+const Output& Graph::output(std::string_view name) const {
+  return by_name(outputs_, name, "output", name_);
+}
+
+std::vector<int> Graph::use_counts() const {
+  std::vector<int> uses(values_.size(), 0);
+  for (const Node& node : nodes_) {
+    for (const ValueId input : node.inputs) ++uses[static_cast<size_t>(input)];
+  }
+  for (const Output& output : outputs_) ++uses[static_cast<size_t>(output.value)];
+  return uses;
+}
+
+std::vector<std::string> check_structure(const Graph& graph) {
+  std::vector<std::string> out;
+  const auto known = [&](ValueId id) {
+    return id >= 0 && id < static_cast<ValueId>(graph.values().size());
+  };
+  std::unordered_set<std::string_view> names;
+  for (const Input& input : graph.inputs()) {
+    if (!names.insert(input.name).second) {
+      out.push_back(fmt::format("input '{}' is declared twice", input.name));
+    }
+  }
+  for (const Node& node : graph.nodes()) {
+    const ValueId first = node.outputs.empty() ? 0 : node.outputs.front();
+    for (const ValueId input : node.inputs) {
+      if (!known(input) || (!node.outputs.empty() && input >= first)) {
+        out.push_back(fmt::format("{} reads %{} before it is made", node.op->name, input));
+      }
+    }
+  }
+  names.clear();
+  for (const Output& output : graph.outputs()) {
+    if (!names.insert(output.name).second) {
+      out.push_back(fmt::format("output '{}' is named twice", output.name));
+    }
+    if (output.updates == kNoValue) continue;
+    if (!known(output.updates) || graph.value(output.updates).producer >= 0) {
+      out.push_back(fmt::format("output '{}' updates %{}, which is no input", output.name, output.updates));
+    } else if (graph.type(output.updates) != graph.type(output.value)) {
+      out.push_back(fmt::format("output '{}' of type {} updates an input of type {}", output.name,
+                                to_string(graph.type(output.value)), to_string(graph.type(output.updates))));
+    }
+  }
+  return out;
+}
+
+Graph without_dead_nodes(const Graph& graph) {
+  std::vector<char> live(graph.values().size(), 0);
+  for (const Output& output : graph.outputs()) {
+    live[static_cast<size_t>(output.value)] = 1;
+  }
+  std::vector<char> keep(graph.nodes().size(), 0);
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    keep[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                          [&](ValueId id) { return live[static_cast<size_t>(id)] != 0; });
+    if (!keep[i]) continue;
+    for (const ValueId input : node.inputs) live[static_cast<size_t>(input)] = 1;
+  }
+  Graph out(graph.name());
+  std::vector<ValueId> map(graph.values().size(), kNoValue);
+  for (const Input& input : graph.inputs()) {
+    map[static_cast<size_t>(input.value)] =
+        out.add_input(input.name, graph.type(input.value), input.role, input.init);
+  }
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (!keep[i]) continue;
+    const Node& node = graph.nodes()[i];
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(map[static_cast<size_t>(input)]);
+    std::vector<TensorType> types;
+    for (const ValueId output : node.outputs) types.push_back(graph.type(output));
+    out.set_scope(graph.scope_of(node));
+    const NodeId made = out.add_node(*node.op, node.attrs, inputs, types);
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      map[static_cast<size_t>(node.outputs[k])] = out.node(made).outputs[k];
+    }
+  }
+  for (const Output& output : graph.outputs()) {
+    out.add_output(output.name, map[static_cast<size_t>(output.value)],
+                   output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,229 @@
+// The text form of a graph: one line a value-making statement, read back to an equal graph.
+//
+//   graph "mlp"
+//   %0: f32[32,784] = data "image"
+//   %1: f32[512,784] = parameter "up.weight" normal(0,0.02)
+//   %2: f32[32,512] = matmul(%0, %1) {transpose_a=false, transpose_b=true} @"up"
+//   output "loss" %9
+//   output "up.weight" %12 updates %1
+
+#include <charconv>
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/ir/graph.h"
+
+namespace trireme {
+
+std::string to_string(const Graph& graph) {
+  std::string out = fmt::format("graph \"{}\"\n", graph.name());
+  for (const Input& input : graph.inputs()) {
+    out += fmt::format("%{}: {} = {} \"{}\"", input.value, to_string(graph.type(input.value)),
+                       to_string(input.role), input.name);
+    if (input.init != Init{}) out += " " + to_string(input.init);
+    out += '\n';
+  }
+  for (const Node& node : graph.nodes()) {
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      out += fmt::format("{}%{}: {}", i > 0 ? ", " : "", node.outputs[i], to_string(graph.type(node.outputs[i])));
+    }
+    out += fmt::format("{}{}(", node.outputs.empty() ? "" : " = ", node.op->name);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      out += fmt::format("{}%{}", i > 0 ? ", " : "", node.inputs[i]);
+    }
+    out += ")";
+    if (node.attrs.text() != "{}") out += " " + node.attrs.text();
+    if (!graph.scope_of(node).empty()) out += fmt::format(" @\"{}\"", graph.scope_of(node));
+    out += '\n';
+  }
+  for (const Output& output : graph.outputs()) {
+    out += fmt::format("output \"{}\" %{}", output.name, output.value);
+    if (output.updates != kNoValue) out += fmt::format(" updates %{}", output.updates);
+    out += '\n';
+  }
+  return out;
+}
+
+namespace {
+
+// Reads one line from left to right.
+class Line {
+ public:
+  Line(std::string_view text, int number) : rest_(text), number_(number) {}
+
+  template <class... Args>
+  [[noreturn]] void wrong(std::string_view what) const {
+    fail(ErrorKind::kInvalidArgument, "graph text, line {}: {} at '{}'", number_, what, rest_);
+  }
+  bool end() {
+    skip_spaces();
+    return rest_.empty();
+  }
+  bool take(std::string_view token) {
+    skip_spaces();
+    if (!rest_.starts_with(token)) return false;
+    rest_.remove_prefix(token.size());
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token)) wrong(fmt::format("expected '{}'", token));
+  }
+  std::string_view until(std::string_view stops) {
+    skip_spaces();
+    const size_t n = std::min(rest_.find_first_of(stops), rest_.size());
+    const std::string_view out = rest_.substr(0, n);
+    rest_.remove_prefix(n);
+    return out;
+  }
+  ValueId value() {
+    expect("%");
+    ValueId id = kNoValue;
+    const auto [next, status] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), id);
+    if (status != std::errc() || id < 0) wrong("expected a value number");
+    rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
+    return id;
+  }
+  std::string quoted() {
+    expect("\"");
+    const std::string_view text = until("\"");
+    expect("\"");
+    return std::string(text);
+  }
+  TensorType type() {
+    skip_spaces();
+    const size_t close = rest_.find(']');
+    if (close == std::string_view::npos) wrong("expected a type like f32[4,8]");
+    const std::string_view text = rest_.substr(0, close + 1);
+    rest_.remove_prefix(close + 1);
+    return parse_tensor_type(text);
+  }
+  // "{...}" with quotes and nesting respected; "{}" when there is none.
+  std::string_view attrs() {
+    skip_spaces();
+    if (!rest_.starts_with('{')) return "{}";
+    bool in_quotes = false;
+    for (size_t i = 0; i < rest_.size(); ++i) {
+      if (rest_[i] == '\\' && in_quotes) {
+        ++i;
+      } else if (rest_[i] == '"') {
+        in_quotes = !in_quotes;
+      } else if (rest_[i] == '}' && !in_quotes) {
+        const std::string_view out = rest_.substr(0, i + 1);
+        rest_.remove_prefix(i + 1);
+        return out;
+      }
+    }
+    wrong("attributes are not closed");
+  }
+  double number() {
+    const std::string_view text = until(",)");
+    double out = 0;
+    if (!detail::read_attr(text, out)) wrong("expected a number");
+    return out;
+  }
+
+ private:
+  void skip_spaces() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+  }
+  std::string_view rest_;
+  int number_;
+};
+
+Init read_init(Line& line) {
+  if (line.end()) return {};
+  Init init;
+  const std::string_view kind = line.until("(");
+  line.expect("(");
+  init.a = line.number();
+  if (kind == "normal" || kind == "uniform") {
+    init.kind = kind == "normal" ? Init::Kind::kNormal : Init::Kind::kUniform;
+    line.expect(",");
+    init.b = line.number();
+  } else if (kind != "constant") {
+    line.wrong(fmt::format("no initialiser '{}'", kind));
+  }
+  line.expect(")");
+  return init;
+}
+
+class Reader {
+ public:
+  explicit Reader(const OpBase* (*find_op)(std::string_view)) : find_op_(find_op) {}
+
+  void read(Line& line) {
+    if (line.take("graph")) {
+      graph_ = Graph(line.quoted());
+    } else if (line.take("output")) {
+      std::string name = line.quoted();
+      const ValueId value = known(line, line.value());
+      const ValueId updates = line.take("updates") ? known(line, line.value()) : kNoValue;
+      graph_.add_output(std::move(name), value, updates);
+    } else {
+      statement(line);
+    }
+    if (!line.end()) line.wrong("unexpected text");
+  }
+  Graph take() { return std::move(graph_); }
+
+ private:
+  ValueId known(const Line& line, ValueId text_id) const {
+    const auto found = map_.find(text_id);
+    if (found == map_.end()) line.wrong(fmt::format("%{} is not made above", text_id));
+    return found->second;
+  }
+  void statement(Line& line) {
+    std::vector<ValueId> ids;
+    std::vector<TensorType> types;
+    while (!line.take("=")) {
+      if (!ids.empty()) line.expect(",");
+      ids.push_back(line.value());
+      line.expect(":");
+      types.push_back(line.type());
+    }
+    for (const Role role : {Role::kData, Role::kParameter, Role::kState, Role::kSchedule}) {
+      if (!line.take(fmt::format("{} \"", to_string(role)))) continue;
+      if (ids.size() != 1) line.wrong("an input has one value");
+      std::string name(line.until("\""));
+      line.expect("\"");
+      define(line, ids[0], graph_.add_input(std::move(name), types[0], role, read_init(line)));
+      return;
+    }
+    const std::string_view name = line.until("( ");
+    const OpBase* op = find_op_(name);
+    if (op == nullptr) line.wrong(fmt::format("no op named '{}'", name));
+    line.expect("(");
+    std::vector<ValueId> inputs;
+    while (!line.take(")")) {
+      if (!inputs.empty()) line.expect(",");
+      inputs.push_back(known(line, line.value()));
+    }
+    Attrs attrs = op->parse_attrs(line.attrs());
+    graph_.set_scope(line.take("@") ? line.quoted() : "");
+    const NodeId node = graph_.add_node(*op, std::move(attrs), inputs, types);
+    for (size_t i = 0; i < ids.size(); ++i) define(line, ids[i], graph_.node(node).outputs[i]);
+  }
+  void define(const Line& line, ValueId text_id, ValueId id) {
+    if (!map_.emplace(text_id, id).second) line.wrong(fmt::format("%{} is made twice", text_id));
+  }
+
+  const OpBase* (*find_op_)(std::string_view);
+  Graph graph_;
+  std::map<ValueId, ValueId> map_;
+};
+
+}  // namespace
+
+Graph parse_graph(std::string_view text, const OpBase* (*find_op)(std::string_view)) {
+  Reader reader(find_op);
+  int number = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    Line line(text.substr(0, end), ++number);
+    if (!line.end()) reader.read(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return reader.take();
+}
+
+}  // namespace trireme

@@ -1,0 +1,20 @@
+// Adding a node to the graph that is being traced: infers the result types and adds context to errors.
+#pragma once
+
+#include <initializer_list>
+
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+
+// One Tensor per result. Throws what the op's infer throws, with the name scope added.
+std::vector<Tensor> apply(const OpDef& op, std::span<const Tensor> in, Attrs attrs = {});
+std::vector<Tensor> apply(const OpDef& op, std::initializer_list<Tensor> in, Attrs attrs = {});
+// For ops with one result.
+Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, Attrs attrs = {});
+
+// What is wrong with ops, arities and types: everything check_structure finds, and every node whose types are
+// not those its op infers. Empty when sound.
+std::vector<std::string> verify(const Graph& graph);
+
+}  // namespace trireme

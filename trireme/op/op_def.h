@@ -1,0 +1,141 @@
+// OpDef: everything that is true of one op, in one record: types, gradient, sharding rule, cost, reference kernel,
+// examples. Each op is one file of ops/; everything that is true of all ops is tested once, by a program
+// that walks the registry (op/conformance).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "trireme/ir/tensor.h"
+#include "trireme/op/sharding_rule.h"
+#include "trireme/tensor/view.h"
+
+namespace trireme {
+
+class ThreadPool;  // base/thread_pool.h
+
+// A facet of an op: a function, or the reason why there is none.
+template <class Fn>
+class Facet {
+ public:
+  Facet(Fn* fn) : fn_(fn) {}  // NOLINT: facets are written as plain function names
+  static Facet none(const char* reason) { return Facet(nullptr, reason); }
+  explicit operator bool() const { return fn_ != nullptr; }
+  Fn* get() const { return fn_; }
+  const char* reason() const { return reason_; }
+
+ private:
+  Facet(Fn* fn, const char* reason) : fn_(fn), reason_(reason) {}
+  Fn* fn_;
+  const char* reason_ = "";
+};
+
+// Operand types and attributes; `infer` gives the result types or raises the user's mistakes.
+struct InferArgs {
+  std::span<const TensorType> in;
+  const Attrs& attrs;
+};
+using InferFn = std::vector<TensorType>(const InferArgs&);
+
+struct TypeArgs {
+  std::span<const TensorType> in;
+  std::span<const TensorType> out;
+  const Attrs& attrs;
+};
+using ShardFn = ShardingRule(const TypeArgs&);
+
+// Work of one call on *local* types: floating-point operations (a multiply-add is two), and the bytes that must be
+// read and written at least.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+using CostFn = Cost(const TypeArgs&);
+// Bytes of all operands and results, the usual second half of a cost.
+double tensor_bytes(const TypeArgs& args);
+
+// The gradient in terms of other ops: cotangents of the results in (an empty Tensor where a result has none),
+// cotangents of the operands out (an empty Tensor where an operand gets none). `wanted[i]` says whether operand i
+// needs one at all.
+struct GradArgs {
+  std::span<const Tensor> in;
+  std::span<const Tensor> out;
+  std::span<const Tensor> dout;
+  std::span<const char> wanted;
+  const Attrs& attrs;
+};
+using GradFn = std::vector<Tensor>(const GradArgs&);
+
+// Where a local piece lies in the whole tensor: ops whose result depends on coordinates (random, iota, a lookup
+// in a cut table) read it. Empty spans of places mean that every piece is whole.
+struct Place {
+  Shape whole;
+  Shape start;
+};
+
+// One call of a kernel. Kernels read shapes from the views, never from attributes, so that one kernel serves
+// whole and cut tensors. `scratch` has the bytes the kernel asked for; `state` is the kernel's own, kept
+// from call to call of the same action (cached primitives).
+struct KernelArgs {
+  std::span<const View> in;
+  std::span<const View> out;
+  std::span<const Place> in_place;
+  std::span<const Place> out_place;
+  const Attrs& attrs;
+  std::span<std::byte> scratch;
+  ThreadPool* pool = nullptr;          // null: run on the calling thread
+  std::shared_ptr<void>* state = nullptr;
+
+  // First coordinate of a piece in dimension `dim` of its whole tensor, and that whole tensor's shape.
+  int64_t in_start(size_t i, int dim) const { return in_place.empty() ? 0 : in_place[i].start[dim]; }
+  int64_t out_start(size_t i, int dim) const { return out_place.empty() ? 0 : out_place[i].start[dim]; }
+  const Shape& in_whole(size_t i) const { return in_place.empty() ? in[i].type.shape : in_place[i].whole; }
+  const Shape& out_whole(size_t i) const {
+    return out_place.empty() ? out[i].type.shape : out_place[i].whole;
+  }
+};
+using KernelFn = void(const KernelArgs&);
+
+// How an example's operand is filled.
+struct Fill {
+  enum class Kind { kUniform, kIntegers, kDistinct } kind = Kind::kUniform;
+  double low = -1;  // kUniform: [low, high); kIntegers: low <= i < high
+  double high = 1;  // kDistinct: a random order of equally spaced values in [low, high), for ops with kinks
+};
+
+struct Example {
+  std::vector<TensorType> in;
+  Attrs attrs;
+  std::vector<Fill> fill;              // one per operand; missing ones are uniform in [-1, 1)
+  // Why the numeric gradient is not checked on this example; "" checks it.
+  std::string skip_gradient;
+};
+
+struct Traits {
+  bool elementwise = false;   // results have the operands' shape; each element depends on its own position only
+  bool collective = false;    // talks to other ranks; the executor runs it, not a kernel
+  bool zero_cost_view = false;  // the result is the operand's bytes under another shape
+};
+
+struct OpDef : OpBase {
+  std::string_view doc;      // one line of mathematics
+  std::string_view inputs;   // names of the operands: "a, b"; a trailing "..." for any number
+  Facet<InferFn> infer;
+  Facet<GradFn> grad;
+  Facet<ShardFn> shard;
+  Facet<CostFn> cost;
+  Facet<KernelFn> kernel;
+  Traits traits = {};
+  // Results that may be written over an operand that is read no more: {result, operand}.
+  std::vector<std::pair<int, int>> may_overwrite = {};
+  std::vector<Example> (*examples)() = nullptr;
+};
+
+inline const OpDef& def_of(const Node& node) { return static_cast<const OpDef&>(*node.op); }
+
+}  // namespace trireme

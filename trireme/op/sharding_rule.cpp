@@ -1,0 +1,272 @@
+#include "trireme/op/sharding_rule.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "trireme/base/error.h"
+#include "trireme/mesh/mesh.h"
+
+namespace trireme {
+namespace {
+
+// Builds a rule from its text, one tensor at a time; sizes of compound factors may follow from other tensors.
+class RuleParser {
+ public:
+  RuleParser(std::string_view text, const RuleOptions& options) : text_(text), options_(options) {}
+
+  ShardingRule parse(std::span<const TensorType> in, std::span<const TensorType> out) {
+    const size_t arrow = text_.find("->");
+    invariant(arrow != std::string_view::npos, "sharding rule '{}' has no '->'", text_);
+    rule_.in = side(text_.substr(0, arrow), in);
+    rule_.out = side(text_.substr(arrow + 2), out);
+    settle(in, out);
+    rule_.linear = options_.linear;
+    return std::move(rule_);
+  }
+
+ private:
+  std::vector<DimFactors> side(std::string_view text, std::span<const TensorType> types) {
+    std::vector<DimFactors> out;
+    if (types.empty()) return out;
+    size_t from = 0;
+    for (size_t i = 0; i <= text.size(); ++i) {
+      if (i < text.size() && text[i] != ',') continue;
+      invariant(out.size() < types.size(), "sharding rule '{}' names more tensors than the op has", text_);
+      out.push_back(tensor(text.substr(from, i - from), types[out.size()]));
+      from = i + 1;
+    }
+    invariant(out.size() == types.size(), "sharding rule '{}' names {} tensors of {}", text_, out.size(),
+              types.size());
+    return out;
+  }
+
+  DimFactors tensor(std::string_view text, const TensorType& type) {
+    DimFactors dims;
+    size_t at = 0;
+    int letters = 0;
+    for (int depth = 0; const char c : text) {
+      depth += (c == '(') - (c == ')');
+      letters += (depth == 0 && c != '!' && c != '*') || (depth == 1 && c == '(') ? 1 : 0;
+    }
+    // A group "(ab)" was counted at '(' and at ')': count it once.
+    letters -= static_cast<int>(std::count(text.begin(), text.end(), '('));
+    while (at < text.size()) {
+      const char c = text[at++];
+      if (c == '*') {
+        const int leading = type.shape.rank() - letters;
+        invariant(leading >= 0, "sharding rule '{}': {} has too few dimensions", text_, to_string(type));
+        for (int i = 0; i < leading; ++i) dims.push_back({factor(fmt::format("*{}", i), text, at)});
+      } else if (c == '.') {
+        dims.emplace_back();
+      } else if (c == '(') {
+        std::vector<int> parts;
+        while (at < text.size() && text[at] != ')') {
+          const std::string name(1, text[at++]);
+          parts.push_back(factor(name, text, at));
+        }
+        ++at;
+        dims.push_back(std::move(parts));
+      } else {
+        dims.push_back({factor(std::string(1, c), text, at)});
+      }
+    }
+    invariant(static_cast<int>(dims.size()) == type.shape.rank(),
+              "sharding rule '{}': '{}' does not fit {}", text_, text, to_string(type));
+    return dims;
+  }
+
+  int factor(const std::string& name, std::string_view text, size_t& at) {
+    const bool uncut = at < text.size() && text[at] == '!';
+    if (uncut) ++at;
+    for (size_t i = 0; i < rule_.factors.size(); ++i) {
+      if (rule_.factors[i].name != name) continue;
+      if (uncut) rule_.factors[i].can_cut = false;
+      return static_cast<int>(i);
+    }
+    Factor made{name, -1, !uncut};
+    if (name.size() == 1) {
+      if (const auto size = options_.sizes.find(name[0]); size != options_.sizes.end()) {
+        made.size = size->second;
+      }
+      if (const auto r = options_.reductions.find(name[0]); r != options_.reductions.end()) {
+        made.reduction = r->second;
+      }
+    }
+    rule_.factors.push_back(made);
+    return static_cast<int>(rule_.factors.size()) - 1;
+  }
+
+  // Gives every factor its size: a dimension with one unknown factor determines it.
+  void settle(std::span<const TensorType> in, std::span<const TensorType> out) {
+    for (bool changed = true; changed;) {
+      changed = false;
+      each_dim(in, out, [&](const std::vector<int>& parts, int64_t size) {
+        int64_t known = 1;
+        Factor* unknown = nullptr;
+        int unknowns = 0;
+        for (const int part : parts) {
+          Factor& f = rule_.factors[static_cast<size_t>(part)];
+          if (f.size < 0) {
+            unknown = &f;
+            ++unknowns;
+          } else {
+            known *= f.size;
+          }
+        }
+        if (unknowns != 1) return;
+        unknown->size = known == 0 ? 0 : size / known;
+        changed = true;
+      });
+    }
+    each_dim(in, out, [&](const std::vector<int>& parts, int64_t size) {
+      if (parts.empty()) return;
+      int64_t product = 1;
+      for (const int part : parts) product *= rule_.factors[static_cast<size_t>(part)].size;
+      invariant(product == size, "sharding rule '{}': factors give {} where a dimension has {}", text_,
+                product, size);
+    });
+  }
+
+  template <class Fn>
+  void each_dim(std::span<const TensorType> in, std::span<const TensorType> out, Fn&& fn) {
+    const auto walk = [&](const std::vector<DimFactors>& tensors, std::span<const TensorType> types) {
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        for (size_t dim = 0; dim < tensors[i].size(); ++dim) {
+          fn(tensors[i][dim], types[i].shape[static_cast<int>(dim)]);
+        }
+      }
+    };
+    walk(rule_.in, in);
+    walk(rule_.out, out);
+  }
+
+  std::string_view text_;
+  const RuleOptions& options_;
+  ShardingRule rule_;
+};
+
+bool contains(const DimFactors& tensor, int factor) {
+  return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
+}  // namespace
+
+ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in,
+                        std::span<const TensorType> out, const RuleOptions& options) {
+  return RuleParser(text, options).parse(in, out);
+}
+
+ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const TensorType> out) {
+  ShardingRule rule;
+  for (const TensorType& type : in) rule.in.emplace_back(static_cast<size_t>(type.shape.rank()));
+  for (const TensorType& type : out) rule.out.emplace_back(static_cast<size_t>(type.shape.rank()));
+  return rule;
+}
+
+Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts) {
+  Layout layout = Layout::replicated(static_cast<int>(tensor.size()));
+  for (size_t dim = 0; dim < tensor.size(); ++dim) {
+    for (const int factor : tensor[dim]) {
+      const std::vector<int>& axes = cuts.axes[static_cast<size_t>(factor)];
+      layout.dims[dim].insert(layout.dims[dim].end(), axes.begin(), axes.end());
+    }
+  }
+  return layout;
+}
+
+std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
+  std::vector<Layout> out;
+  for (const DimFactors& tensor : rule.in) out.push_back(layout_of(tensor, cuts));
+  if (cuts.linear_set >= 0) {
+    for (const int operand : rule.linear[static_cast<size_t>(cuts.linear_set)]) {
+      out[static_cast<size_t>(operand)].partial = cuts.through;
+    }
+  }
+  return out;
+}
+
+std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
+  std::vector<Layout> out;
+  for (const DimFactors& tensor : rule.out) {
+    Layout layout = layout_of(tensor, cuts);
+    layout.partial = cuts.through;
+    for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
+      if (contains(tensor, static_cast<int>(factor))) continue;
+      const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
+        return contains(operand, static_cast<int>(factor));
+      });
+      if (!in_operands) continue;
+      for (const int axis : cuts.axes[factor]) {
+        layout.partial.push_back({axis, rule.factors[factor].reduction});
+      }
+    }
+    std::sort(layout.partial.begin(), layout.partial.end(),
+              [](const PartialAxis& a, const PartialAxis& b) { return a.axis < b.axis; });
+    out.push_back(std::move(layout));
+  }
+  return out;
+}
+
+std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
+  std::vector<int> used;
+  for (const PartialAxis& partial : cuts.through) used.push_back(partial.axis);
+  std::vector<int64_t> ways(rule.factors.size(), 1);
+  for (size_t i = 0; i < rule.factors.size(); ++i) {
+    for (const int axis : cuts.axes[i]) {
+      used.push_back(axis);
+      ways[i] *= mesh.axis(axis).size;
+    }
+    const Factor& factor = rule.factors[i];
+    if (ways[i] > 1 && !factor.can_cut) return fmt::format("factor '{}' cannot be cut", factor.name);
+    if (factor.size % ways[i] != 0) {
+      return fmt::format("{} ranks do not divide factor '{}' of size {}", ways[i], factor.name, factor.size);
+    }
+  }
+  std::sort(used.begin(), used.end());
+  if (const auto twice = std::adjacent_find(used.begin(), used.end()); twice != used.end()) {
+    return fmt::format("axis '{}' is used twice", mesh.axis(*twice).name);
+  }
+  const auto compound_ok = [&](const std::vector<DimFactors>& tensors) {
+    for (const DimFactors& tensor : tensors) {
+      for (const std::vector<int>& dim : tensor) {
+        bool all_cut = true;
+        for (const int factor : dim) {
+          const auto f = static_cast<size_t>(factor);
+          if (ways[f] > 1 && !all_cut) return false;
+          all_cut = all_cut && ways[f] == rule.factors[f].size;
+        }
+      }
+    }
+    return true;
+  };
+  if (!compound_ok(rule.in) || !compound_ok(rule.out)) {
+    return "a cut inside a compound dimension whose more significant factor is not fully cut";
+  }
+  return "";
+}
+
+std::string to_string(const ShardingRule& rule) {
+  const auto write = [&](const std::vector<DimFactors>& tensors) {
+    std::string out;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (i > 0) out += ",";
+      for (const std::vector<int>& dim : tensors[i]) {
+        if (dim.empty()) out += '.';
+        if (dim.size() > 1) out += '(';
+        for (const int factor : dim) {
+          const Factor& f = rule.factors[static_cast<size_t>(factor)];
+          out += f.name + (f.can_cut ? "" : "!");
+        }
+        if (dim.size() > 1) out += ')';
+      }
+    }
+    return out;
+  };
+  std::string out = write(rule.in) + "->" + write(rule.out);
+  for (const Factor& factor : rule.factors) out += fmt::format(" {}={}", factor.name, factor.size);
+  return out;
+}
+
+}  // namespace trireme

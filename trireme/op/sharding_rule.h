@@ -1,0 +1,77 @@
+// ShardingRule: how cuts pass through an op, as data (the manner of Shardy's factor rules and of einsum).
+//
+// Every dimension of every operand and result is a product of *factors*. A factor that stands in operands and
+// results passes a cut through; one that stands in operands only is summed over, and cutting it leaves the
+// results *partial*; one that stands in results only is cut for free. From the rule the library derives every
+// legal strategy of the op, forward and backward.
+//
+// Text: one letter a factor, `,` between tensors, `->` before the results. After a letter `!` means that the
+// factor may not be cut. `.` is a dimension without a factor (never cut). `(ab)` is a dimension that is the product
+// of two factors, the first most significant: their sizes must be given or follow from other dimensions.
+// A leading `*` stands for all leading dimensions, the same in every tensor that has it.
+//   matmul    "bmk,bkn->bmn"      embedding  "vd,n->nd"     split heads  "s(hd)->shd"
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/layout/layout.h"
+#include "trireme/tensor/shape.h"
+
+namespace trireme {
+
+struct Factor {
+  std::string name;  // the letter; "*0", "*1" for leading dimensions
+  int64_t size = 1;
+  bool can_cut = true;
+  Reduction reduction = Reduction::kSum;  // of the partial results, when the factor is in no result
+};
+
+// For each dimension of one tensor, the factors it is the product of, most significant first.
+using DimFactors = std::vector<std::vector<int>>;
+
+struct ShardingRule {
+  std::vector<Factor> factors;
+  std::vector<DimFactors> in;
+  std::vector<DimFactors> out;
+  // Sets of operands in which the op is jointly linear: if all operands of a set are partial sums over an axis
+  // and the others are whole, the results are partial sums over it.
+  std::vector<std::vector<int>> linear;
+};
+
+struct RuleOptions {
+  std::vector<std::vector<int>> linear;
+  std::map<char, int64_t> sizes;             // of factors whose size does not follow from a dimension
+  std::map<char, Reduction> reductions;      // other than sum
+};
+
+// Throws kInternal when the text does not fit the types: it is the op's author's mistake.
+ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in,
+                        std::span<const TensorType> out, const RuleOptions& options = {});
+
+// The rule of ops that nothing is known of: no factor may be cut.
+ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const TensorType> out);
+
+// A choice of mesh axes for each factor, most significant first, and the axes over which linear operands stay
+// partial: one strategy of one op.
+struct FactorCuts {
+  std::vector<std::vector<int>> axes;       // per factor
+  std::vector<PartialAxis> through;         // partial axes that flow from a linear set of operands
+  int linear_set = -1;                      // which one
+};
+
+// The layouts that a choice asks of the operands and gives to the results.
+Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts);
+std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& cuts);
+std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& cuts);
+
+// Whether the choice is legal: cut factors can be cut, sizes divide, no axis is used twice, and in a compound
+// dimension a factor is cut only where all more significant ones are fully cut. Says why not, or "".
+std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);
+
+std::string to_string(const ShardingRule& rule);  // "a,b->c" with sizes: "mk,kn->mn m=4 k=8 n=16"
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// The ops the compiler itself inserts, by name, and their attributes. Passes and gradients use these and know
+// no other op.
+#pragma once
+
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+
+// Sum of two gradients of one value.
+Tensor add_gradients(const Tensor& a, const Tensor& b);
+// A gradient of the given type that is one (a loss's own) or zero everywhere.
+Tensor constant(Graph& graph, const TensorType& type, double value);
+
+struct FullAttrs {
+  DType dtype = DType::kF32;
+  Shape shape;
+  double value = 0;
+  static constexpr auto fields() {
+    return std::tuple{field("dtype", &FullAttrs::dtype), field("shape", &FullAttrs::shape),
+                      field("value", &FullAttrs::value)};
+  }
+};
+
+// The collectives and the local cut of a reshard. `axes` are mesh axes, the most significant first: the group of a
+// rank is the ranks that agree with it in all other coordinates. Types are local.
+struct CollectiveAttrs {
+  std::vector<int64_t> axes;
+  int64_t dim = 0;       // all_gather: the dimension joined; reduce_scatter, all_to_all, shard_slice: the one cut
+  int64_t from_dim = 0;  // all_to_all: the dimension joined
+  int64_t size = 1;      // ranks of the group
+  std::string reduction = "sum";
+  static constexpr auto fields() {
+    return std::tuple{field("axes", &CollectiveAttrs::axes), field("dim", &CollectiveAttrs::dim),
+                      field("from_dim", &CollectiveAttrs::from_dim), field("size", &CollectiveAttrs::size),
+                      field("reduction", &CollectiveAttrs::reduction)};
+  }
+};
+
+}  // namespace trireme
