@@ -5,7 +5,7 @@
 
 add_library(trireme_options INTERFACE)
 target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
 if(TRIREME_WERROR)
   target_compile_options(trireme_options INTERFACE -Werror)
 endif()
