@@ -5,6 +5,10 @@
 #include <cmath>
 #include <cstddef>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace trireme {
 namespace {
 
@@ -91,119 +95,116 @@ struct Pair {
   return {r * std::bit_cast<float>(even_bits), r * std::bit_cast<float>(odd_bits)};
 }
 
-// Blocks first..first + kBlocks - 1, word by word side by side so that the compiler uses vectors.
-struct Lanes {
-  uint32_t w[kWords][kBlocks];
-};
-
-[[gnu::always_inline]] inline void philox_lanes(uint64_t first, uint64_t step,
-                                                std::array<uint32_t, 2> key, Lanes& x) {
+// kBlocks blocks, in order: the portable form.
+void philox_chunk(uint64_t first, uint64_t step, std::array<uint32_t, 2> key, uint32_t* out) {
   for (size_t i = 0; i < kBlocks; ++i) {
-    const uint64_t block = first + i;
-    x.w[0][i] = static_cast<uint32_t>(block);
-    x.w[1][i] = static_cast<uint32_t>(block >> 32);
-    x.w[2][i] = static_cast<uint32_t>(step);
-    x.w[3][i] = static_cast<uint32_t>(step >> 32);
-  }
-  uint32_t k0 = key[0];
-  uint32_t k1 = key[1];
-  for (int round = 0; round < kRounds; ++round) {
-    for (size_t i = 0; i < kBlocks; ++i) {
-      const uint64_t p0 = static_cast<uint64_t>(kMultiplier0) * x.w[0][i];
-      const uint64_t p1 = static_cast<uint64_t>(kMultiplier1) * x.w[2][i];
-      x.w[0][i] = static_cast<uint32_t>(p1 >> 32) ^ x.w[1][i] ^ k0;
-      x.w[2][i] = static_cast<uint32_t>(p0 >> 32) ^ x.w[3][i] ^ k1;
-      x.w[1][i] = static_cast<uint32_t>(p1);
-      x.w[3][i] = static_cast<uint32_t>(p0);
-    }
-    k0 += kWeyl0;
-    k1 += kWeyl1;
+    const Block b = block_of(first + i, step, key);
+    std::copy(b.begin(), b.end(), out + i * kWords);
   }
 }
 
-struct BitsOf {
-  using Value = uint32_t;
-  [[gnu::always_inline]] static inline void store(const Lanes& x, uint32_t* out) {
-    for (size_t i = 0; i < kBlocks; ++i) {
-      for (size_t j = 0; j < kWords; ++j) out[i * kWords + j] = x.w[j][i];
+#if defined(__x86_64__)
+// The same with AVX2. A vector holds one word of four blocks in the low halves of its 64-bit lanes,
+// where the widening multiplication wants them; what is left in the high halves is ignored by it.
+[[gnu::target("avx2")]] void philox_chunk_avx2(uint64_t first, uint64_t step,
+                                               std::array<uint32_t, 2> key, uint32_t* out) {
+  const __m256i m0 = _mm256_set1_epi64x(kMultiplier0);
+  const __m256i m1 = _mm256_set1_epi64x(kMultiplier1);
+  const __m256i low_half = _mm256_set1_epi64x(0xffffffff);
+  constexpr size_t kVectors = kBlocks / 4;
+  __m256i x0[kVectors];
+  __m256i x1[kVectors];
+  __m256i x2[kVectors];
+  __m256i x3[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) {
+    x0[v] = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(first + v * 4)),
+                             _mm256_set_epi64x(3, 2, 1, 0));
+    x1[v] = _mm256_srli_epi64(x0[v], 32);
+    x2[v] = _mm256_set1_epi64x(static_cast<int64_t>(step));
+    x3[v] = _mm256_srli_epi64(x2[v], 32);
+  }
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const __m256i k0 = _mm256_set1_epi64x(key[0] + round * kWeyl0);
+    const __m256i k1 = _mm256_set1_epi64x(key[1] + round * kWeyl1);
+    for (size_t v = 0; v < kVectors; ++v) {
+      const __m256i p0 = _mm256_mul_epu32(x0[v], m0);
+      const __m256i p1 = _mm256_mul_epu32(x2[v], m1);
+      x0[v] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p1, 32), x1[v]), k0);
+      x2[v] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(p0, 32), x3[v]), k1);
+      x1[v] = p1;
+      x3[v] = p0;
     }
   }
-  static void one(const Block& b, uint32_t* out) { std::copy(b.begin(), b.end(), out); }
+  for (size_t v = 0; v < kVectors; ++v) {
+    const __m256i a =
+        _mm256_or_si256(_mm256_and_si256(x0[v], low_half), _mm256_slli_epi64(x1[v], 32));
+    const __m256i b =
+        _mm256_or_si256(_mm256_and_si256(x2[v], low_half), _mm256_slli_epi64(x3[v], 32));
+    const __m256i even = _mm256_unpacklo_epi64(a, b);
+    const __m256i odd = _mm256_unpackhi_epi64(a, b);
+    auto* to = reinterpret_cast<__m256i*>(out + v * 16);
+    _mm256_storeu_si256(to, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+  }
+}
+#endif
+
+// What the fills make of the words of blocks in order; `count` is a multiple of kWords.
+struct BitsOf {
+  using Value = uint32_t;
+  [[gnu::always_inline]] static inline void convert(const uint32_t* w, size_t count,
+                                                    uint32_t* out) {
+    for (size_t i = 0; i < count; ++i) out[i] = w[i];
+  }
 };
 
 struct UniformOf {
   using Value = float;
-  [[gnu::always_inline]] static inline void store(const Lanes& x, float* out) {
-    for (size_t i = 0; i < kBlocks; ++i) {
-      for (size_t j = 0; j < kWords; ++j) {
-        out[i * kWords + j] = static_cast<float>(static_cast<int32_t>(x.w[j][i] >> 8)) * 0x1p-24F;
-      }
-    }
-  }
-  static void one(const Block& b, float* out) {
-    for (size_t j = 0; j < kWords; ++j) out[j] = to_uniform(b[j]);
+  [[gnu::always_inline]] static inline void convert(const uint32_t* w, size_t count, float* out) {
+    for (size_t i = 0; i < count; ++i) out[i] = to_uniform(w[i]);
   }
 };
 
 struct NormalOf {
   using Value = float;
-  [[gnu::always_inline]] static inline void store(const Lanes& x, float* out) {
-    float y[kWords][kBlocks];
-    for (size_t j = 0; j < kWords; j += 2) {
-      for (size_t i = 0; i < kBlocks; ++i) {
-        const Pair pair = box_muller(x.w[j][i], x.w[j + 1][i]);
-        y[j][i] = pair.even;
-        y[j + 1][i] = pair.odd;
-      }
-    }
-    for (size_t i = 0; i < kBlocks; ++i) {
-      for (size_t j = 0; j < kWords; ++j) out[i * kWords + j] = y[j][i];
-    }
-  }
-  static void one(const Block& b, float* out) {
-    for (size_t j = 0; j < kWords; j += 2) {
-      const Pair pair = box_muller(b[j], b[j + 1]);
-      out[j] = pair.even;
-      out[j + 1] = pair.odd;
+  [[gnu::always_inline]] static inline void convert(const uint32_t* w, size_t count, float* out) {
+    for (size_t i = 0; i < count; i += 2) {
+      const Pair pair = box_muller(w[i], w[i + 1]);
+      out[i] = pair.even;
+      out[i + 1] = pair.odd;
     }
   }
 };
 
 template <class Of>
-[[gnu::always_inline]] inline void chunks(uint64_t block, uint64_t step,
-                                          std::array<uint32_t, 2> key, size_t count,
-                                          typename Of::Value* out) {
+void chunks_portable(uint64_t block, uint64_t step, std::array<uint32_t, 2> key, size_t count,
+                     typename Of::Value* out) {
+  uint32_t words[kChunk];
   for (size_t i = 0; i < count; ++i) {
-    Lanes lanes;
-    philox_lanes(block + i * kBlocks, step, key, lanes);
-    Of::store(lanes, out + i * kChunk);
+    philox_chunk(block + i * kBlocks, step, key, words);
+    Of::convert(words, kChunk, out + i * kChunk);
   }
 }
 
-template <class Of>
-__attribute__((optimize("O3"))) void chunks_plain(uint64_t block, uint64_t step,
-                                                  std::array<uint32_t, 2> key, size_t count,
-                                                  typename Of::Value* out) {
-  chunks<Of>(block, step, key, count, out);
-}
-
 #if defined(__x86_64__)
 template <class Of>
-__attribute__((target("avx2"), optimize("O3"))) void chunks_avx2(uint64_t block, uint64_t step,
-                                                                 std::array<uint32_t, 2> key,
-                                                                 size_t count,
-                                                                 typename Of::Value* out) {
-  chunks<Of>(block, step, key, count, out);
+[[gnu::target("avx2")]] void chunks_avx2(uint64_t block, uint64_t step, std::array<uint32_t, 2> key,
+                                         size_t count, typename Of::Value* out) {
+  uint32_t words[kChunk];
+  for (size_t i = 0; i < count; ++i) {
+    philox_chunk_avx2(block + i * kBlocks, step, key, words);
+    Of::convert(words, kChunk, out + i * kChunk);
+  }
 }
 #endif
 
 template <class Of>
-void run_chunks(uint64_t block, uint64_t step, std::array<uint32_t, 2> key, size_t count,
-                typename Of::Value* out) {
+void chunks(uint64_t block, uint64_t step, std::array<uint32_t, 2> key, size_t count,
+            typename Of::Value* out) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) return chunks_avx2<Of>(block, step, key, count, out);
 #endif
-  chunks_plain<Of>(block, step, key, count, out);
+  chunks_portable<Of>(block, step, key, count, out);
 }
 
 template <class Of>
@@ -212,7 +213,8 @@ void fill(Stream stream, uint64_t first, uint64_t step, std::span<typename Of::V
   size_t done = 0;
   const auto partial = [&](uint64_t index, size_t limit) {
     typename Of::Value values[kWords];
-    Of::one(block_of(index / kWords, step, key), values);
+    const Block b = block_of(index / kWords, step, key);
+    Of::convert(b.data(), kWords, values);
     const size_t lane = static_cast<size_t>(index % kWords);
     const size_t count = std::min(kWords - lane, limit);
     std::copy_n(values + lane, count, out.data() + done);
@@ -220,7 +222,7 @@ void fill(Stream stream, uint64_t first, uint64_t step, std::span<typename Of::V
   };
   if (first % kWords != 0 && !out.empty()) partial(first, out.size());
   const size_t whole = (out.size() - done) / kChunk;
-  run_chunks<Of>((first + done) / kWords, step, key, whole, out.data() + done);
+  chunks<Of>((first + done) / kWords, step, key, whole, out.data() + done);
   done += whole * kChunk;
   while (done < out.size()) partial(first + done, out.size() - done);
 }
