@@ -109,11 +109,11 @@ struct Fill {
 };
 
 struct Example {
-  std::vector<TensorType> in;
-  Attrs attrs;
-  std::vector<Fill> fill;              // one per operand; missing ones are uniform in [-1, 1)
+  std::vector<TensorType> in = {};
+  Attrs attrs = {};
+  std::vector<Fill> fill = {};         // one per operand; missing ones are uniform in [-1, 1)
   // Why the numeric gradient is not checked on this example; "" checks it.
-  std::string skip_gradient;
+  std::string skip_gradient = {};
 };
 
 struct Traits {

@@ -43,9 +43,9 @@ struct ShardingRule {
 };
 
 struct RuleOptions {
-  std::vector<std::vector<int>> linear;
-  std::map<char, int64_t> sizes;             // of factors whose size does not follow from a dimension
-  std::map<char, Reduction> reductions;      // other than sum
+  std::vector<std::vector<int>> linear = {};
+  std::map<char, int64_t> sizes = {};          // of factors whose size does not follow from a dimension
+  std::map<char, Reduction> reductions = {};   // other than sum
 };
 
 // Throws kInternal when the text does not fit the types: it is the op's author's mistake.
