@@ -1,0 +1,229 @@
+#include "trireme/mesh/machine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+// Reads one TOML table; every complaint names the file, the key and the value found.
+class Reader {
+ public:
+  Reader(const toml::table& table, std::string where, std::string prefix,
+         std::vector<std::string> keys)
+      : table_(table), where_(std::move(where)), prefix_(std::move(prefix)) {
+    for (const auto& [key, node] : table_) {
+      if (std::find(keys.begin(), keys.end(), key.str()) != keys.end()) continue;
+      require(false, "{}: line {}: no key '{}{}'.{}", where_, node.source().begin.line, prefix_,
+              key.str(), suggestion(key.str(), keys));
+    }
+  }
+
+  std::string text(std::string_view key) const {
+    return value<std::string>(key, "a text in quotes");
+  }
+  int64_t integer(std::string_view key) const { return value<int64_t>(key, "a whole number"); }
+  double number(std::string_view key) const { return value<double>(key, "a number"); }
+  bool has(std::string_view key) const { return table_.contains(key); }
+  const toml::table& table(std::string_view key) const {
+    const toml::table* out = at(key).as_table();
+    require(out != nullptr, "{}: '{}{}' must be a table", where_, prefix_, key);
+    return *out;
+  }
+  const toml::array& tables(std::string_view key) const {
+    const toml::array* out = at(key).as_array();
+    require(out != nullptr && out->is_homogeneous(toml::node_type::table),
+            "{}: '{}{}' must be a list of tables, each headed [[{}]]", where_, prefix_, key, key);
+    return *out;
+  }
+
+ private:
+  const toml::node& at(std::string_view key) const {
+    const toml::node* node = table_.get(key);
+    require(node != nullptr, "{}: the key '{}{}' is missing", where_, prefix_, key);
+    return *node;
+  }
+  template <class T>
+  T value(std::string_view key, std::string_view wanted) const {
+    const toml::node& node = at(key);
+    const auto out = node.value<T>();
+    std::ostringstream found;
+    if (!out) node.visit([&](const auto& v) { found << v; });
+    require(out.has_value(), "{}: line {}: '{}{}' is {}; it must be {}", where_,
+            node.source().begin.line, prefix_, key, found.str(), wanted);
+    return *out;
+  }
+
+  const toml::table& table_;
+  std::string where_;
+  std::string prefix_;
+};
+
+const std::vector<std::string>& element_types() {
+  static const std::vector<std::string> kNames = {"f32", "f64", "f16", "bf16",
+                                                  "i8",  "u8",  "i32", "i64"};
+  return kNames;
+}
+
+void read_device(const toml::table& table, const std::string& where, Machine& out) {
+  const Reader device(table, where, "device.",
+                      {"memory_bytes", "memory_bytes_per_s", "achievable", "flops_per_s"});
+  out.memory_bytes = device.integer("memory_bytes");
+  out.memory_bytes_per_s = device.number("memory_bytes_per_s");
+  if (device.has("achievable")) out.achievable = device.number("achievable");
+  const toml::table& rates = device.table("flops_per_s");
+  const Reader flops(rates, where, "device.flops_per_s.", element_types());
+  for (const auto& [key, node] : rates) {
+    out.flops_per_s[std::string(key.str())] = flops.number(key.str());
+  }
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+const LinkLevel& Machine::level_of(int64_t devices) const {
+  for (const LinkLevel& level : levels) {
+    if (level.devices >= devices) return level;
+  }
+  fail(ErrorKind::kInvalidArgument, "machine '{}' has {} devices, but {} are asked for", name,
+       this->devices(), devices);
+}
+
+double Machine::flops_of(std::string_view dtype) const {
+  const auto found = flops_per_s.find(std::string(dtype));
+  if (found != flops_per_s.end()) return found->second;
+  const auto f32 = flops_per_s.find("f32");
+  return f32 == flops_per_s.end() ? 0 : f32->second;
+}
+
+Machine Machine::this_host() {
+  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  Machine out;
+  out.name = "this_host";
+  out.devices_per_host = cores;
+  out.memory_bytes = pages > 0 && page > 0 ? pages * page / cores : int64_t{1} << 30;
+  out.memory_bytes_per_s = 5.5e9;
+  out.flops_per_s = {{"f32", 200e9}, {"bf16", 200e9}};
+  out.achievable = 0.9;
+  out.levels = {{"host", cores, 1.5e-6, 5e9}};
+  return out;
+}
+
+void check(const Machine& machine, std::string_view where) {
+  const auto positive = [&](std::string_view key, double value) {
+    require(std::isfinite(value) && value > 0, "{}: '{}' is {}; it must be more than 0", where, key,
+            value);
+  };
+  positive("hosts", static_cast<double>(machine.hosts));
+  positive("devices_per_host", static_cast<double>(machine.devices_per_host));
+  positive("device.memory_bytes", static_cast<double>(machine.memory_bytes));
+  positive("device.memory_bytes_per_s", machine.memory_bytes_per_s);
+  require(machine.achievable > 0 && machine.achievable <= 1,
+          "{}: 'device.achievable' is {}; it must be more than 0 and at most 1", where,
+          machine.achievable);
+  require(machine.flops_per_s.contains("f32"), "{}: the key 'device.flops_per_s.f32' is missing",
+          where);
+  for (const auto& [dtype, rate] : machine.flops_per_s) {
+    positive("device.flops_per_s." + dtype, rate);
+  }
+  require(!machine.levels.empty(), "{}: no link level; give at least one [[level]]", where);
+  int64_t below = 0;
+  for (const LinkLevel& level : machine.levels) {
+    require(level.devices > below,
+            "{}: level '{}' joins {} devices, no more than the level before it ({}); list levels "
+            "from the smallest to the largest",
+            where, level.name, level.devices, below);
+    require(std::isfinite(level.latency_s) && level.latency_s >= 0,
+            "{}: 'latency_s' of level '{}' is {}; it must be 0 or more", where, level.name,
+            level.latency_s);
+    positive(fmt::format("bytes_per_s' of level '{}", level.name), level.bytes_per_s);
+    below = level.devices;
+  }
+  require(below == machine.devices(),
+          "{}: the last level '{}' joins {} devices, but the machine has {} ({} hosts of {}); they "
+          "must be equal",
+          where, machine.levels.back().name, below, machine.devices(), machine.hosts,
+          machine.devices_per_host);
+}
+
+Machine parse_machine(std::string_view text, std::string_view where) {
+  const std::string file(where);
+  toml::table table;
+  try {
+    table = toml::parse(text);
+  } catch (const toml::parse_error& e) {
+    fail(ErrorKind::kInvalidArgument, "{}: line {}: {}", file, e.source().begin.line,
+         e.description());
+  }
+  const Reader top(table, file, "", {"name", "hosts", "devices_per_host", "device", "level"});
+  Machine out;
+  out.name = top.text("name");
+  out.hosts = top.has("hosts") ? top.integer("hosts") : 1;
+  out.devices_per_host = top.integer("devices_per_host");
+  read_device(top.table("device"), file, out);
+  for (const toml::node& node : top.tables("level")) {
+    const Reader level(*node.as_table(), file, "level.",
+                       {"name", "devices", "latency_s", "bytes_per_s"});
+    out.levels.push_back({level.text("name"), level.integer("devices"), level.number("latency_s"),
+                          level.number("bytes_per_s")});
+  }
+  check(out, file);
+  return out;
+}
+
+std::string to_string(const Machine& machine) {
+  std::string out = fmt::format("name = {}\nhosts = {}\ndevices_per_host = {}\n",
+                                quoted(machine.name), machine.hosts, machine.devices_per_host);
+  out += fmt::format("\n[device]\nmemory_bytes = {}\nmemory_bytes_per_s = {}\nachievable = {}\n",
+                     machine.memory_bytes, machine.memory_bytes_per_s, machine.achievable);
+  out += "\n[device.flops_per_s]\n";
+  for (const auto& [dtype, rate] : machine.flops_per_s)
+    out += fmt::format("{} = {}\n", dtype, rate);
+  for (const LinkLevel& level : machine.levels) {
+    out += fmt::format("\n[[level]]\nname = {}\ndevices = {}\nlatency_s = {}\nbytes_per_s = {}\n",
+                       quoted(level.name), level.devices, level.latency_s, level.bytes_per_s);
+  }
+  return out;
+}
+
+Machine read_machine(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    fail(ErrorKind::kIo, "cannot read the machine file '{}'; check that it exists and may be read",
+         path);
+  }
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return parse_machine(text, path);
+}
+
+void write_machine(const Machine& machine, const std::string& path) {
+  check(machine, path);
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << to_string(machine) << std::flush;
+  if (!out) {
+    fail(ErrorKind::kIo,
+         "cannot write the machine file '{}'; check that its folder exists and may be written",
+         path);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+// Machine: what the planner knows of the hardware: devices, memory, arithmetic and links. Read from
+// and written to a TOML file; shipped ones are in machines/.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+// The links between devices that share a block of `devices` consecutive devices but no smaller
+// level's.
+struct LinkLevel {
+  std::string name;  // "host", "rack", "cluster"
+  int64_t devices = 1;
+  double latency_s = 0;
+  double bytes_per_s = 0;  // one way, for one device
+  friend bool operator==(const LinkLevel&, const LinkLevel&) = default;
+};
+
+struct Machine {
+  std::string name;
+  int64_t hosts = 1;
+  int64_t devices_per_host = 1;
+  int64_t memory_bytes = 0;                   // of one device
+  double memory_bytes_per_s = 0;              // of one device
+  std::map<std::string, double> flops_per_s;  // of one device, by element type: "f32", "bf16"
+  double achievable = 1.0;                    // share of flops_per_s that large kernels reach
+  std::vector<LinkLevel> levels;              // smallest first; the last reaches every device
+
+  int64_t devices() const { return hosts * devices_per_host; }
+  // The smallest level that joins a block of this many consecutive devices; throws kInvalidArgument
+  // when the machine has fewer.
+  const LinkLevel& level_of(int64_t devices) const;
+  // Peak for an element type; a type not listed runs at the rate of f32.
+  double flops_of(std::string_view dtype) const;
+  friend bool operator==(const Machine&, const Machine&) = default;
+
+  // One host with a device per core and the rates measured on the machines the project is built on;
+  // only the cores and the memory are read from the system.
+  static Machine this_host();
+};
+
+// Throws kInvalidArgument naming the key, its value and what would be right. `where` is the file's
+// name in the text of errors.
+Machine parse_machine(std::string_view text, std::string_view where = "machine");
+std::string to_string(const Machine& machine);  // TOML; parse_machine reads it back identical
+Machine read_machine(const std::string& path);
+void write_machine(const Machine& machine, const std::string& path);
+
+// Throws kInvalidArgument when a figure is missing or out of range.
+void check(const Machine& machine, std::string_view where);
+
+}  // namespace trireme
