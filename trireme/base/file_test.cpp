@@ -1,0 +1,178 @@
+#include "trireme/base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class F>
+std::string io_text(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kIo) << e.what();
+    return e.text();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+TEST(File, WhatIsWrittenIsReadBackByEveryReader) {
+  const TempDirectory dir;
+  const std::string path = dir / "x";
+  const std::string text = std::string("ab\0cd", 5) + std::string(100000, 'z');
+
+  atomic_write(path, text);
+
+  EXPECT_EQ(read_file(path), text);
+  const MappedFile mapped(path);
+  EXPECT_EQ(
+      std::string(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()),
+      text);
+  const InputFile file(path);
+  std::string middle(3, ' ');
+  file.read(1, std::as_writable_bytes(std::span(middle)));
+  EXPECT_EQ(middle, std::string("b\0c", 3));
+  EXPECT_EQ(file.bytes(), 100005);
+  EXPECT_THAT(list_directory(dir.path()), ElementsAre("x"));
+}
+
+TEST(File, AnEmptyFileIsReadAndMapped) {
+  const TempDirectory dir;
+  atomic_write(dir / "empty", "");
+
+  EXPECT_EQ(read_file(dir / "empty"), "");
+  EXPECT_TRUE(MappedFile(dir / "empty").bytes().empty());
+}
+
+TEST(File, AnAtomicWriteReplacesTheOldContent) {
+  const TempDirectory dir;
+  atomic_write(dir / "x", "a longer text");
+  atomic_write(dir / "x", "short");
+
+  EXPECT_EQ(read_file(dir / "x"), "short");
+}
+
+TEST(File, AnOutputFileThatIsNotCommittedLeavesTheOldOneAndNoTraces) {
+  const TempDirectory dir;
+  atomic_write(dir / "x", "old");
+  {
+    OutputFile file(dir / "x");
+    file.write("half");
+  }
+
+  EXPECT_EQ(read_file(dir / "x"), "old");
+  EXPECT_THAT(list_directory(dir.path()), ElementsAre("x"));
+}
+
+TEST(File, ErrorsNameThePathAndTheReason) {
+  const TempDirectory dir;
+  atomic_write(dir / "file", "x");
+
+  EXPECT_EQ(io_text([&] { read_file(dir / "none"); }),
+            fmt::format("cannot open '{}': No such file or directory", dir / "none"));
+  EXPECT_EQ(io_text([&] { read_file(dir.path()); }),
+            fmt::format("cannot read '{}': Is a directory", dir.path()));
+  EXPECT_EQ(io_text([&] { atomic_write(dir / "none/x", "x"); }),
+            fmt::format("cannot create '{}': No such file or directory", dir / "none/x.tmp"));
+  EXPECT_EQ(io_text([&] { disk().make_directory(dir / "file/sub"); }),
+            fmt::format("cannot make the directory '{}': Not a directory", dir / "file/sub"));
+  EXPECT_THAT(io_text([&] { list_directory(dir / "none"); }),
+              HasSubstr("cannot list the directory"));
+  EXPECT_THAT(io_text([&] { file_bytes(dir / "none"); }), HasSubstr("cannot inspect"));
+  EXPECT_THAT(io_text([&] { free_bytes(dir / "none"); }), HasSubstr("cannot inspect"));
+  EXPECT_THAT(io_text([&] { disk().rename(dir / "none", dir / "y"); }), HasSubstr("cannot rename"));
+}
+
+TEST(File, AReadPastTheEndSaysWhereTheFileEnds) {
+  const TempDirectory dir;
+  atomic_write(dir / "x", "abc");
+  const InputFile file(dir / "x");
+  std::array<std::byte, 4> out{};
+  try {
+    file.read(1, out);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kCorrupt);
+    EXPECT_EQ(e.text(), fmt::format("'{}' ends after 3 bytes; 5 were expected", dir / "x"));
+  }
+}
+
+TEST(File, AFullDiskIsReportedAndLeavesTheOldFile) {
+  const TempDirectory dir;
+  if (::mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
+    GTEST_SKIP() << "[skip: no right to mount a small file system]";
+  }
+  atomic_write(dir / "x", "old");
+
+  const std::string text = io_text([&] { atomic_write(dir / "x", std::string(1 << 20, 'z')); });
+  const std::string kept = read_file(dir / "x");
+  const auto names = list_directory(dir.path());
+  ::umount(dir.path().c_str());
+
+  EXPECT_THAT(text,
+              HasSubstr("No space left on device; free space there or choose another directory"));
+  EXPECT_EQ(kept, "old");
+  EXPECT_THAT(names, ElementsAre("x"));
+}
+
+TEST(File, AReadOnlyDiskIsReported) {
+  const TempDirectory dir;
+  if (::mount("tmpfs", dir.path().c_str(), "tmpfs", MS_RDONLY, "size=64k") != 0) {
+    GTEST_SKIP() << "[skip: no right to mount a small file system]";
+  }
+
+  const std::string text = io_text([&] { atomic_write(dir / "x", "x"); });
+  ::umount(dir.path().c_str());
+
+  EXPECT_THAT(text, HasSubstr("Read-only file system; choose a directory that may be written"));
+}
+
+TEST(File, RemoveTreeTakesAllBelowAndFollowsNoLinks) {
+  const TempDirectory dir;
+  disk().make_directory(dir / "keep");
+  atomic_write(dir / "keep/precious", "x");
+  disk().make_directory(dir / "a/b/c");
+  atomic_write(dir / "a/b/file", "x");
+  disk().symlink(dir / "keep", dir / "a/link");
+
+  remove_tree(dir / "a");
+  remove_tree(dir / "a");  // missing is fine
+
+  EXPECT_THAT(list_directory(dir.path()), ElementsAre("keep"));
+  EXPECT_EQ(read_file(dir / "keep/precious"), "x");
+}
+
+TEST(File, ATempDirectoryIsGoneAfterwards) {
+  std::string path;
+  {
+    const TempDirectory dir;
+    path = dir.path();
+    atomic_write(dir / "x", "x");
+    EXPECT_TRUE(is_directory(path));
+    EXPECT_TRUE(is_file(dir / "x"));
+  }
+  EXPECT_FALSE(is_directory(path));
+}
+
+TEST(File, PathsAreJoinedAndTakenApart) {
+  EXPECT_EQ(join_path("a", "b"), "a/b");
+  EXPECT_EQ(join_path("a/", "b"), "a/b");
+  EXPECT_EQ(join_path("", "b"), "b");
+  EXPECT_EQ(parent_path("a/b"), "a");
+  EXPECT_EQ(parent_path("b"), ".");
+  EXPECT_EQ(base_name("a/b.c"), "b.c");
+}
+
+}  // namespace
+}  // namespace trireme
