@@ -1,12 +1,9 @@
-// Layout: how one tensor lies on a mesh. Each mesh axis does exactly one of three things to a
-// tensor:
-//  - it cuts one dimension: ranks that differ in that coordinate hold different parts of the
-//  dimension.
-//    A dimension may be cut by several axes; they are listed most significant first, so a dimension
-//    of size n cut by [a, b] falls in |a|*|b| parts and the rank at (i, j) holds part i*|b|+j;
-//  - the tensor is *partial* over it: every rank along it holds a full-size term, and the tensor is
-//  their
-//    sum (or maximum, or minimum);
+// Layout: how one tensor lies on a mesh. Each mesh axis does exactly one of three things to it:
+//  - it cuts one dimension: ranks that differ in that coordinate hold different parts. A dimension
+//    may be cut by several axes, listed most significant first: cut by [a, b] it falls in |a|*|b|
+//    parts and the rank at (i, j) holds part i*|b|+j;
+//  - the tensor is *partial* over it: every rank along it holds a term of the full size, and the
+//    tensor is their sum (or maximum, or minimum);
 //  - otherwise the tensor is replicated over it: the ranks along it hold the same bits.
 // Printed as "[dp, tp*sp, -] partial(sum: mp)": one entry per dimension, "-" where it is whole.
 #pragma once

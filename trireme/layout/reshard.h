@@ -23,9 +23,8 @@ namespace trireme {
 // the group.
 //  kSlice          each rank keeps its part k of `dim`; no communication
 //  kAllGather      the pieces are laid end to end along `dim`
-//  kAllToAll       each piece is cut in parts along `dim`, part k goes to number k, and the parts
-//  received
-//                  are laid end to end along `from_dim`
+//  kAllToAll       each piece is cut in parts along `dim`, part k goes to number k, and
+//                  the parts received are laid end to end along `from_dim`
 //  kAllReduce      the element-wise reduction of all pieces, on all
 //  kReduceScatter  the same, of which each rank keeps part k of `dim`
 // Only the least significant axes of a dimension can be gathered or appended without permuting
