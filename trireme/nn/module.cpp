@@ -1,0 +1,84 @@
+#include "trireme/nn/module.h"
+
+#include "trireme/base/error.h"
+
+namespace trireme::nn {
+namespace {
+
+thread_local Trace* current_trace = nullptr;
+
+std::string join(std::string_view scope, std::string_view name) {
+  if (scope.empty()) return std::string(name);
+  if (name.empty()) return std::string(scope);
+  return fmt::format("{}.{}", scope, name);
+}
+
+}  // namespace
+
+Trace::Trace(Graph& graph, TraceOptions options) : graph_(graph), options_(options), outer_(current_trace) {
+  current_trace = this;
+}
+
+Trace::~Trace() { current_trace = outer_; }
+
+Trace& Trace::current() {
+  require(current_trace != nullptr, "a module was called outside a trace; call it through a Trainer, or inside a nn::Trace");
+  return *current_trace;
+}
+
+Tensor Trace::step() {
+  if (!step_) step_ = {graph_, graph_.add_input("step", {DType::kI64, {}}, Role::kSchedule)};
+  return step_;
+}
+
+Tensor Trace::parameter(const std::string& name, const TensorType& type, Init init) {
+  const auto found = by_name_.find(name);
+  if (found != by_name_.end()) {
+    require(found->second.type() == type, "parameter '{}' is {} here and {} where it was first used", name,
+            to_string(type), to_string(found->second.type()));
+    return found->second;
+  }
+  const Tensor made(graph_, graph_.add_input(name, type, Role::kParameter, init));
+  by_name_.emplace(name, made);
+  parameters_.push_back(made);
+  return made;
+}
+
+const std::string& Trace::path_of(const Module& module) {
+  const auto found = paths_.find(&module);
+  if (found != paths_.end()) return found->second;
+  std::string name = module.name_;
+  if (name.empty() && !(paths_.empty() && scope_.empty())) {  // the first module is the model: no name
+    const std::string kind = join(scope_, module.kind());
+    const int before = kinds_[kind]++;
+    name = before == 0 ? std::string(module.kind()) : fmt::format("{}_{}", module.kind(), before);
+  }
+  return paths_.emplace(&module, join(scope_, name)).first->second;
+}
+
+Tensor Module::operator()(const Tensor& x) {
+  const Scope scope(*this);
+  return forward(x);
+}
+
+Tensor Module::forward(const Tensor&) {
+  fail(ErrorKind::kInvalidArgument, "module '{}' has no forward of one tensor; call its own function",
+       name_.empty() ? kind() : name_);
+}
+
+Tensor Module::parameter(std::string_view name, const TensorType& type, Init init) const {
+  Trace& trace = Trace::current();
+  return trace.parameter(join(trace.path_of(*this), name), type, init);
+}
+
+Scope::Scope(const Module& module) : trace_(Trace::current()), outer_(trace_.scope_) {
+  trace_.scope_ = trace_.path_of(module);
+  trace_.graph_.set_scope(trace_.scope_);
+}
+
+Scope::~Scope() {
+  trace_.scope_ = outer_;
+  trace_.graph_.set_scope(outer_);
+}
+
+}  // namespace trireme::nn

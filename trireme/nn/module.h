@@ -1,0 +1,97 @@
+// Module: a part of a model with parameters, written for one device, and Trace: the recording of a model's code
+// into a graph.
+//
+// Calling a module inside a trace enters its name scope, which is the caller's scope, a dot, and the module's own
+// name: the one it was given or its kind ("linear", "linear_1", ... in the order of first calls). A parameter is
+// made the first time the trace reaches it; a module used twice has its parameters once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "trireme/ir/tensor.h"
+
+namespace trireme::nn {
+
+class Module;
+
+struct TraceOptions {
+  bool training = true;  // dropout is on
+  uint64_t seed = 0;     // of the random choices made at each step
+};
+
+// While it lives, modules on this thread add to its graph.
+class Trace {
+ public:
+  explicit Trace(Graph& graph, TraceOptions options = {});
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  // Throws kInvalidArgument when no trace is alive on this thread.
+  static Trace& current();
+
+  Graph& graph() { return graph_; }
+  const TraceOptions& options() const { return options_; }
+  // The step number, an i64 scalar that counts from 1: what random ops count with.
+  Tensor step();
+  // A parameter by its full name; made on first use, with the type checked after.
+  Tensor parameter(const std::string& name, const TensorType& type, Init init);
+  // In the order they were made.
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
+ private:
+  friend class Module;
+  friend class Scope;
+  const std::string& path_of(const Module& module);
+
+  Graph& graph_;
+  TraceOptions options_;
+  Trace* outer_;
+  std::string scope_;
+  std::unordered_map<const Module*, std::string> paths_;
+  std::map<std::string, int> kinds_;  // how many modules of a kind a scope has named
+  std::map<std::string, Tensor> by_name_;
+  std::vector<Tensor> parameters_;
+  Tensor step_;
+};
+
+class Module {
+ public:
+  explicit Module(std::string name = "") : name_(std::move(name)) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // Runs forward inside the module's name scope.
+  Tensor operator()(const Tensor& x);
+  // Modules of another signature have functions of their own, which open a Scope.
+  virtual Tensor forward(const Tensor& x);
+  virtual std::string_view kind() const { return "module"; }
+
+ protected:
+  friend class Trace;
+  // A parameter of this module in the current trace: "<scope>.<name>".
+  Tensor parameter(std::string_view name, const TensorType& type, Init init) const;
+
+ private:
+  std::string name_;
+};
+
+// Enters a module's name scope for as long as it lives.
+class Scope {
+ public:
+  explicit Scope(const Module& module);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Trace& trace_;
+  std::string outer_;
+};
+
+}  // namespace trireme::nn

@@ -1,0 +1,203 @@
+#include "trireme/partition/partition.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/op/build.h"
+#include "trireme/op/registry.h"
+#include "trireme/op/structural.h"
+
+namespace trireme {
+namespace {
+
+class Partitioner {
+ public:
+  Partitioner(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs)
+      : graph_(graph), strategy_(strategy), planner_(strategy.mesh, costs), wants_(graph.values().size()),
+        placed_(graph.values().size()) {
+    program_.graph = Graph(graph.name());
+    program_.mesh = strategy.mesh;
+  }
+
+  Program run() {
+    collect_wants();
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const Input& input = graph_.inputs()[i];
+      const Layout& layout = strategy_.inputs[i];
+      const TensorType local = local_type(input.value, layout);
+      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init);
+      record(made, layout, graph_.type(input.value).shape);
+      place(input.value, made, layout);
+    }
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) add_node(graph_.nodes()[i], strategy_.nodes[i]);
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const Output& output = graph_.outputs()[i];
+      program_.graph.add_output(output.name, find(output.value, strategy_.outputs[i]),
+                                output.updates == kNoValue ? kNoValue
+                                                           : placed_[static_cast<size_t>(output.updates)].front().id);
+    }
+    return std::move(program_);
+  }
+
+ private:
+  struct Placed {
+    Layout layout;
+    ValueId id;
+  };
+
+  // Which layouts each value is read in.
+  void collect_wants() {
+    const auto want = [&](ValueId id, const Layout& layout) {
+      std::vector<Layout>& wants = wants_[static_cast<size_t>(id)];
+      if (std::find(wants.begin(), wants.end(), layout) == wants.end()) wants.push_back(layout);
+    };
+    rules_.reserve(graph_.nodes().size());
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      rules_.push_back(rule_of(graph_, node));
+      const std::string illegal = why_illegal(rules_.back(), strategy_.nodes[i], strategy_.mesh);
+      require(illegal.empty(), "strategy of {} at '{}': {}", node.op->name, graph_.scope_of(node), illegal);
+      const std::vector<Layout> layouts = operand_layouts(rules_.back(), strategy_.nodes[i]);
+      for (size_t k = 0; k < node.inputs.size(); ++k) want(node.inputs[k], layouts[k]);
+    }
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) want(graph_.outputs()[i].value, strategy_.outputs[i]);
+  }
+
+  void add_node(const Node& node, const FactorCuts& cuts) {
+    const ShardingRule& rule = rules_[static_cast<size_t>(&node - graph_.nodes().data())];
+    const std::vector<Layout> in = operand_layouts(rule, cuts);
+    const std::vector<Layout> out = result_layouts(rule, cuts);
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i]));
+    std::vector<TensorType> types;
+    for (size_t i = 0; i < node.outputs.size(); ++i) types.push_back(local_type(node.outputs[i], out[i]));
+    program_.graph.set_scope(graph_.scope_of(node));
+    const NodeId made = program_.graph.add_node(*node.op, node.attrs, inputs, types);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId id = program_.graph.node(made).outputs[i];
+      record(id, out[i], graph_.type(node.outputs[i]).shape);
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      place(node.outputs[i], program_.graph.node(made).outputs[i], out[i]);
+    }
+  }
+
+  // Notes where a value is, and makes every other layout it is read in.
+  void place(ValueId whole_id, ValueId id, const Layout& layout) {
+    placed_[static_cast<size_t>(whole_id)].push_back({layout, id});
+    for (const Layout& want : wants_[static_cast<size_t>(whole_id)]) {
+      if (want != layout) reshard(whole_id, id, layout, want);
+    }
+  }
+
+  void reshard(ValueId whole_id, ValueId id, Layout have, const Layout& want) {
+    const TensorType& whole = graph_.type(whole_id);
+    for (const ReshardStep& step : planner_.plan(have, want, whole).steps) {
+      if (const ValueId known = lookup(whole_id, step.after); known != kNoValue) {
+        id = known;
+      } else {
+        id = add_step(id, step, whole);
+        placed_[static_cast<size_t>(whole_id)].push_back({step.after, id});
+      }
+      have = step.after;
+    }
+    invariant(have == want, "reshard of %{} ends in another layout", whole_id);
+  }
+
+  ValueId add_step(ValueId id, const ReshardStep& step, const TensorType& whole) {
+    static constexpr std::string_view kOps[] = {"shard_slice", "all_gather", "all_to_all", "all_reduce",
+                                                "reduce_scatter"};
+    CollectiveAttrs attrs;
+    attrs.axes.assign(step.axes.begin(), step.axes.end());
+    attrs.dim = std::max(step.dim, 0);
+    attrs.from_dim = std::max(step.from_dim, 0);
+    attrs.size = strategy_.mesh.size_of(step.axes);
+    attrs.reduction = std::string(to_string(step.reduction));
+    const TensorType local{whole.dtype, local_shape(whole.shape, step.after, strategy_.mesh)};
+    const NodeId node = program_.graph.add_node(op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs),
+                                                std::span<const ValueId>(&id, 1),
+                                                std::span<const TensorType>(&local, 1));
+    const ValueId made = program_.graph.node(node).outputs[0];
+    record(made, step.after, whole.shape);
+    return made;
+  }
+
+  ValueId lookup(ValueId whole_id, const Layout& layout) const {
+    for (const Placed& placed : placed_[static_cast<size_t>(whole_id)]) {
+      if (placed.layout == layout) return placed.id;
+    }
+    return kNoValue;
+  }
+
+  ValueId find(ValueId whole_id, const Layout& layout) const {
+    const ValueId id = lookup(whole_id, layout);
+    invariant(id != kNoValue, "%{} is not placed as {}", whole_id, to_string(layout, strategy_.mesh));
+    return id;
+  }
+
+  TensorType local_type(ValueId whole_id, const Layout& layout) const {
+    const TensorType& whole = graph_.type(whole_id);
+    return {whole.dtype, local_shape(whole.shape, layout, strategy_.mesh)};
+  }
+
+  void record(ValueId id, const Layout& layout, const Shape& whole) {
+    invariant(id == static_cast<ValueId>(program_.layouts.size()), "values are recorded out of order");
+    program_.layouts.push_back(layout);
+    program_.whole.push_back(whole);
+  }
+
+  const Graph& graph_;
+  const Strategy& strategy_;
+  ReshardPlanner planner_;
+  std::vector<std::vector<Layout>> wants_;
+  std::vector<std::vector<Placed>> placed_;  // per whole value: where it is already; the first is its own
+  std::vector<ShardingRule> rules_;
+  Program program_;
+};
+
+}  // namespace
+
+Program partition(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs) {
+  return Partitioner(graph, strategy, costs).run();
+}
+
+std::vector<std::string> verify(const Program& program) {
+  const Graph& graph = program.graph;
+  std::vector<std::string> out = check_structure(graph);
+  for (size_t id = 0; id < graph.values().size(); ++id) {
+    const TensorType& type = graph.values()[id].type;
+    const Shape local = local_shape(program.whole[id], program.layouts[id], program.mesh);
+    if (type.shape == local) continue;
+    out.push_back(fmt::format("%{} is {} but layout {} of {} gives {}", id, to_string(type),
+                              to_string(program.layouts[id], program.mesh), to_string(program.whole[id]),
+                              to_string(local)));
+  }
+  for (const Output& output : graph.outputs()) {
+    const Layout& layout = program.layouts[static_cast<size_t>(output.value)];
+    if (layout.is_partial()) out.push_back(fmt::format("output '{}' is a partial sum", output.name));
+    if (output.updates != kNoValue && layout != program.layouts[static_cast<size_t>(output.updates)]) {
+      out.push_back(fmt::format("output '{}' updates an input of another layout", output.name));
+    }
+  }
+  return out;
+}
+
+std::string to_string(const Program& program) {
+  std::string out = fmt::format("mesh \"{}\"\n", to_string(program.mesh));
+  const std::string text = to_string(program.graph);
+  size_t from = 0;
+  while (from < text.size()) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    const std::string_view line = std::string_view(text).substr(from, end - from);
+    out += line;
+    if (line.starts_with('%')) {
+      const auto id = static_cast<size_t>(std::stoll(std::string(line.substr(1, line.find(':') - 1))));
+      out += fmt::format("  // {} of {}", to_string(program.layouts[id], program.mesh), to_string(program.whole[id]));
+    }
+    out += '\n';
+    from = end + 1;
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// Partition: from a graph on whole tensors and a strategy to the program that every rank runs. Shapes become local,
+// and where a node asks for another layout than its operand has, the reshard between the two is inserted right
+// after the operand is made, once for all readers that ask alike.
+#pragma once
+
+#include <vector>
+
+#include "trireme/ir/graph.h"
+#include "trireme/layout/layout.h"
+#include "trireme/layout/reshard.h"
+#include "trireme/plan/strategy.h"
+
+namespace trireme {
+
+// One program for all ranks of a mesh: they differ in coordinates only.
+struct Program {
+  Graph graph;                  // local types
+  Mesh mesh;
+  std::vector<Layout> layouts;  // of graph.values()
+  std::vector<Shape> whole;     // whole shapes of graph.values()
+};
+
+Program partition(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs = {});
+
+// Every program's own soundness: ops and types as in verify, local shapes equal to what the layouts give, and
+// collectives that do what the layouts say. Empty when sound.
+std::vector<std::string> verify(const Program& program);
+
+// The graph's text with each value's layout.
+std::string to_string(const Program& program);
+
+}  // namespace trireme
