@@ -1,0 +1,92 @@
+// linear_weight_grad: w[k,n] = sum_* x[*,k] y[*,n]
+//
+// The gradient of a weight that serves all leading dimensions. They are summed, so cutting them leaves the
+// result partial: this is where a data-parallel gradient comes from.
+#include "trireme/ops/ops.h"
+#include "trireme/ops/reference.h"
+
+namespace trireme {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const TensorType& x = args.in[0];
+  const TensorType& y = args.in[1];
+  const int rank = x.shape.rank();
+  require(rank >= 2 && rank == y.shape.rank(),
+          "linear_weight_grad: operands must have equally many dimensions, at least 2 (x {}, y {})", to_string(x),
+          to_string(y));
+  require(x.dtype == y.dtype && is_floating(x.dtype),
+          "linear_weight_grad: operands must be of one floating type (x {}, y {})", to_string(x), to_string(y));
+  require(leading(x.shape) == leading(y.shape),
+          "linear_weight_grad: leading dimensions differ; they must be equal (x {}, y {})", to_string(x),
+          to_string(y));
+  return {{x.dtype, {x.shape[rank - 1], y.shape[rank - 1]}}};
+}
+
+// dx[*,k] = sum_n y[*,n] dw[k,n] and dy[*,n] = sum_k x[*,k] dw[k,n].
+std::vector<Tensor> grad(const GradArgs& args) {
+  const Tensor& x = args.in[0];
+  const Tensor& y = args.in[1];
+  const Tensor& dw = args.dout[0];
+  Tensor dx, dy;
+  if (args.wanted[0]) dx = matmul(y, dw, false, true);
+  if (args.wanted[1]) dy = matmul(x, dw);
+  return {dx, dy};
+}
+
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*k,*n->kn", args.in, args.out, {.linear = {{0}, {1}}});
+}
+
+Cost cost(const TypeArgs& args) {
+  const double rows = static_cast<double>(leading(args.in[0].shape).elements());
+  return {.flops = 2.0 * rows * static_cast<double>(args.out[0].elements()), .bytes = tensor_bytes(args)};
+}
+
+template <class T>
+void sum_products(const KernelArgs& args) {
+  const auto x = args.in[0].as<T>();
+  const auto y = args.in[1].as<T>();
+  const auto w = args.out[0].as<T>();
+  const auto k = static_cast<size_t>(args.out[0].type.shape[0]);
+  const auto n = static_cast<size_t>(args.out[0].type.shape[1]);
+  const auto rows = static_cast<size_t>(leading(args.in[0].type.shape).elements());
+  for (size_t i = 0; i < k; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (size_t row = 0; row < rows; ++row) sum += load(x[row * k + i]) * load(y[row * n + j]);
+      w[i * n + j] = store<T>(sum);
+    }
+  }
+}
+
+void kernel(const KernelArgs& args) {
+  with_floating("linear_weight_grad", args.out[0].type.dtype,
+                [&](auto zero) { sum_products<decltype(zero)>(args); });
+}
+
+std::vector<Example> examples() {
+  return {{.in = {f32({6, 4}), f32({6, 12})}},
+          {.in = {f32({2, 6, 3}), f32({2, 6, 4})}},
+          {.in = {f32({5, 7}), f32({5, 1})}}};
+}
+
+}  // namespace
+
+namespace ops {
+extern const OpDef linear_weight_grad{{"linear_weight_grad", &Attrs::parse<NoAttrs>},
+                                      "w[k,n] = sum_* x[*,k] y[*,n]",
+                                      "x, y",
+                                      infer,
+                                      grad,
+                                      shard,
+                                      cost,
+                                      kernel,
+                                      {},
+                                      {},
+                                      examples};
+}  // namespace ops
+
+Tensor linear_weight_grad(const Tensor& x, const Tensor& y) { return apply1(ops::linear_weight_grad, {x, y}); }
+
+}  // namespace trireme
