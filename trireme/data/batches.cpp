@@ -1,0 +1,238 @@
+#include "trireme/data/batches.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/host_tensor.h"
+
+namespace trireme::data {
+namespace {
+
+Shape with_batch(int64_t rows, const Shape& sample) {
+  Shape out{rows};
+  for (const int64_t size : sample) out.push_back(size);
+  return out;
+}
+
+void check_slice(const FieldSpec& field, const FieldSlice& slice, const Shape& whole) {
+  require(slice.start.rank() == whole.rank() && slice.size.rank() == whole.rank(),
+          "slice of '{}' has {} starts and {} sizes; the batch {} needs {} of each", field.name,
+          slice.start.rank(), slice.size.rank(), to_string(whole), whole.rank());
+  for (int dim = 0; dim < whole.rank(); ++dim) {
+    require(slice.start[dim] >= 0 && slice.size[dim] >= 0 &&
+                slice.start[dim] <= whole[dim] - slice.size[dim],
+            "slice of '{}' takes [{}, {}) of dim {}, which has size {}", field.name,
+            slice.start[dim], slice.start[dim] + slice.size[dim], dim, whole[dim]);
+  }
+}
+
+bool takes_whole_samples(const FieldSlice& slice, const Shape& sample) {
+  for (int dim = 0; dim < sample.rank(); ++dim) {
+    if (slice.size[dim + 1] != sample[dim]) return false;
+  }
+  return true;
+}
+
+// Copies the slice's part of one whole sample, dense on both sides.
+void copy_part(const View& sample, const FieldSlice& slice, std::byte* to) {
+  const Shape& shape = sample.type.shape;
+  const int rank = shape.rank();
+  const auto strides = shape.strides();
+  const int64_t element = size_of(sample.type.dtype);
+  const int64_t run = rank == 0 ? 1 : slice.size[rank];
+  const int64_t runs = slice.size.elements() / (slice.size[0] * run);
+  for (int64_t i = 0; i < runs; ++i) {
+    int64_t rest = i;
+    int64_t from = rank == 0 ? 0 : slice.start[rank];
+    for (int dim = rank - 2; dim >= 0; --dim) {
+      from +=
+          (slice.start[dim + 1] + rest % slice.size[dim + 1]) * strides[static_cast<size_t>(dim)];
+      rest /= slice.size[dim + 1];
+    }
+    std::memcpy(to + i * run * element, sample.data + from * element,
+                static_cast<size_t>(run * element));
+  }
+}
+
+}  // namespace
+
+Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle)
+    : size_(size), seed_(seed), shuffle_(shuffle) {
+  require(size > 0, "a sampler needs at least one sample, the source has {}", size);
+}
+
+int64_t Sampler::sample(int64_t position) const {
+  require(position >= 0, "position {} is negative", position);
+  const int64_t index = position % size_;
+  if (!shuffle_) return index;
+  return Permutation(size_, seed_, static_cast<uint64_t>(epoch(position)))(index);
+}
+
+// Requests flow caller -> `open` -> reading thread -> `done` -> caller, in order.
+struct Batches::Worker {
+  struct Request {
+    int64_t step = 0;
+    std::vector<View> out;
+    std::exception_ptr error;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Request> open;
+  std::deque<Request> done;
+  size_t unreturned = 0;
+  bool stop = false;
+  std::thread thread;
+};
+
+Batches::Batches(SourcePtr source, const BatchOptions& options)
+    : source_(std::move(source)),
+      options_(options),
+      sampler_(source_->size(), options.seed, options.shuffle),
+      samples_(source_->fields()) {
+  require(options.global_batch > 0, "global batch {}; it must be positive", options.global_batch);
+  require(options.global_batch <= source_->size(),
+          "global batch {} is larger than the data set of {} samples; use a batch of at most {}",
+          options.global_batch, source_->size(), source_->size());
+  require(options.start_position >= 0, "start position {} is negative", options.start_position);
+  require(options.queue > 0, "a queue of {} requests; it must be positive", options.queue);
+  if (options_.slices.empty()) options_.slices = row_slices(*source_, 0, options.global_batch);
+  require(options_.slices.size() == samples_.size(), "{} slices for {} fields",
+          options_.slices.size(), samples_.size());
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    const FieldSlice& slice = options_.slices[i];
+    check_slice(samples_[i], slice, with_batch(options.global_batch, samples_[i].sample.shape));
+    fields_.push_back({samples_[i].name, {samples_[i].sample.dtype, slice.size}});
+  }
+}
+
+Batches::~Batches() {
+  if (!worker_) return;
+  {
+    const std::lock_guard lock(worker_->mutex);
+    worker_->stop = true;
+  }
+  worker_->changed.notify_all();
+  worker_->thread.join();
+}
+
+int64_t Batches::steps_per_epoch() const {
+  return source_->size() / options_.global_batch;
+}
+
+int64_t Batches::position(int64_t step) const {
+  require(step >= 0, "step {} is negative", step);
+  return options_.start_position + step * options_.global_batch;
+}
+
+int64_t Batches::sample(int64_t step, int64_t row) const {
+  return sampler_.sample(position(step) + row);
+}
+
+void Batches::check(std::span<const View> out) const {
+  require(out.size() == fields_.size(), "{} views for {} fields", out.size(), fields_.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    require(out[i].type == fields_[i].sample, "view of field '{}' is {}; the batch is {}",
+            fields_[i].name, to_string(out[i].type), to_string(fields_[i].sample));
+  }
+}
+
+void Batches::read(int64_t step, std::span<const View> out) const {
+  check(out);
+  int64_t first = options_.global_batch;
+  int64_t last = 0;
+  for (const FieldSlice& slice : options_.slices) {
+    if (slice.size.elements() == 0) continue;
+    first = std::min(first, slice.start[0]);
+    last = std::max(last, slice.start[0] + slice.size[0]);
+  }
+  std::vector<HostTensor> scratch(samples_.size());
+  std::vector<View> views(samples_.size());
+  for (int64_t row = first; row < last; ++row) {
+    for (size_t i = 0; i < samples_.size(); ++i) {
+      const FieldSlice& slice = options_.slices[i];
+      const TensorType& type = samples_[i].sample;
+      const int64_t at = row - slice.start[0];
+      const bool wanted = slice.size.elements() > 0 && at >= 0 && at < slice.size[0];
+      views[i] = {nullptr, type};
+      if (!wanted) continue;
+      if (takes_whole_samples(slice, type.shape)) {
+        views[i].data = out[i].data + at * type.bytes();
+      } else {
+        if (scratch[i].view().data == nullptr) scratch[i] = HostTensor(type);
+        views[i] = scratch[i].view();
+      }
+    }
+    source_->read(sample(step, row), views);
+    for (size_t i = 0; i < samples_.size(); ++i) {
+      const FieldSlice& slice = options_.slices[i];
+      if (views[i].data == nullptr || views[i].data != scratch[i].view().data) continue;
+      const int64_t row_bytes = out[i].bytes() / slice.size[0];
+      copy_part(views[i], slice, out[i].data + (row - slice.start[0]) * row_bytes);
+    }
+  }
+}
+
+void Batches::request(int64_t step, std::vector<View> out) {
+  check(out);
+  require(step >= 0, "step {} is negative", step);
+  if (!worker_) {
+    worker_ = std::make_unique<Worker>();
+    worker_->thread = std::thread([this, &w = *worker_] {
+      std::unique_lock lock(w.mutex);
+      while (true) {
+        w.changed.wait(lock, [&] { return w.stop || !w.open.empty(); });
+        if (w.stop) return;
+        Worker::Request request = std::move(w.open.front());
+        lock.unlock();
+        try {
+          read(request.step, request.out);
+        } catch (...) {
+          request.error = std::current_exception();
+        }
+        lock.lock();
+        w.open.pop_front();
+        w.done.push_back(std::move(request));
+        w.changed.notify_all();
+      }
+    });
+  }
+  std::unique_lock lock(worker_->mutex);
+  worker_->changed.wait(lock,
+                        [&] { return worker_->open.size() < static_cast<size_t>(options_.queue); });
+  worker_->open.push_back({step, std::move(out), nullptr});
+  ++worker_->unreturned;
+  worker_->changed.notify_all();
+}
+
+int64_t Batches::wait() {
+  require(worker_ != nullptr, "waiting for a batch, but none was requested");
+  std::unique_lock lock(worker_->mutex);
+  require(worker_->unreturned > 0, "waiting for a batch, but none was requested");
+  worker_->changed.wait(lock, [&] { return !worker_->done.empty(); });
+  const Worker::Request request = std::move(worker_->done.front());
+  worker_->done.pop_front();
+  --worker_->unreturned;
+  if (request.error) std::rethrow_exception(request.error);
+  return request.step;
+}
+
+std::vector<FieldSlice> row_slices(const Source& source, int64_t first, int64_t last) {
+  std::vector<FieldSlice> out;
+  for (const FieldSpec& field : source.fields()) {
+    FieldSlice slice{with_batch(first, field.sample.shape),
+                     with_batch(last - first, field.sample.shape)};
+    for (int dim = 1; dim < slice.start.rank(); ++dim) slice.start[dim] = 0;
+    out.push_back(slice);
+  }
+  return out;
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,120 @@
+// Source: numbered samples, each of the same fields. Reading a sample is a pure function of its
+// number, so any rank may read any part, from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/tensor/shape.h"
+#include "trireme/tensor/view.h"
+
+namespace trireme::data {
+
+struct FieldSpec {
+  std::string name;
+  TensorType sample;  // of one sample, without the batch dimension
+  friend bool operator==(const FieldSpec&, const FieldSpec&) = default;
+};
+
+class Source {
+ public:
+  Source() = default;
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  virtual ~Source() = default;
+
+  virtual std::vector<FieldSpec> fields() const = 0;
+  virtual int64_t size() const = 0;  // samples
+  // Writes sample `sample` into one view per field, each of the field's type; a view whose data is
+  // null is not wanted. Safe from several threads at once.
+  virtual void read(int64_t sample, std::span<const View> out) const = 0;
+  // How many of the following samples share data with a sample; not 0 for windows of one text.
+  virtual int64_t overlap() const { return 0; }
+};
+
+using SourcePtr = std::shared_ptr<const Source>;
+
+struct Split {
+  SourcePtr train;
+  SourcePtr validation;
+};
+
+// Two disjoint parts; `validation_samples` go to validation. Where samples do not overlap they are
+// dealt out at random by `seed`, the same way on every rank. Where they do (windows of a text),
+// validation is the end of the source, and the windows on the border that would share data with it
+// are in neither part.
+Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed = 0);
+// The same by share: 0.1 holds out a tenth, rounded to the nearest count.
+Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed = 0);
+
+// Samples first, first + 1, ... of a source.
+SourcePtr slice(SourcePtr source, int64_t first, int64_t count);
+
+struct TextOptions {
+  int64_t seq = 0;     // tokens a sample feeds to the model
+  int64_t stride = 0;  // tokens between the starts of neighbouring samples; 0 = seq
+  std::vector<std::string> extensions =
+      {};                 // e.g. {".txt", ".md"}, for files found in folders; none = all
+  char separator = '\n';  // between two files
+};
+
+// Bytes of text files as tokens 0..255: fields "tokens" i32[seq] and "targets" i32[seq], the same
+// window one byte later; sample i starts at byte i * stride. Each path is a file or a folder.
+// Folders are walked recursively in order of path; hidden files, files of other extensions and
+// files with a zero byte in their first 8192 are passed over there, while a file named outright is
+// taken as it is.
+SourcePtr text(const std::vector<std::string>& paths, const TextOptions& options);
+
+struct ImageOptions {
+  float mean = 0.0F;  // a pixel becomes (byte / 255 - mean) / std
+  float std = 1.0F;
+};
+
+// Images and labels in IDX files, plain or gzip: fields "image" f32[height,width,1] and "label"
+// i32[].
+SourcePtr idx(const std::string& images, const std::string& labels,
+              const ImageOptions& options = {});
+
+struct SyntheticTokens {
+  int64_t samples = 0;
+  int64_t seq = 0;
+  int64_t vocabulary = 256;
+  uint64_t seed = 0;
+};
+
+// A text that can be learnt: three times in four the next token is (5 * token + 3) mod vocabulary,
+// else it is drawn evenly. Fields as of text().
+SourcePtr synthetic_tokens(const SyntheticTokens& options);
+
+struct SyntheticImages {
+  int64_t samples = 0;
+  Shape image = {28, 28, 1};
+  int64_t classes = 10;
+  uint64_t seed = 0;
+};
+
+// Each class has a pattern of normal values; a sample is its class's pattern plus normal noise of
+// the same size. Fields as of idx(), with the shape given.
+SourcePtr synthetic_images(const SyntheticImages& options);
+
+struct CsvOptions {
+  std::vector<std::string> features =
+      {};                     // columns of the field "features"; none = all but the label
+  std::string label;          // the column of the field "label"
+  bool integer_label = true;  // i32[] (a class) or f32[] (a value to regress)
+  char delimiter = ',';
+};
+
+// A table of numbers with a header line: fields "features" f32[columns] and "label".
+SourcePtr csv(const std::string& path, const CsvOptions& options);
+
+// Text as byte tokens: the identity, vocabulary 256.
+inline constexpr int64_t kByteVocabulary = 256;
+std::vector<int32_t> encode(std::string_view text);
+std::string decode(std::span<const int32_t> tokens);
+
+}  // namespace trireme::data

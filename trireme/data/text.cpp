@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/data/source.h"
+
+namespace trireme::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSniffBytes = 8192;  // how much of a file is looked at for a zero byte
+constexpr int64_t kMapFrom = int64_t{1}
+                             << 20;  // smaller files are copied: mappings are limited in number
+
+bool has_extension(const fs::path& path, const std::vector<std::string>& extensions) {
+  return extensions.empty() || std::find(extensions.begin(), extensions.end(),
+                                         path.extension().string()) != extensions.end();
+}
+
+bool looks_like_text(const std::string& path) {
+  const InputFile file(path);
+  std::vector<std::byte> head(static_cast<size_t>(std::min(file.bytes(), kSniffBytes)));
+  file.read(0, head);
+  return std::find(head.begin(), head.end(), std::byte{0}) == head.end();
+}
+
+void walk(const std::string& folder, const TextOptions& options, std::vector<std::string>& files) {
+  std::vector<std::string> found;
+  std::error_code code;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
+                                         code);
+  for (; !code && entry != fs::recursive_directory_iterator(); entry.increment(code)) {
+    std::error_code ignored;
+    const bool hidden = entry->path().filename().string().starts_with('.');
+    if (hidden && entry->is_directory(ignored)) entry.disable_recursion_pending();
+    if (hidden || !entry->is_regular_file(ignored)) continue;
+    if (has_extension(entry->path(), options.extensions)) found.push_back(entry->path().string());
+  }
+  if (code) {
+    fail(ErrorKind::kIo, "cannot list the directory '{}': {}", folder, code.message());
+  }
+  std::sort(found.begin(), found.end());
+  for (const std::string& path : found) {
+    if (looks_like_text(path)) files.push_back(path);
+  }
+}
+
+// The files joined to one text. Large files are mapped; runs of small ones are copied into one part
+// each, because a process may have only some ten thousand mappings.
+class JoinedText {
+ public:
+  void append(const std::string& path) {
+    if (file_bytes(path) < kMapFrom) return append_bytes(read_file(path));
+    parts_.push_back({bytes_, MappedFile(path)});
+    bytes_ += static_cast<int64_t>(bytes_of(parts_.back()).size());
+  }
+
+  void append_bytes(std::string_view text) {
+    if (parts_.empty() || !std::holds_alternative<std::string>(parts_.back().content)) {
+      parts_.push_back({bytes_, std::string()});
+    }
+    std::get<std::string>(parts_.back().content) += text;
+    bytes_ += static_cast<int64_t>(text.size());
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+  void copy(int64_t from, std::span<int32_t> to) const {
+    auto part = std::upper_bound(parts_.begin(), parts_.end(), from,
+                                 [](int64_t at, const Part& p) { return at < p.start; });
+    --part;
+    while (true) {
+      const auto rest = bytes_of(*part).subspan(static_cast<size_t>(from - part->start));
+      const size_t count = std::min(rest.size(), to.size());
+      for (size_t i = 0; i < count; ++i) to[i] = std::to_integer<int32_t>(rest[i]);
+      to = to.subspan(count);
+      if (to.empty()) return;
+      from += static_cast<int64_t>(count);
+      ++part;
+    }
+  }
+
+ private:
+  struct Part {
+    int64_t start;
+    std::variant<std::string, MappedFile> content;
+  };
+
+  static std::span<const std::byte> bytes_of(const Part& part) {
+    if (const auto* text = std::get_if<std::string>(&part.content))
+      return std::as_bytes(std::span(*text));
+    return std::get<MappedFile>(part.content).bytes();
+  }
+
+  std::vector<Part> parts_;
+  int64_t bytes_ = 0;
+};
+
+class Text final : public Source {
+ public:
+  Text(JoinedText joined, int64_t seq, int64_t stride)
+      : text_(std::move(joined)), seq_(seq), stride_(stride) {}
+
+  int64_t size() const override { return (text_.bytes() - seq_ - 1) / stride_ + 1; }
+  int64_t overlap() const override { return seq_ / stride_; }
+  std::vector<FieldSpec> fields() const override {
+    return {{"tokens", {DType::kI32, {seq_}}}, {"targets", {DType::kI32, {seq_}}}};
+  }
+
+  void read(int64_t sample, std::span<const View> out) const override {
+    require(sample >= 0 && sample < size(), "sample {} of a text of {} samples", sample, size());
+    require(out.size() == 2, "{} views for the 2 fields of a text", out.size());
+    for (size_t field = 0; field < 2; ++field) {
+      if (out[field].data == nullptr) continue;
+      text_.copy(sample * stride_ + static_cast<int64_t>(field), out[field].as<int32_t>());
+    }
+  }
+
+ private:
+  JoinedText text_;
+  int64_t seq_;
+  int64_t stride_;
+};
+
+}  // namespace
+
+SourcePtr text(const std::vector<std::string>& paths, const TextOptions& options) {
+  require(options.seq > 0, "text: {} tokens in a sample; seq must be positive", options.seq);
+  require(options.stride >= 0, "text: stride {} is negative", options.stride);
+  require(!paths.empty(), "text: no file or folder is given");
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (is_directory(path)) {
+      walk(path, options, files);
+    } else {
+      files.push_back(path);
+    }
+  }
+  JoinedText joined;
+  for (const std::string& path : files) {
+    if (joined.bytes() > 0) joined.append_bytes({&options.separator, 1});
+    joined.append(path);
+  }
+  require(
+      joined.bytes() > options.seq,
+      "text: '{}'{} holds {} bytes in {} files; a sample of {} tokens and its next one needs {}",
+      paths.front(), paths.size() > 1 ? " and the others" : "", joined.bytes(), files.size(),
+      options.seq, options.seq + 1);
+  return std::make_shared<Text>(std::move(joined), options.seq,
+                                options.stride > 0 ? options.stride : options.seq);
+}
+
+}  // namespace trireme::data
