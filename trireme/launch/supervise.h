@@ -1,0 +1,35 @@
+// Starts the ranks of a job on this host as processes, serves their store, passes signals on, and
+// when one fails ends the others and says which was the first and why. No rank outlives the call,
+// nor the launcher.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace trireme::launch {
+
+struct LaunchOptions {
+  int ranks = 1;
+  std::vector<std::string> command;  // each rank's program and arguments
+  int threads =
+      0;  // of each rank, given as TRIREME_THREADS; 0: cores over ranks unless already set
+  bool pin = false;  // each rank to cores of its own, if there are enough
+  // Rank 0 writes to the terminal, each other rank to worker_<rank>.log here. Empty: a temporary
+  // folder, kept only when a rank failed.
+  std::string log_dir;
+  std::chrono::milliseconds grace{2000};  // from SIGTERM to SIGKILL
+  int tail_lines = 10;                    // of the first failing rank's log in the report
+};
+
+struct LaunchResult {
+  int exit_code = 0;     // of the first failure; 128 + signal when the job was interrupted; 0
+  int failed_rank = -1;  // the first that failed by itself
+  std::string report;    // lines for the terminal; empty when all went well
+};
+
+// SIGINT, SIGTERM and SIGHUP are passed to the ranks once, so that they can finish a step and save;
+// the second one ends them. Call it from a thread that stays: the ranks die with it.
+LaunchResult supervise(const LaunchOptions& options);
+
+}  // namespace trireme::launch

@@ -1,0 +1,56 @@
+// One worker process: how it is started, what is known of it, and how its end reads.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/launch/failure.h"
+
+namespace trireme::launch {
+
+struct WorkerStart {
+  int rank = 0;
+  std::vector<std::string> command;
+  // Added to this process's environment, replacing what is there; an empty value removes the
+  // variable.
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string log_path;    // takes standard output and error; empty: both are this process's
+  std::vector<int> cores;  // to run on; empty: any
+};
+
+struct Worker {
+  int rank = 0;
+  pid_t pid = -1;
+  int error_pipe = -1;  // read end; -1 once it is at its end
+  std::string said;     // what came through it
+  std::string log_path;
+  bool running = true;
+  bool asked = false;  // to end, by the launcher
+  int exit_code = 0;
+  int signal = 0;  // that ended it, or 0
+  double ended_s = 0;
+};
+
+// Starts the command in a process group of its own, which dies when this thread of the launcher
+// does.
+Worker start_worker(const WorkerStart& start);
+// Reads what the pipe holds, without blocking.
+void read_error_pipe(Worker& worker);
+// True once the worker has ended: notes how, ends what is left of its process group, and reaps it.
+bool reap(Worker& worker);
+
+bool failed(const Worker& worker);
+// What went wrong, with the exit code that the whole job should end with.
+struct Story {
+  std::string text;
+  int exit_code = 0;
+  bool may_be_consequence = false;  // of another rank's end
+  double at_s = 0;
+};
+Story story_of(const Worker& worker);
+
+}  // namespace trireme::launch
