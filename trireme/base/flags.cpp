@@ -19,6 +19,8 @@ constexpr std::array kFlags{
          "warn."},
     Flag{"TRIREME_THREADS", "1..1024",
          "Compute threads of each rank. Default: the cores of the machine over the ranks on it."},
+    Flag{"TRIREME_ISA", "baseline|avx2|avx512|avx512_bf16|native",
+         "Best instruction set the CPU kernels may use. Default native: the machine's best."},
     Flag{"TRIREME_TRANSPORT", "auto|threads|shm|ucx|mpi",
          "How ranks exchange tensors. Default auto: the fastest that reaches every rank."},
     Flag{"TRIREME_SECRET_FILE", "path",

@@ -2,19 +2,11 @@
 //
 // Leading dimensions `*` are batches: equal in a and b, or absent from b, which then serves every batch. The
 // transposes exchange the last two dimensions of an operand as it is stored.
+#include "trireme/op/op_attrs.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace {
-
-struct MatMulAttrs {
-  bool transpose_a = false;
-  bool transpose_b = false;
-  static constexpr auto fields() {
-    return std::tuple{field("transpose_a", &MatMulAttrs::transpose_a),
-                      field("transpose_b", &MatMulAttrs::transpose_b)};
-  }
-};
 
 struct Sizes {
   int64_t batch, m, k, n;

@@ -1,0 +1,20 @@
+// Which instruction set the CPU kernels use: the best of the machine, capped by TRIREME_ISA.
+#pragma once
+
+#include <string_view>
+
+namespace trireme {
+
+enum class Isa { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+
+std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "avx512_bf16"
+
+// What the machine has, and what is used: the environment is read at the first call. An unknown
+// word in TRIREME_ISA throws kInvalidArgument.
+Isa machine_isa();
+Isa isa();
+
+// Caps the instruction set from now on (never above the machine's): for tests, which compare all.
+void set_isa(Isa cap);
+
+}  // namespace trireme
