@@ -28,11 +28,12 @@ struct CollectiveAttrs {
   int64_t dim = 0;       // all_gather: the dimension joined; reduce_scatter, all_to_all, shard_slice: the one cut
   int64_t from_dim = 0;  // all_to_all: the dimension joined
   int64_t size = 1;      // ranks of the group
+  int64_t root = 0;      // broadcast: the place in the group that has the value
   std::string reduction = "sum";
   static constexpr auto fields() {
     return std::tuple{field("axes", &CollectiveAttrs::axes), field("dim", &CollectiveAttrs::dim),
                       field("from_dim", &CollectiveAttrs::from_dim), field("size", &CollectiveAttrs::size),
-                      field("reduction", &CollectiveAttrs::reduction)};
+                      field("root", &CollectiveAttrs::root), field("reduction", &CollectiveAttrs::reduction)};
   }
 };
 

@@ -3,22 +3,14 @@
 // after the operand is made, once for all readers that ask alike.
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "trireme/ir/graph.h"
-#include "trireme/layout/layout.h"
+#include "trireme/ir/program.h"
 #include "trireme/layout/reshard.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme {
-
-// One program for all ranks of a mesh: they differ in coordinates only.
-struct Program {
-  Graph graph;                  // local types
-  Mesh mesh;
-  std::vector<Layout> layouts;  // of graph.values()
-  std::vector<Shape> whole;     // whole shapes of graph.values()
-};
 
 Program partition(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs = {});
 

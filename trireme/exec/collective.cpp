@@ -1,0 +1,139 @@
+#include "trireme/exec/collective.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/error.h"
+#include "trireme/exec/memory_plan.h"
+#include "trireme/layout/box.h"
+#include "trireme/op/structural.h"
+
+namespace trireme {
+namespace {
+
+// Whether the pieces along `dim` are runs of bytes one after the other.
+bool contiguous_along(const Shape& shape, int64_t dim) {
+  for (int64_t d = 0; d < dim; ++d) {
+    if (shape[static_cast<int>(d)] != 1) return false;
+  }
+  return true;
+}
+
+// Between a tensor and the row of its `parts` pieces along `dim`, each dense.
+void pack(const View& whole, std::byte* pieces, int dim, int64_t parts, bool unpack) {
+  Box box = Box::whole(whole.type.shape);
+  TensorType piece = whole.type;
+  piece.shape[dim] /= parts;
+  for (int64_t i = 0; i < parts; ++i) {
+    Box part = Box::whole(piece.shape);
+    part.start[dim] = i * piece.shape[dim];
+    const View dense{pieces + i * piece.bytes(), piece};
+    if (unpack) {
+      copy_region(dense, part, whole, box, part);
+    } else {
+      copy_region(whole, box, dense, part, part);
+    }
+  }
+}
+
+comm::Reduce reduce_of(const std::string& name) {
+  if (name == "max") return comm::Reduce::kMax;
+  if (name == "min") return comm::Reduce::kMin;
+  invariant(name == "sum", "no reduction '{}'", name);
+  return comm::Reduce::kSum;
+}
+
+View flat(std::byte* data, DType dtype, int64_t elements) { return {data, {dtype, {elements}}}; }
+
+}  // namespace
+
+bool is_communication(const OpDef& op) { return op.traits.collective && op.name != "shard_slice"; }
+
+int64_t collective_scratch(const OpDef& op, const TypeArgs& types) {
+  const auto& attrs = types.attrs.as<CollectiveAttrs>();
+  if (op.name == "all_gather" && !contiguous_along(types.out[0].shape, attrs.dim)) return types.out[0].bytes();
+  if (op.name == "reduce_scatter" && !contiguous_along(types.in[0].shape, attrs.dim)) return types.in[0].bytes();
+  if (op.name == "all_to_all") return align_buffer(types.in[0].bytes()) * 2;
+  return 0;
+}
+
+BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
+                                 std::span<std::byte> scratch, comm::Group& group)
+    : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(&group),
+      reduce_(reduce_of(attrs.as<CollectiveAttrs>().reduction)) {
+  if (op.name != "all_reduce") {
+    works_.reserve(1);
+    return;
+  }
+  // Results that follow each other with no more than alignment between them are one run.
+  std::vector<View> sorted = out_;
+  std::sort(sorted.begin(), sorted.end(), [](const View& a, const View& b) { return a.data < b.data; });
+  for (const View& view : sorted) {
+    if (!runs_.empty() && runs_.back().type.dtype == view.type.dtype &&
+        view.data - (runs_.back().data + runs_.back().bytes()) < kBufferAlignment) {
+      runs_.back().type.shape[0] = (view.data + view.bytes() - runs_.back().data) / size_of(view.type.dtype);
+    } else {
+      runs_.push_back(flat(view.data, view.type.dtype, view.elements()));
+    }
+  }
+  works_.reserve(runs_.size());
+}
+
+void BoundCollective::start() {
+  const auto& attrs = attrs_.as<CollectiveAttrs>();
+  const auto dim = static_cast<int>(attrs.dim);
+  const int64_t parts = group_->size();
+  works_.clear();
+  started_ = true;
+  if (op_->name == "all_reduce") return start_all_reduce();
+  const View& in = in_[0];
+  const View& out = out_[0];
+  std::byte* packed = scratch_.empty() ? nullptr : scratch_.data();
+  if (op_->name == "all_gather") {
+    works_.push_back(group_->all_gather(in, packed ? flat(packed, out.type.dtype, out.elements()) : out));
+  } else if (op_->name == "reduce_scatter") {
+    if (packed) pack(in, packed, dim, parts, false);
+    works_.push_back(group_->reduce_scatter(packed ? flat(packed, in.type.dtype, in.elements()) : in, out, reduce_));
+  } else if (op_->name == "all_to_all") {
+    pack(in, packed, dim, parts, false);
+    std::byte* arrived = packed + align_buffer(in.bytes());
+    works_.push_back(group_->all_to_all(flat(packed, in.type.dtype, in.elements()),
+                                        flat(arrived, out.type.dtype, out.elements())));
+  } else if (op_->name == "broadcast") {
+    if (out.data != in.data) std::memcpy(out.data, in.data, static_cast<size_t>(in.bytes()));
+    works_.push_back(group_->broadcast(out, static_cast<int>(attrs.root)));
+  } else {
+    invariant(false, "no collective '{}'", op_->name);
+  }
+}
+
+void BoundCollective::start_all_reduce() {
+  for (size_t i = 0; i < in_.size(); ++i) {
+    if (in_[i].data != out_[i].data) {
+      std::memcpy(out_[i].data, in_[i].data, static_cast<size_t>(in_[i].bytes()));
+    }
+  }
+  for (const View& run : runs_) works_.push_back(group_->all_reduce(run, reduce_));
+}
+
+void BoundCollective::wait() {
+  if (!started_) return;
+  started_ = false;
+  for (comm::Work& work : works_) work.wait();
+  if (scratch_.empty()) return;
+  const auto& attrs = attrs_.as<CollectiveAttrs>();
+  if (op_->name == "all_gather") {
+    pack(out_[0], scratch_.data(), static_cast<int>(attrs.dim), group_->size(), true);
+  } else if (op_->name == "all_to_all") {
+    pack(out_[0], scratch_.data() + align_buffer(in_[0].bytes()), static_cast<int>(attrs.from_dim), group_->size(),
+         true);
+  }
+}
+
+void copy_part(const View& from, const View& to, int dim, int64_t index) {
+  Box part = Box::whole(to.type.shape);
+  part.start[dim] = index * to.type.shape[dim];
+  copy_region(from, Box::whole(from.type.shape), to, part, part);
+}
+
+}  // namespace trireme

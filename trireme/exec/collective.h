@@ -1,0 +1,46 @@
+// The collectives of a plan, run on a group: packs operands whose pieces are not contiguous, starts the
+// communication, and unpacks what arrived.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/comm/comm.h"
+#include "trireme/mesh/mesh.h"
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+
+// Whether the op moves bytes between ranks (and is no local cut).
+bool is_communication(const OpDef& op);
+
+// Bytes of packing space that the collective needs on these local types.
+int64_t collective_scratch(const OpDef& op, const TypeArgs& types);
+
+// One collective action of one rank, bound to its memory and group.
+class BoundCollective {
+ public:
+  BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
+                  std::span<std::byte> scratch, comm::Group& group);
+  void start();
+  void wait();  // ends what start began; nothing to do when nothing was started
+
+ private:
+  void start_all_reduce();
+
+  const OpDef* op_;
+  Attrs attrs_;
+  std::vector<View> in_;
+  std::vector<View> out_;
+  std::span<std::byte> scratch_;
+  comm::Group* group_;
+  comm::Reduce reduce_ = comm::Reduce::kSum;
+  std::vector<View> runs_;  // all_reduce: results that lie side by side, as few runs of elements as possible
+  std::vector<comm::Work> works_;
+  bool started_ = false;
+};
+
+// The local cut of a replicated value: part `index` of `parts` along `dim`.
+void copy_part(const View& from, const View& to, int dim, int64_t index);
+
+}  // namespace trireme

@@ -1,0 +1,248 @@
+#include "trireme/exec/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "trireme/backend/kernels.h"
+#include "trireme/base/error.h"
+#include "trireme/exec/collective.h"
+#include "trireme/op/structural.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct FreeArena {
+  void operator()(std::byte* p) const { std::free(p); }
+};
+
+// One action with everything it needs, ready to run.
+struct Bound {
+  const Action* action = nullptr;
+  std::vector<View> in, out;
+  std::vector<Place> in_place, out_place;
+  std::span<std::byte> scratch;
+  KernelFn* kernel = nullptr;
+  std::shared_ptr<void> kernel_state;
+  std::unique_ptr<BoundCollective> collective;
+  int64_t part = 0;  // of a local cut
+  double seconds = 0;
+};
+
+}  // namespace
+
+struct Executor::State {
+  const ExecutionPlan& plan;
+  ExecutorOptions options;
+  int64_t rank = 0;
+  std::unique_ptr<std::byte, FreeArena> own;
+  std::span<std::byte> arena;
+  std::vector<View> views;  // per value
+  std::vector<Bound> actions;
+  std::vector<BoundCollective*> in_flight_at_end;
+  std::vector<std::pair<View, View>> copies;  // from, to: updates that are not in place
+  bool timing = false;
+
+  State(const ExecutionPlan& p, const ExecutorOptions& o) : plan(p), options(o) {
+    const int64_t ranks = o.world ? o.world->size() : 1;
+    require(ranks == p.mesh.devices(), "the plan is for {} ranks ('{}'); this job has {}", p.mesh.devices(),
+            to_string(p.mesh), ranks);
+    rank = o.world ? o.world->rank() : 0;
+    take_arena();
+    bind_values();
+    bind_actions();
+    for (const PlanOutput& output : p.outputs) {
+      if (output.updates < 0) continue;
+      const View from = views[static_cast<size_t>(output.value)];
+      const View to = views[static_cast<size_t>(output.updates)];
+      if (from.data != to.data) copies.emplace_back(from, to);
+    }
+  }
+
+  void take_arena() {
+    const auto bytes = static_cast<size_t>(plan.arena_bytes);
+    if (!options.arena.empty() || bytes == 0) {
+      require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
+              options.arena.size());
+      arena = options.arena.first(bytes);
+    } else if (options.world && options.world->size() > 1) {
+      arena = options.world->allocate(bytes).first(bytes);
+    } else {
+      own.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+      if (!own) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
+      arena = {own.get(), bytes};
+    }
+  }
+
+  void bind_values() {
+    views.resize(plan.values.size());
+    for (size_t i = 0; i < plan.values.size(); ++i) {
+      const PlanValue& value = plan.values[i];
+      const Buffer& buffer = plan.buffers[static_cast<size_t>(value.buffer)];
+      if (buffer.offset >= 0) {
+        views[i] = {arena.data() + buffer.offset, value.type};
+      }
+    }
+    for (const PlanInput& input : plan.inputs) {
+      const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
+      if (plan.buffers[static_cast<size_t>(value.buffer)].offset >= 0) continue;
+      invariant(static_cast<bool>(options.external), "input '{}' is external and no memory is given", input.name);
+      const View view = options.external(input.name);
+      invariant(view.type == value.type, "input '{}' is {}; the memory given is {}", input.name,
+                to_string(value.type), to_string(view.type));
+      for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
+        if (plan.values[i].buffer == value.buffer) views[i] = {view.data, plan.values[i].type};
+      }
+    }
+  }
+
+  Place place_of(int value) const {
+    const PlanValue& v = plan.values[static_cast<size_t>(value)];
+    return {v.whole, local_box(v.whole, v.layout, plan.mesh, rank).start};
+  }
+
+  void bind_actions() {
+    actions.resize(plan.actions.size());
+    std::vector<char> waited(plan.actions.size(), 0);
+    for (size_t i = 0; i < plan.actions.size(); ++i) {
+      const Action& action = plan.actions[i];
+      Bound& bound = actions[i];
+      bound.action = &action;
+      for (const int id : action.in) {
+        bound.in.push_back(views[static_cast<size_t>(id)]);
+        bound.in_place.push_back(place_of(id));
+      }
+      for (const int id : action.out) {
+        bound.out.push_back(views[static_cast<size_t>(id)]);
+        bound.out_place.push_back(place_of(id));
+      }
+      if (action.scratch >= 0) {
+        const Buffer& buffer = plan.buffers[static_cast<size_t>(action.scratch)];
+        bound.scratch = arena.subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
+      }
+      for (const int comm : action.waits) waited[static_cast<size_t>(comm)] = 1;
+      bind_work(bound);
+    }
+    for (size_t i = 0; i < actions.size(); ++i) {
+      if (actions[i].collective && !waited[i]) in_flight_at_end.push_back(actions[i].collective.get());
+    }
+  }
+
+  void bind_work(Bound& bound) {
+    const Action& action = *bound.action;
+    if (action.op->traits.zero_cost_view) return;
+    if (!action.op->traits.collective) {
+      for (const Kernel* kernel : kernels_of(*action.op)) {
+        if (kernel->name == action.kernel) bound.kernel = kernel->run;
+      }
+      require(bound.kernel != nullptr, "the plan asks for kernel '{}' of op '{}', which this build does not have",
+              action.kernel, action.op->name);
+      return;
+    }
+    const auto& attrs = action.attrs.as<CollectiveAttrs>();
+    const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
+    if (!is_communication(*action.op)) {
+      bound.part = plan.mesh.index_along(rank, axes);
+      return;
+    }
+    invariant(options.world != nullptr, "{} without a world", action.op->name);
+    std::vector<int> ranks;
+    for (const int64_t member : plan.mesh.group_of(rank, axes)) ranks.push_back(static_cast<int>(member));
+    bound.collective = std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch,
+                                                         options.world->group(ranks));
+  }
+
+  void run_action(Bound& bound) {
+    for (const int comm : bound.action->waits) wait(actions[static_cast<size_t>(comm)]);
+    const auto start = timing ? Clock::now() : Clock::time_point{};
+    if (bound.kernel != nullptr) {
+      const KernelArgs args{bound.in, bound.out, bound.in_place, bound.out_place, bound.action->attrs,
+                            bound.scratch, options.pool, &bound.kernel_state};
+      bound.kernel(args);
+    } else if (bound.collective) {
+      bound.collective->start();
+    } else if (bound.action->op->traits.collective) {
+      copy_part(bound.in[0], bound.out[0], static_cast<int>(bound.action->attrs.as<CollectiveAttrs>().dim),
+                bound.part);
+    }
+    if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void wait(Bound& bound) {
+    const auto start = timing ? Clock::now() : Clock::time_point{};
+    bound.collective->wait();
+    if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void run() {
+    for (Bound& bound : actions) {
+      try {
+        run_action(bound);
+      } catch (Error& e) {
+        e.note(fmt::format("in {} at '{}'", bound.action->op->name, bound.action->scope));
+        throw;
+      }
+    }
+    for (BoundCollective* collective : in_flight_at_end) collective->wait();
+    for (const auto& [from, to] : copies) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
+  }
+
+  Box box_of(int value) const {
+    const PlanValue& v = plan.values[static_cast<size_t>(value)];
+    return local_box(v.whole, v.layout, plan.mesh, rank);
+  }
+};
+
+Executor::Executor(const ExecutionPlan& plan, const ExecutorOptions& options)
+    : state_(std::make_unique<State>(plan, options)) {}
+Executor::~Executor() = default;
+
+void Executor::run() { state_->run(); }
+const ExecutionPlan& Executor::plan() const { return state_->plan; }
+std::span<std::byte> Executor::arena() const { return state_->arena; }
+
+View Executor::input(std::string_view name) const {
+  return state_->views[static_cast<size_t>(state_->plan.input(name).value)];
+}
+View Executor::output(std::string_view name) const {
+  return state_->views[static_cast<size_t>(state_->plan.output(name).value)];
+}
+Box Executor::input_box(std::string_view name) const { return state_->box_of(state_->plan.input(name).value); }
+Box Executor::output_box(std::string_view name) const { return state_->box_of(state_->plan.output(name).value); }
+
+void Executor::set_timing(bool on) {
+  state_->timing = on;
+  for (Bound& bound : state_->actions) bound.seconds = 0;
+}
+
+std::vector<ActionTime> Executor::times() const {
+  std::vector<ActionTime> out;
+  for (const Bound& bound : state_->actions) {
+    out.push_back({bound.action->op->name, bound.action->scope, bound.action->lane, bound.seconds});
+  }
+  return out;
+}
+
+void agree(const ExecutionPlan& plan, comm::World& world) {
+  uint64_t mine = hash(plan);
+  std::vector<uint64_t> all(static_cast<size_t>(world.size()));
+  const View in{reinterpret_cast<std::byte*>(&mine), {DType::kI64, {1}}};
+  const View out{reinterpret_cast<std::byte*>(all.data()), {DType::kI64, {world.size()}}};
+  world.all().all_gather(in, out).wait();
+  std::vector<int> others;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (all[static_cast<size_t>(rank)] != all[0]) others.push_back(rank);
+  }
+  if (others.empty()) return;
+  std::string list;
+  for (const int rank : others) list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
+  fail(ErrorKind::kInvalidArgument,
+       "the ranks have planned different programs: rank {} (plan {:016x}) differs from rank 0 (plan {:016x}); start "
+       "all ranks with the same configuration, program and TRIREME_* settings",
+       list, all[static_cast<size_t>(others[0])], all[0]);
+}
+
+}  // namespace trireme

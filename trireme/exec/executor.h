@@ -1,0 +1,66 @@
+// Executor: runs an execution plan on one rank. Everything is looked up and bound when it is made; a step
+// allocates nothing, looks nothing up and decides nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "trireme/comm/comm.h"
+#include "trireme/exec/plan.h"
+#include "trireme/layout/box.h"
+#include "trireme/tensor/view.h"
+
+namespace trireme {
+
+struct ExecutorOptions {
+  comm::World* world = nullptr;    // null: one rank
+  ThreadPool* pool = nullptr;      // null: computes on the calling thread
+  // Bytes to run in; empty: the executor takes its own. At least arena_bytes, equal on no two executors that run at
+  // once. (A validation plan runs in the step's transient part, which is free between steps.)
+  std::span<std::byte> arena = {};
+  // Gives the memory of a parameter or state by its name, for plans with external_parameters.
+  std::function<View(std::string_view)> external = {};
+};
+
+// Where the time of the steps went, summed since the last reset.
+struct ActionTime {
+  std::string_view op;
+  std::string_view scope;
+  Lane lane = Lane::kCompute;
+  double seconds = 0;  // compute: of the kernel; communication: of the calling thread, starting and waiting
+};
+
+class Executor {
+ public:
+  // Collective over the mesh's ranks when the plan has communication. The plan must outlive the executor.
+  Executor(const ExecutionPlan& plan, const ExecutorOptions& options);
+  ~Executor();
+
+  // One step. Errors carry the op and its scope.
+  void run();
+
+  const ExecutionPlan& plan() const;
+  std::span<std::byte> arena() const;
+  // The local piece of an input or output, and where it lies in the whole tensor.
+  View input(std::string_view name) const;
+  View output(std::string_view name) const;
+  Box input_box(std::string_view name) const;
+  Box output_box(std::string_view name) const;
+
+  // Times each action from now on (two clock reads an action).
+  void set_timing(bool on);
+  std::vector<ActionTime> times() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The plan's hash agreed by all ranks of the world before anything runs; throws kInvalidArgument naming the ranks
+// that differ.
+void agree(const ExecutionPlan& plan, comm::World& world);
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// Offline placement of buffers in one arena: every offset is known before anything runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace trireme {
+
+// A buffer's size and the steps (positions in the plan's order) from its first write to its last use, inclusive.
+struct Lifetime {
+  int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+
+struct MemoryPlan {
+  std::vector<int64_t> offsets;  // one per lifetime
+  int64_t bytes = 0;             // of the arena
+  int64_t lower_bound = 0;       // most bytes live at one step, rounded as the buffers are: no plan needs less
+};
+
+inline constexpr int64_t kBufferAlignment = 64;
+int64_t align_buffer(int64_t bytes);
+
+// Best fit, the largest buffers first (the greedy-by-size of Pisarchyk and Lee, "Efficient memory management for
+// deep neural net inference", 2020), in several orders of which the smallest arena is kept. Buffers whose
+// lifetimes overlap never share bytes; the result depends on the arguments only.
+MemoryPlan plan_memory(std::span<const Lifetime> buffers);
+
+}  // namespace trireme

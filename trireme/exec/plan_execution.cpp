@@ -1,0 +1,284 @@
+// From a program to its execution plan: kernels, buffers, lanes, offsets. See plan.h.
+#include <algorithm>
+
+#include "trireme/backend/kernels.h"
+#include "trireme/base/error.h"
+#include "trireme/exec/collective.h"
+#include "trireme/exec/memory_plan.h"
+#include "trireme/exec/plan.h"
+
+namespace trireme {
+namespace {
+
+class Planner {
+ public:
+  Planner(const Program& program, const PlanOptions& options)
+      : program_(program), graph_(program.graph), options_(options),
+        end_(static_cast<int>(graph_.nodes().size())), last_use_(graph_.values().size(), -1),
+        buffer_of_(graph_.values().size(), -1), producer_(graph_.values().size(), -1) {}
+
+  ExecutionPlan run() {
+    plan_.name = graph_.name();
+    plan_.mesh = program_.mesh;
+    plan_.threads = options_.threads;
+    add_actions();
+    find_last_uses();
+    for (const Input& input : graph_.inputs()) add_input(input);
+    for (int i = 0; i < end_; ++i) add_results(i);
+    for (const Output& output : graph_.outputs()) {
+      plan_.outputs.push_back({output.name, output.value, output.updates == kNoValue ? -1 : output.updates});
+    }
+    for (size_t id = 0; id < graph_.values().size(); ++id) {
+      plan_.values.push_back({graph_.values()[id].type, program_.layouts[id], program_.whole[id], buffer_of_[id]});
+    }
+    place();
+    return std::move(plan_);
+  }
+
+ private:
+  const Node& node(int action) const { return graph_.nodes()[static_cast<size_t>(action)]; }
+  int& last(ValueId id) { return last_use_[static_cast<size_t>(id)]; }
+
+  void add_actions() {
+    for (int i = 0; i < end_; ++i) {
+      const Node& n = node(i);
+      Action action{.op = &def_of(n), .attrs = n.attrs, .scope = std::string(graph_.scope_of(n))};
+      action.in.assign(n.inputs.begin(), n.inputs.end());
+      action.out.assign(n.outputs.begin(), n.outputs.end());
+      std::vector<TensorType> in, out;
+      for (const ValueId id : n.inputs) in.push_back(graph_.type(id));
+      for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
+      const TypeArgs types{in, out, n.attrs};
+      int64_t scratch = 0;
+      if (is_communication(*action.op)) {
+        action.lane = Lane::kComm;
+        scratch = collective_scratch(*action.op, types);
+      } else if (!action.op->traits.collective) {
+        const Kernel& kernel = choose_kernel(*action.op, types);
+        action.kernel = kernel.name;
+        scratch = kernel.scratch_bytes(types, options_.threads);
+      }
+      for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
+      for (const ValueId id : n.inputs) {
+        const int from = producer_[static_cast<size_t>(id)];
+        if (from < 0 || plan_.actions[static_cast<size_t>(from)].lane != Lane::kComm) continue;
+        if (std::find(action.waits.begin(), action.waits.end(), from) == action.waits.end()) {
+          action.waits.push_back(from);
+        }
+      }
+      scratch_bytes_.push_back(scratch);
+      plan_.actions.push_back(std::move(action));
+    }
+  }
+
+  // The last action that touches each value. What a communication touches stays in use until the first action
+  // that waits for it; a view keeps what it looks at alive.
+  void find_last_uses() {
+    std::vector<int> waited(static_cast<size_t>(end_), end_);
+    for (int i = end_; i-- > 0;) {
+      for (const int comm : plan_.actions[static_cast<size_t>(i)].waits) waited[static_cast<size_t>(comm)] = i;
+    }
+    waited_ = waited;
+    for (const Output& output : graph_.outputs()) last(output.value) = end_;
+    for (int i = 0; i < end_; ++i) {
+      const bool comm = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
+      const int until = comm ? waited[static_cast<size_t>(i)] : i;
+      for (const ValueId id : node(i).inputs) last(id) = std::max(last(id), until);
+      for (const ValueId id : node(i).outputs) last(id) = std::max(last(id), until);
+    }
+    for (int i = end_; i-- > 0;) {
+      if (is_view(i)) last(node(i).inputs[0]) = std::max(last(node(i).inputs[0]), last(node(i).outputs[0]));
+    }
+  }
+
+  bool is_view(int action) const { return def_of(node(action)).traits.zero_cost_view; }
+
+  int new_buffer(Holding holding, int64_t bytes, int first, int last) {
+    plan_.buffers.push_back({holding, bytes, 0, first, last});
+    users_.emplace_back();
+    return static_cast<int>(plan_.buffers.size()) - 1;
+  }
+
+  void put(ValueId id, int buffer) {
+    buffer_of_[static_cast<size_t>(id)] = buffer;
+    users_[static_cast<size_t>(buffer)].push_back(id);
+    Buffer& b = plan_.buffers[static_cast<size_t>(buffer)];
+    b.last = std::max(b.last, last(id));
+  }
+
+  static bool persistent(Holding holding) { return holding == Holding::kParameter || holding == Holding::kState; }
+
+  void add_input(const Input& input) {
+    const bool kept = input.role == Role::kParameter || input.role == Role::kState;
+    const Holding holding = input.role == Role::kParameter ? Holding::kParameter
+                            : input.role == Role::kState   ? Holding::kState
+                                                           : Holding::kData;
+    const int buffer = new_buffer(holding, graph_.type(input.value).bytes(), -1,
+                                  kept ? end_ : std::max(0, last(input.value)));
+    put(input.value, buffer);
+    plan_.inputs.push_back({input.name, input.role, input.value, input.init});
+  }
+
+  void add_results(int i) {
+    const Node& n = node(i);
+    if (is_view(i)) {
+      put(n.outputs[0], buffer_of_[static_cast<size_t>(n.inputs[0])]);
+      return;
+    }
+    for (size_t k = 0; k < n.outputs.size(); ++k) {
+      int buffer = overwritten(i, static_cast<int>(k));
+      if (buffer < 0) {
+        const bool gradient = graph_.scope_of(n).starts_with("grad/");
+        buffer = new_buffer(gradient ? Holding::kGradient : Holding::kActivation, graph_.type(n.outputs[k]).bytes(),
+                            i, i);
+      }
+      put(n.outputs[k], buffer);
+    }
+    if (const int64_t bytes = scratch_bytes_[static_cast<size_t>(i)]; bytes > 0) {
+      const bool comm = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
+      plan_.actions[static_cast<size_t>(i)].scratch =
+          new_buffer(Holding::kScratch, bytes, i, comm ? std::min(waited_[static_cast<size_t>(i)], end_) : i);
+    }
+    keep_together(i);
+  }
+
+  // The buffer of an operand that result k may be written over, or -1. A persistent buffer may only be
+  // overwritten by the result that updates it.
+  int overwritten(int i, int k) {
+    const Node& n = node(i);
+    const auto id = n.outputs[static_cast<size_t>(k)];
+    for (const auto& [result, operand] : aliases_of(n)) {
+      if (result != k) continue;
+      const ValueId from = n.inputs[static_cast<size_t>(operand)];
+      const int buffer = buffer_of_[static_cast<size_t>(from)];
+      const Buffer& b = plan_.buffers[static_cast<size_t>(buffer)];
+      if (graph_.type(from).bytes() != graph_.type(id).bytes() || b.bytes != graph_.type(id).bytes()) continue;
+      if (persistent(b.holding) && !updates(id, from)) continue;
+      if (taken_by_sibling(n, k, buffer) || times_read(n, from) > 1) continue;
+      const int until = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm
+                            ? waited_[static_cast<size_t>(i)] : i;
+      const auto& users = users_[static_cast<size_t>(buffer)];
+      const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
+        return last_use_[static_cast<size_t>(user)] <= until && !read_after(user, i);
+      });
+      if (free) return buffer;
+    }
+    return -1;
+  }
+
+  static std::vector<std::pair<int, int>> aliases_of(const Node& n) {
+    const OpDef& def = def_of(n);
+    if (!def.traits.collective || def.inputs != "...") return def.may_overwrite;
+    std::vector<std::pair<int, int>> out;  // any number of operands, each over itself
+    for (size_t k = 0; k < n.outputs.size(); ++k) out.emplace_back(static_cast<int>(k), static_cast<int>(k));
+    return out;
+  }
+
+  bool updates(ValueId id, ValueId input) const {
+    return std::any_of(graph_.outputs().begin(), graph_.outputs().end(), [&](const Output& output) {
+      return output.value == id && output.updates == input;
+    });
+  }
+
+  bool taken_by_sibling(const Node& n, int k, int buffer) const {
+    for (int other = 0; other < k; ++other) {
+      if (buffer_of_[static_cast<size_t>(n.outputs[static_cast<size_t>(other)])] == buffer) return true;
+    }
+    return false;
+  }
+
+  int times_read(const Node& n, ValueId id) const {
+    const int buffer = buffer_of_[static_cast<size_t>(id)];
+    int times = 0;
+    for (const ValueId input : n.inputs) times += buffer_of_[static_cast<size_t>(input)] == buffer ? 1 : 0;
+    return times;
+  }
+
+  // Whether any action after i reads the value itself (its last use may be an extended one).
+  bool read_after(ValueId id, int i) const {
+    for (int j = i + 1; j < end_ && j <= last_use_[static_cast<size_t>(id)]; ++j) {
+      const Node& n = node(j);
+      if (std::find(n.inputs.begin(), n.inputs.end(), id) != n.inputs.end()) return true;
+    }
+    return false;
+  }
+
+  // Operands of one collective lie side by side, so that it is one operation on one run of bytes.
+  void keep_together(int i) {
+    if (plan_.actions[static_cast<size_t>(i)].lane != Lane::kComm || node(i).inputs.size() < 2) return;
+    std::vector<int> members;
+    for (const ValueId id : node(i).inputs) {
+      const int buffer = buffer_of_[static_cast<size_t>(id)];
+      if (persistent(plan_.buffers[static_cast<size_t>(buffer)].holding)) return;
+      if (std::find(members.begin(), members.end(), buffer) != members.end()) return;
+      for (const auto& other : together_) {
+        if (std::find(other.begin(), other.end(), buffer) != other.end()) return;
+      }
+      members.push_back(buffer);
+    }
+    together_.push_back(std::move(members));
+  }
+
+  void place() {
+    int64_t at = 0;
+    for (Buffer& buffer : plan_.buffers) {
+      if (!persistent(buffer.holding)) continue;
+      buffer.offset = options_.external_parameters ? -1 : at;
+      if (!options_.external_parameters) at += align_buffer(buffer.bytes);
+    }
+    plan_.persistent_bytes = at;
+
+    std::vector<Lifetime> lifetimes;
+    std::vector<std::vector<int>> members;
+    std::vector<char> grouped(plan_.buffers.size(), 0);
+    for (const std::vector<int>& group : together_) {
+      Lifetime all{0, end_, -1};
+      for (const int id : group) {
+        const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+        all = {all.bytes + align_buffer(buffer.bytes), std::min(all.first, buffer.first),
+               std::max(all.last, buffer.last)};
+        grouped[static_cast<size_t>(id)] = 1;
+      }
+      lifetimes.push_back(all);
+      members.push_back(group);
+    }
+    for (size_t id = 0; id < plan_.buffers.size(); ++id) {
+      const Buffer& buffer = plan_.buffers[id];
+      if (grouped[id] || persistent(buffer.holding)) continue;
+      lifetimes.push_back({buffer.bytes, buffer.first, buffer.last});
+      members.push_back({static_cast<int>(id)});
+    }
+    const MemoryPlan memory = plan_memory(lifetimes);
+    for (size_t i = 0; i < members.size(); ++i) {
+      int64_t offset = plan_.persistent_bytes + memory.offsets[i];
+      for (const int id : members[i]) {
+        Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+        buffer.offset = offset;
+        offset += align_buffer(buffer.bytes);
+      }
+    }
+    plan_.arena_bytes = plan_.persistent_bytes + memory.bytes;
+    plan_.lower_bound = plan_.persistent_bytes + memory.lower_bound;
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const PlanOptions& options_;
+  int end_;
+  std::vector<int> last_use_;
+  std::vector<int> buffer_of_;
+  std::vector<int> producer_;
+  std::vector<int> waited_;
+  std::vector<int64_t> scratch_bytes_;
+  std::vector<std::vector<ValueId>> users_;   // per buffer
+  std::vector<std::vector<int>> together_;
+  ExecutionPlan plan_;
+};
+
+}  // namespace
+
+ExecutionPlan plan_execution(const Program& program, const PlanOptions& options) {
+  return Planner(program, options).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,260 @@
+// The text form of an execution plan. One record a line, key=value fields, strings quoted:
+//
+//   plan 1 "gpt" mesh="dp=2" threads=1 persistent=4096 arena=8192 lower_bound=8192
+//   buffer parameter bytes=256 offset=0 live=[-1,12]
+//   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0
+//   input parameter "w" value=0 init="normal(0,0.02)"
+//   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
+//   output "loss" value=9 updates=-1
+#include <array>
+#include <cctype>
+
+#include "trireme/base/error.h"
+#include "trireme/base/hash.h"
+#include "trireme/exec/plan.h"
+#include "trireme/op/registry.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array<std::string_view, 2> kLanes{"compute", "comm"};
+constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter", "state",    "data",
+                                                               "activation", "gradient", "scratch"};
+
+std::string list(const std::vector<int>& items) {
+  std::string out = "[";
+  for (size_t i = 0; i < items.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(items[i]);
+  return out + "]";
+}
+
+std::string quote(const std::string& text) {
+  std::string out;
+  detail::write_attr(out, text);
+  return out;
+}
+
+// One line: words and quoted strings in front, then key=value fields in a fixed order.
+class Fields {
+ public:
+  Fields(std::string_view line, int number) : rest_(line), number_(number) {}
+
+  [[noreturn]] void wrong(std::string_view what) const {
+    fail(ErrorKind::kInvalidArgument, "plan text, line {}: {} at '{}'", number_, what, rest_);
+  }
+  std::string_view token() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+    size_t end = 0;
+    bool quoted = false;
+    int depth = 0;
+    for (; end < rest_.size() && (quoted || depth > 0 || rest_[end] != ' '); ++end) {
+      const char c = rest_[end];
+      if (quoted && c == '\\') {
+        ++end;
+      } else if (c == '"') {
+        quoted = !quoted;
+      } else if (!quoted) {
+        depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+      }
+    }
+    const std::string_view out = rest_.substr(0, std::min(end, rest_.size()));
+    rest_.remove_prefix(out.size());
+    if (out.empty()) wrong("the line ends too early");
+    return out;
+  }
+  std::string string() { return read<std::string>(token()); }
+  std::string_view field(std::string_view key) {
+    const std::string_view text = token();
+    if (text.size() <= key.size() || !text.starts_with(key) || text[key.size()] != '=') {
+      wrong(fmt::format("expected {}=..., found '{}'", key, text));
+    }
+    return text.substr(key.size() + 1);
+  }
+  template <class T>
+  T get(std::string_view key) {
+    return read<T>(field(key));
+  }
+  int integer(std::string_view key, int64_t low, int64_t high) {
+    const int64_t value = get<int64_t>(key);
+    if (value < low || value >= high) wrong(fmt::format("{}={} is not in [{},{})", key, value, low, high));
+    return static_cast<int>(value);
+  }
+  std::vector<int> indices(std::string_view key, size_t below) {
+    std::vector<int> out;
+    for (const int64_t item : get<std::vector<int64_t>>(key)) {
+      if (item < 0 || item >= static_cast<int64_t>(below)) wrong(fmt::format("{}: no index {}", key, item));
+      out.push_back(static_cast<int>(item));
+    }
+    return out;
+  }
+  template <size_t N>
+  size_t one_of(const std::array<std::string_view, N>& words) {
+    const std::string_view word = token();
+    for (size_t i = 0; i < N; ++i) {
+      if (words[i] == word) return i;
+    }
+    wrong(fmt::format("unknown word '{}'", word));
+  }
+  void done() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+    if (!rest_.empty()) wrong("unexpected text");
+  }
+
+ private:
+  template <class T>
+  T read(std::string_view text) {
+    T value{};
+    if (!detail::read_attr(text, value)) wrong(fmt::format("cannot read '{}'", text));
+    return value;
+  }
+  std::string_view rest_;
+  int number_;
+};
+
+Init parse_init(const std::string& text, const Fields& fields) {
+  const size_t open = text.find('(');
+  const size_t comma = text.find(',');
+  if (open == std::string::npos || text.back() != ')') fields.wrong("expected an initialiser");
+  const std::string kind = text.substr(0, open);
+  Init init;
+  const size_t end = comma == std::string::npos ? text.size() - 1 : comma;
+  bool ok = detail::read_attr(std::string_view(text).substr(open + 1, end - open - 1), init.a);
+  if (kind == "normal" || kind == "uniform") {
+    init.kind = kind == "normal" ? Init::Kind::kNormal : Init::Kind::kUniform;
+    ok = ok && comma != std::string::npos &&
+         detail::read_attr(std::string_view(text).substr(comma + 1, text.size() - comma - 2), init.b);
+  } else {
+    ok = ok && kind == "constant";
+  }
+  if (!ok) fields.wrong(fmt::format("cannot read initialiser '{}'", text));
+  return init;
+}
+
+class PlanReader {
+ public:
+  void line(Fields& f) {
+    const std::string_view kind = f.token();
+    if (kind == "plan") return head(f);
+    if (kind == "buffer") return buffer(f);
+    if (kind == "value") return value(f);
+    if (kind == "input") return input(f);
+    if (kind == "action") return action(f);
+    if (kind == "output") return output(f);
+    f.wrong(fmt::format("unknown record '{}'", kind));
+  }
+  ExecutionPlan take() { return std::move(plan_); }
+
+ private:
+  void head(Fields& f) {
+    if (f.token() != "1") f.wrong("this version reads plans of version 1");
+    plan_.name = f.string();
+    plan_.mesh = parse_mesh(f.get<std::string>("mesh"));
+    plan_.threads = f.integer("threads", 1, 4096);
+    plan_.persistent_bytes = f.get<int64_t>("persistent");
+    plan_.arena_bytes = f.get<int64_t>("arena");
+    plan_.lower_bound = f.get<int64_t>("lower_bound");
+  }
+  void buffer(Fields& f) {
+    Buffer b;
+    b.holding = static_cast<Holding>(f.one_of(kHoldingNames));
+    b.bytes = f.get<int64_t>("bytes");
+    b.offset = f.get<int64_t>("offset");
+    const auto live = f.get<std::vector<int64_t>>("live");
+    if (live.size() != 2 || b.bytes < 0 || b.offset < -1) f.wrong("a buffer that cannot be");
+    b.first = static_cast<int>(live[0]);
+    b.last = static_cast<int>(live[1]);
+    plan_.buffers.push_back(b);
+  }
+  void value(Fields& f) {
+    PlanValue v;
+    v.type = parse_tensor_type(f.token());
+    v.layout = parse_layout(f.get<std::string>("layout"), plan_.mesh, v.type.shape.rank());
+    v.whole = f.get<Shape>("whole");
+    v.buffer = f.integer("buffer", 0, static_cast<int64_t>(plan_.buffers.size()));
+    plan_.values.push_back(std::move(v));
+  }
+  void input(Fields& f) {
+    static constexpr std::array<std::string_view, 4> kRoles{"data", "parameter", "state", "schedule"};
+    PlanInput in;
+    in.role = static_cast<Role>(f.one_of(kRoles));
+    in.name = f.string();
+    in.value = f.integer("value", 0, values());
+    in.init = parse_init(f.get<std::string>("init"), f);
+    plan_.inputs.push_back(std::move(in));
+  }
+  void action(Fields& f) {
+    Action a;
+    a.lane = static_cast<Lane>(f.one_of(kLanes));
+    a.op = &op(f.token());
+    a.kernel = f.get<std::string>("kernel");
+    a.in = f.indices("in", plan_.values.size());
+    a.out = f.indices("out", plan_.values.size());
+    a.waits = f.indices("waits", plan_.actions.size());
+    a.scratch = f.integer("scratch", -1, static_cast<int64_t>(plan_.buffers.size()));
+    a.scope = f.get<std::string>("scope");
+    a.attrs = a.op->parse_attrs(f.field("attrs"));
+    plan_.actions.push_back(std::move(a));
+  }
+  void output(Fields& f) {
+    PlanOutput out;
+    out.name = f.string();
+    out.value = f.integer("value", 0, values());
+    out.updates = f.integer("updates", -1, values());
+    plan_.outputs.push_back(std::move(out));
+  }
+  int64_t values() const { return static_cast<int64_t>(plan_.values.size()); }
+
+  ExecutionPlan plan_;
+};
+
+}  // namespace
+
+std::string_view to_string(Lane lane) { return kLanes[static_cast<size_t>(lane)]; }
+std::string_view to_string(Holding holding) { return kHoldingNames[static_cast<size_t>(holding)]; }
+
+std::string to_string(const ExecutionPlan& plan) {
+  std::string out = fmt::format("plan 1 {} mesh=\"{}\" threads={} persistent={} arena={} lower_bound={}\n",
+                                quote(plan.name), to_string(plan.mesh), plan.threads, plan.persistent_bytes,
+                                plan.arena_bytes, plan.lower_bound);
+  for (const Buffer& b : plan.buffers) {
+    out += fmt::format("buffer {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), b.bytes, b.offset, b.first,
+                       b.last);
+  }
+  for (const PlanValue& v : plan.values) {
+    out += fmt::format("value {} layout=\"{}\" whole={} buffer={}\n", to_string(v.type),
+                       to_string(v.layout, plan.mesh), to_string(v.whole), v.buffer);
+  }
+  for (const PlanInput& in : plan.inputs) {
+    out += fmt::format("input {} {} value={} init=\"{}\"\n", to_string(in.role), quote(in.name), in.value,
+                       to_string(in.init));
+  }
+  for (const Action& a : plan.actions) {
+    out += fmt::format("action {} {} kernel=\"{}\" in={} out={} waits={} scratch={} scope={} attrs={}\n",
+                       to_string(a.lane), a.op->name, a.kernel, list(a.in), list(a.out), list(a.waits), a.scratch,
+                       quote(a.scope), a.attrs.text());
+  }
+  for (const PlanOutput& o : plan.outputs) {
+    out += fmt::format("output {} value={} updates={}\n", quote(o.name), o.value, o.updates);
+  }
+  return out;
+}
+
+ExecutionPlan parse_plan(std::string_view text) {
+  PlanReader reader;
+  int number = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    ++number;
+    if (!line.empty()) {
+      Fields fields(line, number);
+      reader.line(fields);
+      fields.done();
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return reader.take();
+}
+
+uint64_t hash(const ExecutionPlan& plan) { return hash64(std::string_view(to_string(plan))); }
+
+}  // namespace trireme
