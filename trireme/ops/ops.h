@@ -13,6 +13,86 @@ namespace trireme {
 // -- making values -----------------------------------------------------------------------------------------
 Tensor full(Graph& graph, TensorType type, double value);
 
+// -- elementwise -------------------------------------------------------------------------------------------
+// Two operands are of one type and broadcast as numpy's do: aligned at the last dimension, sizes equal or 1.
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor pow(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, const Tensor& b);  // bool, as the four below
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+// a where the bool condition holds, b elsewhere.
+Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+Tensor scale(const Tensor& x, double value);
+Tensor add_scalar(const Tensor& x, double value);
+Tensor pow_scalar(const Tensor& x, double value);
+Tensor clamp(const Tensor& x, double low, double high);
+
+Tensor neg(const Tensor& x);
+Tensor abs(const Tensor& x);
+Tensor sign(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor square(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor relu(const Tensor& x);
+Tensor silu(const Tensor& x);
+// dy where y > 0; y may be relu's operand as well as its result.
+Tensor relu_grad(const Tensor& y, const Tensor& dy);
+Tensor silu_grad(const Tensor& x, const Tensor& dy);
+
+Tensor operator-(const Tensor& x);
+Tensor operator+(const Tensor& a, const Tensor& b);
+Tensor operator-(const Tensor& a, const Tensor& b);
+Tensor operator*(const Tensor& a, const Tensor& b);
+Tensor operator/(const Tensor& a, const Tensor& b);
+Tensor operator+(const Tensor& x, double value);
+Tensor operator+(double value, const Tensor& x);
+Tensor operator-(const Tensor& x, double value);
+Tensor operator-(double value, const Tensor& x);
+Tensor operator*(const Tensor& x, double value);
+Tensor operator*(double value, const Tensor& x);
+Tensor operator/(const Tensor& x, double value);
+Tensor operator/(double value, const Tensor& x);
+
+// x itself when it has the element type already.
+Tensor cast(const Tensor& x, DType dtype);
+
+// -- reductions --------------------------------------------------------------------------------------------
+// Over the given dimensions (negative ones count from the end), over all when none are given. Reduced
+// dimensions go, or stay with size 1.
+Tensor reduce_sum(const Tensor& x, std::vector<int64_t> dims = {}, bool keep_dims = false);
+Tensor reduce_max(const Tensor& x, std::vector<int64_t> dims = {}, bool keep_dims = false);
+Tensor reduce_min(const Tensor& x, std::vector<int64_t> dims = {}, bool keep_dims = false);
+Tensor mean(const Tensor& x, std::vector<int64_t> dims = {}, bool keep_dims = false);
+// The sum of all squares: f32[], or f64[] of an f64 x.
+Tensor square_sum(const Tensor& x);
+// Sums x to a shape that broadcasts to x's: the gradient of a broadcast.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+// -- shapes ------------------------------------------------------------------------------------------------
+Tensor reshape(const Tensor& x, const Shape& shape);
+// One size may be -1: it follows from the others.
+Tensor reshape(const Tensor& x, const std::vector<int64_t>& sizes);
+Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes);
+Tensor unsqueeze(const Tensor& x, int dim);
+Tensor squeeze(const Tensor& x, int dim);
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+
 // -- products ----------------------------------------------------------------------------------------------
 // y[*,m,n] = sum_k a[*,m,k] b[*,k,n]; b without batches serves all; transposes act on the last two dimensions.
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false);
