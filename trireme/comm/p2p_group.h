@@ -1,0 +1,51 @@
+// P2pGroup: the collectives as messages between pairs of ranks, for every transport that has nothing better.
+#pragma once
+
+#include "trireme/comm/group.h"
+
+namespace trireme::comm {
+
+class P2pGroup : public GroupBase {
+ public:
+  P2pGroup(Engine& engine, Members members, int channel)
+      : GroupBase(engine, std::move(members)), channel_(channel) {}
+
+ protected:
+  Task run_all_reduce(Operation& operation, View inout, Reduce op) override;
+  Task run_all_gather(Operation& operation, View in, View out) override;
+  Task run_reduce_scatter(Operation& operation, View in, View out, Reduce op) override;
+  Task run_all_to_all(Operation& operation, View in, View out) override;
+  Task run_broadcast(Operation& operation, View inout, int root) override;
+  Task run_barrier(Operation& operation) override;
+  Task run_message(Operation& operation, View view, bool is_send) override;
+
+ private:
+  // A tensor cut into one slice per member: slice i is elements [bounds[i], bounds[i + 1]) of data.
+  struct Slices {
+    std::byte* data = nullptr;
+    std::vector<int64_t> bounds;
+    DType dtype = DType::kF32;
+
+    int64_t count(int i) const {
+      return bounds[static_cast<size_t>(i) + 1] - bounds[static_cast<size_t>(i)];
+    }
+    std::span<std::byte> raw(int i) const {
+      return {data + bounds[static_cast<size_t>(i)] * size_of(dtype),
+              static_cast<size_t>(count(i) * size_of(dtype))};
+    }
+  };
+  Task reduce_to_owner(Operation& operation, const Slices& slices, std::byte* out, Reduce op);
+  Task gather_directly(Operation& operation, const Slices& slices);
+  Task gather_doubling(Operation& operation, const Slices& slices);
+  Task gather_ring(Operation& operation, const Slices& slices);
+  Task gather(Operation& operation, const Slices& slices);
+
+  void post_send(Operation& operation, Transfer& transfer, int member, std::span<const std::byte> bytes);
+  void post_receive(Operation& operation, Transfer& transfer, int member, std::span<std::byte> bytes);
+  int after(int distance) const { return (rank() + distance) % size(); }
+  int before(int distance) const { return (rank() + size() - distance) % size(); }
+
+  int channel_;
+};
+
+}  // namespace trireme::comm

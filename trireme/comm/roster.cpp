@@ -1,0 +1,129 @@
+#include "trireme/comm/roster.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "trireme/base/error.h"
+
+namespace trireme::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kPart = 512 << 10;  // bytes of a published list in one value of the store
+constexpr char kComplete = '+';
+constexpr char kMissing = '!';
+
+std::string key_of(const WorldOptions& options, std::string_view name, std::string_view part) {
+  return fmt::format("{}/{}/{}", options.job, name, part);
+}
+
+[[noreturn]] void fail_missing(const WorldOptions& options, std::string_view who) {
+  fail(ErrorKind::kTimeout, "[rank {} of {}] connect (job {}): {} did not join within {:.1f} s; start all {} ranks",
+       options.rank, options.size, options.job, who,
+       std::chrono::duration<double>(options.deadline).count(), options.size);
+}
+
+// Each value is preceded by its length.
+std::string collect(const WorldOptions& options, std::string_view name) {
+  const Clock::time_point end = Clock::now() + options.deadline;
+  std::string list;
+  std::string missing;
+  for (int rank = 0; rank < options.size; ++rank) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    try {
+      const std::string value = options.store->get(key_of(options, name, std::to_string(rank)),
+                                                   std::max(left, std::chrono::milliseconds(1)));
+      list += fmt::format("{:08x}", value.size()) + value;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::kTimeout) throw;
+      missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    }
+  }
+  if (missing.empty()) return list;
+  options.store->set(key_of(options, name, "all/0"), kMissing + missing);
+  fail_missing(options, missing);
+}
+
+void publish(const WorldOptions& options, std::string_view name, const std::string& list) {
+  const size_t parts = std::max<size_t>(1, (list.size() + kPart - 1) / kPart);
+  for (size_t part = parts; part-- > 0;) {  // the first last: it says that the others are there
+    std::string value = list.substr(part * kPart, kPart);
+    if (part == 0) value = fmt::format("{}{:08x}", kComplete, parts) + value;
+    options.store->set(key_of(options, name, fmt::format("all/{}", part)), value);
+  }
+}
+
+size_t read_hex(const std::string& text, size_t at) {
+  invariant(at + 8 <= text.size(), "roster: a list of {} bytes ends within a length", text.size());
+  return std::stoul(text.substr(at, 8), nullptr, 16);
+}
+
+std::string fetch(const WorldOptions& options, std::string_view name) {
+  std::string list;
+  try {
+    list = options.store->get(key_of(options, name, "all/0"), options.deadline);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kTimeout) throw;
+    fail_missing(options, "rank 0 or another");
+  }
+  if (list.at(0) == kMissing) fail_missing(options, list.substr(1));
+  const size_t parts = read_hex(list, 1);
+  list.erase(0, 9);
+  for (size_t part = 1; part < parts; ++part) {
+    list += options.store->get(key_of(options, name, fmt::format("all/{}", part)), options.deadline);
+  }
+  return list;
+}
+
+// Ranks of one boot, one user and one network namespace can pass each other memory over a local socket.
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat net {};
+  stat("/proc/self/ns/net", &net);
+  return fmt::format("{}-{}-{}-{}", boot, net.st_dev, net.st_ino, geteuid());
+}
+
+bool can_make_segments() {
+  const int fd = memfd_create("trireme", MFD_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
+}  // namespace
+
+std::vector<std::string> exchange(const WorldOptions& options, std::string_view name,
+                                  std::string_view value) {
+  options.store->set(key_of(options, name, std::to_string(options.rank)), value);
+  std::string list;
+  if (options.rank == 0) {
+    list = collect(options, name);
+    publish(options, name, list);
+  } else {
+    list = fetch(options, name);
+  }
+  std::vector<std::string> values;
+  for (size_t at = 0; at < list.size();) {
+    const size_t length = read_hex(list, at);
+    values.push_back(list.substr(at + 8, length));
+    at += 8 + length;
+  }
+  invariant(static_cast<int>(values.size()) == options.size, "roster: {} values for {} ranks", values.size(),
+            options.size);
+  return values;
+}
+
+Neighbours count_neighbours(const WorldOptions& options) {
+  const std::vector<std::string> hosts =
+      exchange(options, "hosts", host_identity() + (can_make_segments() ? "+" : "-"));
+  const std::string& own = hosts[static_cast<size_t>(options.rank)];
+  const auto same = static_cast<int>(std::count(hosts.begin(), hosts.end(), own));
+  return {same, same == options.size && own.back() == '+'};
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,24 @@
+// Roster: what ranks tell each other through the store before they can talk: addresses, and who shares a host.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/comm/comm.h"
+
+namespace trireme::comm {
+
+// The values that all ranks give under this name, in rank order. Rank 0 collects them and publishes the list,
+// so that the store answers a number of requests proportional to the ranks, not to their square. Throws
+// kTimeout naming the ranks that did not come.
+std::vector<std::string> exchange(const WorldOptions& options, std::string_view name,
+                                  std::string_view value);
+
+// How many ranks run on this rank's host, and whether all of them are there and can share memory.
+struct Neighbours {
+  int on_host = 1;
+  bool can_share = true;
+};
+Neighbours count_neighbours(const WorldOptions& options);
+
+}  // namespace trireme::comm
