@@ -14,4 +14,56 @@ struct MatMulAttrs {
   }
 };
 
+struct CrossEntropyAttrs {
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  static constexpr auto fields() {
+    return std::tuple{field("ignore_index", &CrossEntropyAttrs::ignore_index),
+                      field("label_smoothing", &CrossEntropyAttrs::label_smoothing)};
+  }
+};
+
+struct EmbeddingGradAttrs {
+  int64_t vocabulary = 0;  // rows of the whole table
+  static constexpr auto fields() { return std::tuple{field("vocabulary", &EmbeddingGradAttrs::vocabulary)}; }
+};
+
+// layer_norm and rms_norm.
+struct NormAttrs {
+  double eps = 1e-5;
+  static constexpr auto fields() { return std::tuple{field("eps", &NormAttrs::eps)}; }
+};
+
+struct AttentionAttrs {
+  bool causal = false;  // query i sees keys 0 .. i + t - s
+  double scale = 0;     // of the scores; 0: 1/sqrt(head size)
+  static constexpr auto fields() {
+    return std::tuple{field("causal", &AttentionAttrs::causal), field("scale", &AttentionAttrs::scale)};
+  }
+};
+
+struct SgdAttrs {
+  double momentum = 0.9;
+  double weight_decay = 0;
+  bool nesterov = false;
+  double dampening = 0;
+  static constexpr auto fields() {
+    return std::tuple{field("momentum", &SgdAttrs::momentum), field("weight_decay", &SgdAttrs::weight_decay),
+                      field("nesterov", &SgdAttrs::nesterov), field("dampening", &SgdAttrs::dampening)};
+  }
+};
+
+struct AdamAttrs {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = true;
+  static constexpr auto fields() {
+    return std::tuple{field("beta1", &AdamAttrs::beta1), field("beta2", &AdamAttrs::beta2),
+                      field("eps", &AdamAttrs::eps), field("weight_decay", &AdamAttrs::weight_decay),
+                      field("decoupled", &AdamAttrs::decoupled)};
+  }
+};
+
 }  // namespace trireme

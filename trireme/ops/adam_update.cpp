@@ -11,19 +11,6 @@
 namespace trireme {
 namespace {
 
-struct AdamAttrs {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  bool decoupled = true;
-  static constexpr auto fields() {
-    return std::tuple{field("beta1", &AdamAttrs::beta1), field("beta2", &AdamAttrs::beta2),
-                      field("eps", &AdamAttrs::eps), field("weight_decay", &AdamAttrs::weight_decay),
-                      field("decoupled", &AdamAttrs::decoupled)};
-  }
-};
-
 constexpr std::string_view kOperands = "param, grad, m, v, lr, step, scale";
 
 std::vector<TensorType> infer(const InferArgs& args) {

@@ -15,15 +15,6 @@ extern const OpDef cross_entropy_grad;
 
 namespace {
 
-struct CrossEntropyAttrs {
-  int64_t ignore_index = -100;
-  double label_smoothing = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("ignore_index", &CrossEntropyAttrs::ignore_index),
-                      field("label_smoothing", &CrossEntropyAttrs::label_smoothing)};
-  }
-};
-
 void check_operands(const char* op, const InferArgs& args) {
   const TensorType& logits = args.in[0];
   const TensorType& labels = args.in[1];

@@ -108,6 +108,23 @@ Tensor log_softmax(const Tensor& x);
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index = -100,
                      double label_smoothing = 0);
 
+// -- lookups -------------------------------------------------------------------------------------------------
+// table[v,d] and ids[*] (i32 or i64, in 0..v-1) -> [*,d]. A cut vocabulary gives a partial sum.
+Tensor embedding(const Tensor& table, const Tensor& ids);
+// The gradient of a table with `vocabulary` rows: row v is the sum of dy[*,d] over the positions with id v.
+Tensor embedding_grad(const Tensor& ids, const Tensor& dy, int64_t vocabulary);
+
+// -- normalisation -------------------------------------------------------------------------------------------
+// Over the last dimension, which cannot be cut. The statistics are f32 (f64 for f64) and have x's leading dimensions;
+// they are not differentiated.
+struct Normalised {
+  Tensor y, mean, rstd;  // rms_norm has no mean
+};
+// y = gamma (x - mean) rstd + beta with gamma[d], beta[d] and rstd = 1 / sqrt(variance + eps).
+Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+// y = gamma x rstd with rstd = 1 / sqrt(mean of squares + eps).
+Normalised rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
+
 // -- optimizer updates ---------------------------------------------------------------------------------------
 // Elementwise, each over tensors of one floating type and any shape. Scalars: lr is the learning rate; step the
 // number of this step as i64[], from 1; scale multiplies the gradient first (clipping, loss scaling; pass 1 for
@@ -145,5 +162,15 @@ struct AdamUpdate {
 };
 // torch.optim.Adam and AdamW; m and v start at zero.
 AdamUpdate adam_update(const AdamOperands& in, const AdamOptions& options = {});
+
+// -- collectives on the pieces of ranks ----------------------------------------------------------------------
+// For models that are cut by hand; the compiler inserts its own. `axes` and `size` describe the group. Bool tensors
+// are refused, and reductions other than "sum", "max" and "min".
+std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs& attrs);
+Tensor all_gather(const Tensor& x, const CollectiveAttrs& attrs);      // joins the pieces along `dim`
+Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs);  // the own piece, along `dim`, of the sum
+Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs);      // cuts along `dim`, joins along `from_dim`
+std::vector<Tensor> broadcast(std::span<const Tensor> x, const CollectiveAttrs& attrs);  // rank `root`'s x
+Tensor shard_slice(const Tensor& x, const CollectiveAttrs& attrs);     // the own piece along `dim`; nothing is sent
 
 }  // namespace trireme

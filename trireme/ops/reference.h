@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "trireme/base/error.h"
+#include "trireme/op/op_attrs.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {

@@ -9,17 +9,6 @@
 namespace trireme {
 namespace {
 
-struct SgdAttrs {
-  double momentum = 0.9;
-  double weight_decay = 0;
-  bool nesterov = false;
-  double dampening = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("momentum", &SgdAttrs::momentum), field("weight_decay", &SgdAttrs::weight_decay),
-                      field("nesterov", &SgdAttrs::nesterov), field("dampening", &SgdAttrs::dampening)};
-  }
-};
-
 struct PlainAttrs {
   double weight_decay = 0;
   static constexpr auto fields() { return std::tuple{field("weight_decay", &PlainAttrs::weight_decay)}; }
