@@ -1,5 +1,4 @@
-// HMAC-SHA256 (FIPS 180-4, RFC 2104) for the handshake of the store, and the secret of a job. Small
-// and plain: it hashes some hundred bytes per connection.
+// HMAC-SHA256 (RFC 2104) for the handshake of the store, and the secret of a job.
 #pragma once
 
 #include <array>
