@@ -42,6 +42,10 @@ constexpr std::array kFlags{
     Flag{"OMPI_COMM_WORLD_LOCAL_RANK", "0..", "Rank among those of this host under mpirun."},
     Flag{"OMPI_COMM_WORLD_LOCAL_SIZE", "1..", "Number of ranks on this host under mpirun."},
     Flag{"NO_COLOR", "any", "Set to anything: no colours on the terminal."},
+    Flag{"LC_ALL", "name.UTF-8",
+         "Language of the terminal; with UTF-8 in it the progress bar is drawn in fine steps."},
+    Flag{"LC_CTYPE", "name.UTF-8", "As LC_ALL, which comes first."},
+    Flag{"LANG", "name.UTF-8", "As LC_ALL and LC_CTYPE, which come first."},
     Flag{"TERM", "name", "Kind of terminal; 'dumb' turns the redrawn progress line off."},
     Flag{"TMPDIR", "path", "Where temporary files go. Default /tmp."},
 };

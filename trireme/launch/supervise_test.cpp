@@ -263,6 +263,7 @@ int exit_code_of(pid_t pid) {
 }
 
 TEST_F(LaunchTest, RanksDieWithAKilledLauncher) {
+  setenv("TMPDIR", dir_.c_str(), 1);  // a killed launcher cannot remove its secret file
   const pid_t launcher =
       supervise_apart(shell(2, "echo $$ > $0/pid_$RANK; exec sleep 1000"), dir_ + "/report");
   const pid_t first = pid_in("pid_0");
@@ -272,6 +273,7 @@ TEST_F(LaunchTest, RanksDieWithAKilledLauncher) {
 
   EXPECT_EQ(exit_code_of(launcher), -SIGKILL);
   EXPECT_TRUE(soon([&] { return !is_alive(first) && !is_alive(second); }));
+  unsetenv("TMPDIR");
 }
 
 TEST_F(LaunchTest, TheFirstInterruptLetsRanksSaveAndTheJobEndsInOrder) {
