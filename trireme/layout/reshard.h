@@ -65,7 +65,7 @@ struct ReshardCosts {
   double step_s = 1e-6;
   double slice_s = 1e-8;
   bool enable_all_to_all = true;
-  int64_t max_states = 20000;  // layouts to visit before taking the best chain known
+  int64_t max_states = 5000;  // layouts to visit before taking the best chain known
 
   const LinkCost& of(int axis) const {
     return axes.empty() ? link : axes.at(static_cast<size_t>(axis));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <queue>
 #include <span>
 #include <tuple>
@@ -14,27 +15,39 @@ namespace {
 
 using Kind = ReshardStep::Kind;
 
-// Dijkstra's algorithm over states. A state's neighbours are all states one step away: any suffix
-// of a dimension's units gathered or moved to the end of another dimension, any idle unit appended
-// by a slice, any set of partial units reduced, any short sequence of them scattered.
+// A* over states. A state's neighbours are all states one step away: any suffix of a dimension's
+// units gathered or moved to the end of another dimension, any idle unit appended by a slice, any
+// set of partial units reduced, any short sequence of them scattered. A communicating step takes
+// units from one dimension or from the partial ones, so what remains costs at least one step for
+// each of those that hold a unit out of place.
 class Search {
  public:
-  Search(const ReshardProblem& problem, double bound, const ReshardCosts& costs)
-      : problem_(problem), costs_(costs), bound_(bound * (1 + 1e-9)) {}
+  Search(const ReshardProblem& problem, double bound, bool direct, const ReshardCosts& costs)
+      : problem_(problem), costs_(costs), bound_(bound * (1 + 1e-9)), direct_(direct) {
+    double latency_s = std::numeric_limits<double>::infinity();
+    for (const ReshardUnit& unit : problem_.units) {
+      latency_s = std::min(latency_s, unit.link.latency_s);
+      best_rate_ = std::max(best_rate_, unit.link.bytes_per_s);
+    }
+    least_step_s_ = (costs_.step_s + latency_s) * (1 - 1e-9);
+  }
+
+  double bound() const { return bound_; }
 
   std::optional<std::vector<UnitMove>> run() {
     reached_[problem_.from] = {};
     queue_.push({0.0, 0, problem_.from});
-    int64_t visited = 0;
-    while (!queue_.empty()) {
-      const auto [cost, steps, state] = queue_.top();
+    for (int64_t visited = 0; !queue_.empty() && visited < costs_.max_states;) {
+      const UnitState state = std::get<2>(queue_.top());
       queue_.pop();
-      const Reached& here = reached_.at(state);
-      if (here.cost < cost || (here.cost == cost && here.steps < steps)) continue;
       if (state == problem_.to) return chain();
-      if (++visited > costs_.max_states) return std::nullopt;
-      expand(state, cost, steps);
+      Reached& here = reached_.at(state);
+      if (here.done) continue;
+      here.done = true;
+      ++visited;
+      expand(state, here.cost, here.steps);
     }
+    if (reached_.contains(problem_.to)) return chain();
     return std::nullopt;
   }
 
@@ -44,6 +57,7 @@ class Search {
     int steps = 0;
     UnitState before = 0;
     UnitMove move;
+    bool done = false;
   };
   using Entry = std::tuple<double, int, UnitState>;
 
@@ -55,6 +69,30 @@ class Search {
     std::vector<int> idle;
     double bytes = 0;
   };
+
+  // Dimensions, and the partial units, that hold a unit out of place.
+  int sources(UnitState state) const {
+    uint32_t out = 0;
+    for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit) {
+      const uint8_t at = place_of(state, unit);
+      if (at != kIdle && at != place_of(problem_.to, unit)) out |= 1U << (at >> 4U);
+    }
+    return std::popcount(out);
+  }
+
+  // What orders the queue. The search of direct moves wants a good chain soon: it takes each unit
+  // out of place to cost the sending of a whole piece.
+  double expected(UnitState state, double least) const {
+    if (!direct_) return least;
+    double bytes = problem_.bytes;
+    int wrong = 0;
+    for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit) {
+      const uint8_t at = place_of(state, unit);
+      if (at < kPartial) bytes /= static_cast<double>(size(unit));
+      if (at != kIdle && at != place_of(problem_.to, unit)) ++wrong;
+    }
+    return least + wrong * bytes / best_rate_;
+  }
 
   Placed place(UnitState state) const {
     Placed out;
@@ -138,7 +176,9 @@ class Search {
     UnitState next = state_;
     size_t at = now_.dims[static_cast<size_t>(dim)].size();
     for (int unit : units) {
-      next = with_place(next, unit, static_cast<uint8_t>(dim * 16 + static_cast<int>(at++)));
+      const auto there = static_cast<uint8_t>(dim * 16 + static_cast<int>(at++));
+      if (direct_ && kind != Kind::kAllToAll && there != place_of(problem_.to, unit)) return false;
+      next = with_place(next, unit, there);
     }
     const double share = static_cast<double>(p - 1) / static_cast<double>(p);
     relax(next, kind, dim, from_dim, units, kind == Kind::kSlice ? 0 : share * now_.bytes);
@@ -168,13 +208,15 @@ class Search {
       link.bytes_per_s = std::min(link.bytes_per_s, unit.link.bytes_per_s);
     }
     const double cost = cost_ + step_seconds(kind, axes, product(units), link, bytes, costs_);
-    if (cost > bound_) return;
+    const double least = cost + sources(next) * least_step_s_;
+    if (least > bound_) return;
+    if (next == problem_.to) bound_ = cost;
     const auto [at, is_new] = reached_.try_emplace(next);
     Reached& there = at->second;
     const int steps = steps_ + 1;
     if (!is_new && std::tie(there.cost, there.steps) <= std::tie(cost, steps)) return;
     there = {cost, steps, state_, move};
-    queue_.push({cost, steps, next});
+    queue_.push({expected(next, least), steps, next});
   }
 
   std::vector<UnitMove> chain() const {
@@ -191,6 +233,9 @@ class Search {
   const ReshardProblem& problem_;
   const ReshardCosts& costs_;
   double bound_;
+  bool direct_;  // append units only where they end, or by an all-to-all
+  double least_step_s_ = 0;
+  double best_rate_ = 0;
   std::unordered_map<UnitState, Reached> reached_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
   UnitState state_ = 0;
@@ -212,7 +257,12 @@ double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost lin
 std::optional<std::vector<UnitMove>> cheapest_moves(const ReshardProblem& problem, double bound,
                                                     const ReshardCosts& costs) {
   invariant(problem.units.size() <= kMaxUnits, "a reshard of {} units", problem.units.size());
-  return Search(problem, bound, costs).run();
+  // The chains of direct moves are few and hold a good one, which keeps the full search short.
+  Search direct(problem, bound, true, costs);
+  auto first = direct.run();
+  Search full(problem, direct.bound(), false, costs);
+  auto best = full.run();
+  return best ? best : first;
 }
 
 }  // namespace trireme::detail

@@ -26,10 +26,11 @@ inline constexpr uint8_t kIdle = 0xff;
 inline constexpr uint8_t kPartial = 0xfe;
 
 constexpr uint8_t place_of(UnitState state, int unit) {
-  return static_cast<uint8_t>(state >> (8 * unit));
+  return static_cast<uint8_t>(state >> (8 * (kMaxUnits - 1 - unit)));
 }
 constexpr UnitState with_place(UnitState state, int unit, uint8_t place) {
-  return (state & ~(UnitState{0xff} << (8 * unit))) | (UnitState{place} << (8 * unit));
+  const int shift = 8 * (kMaxUnits - 1 - unit);
+  return (state & ~(UnitState{0xff} << shift)) | (UnitState{place} << shift);
 }
 
 struct ReshardProblem {
@@ -53,8 +54,9 @@ struct UnitMove {
 double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost link, double bytes,
                     const ReshardCosts& costs);
 
-// The cheapest chain of moves, ties going to fewer moves; nothing when none is cheaper than `bound`
-// seconds or more than costs.max_states states would have to be visited.
+// The cheapest chain of moves, ties going to fewer moves. After visiting costs.max_states states it
+// is the best chain found so far; nothing when none was found, or none is cheaper than `bound`
+// seconds.
 std::optional<std::vector<UnitMove>> cheapest_moves(const ReshardProblem& problem, double bound,
                                                     const ReshardCosts& costs);
 

@@ -1,0 +1,161 @@
+#include "trireme/mesh/machine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kText = R"(name = "two hosts"
+hosts = 2
+devices_per_host = 8
+
+[device]
+memory_bytes = 1000000000
+memory_bytes_per_s = 1e11
+achievable = 0.5
+
+[device.flops_per_s]
+f32 = 1e13
+bf16 = 2e14
+
+[[level]]
+name = "host"
+devices = 8
+latency_s = 2e-6
+bytes_per_s = 1e11
+
+[[level]]
+name = "network"
+devices = 16
+latency_s = 5e-6
+bytes_per_s = 1e10
+)";
+
+std::string error_of(auto&& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "no error";
+}
+
+// The error of reading kText with one piece replaced.
+std::string error_with(std::string_view from, std::string_view to) {
+  std::string text(kText);
+  const size_t at = text.find(from);
+  if (at == std::string::npos) return "the test replaces what is not there";
+  text.replace(at, from.size(), to);
+  return error_of([&] { parse_machine(text, "m.toml"); });
+}
+
+TEST(Machine, reads_every_figure) {
+  const Machine machine = parse_machine(kText);
+
+  EXPECT_EQ(machine.name, "two hosts");
+  EXPECT_EQ(machine.devices(), 16);
+  EXPECT_EQ(machine.memory_bytes, 1000000000);
+  EXPECT_EQ(machine.memory_bytes_per_s, 1e11);
+  EXPECT_EQ(machine.achievable, 0.5);
+  EXPECT_EQ(machine.flops_of("bf16"), 2e14);
+  EXPECT_EQ(machine.flops_of("i32"), 1e13);
+  EXPECT_EQ(machine.level_of(2).name, "host");
+  EXPECT_EQ(machine.level_of(8).name, "host");
+  EXPECT_EQ(machine.level_of(9).name, "network");
+}
+
+TEST(Machine, print_and_parse_are_inverses) {
+  Machine machine = parse_machine(kText);
+  machine.name = "a \"quoted\\name\"";
+  machine.levels[0].latency_s = 1.0 / 3.0;
+
+  EXPECT_EQ(parse_machine(to_string(machine)), machine);
+}
+
+TEST(Machine, this_host_is_valid_and_survives_its_text) {
+  const Machine machine = Machine::this_host();
+
+  check(machine, "this host");
+  EXPECT_EQ(parse_machine(to_string(machine)), machine);
+}
+
+TEST(Machine, is_written_to_and_read_from_a_file) {
+  std::string folder = std::filesystem::temp_directory_path() / "trireme_machine_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/m.toml";
+
+  write_machine(parse_machine(kText), path);
+  const Machine back = read_machine(path);
+  std::filesystem::remove_all(folder);
+
+  EXPECT_EQ(back, parse_machine(kText));
+  EXPECT_EQ(
+      error_of([&] { read_machine(path); }),
+      fmt::format("cannot read the machine file '{}'; check that it exists and may be read", path));
+  EXPECT_EQ(
+      error_of([&] { write_machine(back, path); }),
+      fmt::format("cannot write the machine file '{}'; check that its folder exists and may be "
+                  "written",
+                  path));
+}
+
+TEST(MachineErrors, unknown_keys_name_the_likely_one) {
+  EXPECT_EQ(error_with("latency_s", "latencys"),
+            "m.toml: line 17: no key 'level.latencys'. Did you mean 'latency_s'?");
+  EXPECT_EQ(error_with("hosts = 2", "host = 2"),
+            "m.toml: line 2: no key 'host'. Did you mean 'hosts'?");
+  EXPECT_EQ(error_with("bf16 =", "bfl16 ="),
+            "m.toml: line 12: no key 'device.flops_per_s.bfl16'. Did you mean 'bf16'?");
+}
+
+TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
+  EXPECT_EQ(error_with("hosts = 2", "hosts = \"two\""),
+            "m.toml: line 2: 'hosts' is 'two'; it must be a whole number");
+  EXPECT_EQ(error_with("name = \"two hosts\"", ""), "m.toml: the key 'name' is missing");
+  EXPECT_EQ(error_with("name = \"two hosts\"", "name = 2"),
+            "m.toml: line 1: 'name' is 2; it must be a text in quotes");
+  EXPECT_EQ(error_with("f32 = 1e13", ""), "m.toml: the key 'device.flops_per_s.f32' is missing");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = 0"), "m.toml: 'hosts' is 0; it must be more than 0");
+  EXPECT_EQ(error_with("achievable = 0.5", "achievable = 1.5"),
+            "m.toml: 'device.achievable' is 1.5; it must be more than 0 and at most 1");
+  EXPECT_EQ(error_with("latency_s = 2e-6", "latency_s = -1"),
+            "m.toml: 'latency_s' of level 'host' is -1; it must be 0 or more");
+  EXPECT_EQ(error_with("bytes_per_s = 1e10", "bytes_per_s = 0"),
+            "m.toml: 'bytes_per_s' of level 'network' is 0; it must be more than 0");
+  EXPECT_EQ(error_with("[device]", "[[device]]"), "m.toml: 'device' must be a table");
+}
+
+TEST(MachineErrors, levels_must_grow_up_to_the_machine) {
+  EXPECT_EQ(error_with("devices = 16", "devices = 8"),
+            "m.toml: level 'network' joins 8 devices, no more than the level before it (8); list "
+            "levels from the smallest to the largest");
+  EXPECT_EQ(error_with("devices = 16", "devices = 12"),
+            "m.toml: the last level 'network' joins 12 devices, but the machine has 16 (2 hosts of "
+            "8); they must be equal");
+  EXPECT_EQ(error_of([] { static_cast<void>(parse_machine(kText).level_of(17)); }),
+            "machine 'two hosts' has 16 devices, but 17 are asked for");
+  Machine machine = parse_machine(kText);
+  machine.levels.clear();
+  EXPECT_EQ(error_of([&] { check(machine, "m"); }),
+            "m: no link level; give at least one [[level]]");
+}
+
+TEST(MachineErrors, text_that_is_no_toml_names_the_line) {
+  EXPECT_EQ(error_with("hosts = 2", "hosts = = 2").substr(0, 15), "m.toml: line 2:");
+  EXPECT_EQ(error_of([] {
+              parse_machine(
+                  "name = 'x'\nlevel = 3\ndevices_per_host = 1\n[device]\nmemory_bytes = "
+                  "1\nmemory_bytes_per_s = 1\n[device.flops_per_s]\nf32 = 1",
+                  "m.toml");
+            }),
+            "m.toml: 'level' must be a list of tables, each headed [[level]]");
+}
+
+}  // namespace
+}  // namespace trireme
