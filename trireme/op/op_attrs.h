@@ -1,6 +1,8 @@
 // Attributes of ops that faster kernels read too. All other attribute structs stand in the op's own file.
 #pragma once
 
+#include <vector>
+
 #include "trireme/ir/attrs.h"
 
 namespace trireme {
@@ -63,6 +65,34 @@ struct AdamAttrs {
     return std::tuple{field("beta1", &AdamAttrs::beta1), field("beta2", &AdamAttrs::beta2),
                       field("eps", &AdamAttrs::eps), field("weight_decay", &AdamAttrs::weight_decay),
                       field("decoupled", &AdamAttrs::decoupled)};
+  }
+};
+
+struct SgdPlainAttrs {
+  double weight_decay = 0;
+  static constexpr auto fields() { return std::tuple{field("weight_decay", &SgdPlainAttrs::weight_decay)}; }
+};
+
+// scale, add_scalar and pow_scalar.
+struct ScalarAttrs {
+  double value = 1;
+  static constexpr auto fields() { return std::tuple{field("value", &ScalarAttrs::value)}; }
+};
+
+struct ClampAttrs {
+  double low = 0;
+  double high = 1;
+  static constexpr auto fields() {
+    return std::tuple{field("low", &ClampAttrs::low), field("high", &ClampAttrs::high)};
+  }
+};
+
+// Reductions; the dimensions count from 0 and stand in order.
+struct ReduceAttrs {
+  std::vector<int64_t> dims;
+  bool keep_dims = false;
+  static constexpr auto fields() {
+    return std::tuple{field("dims", &ReduceAttrs::dims), field("keep_dims", &ReduceAttrs::keep_dims)};
   }
 };
 

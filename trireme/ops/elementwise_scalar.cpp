@@ -2,24 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/op/op_attrs.h"
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace {
-
-struct ScalarAttrs {
-  double value = 1;
-  static constexpr auto fields() { return std::tuple{field("value", &ScalarAttrs::value)}; }
-};
-
-struct ClampAttrs {
-  double low = 0;
-  double high = 1;
-  static constexpr auto fields() {
-    return std::tuple{field("low", &ClampAttrs::low), field("high", &ClampAttrs::high)};
-  }
-};
 
 double value_of(const Attrs& attrs) { return attrs.as<ScalarAttrs>().value; }
 

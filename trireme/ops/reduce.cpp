@@ -5,19 +5,12 @@
 #include <limits>
 #include <numeric>
 
+#include "trireme/op/op_attrs.h"
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace {
-
-struct ReduceAttrs {
-  std::vector<int64_t> dims;
-  bool keep_dims = false;
-  static constexpr auto fields() {
-    return std::tuple{field("dims", &ReduceAttrs::dims), field("keep_dims", &ReduceAttrs::keep_dims)};
-  }
-};
 
 bool reduces(const ReduceAttrs& attrs, int dim) {
   return std::find(attrs.dims.begin(), attrs.dims.end(), dim) != attrs.dims.end();

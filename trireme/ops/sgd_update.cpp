@@ -3,16 +3,12 @@
 // sgd_plain_update: p' = p - lr (scale grad + weight_decay p)
 //
 // PyTorch's torch.optim.SGD; the velocity u starts as anything, step 1 does not read its value.
+#include "trireme/op/op_attrs.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/update.h"
 
 namespace trireme {
 namespace {
-
-struct PlainAttrs {
-  double weight_decay = 0;
-  static constexpr auto fields() { return std::tuple{field("weight_decay", &PlainAttrs::weight_decay)}; }
-};
 
 constexpr std::string_view kOperands = "param, grad, velocity, lr, step, scale";
 constexpr std::string_view kPlainOperands = "param, grad, lr, scale";
@@ -30,7 +26,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 std::vector<TensorType> plain_infer(const InferArgs& args) {
-  const double weight_decay = args.attrs.as<PlainAttrs>().weight_decay;
+  const double weight_decay = args.attrs.as<SgdPlainAttrs>().weight_decay;
   check_update("sgd_plain_update", kPlainOperands, args.in, 2);
   require(weight_decay >= 0, "sgd_plain_update: weight_decay is {}; it may not be negative", weight_decay);
   return {args.in[0]};
@@ -63,7 +59,7 @@ void kernel(const KernelArgs& args) {
 
 template <class T>
 void plain_update(const KernelArgs& args) {
-  const double weight_decay = args.attrs.as<PlainAttrs>().weight_decay;
+  const double weight_decay = args.attrs.as<SgdPlainAttrs>().weight_decay;
   const auto p = args.in[0].as<T>();
   const auto grad = args.in[1].as<T>();
   const double lr = scalar("sgd_plain_update", args.in[2]);
@@ -90,8 +86,8 @@ std::vector<Example> examples() {
 }
 
 std::vector<Example> plain_examples() {
-  return {{.in = {f32({6, 12}), f32({6, 12}), f32({}), f32({})}, .attrs = Attrs::of(PlainAttrs{0.01})},
-          {.in = {f32({5}), f32({5}), f32({}), f32({})}, .attrs = Attrs::of(PlainAttrs{})}};
+  return {{.in = {f32({6, 12}), f32({6, 12}), f32({}), f32({})}, .attrs = Attrs::of(SgdPlainAttrs{0.01})},
+          {.in = {f32({5}), f32({5}), f32({}), f32({})}, .attrs = Attrs::of(SgdPlainAttrs{})}};
 }
 
 }  // namespace
@@ -108,7 +104,7 @@ extern const OpDef sgd_update{{"sgd_update", &Attrs::parse<SgdAttrs>},
                               {},
                               {{0, 0}, {1, 2}},
                               examples};
-extern const OpDef sgd_plain_update{{"sgd_plain_update", &Attrs::parse<PlainAttrs>},
+extern const OpDef sgd_plain_update{{"sgd_plain_update", &Attrs::parse<SgdPlainAttrs>},
                                     "p' = p - lr (scale grad + weight_decay p)",
                                     kPlainOperands,
                                     plain_infer,
@@ -130,7 +126,7 @@ SgdUpdate sgd_update(const SgdOperands& in, const SgdOptions& options) {
 
 Tensor sgd_plain_update(const Tensor& param, const Tensor& grad, const Tensor& lr, const Tensor& scale,
                         double weight_decay) {
-  return apply1(ops::sgd_plain_update, {param, grad, lr, scale}, Attrs::of(PlainAttrs{weight_decay}));
+  return apply1(ops::sgd_plain_update, {param, grad, lr, scale}, Attrs::of(SgdPlainAttrs{weight_decay}));
 }
 
 }  // namespace trireme

@@ -1,0 +1,34 @@
+#include "trireme/backend/cpu/isa/loops.h"
+
+#include "trireme/backend/cpu/isa.h"
+
+namespace trireme {
+
+namespace isa_baseline {
+extern const cpu::Loops kLoops;
+}
+#if defined(__x86_64__)
+namespace isa_avx2 {
+extern const cpu::Loops kLoops;
+}
+namespace isa_avx512 {
+extern const cpu::Loops kLoops;
+}
+#endif
+
+namespace cpu {
+
+const Loops& loops() {
+#if defined(__x86_64__)
+  switch (isa()) {
+    case Isa::kBaseline: return isa_baseline::kLoops;
+    case Isa::kAvx2: return isa_avx2::kLoops;
+    case Isa::kAvx512:
+    case Isa::kAvx512Bf16: return isa_avx512::kLoops;
+  }
+#endif
+  return isa_baseline::kLoops;
+}
+
+}  // namespace cpu
+}  // namespace trireme
