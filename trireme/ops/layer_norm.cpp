@@ -15,6 +15,11 @@ extern const OpDef layer_norm_grad;
 namespace {
 
 TensorType line_type(const TensorType& x) { return {x.dtype, {x.shape[x.shape.rank() - 1]}}; }
+// A statistic repeated along the lines of x.
+Tensor along_lines(const Tensor& s, const Tensor& x) {
+  return broadcast_to(cast(unsqueeze(s, -1), x.dtype()), x.shape());
+}
+
 TensorType statistic(const TensorType& x) { return {statistic_type(x.dtype), leading(x.shape)}; }
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -38,9 +43,21 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   return {x, args.in[1], args.in[1]};
 }
 
+// The statistics may be differentiated too: dmean/dx = 1/D and drstd/dx = -rstd^3 (x - mean) / D.
 std::vector<Tensor> grad(const GradArgs& args) {
-  require(!args.dout[1] && !args.dout[2], "layer_norm: its statistics are not differentiated; compute them apart");
-  return apply(ops::layer_norm_grad, {args.in[0], args.in[1], args.out[1], args.out[2], args.dout[0]});
+  const Tensor& x = args.in[0];
+  const Tensor& mean = args.out[1];
+  const Tensor& rstd = args.out[2];
+  const auto size = static_cast<double>(x.size(-1));
+  std::vector<Tensor> d(3);
+  if (args.dout[0]) d = apply(ops::layer_norm_grad, {x, args.in[1], mean, rstd, args.dout[0]});
+  const auto add_to_dx = [&](const Tensor& term) { d[0] = d[0] ? add(d[0], term) : term; };
+  if (args.dout[1]) add_to_dx(along_lines(scale(args.dout[1], 1 / size), x));
+  if (args.dout[2]) {
+    const Tensor factor = scale(mul(args.dout[2], pow_scalar(rstd, 3)), -1 / size);
+    add_to_dx(mul(along_lines(factor, x), sub(x, along_lines(mean, x))));
+  }
+  return d;
 }
 
 ShardingRule shard(const TypeArgs& args) { return parse_rule("*d!,d!,d!->*d!,*,*", args.in, args.out); }

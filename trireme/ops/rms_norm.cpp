@@ -34,9 +34,18 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   return {x, args.in[1]};
 }
 
+// rstd may be differentiated too: drstd/dx = -rstd^3 x / D.
 std::vector<Tensor> grad(const GradArgs& args) {
-  require(!args.dout[1], "rms_norm: its rstd is not differentiated; compute it apart");
-  return apply(ops::rms_norm_grad, {args.in[0], args.in[1], args.out[1], args.dout[0]});
+  const Tensor& x = args.in[0];
+  const Tensor& rstd = args.out[1];
+  std::vector<Tensor> d(2);
+  if (args.dout[0]) d = apply(ops::rms_norm_grad, {x, args.in[1], rstd, args.dout[0]});
+  if (args.dout[1]) {
+    const Tensor factor = scale(mul(args.dout[1], pow_scalar(rstd, 3)), -1 / static_cast<double>(x.size(-1)));
+    const Tensor term = mul(broadcast_to(cast(unsqueeze(factor, -1), x.dtype()), x.shape()), x);
+    d[0] = d[0] ? add(d[0], term) : term;
+  }
+  return d;
 }
 
 ShardingRule shard(const TypeArgs& args) { return parse_rule("*d!,d!->*d!,*", args.in, args.out); }
