@@ -17,13 +17,15 @@ Box Box::whole(const Shape& shape) {
 std::string to_string(const Box& box) {
   std::string out = "[";
   for (int dim = 0; dim < box.size.rank(); ++dim) {
-    out += fmt::format("{}{}:{}", dim > 0 ? "," : "", box.start[dim], box.start[dim] + box.size[dim]);
+    out +=
+        fmt::format("{}{}:{}", dim > 0 ? "," : "", box.start[dim], box.start[dim] + box.size[dim]);
   }
   return out + "]";
 }
 
 std::optional<Box> intersect(const Box& a, const Box& b) {
-  invariant(a.size.rank() == b.size.rank(), "boxes {} and {} differ in rank", to_string(a), to_string(b));
+  invariant(a.size.rank() == b.size.rank(), "boxes {} and {} differ in rank", to_string(a),
+            to_string(b));
   Box out = a;
   for (int dim = 0; dim < a.size.rank(); ++dim) {
     const int64_t from = std::max(a.start[dim], b.start[dim]);
@@ -38,11 +40,12 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
 void copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box,
                  const Box& region) {
   const int rank = region.size.rank();
-  invariant(from.type.dtype == to.type.dtype, "copy_region between {} and {}", to_string(from.type.dtype),
-            to_string(to.type.dtype));
+  invariant(from.type.dtype == to.type.dtype, "copy_region between {} and {}",
+            to_string(from.type.dtype), to_string(to.type.dtype));
   invariant(region.elements() == 0 ||
                 (intersect(from_box, region) == region && intersect(to_box, region) == region),
-            "region {} is not inside {} and {}", to_string(region), to_string(from_box), to_string(to_box));
+            "region {} is not inside {} and {}", to_string(region), to_string(from_box),
+            to_string(to_box));
   if (region.elements() == 0) return;
 
   const auto from_strides = from_box.size.strides();
@@ -60,11 +63,13 @@ void copy_region(const View& from, const Box& from_box, const View& to, const Bo
   while (outer > 0) {
     run *= region.size[outer - 1];
     --outer;
-    if (region.size[outer] != from_box.size[outer] || region.size[outer] != to_box.size[outer]) break;
+    if (region.size[outer] != from_box.size[outer] || region.size[outer] != to_box.size[outer])
+      break;
   }
   std::array<int64_t, Shape::kMaxRank> index{};
   while (true) {
-    std::memcpy(to.data + to_at * element, from.data + from_at * element, static_cast<size_t>(run * element));
+    std::memcpy(to.data + to_at * element, from.data + from_at * element,
+                static_cast<size_t>(run * element));
     int dim = outer - 1;
     for (; dim >= 0; --dim) {
       const auto d = static_cast<size_t>(dim);

@@ -1,5 +1,5 @@
-// Box: a rectangular region of a tensor. The one intersection routine of the system: checkpoints, reshards
-// and coordinate-aware kernels all describe "which part of the whole" with it.
+// Box: a rectangular region of a tensor. The one intersection routine of the system: checkpoints,
+// reshards and coordinate-aware kernels all describe "which part of the whole" with it.
 #pragma once
 
 #include <optional>
@@ -24,9 +24,9 @@ std::string to_string(const Box& box);  // "[0:4,8:16]"
 // The common part, or nothing. A scalar's box (rank 0) meets every scalar's box.
 std::optional<Box> intersect(const Box& a, const Box& b);
 
-// Copies the region `region` (in whole-tensor coordinates) from `from`, which holds `from_box`, to `to`,
-// which holds `to_box`; both dense row-major of one element type. Throws kInternal when the region is not
-// inside both boxes.
+// Copies the region `region` (in whole-tensor coordinates) from `from`, which holds `from_box`, to
+// `to`, which holds `to_box`; both dense row-major of one element type. Throws kInternal when the
+// region is not inside both boxes.
 void copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box,
                  const Box& region);
 
