@@ -12,11 +12,18 @@ Backend message_backend(std::unique_ptr<Transport> transport) {
           }};
 }
 
-bool has_ucx() { return false; }
-Backend ucx_backend(const WorldOptions&) { fail(ErrorKind::kUnsupported, "ucx"); }
-Backend shm_backend(const WorldOptions&) { fail(ErrorKind::kUnsupported, "shm"); }
-Backend mpi_backend(const WorldOptions&, EngineOptions&) { fail(ErrorKind::kUnsupported, "mpi"); }
+bool has_ucx() {
+  return false;
+}
+Backend ucx_backend(const WorldOptions&) {
+  fail(ErrorKind::kUnsupported, "ucx");
+}
+Backend mpi_backend(const WorldOptions&, EngineOptions&) {
+  fail(ErrorKind::kUnsupported, "mpi");
+}
 
-Backend threads_backend(const WorldOptions& options) { return message_backend(threads_transport(options)); }
+Backend threads_backend(const WorldOptions& options) {
+  return message_backend(threads_transport(options));
+}
 
 }  // namespace trireme::comm

@@ -19,7 +19,8 @@ Backend threads_backend(const WorldOptions& options);
 Backend shm_backend(const WorldOptions& options);
 bool has_ucx();
 Backend ucx_backend(const WorldOptions& options);  // throws kUnsupported in a build without UCX
-// Rank, size and crowdedness come from MPI and are set in `engine`. Throws kUnsupported in a build without MPI.
+// Rank, size and crowdedness come from MPI and are set in `engine`. Throws kUnsupported in a build
+// without MPI.
 Backend mpi_backend(const WorldOptions& options, EngineOptions& engine);
 
 // Groups that send messages over a transport.

@@ -14,14 +14,19 @@ namespace {
 
 class EveryTransport : public testing::TestWithParam<std::string> {
  protected:
-  void spawn(int size, const std::function<void(World&)>& body) { spawn_ranks(size, GetParam(), body); }
+  void spawn(int size, const std::function<void(World&)>& body) {
+    spawn_ranks(size, GetParam(), body);
+  }
 };
 
-INSTANTIATE_TEST_SUITE_P(Comm, EveryTransport, testing::Values("threads"),
+INSTANTIATE_TEST_SUITE_P(Comm, EveryTransport, testing::Values("threads", "shm"),
                          [](const auto& info) { return info.param; });
 
-// The value of element i on rank r: small whole numbers, so that every type holds their sums exactly.
-int64_t value_of(int rank, int64_t i) { return (i * 7 + rank * 3) % 11; }
+// The value of element i on rank r: small whole numbers, so that every type holds their sums
+// exactly.
+int64_t value_of(int rank, int64_t i) {
+  return (i * 7 + rank * 3) % 11;
+}
 
 template <class T>
 T from_int(int64_t x) {
@@ -44,7 +49,8 @@ double to_double(T x) {
 template <class T>
 HostTensor filled(int rank, int64_t count) {
   HostTensor out(TensorType{dtype_of<T>, Shape{count}});
-  for (int64_t i = 0; i < count; ++i) out.as<T>()[static_cast<size_t>(i)] = from_int<T>(value_of(rank, i));
+  for (int64_t i = 0; i < count; ++i)
+    out.as<T>()[static_cast<size_t>(i)] = from_int<T>(value_of(rank, i));
   return out;
 }
 
@@ -75,7 +81,8 @@ void check_all_reduce(World& world, int64_t count, Reduce op, bool in_arena) {
   for (int64_t i = 0; i < count; ++i) {
     ASSERT_EQ(to_double(view.as<T>()[static_cast<size_t>(i)]),
               static_cast<double>(expected(op, world.size(), i)))
-        << to_string(dtype_of<T>) << " count " << count << " element " << i << " rank " << world.rank();
+        << to_string(dtype_of<T>) << " count " << count << " element " << i << " rank "
+        << world.rank();
   }
 }
 
@@ -134,7 +141,8 @@ TEST_P(EveryTransport, AllGatherPutsThePiecesInRankOrder) {
           world.all().all_gather(in.view(), to).wait();
           for (int r = 0; r < world.size(); ++r) {
             for (int64_t i = 0; i < count; ++i) {
-              ASSERT_EQ(to.as<int32_t>()[static_cast<size_t>(r * count + i)], value_of(r, i)) << r << " " << i;
+              ASSERT_EQ(to.as<int32_t>()[static_cast<size_t>(r * count + i)], value_of(r, i))
+                  << r << " " << i;
             }
           }
         }
@@ -149,7 +157,8 @@ TEST_P(EveryTransport, AllGatherAndReduceScatterWorkInPlace) {
       const HostTensor whole(TensorType{DType::kF32, Shape{4, count}});
       const size_t begin = static_cast<size_t>(world.rank() * count);
       for (int64_t i = 0; i < count; ++i) {
-        whole.as<float>()[begin + static_cast<size_t>(i)] = static_cast<float>(value_of(world.rank(), i));
+        whole.as<float>()[begin + static_cast<size_t>(i)] =
+            static_cast<float>(value_of(world.rank(), i));
       }
       const View view = placed(world, whole, true);
       const View piece{view.data + world.rank() * count * 4, TensorType{DType::kF32, Shape{count}}};
@@ -197,7 +206,8 @@ TEST_P(EveryTransport, BroadcastReachesAllFromEveryRoot) {
             const View view = placed(world, tensor, in_arena);
             world.all().broadcast(view, root).wait();
             for (int64_t i = 0; i < count; ++i) {
-              ASSERT_EQ(view.as<float>()[static_cast<size_t>(i)], static_cast<float>(value_of(root, i)));
+              ASSERT_EQ(view.as<float>()[static_cast<size_t>(i)],
+                        static_cast<float>(value_of(root, i)));
             }
           }
         }
@@ -208,8 +218,8 @@ TEST_P(EveryTransport, BroadcastReachesAllFromEveryRoot) {
 
 TEST_P(EveryTransport, BroadcastAndGatherMoveEveryType) {
   spawn(2, [](World& world) {
-    for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kU8,
-                              DType::kI32, DType::kI64, DType::kBool}) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8,
+                              DType::kU8, DType::kI32, DType::kI64, DType::kBool}) {
       const HostTensor piece(TensorType{dtype, Shape{33}});
       const HostTensor whole(TensorType{dtype, Shape{66}});
       std::memset(piece.view().data, world.rank() + 1, static_cast<size_t>(piece.view().bytes()));
@@ -278,7 +288,8 @@ TEST_P(EveryTransport, ARankSendsToItself) {
     Work received = world.all().recv(in.view(), world.rank(), 0);
     world.all().send(out.view(), world.rank(), 0).wait();
     received.wait();
-    ASSERT_EQ(0, std::memcmp(in.view().data, out.view().data, static_cast<size_t>(in.view().bytes())));
+    ASSERT_EQ(0,
+              std::memcmp(in.view().data, out.view().data, static_cast<size_t>(in.view().bytes())));
   });
 }
 
@@ -287,7 +298,8 @@ TEST_P(EveryTransport, OperationsInFlightMayBeWaitedForInAnyOrder) {
     std::vector<HostTensor> tensors;
     std::vector<Work> works;
     for (int k = 0; k < 8; ++k) tensors.push_back(filled<float>(world.rank() + k, 20'000));
-    for (HostTensor& tensor : tensors) works.push_back(world.all().all_reduce(tensor.view(), Reduce::kSum));
+    for (HostTensor& tensor : tensors)
+      works.push_back(world.all().all_reduce(tensor.view(), Reduce::kSum));
     for (size_t k = 0; k < works.size(); ++k) {
       works[world.rank() % 2 == 0 ? works.size() - 1 - k : k].wait();
     }
@@ -317,8 +329,10 @@ TEST_P(EveryTransport, GroupsOfPairsInACycleDoNotWaitForEachOther) {
       Work second = b->all_reduce(y.view(), Reduce::kSum);
       first.wait();
       second.wait();
-      ASSERT_EQ(x.as<float>()[5], static_cast<float>(value_of(world.rank(), 5) + value_of(next, 5)));
-      ASSERT_EQ(y.as<float>()[5], static_cast<float>(value_of(world.rank(), 5) + value_of(last, 5)));
+      ASSERT_EQ(x.as<float>()[5],
+                static_cast<float>(value_of(world.rank(), 5) + value_of(next, 5)));
+      ASSERT_EQ(y.as<float>()[5],
+                static_cast<float>(value_of(world.rank(), 5) + value_of(last, 5)));
     }
   });
 }
@@ -346,7 +360,8 @@ TEST_P(EveryTransport, AllMembersGetTheSameBitsInEveryRun) {
       HostTensor tensor(TensorType{DType::kF32, Shape{count}});
       for (int64_t i = 0; i < count; ++i) {
         tensor.as<float>()[static_cast<size_t>(i)] =
-            std::sin(static_cast<float>(i * 5 + world.rank())) * std::pow(10.0F, static_cast<float>(world.rank()));
+            std::sin(static_cast<float>(i * 5 + world.rank())) *
+            std::pow(10.0F, static_cast<float>(world.rank()));
       }
       const View view = placed(world, tensor, in_arena);
       world.all().all_reduce(view, Reduce::kSum).wait();
@@ -360,7 +375,8 @@ TEST_P(EveryTransport, AllMembersGetTheSameBitsInEveryRun) {
     for (int64_t i = 0; i < count; ++i) {
       float sum = 0;
       for (int r = 0; r < 5; ++r) {
-        const float x = std::sin(static_cast<float>(i * 5 + r)) * std::pow(10.0F, static_cast<float>(r));
+        const float x =
+            std::sin(static_cast<float>(i * 5 + r)) * std::pow(10.0F, static_cast<float>(r));
         sum = r == 0 ? x : sum + x;
       }
       in_order[static_cast<size_t>(i)] = sum;
@@ -399,7 +415,8 @@ TEST_P(EveryTransport, MaxAndMinKeepANaNWhereverItIs) {
 // The values that the reference system documents.
 TEST_P(EveryTransport, DocumentedAllReduceOfRanksZeroToThreeIsSix) {
   spawn(4, [](World& world) {
-    const HostTensor x = HostTensor::of<float>({1}, std::vector<float>{static_cast<float>(world.rank())});
+    const HostTensor x =
+        HostTensor::of<float>({1}, std::vector<float>{static_cast<float>(world.rank())});
     world.all().all_reduce(x.view(), Reduce::kSum).wait();
     EXPECT_EQ(x.as<float>()[0], 6.0F);
   });

@@ -28,9 +28,7 @@ class ConnectedWorld final : public World {
 
   int rank() const override { return engine_.rank(); }
   int size() const override { return engine_.size(); }
-  std::string_view transport() const override {
-    return engine_.transport().name();
-  }
+  std::string_view transport() const override { return engine_.transport().name(); }
   Group& all() override { return *all_; }
 
   Group& group(const std::vector<int>& world_ranks) override {
@@ -38,9 +36,11 @@ class ConnectedWorld final : public World {
     require(!world_ranks.empty(), "group {}: it has no members", name);
     std::vector<int> sorted = world_ranks;
     std::sort(sorted.begin(), sorted.end());
-    require(sorted.front() >= 0 && sorted.back() < size(), "group {}: ranks must be in [0, {})", name, size());
+    require(sorted.front() >= 0 && sorted.back() < size(), "group {}: ranks must be in [0, {})",
+            name, size());
     require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
-            "group {}: rank {} is named twice", name, *std::adjacent_find(sorted.begin(), sorted.end()));
+            "group {}: rank {} is named twice", name,
+            *std::adjacent_find(sorted.begin(), sorted.end()));
     require(std::binary_search(sorted.begin(), sorted.end(), rank()),
             "group {}: rank {}, which asks for it, is not a member", name, rank());
     const std::lock_guard lock(mutex_);
@@ -48,7 +48,9 @@ class ConnectedWorld final : public World {
     return found != groups_.end() ? *found->second : add_group(name, world_ranks);
   }
 
-  std::span<std::byte> allocate(size_t bytes) override { return engine_.transport().allocate(bytes); }
+  std::span<std::byte> allocate(size_t bytes) override {
+    return engine_.transport().allocate(bytes);
+  }
   std::vector<Traffic> traffic() const override { return engine_.traffic(); }
 
   void abort(std::string reason) { engine_.abort(std::move(reason)); }
@@ -60,7 +62,8 @@ class ConnectedWorld final : public World {
     return *groups_.emplace(ranks, make_group_(engine_, std::move(members))).first->second;
   }
 
-  std::map<std::vector<int>, std::unique_ptr<GroupBase>> groups_;  // outlive the engine's operations
+  std::map<std::vector<int>, std::unique_ptr<GroupBase>>
+      groups_;  // outlive the engine's operations
   Engine engine_;
   GroupMaker make_group_;
   std::mutex mutex_;
@@ -89,8 +92,10 @@ std::string choose(const WorldOptions& options, const Neighbours& neighbours) {
   if (neighbours.can_share) return "shm";
   if (has_ucx()) return "ucx";
   fail(ErrorKind::kUnsupported,
-       "[rank {} of {}] connect (job {}): only {} of the ranks share this host, and this build has no UCX to "
-       "reach the others. Build with libucx-dev installed, or start under mpirun with transport 'mpi'",
+       "[rank {} of {}] connect (job {}): only {} of the ranks share this host, and this build has "
+       "no UCX to "
+       "reach the others. Build with libucx-dev installed, or start under mpirun with transport "
+       "'mpi'",
        options.rank, options.size, options.job, neighbours.on_host);
 }
 
@@ -99,7 +104,8 @@ std::string choose(const WorldOptions& options, const Neighbours& neighbours) {
 std::unique_ptr<World> connect(const WorldOptions& asked) {
   check(asked);
   WorldOptions options = asked;
-  if (options.transport == "mpi" || (options.transport == "auto" && options.size > 1 && !options.store)) {
+  if (options.transport == "mpi" ||
+      (options.transport == "auto" && options.size > 1 && !options.store)) {
     EngineOptions engine{0, 1, options.deadline, options.background, false};
     Backend backend = mpi_backend(options, engine);
     return std::make_unique<ConnectedWorld>(engine, std::move(backend));
@@ -110,7 +116,8 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   if (!options.store) options.store = memory_store();
   const Neighbours neighbours = options.size == 1 ? Neighbours{} : count_neighbours(options);
   const bool crowded = neighbours.on_host > static_cast<int>(std::thread::hardware_concurrency());
-  const EngineOptions engine{options.rank, options.size, options.deadline, options.background, crowded};
+  const EngineOptions engine{options.rank, options.size, options.deadline, options.background,
+                             crowded};
   const std::string transport = choose(options, neighbours);
   Backend backend = transport == "shm"   ? shm_backend(options)
                     : transport == "ucx" ? ucx_backend(options)
@@ -120,7 +127,8 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
 
 // The first error is told to every rank that still runs, which ends what it waits for.
 void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body) {
-  require(transport != "mpi", "spawn_ranks: ranks of 'mpi' are processes started by mpirun, not threads");
+  require(transport != "mpi",
+          "spawn_ranks: ranks of 'mpi' are processes started by mpirun, not threads");
   const auto store = std::make_shared<MemoryStore>();
   std::mutex mutex;
   std::vector<ConnectedWorld*> worlds(static_cast<size_t>(size));

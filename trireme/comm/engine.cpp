@@ -7,11 +7,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRest = 5ms;            // the longest sleep in the transport
-constexpr auto kNap = 100us;           // of the background thread between looks
-constexpr int kNapsBeforeSleep = 50;   // without work, until it waits to be called
-constexpr int kSpinPasses = 2000;      // some 50 us, before resting, when there is a core for every rank
-constexpr int kYieldPasses = 8;        // before resting, when there is not
+constexpr auto kRest = 5ms;           // the longest sleep in the transport
+constexpr auto kNap = 100us;          // of the background thread between looks
+constexpr int kNapsBeforeSleep = 50;  // without work, until it waits to be called
+constexpr int kSpinPasses =
+    2000;                        // some 50 us, before resting, when there is a core for every rank
+constexpr int kYieldPasses = 8;  // before resting, when there is not
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -34,7 +35,9 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Transport> transpor
   }
 }
 
-Engine::~Engine() { leave(); }
+Engine::~Engine() {
+  leave();
+}
 
 Work Engine::start(const std::shared_ptr<Operation>& operation) {
   operation->engine = this;
@@ -82,7 +85,8 @@ void Engine::wait(Operation& operation) {
       }
       continue;
     }
-    // Another thread drives. If it is the one in the background, it steps aside when it sees the waiter.
+    // Another thread drives. If it is the one in the background, it steps aside when it sees the
+    // waiter.
     if (resting_.load()) transport_->wake();
     std::unique_lock lock(inbox_mutex_);
     if (!operation.finished.load(std::memory_order_acquire)) finished_.wait_for(lock, kNap);
@@ -99,7 +103,12 @@ void Engine::idle(int& quiet_passes) {
     return pause_briefly();
   }
   resting_.store(true);
-  if (!inbox_filled_.load() && !aborted_.load()) transport_->rest(kRest);
+  transport_->arm();
+  if (pass()) {
+    transport_->disarm();
+  } else {
+    transport_->rest(kRest);
+  }
   resting_.store(false);
   check();
 }

@@ -1,6 +1,7 @@
-// Engine: runs the operations of one rank. An operation is advanced by whichever thread is at hand: the one in
-// `wait`, or the background thread while nobody waits. Collectives of one group run in the order they were
-// started; everything else advances side by side, so that the order of waiting can not cause a deadlock.
+// Engine: runs the operations of one rank. An operation is advanced by whichever thread is at hand:
+// the one in `wait`, or the background thread while nobody waits. Collectives of one group run in
+// the order they were started; everything else advances side by side, so that the order of waiting
+// can not cause a deadlock.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +37,8 @@ class Engine {
   void wait(Operation& operation);
   bool done(Operation& operation);  // makes some progress when no thread does it in the background
 
-  // Breaks the world from any thread: every operation ends with a kComm error that gives this reason.
+  // Breaks the world from any thread: every operation ends with a kComm error that gives this
+  // reason.
   void abort(std::string reason);
   std::vector<World::Traffic> traffic() const;
   void count(std::string_view kind, int64_t bytes);
@@ -95,7 +97,7 @@ class Engine {
   std::atomic<bool> aborted_{false};
   std::atomic<int> waiters_{0};
   std::atomic<int> pending_{0};
-  std::atomic<bool> asleep_{false};  // the background thread sleeps until it is called
+  std::atomic<bool> asleep_{false};   // the background thread sleeps until it is called
   std::atomic<bool> resting_{false};  // the driving thread may be asleep in the transport
   std::atomic<bool> stop_{false};
   std::thread background_;

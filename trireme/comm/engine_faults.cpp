@@ -32,7 +32,8 @@ void Engine::post_notices() {
 
 void Engine::read_notices() {
   for (size_t peer = 0; peer < notice_transfers_.size(); ++peer) {
-    if (notice_transfers_[peer].state != Transfer::State::kDone || peers_[peer] != Peer::kHere) continue;
+    if (notice_transfers_[peer].state != Transfer::State::kDone || peers_[peer] != Peer::kHere)
+      continue;
     Notice& notice = notices_[peer];
     notice.reason[sizeof(notice.reason) - 1] = '\0';
     peers_[peer] = notice.gave_up != 0 ? Peer::kGaveUp : Peer::kLeft;
@@ -61,7 +62,7 @@ void Engine::tell_peers(bool gave_up, const std::string& reason) {
     });
   };
   for (const auto end = Clock::now() + kFarewell; !sent() && Clock::now() < end;) {
-    if (!transport_->progress()) transport_->rest(200us);
+    if (!transport_->progress()) std::this_thread::yield();
   }
   transport_->stop();
 }
@@ -71,7 +72,8 @@ std::string Engine::name_of(int peer) const {
 }
 
 std::exception_ptr Engine::error_of(const Operation& operation, const Cause& cause) const {
-  // The reason of a failed operation begins with that operation; its own error has this rank's head.
+  // The reason of a failed operation begins with that operation; its own error has this rank's
+  // head.
   return std::make_exception_ptr(
       Error(cause.kind, fmt::format("{}: {} after {}", describe(operation), cause.reason,
                                     seconds_since(operation.start))));
@@ -123,8 +125,9 @@ void Engine::check() {
   }
 }
 
-// Why this operation, which can not go on now, never will: a lost peer first, since those that gave up did so
-// because of it; then one that gave up; then one that left although it is still needed; then the deadline.
+// Why this operation, which can not go on now, never will: a lost peer first, since those that gave
+// up did so because of it; then one that gave up; then one that left although it is still needed;
+// then the deadline.
 std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) const {
   const std::vector<int>& members = operation.group->world_ranks();
   std::vector<int> missing;
@@ -173,7 +176,8 @@ void Engine::leave() {
     return;
   }
   std::string reason = abort_reason_;
-  if (reason.empty()) reason = fmt::format("rank {} ended its world with operations in flight", rank());
+  if (reason.empty())
+    reason = fmt::format("rank {} ended its world with operations in flight", rank());
   break_world({ErrorKind::kComm, reason}, nullptr);
 }
 

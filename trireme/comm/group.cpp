@@ -19,7 +19,8 @@ std::vector<int64_t> slice_bounds(int64_t count, int size) {
   std::vector<int64_t> bounds(static_cast<size_t>(size) + 1);
   const int64_t base = count / size;
   const int64_t longer = count % size;  // the first slices have one element more
-  for (int i = 0; i <= size; ++i) bounds[static_cast<size_t>(i)] = i * base + std::min<int64_t>(i, longer);
+  for (int i = 0; i <= size; ++i)
+    bounds[static_cast<size_t>(i)] = i * base + std::min<int64_t>(i, longer);
   return bounds;
 }
 
@@ -38,25 +39,30 @@ void GroupBase::check_reducible(std::string_view kind, DType dtype) const {
   require(dtype != DType::kBool,
           "{} (group {}): bool elements can not be reduced; cast them to u8 or i32", kind, name());
   if (dtype == DType::kF16) {
-    fail(ErrorKind::kUnsupported, "{} (group {}): f16 elements can not be reduced; cast them to f32 or bf16",
-         kind, name());
+    fail(ErrorKind::kUnsupported,
+         "{} (group {}): f16 elements can not be reduced; cast them to f32 or bf16", kind, name());
   }
 }
 
 void GroupBase::check_whole_and_piece(std::string_view kind, const View& whole, const View& piece,
-                                      std::string_view whole_name, std::string_view piece_name) const {
-  require(whole.type.dtype == piece.type.dtype, "{} (group {}): 'in' and 'out' differ in type: {} is {}, {} is {}",
-          kind, name(), whole_name, to_string(whole.type), piece_name, to_string(piece.type));
+                                      std::string_view whole_name,
+                                      std::string_view piece_name) const {
+  require(whole.type.dtype == piece.type.dtype,
+          "{} (group {}): 'in' and 'out' differ in type: {} is {}, {} is {}", kind, name(),
+          whole_name, to_string(whole.type), piece_name, to_string(piece.type));
   require(whole.elements() == piece.elements() * size(),
-          "{} (group {} of {}): '{}' {} must hold {} times as many elements as '{}' {}", kind, name(),
-          size(), whole_name, to_string(whole.type), size(), piece_name, to_string(piece.type));
-  require(!overlap(whole, piece) || whole.data + rank() * piece.bytes() == piece.data,
-          "{} (group {}): '{}' and '{}' overlap; '{}' may only lie inside as exactly this rank's piece", kind,
-          name(), whole_name, piece_name, piece_name);
+          "{} (group {} of {}): '{}' {} must hold {} times as many elements as '{}' {}", kind,
+          name(), size(), whole_name, to_string(whole.type), size(), piece_name,
+          to_string(piece.type));
+  require(
+      !overlap(whole, piece) || whole.data + rank() * piece.bytes() == piece.data,
+      "{} (group {}): '{}' and '{}' overlap; '{}' may only lie inside as exactly this rank's piece",
+      kind, name(), whole_name, piece_name, piece_name);
 }
 
-// Bytes counted, n those of the whole and p the members: what one rank hands to the others in an algorithm
-// that sends no byte twice. Whatever the transport, so that counts can be compared with a plan.
+// Bytes counted, n those of the whole and p the members: what one rank hands to the others in an
+// algorithm that sends no byte twice. Whatever the transport, so that counts can be compared with a
+// plan.
 Work GroupBase::all_reduce(View inout, Reduce op) {
   check_reducible("all_reduce", inout.type.dtype);
   engine_.count("all_reduce", 2 * inout.bytes() * (size() - 1) / size());  // 2 n (p - 1) / p
@@ -92,13 +98,15 @@ Work GroupBase::reduce_scatter(View in, View out, Reduce op) {
 }
 
 Work GroupBase::all_to_all(View in, View out) {
-  require(in.type.dtype == out.type.dtype && in.elements() == out.elements(),
-          "all_to_all (group {}): 'in' {} and 'out' {} must have the same type and number of elements", name(),
-          to_string(in.type), to_string(out.type));
+  require(
+      in.type.dtype == out.type.dtype && in.elements() == out.elements(),
+      "all_to_all (group {}): 'in' {} and 'out' {} must have the same type and number of elements",
+      name(), to_string(in.type), to_string(out.type));
   require(in.elements() % size() == 0,
-          "all_to_all (group {} of {}): 'in' {} can not be cut into {} equal pieces", name(), size(),
-          to_string(in.type), size());
-  require(!overlap(in, out), "all_to_all (group {}): 'in' and 'out' overlap; they must be apart", name());
+          "all_to_all (group {} of {}): 'in' {} can not be cut into {} equal pieces", name(),
+          size(), to_string(in.type), size());
+  require(!overlap(in, out), "all_to_all (group {}): 'in' and 'out' overlap; they must be apart",
+          name());
   engine_.count("all_to_all", in.bytes() / size() * (size() - 1));  // n (p - 1) / p
   if (size() == 1) {
     std::memcpy(out.data, in.data, static_cast<size_t>(in.bytes()));
@@ -110,8 +118,8 @@ Work GroupBase::all_to_all(View in, View out) {
 }
 
 Work GroupBase::broadcast(View inout, int root) {
-  require(root >= 0 && root < size(), "broadcast (group {}): root {} is not a rank of this group of {}",
-          name(), root, size());
+  require(root >= 0 && root < size(),
+          "broadcast (group {}): root {} is not a rank of this group of {}", name(), root, size());
   engine_.count("broadcast", rank() == root ? inout.bytes() * (size() - 1) : 0);  // root: n (p - 1)
   if (size() == 1) return {};
   auto started = operation("broadcast", &inout);
@@ -128,10 +136,10 @@ Work GroupBase::barrier() {
 }
 
 Work GroupBase::message(std::string_view kind, View view, int peer, int tag) {
-  require(peer >= 0 && peer < size(), "{} (group {}): peer {} is not a rank of this group of {}", kind, name(),
-          peer, size());
-  require(tag >= 0 && tag < kTagEnd, "{} (group {}): tag {} is out of range; it must be in [0, {})", kind,
-          name(), tag, kTagEnd);
+  require(peer >= 0 && peer < size(), "{} (group {}): peer {} is not a rank of this group of {}",
+          kind, name(), peer, size());
+  require(tag >= 0 && tag < kTagEnd, "{} (group {}): tag {} is out of range; it must be in [0, {})",
+          kind, name(), tag, kTagEnd);
   auto started = operation(kind, &view);
   started->ordered = false;
   started->peer = peer;
@@ -146,6 +154,8 @@ Work GroupBase::send(View from, int peer, int tag) {
   return work;
 }
 
-Work GroupBase::recv(View to, int peer, int tag) { return message("recv", to, peer, tag); }
+Work GroupBase::recv(View to, int peer, int tag) {
+  return message("recv", to, peer, tag);
+}
 
 }  // namespace trireme::comm

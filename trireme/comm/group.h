@@ -1,5 +1,6 @@
-// GroupBase: what the groups of every transport share: the checks of the arguments, the order of collectives,
-// the names for errors, the count of traffic. How bytes move is in the classes derived from it.
+// GroupBase: what the groups of every transport share: the checks of the arguments, the order of
+// collectives, the names for errors, the count of traffic. How bytes move is in the classes derived
+// from it.
 #pragma once
 
 #include "trireme/comm/engine.h"
@@ -13,8 +14,7 @@ class GroupBase : public Group {
     std::vector<int> world_ranks;
     int rank = 0;  // of this rank in the group
   };
-  GroupBase(Engine& engine, Members members)
-      : engine_(engine), members_(std::move(members)) {}
+  GroupBase(Engine& engine, Members members) : engine_(engine), members_(std::move(members)) {}
 
   int rank() const override { return members_.rank; }
   int size() const override { return static_cast<int>(members_.world_ranks.size()); }
@@ -60,7 +60,8 @@ class GroupBase : public Group {
   uint64_t turns_ended_ = 0;  // guarded by the driving thread
 };
 
-// The bounds of `size` nearly equal slices of `count` elements: slice i is [bounds[i], bounds[i + 1]).
+// The bounds of `size` nearly equal slices of `count` elements: slice i is [bounds[i], bounds[i +
+// 1]).
 std::vector<int64_t> slice_bounds(int64_t count, int size);
 
 }  // namespace trireme::comm

@@ -12,8 +12,9 @@ constexpr size_t kMaxValue = size_t{1} << 20;
 }  // namespace
 
 void MemoryStore::set(std::string_view key, std::string_view value) {
-  require(value.size() <= kMaxValue, "store: the value of '{}' has {} bytes; at most {} are allowed",
-          key, value.size(), kMaxValue);
+  require(value.size() <= kMaxValue,
+          "store: the value of '{}' has {} bytes; at most {} are allowed", key, value.size(),
+          kMaxValue);
   {
     const std::lock_guard lock(mutex_);
     values_.insert_or_assign(std::string(key), std::string(value));
@@ -25,8 +26,9 @@ std::string MemoryStore::get(std::string_view key, std::chrono::milliseconds dea
   std::unique_lock lock(mutex_);
   const auto there = [&] { return !abort_reason_.empty() || values_.contains(key); };
   if (!changed_.wait_for(lock, deadline, there)) {
-    fail(ErrorKind::kTimeout, "store: key '{}' did not appear within {} ms; a rank that sets it is missing",
-         key, deadline.count());
+    fail(ErrorKind::kTimeout,
+         "store: key '{}' did not appear within {} ms; a rank that sets it is missing", key,
+         deadline.count());
   }
   if (!abort_reason_.empty()) fail(ErrorKind::kComm, "store: {}", abort_reason_);
   return values_.find(key)->second;
@@ -64,6 +66,8 @@ void MemoryStore::abort(std::string_view reason) {
   changed_.notify_all();
 }
 
-std::shared_ptr<Store> memory_store() { return std::make_shared<MemoryStore>(); }
+std::shared_ptr<Store> memory_store() {
+  return std::make_shared<MemoryStore>();
+}
 
 }  // namespace trireme::comm

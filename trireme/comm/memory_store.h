@@ -1,5 +1,5 @@
-// MemoryStore: the board of ranks that are threads of one process. Besides values it holds objects, by which
-// such ranks reach each other's memory.
+// MemoryStore: the board of ranks that are threads of one process. Besides values it holds objects,
+// by which such ranks reach each other's memory.
 #pragma once
 
 #include <condition_variable>

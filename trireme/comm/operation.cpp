@@ -57,7 +57,9 @@ std::string describe(const Operation& operation) {
   return out + ")";
 }
 
-bool Work::done() const { return !state_ || state_->engine->done(*state_); }
+bool Work::done() const {
+  return !state_ || state_->engine->done(*state_);
+}
 
 void Work::wait() {
   if (!state_) return;

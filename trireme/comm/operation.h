@@ -37,10 +37,10 @@ struct Work::State {
   std::string_view kind;  // "all_reduce"
   int64_t bytes = -1;     // -1: the operation moves none
   DType dtype = DType::kF32;
-  int peer = -1;          // group rank, of send and recv
+  int peer = -1;  // group rank, of send and recv
   int tag = 0;
-  bool ordered = true;    // a collective: waits for the earlier ones of its group
-  uint64_t turn = 0;      // its place among them
+  bool ordered = true;  // a collective: waits for the earlier ones of its group
+  uint64_t turn = 0;    // its place among them
   Clock::time_point start;
 
   Task task;
@@ -119,11 +119,13 @@ class LetOthersRun final : public Waiting {
   Operation& operation_;
 };
 
-inline LetOthersRun let_others_run(Operation& operation) { return LetOthersRun(operation); }
+inline LetOthersRun let_others_run(Operation& operation) {
+  return LetOthersRun(operation);
+}
 
 // "[rank 3 of 8] all_reduce (group world, 1.2 MB f32)": the head of every error of an operation.
 std::string describe(const Operation& operation);
-std::string bytes_text(int64_t bytes);  // "1.2 MB"
+std::string bytes_text(int64_t bytes);               // "1.2 MB"
 std::string seconds_since(Clock::time_point start);  // "1.9 s"
 
 }  // namespace trireme::comm

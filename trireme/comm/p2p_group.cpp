@@ -9,11 +9,13 @@
 namespace trireme::comm {
 namespace {
 
-constexpr uint32_t kCollective = 1U << 30;      // set in the tags of collectives; tags of users are below
-constexpr int64_t kSmallGather = 32 << 10;      // bytes of one piece, up to which latency decides
-constexpr int kDirectMembers = 16;              // up to which a small gather sends to each member
-constexpr int64_t kSmallReduce = 64 << 10;      // bytes gathered, up to which a reduction gathers everything
-constexpr int64_t kStage = 512 << 10;           // bytes of one message of a large reduction or broadcast
+constexpr uint32_t kCollective = 1U
+                                 << 30;  // set in the tags of collectives; tags of users are below
+constexpr int64_t kSmallGather = 32 << 10;  // bytes of one piece, up to which latency decides
+constexpr int kDirectMembers = 16;          // up to which a small gather sends to each member
+constexpr int64_t kSmallReduce =
+    64 << 10;                          // bytes gathered, up to which a reduction gathers everything
+constexpr int64_t kStage = 512 << 10;  // bytes of one message of a large reduction or broadcast
 
 }  // namespace
 
@@ -52,8 +54,9 @@ Task P2pGroup::run_message(Operation& operation, View view, bool is_send) {
   co_await arrivals(operation, {&transfer, 1});
 }
 
-// Dissemination: in round k every member tells the one 2^k after it that it has come, and has heard of
-// 2^(k+1) members when it hears from the one 2^k before it. After log2(size) rounds it has heard of all.
+// Dissemination: in round k every member tells the one 2^k after it that it has come, and has heard
+// of 2^(k+1) members when it hears from the one 2^k before it. After log2(size) rounds it has heard
+// of all.
 Task P2pGroup::run_barrier(Operation& operation) {
   for (int distance = 1; distance < size(); distance *= 2) {
     Transfer transfers[2];
@@ -63,8 +66,8 @@ Task P2pGroup::run_barrier(Operation& operation) {
   }
 }
 
-// Small gather among few members: every member sends its piece to each of the others at once. One message
-// deep, and a member that does not come is known by name.
+// Small gather among few members: every member sends its piece to each of the others at once. One
+// message deep, and a member that does not come is known by name.
 Task P2pGroup::gather_directly(Operation& operation, const Slices& slices) {
   std::vector<Transfer> transfers(2 * (static_cast<size_t>(size()) - 1));
   size_t next = 0;
@@ -77,10 +80,11 @@ Task P2pGroup::gather_directly(Operation& operation, const Slices& slices) {
   co_await arrivals(operation, transfers);
 }
 
-// Small gather among many members (Bruck 1997): a member holds a run of pieces that starts with its own. In
-// round k it sends the first 2^k of its run to the member 2^k before it and gets as many from the one 2^k
-// after it, which continue its run: log2(size) rounds. `run` is the pieces in that order; its head is copied
-// in before and it is turned into rank order after. All pieces have the size of the largest.
+// Small gather among many members (Bruck 1997): a member holds a run of pieces that starts with its
+// own. In round k it sends the first 2^k of its run to the member 2^k before it and gets as many
+// from the one 2^k after it, which continue its run: log2(size) rounds. `run` is the pieces in that
+// order; its head is copied in before and it is turned into rank order after. All pieces have the
+// size of the largest.
 Task P2pGroup::gather_doubling(Operation& operation, const Slices& slices) {
   size_t piece = 0;
   for (int i = 0; i < size(); ++i) piece = std::max(piece, slices.raw(i).size());
@@ -100,8 +104,8 @@ Task P2pGroup::gather_doubling(Operation& operation, const Slices& slices) {
   }
 }
 
-// Large gather: pieces travel around the ring of members. In step s a member passes on to the next one the
-// piece it received in step s-1 (first its own), so that each piece crosses each link once.
+// Large gather: pieces travel around the ring of members. In step s a member passes on to the next
+// one the piece it received in step s-1 (first its own), so that each piece crosses each link once.
 Task P2pGroup::gather_ring(Operation& operation, const Slices& slices) {
   const size_t steps = static_cast<size_t>(size()) - 1;
   std::vector<Transfer> received(steps);
@@ -124,12 +128,13 @@ Task P2pGroup::gather(Operation& operation, const Slices& slices) {
   return gather_directly(operation, slices);
 }
 
-// Every member sends each other member that one's slice, and reduces its own slice over all members in rank
-// order. (A ring would move as many bytes but sum each slice in another order; here the bits do not depend
-// on the algorithm.) The own slice is reduced in stages: while stage k is reduced the messages of stage k+1
-// arrive, into the other half of `stage`. Slices may differ by one element, so the stages a member sends to
-// another are counted by that one's slice.
-Task P2pGroup::reduce_to_owner(Operation& operation, const Slices& slices, std::byte* out, Reduce op) {
+// Every member sends each other member that one's slice, and reduces its own slice over all members
+// in rank order. (A ring would move as many bytes but sum each slice in another order; here the
+// bits do not depend on the algorithm.) The own slice is reduced in stages: while stage k is
+// reduced the messages of stage k+1 arrive, into the other half of `stage`. Slices may differ by
+// one element, so the stages a member sends to another are counted by that one's slice.
+Task P2pGroup::reduce_to_owner(Operation& operation, const Slices& slices, std::byte* out,
+                               Reduce op) {
   const size_t others = static_cast<size_t>(size()) - 1;
   const int64_t step = kStage / size_of(slices.dtype);  // elements of a stage
   const int64_t own = slices.count(rank());
@@ -145,7 +150,8 @@ Task P2pGroup::reduce_to_owner(Operation& operation, const Slices& slices, std::
   }
   const size_t room = static_cast<size_t>(std::min(step, own) * size_of(slices.dtype));
   std::vector<std::byte> stage(2 * others * room);
-  std::vector<Transfer> received[2] = {std::vector<Transfer>(others), std::vector<Transfer>(others)};
+  std::vector<Transfer> received[2] = {std::vector<Transfer>(others),
+                                       std::vector<Transfer>(others)};
   const auto place = [&](int64_t k, int d) {  // of the message in stage k from the member d before
     return stage.data() + (static_cast<size_t>(k % 2) * others + static_cast<size_t>(d) - 1) * room;
   };
@@ -177,8 +183,8 @@ Task P2pGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
   co_await reduce_to_owner(operation, slices, out.data, op);
 }
 
-// Small: everyone gathers everything and reduces it in rank order. Large: everyone reduces its slice, then the
-// slices are gathered; 2 n (p - 1) / p bytes leave each member.
+// Small: everyone gathers everything and reduces it in rank order. Large: everyone reduces its
+// slice, then the slices are gathered; 2 n (p - 1) / p bytes leave each member.
 Task P2pGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
   if (inout.bytes() * size() > kSmallReduce) {
     const Slices slices{inout.data, slice_bounds(inout.elements(), size()), inout.type.dtype};
@@ -203,8 +209,8 @@ Task P2pGroup::run_all_gather(Operation& operation, View in, View out) {
   co_await gather(operation, slices);
 }
 
-// Pairwise: in step d every member sends to the one d after it and receives from the one d before it, so that
-// no two members send to the same one in the same step. All steps are started at once.
+// Pairwise: in step d every member sends to the one d after it and receives from the one d before
+// it, so that no two members send to the same one in the same step. All steps are started at once.
 Task P2pGroup::run_all_to_all(Operation& operation, View in, View out) {
   const Slices from{in.data, slice_bounds(in.elements(), size()), in.type.dtype};
   const Slices to{out.data, from.bounds, out.type.dtype};
@@ -218,8 +224,9 @@ Task P2pGroup::run_all_to_all(Operation& operation, View in, View out) {
   co_await arrivals(operation, transfers);
 }
 
-// Binomial tree, in stages. Counted from the root, member v gets the data from v without its lowest set bit,
-// and passes them on to v + 2^k for every 2^k below that bit. A stage is passed on while the next arrives.
+// Binomial tree, in stages. Counted from the root, member v gets the data from v without its lowest
+// set bit, and passes them on to v + 2^k for every 2^k below that bit. A stage is passed on while
+// the next arrives.
 Task P2pGroup::run_broadcast(Operation& operation, View inout, int root) {
   const int v = (rank() + size() - root) % size();
   const auto member = [&](int counted) { return (counted + root) % size(); };

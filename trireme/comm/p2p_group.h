@@ -1,4 +1,5 @@
-// P2pGroup: the collectives as messages between pairs of ranks, for every transport that has nothing better.
+// P2pGroup: the collectives as messages between pairs of ranks, for every transport that has
+// nothing better.
 #pragma once
 
 #include "trireme/comm/group.h"
@@ -40,8 +41,10 @@ class P2pGroup : public GroupBase {
   Task gather_ring(Operation& operation, const Slices& slices);
   Task gather(Operation& operation, const Slices& slices);
 
-  void post_send(Operation& operation, Transfer& transfer, int member, std::span<const std::byte> bytes);
-  void post_receive(Operation& operation, Transfer& transfer, int member, std::span<std::byte> bytes);
+  void post_send(Operation& operation, Transfer& transfer, int member,
+                 std::span<const std::byte> bytes);
+  void post_receive(Operation& operation, Transfer& transfer, int member,
+                    std::span<std::byte> bytes);
   int after(int distance) const { return (rank() + distance) % size(); }
   int before(int distance) const { return (rank() + size() - distance) % size(); }
 

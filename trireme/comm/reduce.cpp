@@ -88,24 +88,35 @@ Kernel kernel_of() {
 template <class T>
 Kernel kernel_of(Reduce op) {
   switch (op) {
-    case Reduce::kSum: return kernel_of<Reduce::kSum, T>();
-    case Reduce::kMax: return kernel_of<Reduce::kMax, T>();
-    case Reduce::kMin: return kernel_of<Reduce::kMin, T>();
+    case Reduce::kSum:
+      return kernel_of<Reduce::kSum, T>();
+    case Reduce::kMax:
+      return kernel_of<Reduce::kMax, T>();
+    case Reduce::kMin:
+      return kernel_of<Reduce::kMin, T>();
   }
   fail(ErrorKind::kInternal, "reduction {} is unknown", static_cast<int>(op));
 }
 
 Kernel kernel_of(Reduce op, DType dtype) {
   switch (dtype) {
-    case DType::kF32: return kernel_of<float>(op);
-    case DType::kF64: return kernel_of<double>(op);
-    case DType::kBF16: return kernel_of<BFloat16>(op);
-    case DType::kI8: return kernel_of<int8_t>(op);
-    case DType::kU8: return kernel_of<uint8_t>(op);
-    case DType::kI32: return kernel_of<int32_t>(op);
-    case DType::kI64: return kernel_of<int64_t>(op);
+    case DType::kF32:
+      return kernel_of<float>(op);
+    case DType::kF64:
+      return kernel_of<double>(op);
+    case DType::kBF16:
+      return kernel_of<BFloat16>(op);
+    case DType::kI8:
+      return kernel_of<int8_t>(op);
+    case DType::kU8:
+      return kernel_of<uint8_t>(op);
+    case DType::kI32:
+      return kernel_of<int32_t>(op);
+    case DType::kI64:
+      return kernel_of<int64_t>(op);
     case DType::kF16:
-    case DType::kBool: break;
+    case DType::kBool:
+      break;
   }
   fail(ErrorKind::kInternal, "elements of type {} can not be reduced", to_string(dtype));
 }

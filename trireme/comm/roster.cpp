@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hash.h"
 
 namespace trireme::comm {
 namespace {
@@ -23,7 +24,8 @@ std::string key_of(const WorldOptions& options, std::string_view name, std::stri
 }
 
 [[noreturn]] void fail_missing(const WorldOptions& options, std::string_view who) {
-  fail(ErrorKind::kTimeout, "[rank {} of {}] connect (job {}): {} did not join within {:.1f} s; start all {} ranks",
+  fail(ErrorKind::kTimeout,
+       "[rank {} of {}] connect (job {}): {} did not join within {:.1f} s; start all {} ranks",
        options.rank, options.size, options.job, who,
        std::chrono::duration<double>(options.deadline).count(), options.size);
 }
@@ -75,12 +77,14 @@ std::string fetch(const WorldOptions& options, std::string_view name) {
   const size_t parts = read_hex(list, 1);
   list.erase(0, 9);
   for (size_t part = 1; part < parts; ++part) {
-    list += options.store->get(key_of(options, name, fmt::format("all/{}", part)), options.deadline);
+    list +=
+        options.store->get(key_of(options, name, fmt::format("all/{}", part)), options.deadline);
   }
   return list;
 }
 
-// Ranks of one boot, one user and one network namespace can pass each other memory over a local socket.
+// Ranks of one boot, one user and one network namespace can pass each other memory over a local
+// socket.
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -113,9 +117,23 @@ std::vector<std::string> exchange(const WorldOptions& options, std::string_view 
     values.push_back(list.substr(at + 8, length));
     at += 8 + length;
   }
-  invariant(static_cast<int>(values.size()) == options.size, "roster: {} values for {} ranks", values.size(),
-            options.size);
+  invariant(static_cast<int>(values.size()) == options.size, "roster: {} values for {} ranks",
+            values.size(), options.size);
   return values;
+}
+
+// The first to come takes the next number and leaves it for the others.
+int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks) {
+  std::string list;
+  for (const int rank : world_ranks) list += std::to_string(rank) + ",";
+  const std::string digest = sha256_hex(list);  // lists may be longer than a key
+  const std::string key = key_of(options, "groups", digest);
+  if (options.store->add(key + "/members", 1) > 1) {
+    return std::stoi(options.store->get(key, options.deadline));
+  }
+  const int64_t channel = options.store->add(key_of(options, "groups", "count"), 1);
+  options.store->set(key, std::to_string(channel));
+  return static_cast<int>(channel);
 }
 
 Neighbours count_neighbours(const WorldOptions& options) {

@@ -1,4 +1,5 @@
-// Roster: what ranks tell each other through the store before they can talk: addresses, and who shares a host.
+// Roster: what ranks tell each other through the store before they can talk: addresses, and who
+// shares a host.
 #pragma once
 
 #include <string>
@@ -8,11 +9,14 @@
 
 namespace trireme::comm {
 
-// The values that all ranks give under this name, in rank order. Rank 0 collects them and publishes the list,
-// so that the store answers a number of requests proportional to the ranks, not to their square. Throws
-// kTimeout naming the ranks that did not come.
+// The values that all ranks give under this name, in rank order. Rank 0 collects them and publishes
+// the list, so that the store answers a number of requests proportional to the ranks, not to their
+// square. Throws kTimeout naming the ranks that did not come.
 std::vector<std::string> exchange(const WorldOptions& options, std::string_view name,
                                   std::string_view value);
+
+// A number, above 0, for these world ranks that no other list has; the members agree on it.
+int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks);
 
 // How many ranks run on this rank's host, and whether all of them are there and can share memory.
 struct Neighbours {

@@ -1,5 +1,5 @@
-// Task: a coroutine that the engine resumes until it ends. The algorithms of the collectives are tasks: they
-// read like blocking code, yet any number of them advance on one thread.
+// Task: a coroutine that the engine resumes until it ends. The algorithms of the collectives are
+// tasks: they read like blocking code, yet any number of them advance on one thread.
 #pragma once
 
 #include <coroutine>

@@ -18,8 +18,9 @@ namespace {
 
 constexpr size_t kEager = 1024;  // bytes up to which a message is copied when sent
 
-// A message between its send and the end of its copy. The receiver copies straight from the sender's buffer,
-// so a sender that gives up must first take the message back: whoever moves it out of kOffered owns it.
+// A message between its send and the end of its copy. The receiver copies straight from the
+// sender's buffer, so a sender that gives up must first take the message back: whoever moves it out
+// of kOffered owns it.
 struct Envelope {
   enum State : int { kOffered, kTaken, kDone, kWithdrawn };
   int from = 0;
@@ -88,7 +89,8 @@ class ThreadsTransport final : public Transport {
 
   int open(const std::vector<int>& world_ranks) override {
     const std::lock_guard lock(hub_->mutex);
-    return hub_->channels.emplace(world_ranks, static_cast<int>(hub_->channels.size()) + 1).first->second;
+    return hub_->channels.emplace(world_ranks, static_cast<int>(hub_->channels.size()) + 1)
+        .first->second;
   }
 
   void send(Transfer& transfer) override {
@@ -111,8 +113,9 @@ class ThreadsTransport final : public Transport {
 
   void receive(Transfer& transfer) override {
     transfer.state = Transfer::State::kPending;
-    const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                    [&](const auto& envelope) { return fits(*envelope, transfer); });
+    const auto found =
+        std::find_if(unexpected_.begin(), unexpected_.end(),
+                     [&](const auto& envelope) { return fits(*envelope, transfer); });
     if (found == unexpected_.end()) {
       expected_.push_back(&transfer);
       return;
@@ -168,8 +171,9 @@ class ThreadsTransport final : public Transport {
   }
 
   void accept(const std::shared_ptr<Envelope>& envelope) {
-    const auto found = std::find_if(expected_.begin(), expected_.end(),
-                                    [&](const Transfer* transfer) { return fits(*envelope, *transfer); });
+    const auto found =
+        std::find_if(expected_.begin(), expected_.end(),
+                     [&](const Transfer* transfer) { return fits(*envelope, *transfer); });
     if (found == expected_.end()) {
       unexpected_.push_back(envelope);
       return;
@@ -210,13 +214,15 @@ class ThreadsTransport final : public Transport {
 std::unique_ptr<Transport> threads_transport(const WorldOptions& options) {
   auto* store = dynamic_cast<MemoryStore*>(options.store.get());
   require(store != nullptr,
-          "the threads transport needs a store from memory_store(), which the threads share; ranks that are "
+          "the threads transport needs a store from memory_store(), which the threads share; ranks "
+          "that are "
           "processes use 'shm', 'ucx' or 'mpi'");
   const int size = options.size;
   auto hub = std::static_pointer_cast<Hub>(
       store->object(options.job + "/threads", [size] { return std::make_shared<Hub>(size); }));
   require(static_cast<int>(hub->mailboxes.size()) == size,
-          "the threads transport of job '{}' has {} ranks, not {}", options.job, hub->mailboxes.size(), size);
+          "the threads transport of job '{}' has {} ranks, not {}", options.job,
+          hub->mailboxes.size(), size);
   return std::make_unique<ThreadsTransport>(options.rank, std::move(hub));
 }
 

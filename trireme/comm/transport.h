@@ -1,6 +1,6 @@
-// Transport: messages between two ranks, the one interface over which the collectives of threads, ucx and mpi
-// are written. Calls are made by one thread at a time, the one that drives the engine, except `wake`, `open` and
-// `allocate`, which any thread may make beside it.
+// Transport: messages between two ranks, the one interface over which the collectives of threads,
+// ucx and mpi are written. Calls are made by one thread at a time, the one that drives the engine,
+// except `wake`, `open` and `allocate`, which any thread may make beside it.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,9 @@ namespace trireme::comm {
 struct Transfer {
   enum class State : uint8_t { kIdle, kPending, kDone, kFailed };
 
-  int peer = -1;      // world rank
-  int channel = 0;    // of the group, from Transport::open
-  uint32_t tag = 0;   // below 2^31
+  int peer = -1;     // world rank
+  int channel = 0;   // of the group, from Transport::open
+  uint32_t tag = 0;  // below 2^31
   std::byte* data = nullptr;
   size_t bytes = 0;
   State state = State::kIdle;
@@ -36,12 +36,16 @@ class Transport {
 
   // A channel for the messages of these world ranks, equal on all of them; collective over them.
   virtual int open(const std::vector<int>& world_ranks) = 0;
-  // Messages from one peer with the same channel and tag arrive in the order they were sent. Both sides
-  // must name the same number of bytes.
+  // Messages from one peer with the same channel and tag arrive in the order they were sent. Both
+  // sides must name the same number of bytes.
   virtual void send(Transfer& transfer) = 0;
   virtual void receive(Transfer& transfer) = 0;
   // Advances what is pending; true if something moved.
   virtual bool progress() = 0;
+  // Before a sleep: what happens from here on ends the sleep, so that a last look after it misses
+  // nothing.
+  virtual void arm() {}
+  virtual void disarm() {}  // when the last look found something
   // Sleeps until there may be something to do, at most `limit`, or until `wake`.
   virtual void rest(std::chrono::microseconds limit) = 0;
   virtual void wake() = 0;  // from any thread

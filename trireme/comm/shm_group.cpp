@@ -1,0 +1,361 @@
+#include "trireme/comm/shm_group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/comm/backends.h"
+#include "trireme/comm/reduce.h"
+
+namespace trireme::comm {
+namespace {
+
+constexpr size_t kLine = 64;                 // bytes: members do not write to the same cache line
+constexpr size_t kBreath = size_t{2} << 20;  // bytes worked on before other operations get a turn
+constexpr std::array<std::string_view, 6> kKinds{"all_reduce", "all_gather", "reduce_scatter",
+                                                 "all_to_all", "broadcast",  "barrier"};
+
+uint32_t index_of(std::string_view kind) {
+  return static_cast<uint32_t>(std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
+}
+
+// Slices of `count` elements for `size` members, whose bounds are multiples of a cache line.
+std::vector<int64_t> line_bounds(int64_t count, DType dtype, int size) {
+  const int64_t per_line = static_cast<int64_t>(kLine) / size_of(dtype);
+  std::vector<int64_t> bounds = slice_bounds((count + per_line - 1) / per_line, size);
+  for (int64_t& bound : bounds) bound = std::min(count, bound * per_line);
+  return bounds;
+}
+
+}  // namespace
+
+ShmGroup::ShmGroup(Engine& engine, Members members, ShmTransport& transport, int channel)
+    : P2pGroup(engine, std::move(members), channel),
+      transport_(transport),
+      blocks_(transport.share(world_ranks(), channel, sizeof(Block))) {}
+
+void ShmGroup::publish() {
+  block(rank()).phase.store(++published_, std::memory_order_release);
+  transport_.notify(world_ranks());
+}
+
+// Until every member has published as many steps as this one.
+auto ShmGroup::everyone(Operation& operation) {
+  const uint64_t target = published_;
+  return Until(
+      operation,
+      [this, target] {
+        for (int i = 0; i < size(); ++i) {
+          if (block(i).phase.load(std::memory_order_acquire) < target) return false;
+        }
+        return true;
+      },
+      [this, target](std::vector<int>& missing) {
+        for (int i = 0; i < size(); ++i) {
+          if (block(i).phase.load(std::memory_order_acquire) < target)
+            missing.push_back(world_rank(i));
+        }
+      });
+}
+
+// Every collective begins with a step in which each member says what it calls and where its operand
+// lies, or gives the operand itself if it is small. There are two slots for the calls in turn: a
+// member writes a slot again when it enters the call after the next, and then all have entered the
+// next one, so all have read it.
+void ShmGroup::enter(Operation& operation, const Call& call) {
+  Slot& own = block(rank()).slots[operation.turn % 2];
+  own.kind = index_of(operation.kind);
+  own.dtype = static_cast<uint32_t>(operation.dtype);
+  own.detail = call.detail;
+  own.bytes = call.bytes;
+  own.segment = -1;
+  if (call.bytes <= kSmall) {
+    if (!call.operand.empty()) std::memcpy(own.payload, call.operand.data(), call.operand.size());
+  } else if (const auto place = transport_.locate(call.operand.data(), call.operand.size())) {
+    own.segment = place->segment;
+    own.offset = place->offset;
+  }
+  publish();
+}
+
+void ShmGroup::check_calls(const Operation& operation) const {
+  const Slot& own = slot(operation, rank());
+  for (int i = 0; i < size(); ++i) {
+    const Slot& other = slot(operation, i);
+    if (other.kind == own.kind && other.dtype == own.dtype && other.detail == own.detail &&
+        other.bytes == own.bytes) {
+      continue;
+    }
+    const std::string_view kind =
+        other.kind < kKinds.size() ? kKinds[other.kind] : "something unknown";
+    fail(ErrorKind::kInvalidArgument,
+         "{}: rank {} ({}) calls {} of {} {} (reduction or root {}), this rank has reduction or "
+         "root {}; all "
+         "members must make the same calls in the same order",
+         describe(operation), world_rank(i), transport_.describe(world_rank(i)), kind,
+         bytes_text(static_cast<int64_t>(other.bytes)), to_string(static_cast<DType>(other.dtype)),
+         other.detail, own.detail);
+  }
+}
+
+bool ShmGroup::all_shared(const Operation& operation) const {
+  for (int i = 0; i < size(); ++i) {
+    if (slot(operation, i).segment < 0) return false;
+  }
+  return true;
+}
+
+std::byte* ShmGroup::operand_of(const Operation& operation, int member, size_t bytes) const {
+  const Slot& from = slot(operation, member);
+  std::byte* const at = transport_.reach(world_rank(member), {from.segment, from.offset}, bytes);
+  invariant(at != nullptr, "shm: {} bytes at {} of segment {} of rank {} are not there", bytes,
+            from.offset, from.segment, world_rank(member));
+  return at;
+}
+
+std::vector<const std::byte*> ShmGroup::payloads(const Operation& operation) const {
+  std::vector<const std::byte*> out;
+  for (int i = 0; i < size(); ++i) out.push_back(slot(operation, i).payload);
+  return out;
+}
+
+Task ShmGroup::run_barrier(Operation& operation) {
+  enter(operation, {});
+  co_await everyone(operation);
+  check_calls(operation);
+}
+
+Task ShmGroup::copy(Operation& operation, std::byte* to, const std::byte* from, size_t bytes) {
+  for (size_t begin = 0; begin < bytes; begin += kBreath) {
+    if (begin > 0) co_await let_others_run(operation);
+    std::memcpy(to + begin, from + begin, std::min(kBreath, bytes - begin));
+  }
+}
+
+// Small: everyone reads all slots and reduces them itself, in rank order.
+Task ShmGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
+  const auto bytes = static_cast<uint64_t>(inout.bytes());
+  enter(operation, {.detail = static_cast<uint32_t>(op), .bytes = bytes, .operand = inout.raw()});
+  co_await everyone(operation);
+  check_calls(operation);
+  if (bytes <= kSmall) {
+    reduce_in_order(op, inout.type.dtype, payloads(operation), {&inout.data, 1}, inout.elements());
+  } else if (all_shared(operation)) {
+    co_await reduce_in_place(operation, inout, op);
+  } else {
+    co_await reduce_by_bounce(operation, inout, op);
+  }
+}
+
+// Every member reduces its slice over all members, reading them where they lie, and writes the
+// result into all of them: each byte is read once and written once per member, and nothing else
+// moves.
+Task ShmGroup::reduce_in_place(Operation& operation, View inout, Reduce op) {
+  const DType dtype = inout.type.dtype;
+  const std::vector<int64_t> bounds = line_bounds(inout.elements(), dtype, size());
+  const int64_t end = bounds[static_cast<size_t>(rank()) + 1];
+  const int64_t step = static_cast<int64_t>(kBreath) / size_of(dtype) / size();
+  std::vector<std::byte*> at(static_cast<size_t>(size()));
+  for (int64_t begin = bounds[static_cast<size_t>(rank())]; begin < end; begin += step) {
+    for (int i = 0; i < size(); ++i) {
+      at[static_cast<size_t>(i)] =
+          operand_of(operation, i, inout.raw().size()) + begin * size_of(dtype);
+    }
+    const std::vector<const std::byte*> sources(at.begin(), at.end());
+    reduce_in_order(op, dtype, sources, at, std::min(step, end - begin));
+    if (begin + step < end) co_await let_others_run(operation);
+  }
+  publish();
+  co_await everyone(operation);
+}
+
+// In rounds of what one half of the bounce buffer holds: copy in; reduce the own slice of the round
+// over all members into the other half; copy the slices of the others out. A member copies in again
+// when all have reduced, and reduces again when all have copied out, because it has seen them
+// publish the step after that.
+Task ShmGroup::reduce_by_bounce(Operation& operation, View inout, Reduce op) {
+  const DType dtype = inout.type.dtype;
+  const int64_t width = size_of(dtype);
+  const int64_t step = static_cast<int64_t>(kBounce) / width;
+  std::vector<const std::byte*> sources(static_cast<size_t>(size()));
+  for (int64_t begin = 0; begin < inout.elements(); begin += step) {
+    const int64_t count = std::min(step, inout.elements() - begin);
+    std::byte* const data = inout.data + begin * width;
+    std::memcpy(bounce(rank(), 0), data, static_cast<size_t>(count * width));
+    publish();
+    co_await everyone(operation);
+
+    const std::vector<int64_t> bounds = line_bounds(count, dtype, size());
+    const auto from = [&](int i) { return bounds[static_cast<size_t>(i)] * width; };
+    const auto length = [&](int i) { return static_cast<size_t>(from(i + 1) - from(i)); };
+    for (int i = 0; i < size(); ++i) sources[static_cast<size_t>(i)] = bounce(i, 0) + from(rank());
+    std::byte* const outs[2] = {bounce(rank(), 1) + from(rank()), data + from(rank())};
+    reduce_in_order(op, dtype, sources, outs, static_cast<int64_t>(length(rank())) / width);
+    publish();
+    co_await everyone(operation);
+
+    for (int d = 1; d < size(); ++d) {
+      const int i = (rank() + d) % size();
+      std::memcpy(data + from(i), bounce(i, 1) + from(i), length(i));
+    }
+  }
+}
+
+// The pieces are read from `in` of each member, or from its place in `out` where only that is
+// shared.
+Task ShmGroup::run_all_gather(Operation& operation, View in, View out) {
+  const auto piece = static_cast<size_t>(in.bytes());
+  const auto place = [&](int i) { return out.data + static_cast<size_t>(i) * piece; };
+  const bool in_place = place(rank()) == in.data;
+  const bool from_out = piece > kSmall && !transport_.locate(in.data, piece);
+  if (from_out && !in_place)
+    co_await copy(operation, place(rank()), in.data, piece);
+  enter(operation, {.bytes = piece, .operand = {from_out ? place(rank()) : in.data, piece}});
+  co_await everyone(operation);
+  check_calls(operation);
+  if (piece <= kSmall) {
+    for (int i = 0; i < size(); ++i) std::memcpy(place(i), slot(operation, i).payload, piece);
+    co_return;
+  }
+  if (all_shared(operation)) {
+    if (!from_out && !in_place) co_await copy(operation, place(rank()), in.data, piece);
+    for (int d = 1; d < size(); ++d) {
+      const int i = (rank() + d) % size();
+      co_await copy(operation, place(i), operand_of(operation, i, piece), piece);
+    }
+    publish();
+    co_await everyone(operation);
+    co_return;
+  }
+  if (!from_out && !in_place) co_await copy(operation, place(rank()), in.data, piece);
+  for (size_t begin = 0, round = 0; begin < piece; begin += kBounce, ++round) {
+    const size_t bytes = std::min(kBounce, piece - begin);
+    std::memcpy(bounce(rank(), static_cast<int64_t>(round)), in.data + begin, bytes);
+    publish();
+    co_await everyone(operation);
+    for (int d = 1; d < size(); ++d) {
+      const int i = (rank() + d) % size();
+      std::memcpy(place(i) + begin, bounce(i, static_cast<int64_t>(round)), bytes);
+    }
+  }
+}
+
+Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduce op) {
+  const DType dtype = in.type.dtype;
+  const int64_t piece = out.bytes();
+  enter(operation, {.detail = static_cast<uint32_t>(op),
+                    .bytes = static_cast<uint64_t>(in.bytes()),
+                    .operand = in.raw()});
+  co_await everyone(operation);
+  check_calls(operation);
+  std::vector<const std::byte*> sources(static_cast<size_t>(size()));
+  const bool small = in.raw().size() <= kSmall;
+  if (small || all_shared(operation)) {
+    const int64_t step = static_cast<int64_t>(kBreath) / size_of(dtype) / size();
+    for (int64_t begin = 0; begin < out.elements(); begin += step) {
+      if (begin > 0) co_await let_others_run(operation);
+      for (int i = 0; i < size(); ++i) {
+        const std::byte* const from =
+            small ? slot(operation, i).payload : operand_of(operation, i, in.raw().size());
+        sources[static_cast<size_t>(i)] = from + rank() * piece + begin * size_of(dtype);
+      }
+      std::byte* const to = out.data + begin * size_of(dtype);
+      reduce_in_order(op, dtype, sources, {&to, 1}, std::min(step, out.elements() - begin));
+    }
+    if (small) co_return;
+    publish();
+    co_await everyone(operation);
+    co_return;
+  }
+  // In rounds: half of the bounce buffer holds the next part of the piece of every member.
+  const int64_t part = static_cast<int64_t>(kBounce / static_cast<size_t>(size()) / kLine * kLine);
+  for (int64_t begin = 0, round = 0; begin < piece; begin += part, ++round) {
+    const int64_t bytes = std::min(part, piece - begin);
+    for (int i = 0; i < size(); ++i) {
+      std::memcpy(bounce(rank(), round) + i * part, in.data + i * piece + begin,
+                  static_cast<size_t>(bytes));
+    }
+    publish();
+    co_await everyone(operation);
+    for (int i = 0; i < size(); ++i)
+      sources[static_cast<size_t>(i)] = bounce(i, round) + rank() * part;
+    std::byte* const to = out.data + begin;
+    reduce_in_order(op, dtype, sources, {&to, 1}, bytes / size_of(dtype));
+  }
+}
+
+Task ShmGroup::run_all_to_all(Operation& operation, View in, View out) {
+  const auto whole = static_cast<size_t>(in.bytes());
+  const size_t piece = whole / static_cast<size_t>(size());
+  const size_t own = static_cast<size_t>(rank()) * piece;
+  const auto place = [&](int i) { return out.data + static_cast<size_t>(i) * piece; };
+  enter(operation, {.bytes = whole, .operand = in.raw()});
+  co_await everyone(operation);
+  check_calls(operation);
+  if (whole <= kSmall) {
+    for (int i = 0; i < size(); ++i) std::memcpy(place(i), slot(operation, i).payload + own, piece);
+    co_return;
+  }
+  if (all_shared(operation)) {
+    for (int d = 0; d < size(); ++d) {
+      const int i = (rank() + d) % size();
+      co_await copy(operation, place(i), operand_of(operation, i, whole) + own, piece);
+    }
+    publish();
+    co_await everyone(operation);
+    co_return;
+  }
+  const size_t part = kBounce / static_cast<size_t>(size()) / kLine * kLine;
+  for (size_t begin = 0, round = 0; begin < piece; begin += part, ++round) {
+    const size_t bytes = std::min(part, piece - begin);
+    for (size_t i = 0; i < static_cast<size_t>(size()); ++i) {
+      std::memcpy(bounce(rank(), static_cast<int64_t>(round)) + i * part,
+                  in.data + i * piece + begin, bytes);
+    }
+    publish();
+    co_await everyone(operation);
+    for (int i = 0; i < size(); ++i) {
+      std::memcpy(place(i) + begin,
+                  bounce(i, static_cast<int64_t>(round)) + static_cast<size_t>(rank()) * part,
+                  bytes);
+    }
+  }
+}
+
+Task ShmGroup::run_broadcast(Operation& operation, View inout, int root) {
+  const auto bytes = static_cast<size_t>(inout.bytes());
+  const bool is_root = rank() == root;
+  Call call{.detail = static_cast<uint32_t>(root), .bytes = bytes, .operand = inout.raw()};
+  if (!is_root) call.operand = {};
+  enter(operation, call);
+  co_await everyone(operation);
+  check_calls(operation);
+  if (bytes <= kSmall) {
+    if (!is_root && bytes > 0) std::memcpy(inout.data, slot(operation, root).payload, bytes);
+    co_return;
+  }
+  if (slot(operation, root).segment >= 0) {
+    if (!is_root) co_await copy(operation, inout.data, operand_of(operation, root, bytes), bytes);
+    publish();
+    co_await everyone(operation);
+    co_return;
+  }
+  for (size_t begin = 0, round = 0; begin < bytes; begin += kBounce, ++round) {
+    const size_t part = std::min(kBounce, bytes - begin);
+    std::byte* const half = bounce(root, static_cast<int64_t>(round));
+    if (is_root) std::memcpy(half, inout.data + begin, part);
+    publish();
+    co_await everyone(operation);
+    if (!is_root) std::memcpy(inout.data + begin, half, part);
+  }
+}
+
+Backend shm_backend(const WorldOptions& options) {
+  auto transport = std::make_unique<ShmTransport>(options);
+  ShmTransport& shared = *transport;
+  return {std::move(transport), [&shared](Engine& engine, GroupBase::Members members) {
+            const int channel = shared.open(members.world_ranks);
+            return std::make_unique<ShmGroup>(engine, std::move(members), shared, channel);
+          }};
+}
+
+}  // namespace trireme::comm
