@@ -1,0 +1,104 @@
+// Data parallel training of a small model over ranks that are threads, against one rank on the whole batch.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "trireme/base/rng.h"
+#include "trireme/comm/comm.h"
+#include "trireme/exec/executor.h"
+#include "trireme/exec/plan.h"
+#include "trireme/nn/models/mlp.h"
+#include "trireme/op/build.h"
+#include "trireme/ops/ops.h"
+#include "trireme/partition/partition.h"
+#include "trireme/plan/strategy.h"
+#include "trireme/train/step.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kBatch = 24;
+constexpr int kSteps = 5;
+
+Graph mlp_step() {
+  nn::Mlp mlp({12, 16, 10});
+  return training_step([&](const Tensor& x) { return mlp(x); },
+                       [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); },
+                       {{"image", {DType::kF32, {kBatch, 12}}}, {"label", {DType::kI32, {kBatch}}}},
+                       AdamW{.lr = 1e-2}, {.name = "mlp", .clip_norm = 1.0});
+}
+
+void fill_local(const View& view, const Box& box, uint64_t id) {
+  for (int64_t row = 0; row < view.type.shape[0]; ++row) {
+    const int64_t width = view.elements() / view.type.shape[0];
+    for (int64_t i = 0; i < width; ++i) {
+      const auto index = static_cast<uint64_t>((box.start[0] + row) * width + i);
+      const auto at = static_cast<size_t>(row * width + i);
+      if (view.type.dtype == DType::kF32) {
+        view.as<float>()[at] = normal({7, id}, index, 0);
+      } else {
+        view.as<int32_t>()[at] = static_cast<int32_t>(random_bits({7, id}, index, 0) % 10);
+      }
+    }
+  }
+}
+
+struct Run {
+  std::vector<float> losses;
+  std::vector<float> weight;
+};
+
+Run train(comm::World* world, int64_t ranks) {
+  const Graph graph = mlp_step();
+  EXPECT_TRUE(verify(graph).empty()) << verify(graph).front();
+  const Program program = partition(graph, data_parallel(graph, ranks));
+  EXPECT_TRUE(verify(program).empty()) << verify(program).front();
+  const ExecutionPlan plan = plan_execution(program);
+  EXPECT_TRUE(verify(plan).empty()) << verify(plan).front();
+  EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
+  if (world) agree(plan, *world);
+  Executor executor(plan, {.world = world});
+  for (const PlanInput& input : plan.inputs) {
+    const View view = executor.input(input.name);
+    if (input.role == Role::kParameter) {
+      fill_normal({1, input.name.size()}, 0, 0, view.as<float>());
+      for (float& x : view.as<float>()) x *= 0.3F;
+    }
+  }
+  Run run;
+  for (int step = 1; step <= kSteps; ++step) {
+    fill_local(executor.input("image"), executor.input_box("image"), 100 + static_cast<uint64_t>(step));
+    fill_local(executor.input("label"), executor.input_box("label"), 200 + static_cast<uint64_t>(step));
+    executor.input("lr").as<float>()[0] = 1e-2F;
+    executor.input("step").as<int64_t>()[0] = step;
+    executor.run();
+    run.losses.push_back(executor.output("loss").as<float>()[0]);
+  }
+  const auto weight = executor.input("layers.0.weight").as<float>();
+  run.weight.assign(weight.begin(), weight.end());
+  return run;
+}
+
+TEST(DataParallel, ranks_reach_the_losses_of_one_rank_on_the_whole_batch) {
+  const Run whole = train(nullptr, 1);
+  EXPECT_LT(whole.losses.back(), whole.losses.front());
+  for (const int ranks : {2, 3, 4}) {
+    std::mutex mutex;
+    std::vector<Run> runs(static_cast<size_t>(ranks));
+    comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+      Run run = train(&world, ranks);
+      const std::lock_guard lock(mutex);
+      runs[static_cast<size_t>(world.rank())] = std::move(run);
+    });
+    for (const Run& run : runs) {
+      EXPECT_EQ(run.weight, runs[0].weight) << "ranks hold different bits";
+      for (int step = 0; step < kSteps; ++step) {
+        EXPECT_NEAR(run.losses[static_cast<size_t>(step)], whole.losses[static_cast<size_t>(step)], 2e-6) << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme

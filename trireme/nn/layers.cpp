@@ -1,0 +1,77 @@
+#include "trireme/nn/layers.h"
+
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/base/hash.h"
+
+namespace trireme::nn {
+namespace {
+
+Init uniform_by(int64_t fan_in) {
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  return {Init::Kind::kUniform, -bound, bound};
+}
+
+}  // namespace
+
+Linear::Linear(int64_t in, int64_t out, LinearOptions options)
+    : Module(options.name), in_(in), out_(out), options_(std::move(options)) {
+  require(in > 0 && out > 0, "Linear({}, {}): sizes must be 1 or more", in, out);
+}
+
+Tensor Linear::weight(DType dtype) const {
+  const Init init = options_.init_std > 0 ? Init{Init::Kind::kNormal, 0, options_.init_std} : uniform_by(in_);
+  return parameter("weight", {dtype, options_.in_out ? Shape{in_, out_} : Shape{out_, in_}}, init);
+}
+
+Tensor Linear::forward(const Tensor& x) {
+  require(x.rank() >= 1 && x.size(-1) == in_, "Linear({}, {}) got {}; the last dimension must be {}", in_, out_,
+          to_string(x.type()), in_);
+  const Tensor y = matmul(x, weight(x.dtype()), false, !options_.in_out);
+  if (!options_.bias) return y;
+  return add(y, parameter("bias", {x.dtype(), {out_}}, options_.init_std > 0 ? Init{} : uniform_by(in_)));
+}
+
+Embedding::Embedding(int64_t vocabulary, int64_t width, EmbeddingOptions options)
+    : Module(options.name), vocabulary_(vocabulary), width_(width), options_(std::move(options)) {
+  require(vocabulary > 0 && width > 0, "Embedding({}, {}): sizes must be 1 or more", vocabulary, width);
+}
+
+Tensor Embedding::weight() const {
+  return parameter("weight", {DType::kF32, {vocabulary_, width_}}, {Init::Kind::kNormal, 0, options_.init_std});
+}
+
+Tensor Embedding::forward(const Tensor& ids) { return embedding(weight(), ids); }
+
+LayerNorm::LayerNorm(int64_t width, std::string name, double eps)
+    : Module(std::move(name)), width_(width), eps_(eps) {}
+
+Tensor LayerNorm::forward(const Tensor& x) {
+  const TensorType type{x.dtype(), {width_}};
+  return layer_norm(x, parameter("weight", type, {Init::Kind::kConstant, 1, 0}), parameter("bias", type, {}), eps_).y;
+}
+
+Dropout::Dropout(double p, std::string name) : Module(std::move(name)), p_(p) {
+  require(p >= 0 && p < 1, "Dropout({}): the probability must be in [0, 1)", p);
+}
+
+Tensor Dropout::forward(const Tensor& x) {
+  Trace& trace = Trace::current();
+  if (p_ == 0 || !trace.options().training) return x;
+  const auto stream = static_cast<int64_t>(hash64(trace.graph().scope()));
+  return dropout(x, trace.step(), p_, static_cast<int64_t>(trace.options().seed), stream);
+}
+
+Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options)
+    : Module(options.name), in_(in), out_(out), kernel_(kernel), options_(std::move(options)) {}
+
+Tensor Conv2d::forward(const Tensor& x) {
+  const Init init = uniform_by(in_ * kernel_ * kernel_);
+  const Tensor weight = parameter("weight", {x.dtype(), {out_, kernel_, kernel_, in_}}, init);
+  const Tensor y = conv2d(x, weight, {.stride = {options_.stride, options_.stride},
+                                      .padding = {options_.padding, options_.padding}});
+  return options_.bias ? add(y, parameter("bias", {x.dtype(), {out_}}, init)) : y;
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,90 @@
+// Layers: the modules models are made of. Names and shapes of parameters are PyTorch's, unless said.
+#pragma once
+
+#include "trireme/nn/module.h"
+#include "trireme/ops/ops.h"
+
+namespace trireme::nn {
+
+// y[*,out] = x[*,in] W^T + bias, with weight [out,in]; with `in_out` the weight is stored [in,out] (GPT-2's Conv1D).
+struct LinearOptions {
+  std::string name = {};
+  bool bias = true;
+  bool in_out = false;
+  double init_std = 0;  // weight normal(0, init_std) and bias zero; 0: both uniform(+-1/sqrt(in)), as PyTorch's
+};
+
+class Linear : public Module {
+ public:
+  Linear(int64_t in, int64_t out, LinearOptions options = {});
+  Tensor forward(const Tensor& x) override;
+  std::string_view kind() const override { return "linear"; }
+  Tensor weight(DType dtype = DType::kF32) const;
+
+ private:
+  int64_t in_, out_;
+  LinearOptions options_;
+};
+
+// rows of weight [vocabulary,width], for ids [*] -> [*,width].
+struct EmbeddingOptions {
+  std::string name = {};
+  double init_std = 1;
+};
+
+class Embedding : public Module {
+ public:
+  Embedding(int64_t vocabulary, int64_t width, EmbeddingOptions options = {});
+  Tensor forward(const Tensor& ids) override;
+  std::string_view kind() const override { return "embedding"; }
+  Tensor weight() const;  // [vocabulary,width], for a tied head
+
+ private:
+  int64_t vocabulary_, width_;
+  EmbeddingOptions options_;
+};
+
+// Over the last dimension, with weight and bias [width].
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(int64_t width, std::string name = "", double eps = 1e-5);
+  Tensor forward(const Tensor& x) override;
+  std::string_view kind() const override { return "layer_norm"; }
+
+ private:
+  int64_t width_;
+  double eps_;
+};
+
+// Zeroes each element with probability p while training; nothing otherwise. Its mask is a function of the trace's
+// seed, the module's name, the element's global index and the step.
+class Dropout : public Module {
+ public:
+  explicit Dropout(double p, std::string name = "");
+  Tensor forward(const Tensor& x) override;
+  std::string_view kind() const override { return "dropout"; }
+
+ private:
+  double p_;
+};
+
+// x [b,h,w,in] -> [b,h',w',out], weight [out,kh,kw,in], bias [out].
+struct Conv2dOptions {
+  std::string name = {};
+  int64_t stride = 1;
+  int64_t padding = 0;
+  bool bias = true;
+};
+
+class Conv2d : public Module {
+ public:
+  Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options = {});
+  Tensor forward(const Tensor& x) override;
+  std::string_view kind() const override { return "conv2d"; }
+
+ private:
+  int64_t in_, out_, kernel_;
+  Conv2dOptions options_;
+};
+
+}  // namespace trireme::nn

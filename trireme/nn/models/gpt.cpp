@@ -1,0 +1,72 @@
+#include "trireme/nn/models/gpt.h"
+
+#include <cmath>
+
+#include "trireme/base/error.h"
+
+namespace trireme::nn {
+namespace {
+
+constexpr double kInitStd = 0.02;
+
+LinearOptions conv1d(std::string name, double init_std = kInitStd) {
+  return {.name = std::move(name), .in_out = true, .init_std = init_std};
+}
+
+// GPT-2 scales the projections back into the residual stream by 1/sqrt(2 layers).
+double residual_std(const GptConfig& config) {
+  return kInitStd / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+}  // namespace
+
+GptBlock::GptBlock(const GptConfig& config, std::string name)
+    : Module(std::move(name)), width_(config.width), heads_(config.heads), ln_1_(config.width, "ln_1"),
+      ln_2_(config.width, "ln_2"), attn_("attn"), mlp_("mlp"), c_attn_(config.width, 3 * config.width, conv1d("c_attn")),
+      attn_proj_(config.width, config.width, conv1d("c_proj", residual_std(config))),
+      c_fc_(config.width, 4 * config.width, conv1d("c_fc")),
+      mlp_proj_(4 * config.width, config.width, conv1d("c_proj", residual_std(config))),
+      attn_drop_(config.dropout, "resid_dropout"), mlp_drop_(config.dropout, "dropout") {}
+
+Tensor GptBlock::attend(const Tensor& x) {
+  const Scope scope(attn_);
+  const std::vector<Tensor> qkv = split(c_attn_(x), -1, 3);
+  const std::vector<int64_t> by_head{x.size(0), x.size(1), heads_, width_ / heads_};
+  const Tensor out = attention(reshape(qkv[0], by_head), reshape(qkv[1], by_head), reshape(qkv[2], by_head),
+                               {.causal = true});
+  return attn_drop_(attn_proj_(reshape(out, x.shape())));
+}
+
+Tensor GptBlock::forward(const Tensor& x) {
+  const Tensor a = add(x, attend(ln_1_(x)));
+  const Tensor h = ln_2_(a);
+  const Scope scope(mlp_);
+  return add(a, mlp_drop_(mlp_proj_(gelu(c_fc_(h), true))));
+}
+
+Gpt::Gpt(const GptConfig& config)
+    : config_(config), wte_(config.vocabulary, config.width, {"wte", kInitStd}),
+      wpe_(config.context, config.width, {"wpe", kInitStd}), drop_(config.dropout, "drop"),
+      ln_f_(config.width, "ln_f") {
+  require(config.heads > 0 && config.width % config.heads == 0,
+          "gpt: width {} is not divisible by {} heads; use a width that is a multiple of the heads", config.width,
+          config.heads);
+  require(config.layers > 0 && config.vocabulary > 0 && config.context > 0,
+          "gpt: layers {}, vocabulary {} and context {} must be 1 or more", config.layers, config.vocabulary,
+          config.context);
+  for (int64_t i = 0; i < config.layers; ++i) {
+    blocks_.push_back(std::make_unique<GptBlock>(config, fmt::format("h.{}", i)));
+  }
+}
+
+Tensor Gpt::forward(const Tensor& tokens) {
+  require(tokens.rank() == 2 && tokens.size(1) <= config_.context,
+          "gpt: tokens are {}; they must be [batch, up to {} positions]", to_string(tokens.type()), config_.context);
+  Graph& graph = tokens.graph();
+  const Tensor positions = iota(graph, {DType::kI32, {tokens.size(1)}}, 0);
+  Tensor x = drop_(add(wte_(tokens), wpe_(positions)));
+  for (const auto& block : blocks_) x = (*block)(x);
+  return matmul(ln_f_(x), wte_.weight(), false, true);
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,68 @@
+#include "trireme/nn/optimizer.h"
+
+#include "trireme/ops/ops.h"
+
+namespace trireme {
+
+double learning_rate(const Optimizer& optimizer) {
+  return std::visit([](const auto& o) { return o.lr; }, optimizer);
+}
+
+namespace nn {
+namespace {
+
+Tensor state(const UpdateOperands& in, std::string_view suffix) {
+  Graph& graph = in.param.graph();
+  return {graph, graph.add_input(fmt::format("{}.{}", in.name, suffix), in.param.type(), Role::kState)};
+}
+
+void replace(const UpdateOperands& in, std::string_view suffix, const Tensor& value, const Tensor& old) {
+  Graph& graph = in.param.graph();
+  graph.add_output(suffix.empty() ? in.name : fmt::format("{}.{}", in.name, suffix), value.id(), old.id());
+}
+
+void update(const Sgd& o, const UpdateOperands& in) {
+  if (o.momentum == 0) {
+    replace(in, "", sgd_plain_update(in.param, in.grad, in.lr, in.scale, o.weight_decay), in.param);
+    return;
+  }
+  const Tensor velocity = state(in, "velocity");
+  const SgdUpdate out = sgd_update({in.param, in.grad, velocity, in.lr, in.step, in.scale},
+                                   {.momentum = o.momentum, .weight_decay = o.weight_decay, .nesterov = o.nesterov});
+  replace(in, "", out.param, in.param);
+  replace(in, "velocity", out.velocity, velocity);
+}
+
+template <class Options>
+void update_adam(const Options& o, const UpdateOperands& in, bool decoupled) {
+  const Tensor m = state(in, "m");
+  const Tensor v = state(in, "v");
+  const AdamUpdate out = adam_update({in.param, in.grad, m, v, in.lr, in.step, in.scale},
+                                     {o.beta1, o.beta2, o.eps, o.weight_decay, decoupled});
+  replace(in, "", out.param, in.param);
+  replace(in, "m", out.m, m);
+  replace(in, "v", out.v, v);
+}
+
+void update(const Adam& o, const UpdateOperands& in) { update_adam(o, in, false); }
+void update(const AdamW& o, const UpdateOperands& in) { update_adam(o, in, true); }
+
+void update(const Lamb& o, const UpdateOperands& in) {
+  const Tensor m = state(in, "m");
+  const Tensor v = state(in, "v");
+  const AdamUpdate out = lamb_update({in.param, in.grad, m, v, in.lr, in.step, in.scale},
+                                     {o.beta1, o.beta2, o.eps, o.weight_decay, true});
+  replace(in, "", out.param, in.param);
+  replace(in, "m", out.m, m);
+  replace(in, "v", out.v, v);
+}
+
+}  // namespace
+
+void add_update(const Optimizer& optimizer, const UpdateOperands& in) {
+  in.param.graph().set_scope("update/" + in.name);
+  std::visit([&](const auto& o) { update(o, in); }, optimizer);
+}
+
+}  // namespace nn
+}  // namespace trireme

@@ -1,0 +1,60 @@
+#include "trireme/pass/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/log.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/fuse_all_reduce.h"
+
+namespace trireme {
+namespace {
+
+void check_name(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Pass& pass : passes()) names.emplace_back(pass.name);
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    fail(ErrorKind::kNotFound, "no pass named '{}'.{}", name, suggestion(name, names));
+  }
+}
+
+}  // namespace
+
+const std::vector<Pass>& passes() {
+  static const std::vector<Pass> kPasses{
+      {"fuse_all_reduce", "all-reduces over the same ranks become buckets",
+       [](const Program& program, const PassOptions& options) {
+         return fuse_all_reduce(program, {.bucket_bytes = options.bucket_bytes});
+       }},
+  };
+  return kPasses;
+}
+
+Program run_passes(Program program, const PassOptions& options) {
+  for (const std::string& name : options.disabled) check_name(name);
+  if (!options.stop_after.empty()) check_name(options.stop_after);
+  int number = 0;
+  for (const Pass& pass : passes()) {
+    ++number;
+    if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
+    const auto start = std::chrono::steady_clock::now();
+    const size_t before = program.graph.nodes().size();
+    Program next = pass.run(program, options);
+    const std::vector<std::string> wrong = verify(next);
+    invariant(wrong.empty(), "pass '{}' broke the program: {}", pass.name, wrong.empty() ? "" : wrong.front());
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    const bool changed = to_string(next.graph) != to_string(program.graph);
+    TRIREME_LOG(kDebug, "pass", "{} {}  ms={:.1f} nodes={}->{}", pass.name, changed ? "ran" : "changed nothing", ms,
+                before, next.graph.nodes().size());
+    if (changed && !options.dump_dir.empty()) {
+      atomic_write(fmt::format("{}/{:03}_{}.program", options.dump_dir, number, pass.name), to_string(next));
+    }
+    program = std::move(next);
+    if (pass.name == options.stop_after) break;
+  }
+  return program;
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// The passes over a partitioned program, in the order they run.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/ir/program.h"
+
+namespace trireme {
+
+struct PassOptions {
+  int64_t bucket_bytes = int64_t{16} << 20;  // of fuse_all_reduce
+  std::vector<std::string> disabled;         // names of passes to leave out
+  std::string stop_after;                    // the last pass to run; "" runs all
+  std::string dump_dir;                      // writes NNN_<pass>.program after each pass that changed something
+};
+
+struct Pass {
+  std::string_view name;
+  std::string_view doc;
+  Program (*run)(const Program&, const PassOptions&);
+};
+
+const std::vector<Pass>& passes();
+
+// Runs them, each timed and logged, and verified after. Throws kNotFound for a name that is no pass, kInternal when a
+// pass breaks the program.
+Program run_passes(Program program, const PassOptions& options = {});
+
+}  // namespace trireme

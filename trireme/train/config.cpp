@@ -1,0 +1,346 @@
+#include "trireme/train/config.h"
+
+#define TOML_EXCEPTIONS 1
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/mlp.h"
+
+namespace trireme {
+namespace {
+
+std::string_view type_name(const ConfigKey& key) {
+  static constexpr std::string_view kNames[] = {"true or false", "a whole number",   "a number",
+                                                "a string",      "a list of strings", "a list of whole numbers"};
+  return kNames[key.target.index()];
+}
+
+[[noreturn]] void wrong_type(const ConfigKey& key, const std::string& where, std::string_view found) {
+  fail(ErrorKind::kInvalidArgument, "{}: '{}' must be {}; found {}", where, key.name, type_name(key), found);
+}
+
+std::string where_of(const toml::node& node, const std::string& source) {
+  return fmt::format("{}:{}", source, node.source().begin.line);
+}
+
+std::string describe(const toml::node& node) {
+  std::string out;
+  node.visit([&](const auto& n) {
+    if constexpr (toml::is_string<decltype(n)>) {
+      out = fmt::format("the string '{}'", n.get());
+    } else if constexpr (toml::is_integer<decltype(n)>) {
+      out = fmt::format("{}", n.get());
+    } else if constexpr (toml::is_floating_point<decltype(n)>) {
+      out = fmt::format("{}", n.get());
+    } else if constexpr (toml::is_boolean<decltype(n)>) {
+      out = n.get() ? "true" : "false";
+    } else if constexpr (toml::is_array<decltype(n)>) {
+      out = "a list";
+    } else if constexpr (toml::is_table<decltype(n)>) {
+      out = "a table";
+    } else {
+      out = "a date or time";
+    }
+  });
+  return out;
+}
+
+template <class T>
+std::vector<T> read_list(const toml::node& node, const ConfigKey& key, const std::string& where) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) wrong_type(key, where, describe(node));
+  std::vector<T> out;
+  for (const toml::node& item : *array) {
+    const auto value = item.value_exact<T>();
+    if (!value) wrong_type(key, where, fmt::format("a list with {}", describe(item)));
+    out.push_back(*value);
+  }
+  return out;
+}
+
+void assign(const ConfigKey& key, const toml::node& node, const std::string& source) {
+  const std::string where = where_of(node, source);
+  std::visit(
+      [&](auto* target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          *target = read_list<std::string>(node, key, where);
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          *target = read_list<int64_t>(node, key, where);
+        } else if constexpr (std::is_same_v<T, double>) {
+          if (!node.is_number()) wrong_type(key, where, describe(node));
+          *target = *node.value<double>();
+        } else {
+          const auto value = node.value_exact<T>();
+          if (!value) wrong_type(key, where, describe(node));
+          *target = *value;
+        }
+      },
+      key.target);
+}
+
+const ConfigKey& find_key(const std::vector<ConfigKey>& keys, const std::string& name, const std::string& where) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : keys) {
+    if (key.name == name) return key;
+    names.push_back(key.name);
+  }
+  const std::string near = closest(name, names);
+  fail(ErrorKind::kInvalidArgument, "{}: no key '{}'.{}", where, name,
+       near.empty() ? " `trireme help config` lists the keys." : fmt::format(" Did you mean '{}'?", near));
+}
+
+void read_table(const toml::table& table, const std::string& prefix, const std::vector<ConfigKey>& keys,
+                const std::string& source) {
+  for (const auto& [raw_name, node] : table) {
+    const std::string name = prefix + std::string(raw_name.str());
+    if (const toml::table* inner = node.as_table()) {
+      read_table(*inner, name + ".", keys, source);
+    } else {
+      assign(find_key(keys, name, where_of(node, source)), node, source);
+    }
+  }
+}
+
+toml::table parse_toml(std::string_view text, const std::string& source) {
+  try {
+    return toml::parse(text, source);
+  } catch (const toml::parse_error& e) {
+    fail(ErrorKind::kInvalidArgument, "{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
+         e.description());
+  }
+}
+
+// --set train.lr=0.001: the value as TOML; a bare word is a string.
+void apply_override(const std::string& text, const std::vector<ConfigKey>& keys) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0, "--set '{}': it must be key=value, like train.lr=0.001", text);
+  const std::string where = "--set";
+  const ConfigKey& key = find_key(keys, text.substr(0, equals), where);
+  const std::string value = text.substr(equals + 1);
+  if (auto* const* target = std::get_if<std::string*>(&key.target);
+      target != nullptr && (value.empty() || value.front() != '"')) {
+    **target = value;
+    return;
+  }
+  toml::table table;
+  try {
+    table = toml::parse("value = " + value);
+  } catch (const toml::parse_error&) {
+    wrong_type(key, where, fmt::format("'{}'", value));
+  }
+  const toml::node& node = *table.get("value");
+  try {
+    assign(key, node, where);
+  } catch (const Error&) {
+    wrong_type(key, where, fmt::format("'{}'", value));
+  }
+}
+
+void require_one_of(const std::string& key, const std::string& value, const std::vector<std::string>& candidates) {
+  if (std::find(candidates.begin(), candidates.end(), value) != candidates.end()) return;
+  fail(ErrorKind::kInvalidArgument, "configuration: {} = '{}'; it must be one of {}.{}", key, value,
+       quoted_list(candidates),
+       closest(value, candidates).empty() ? "" : fmt::format(" Did you mean '{}'?", closest(value, candidates)));
+}
+
+void check_values(const JobConfig& c) {
+  require_one_of("model.kind", c.model.kind, {"gpt", "mlp", "lenet"});
+  require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
+  require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
+  require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
+  require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "stand_alone"});
+  require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
+  require(c.train.batch >= 1, "configuration: train.batch = {}; it must be 1 or more", c.train.batch);
+  require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
+  require(c.train.steps > 0 || c.train.epochs > 0,
+          "configuration: neither train.steps nor train.epochs is set; one of them must be 1 or more");
+  require(c.data.validation >= 0 && c.data.validation < 1,
+          "configuration: data.validation = {}; it is the share of samples held out, from 0 to below 1",
+          c.data.validation);
+  require(c.data.kind != "text" || c.model.kind == "gpt",
+          "configuration: data.kind 'text' needs model.kind 'gpt', not '{}'; use data.kind 'idx' for images",
+          c.model.kind);
+  require(c.data.kind != "idx" || c.model.kind != "gpt",
+          "configuration: data.kind 'idx' needs model.kind 'mlp' or 'lenet', not 'gpt'; use data.kind 'text' for text");
+  require(c.data.kind != "text" || !c.data.paths.empty(),
+          "configuration: data.paths is empty; name the files or folders with the text");
+  require(c.data.kind != "idx" || (!c.data.images.empty() && !c.data.labels.empty()),
+          "configuration: data.images and data.labels must both name a file");
+}
+
+}  // namespace
+
+std::vector<ConfigKey> config_keys(JobConfig& c) {
+  return {
+      {"name", &c.name, "of the run, in its report"},
+      {"model.kind", &c.model.kind, "gpt, mlp or lenet"},
+      {"model.layers", &c.model.layers, "gpt: blocks"},
+      {"model.width", &c.model.width, "gpt: of the residual stream"},
+      {"model.heads", &c.model.heads, "gpt: attention heads; they divide the width"},
+      {"model.vocabulary", &c.model.vocabulary, "gpt: tokens; bytes have 256"},
+      {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
+      {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},
+      {"model.classes", &c.model.classes, "mlp, lenet: of the labels"},
+      {"data.kind", &c.data.kind, "text, idx or synthetic"},
+      {"data.paths", &c.data.paths, "text: files and folders"},
+      {"data.extensions", &c.data.extensions, "text: of the files taken from folders, like \".txt\"; none takes all"},
+      {"data.images", &c.data.images, "idx: the images' file, plain or gzip"},
+      {"data.labels", &c.data.labels, "idx: the labels' file, plain or gzip"},
+      {"data.seq", &c.data.seq, "text: tokens of a sample"},
+      {"data.samples", &c.data.samples, "synthetic: how many"},
+      {"data.validation", &c.data.validation, "share of the samples that is held out"},
+      {"train.steps", &c.train.steps, "how many; or set train.epochs"},
+      {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
+      {"train.batch", &c.train.batch, "samples of a step over all ranks"},
+      {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
+      {"train.lr", &c.train.lr, "peak learning rate"},
+      {"train.momentum", &c.train.momentum, "sgd"},
+      {"train.beta1", &c.train.beta1, "adam, adamw, lamb"},
+      {"train.beta2", &c.train.beta2, "adam, adamw, lamb"},
+      {"train.weight_decay", &c.train.weight_decay, ""},
+      {"train.schedule", &c.train.schedule, "constant, linear or cosine"},
+      {"train.warmup", &c.train.warmup, "steps in which the rate rises from 0"},
+      {"train.final_ratio", &c.train.final_ratio, "the last step's rate as a share of the peak"},
+      {"train.clip", &c.train.clip, "largest global norm of the gradients; 0 does not clip"},
+      {"train.eval_every", &c.train.eval_every, "steps between validations; 0: at the end only"},
+      {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all"},
+      {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
+      {"train.keep", &c.train.keep, "checkpoints that stay"},
+      {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
+      {"parallel.mode", &c.parallel.mode, "data_parallel or stand_alone"},
+      {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
+  };
+}
+
+JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides) {
+  JobConfig config;
+  const std::vector<ConfigKey> keys = config_keys(config);
+  read_table(parse_toml(text, source), "", keys, source);
+  for (const std::string& item : overrides) apply_override(item, keys);
+  check_values(config);
+  return config;
+}
+
+JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_config(read_file(path), path, overrides);
+}
+
+std::string to_toml(JobConfig config) {
+  std::string out;
+  std::string section;
+  for (const ConfigKey& key : config_keys(config)) {
+    const size_t dot = key.name.find('.');
+    const std::string head = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    if (head != section) {
+      out += fmt::format("\n[{}]\n", head);
+      section = head;
+    }
+    toml::table table;
+    std::visit(
+        [&](auto* target) {
+          using T = std::remove_pointer_t<decltype(target)>;
+          if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {
+            toml::array array;
+            for (const auto& item : *target) array.push_back(item);
+            table.insert("v", array);
+          } else {
+            table.insert("v", *target);
+          }
+        },
+        key.target);
+    std::ostringstream value;
+    value << toml::toml_formatter{table, toml::toml_formatter::default_flags & ~toml::format_flags::indentation};
+    std::string line = value.str();
+    line = line.substr(line.find('=') + 2);
+    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1), line);
+  }
+  return out;
+}
+
+std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
+  const auto& m = config.model;
+  if (m.kind == "gpt") {
+    return std::make_unique<nn::Gpt>(nn::GptConfig{.vocabulary = m.vocabulary,
+                                                   .context = config.data.seq,
+                                                   .layers = m.layers,
+                                                   .width = m.width,
+                                                   .heads = m.heads,
+                                                   .dropout = m.dropout});
+  }
+  if (m.kind == "lenet") return std::make_unique<nn::LeNet>(m.classes);
+  std::vector<int64_t> sizes{28 * 28};
+  sizes.insert(sizes.end(), m.hidden.begin(), m.hidden.end());
+  sizes.push_back(m.classes);
+  return std::make_unique<nn::Mlp>(sizes);
+}
+
+data::Split make_data(const JobConfig& config) {
+  const auto& d = config.data;
+  data::SourcePtr source;
+  if (d.kind == "text") {
+    source = data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
+  } else if (d.kind == "idx") {
+    source = data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
+  } else if (config.model.kind == "gpt") {
+    source = data::synthetic_tokens({.samples = d.samples, .seq = d.seq, .vocabulary = config.model.vocabulary});
+  } else {
+    source = data::synthetic_images({.samples = d.samples, .classes = config.model.classes});
+  }
+  if (d.validation == 0) return {source, nullptr};
+  return data::split_fraction(source, d.validation, static_cast<uint64_t>(config.train.seed));
+}
+
+Optimizer make_optimizer(const JobConfig& config) {
+  const auto& t = config.train;
+  if (t.optimizer == "sgd") return Sgd{.lr = t.lr, .momentum = t.momentum, .weight_decay = t.weight_decay};
+  if (t.optimizer == "adam") {
+    return Adam{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
+  }
+  if (t.optimizer == "lamb") {
+    return Lamb{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
+  }
+  return AdamW{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
+}
+
+bool predicts_classes(const JobConfig& config) { return config.model.kind != "gpt"; }
+
+TrainerOptions trainer_options(const JobConfig& config) {
+  const bool classes = predicts_classes(config);
+  return {.name = config.name,
+          .mode = config.parallel.mode == "stand_alone" ? Mode::kStandAlone : Mode::kDataParallel,
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .clip_norm = config.train.clip,
+          .schedule = {.kind = parse_schedule(config.train.schedule),
+                       .warmup_steps = config.train.warmup,
+                       .final_ratio = config.train.final_ratio},
+          .accuracy = classes,
+          .tokens_per_sample = classes ? 1 : config.data.seq,
+          .unit = classes ? "samples" : "tokens",
+          .config_text = to_toml(config)};
+}
+
+FitOptions fit_options(const JobConfig& config) {
+  const auto& t = config.train;
+  return {.epochs = t.epochs,
+          .steps = t.steps,
+          .batch = t.batch,
+          .eval_every = t.eval_every,
+          .eval_batches = t.eval_batches,
+          .save_every = t.save_every,
+          .keep = static_cast<int>(t.keep)};
+}
+
+std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch) {
+  if (config.model.kind == "gpt") {
+    return {{"tokens", {DType::kI32, {batch, config.data.seq}}}, {"targets", {DType::kI32, {batch, config.data.seq}}}};
+  }
+  return {{"image", {DType::kF32, {batch, 28, 28, 1}}}, {"label", {DType::kI32, {batch}}}};
+}
+
+}  // namespace trireme

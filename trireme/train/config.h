@@ -1,0 +1,87 @@
+// The configuration of a training job as a TOML file: what `trireme train` reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "trireme/data/source.h"
+#include "trireme/nn/optimizer.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme {
+
+struct JobConfig {
+  struct {
+    std::string kind = "gpt";  // gpt | mlp | lenet
+    int64_t layers = 4;
+    int64_t width = 256;
+    int64_t heads = 4;
+    int64_t vocabulary = 256;
+    double dropout = 0;
+    std::vector<int64_t> hidden = {512, 512};  // of mlp
+    int64_t classes = 10;
+  } model;
+  struct {
+    std::string kind = "text";  // text | idx | synthetic
+    std::vector<std::string> paths;
+    std::vector<std::string> extensions;
+    std::string images, labels;
+    int64_t seq = 256;
+    int64_t samples = 4096;  // of synthetic
+    double validation = 0.1;
+  } data;
+  struct {
+    int64_t steps = 0;
+    int64_t epochs = 0;
+    int64_t batch = 32;
+    std::string optimizer = "adamw";  // sgd | adam | adamw | lamb
+    double lr = 1e-3;
+    double momentum = 0.9;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double weight_decay = 0.01;
+    std::string schedule = "cosine";
+    int64_t warmup = 0;
+    double final_ratio = 0.1;
+    double clip = 1.0;
+    int64_t eval_every = 0;
+    int64_t eval_batches = 0;
+    int64_t save_every = 0;
+    int64_t keep = 2;
+    int64_t seed = 1;
+  } train;
+  struct {
+    std::string mode = "data_parallel";  // data_parallel | stand_alone
+    std::string transport = "auto";      // auto | shm | ucx | mpi
+  } parallel;
+  std::string name = "run";
+};
+
+// One key of the file, and where its value goes.
+struct ConfigKey {
+  std::string name;  // "train.lr"
+  std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<int64_t>*> target;
+  std::string_view doc;
+};
+std::vector<ConfigKey> config_keys(JobConfig& config);
+
+// Reads the file, then `overrides` of the form key=value. Unknown keys, values of another type and values out of range
+// throw kInvalidArgument naming file, line, key and what would be right.
+JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides = {});
+JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides = {});
+std::string to_toml(JobConfig config);  // reads back to the same configuration
+
+// The pieces a configuration describes.
+std::unique_ptr<nn::Module> make_model(const JobConfig& config);
+data::Split make_data(const JobConfig& config);
+Optimizer make_optimizer(const JobConfig& config);
+bool predicts_classes(const JobConfig& config);  // images: one class a sample; text: one token a position
+TrainerOptions trainer_options(const JobConfig& config);
+FitOptions fit_options(const JobConfig& config);
+// The batch's fields and the graphs of the job, for those who compile without training.
+std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch);
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// Recorder: everything a run tells the outside, on rank 0: the progress bar, metrics.jsonl, TensorBoard events, and at
+// the end report.html.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/exec/executor.h"
+#include "trireme/train/progress.h"
+#include "trireme/train/report.h"
+#include "trireme/train/run_log.h"
+#include "trireme/train/tensorboard.h"
+
+namespace trireme {
+
+struct StepRecord {
+  int64_t step = 0;
+  double loss = 0;
+  double lr = 0;
+  double grad_norm = -1;  // negative: not computed
+  double seconds = 0;
+};
+
+class Recorder {
+ public:
+  struct Options {
+    std::string out;  // "": no files
+    bool progress = true;
+    int64_t total_steps = 0;
+    int64_t resume_step = -1;
+    double units_per_step = 1;
+    std::string unit = "samples";
+  };
+  explicit Recorder(const Options& options);
+
+  void step(const StepRecord& record);
+  void validation(int64_t step, double loss, double accuracy);  // negative accuracy: none
+  double mean_units_per_s() const;
+
+  // Adds the series to the rest of the report and writes it; returns its path, "" without `out`.
+  std::string finish(ReportData report);
+
+ private:
+  Options options_;
+  std::unique_ptr<Progress> progress_;
+  std::unique_ptr<RunLog> log_;
+  std::unique_ptr<TensorboardWriter> board_;
+  ProgressState state_;
+  double smooth_s_ = 0;
+  double total_s_ = 0;
+  int64_t steps_ = 0;
+  std::vector<StepRecord> records_;
+  std::vector<ReportPoint> validation_;
+};
+
+// Seconds by op, largest first, the rest under "other ops"; communication and data beside them; per step.
+std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, double data_s, double total_s,
+                                         int64_t steps);
+std::vector<ReportData::Memory> memory_by_holding(const ExecutionPlan& plan);
+
+}  // namespace trireme

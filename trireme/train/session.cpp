@@ -1,0 +1,93 @@
+#include "trireme/train/session.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/op/build.h"
+#include "trireme/partition/partition.h"
+#include "trireme/train/initialise.h"
+
+namespace trireme {
+
+Compiled compile(Graph graph, const CompileOptions& options) {
+  const std::vector<std::string> wrong = verify(graph);
+  invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
+  Compiled out;
+  out.graph = std::move(graph);
+  out.strategy = data_parallel(out.graph, options.ranks);
+  out.partitioned = partition(out.graph, out.strategy);
+  out.program = run_passes(out.partitioned, options.passes);
+  out.plan = plan_execution(out.program, {.threads = options.threads,
+                                          .external_parameters = options.external_parameters});
+  const std::vector<std::string> unsound = verify(out.plan);
+  invariant(unsound.empty(), "plan '{}': {}", out.plan.name, unsound.empty() ? "" : unsound.front());
+  return out;
+}
+
+Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
+  const CompileOptions how{.ranks = options.world ? options.world->size() : 1,
+                           .threads = options.pool ? options.pool->size() : 1,
+                           .passes = options.passes};
+  compiled_ = compile(std::move(step), how);
+  if (evaluation) {
+    CompileOptions eval_how = how;
+    eval_how.external_parameters = true;
+    compiled_evaluation_ = compile(std::move(*evaluation), eval_how);
+    compiled_.plan.arena_bytes = std::max(compiled_.plan.arena_bytes, compiled_.plan.persistent_bytes +
+                                                                          compiled_evaluation_->plan.arena_bytes);
+  }
+  if (options.world && options.world->size() > 1) {
+    agree(compiled_.plan, *options.world);
+    if (compiled_evaluation_) agree(compiled_evaluation_->plan, *options.world);
+  }
+  step_ = std::make_unique<Executor>(compiled_.plan,
+                                     ExecutorOptions{.world = options.world, .pool = options.pool});
+  if (compiled_evaluation_) {
+    ExecutorOptions eval{.world = options.world, .pool = options.pool};
+    eval.arena = step_->arena().subspan(static_cast<size_t>(compiled_.plan.persistent_bytes));
+    eval.external = [this](std::string_view name) { return step_->input(name); };
+    evaluation_ = std::make_unique<Executor>(compiled_evaluation_->plan, eval);
+  }
+  for (const PlanInput& input : compiled_.plan.inputs) {
+    if (input.role == Role::kParameter || input.role == Role::kState) persistent_.push_back(input);
+  }
+}
+
+void Session::initialise() {
+  for (const PlanInput& input : persistent_) {
+    const PlanValue& value = compiled_.plan.values[static_cast<size_t>(input.value)];
+    trireme::initialise(step_->input(input.name), step_->input_box(input.name), value.whole, input.init,
+                        options_.seed, input.name);
+  }
+}
+
+int64_t Session::parameter_count() const {
+  int64_t count = 0;
+  for (const PlanInput& input : persistent_) {
+    if (input.role != Role::kParameter) continue;
+    count += compiled_.plan.values[static_cast<size_t>(input.value)].whole.elements();
+  }
+  return count;
+}
+
+std::vector<PlanInput> Session::pieces_to_write(int64_t rank) const {
+  const Mesh& mesh = compiled_.plan.mesh;
+  std::vector<ckpt::Replicas> boxes;
+  std::vector<size_t> input_of;
+  for (size_t i = 0; i < persistent_.size(); ++i) {
+    const PlanValue& value = compiled_.plan.values[static_cast<size_t>(persistent_[i].value)];
+    for (const std::vector<int64_t>& holders : mesh.groups(value.layout.replica_axes(mesh))) {
+      boxes.push_back({value.type.bytes(), {holders.begin(), holders.end()}});
+      input_of.push_back(i);
+    }
+  }
+  const std::vector<int> writers = ckpt::assign_writers(boxes, static_cast<int>(mesh.devices()));
+  std::vector<PlanInput> out;
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    if (writers[i] == rank) out.push_back(persistent_[input_of[i]]);
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+#include "trireme/train/step.h"
+
+#include "trireme/base/error.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/ops/ops.h"
+
+namespace trireme {
+namespace {
+
+std::vector<Tensor> add_batch(Graph& graph, const std::vector<BatchField>& batch) {
+  std::vector<Tensor> out;
+  for (const BatchField& field : batch) {
+    out.emplace_back(graph, graph.add_input(field.name, field.type, Role::kData));
+  }
+  return out;
+}
+
+Tensor mean_loss(const LossFn& loss, const Tensor& prediction, const Tensor& target) {
+  const Tensor values = loss(prediction, target);
+  return values.rank() == 0 ? values : mean(values);
+}
+
+// How many targets are where the prediction is largest.
+Tensor count_correct(const Tensor& prediction, const Tensor& target) {
+  const Tensor best = argmax(prediction, -1);
+  return reduce_sum(cast(equal(cast(best, target.dtype()), target), DType::kF32));
+}
+
+// The factor that brings the gradients' global norm down to the limit; also names the norm as an output.
+Tensor clip(Graph& graph, const std::vector<Tensor>& grads, double limit) {
+  graph.set_scope("clip");
+  Tensor sum;
+  for (const Tensor& grad : grads) {
+    const Tensor squares = square_sum(grad);
+    sum = sum ? add(sum, squares) : squares;
+  }
+  graph.add_output("grad_norm", sqrt(sum).id());
+  return clip_scale(sum, limit);
+}
+
+}  // namespace
+
+Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
+                    const Optimizer& optimizer, const StepOptions& options) {
+  require(batch.size() == 2, "training_step: {} batch fields; it takes the input and the target", batch.size());
+  Graph graph(options.name);
+  const std::vector<Tensor> fields = add_batch(graph, batch);
+  nn::Trace trace(graph, {.training = true, .seed = options.seed});
+  const Tensor value = mean_loss(loss, model(fields[0]), fields[1]);
+  graph.add_output("loss", value.id());
+
+  const std::vector<Tensor> parameters = trace.parameters();
+  require(!parameters.empty(), "the model '{}' has no parameters to train", options.name);
+  const std::vector<Tensor> grads = gradients(value, parameters);
+  std::vector<Tensor> reached;
+  for (const Tensor& grad : grads) {
+    if (grad) reached.push_back(grad);
+  }
+  require(!reached.empty(), "the loss of '{}' does not depend on any parameter", options.name);
+
+  const Tensor step = trace.step();
+  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+  const Tensor factor =
+      options.clip_norm > 0 ? clip(graph, reached, options.clip_norm) : constant(graph, {DType::kF32, {}}, 1);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!grads[i]) continue;
+    const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;
+    nn::add_update(optimizer, {name, parameters[i], grads[i], lr, step, factor});
+  }
+  graph.set_scope("");
+  return without_dead_nodes(graph);
+}
+
+Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
+                 const StepOptions& options) {
+  Graph graph(options.name + ".evaluation");
+  const std::vector<Tensor> fields = add_batch(graph, batch);
+  nn::Trace trace(graph, {.training = false});
+  const Tensor prediction = model(fields[0]);
+  graph.add_output("loss", mean_loss(loss, prediction, fields[1]).id());
+  if (options.accuracy) graph.add_output("correct", count_correct(prediction, fields[1]).id());
+  return without_dead_nodes(graph);
+}
+
+Graph inference(const ModelFn& model, const BatchField& field, const StepOptions& options) {
+  Graph graph(options.name + ".inference");
+  const std::vector<Tensor> fields = add_batch(graph, {field});
+  nn::Trace trace(graph, {.training = false});
+  graph.add_output("prediction", model(fields[0]).id());
+  return without_dead_nodes(graph);
+}
+
+}  // namespace trireme

@@ -1,0 +1,290 @@
+#include "trireme/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/log.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/data/batches.h"
+#include "trireme/train/checkpointing.h"
+#include "trireme/train/interrupt.h"
+#include "trireme/train/job.h"
+#include "trireme/train/recorder.h"
+#include "trireme/train/session.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::vector<BatchField> batch_fields(const data::Source& source, int64_t batch) {
+  std::vector<BatchField> out;
+  for (const data::FieldSpec& field : source.fields()) {
+    TensorType type{field.sample.dtype, {batch}};
+    for (const int64_t size : field.sample.shape) type.shape.push_back(size);
+    out.push_back({field.name, type});
+  }
+  return out;
+}
+
+// This rank's part of each field, as the plan cuts it.
+std::vector<data::FieldSlice> slices_of(const Executor& executor, const std::vector<BatchField>& fields) {
+  std::vector<data::FieldSlice> out;
+  for (const BatchField& field : fields) {
+    const Box box = executor.input_box(field.name);
+    out.push_back({box.start, box.size});
+  }
+  return out;
+}
+
+// The batches of a run, read ahead by a thread into staging memory while the step computes.
+class Feed {
+ public:
+  Feed(const data::SourcePtr& source, const data::BatchOptions& options, Executor& executor,
+       const std::vector<BatchField>& fields, int64_t first, int64_t end)
+      : batches_(source, options), end_(end), next_(first) {
+    for (const BatchField& field : fields) targets_.push_back(executor.input(field.name));
+    for (auto& stage : stages_) {
+      for (const View& target : targets_) stage.emplace_back(target.type);
+    }
+    for (size_t i = 0; i < stages_.size(); ++i) ask();
+  }
+
+  // Puts the next batch in place.
+  void take() {
+    batches_.wait();
+    const std::vector<HostTensor>& stage = stages_[static_cast<size_t>(taken_++ % 2)];
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      std::copy(stage[i].view().raw().begin(), stage[i].view().raw().end(), targets_[i].raw().begin());
+    }
+    ask();
+  }
+  const data::Batches& batches() const { return batches_; }
+
+ private:
+  void ask() {
+    if (next_ >= end_) return;
+    std::vector<View> views;
+    for (const HostTensor& tensor : stages_[static_cast<size_t>(asked_++ % 2)]) views.push_back(tensor.view());
+    batches_.request(next_++, std::move(views));
+  }
+
+  std::array<std::vector<HostTensor>, 2> stages_;  // outlive the reading thread in batches_
+  data::Batches batches_;
+  std::vector<View> targets_;
+  int64_t end_;
+  int64_t next_;
+  int64_t asked_ = 0;
+  int64_t taken_ = 0;
+};
+
+// Whether any rank wants to stop; all ranks get the same answer.
+bool any_rank(comm::World* world, bool mine) {
+  if (world == nullptr) return mine;
+  int32_t flag = mine ? 1 : 0;
+  world->all().all_reduce({reinterpret_cast<std::byte*>(&flag), {DType::kI32, {1}}}, comm::Reduce::kMax).wait();
+  return flag != 0;
+}
+
+// One call of fit: its session, its feed, its records.
+class Run {
+ public:
+  Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, const TrainerOptions& options,
+      const data::SourcePtr& train, const FitOptions& fit, Job& job)
+      : options_(options), fit_(fit), job_(job), optimizer_(optimizer), train_(train),
+        fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)),
+        session_(training_step(model, loss, fields_, optimizer, step_options()), evaluation_graph(model, loss),
+                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed}) {}
+
+  FitResult run() {
+    start();
+    const InterruptGuard interrupt;
+    Recorder recorder({.out = job_.rank() == 0 ? options_.out : "",
+                       .progress = options_.progress && job_.rank() == 0,
+                       .total_steps = total_,
+                       .resume_step = first_ > 0 ? first_ : -1,
+                       .units_per_step = static_cast<double>(fit_.batch * options_.tokens_per_sample),
+                       .unit = options_.unit});
+    Feed feed(train_, batch_options(), session_.step(), fields_, first_, total_);
+    session_.step().set_timing(true);
+    const auto begin = Clock::now();
+    result_.step = first_;
+    while (result_.step < total_ && !result_.interrupted) {
+      train_step(feed, recorder);
+      const int64_t step = result_.step;
+      result_.interrupted = any_rank(job_.world(), interrupt.asked()) && step < total_;
+      const bool last = step == total_ || result_.interrupted;
+      if (fit_.validation && !result_.interrupted && (last || (fit_.eval_every > 0 && step % fit_.eval_every == 0))) {
+        evaluate(recorder);
+      }
+      if (!options_.out.empty() && (last || (fit_.save_every > 0 && step % fit_.save_every == 0))) save();
+    }
+    finish(recorder, seconds_since(begin));
+    return result_;
+  }
+
+ private:
+  StepOptions step_options() const {
+    return {.name = options_.name, .seed = options_.seed, .clip_norm = options_.clip_norm,
+            .accuracy = options_.accuracy};
+  }
+
+  std::optional<Graph> evaluation_graph(const ModelFn& model, const LossFn& loss) const {
+    if (!fit_.validation) return std::nullopt;
+    require(fit_.validation->size() >= fit_.batch,
+            "the validation set has {} samples and the batch {}; use a batch of at most {}, or a larger validation set",
+            fit_.validation->size(), fit_.batch, fit_.validation->size());
+    return evaluation(model, loss, batch_fields(*fit_.validation, fit_.batch), step_options());
+  }
+
+  static int64_t steps_of(const data::Source& train, const FitOptions& fit) {
+    require(fit.batch >= 1, "batch {}: it must be 1 or more", fit.batch);
+    require(fit.steps > 0 || fit.epochs > 0, "fit: neither steps nor epochs are given; one of them must be 1 or more");
+    require(train.size() >= fit.batch, "the training set has {} samples and the batch {}; use a batch of at most {}",
+            train.size(), fit.batch, train.size());
+    return fit.steps > 0 ? fit.steps : fit.epochs * (train.size() / fit.batch);
+  }
+
+  data::BatchOptions batch_options() {
+    return {.global_batch = fit_.batch, .seed = options_.seed, .slices = slices_of(session_.step(), fields_)};
+  }
+
+  // Starting values, or those of the newest checkpoint.
+  void start() {
+    const std::string root = checkpoints();
+    if (fit_.resume && !options_.out.empty() && ckpt::find_latest(root)) {
+      const ckpt::Reader reader(root);
+      require(reader.seed() == options_.seed,
+              "the checkpoint '{}' was made with seed {}, this run has seed {}; go on with the same seed", reader.path(),
+              reader.seed(), options_.seed);
+      load_session(session_, reader);
+      first_ = reader.step();
+      result_.checkpoint = reader.path();
+      require(reader.data_position() == first_ * fit_.batch,
+              "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),
+              reader.data_position(), first_, first_ > 0 ? reader.data_position() / first_ : 0, fit_.batch);
+      TRIREME_LOG(kInfo, "train", "resumed at step {} from '{}'", first_, reader.path());
+    } else {
+      session_.initialise();
+    }
+    if (job_.world()) job_.world()->all().barrier().wait();
+  }
+
+  void train_step(Feed& feed, Recorder& recorder) {
+    const auto begin = Clock::now();
+    const int64_t step = result_.step + 1;
+    const double lr = rate_at(options_.schedule, learning_rate(optimizer_), step, total_);
+    feed.take();
+    data_s_ += seconds_since(begin);
+    Executor& executor = session_.step();
+    executor.input("lr").as<float>()[0] = static_cast<float>(lr);
+    executor.input("step").as<int64_t>()[0] = step;
+    executor.run();
+    result_.step = step;
+    result_.loss = executor.output("loss").as<float>()[0];
+    StepRecord record{.step = step, .loss = result_.loss, .lr = lr, .seconds = seconds_since(begin)};
+    if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
+    recorder.step(record);
+    if (!std::isfinite(result_.loss)) {
+      fail(ErrorKind::kInvalidArgument,
+           "the loss is {} at step {}; lower the learning rate ({}), warm it up or clip gradients{}", result_.loss, step,
+           lr, result_.checkpoint.empty() ? "" : fmt::format(", and resume from '{}'", result_.checkpoint));
+    }
+  }
+
+  void evaluate(Recorder& recorder) {
+    Executor& executor = session_.evaluation();
+    const std::vector<BatchField> fields = batch_fields(*fit_.validation, fit_.batch);
+    const int64_t all = fit_.validation->size() / fit_.batch;
+    const int64_t count = fit_.eval_batches > 0 ? std::min(all, fit_.eval_batches) : all;
+    const data::Batches batches(fit_.validation, {.global_batch = fit_.batch, .shuffle = false,
+                                                  .slices = slices_of(executor, fields)});
+    std::vector<View> views;
+    for (const BatchField& field : fields) views.push_back(executor.input(field.name));
+    double loss = 0;
+    double correct = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      batches.read(i, views);
+      executor.run();
+      loss += executor.output("loss").as<float>()[0];
+      if (options_.accuracy) correct += executor.output("correct").as<float>()[0];
+    }
+    result_.validation_loss = loss / static_cast<double>(count);
+    result_.accuracy = correct / static_cast<double>(count * fit_.batch);
+    recorder.validation(result_.step, result_.validation_loss, options_.accuracy ? result_.accuracy : -1);
+  }
+
+  std::string checkpoints() const { return options_.out + "/checkpoints"; }
+
+  void save() {
+    result_.checkpoint = save_session(session_, job_.world(),
+                                      {.root = checkpoints(),
+                                       .step = result_.step,
+                                       .seed = options_.seed,
+                                       .data_position = result_.step * fit_.batch,
+                                       .keep = fit_.keep,
+                                       .meta = {{"name", options_.name}, {"config", options_.config_text}}});
+  }
+
+  void finish(Recorder& recorder, double total_s) {
+    if (job_.rank() != 0) return;
+    const int64_t steps = result_.step - first_;
+    ReportData report;
+    report.title = options_.name;
+    report.summary = fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(),
+                                 job_.size() == 1 ? "" : "s");
+    report.headline = {{"Training loss", fmt::format("{:.4f}", result_.loss)}};
+    if (fit_.validation) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
+    if (options_.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
+    report.headline.emplace_back("Throughput", fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()),
+                                                           options_.unit));
+    const ExecutionPlan& plan = session_.compiled().plan;
+    report.facts = {{"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
+                    {"Ranks", std::to_string(job_.size())},
+                    {"Threads per rank", std::to_string(job_.pool().size())},
+                    {"Transport", job_.world() ? std::string(job_.world()->transport()) : "none"},
+                    {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
+                    {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
+                    {"Seed", std::to_string(options_.seed)},
+                    {"Command", job_.command()}};
+    report.memory = memory_by_holding(plan);
+    report.time = time_by_op(session_.step().times(), data_s_, total_s, steps);
+    if (options_.sample && !result_.interrupted) {
+      report.samples = {{"", options_.sample([this](std::string_view name) { return session_.step().input(name); })}};
+    }
+    result_.report = recorder.finish(std::move(report));
+  }
+
+  const TrainerOptions& options_;
+  const FitOptions& fit_;
+  Job& job_;
+  const Optimizer& optimizer_;
+  data::SourcePtr train_;
+  std::vector<BatchField> fields_;
+  int64_t total_;
+  Session session_;
+  int64_t first_ = 0;
+  double data_s_ = 0;
+  FitResult result_;
+};
+
+}  // namespace
+
+Trainer::Trainer(ModelFn model, LossFn loss, Optimizer optimizer, TrainerOptions options)
+    : model_(std::move(model)), loss_(std::move(loss)), optimizer_(std::move(optimizer)),
+      options_(std::move(options)) {}
+Trainer::~Trainer() = default;
+
+FitResult Trainer::fit(const data::SourcePtr& train, const FitOptions& options) {
+  Job& job = Job::current();
+  require(options_.mode != Mode::kStandAlone || job.size() == 1,
+          "mode stand_alone in a job of {} ranks; use data_parallel, or start one rank", job.size());
+  return Run(model_, loss_, optimizer_, options_, train, options, job).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,78 @@
+// Trainer: trains a model written for one device on all ranks of the job.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trireme/data/source.h"
+#include "trireme/nn/optimizer.h"
+#include "trireme/train/schedule.h"
+#include "trireme/train/step.h"
+
+namespace trireme {
+
+enum class Mode {
+  kStandAlone,    // one rank
+  kDataParallel,  // each rank trains on its share of the batch
+};
+
+struct TrainerOptions {
+  std::string name = "model";
+  Mode mode = Mode::kDataParallel;
+  uint64_t seed = 1;             // of starting values, dropout and the order of samples
+  double clip_norm = 0;          // 0: gradients are not clipped
+  Schedule schedule = {};
+  bool accuracy = false;         // evaluation counts right answers: for targets that are classes
+  std::string out;               // folder for logs, report and checkpoints; "": none are written
+  bool progress = true;          // the bar, on rank 0
+  int64_t tokens_per_sample = 1;  // what throughput counts: tokens of a text, or 1 for samples
+  std::string unit = "samples";
+  std::string config_text;       // kept in the checkpoint, for who reads it later
+  // At the end, on rank 0: text for the report, made with the trained parameters by name.
+  std::function<std::string(const std::function<View(std::string_view)>&)> sample = {};
+};
+
+struct FitOptions {
+  int64_t epochs = 0;       // passes over the training samples; or
+  int64_t steps = 0;        // steps, if not 0
+  int64_t batch = 32;       // samples of a step over all ranks
+  data::SourcePtr validation = nullptr;
+  int64_t eval_every = 0;   // steps; 0: at the end only
+  int64_t eval_batches = 0; // 0: all of the validation set, but the last part of a batch
+  int64_t save_every = 0;   // steps; 0: at the end only
+  int keep = 2;             // checkpoints
+  bool resume = false;      // go on from the newest checkpoint in `out`
+};
+
+struct FitResult {
+  int64_t step = 0;          // the last done
+  double loss = 0;           // of the last step
+  double validation_loss = 0;
+  double accuracy = 0;       // of the validation set, in [0, 1]
+  bool interrupted = false;  // a signal asked to stop; the run is saved and can be resumed
+  std::string checkpoint;    // the newest one's folder
+  std::string report;        // report.html's path
+};
+
+class Trainer {
+ public:
+  Trainer(ModelFn model, LossFn loss, Optimizer optimizer, TrainerOptions options = {});
+  // A module, and a loss named as a function: Trainer{net, cross_entropy, AdamW{}}.
+  template <class Net>
+    requires std::is_base_of_v<nn::Module, Net>
+  Trainer(Net& net, Tensor (*loss)(const Tensor&, const Tensor&), Optimizer optimizer, TrainerOptions options = {})
+      : Trainer([&net](const Tensor& x) { return net(x); }, LossFn(loss), std::move(optimizer), std::move(options)) {}
+  ~Trainer();
+
+  FitResult fit(const data::SourcePtr& train, const FitOptions& options);
+
+ private:
+  ModelFn model_;
+  LossFn loss_;
+  Optimizer optimizer_;
+  TrainerOptions options_;
+};
+
+}  // namespace trireme
