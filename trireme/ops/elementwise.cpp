@@ -26,8 +26,9 @@ Shape broadcast_shape(std::string_view op, std::span<const TensorType> in) {
 ShardingRule broadcast_rule(const TypeArgs& args, std::vector<std::vector<int>> linear) {
   const Shape& result = args.out[0].shape;
   std::string text;
-  for (const TensorType& type : args.in) {
-    if (!text.empty()) text += ',';
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    const TensorType& type = args.in[i];
+    if (i > 0) text += ',';
     const int missing = result.rank() - type.shape.rank();
     for (int dim = 0; dim < type.shape.rank(); ++dim) {
       const bool whole = type.shape[dim] == result[dim + missing];

@@ -73,7 +73,7 @@ struct Div : Arithmetic {
 // Of equal operands the first gets the gradient.
 struct Maximum : Arithmetic {
   static constexpr std::string_view name = "maximum", doc = "y = max(a, b), broadcast";
-  static Fill fill(int operand) { return operand == 0 ? distinct(-1, 1) : distinct(-0.99, 1.03); }
+  static Fill fill(int operand) { return operand == 0 ? distinct(-1, 1) : distinct(-0.99, 1.01); }
   template <class W>
   static W f(W a, W b) {
     return b > a || b != b ? b : a;

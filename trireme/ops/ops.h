@@ -12,6 +12,10 @@ namespace trireme {
 
 // -- making values -----------------------------------------------------------------------------------------
 Tensor full(Graph& graph, TensorType type, double value);
+// Each element is its coordinate in dimension `dim`.
+Tensor iota(Graph& graph, TensorType type, int dim);
+// y[*,d] = 1 where ids[*] = d, else 0.
+Tensor one_hot(const Tensor& ids, int64_t depth, DType dtype = DType::kF32);
 
 // -- elementwise -------------------------------------------------------------------------------------------
 // Two operands are of one type and broadcast as numpy's do: aligned at the last dimension, sizes equal or 1.
@@ -54,6 +58,9 @@ Tensor silu(const Tensor& x);
 // dy where y > 0; y may be relu's operand as well as its result.
 Tensor relu_grad(const Tensor& y, const Tensor& dy);
 Tensor silu_grad(const Tensor& x, const Tensor& dy);
+// By erf, or GPT-2's approximation by tanh ("gelu_new").
+Tensor gelu(const Tensor& x, bool approximate = false);
+Tensor gelu_grad(const Tensor& x, const Tensor& dy, bool approximate = false);
 
 Tensor operator-(const Tensor& x);
 Tensor operator+(const Tensor& a, const Tensor& b);
@@ -83,6 +90,10 @@ Tensor mean(const Tensor& x, std::vector<int64_t> dims = {}, bool keep_dims = fa
 Tensor square_sum(const Tensor& x);
 // Sums x to a shape that broadcasts to x's: the gradient of a broadcast.
 Tensor sum_to(const Tensor& x, const Shape& shape);
+// The first index of the largest element, as i32; the dimension goes.
+Tensor argmax(const Tensor& x, int dim = -1);
+// Sums of all elements up to each one; from each one on when reversed.
+Tensor cumsum(const Tensor& x, int dim, bool reverse = false);
 
 // -- shapes ------------------------------------------------------------------------------------------------
 Tensor reshape(const Tensor& x, const Shape& shape);
@@ -92,6 +103,18 @@ Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes);
 Tensor unsqueeze(const Tensor& x, int dim);
 Tensor squeeze(const Tensor& x, int dim);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
+// Dimension i of the result is dimension perm[i] of x.
+Tensor transpose(const Tensor& x, std::vector<int64_t> perm);
+Tensor swap_dims(const Tensor& x, int a, int b);
+// The box of x that begins at `starts` and has the sizes `sizes`; or a range of one dimension.
+Tensor slice(const Tensor& x, std::vector<int64_t> starts, std::vector<int64_t> sizes);
+Tensor slice(const Tensor& x, int dim, int64_t start, int64_t size);
+// Equal parts of a dimension, or parts of the given sizes.
+std::vector<Tensor> split(const Tensor& x, int dim, int parts);
+std::vector<Tensor> split(const Tensor& x, int dim, const std::vector<int64_t>& sizes);
+Tensor concat(const std::vector<Tensor>& tensors, int dim);
+// Adds elements of `value` before and after x in each dimension.
+Tensor pad(const Tensor& x, std::vector<int64_t> before, std::vector<int64_t> after, double value = 0);
 
 // -- products ----------------------------------------------------------------------------------------------
 // y[*,m,n] = sum_k a[*,m,k] b[*,k,n]; b without batches serves all; transposes act on the last two dimensions.
@@ -115,8 +138,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids);
 Tensor embedding_grad(const Tensor& ids, const Tensor& dy, int64_t vocabulary);
 
 // -- normalisation -------------------------------------------------------------------------------------------
-// Over the last dimension, which cannot be cut. The statistics are f32 (f64 for f64) and have x's leading dimensions;
-// they are not differentiated.
+// Over the last dimension, which cannot be cut. The statistics are f32 (f64 for f64) and have x's leading dimensions.
 struct Normalised {
   Tensor y, mean, rstd;  // rms_norm has no mean
 };
@@ -124,6 +146,20 @@ struct Normalised {
 Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 // y = gamma x rstd with rstd = 1 / sqrt(mean of squares + eps).
 Normalised rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
+
+// -- attention -----------------------------------------------------------------------------------------------
+struct AttentionOptions {
+  bool causal = false;  // query i sees keys 0 .. i + t - s
+  double scale = 0;     // of the scores; 0: 1/sqrt(d)
+};
+struct Attention {
+  Tensor out;  // [b,s,h,d]
+  Tensor lse;  // [b,h,s]: ln of the sum of exp(scores), f32 (f64 for f64); what merges attention over parts of the keys
+};
+// softmax(scale q k^T) v by head: q is [b,s,h,d], k and v are [b,t,g,d] with h a multiple of g (grouped queries). Batch
+// and key heads may be cut.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
 // -- optimizer updates ---------------------------------------------------------------------------------------
 // Elementwise, each over tensors of one floating type and any shape. Scalars: lr is the learning rate; step the
