@@ -5,6 +5,7 @@
 // An output may *update* an input: the next step starts with that value in its place.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,7 +92,7 @@ class Graph {
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   const std::vector<Node>& nodes() const { return nodes_; }
-  const std::vector<Value>& values() const { return values_; }
+  const std::deque<Value>& values() const { return values_; }
   const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
@@ -109,7 +110,7 @@ class Graph {
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;
-  std::vector<Value> values_;
+  std::deque<Value> values_;  // a deque, so that a tensor's type stays where it is while nodes are added
 };
 
 // The graph's text, which parse_graph reads back to an equal graph.
