@@ -141,6 +141,16 @@ bool whole_numbers(const HostTensor& tensor) {
   return true;
 }
 
+// The type whose rounding decides: the result's, or that of an operand taken apart into partial terms.
+DType coarsest(DType result, std::span<const HostTensor> operands, const FactorCuts& cuts) {
+  DType out = result;
+  for (const HostTensor& operand : operands) {
+    const DType dtype = operand.type().dtype;
+    if (!cuts.through.empty() && tolerance(dtype, 1, 1) > tolerance(out, 1, 1)) out = dtype;
+  }
+  return out;
+}
+
 std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t seed) {
   const std::vector<Layout> in = operand_layouts(whole.rule, cut.factors);
   const std::vector<Layout> out = result_layouts(whole.rule, cut.factors);
@@ -155,8 +165,9 @@ std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t s
     const HostTensor& want = whole.results[r];
     double size = std::max(magnitude(results[r]), magnitude(whole.operands));
     for (const auto& pieces : operands) size = std::max(size, magnitude(pieces));
+    const DType coarse = coarsest(want.type().dtype, whole.operands, cut.factors);
     const bool strict = exact && whole_numbers(want);
-    const double allowed = strict ? 0 : tolerance(want.type().dtype, length, size * static_cast<double>(cut.mesh.devices()));
+    const double allowed = strict ? 0 : tolerance(coarse, length, size * static_cast<double>(cut.mesh.devices()));
     const std::string text = difference(gather(results[r], out[r], cut.mesh, want.type()), want, allowed);
     if (!text.empty()) return fmt::format("result {} {}", r, text);
   }
@@ -201,8 +212,8 @@ TensorType local_type(const TensorType& type, const Layout& layout, const Mesh& 
   return {type.dtype, local_box(type.shape, layout, mesh, rank).size};
 }
 
-// The work of all pieces of a cut against the whole's. A piece may repeat the work on operands that are replicated,
-// which is at most one operation for each of their elements.
+// The work of all pieces of a cut against the whole's, which is done once for each term of partial operands. A piece
+// may repeat the work on operands that are replicated: at most one operation for each of their elements.
 std::string check_cost_of_cut(const OpDef& op, const Example& example, std::span<const TensorType> types, const Cut& cut,
                               const ShardingRule& rule) {
   const std::vector<Layout> in_layouts = operand_layouts(rule, cut.factors);
@@ -223,7 +234,8 @@ std::string check_cost_of_cut(const OpDef& op, const Example& example, std::span
   }
   for (const TensorType& type : example.in) repeated -= static_cast<double>(type.elements());
   for (const TensorType& type : types) repeated -= static_cast<double>(type.elements());
-  const double whole = op.cost.get()({example.in, types, example.attrs}).flops;
+  double whole = op.cost.get()({example.in, types, example.attrs}).flops;
+  for (const PartialAxis& term : cut.factors.through) whole *= static_cast<double>(cut.mesh.axis(term.axis).size);
   if (pieces <= whole * (1 + 1e-9) + std::max(repeated, 0.0)) return "";
   return fmt::format("{}: the pieces do {} operations in all, the whole does {}", describe(cut, rule), pieces, whole);
 }
