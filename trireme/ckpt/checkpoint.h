@@ -34,7 +34,7 @@ struct Piece {
 struct SaveInfo {
   int64_t step = 0;
   uint64_t seed = 0;
-  std::string mesh;
+  std::string mesh = {};
   int64_t data_position = 0;
   std::map<std::string, std::string> meta = {};
   int keep_last = 0;  // complete checkpoints left in the root after this one; 0 = all
