@@ -140,8 +140,9 @@ class TcpStore final : public Store {
       outcome = recv_all(socket.fd(), bytes, wire::kHeaderBytes, deadline);
     check(outcome, operation, key, deadline);
     const wire::Header head = wire::header(bytes);
-    const bool known = head.kind == static_cast<uint32_t>(wire::Kind::kDone) ||
-                       head.kind == static_cast<uint32_t>(wire::Kind::kTimeout);
+    const auto kind = static_cast<wire::Kind>(head.kind);
+    const bool known =
+        kind == wire::Kind::kDone || kind == wire::Kind::kTimeout || kind == wire::Kind::kNoNumber;
     if (!known || head.key_bytes != 0 || head.value_bytes > kMaxStoreValue) {
       fail(ErrorKind::kComm, "{}: it answered {} '{}' with bytes that are no reply", where(),
            operation, key);
@@ -151,7 +152,9 @@ class TcpStore final : public Store {
       const std::lock_guard lock(mutex_);
       idle_.push_back(std::move(socket));
     }
-    if (head.kind == static_cast<uint32_t>(wire::Kind::kTimeout)) {
+    require(kind != wire::Kind::kNoNumber,
+            "store: key '{}' holds '{}', which is not a number to add to", key, bytes);
+    if (kind == wire::Kind::kTimeout) {
       fail(ErrorKind::kTimeout, "{}: nobody set key '{}' within {}", where(), key,
            duration_text(std::chrono::duration<double>(server_waits).count()));
     }

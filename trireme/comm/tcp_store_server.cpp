@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -297,11 +298,16 @@ class TcpStoreServer::Loop {
 
   // Counters are values in decimal, so that `get` reads them too.
   bool add(Id id, Connection& c, const std::string& key, int64_t amount) {
-    const auto found = values_.find(key);
-    const int64_t before = found == values_.end() ? 0 : std::atoll(found->second.c_str());
+    std::string& text = values_.try_emplace(key, "0").first->second;
+    int64_t before = 0;
+    const char* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, before);
+    if (parsed.ec != std::errc() || parsed.ptr != end) {
+      return reply(id, c, wire::Kind::kNoNumber, text.substr(0, 64), 0);
+    }
     const auto sum =
         static_cast<int64_t>(static_cast<uint64_t>(before) + static_cast<uint64_t>(amount));
-    values_[key] = std::to_string(sum);
+    text = std::to_string(sum);
     const bool alive = reply(id, c, wire::Kind::kDone, {}, sum);
     wake_waiters(key);
     return alive;

@@ -191,6 +191,17 @@ TEST_F(TcpStoreTest, CountersOfManyClientsAddUp) {
   EXPECT_EQ(client(server)->get("count", kLong), "6799");
 }
 
+TEST_F(TcpStoreTest, AddingToWhatIsNoNumberIsRefused) {
+  const TcpStoreServer server({.secret = secret_});
+  const auto store = client(server);
+  store->set("address", "10.0.0.6");
+
+  EXPECT_EQ(error_of([&] { store->add("address", 1); }).second,
+            "store: key 'address' holds '10.0.0.6', which is not a number to add to");
+  store->set("count", "41");
+  EXPECT_EQ(store->add("count", 1), 42);
+}
+
 TEST_F(TcpStoreTest, AMebibyteTravelsWholeAndOneByteMoreIsRefused) {
   const TcpStoreServer server({.secret = secret_});
   const auto store = client(server);

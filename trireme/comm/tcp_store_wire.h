@@ -21,7 +21,14 @@ inline constexpr size_t kAnswerBytes = 64;
 inline constexpr size_t kProofBytes = 32;
 inline constexpr size_t kHeaderBytes = 20;
 
-enum class Kind : uint32_t { kSet = 1, kGet = 2, kAdd = 3, kDone = 16, kTimeout = 17 };
+enum class Kind : uint32_t {
+  kSet = 1,
+  kGet = 2,
+  kAdd = 3,
+  kDone = 16,
+  kTimeout = 17,
+  kNoNumber = 18
+};
 
 struct Header {
   uint32_t kind = 0;
