@@ -96,4 +96,27 @@ struct ReduceAttrs {
   }
 };
 
+struct GeluAttrs {
+  bool approximate = false;
+  static constexpr auto fields() { return std::tuple{field("approximate", &GeluAttrs::approximate)}; }
+};
+
+struct TransposeAttrs {
+  std::vector<int64_t> perm;
+  static constexpr auto fields() { return std::tuple{field("perm", &TransposeAttrs::perm)}; }
+};
+
+struct SliceAttrs {
+  std::vector<int64_t> starts;
+  std::vector<int64_t> sizes;
+  static constexpr auto fields() {
+    return std::tuple{field("starts", &SliceAttrs::starts), field("sizes", &SliceAttrs::sizes)};
+  }
+};
+
+struct ConcatAttrs {
+  int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple{field("dim", &ConcatAttrs::dim)}; }
+};
+
 }  // namespace trireme

@@ -6,21 +6,35 @@
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
+#include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {
 namespace {
 
-template <Unary kind>
-void run_unary(const KernelArgs& args) {
+void map(const KernelArgs& args, Unary kind, double p, double q) {
   const float* x = args.in[0].as<float>().data();
   float* y = args.out[0].as<float>().data();
   const auto loop = loops().unary[static_cast<int>(kind)];
-  for_range(args, args.out[0].elements(), kGrain,
-            [&](int64_t begin, int64_t end) { loop(end - begin, x + begin, y + begin, 0, 0); });
+  for_range(args, args.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
+    loop(end - begin, x + begin, y + begin, static_cast<float>(p), static_cast<float>(q));
+  });
 }
 
-template <Binary kind>
-void run_binary(const KernelArgs& args) {
+template <Unary kind>
+void run_unary(const KernelArgs& args) {
+  map(args, kind, 0, 0);
+}
+
+void run_scale(const KernelArgs& args) { map(args, Unary::kScale, args.attrs.as<ScalarAttrs>().value, 0); }
+
+void run_add_scalar(const KernelArgs& args) { map(args, Unary::kAddScalar, args.attrs.as<ScalarAttrs>().value, 0); }
+
+void run_clamp(const KernelArgs& args) {
+  const auto& attrs = args.attrs.as<ClampAttrs>();
+  map(args, Unary::kClamp, attrs.low, attrs.high);
+}
+
+void map(const KernelArgs& args, Binary kind) {
   const float* a = args.in[0].as<float>().data();
   const float* b = args.in[1].as<float>().data();
   float* y = args.out[0].as<float>().data();
@@ -41,6 +55,19 @@ void run_binary(const KernelArgs& args) {
            y + run * runs.length + from);
     }
   });
+}
+
+template <Binary kind>
+void run_binary(const KernelArgs& args) {
+  map(args, kind);
+}
+
+void run_gelu(const KernelArgs& args) {
+  map(args, args.attrs.as<GeluAttrs>().approximate ? Unary::kGeluTanh : Unary::kGeluErf, 0, 0);
+}
+
+void run_gelu_grad(const KernelArgs& args) {
+  map(args, args.attrs.as<GeluAttrs>().approximate ? Binary::kGeluTanhGrad : Binary::kGeluErfGrad);
 }
 
 std::string not_between_f32_and_bf16(const TypeArgs& args) {
@@ -89,6 +116,10 @@ extern const Kernel erf_simd = unary<Unary::kErf>("erf", "erf.simd");
 extern const Kernel relu_simd = unary<Unary::kRelu>("relu", "relu.simd");
 extern const Kernel silu_simd = unary<Unary::kSilu>("silu", "silu.simd");
 
+extern const Kernel scale_simd{"scale", "scale.simd", not_all_f32, nullptr, run_scale};
+extern const Kernel add_scalar_simd{"add_scalar", "add_scalar.simd", not_all_f32, nullptr, run_add_scalar};
+extern const Kernel clamp_simd{"clamp", "clamp.simd", not_all_f32, nullptr, run_clamp};
+
 extern const Kernel add_simd = binary<Binary::kAdd>("add", "add.simd");
 extern const Kernel sub_simd = binary<Binary::kSub>("sub", "sub.simd");
 extern const Kernel mul_simd = binary<Binary::kMul>("mul", "mul.simd");
@@ -97,6 +128,9 @@ extern const Kernel maximum_simd = binary<Binary::kMaximum>("maximum", "maximum.
 extern const Kernel minimum_simd = binary<Binary::kMinimum>("minimum", "minimum.simd");
 extern const Kernel relu_grad_simd = binary<Binary::kReluGrad>("relu_grad", "relu_grad.simd");
 extern const Kernel silu_grad_simd = binary<Binary::kSiluGrad>("silu_grad", "silu_grad.simd");
+
+extern const Kernel gelu_simd{"gelu", "gelu.simd", not_all_f32, nullptr, run_gelu};
+extern const Kernel gelu_grad_simd{"gelu_grad", "gelu_grad.simd", not_all_f32, nullptr, run_gelu_grad};
 
 extern const Kernel cast_simd{"cast", "cast.simd", not_between_f32_and_bf16, nullptr, run_cast};
 

@@ -58,8 +58,6 @@ struct Loops {
   float (*max)(int64_t n, const float* x);
   // y += x
   void (*accumulate)(int64_t n, const float* x, float* y);
-  // y[size] = sum over rows of x[rows, size], rows `stride` apart.
-  void (*sum_rows)(Lines lines, int64_t stride, const float* x, float* y);
 
   void (*softmax)(int64_t n, const float* x, float* y);
   void (*softmax_grad)(int64_t n, const float* y, const float* dy, float* dx);

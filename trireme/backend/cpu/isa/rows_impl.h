@@ -54,14 +54,6 @@ static float max_of(int64_t n, const float* x) {
   return result;
 }
 
-static void sum_rows(Lines lines, int64_t stride, const float* x, float* y) {
-  for_each_vector(lines.size, [&](auto v) {
-    F32 total{};
-    for (int64_t row = 0; row < lines.rows; ++row) total += v.get(x + row * stride);
-    v.put(y, total);
-  });
-}
-
 static float sum_exp(int64_t n, const float* x, float most) {
   return sum_of(n, [&](auto v) { return keep(v, exp(v.get(x) - most)); });
 }

@@ -35,7 +35,6 @@ constexpr cpu::Loops make_table() {
   table.square_sum = square_sum;
   table.max = max_of;
   table.accumulate = accumulate;
-  table.sum_rows = sum_rows;
   table.softmax = softmax;
   table.softmax_grad = softmax_grad;
   table.sum_exp = sum_exp;

@@ -1,0 +1,142 @@
+// Cases on which kernels are compared with the reference, beside the examples of each op: sizes that are one, odd
+// or prime, and longer than a vector, a tile or a task. For tests.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "trireme/op/op_attrs.h"
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+
+inline TensorType f32_of(std::initializer_list<int64_t> shape) { return {DType::kF32, Shape(shape)}; }
+inline TensorType i64_of(std::initializer_list<int64_t> shape) { return {DType::kI64, Shape(shape)}; }
+inline Fill whole_numbers(double low, double high) { return {Fill::Kind::kIntegers, low, high}; }
+
+inline std::vector<Example> matmul_cases() {
+  std::vector<Example> cases;
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      const Attrs attrs = Attrs::of(MatMulAttrs{ta, tb});
+      const auto add = [&](int64_t m, int64_t n, int64_t k) {
+        cases.push_back({.in = {ta ? f32_of({k, m}) : f32_of({m, k}), tb ? f32_of({n, k}) : f32_of({k, n})},
+                         .attrs = attrs});
+        cases.push_back({.in = {ta ? f32_of({3, k, m}) : f32_of({3, m, k}), tb ? f32_of({3, n, k}) : f32_of({3, k, n})},
+                         .attrs = attrs});
+      };
+      add(1, 1, 1);
+      add(37, 1, 65);
+      add(1, 53, 17);
+      add(129, 67, 31);
+    }
+  }
+  // Cut into blocks.
+  cases.push_back({.in = {f32_of({517, 263}), f32_of({263, 509})}, .attrs = Attrs::of(MatMulAttrs{})});
+  cases.push_back({.in = {f32_of({263, 517}), f32_of({509, 263})}, .attrs = Attrs::of(MatMulAttrs{true, true})});
+  cases.push_back({.in = {f32_of({2, 3, 7}), f32_of({7, 5})}, .attrs = Attrs::of(MatMulAttrs{})});
+  return cases;
+}
+
+inline std::vector<Example> binary_cases() {
+  const std::vector<Fill> away = {{Fill::Kind::kUniform, -1, 1}, {Fill::Kind::kUniform, 0.5, 2}};
+  return {{.in = {f32_of({1}), f32_of({1})}, .fill = away},
+          {.in = {f32_of({17}), f32_of({17})}, .fill = away},
+          {.in = {f32_of({5, 7001}), f32_of({5, 7001})}, .fill = away},
+          {.in = {f32_of({257, 129}), f32_of({129})}, .fill = away},
+          {.in = {f32_of({31, 33}), f32_of({31, 1})}, .fill = away},
+          {.in = {f32_of({1, 33}), f32_of({31, 1})}, .fill = away},
+          {.in = {f32_of({3, 1, 5, 7}), f32_of({4, 1, 7})}, .fill = away},
+          {.in = {f32_of({40001}), f32_of({})}, .fill = away},
+          {.in = {f32_of({}), f32_of({1, 40001})}, .fill = away},
+          {.in = {f32_of({0, 3}), f32_of({3})}, .fill = away}};
+}
+
+inline std::vector<Example> pair_cases() {
+  const std::vector<Fill> wide = {{Fill::Kind::kUniform, -6, 6}};
+  return {{.in = {f32_of({1}), f32_of({1})}, .fill = wide}, {.in = {f32_of({3, 7001}), f32_of({3, 7001})}, .fill = wide}};
+}
+
+inline std::vector<Example> unary_cases(double low, double high, const Attrs& attrs) {
+  const std::vector<Fill> fill = {{Fill::Kind::kUniform, low, high}};
+  return {{.in = {f32_of({1})}, .attrs = attrs, .fill = fill},
+          {.in = {f32_of({31})}, .attrs = attrs, .fill = fill},
+          {.in = {f32_of({3, 11003})}, .attrs = attrs, .fill = fill},
+          {.in = {f32_of({0})}, .attrs = attrs, .fill = fill}};
+}
+
+inline std::vector<Example> reduce_cases() {
+  const auto over = [](TensorType x, std::vector<int64_t> dims, bool keep = false) {
+    return Example{.in = {x}, .attrs = Attrs::of(ReduceAttrs{std::move(dims), keep})};
+  };
+  return {over(f32_of({1000, 37}), {0}),       over(f32_of({1000, 37}), {1}),
+          over(f32_of({40001}), {0}),          over(f32_of({3, 700, 5}), {1}, true),
+          over(f32_of({7, 11, 13}), {0, 1}),   over(f32_of({7, 11, 13}), {1, 2}),
+          over(f32_of({7, 11, 13}), {0, 2}),   over(f32_of({0, 5}), {0}),
+          over(f32_of({1, 5, 1, 3}), {0, 2}),  over(f32_of({2, 3}), {0, 1}, true)};
+}
+
+inline std::vector<Example> label_cases(bool gradient) {
+  const auto on = [&](int64_t rows, int64_t classes, CrossEntropyAttrs attrs) {
+    Example e{.in = {f32_of({rows, classes}), i64_of({rows})},
+              .attrs = Attrs::of(attrs),
+              .fill = {{Fill::Kind::kUniform, -9, 9}, whole_numbers(0, static_cast<double>(classes))}};
+    if (gradient) e.in.push_back(f32_of({rows}));
+    return e;
+  };
+  return {on(1, 1, {}), on(13, 37, {}), on(5, 20011, {}), on(33, 65, {.ignore_index = 3, .label_smoothing = 0.1})};
+}
+
+inline std::vector<Example> norm_grad_cases() {
+  const auto on = [](int64_t rows, int64_t size) {
+    return Example{.in = {f32_of({rows, size}), f32_of({size}), f32_of({rows}), f32_of({rows}), f32_of({rows, size})}};
+  };
+  return {on(1, 1), on(1, 67), on(131, 33), on(67, 256)};
+}
+
+inline std::vector<Example> more_cases(std::string_view op) {
+  for (const char* name : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
+    if (op == name) return binary_cases();
+  }
+  for (const char* name : {"relu_grad", "silu_grad", "softmax_grad"}) {
+    if (op == name) return pair_cases();
+  }
+  for (const char* name : {"neg", "abs", "square", "tanh", "sigmoid", "erf", "relu", "silu"}) {
+    if (op == name) return unary_cases(-12, 12, Attrs());
+  }
+  for (const char* name : {"sqrt", "rsqrt", "reciprocal"}) {
+    if (op == name) return unary_cases(0.01, 100, Attrs());
+  }
+  if (op == "exp") return unary_cases(-100, 3, Attrs());
+  if (op == "softmax") return unary_cases(-30, 30, Attrs());
+  if (op == "scale" || op == "add_scalar") return unary_cases(-9, 9, Attrs::of(ScalarAttrs{-0.3}));
+  if (op == "clamp") return unary_cases(-9, 9, Attrs::of(ClampAttrs{-1, 2}));
+  if (op == "matmul") return matmul_cases();
+  if (op == "linear_weight_grad") {
+    return {{.in = {f32_of({1, 1}), f32_of({1, 1})}},
+            {.in = {f32_of({7, 11, 131}), f32_of({7, 11, 17})}},
+            {.in = {f32_of({1031, 257}), f32_of({1031, 129})}}};
+  }
+  if (op == "reduce_sum") return reduce_cases();
+  if (op == "square_sum") return {{.in = {f32_of({1})}}, {.in = {f32_of({3, 20011})}}, {.in = {f32_of({0})}}};
+  if (op == "cross_entropy") return label_cases(false);
+  if (op == "cross_entropy_grad") return label_cases(true);
+  if (op == "layer_norm") {
+    const Attrs attrs = Attrs::of(NormAttrs{});
+    return {{.in = {f32_of({1, 67}), f32_of({67}), f32_of({67})}, .attrs = attrs},
+            {.in = {f32_of({131, 33}), f32_of({33}), f32_of({33})}, .attrs = attrs},
+            {.in = {f32_of({5, 4099}), f32_of({4099}), f32_of({4099})}, .attrs = attrs}};
+  }
+  if (op == "layer_norm_grad") return norm_grad_cases();
+  if (op == "embedding") {
+    return {{.in = {f32_of({101, 37}), i64_of({3, 71})}, .fill = {{}, whole_numbers(0, 101)}}};
+  }
+  if (op == "embedding_grad") {
+    return {{.in = {i64_of({3, 71}), f32_of({3, 71, 301})},
+             .attrs = Attrs::of(EmbeddingGradAttrs{29}),
+             .fill = {whole_numbers(0, 29)}}};
+  }
+  return {};
+}
+
+}  // namespace trireme

@@ -1,0 +1,172 @@
+#include "trireme/backend/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/kernel_cases_impl.h"
+#include "trireme/base/log.h"
+#include "trireme/base/thread_pool.h"
+#include "trireme/op/conformance.h"
+#include "trireme/op/registry.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kGuard = 64;
+constexpr std::byte kMark{0xa5};
+
+// Bytes with a marked guard on both sides.
+class Guarded {
+ public:
+  explicit Guarded(int64_t bytes) : bytes_(static_cast<size_t>(bytes)), all_(bytes_ + 2 * kGuard, kMark) {}
+  std::byte* data() { return all_.data() + kGuard; }
+  std::span<std::byte> span() { return {data(), bytes_}; }
+  bool intact() const {
+    const auto marked = [](std::byte b) { return b == kMark; };
+    return std::all_of(all_.begin(), all_.begin() + kGuard, marked) &&
+           std::all_of(all_.end() - kGuard, all_.end(), marked);
+  }
+
+ private:
+  size_t bytes_;
+  std::vector<std::byte> all_;
+};
+
+struct Run {
+  std::vector<HostTensor> results;
+  std::string broken;  // where a guard was overwritten
+};
+
+Run run_kernel(const OpDef& op, const Kernel& kernel, const Example& example,
+               const std::vector<HostTensor>& operands, ThreadPool* pool) {
+  const std::vector<TensorType> types = conformance::results_of(op, example);
+  std::vector<View> in, out;
+  std::vector<TensorType> in_types;
+  std::vector<Guarded> bytes;
+  for (const HostTensor& operand : operands) {
+    in.push_back(operand.view());
+    in_types.push_back(operand.type());
+  }
+  for (const TensorType& type : types) bytes.emplace_back(type.bytes());
+  for (size_t i = 0; i < types.size(); ++i) out.push_back({bytes[i].data(), types[i]});
+  Guarded scratch(kernel.scratch_bytes({in_types, types, example.attrs}, pool == nullptr ? 1 : pool->size()));
+  std::shared_ptr<void> state;
+  kernel.run({in, out, {}, {}, example.attrs, scratch.span(), pool, &state});
+  Run run;
+  for (size_t i = 0; i < types.size(); ++i) {
+    HostTensor& result = run.results.emplace_back(types[i]);
+    if (types[i].bytes() > 0) std::memcpy(result.view().data, bytes[i].data(), static_cast<size_t>(types[i].bytes()));
+    if (!bytes[i].intact()) run.broken = fmt::format("result {} was left", i);
+  }
+  if (!scratch.intact()) run.broken = "its scratch was left";
+  return run;
+}
+
+bool same_bits(const std::vector<HostTensor>& a, const std::vector<HostTensor>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto x = a[i].view().raw();
+    if (!std::ranges::equal(x, b[i].view().raw())) return false;
+  }
+  return true;
+}
+
+// The length of the longest sum behind one element.
+int64_t reduction_length(const OpDef& op, const Example& example) {
+  if (op.traits.elementwise) return 8;
+  int64_t elements = 1;
+  for (const TensorType& type : example.in) elements = std::max(elements, type.elements());
+  return std::max<int64_t>(16, elements);
+}
+
+std::vector<Example> cases_of(const OpDef& op) {
+  std::vector<Example> cases = op.examples == nullptr ? std::vector<Example>{} : op.examples();
+  for (Example& more : more_cases(op.name)) cases.push_back(std::move(more));
+  return cases;
+}
+
+// Each kernel of the op but the reference on each case it can run: what differs from the reference, between
+// numbers of threads, or lies outside the results.
+std::vector<std::string> check(const OpDef& op, Isa isa) {
+  set_isa(isa);
+  std::vector<std::string> findings;
+  uint64_t seed = 1;
+  for (const Example& example : cases_of(op)) {
+    const std::vector<HostTensor> operands = conformance::operands_of(example, ++seed);
+    const std::vector<TensorType> types = conformance::results_of(op, example);
+    const std::vector<const Kernel*> kernels = kernels_of(op);
+    const Run want = run_kernel(op, *kernels.back(), example, operands, nullptr);
+    const double size = std::max(conformance::magnitude(operands), conformance::magnitude(want.results));
+    for (const Kernel* kernel : kernels) {
+      if (kernel == kernels.back()) break;
+      if (kernel->why_not != nullptr && !kernel->why_not({example.in, types, example.attrs}).empty()) continue;
+      const auto tell = [&](std::string what) {
+        findings.push_back(fmt::format("{} on {} with {}: {}", kernel->name, conformance::describe(op, example),
+                                       to_string(isa), what));
+      };
+      const Run alone = run_kernel(op, *kernel, example, operands, nullptr);
+      for (size_t i = 0; i < types.size(); ++i) {
+        const double allowed = conformance::tolerance(types[i].dtype, reduction_length(op, example), size);
+        const std::string found = conformance::difference(alone.results[i], want.results[i], allowed);
+        if (!found.empty()) tell(fmt::format("result {} {}", i, found));
+      }
+      if (!alone.broken.empty()) tell(alone.broken);
+      for (int threads : {1, 2, 3}) {
+        ThreadPool pool(threads);
+        const Run run = run_kernel(op, *kernel, example, operands, &pool);
+        if (!same_bits(run.results, alone.results)) tell(fmt::format("other bits with {} threads", threads));
+        if (!run.broken.empty()) tell(run.broken);
+      }
+    }
+  }
+  set_isa(machine_isa());
+  return findings;
+}
+
+class EveryOp : public testing::TestWithParam<const OpDef*> {};
+
+TEST_P(EveryOp, KernelsAgreeWithTheReferenceOnEveryInstructionSetAndNumberOfThreads) {
+  const OpDef& op = *GetParam();
+  if (kernels_of(op).size() < 2) GTEST_SKIP() << "the reference only";
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+    if (isa > machine_isa()) continue;
+    for (const std::string& finding : check(op, isa)) ADD_FAILURE() << finding;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryOp,
+                         testing::ValuesIn(std::vector<const OpDef*>(all_ops().begin(), all_ops().end())),
+                         [](const auto& each) { return std::string(each.param->name); });
+
+TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
+  std::vector<std::string> lines;
+  set_log_levels("warn,dispatch=debug");
+  set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  const TensorType wide{DType::kF64, {4}};
+  const std::vector<TensorType> in{wide, wide};
+  const std::vector<TensorType> out{wide};
+  const Attrs none;
+
+  const Kernel& chosen = choose_kernel(op("add"), {in, out, none});
+
+  set_log_sink({});
+  set_log_levels("warn");
+  EXPECT_EQ(chosen.name, "reference");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("'add.simd' does not run 'add': operand 0 is f64[4], not f32"), std::string::npos)
+      << lines[0];
+}
+
+TEST(Kernels, TheFastestThatCanRunIsChosen) {
+  const TensorType single{DType::kF32, {4}};
+  const std::vector<TensorType> in{single, single};
+  const std::vector<TensorType> out{single};
+  const Attrs none;
+
+  EXPECT_EQ(choose_kernel(op("add"), {in, out, none}).name, "add.simd");
+}
+
+}  // namespace
+}  // namespace trireme
