@@ -131,6 +131,24 @@ std::vector<Tensor> grad_all_to_all(const GradArgs& args) {
   return {apply1(ops::all_to_all, {args.dout[0]}, Attrs::of(back))};
 }
 
+// The sum of the cotangents at the root, zero elsewhere. Each rank's own element of a one-hot row over the ranks says
+// whether it is the root.
+std::vector<Tensor> grad_broadcast(const GradArgs& args) {
+  const auto& attrs = args.attrs.as<CollectiveAttrs>();
+  CollectiveAttrs group = attrs;
+  group.reduction = "sum";
+  group.dim = 0;
+  std::vector<Tensor> out(args.in.size());
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    if (!args.wanted[i] || !args.dout[i]) continue;
+    const Tensor one = constant(args.dout[i].graph(), {args.dout[i].dtype(), {1}}, 1);
+    const Tensor row = pad(one, {attrs.root}, {attrs.size - 1 - attrs.root});
+    const Tensor is_root = reshape(apply1(ops::shard_slice, {row}, Attrs::of(group)), Shape{});
+    out[i] = mul(apply1(ops::all_reduce, {args.dout[i]}, Attrs::of(group)), is_root);
+  }
+  return out;
+}
+
 // The pieces' cotangents joined: padding with zeros and summing over the ranks, each of which took its own piece.
 std::vector<Tensor> grad_shard_slice(const GradArgs& args) {
   return {apply1(ops::all_gather, {args.dout[0]}, args.attrs)};
@@ -204,7 +222,7 @@ extern const OpDef broadcast{{"broadcast", &Attrs::parse<CollectiveAttrs>},
                              "y = the root's x",
                              "...",
                              infer_broadcast,
-                             Facet<GradFn>::none("the sum at the root alone depends on the rank"),
+                             grad_broadcast,
                              Facet<ShardFn>::none(kNoRule),
                              cost,
                              Facet<KernelFn>::none(kNoKernel),

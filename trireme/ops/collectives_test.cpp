@@ -97,5 +97,14 @@ TEST(Collectives, GiveTheGradientOfAMaximumToTheRanksThatHoldIt) {
   EXPECT_EQ(node.op->name, "mul");
 }
 
+TEST(Collectives, SumTheGradientOfABroadcastAtTheRoot) {
+  Graph graph;
+  gradient_of(graph, "broadcast", f32({6}), {.size = 3, .root = 2});
+
+  std::string names;
+  for (const Node& node : graph.nodes()) names += std::string(node.op->name) + " ";
+  EXPECT_EQ(names, "broadcast full full pad shard_slice reshape all_reduce mul ");
+}
+
 }  // namespace
 }  // namespace trireme
