@@ -12,12 +12,6 @@ Backend message_backend(std::unique_ptr<Transport> transport) {
           }};
 }
 
-bool has_ucx() {
-  return false;
-}
-Backend ucx_backend(const WorldOptions&) {
-  fail(ErrorKind::kUnsupported, "ucx");
-}
 Backend mpi_backend(const WorldOptions&, EngineOptions&) {
   fail(ErrorKind::kUnsupported, "mpi");
 }

@@ -19,8 +19,8 @@ class EveryTransport : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Comm, EveryTransport, testing::Values("threads", "shm"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Comm, EveryTransport, testing::Values("threads", "shm", "ucx"),
+                         [](const auto& instance) { return instance.param; });
 
 // The value of element i on rank r: small whole numbers, so that every type holds their sums
 // exactly.

@@ -11,8 +11,9 @@ constexpr auto kRest = 5ms;           // the longest sleep in the transport
 constexpr auto kNap = 100us;          // of the background thread between looks
 constexpr int kNapsBeforeSleep = 50;  // without work, until it waits to be called
 constexpr int kSpinPasses =
-    2000;                        // some 50 us, before resting, when there is a core for every rank
-constexpr int kYieldPasses = 8;  // before resting, when there is not
+    2000;  // some 50 us, before resting, when there is a core for every rank
+constexpr int kTriesForDrive = 64;  // before a waiter sleeps while another thread drives
+constexpr int kYieldPasses = 8;     // before resting, when there is not
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -76,6 +77,7 @@ bool Engine::done(Operation& operation) {
 void Engine::wait(Operation& operation) {
   waiters_.fetch_add(1);
   int quiet_passes = 0;
+  int refusals = 0;
   while (!operation.finished.load(std::memory_order_acquire)) {
     if (std::unique_lock lock(drive_, std::try_to_lock); lock) {
       if (pass()) {
@@ -85,9 +87,17 @@ void Engine::wait(Operation& operation) {
       }
       continue;
     }
-    // Another thread drives. If it is the one in the background, it steps aside when it sees the
-    // waiter.
+    // Another thread drives. The one in the background steps aside when it sees the waiter, mostly
+    // at once.
     if (resting_.load()) transport_->wake();
+    if (++refusals % kTriesForDrive != 0) {
+      if (options_.crowded) {
+        std::this_thread::yield();
+      } else {
+        pause_briefly();
+      }
+      continue;
+    }
     std::unique_lock lock(inbox_mutex_);
     if (!operation.finished.load(std::memory_order_acquire)) finished_.wait_for(lock, kNap);
   }

@@ -65,6 +65,7 @@ class Engine {
   void post_notices();
   void read_notices();
   void tell_peers(bool gave_up, const std::string& reason);
+  void mark_lost();
   void check();  // deadlines, lost peers
   std::optional<Cause> trouble_of(const Operation& operation) const;
   std::string name_of(int peer) const;

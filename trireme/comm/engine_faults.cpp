@@ -11,7 +11,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kCheckInterval = 5ms;  // of deadlines and of lost peers
-constexpr auto kFarewell = 500ms;     // spent at most on telling peers that this rank leaves
+constexpr auto kHandOver = 500ms;     // spent at most on telling peers that this rank gives up
+constexpr auto kFarewell = 10'000ms;  // spent at most on waiting for peers that still need it
 constexpr uint32_t kNoticeTag = 0x7fffffff;
 
 }  // namespace
@@ -56,13 +57,19 @@ void Engine::tell_peers(bool gave_up, const std::string& reason) {
     transfer.bytes = sizeof(Notice);
     transport_->send(transfer);
   }
-  const auto sent = [&] {
-    return std::none_of(transfers.begin(), transfers.end(), [](const Transfer& transfer) {
-      return transfer.state == Transfer::State::kPending;
-    });
+  const auto is_done = [&] {
+    const bool sent = std::none_of(
+        transfers.begin(), transfers.end(),
+        [](const Transfer& transfer) { return transfer.state == Transfer::State::kPending; });
+    if (!sent || gave_up || transport_->delivers_after_stop()) return sent;
+    // And stay until the others have all they need from this rank.
+    read_notices();
+    mark_lost();
+    return std::count(peers_.begin(), peers_.end(), Peer::kHere) == 1;
   };
-  for (const auto end = Clock::now() + kFarewell; !sent() && Clock::now() < end;) {
-    if (!transport_->progress()) std::this_thread::yield();
+  const auto limit = gave_up || transport_->delivers_after_stop() ? kHandOver : kFarewell;
+  for (const auto end = Clock::now() + limit; !is_done() && Clock::now() < end;) {
+    if (!transport_->progress()) transport_->rest(1ms);
   }
   transport_->stop();
 }
@@ -107,21 +114,24 @@ void Engine::check() {
   if (now < next_check_) return;
   next_check_ = now + kCheckInterval;
   if (active_.empty()) return;
-  std::vector<int> lost;
-  transport_->find_lost(lost);
-  if (!lost.empty()) {
-    // What the lost ones sent before their end still counts.
-    while (transport_->progress()) {
-    }
-    read_notices();
-    for (const int peer : lost) {
-      Peer& state = peers_[static_cast<size_t>(peer)];
-      if (state == Peer::kHere) state = Peer::kLost;
-    }
-  }
+  mark_lost();
   for (const auto& operation : active_) {
     if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
     if (auto cause = trouble_of(*operation)) return break_world(*cause, operation.get());
+  }
+}
+
+void Engine::mark_lost() {
+  std::vector<int> lost;
+  transport_->find_lost(lost);
+  if (lost.empty()) return;
+  // What the lost ones sent before their end still counts.
+  while (transport_->progress()) {
+  }
+  read_notices();
+  for (const int peer : lost) {
+    Peer& state = peers_[static_cast<size_t>(peer)];
+    if (state == Peer::kHere) state = Peer::kLost;
   }
 }
 

@@ -24,7 +24,8 @@ struct Transfer {
   size_t bytes = 0;
   State state = State::kIdle;
   std::string problem;     // of a failed one: "sent 8 bytes where 4 were expected"
-  void* native = nullptr;  // the transport's own
+  void* native = nullptr;  // the transport's own, as is `owner`
+  void* owner = nullptr;
 };
 
 class Transport {
@@ -51,6 +52,8 @@ class Transport {
   virtual void wake() = 0;  // from any thread
   // Looks whether peers are gone: appends those found now for the first time.
   virtual void find_lost(std::vector<int>& peers) = 0;
+  // Whether what was sent arrives although this rank ends right after.
+  virtual bool delivers_after_stop() const { return true; }
   // Forgets every transfer: after the call no buffer is touched.
   virtual void stop() = 0;
   // Zeroed memory of this rank, shared with peers where the transport can; collective.
