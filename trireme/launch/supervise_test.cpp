@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
+#include "trireme/comm/backends.h"
 #include "trireme/comm/tcp_store.h"
 #include "trireme/launch/rank_info.h"
 
@@ -26,7 +28,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 using testing::MatchesRegex;
-using testing::Not;
+using testing::StartsWith;
 
 constexpr std::chrono::seconds kLong{60};
 
@@ -225,6 +227,27 @@ TEST_F(LaunchTest, RanksMeetAtTheStoreOfTheLauncher) {
   EXPECT_EQ(result.exit_code, 0) << result.report;
 }
 
+TEST_F(LaunchTest, RanksJoinAndSumOverEveryTransportOfOneHost) {
+  for (const char* transport : {"auto", "shm", "ucx"}) {
+    if (transport == std::string("ucx") && !comm::has_ucx()) continue;
+    setenv("TRIREME_TRANSPORT", transport, 1);
+    const LaunchResult result = supervise(worker(3, "JoinsAndSums"));
+    unsetenv("TRIREME_TRANSPORT");
+    EXPECT_EQ(result.exit_code, 0) << transport << ": " << result.report;
+  }
+}
+
+TEST_F(LaunchTest, AKilledRankIsTheCauseAndItsPeersErrorsTheConsequence) {
+  const LaunchResult result = supervise(worker(3, "LosesAPeer"));
+
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.failed_rank, 1);
+  EXPECT_THAT(result.report, StartsWith("rank 1 (pid "));
+  EXPECT_THAT(result.report, HasSubstr("was killed by signal 9 (SIGKILL)"));
+  EXPECT_THAT(result.report, HasSubstr("\n  then [rank 0 of 3] "));
+  EXPECT_THAT(result.report, HasSubstr("\n  then [rank 2 of 3] "));
+}
+
 TEST_F(LaunchTest, PinnedRanksRunOnDifferentCores) {
   cpu_set_t own;
   ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
@@ -346,6 +369,34 @@ TEST(LaunchWorker, DISABLED_MeetsAtTheStore) {
     sum += std::stoi(store->get(fmt::format("rank/{}", peer), std::chrono::milliseconds(kLong)));
   }
   std::_Exit(sum == 60 && info.world == 4 ? 0 : 1);
+}
+
+View whole(std::vector<float>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()),
+          {DType::kF32, Shape{static_cast<int64_t>(values.size())}}};
+}
+
+TEST(LaunchWorker, DISABLED_JoinsAndSums) {
+  const RankInfo info = find_rank();
+  const auto world = join(info, flag_text("TRIREME_TRANSPORT").value_or("auto"));
+  std::vector<float> values(1000, static_cast<float>(info.rank + 1));
+  world->all().all_reduce(whole(values), comm::Reduce::kSum).wait();
+  const bool good = std::ranges::all_of(values, [](float v) { return v == 6; });
+  world->all().barrier().wait();
+  std::_Exit(good && world->size() == 3 ? 0 : 1);
+}
+
+TEST(LaunchWorker, DISABLED_LosesAPeer) {
+  const RankInfo info = find_rank();
+  try {
+    const auto world = join(info, "auto");
+    if (info.rank == 1) raise(SIGKILL);
+    std::vector<float> values(1000);
+    world->all().all_reduce(whole(values), comm::Reduce::kSum).wait();
+  } catch (const Error& error) {
+    end_with(error);
+  }
+  std::_Exit(97);  // nobody may get here: rank 1 took no part in the sum
 }
 
 }  // namespace
