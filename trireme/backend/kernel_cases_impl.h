@@ -94,6 +94,31 @@ inline std::vector<Example> norm_grad_cases() {
   return {on(1, 1), on(1, 67), on(131, 33), on(67, 256)};
 }
 
+// One tile and several of both kinds, shared key heads, one query, rests, and a mask beside none.
+inline std::vector<Example> attention_cases(bool gradient) {
+  std::vector<Example> cases;
+  const auto add = [&](Shape q, int64_t t, int64_t g, bool causal) {
+    const TensorType query{DType::kF32, q};
+    const TensorType key = f32_of({q[0], t, g, q[3]});
+    Example e{.in = {query, key, key}, .attrs = Attrs::of(AttentionAttrs{causal, causal ? 0.3 : 0})};
+    if (gradient) {
+      e.in.push_back(query);
+      e.in.push_back(f32_of({q[0], q[2], q[1]}));
+      e.in.push_back(query);
+      e.fill = {{}, {}, {}, {}, {Fill::Kind::kUniform, 2, 5}, {}};
+    }
+    cases.push_back(std::move(e));
+  };
+  for (bool causal : {false, true}) {
+    add({1, 1, 1, 1}, 1, 1, causal);
+    add({2, 64, 2, 64}, 64, 2, causal);
+    add({1, 131, 4, 16}, 131, 2, causal);
+    add({1, 70, 3, 8}, 531, 1, causal);
+    add({2, 1, 4, 5}, 300, 4, causal);
+  }
+  return cases;
+}
+
 inline std::vector<Example> more_cases(std::string_view op) {
   for (const char* name : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
     if (op == name) return binary_cases();
@@ -127,6 +152,9 @@ inline std::vector<Example> more_cases(std::string_view op) {
             {.in = {f32_of({131, 33}), f32_of({33}), f32_of({33})}, .attrs = attrs},
             {.in = {f32_of({5, 4099}), f32_of({4099}), f32_of({4099})}, .attrs = attrs}};
   }
+  if (op == "gelu") return unary_cases(-9, 9, Attrs::of(GeluAttrs{true}));
+  if (op == "attention") return attention_cases(false);
+  if (op == "attention_grad") return attention_cases(true);
   if (op == "layer_norm_grad") return norm_grad_cases();
   if (op == "embedding") {
     return {{.in = {f32_of({101, 37}), i64_of({3, 71})}, .fill = {{}, whole_numbers(0, 101)}}};

@@ -57,15 +57,15 @@ Tile tile_of(const Sizes& n, int64_t query, int64_t key) {
 
 // Scores, then per query: maximum, sum, correction.
 constexpr int64_t kForwardFloats = kQueries * kKeys + 3 * kQueries;
-// Probabilities, their gradient, and per query the product of out and dout.
-constexpr int64_t kBackwardFloats = 2 * kQueries * kKeys + kQueries;
+// Probabilities, their gradient, dout of the tile, and per query the product of out and dout.
+int64_t backward_floats(int64_t d) { return 2 * kQueries * kKeys + kQueries * d + kQueries; }
 
 int64_t forward_scratch(const TypeArgs&, int threads) {
   return threads * kForwardFloats * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t backward_scratch(const TypeArgs&, int threads) {
-  return threads * kBackwardFloats * static_cast<int64_t>(sizeof(float));
+int64_t backward_scratch(const TypeArgs& args, int threads) {
+  return threads * backward_floats(args.in[0].shape[3]) * static_cast<int64_t>(sizeof(float));
 }
 
 struct Operands {
@@ -76,9 +76,9 @@ Operands operands_of(const KernelArgs& args) {
   return {args.in[0].as<float>().data(), args.in[1].as<float>().data(), args.in[2].as<float>().data()};
 }
 
-// scores = q k^T of a tile.
-void multiply_scores(const Sizes& n, const Tile& tile, const float* q, const float* k, float* scores) {
-  gemm({.m = tile.queries, .n = tile.keys, .k = n.d, .a = q, .b = k, .c = scores, .lda = n.h * n.d, .ldb = n.g * n.d,
+// scores = q k^T of a tile, with rows of q `q_row` apart.
+void multiply_scores(const Sizes& n, const Tile& tile, const float* q, int64_t q_row, const float* k, float* scores) {
+  gemm({.m = tile.queries, .n = tile.keys, .k = n.d, .a = q, .b = k, .c = scores, .lda = q_row, .ldb = n.g * n.d,
         .ldc = kKeys, .transpose_b = true});
 }
 
@@ -94,7 +94,7 @@ void forward_tile(const Sizes& n, int64_t query, const Operands& at, float* out,
   for (int64_t key = 0; key < n.t; key += kKeys) {
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
-    multiply_scores(n, tile, at.q, at.k + key * n.g * n.d, scores);
+    multiply_scores(n, tile, at.q, n.h * n.d, at.k + key * n.g * n.d, scores);
     loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, scores, max, sum, correction);
     if (key > 0) loops().scale_rows({queries, n.d}, n.h * n.d, correction, out);
     gemm({.m = queries, .n = n.d, .k = tile.keys, .a = scores, .b = at.v + key * n.g * n.d, .c = out, .lda = kKeys,
@@ -125,38 +125,59 @@ void run_attention(const KernelArgs& args) {
   });
 }
 
-// What one tile of the backward pass reads and adds to, at its first query and key.
+// One tile of queries of one head: pointers to its first query, and to the first key of its key head.
 struct Gradient {
   const float *q, *k, *v, *out, *lse, *dout;
   float *dq, *dk, *dv;
 };
 
-void backward_tile(const Sizes& n, const Tile& tile, const Gradient& at, float* scratch) {
-  float* p = scratch;
-  float* dp = p + kQueries * kKeys;
-  float* delta = dp + kQueries * kKeys;
+struct BackwardScratch {
+  float *p, *dp, *dout, *delta;
+};
+
+// dq may lie on out or dout, so what is needed of them is taken before dq is written.
+void take_result(const Sizes& n, int64_t queries, const Gradient& at, const BackwardScratch& scratch) {
+  const int64_t row = n.h * n.d;
+  for (int64_t i = 0; i < queries; ++i) {
+    scratch.delta[i] = loops().dot(n.d, at.out + i * row, at.dout + i * row);
+    std::copy_n(at.dout + i * row, n.d, scratch.dout + i * n.d);
+  }
+}
+
+// Adds one tile to dk, dv and, past the first key, to dq.
+void backward_tile(const Sizes& n, const Tile& tile, const Gradient& at, const BackwardScratch& scratch) {
+  const auto& [p, dp, dout, delta] = scratch;
   const int64_t q_row = n.h * n.d;
   const int64_t k_row = n.g * n.d;
-  for (int64_t i = 0; i < tile.queries; ++i) delta[i] = loops().dot(n.d, at.out + i * q_row, at.dout + i * q_row);
-  multiply_scores(n, tile, at.q, at.k, p);
+  const int64_t key = tile.key * k_row;
+  multiply_scores(n, tile, at.q, q_row, at.k + key, p);
   loops().recompute_softmax({tile.queries, tile.keys}, kKeys, tile.visible, n.scale, at.lse, p);
   // dv += p^T dout, dp = dout v^T
-  gemm({.m = tile.keys, .n = n.d, .k = tile.queries, .a = p, .b = at.dout, .c = at.dv, .lda = kKeys, .ldb = q_row,
+  gemm({.m = tile.keys, .n = n.d, .k = tile.queries, .a = p, .b = dout, .c = at.dv + key, .lda = kKeys, .ldb = n.d,
         .ldc = k_row, .transpose_a = true, .beta = 1});
-  multiply_scores(n, tile, at.dout, at.v, dp);
+  multiply_scores(n, tile, dout, n.d, at.v + key, dp);
   loops().softmax_tile_grad({tile.queries, tile.keys}, kKeys, n.scale, delta, p, dp);
   // dq += dp k, dk += dp^T q
-  gemm({.m = tile.queries, .n = n.d, .k = tile.keys, .a = dp, .b = at.k, .c = at.dq, .lda = kKeys, .ldb = k_row,
-        .ldc = q_row, .beta = 1});
-  gemm({.m = tile.keys, .n = n.d, .k = tile.queries, .a = dp, .b = at.q, .c = at.dk, .lda = kKeys, .ldb = q_row,
-        .ldc = k_row, .transpose_a = true, .beta = 1});
+  gemm({.m = tile.queries, .n = n.d, .k = tile.keys, .a = dp, .b = at.k + key, .c = at.dq, .lda = kKeys,
+        .ldb = k_row, .ldc = q_row, .beta = tile.key > 0 ? 1.0F : 0.0F});
+  gemm({.m = tile.keys, .n = n.d, .k = tile.queries, .a = dp, .b = at.q, .c = at.dk + key, .lda = kKeys,
+        .ldb = q_row, .ldc = k_row, .transpose_a = true, .beta = 1});
+}
+
+void backward_queries(const Sizes& n, int64_t query, const Gradient& at, const BackwardScratch& scratch) {
+  take_result(n, std::min(kQueries, n.s - query), at, scratch);
+  for (int64_t key = 0; key < n.t; key += kKeys) {
+    const Tile tile = tile_of(n, query, key);
+    if (tile.keys == 0) break;
+    backward_tile(n, tile, at, scratch);
+  }
 }
 
 void fill_rows(int64_t rows, int64_t size, int64_t stride, float* x) {
   for (int64_t row = 0; row < rows; ++row) std::fill_n(x + row * stride, size, 0.0F);
 }
 
-// One key head and the query heads that share it: what they add to dk and dv is added in their order.
+// A task is one key head and the query heads that share it: what they add to dk and dv is added in their order.
 void run_attention_grad(const KernelArgs& args) {
   const Sizes n = sizes_of(args);
   const Operands all = operands_of(args);
@@ -166,28 +187,23 @@ void run_attention_grad(const KernelArgs& args) {
   float* dq = args.out[0].as<float>().data();
   float* dk = args.out[1].as<float>().data();
   float* dv = args.out[2].as<float>().data();
-  auto* scratch = reinterpret_cast<float*>(args.scratch.data());
+  auto* floats = reinterpret_cast<float*>(args.scratch.data());
   run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
     const int64_t batch = task / n.g;
     const int64_t group = task % n.g;
-    const int64_t k_start = (batch * n.t * n.g + group) * n.d;
-    const int64_t q_start = (batch * n.s * n.h + group * n.r()) * n.d;
-    fill_rows(n.t, n.d, n.g * n.d, dk + k_start);
-    fill_rows(n.t, n.d, n.g * n.d, dv + k_start);
-    fill_rows(n.s, n.r() * n.d, n.h * n.d, dq + q_start);
-    for (int64_t key = 0; key < n.t; key += kKeys) {
-      const int64_t k_at = k_start + key * n.g * n.d;
-      for (int64_t r = 0; r < n.r(); ++r) {
-        const int64_t lines = (batch * n.h + group * n.r() + r) * n.s;
-        for (int64_t query = 0; query < n.s; query += kQueries) {
-          const Tile tile = tile_of(n, query, key);
-          if (tile.keys == 0) continue;
-          const int64_t q_at = q_start + query * n.h * n.d + r * n.d;
-          backward_tile(n, tile,
-                        {all.q + q_at, all.k + k_at, all.v + k_at, out + q_at, lse + lines + query, dout + q_at,
-                         dq + q_at, dk + k_at, dv + k_at},
-                        scratch + thread * kBackwardFloats);
-        }
+    float* mine = floats + thread * backward_floats(n.d);
+    const BackwardScratch scratch{mine, mine + kQueries * kKeys, mine + 2 * kQueries * kKeys,
+                                  mine + 2 * kQueries * kKeys + kQueries * n.d};
+    const int64_t k_at = (batch * n.t * n.g + group) * n.d;
+    fill_rows(n.t, n.d, n.g * n.d, dk + k_at);
+    fill_rows(n.t, n.d, n.g * n.d, dv + k_at);
+    for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
+      for (int64_t query = 0; query < n.s; query += kQueries) {
+        const int64_t q_at = ((batch * n.s + query) * n.h + head) * n.d;
+        backward_queries(n, query,
+                         {all.q + q_at, all.k + k_at, all.v + k_at, out + q_at,
+                          lse + (batch * n.h + head) * n.s + query, dout + q_at, dq + q_at, dk + k_at, dv + k_at},
+                         scratch);
       }
     }
   });
