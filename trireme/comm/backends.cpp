@@ -12,10 +12,6 @@ Backend message_backend(std::unique_ptr<Transport> transport) {
           }};
 }
 
-Backend mpi_backend(const WorldOptions&, EngineOptions&) {
-  fail(ErrorKind::kUnsupported, "mpi");
-}
-
 Backend threads_backend(const WorldOptions& options) {
   return message_backend(threads_transport(options));
 }

@@ -71,7 +71,7 @@ void Engine::tell_peers(bool gave_up, const std::string& reason) {
   for (const auto end = Clock::now() + limit; !is_done() && Clock::now() < end;) {
     if (!transport_->progress()) transport_->rest(1ms);
   }
-  transport_->stop();
+  transport_->stop(!gave_up);
 }
 
 std::string Engine::name_of(int peer) const {

@@ -321,7 +321,7 @@ void ShmTransport::take_bytes(int peer, const Frame& frame) {
   incoming.erase(found);
 }
 
-void ShmTransport::stop() {
+void ShmTransport::stop(bool) {
   for (Pair& pair : pairs_) pair = Pair();
 }
 

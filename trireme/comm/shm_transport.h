@@ -37,7 +37,7 @@ class ShmTransport final : public Transport {
   void rest(std::chrono::microseconds limit) override;
   void wake() override;
   void find_lost(std::vector<int>& peers) override { mesh_.find_lost(peers); }
-  void stop() override;
+  void stop(bool) override;
   std::span<std::byte> allocate(size_t bytes) override;
 
   // Where these bytes of this rank lie, if in memory from `allocate`.

@@ -145,7 +145,7 @@ class ThreadsTransport final : public Transport {
   void wake() override { mailbox_.ring(); }
   void find_lost(std::vector<int>&) override {}  // threads end in good order or not at all
 
-  void stop() override {
+  void stop(bool) override {
     for (const Sent& sent : sent_) {
       int offered = Envelope::kOffered;
       if (sent.envelope->state.compare_exchange_strong(offered, Envelope::kWithdrawn)) continue;

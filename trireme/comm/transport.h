@@ -54,8 +54,9 @@ class Transport {
   virtual void find_lost(std::vector<int>& peers) = 0;
   // Whether what was sent arrives although this rank ends right after.
   virtual bool delivers_after_stop() const { return true; }
-  // Forgets every transfer: after the call no buffer is touched.
-  virtual void stop() = 0;
+  // Forgets every transfer: after the call no buffer is touched. In good order: nothing but the
+  // receipt of notices is pending.
+  virtual void stop(bool orderly) = 0;
   // Zeroed memory of this rank, shared with peers where the transport can; collective.
   virtual std::span<std::byte> allocate(size_t bytes) = 0;
 };

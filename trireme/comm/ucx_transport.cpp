@@ -29,7 +29,8 @@ namespace {
 constexpr int kMaxRanks = 1 << 16;
 constexpr int kMaxChannels = 1 << 16;
 constexpr auto kClosing =
-    std::chrono::seconds(1);                // spent at most on closing connections in good order
+    std::chrono::seconds(1);  // spent at most on closing connections in good order
+constexpr auto kMoment = std::chrono::milliseconds(10);
 constexpr const char* kKeepalive = "20ms";  // how often UCX looks whether idle peers still live
 
 void check(ucs_status_t status, std::string_view what) {
@@ -145,18 +146,19 @@ class UcxTransport final : public Transport {
     }
   }
 
-  void stop() override {
+  void stop(bool orderly) override {
     const std::vector<Transfer*> pending(pending_.begin(), pending_.end());
     for (const Transfer* transfer : pending) {
       if (transfer->state == Transfer::State::kPending)
         ucp_request_cancel(worker_, transfer->native);
     }
-    // Only sends are left now. Those that no peer takes end when the connection is cut, so there is
-    // no way to close in good order; what is small has been handed over in a moment.
-    const bool orderly = run_until([&] { return pending_.empty(); }, std::chrono::milliseconds(10));
+    // Only sends are left now. Those that no peer takes end when the connection is cut; what is
+    // small, such as a notice, is gone in a moment.
+    const auto sent = [&] { return pending_.empty(); };
+    orderly = run_until(sent, kMoment) && orderly;
     close_endpoints(orderly);
     // UCX may read from a buffer until it has said that the transfer has ended.
-    run_until([&] { return pending_.empty(); }, kClosing);
+    run_until(sent, kClosing);
   }
 
   std::span<std::byte> allocate(size_t bytes) override { return memory_.add(bytes); }
@@ -288,7 +290,7 @@ class UcxTransport final : public Transport {
       }
       if (transfer.state == Transfer::State::kDone) continue;
       const bool late = transfer.state == Transfer::State::kPending && !peers_[i / 2].failed;
-      stop();
+      stop(false);
       fail(late ? ErrorKind::kTimeout : ErrorKind::kComm,
            "[rank {} of {}] ucx (job {}): rank {} ({}) {}", options_.rank, options_.size,
            options_.job, i / 2, peers_[i / 2].name,

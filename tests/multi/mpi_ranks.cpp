@@ -1,0 +1,106 @@
+// Run by mpirun: the collectives over MPI against plain computations. Exits with 1 and says why on
+// an error.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "trireme/comm/comm.h"
+#include "trireme/tensor/host_tensor.h"
+
+namespace {
+
+using namespace trireme;
+using comm::Reduce;
+
+void expect_equal(double got, double wanted, std::string_view what) {
+  require(got == wanted, "{}: got {}, expected {}", what, got, wanted);
+}
+
+HostTensor filled(int rank, int64_t count) {
+  HostTensor out(TensorType{DType::kF32, Shape{count}});
+  for (int64_t i = 0; i < count; ++i) {
+    out.as<float>()[static_cast<size_t>(i)] = static_cast<float>((i * 7 + rank * 3) % 11);
+  }
+  return out;
+}
+
+void check_collectives(comm::World& world, int64_t count) {
+  const int p = world.size();
+  const HostTensor sum = filled(world.rank(), count);
+  world.all().all_reduce(sum.view(), Reduce::kSum).wait();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t wanted = 0;
+    for (int r = 0; r < p; ++r) wanted += (i * 7 + r * 3) % 11;
+    expect_equal(sum.as<float>()[static_cast<size_t>(i)], static_cast<double>(wanted),
+                 "all_reduce");
+  }
+
+  const HostTensor piece = filled(world.rank(), count);
+  const HostTensor whole(TensorType{DType::kF32, Shape{p * count}});
+  world.all().all_gather(piece.view(), whole.view()).wait();
+  for (int64_t i = 0; i < p * count; ++i) {
+    const int64_t r = i / count;
+    expect_equal(whole.as<float>()[static_cast<size_t>(i)],
+                 static_cast<double>((i % count * 7 + r * 3) % 11), "all_gather");
+  }
+
+  world.all().reduce_scatter(whole.view(), piece.view(), Reduce::kSum).wait();
+  for (int64_t i = 0; i < count; ++i) {
+    expect_equal(piece.as<float>()[static_cast<size_t>(i)],
+                 static_cast<double>(p * ((i * 7 + world.rank() * 3) % 11)), "reduce_scatter");
+  }
+
+  const HostTensor in = filled(world.rank(), p * count);
+  world.all().all_to_all(in.view(), whole.view()).wait();
+  for (int64_t i = 0; i < p * count; ++i) {
+    const int64_t at = world.rank() * count + i % count;
+    expect_equal(whole.as<float>()[static_cast<size_t>(i)],
+                 static_cast<double>((at * 7 + i / count * 3) % 11), "all_to_all");
+  }
+
+  const HostTensor data = filled(world.rank(), count);
+  world.all().broadcast(data.view(), p - 1).wait();
+  expect_equal(data.as<float>()[static_cast<size_t>(count - 1)],
+               static_cast<double>(((count - 1) * 7 + (p - 1) * 3) % 11), "broadcast");
+}
+
+void check_messages(comm::World& world) {
+  const int p = world.size();
+  const HostTensor out = filled(world.rank(), 100'000);
+  const HostTensor in(out.type());
+  comm::Work sent = world.all().send(out.view(), (world.rank() + 1) % p, 3);
+  comm::Work received = world.all().recv(in.view(), (world.rank() + p - 1) % p, 3);
+  sent.wait();
+  received.wait();
+  const HostTensor wanted = filled((world.rank() + p - 1) % p, 100'000);
+  require(
+      std::memcmp(in.view().data, wanted.view().data, static_cast<size_t>(in.view().bytes())) == 0,
+      "send and recv around the ring: the data differ");
+}
+
+void check_group(comm::World& world) {
+  if (world.size() < 4 || world.rank() % 2 == 0 || world.rank() > 3) return;
+  comm::Group& group = world.group({3, 1});
+  const HostTensor own = HostTensor::of<int32_t>({1}, std::vector<int32_t>{world.rank()});
+  const HostTensor both(TensorType{DType::kI32, Shape{2}});
+  group.all_gather(own.view(), both.view()).wait();
+  expect_equal(both.as<int32_t>()[0], 3, "first of group [3,1]");
+  expect_equal(both.as<int32_t>()[1], 1, "second of group [3,1]");
+}
+
+}  // namespace
+
+int main() {
+  try {
+    const auto world = comm::connect({.transport = "mpi"});
+    require(world->transport() == "mpi", "the transport is '{}'", world->transport());
+    for (const int64_t count : {1, 1001, 300'007}) check_collectives(*world, count);
+    check_messages(*world);
+    check_group(*world);
+    world->all().barrier().wait();
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
