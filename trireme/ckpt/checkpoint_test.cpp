@@ -5,13 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <barrier>
-#include <numeric>
-#include <thread>
-
-#include "trireme/base/error.h"
-#include "trireme/base/rng.h"
 #include "trireme/ckpt/safetensors.h"
+#include "trireme/ckpt/test_support_impl.h"
 
 namespace trireme::ckpt {
 namespace {
@@ -19,139 +14,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
-
-// The machine's disk without waiting for it; durability is the subject of the tests with a
-// RecordingDisk.
-class QuickDisk : public Disk {
- public:
-  void sync(int, const std::string&) override {}
-  void sync_directory(const std::string&) override {}
-};
-
-struct Caught {
-  ErrorKind kind = ErrorKind::kInternal;
-  std::string text = "no error";
-};
-
-template <class F>
-Caught caught(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return {e.kind(), e.text()};
-  }
-  return {};
-}
-
-HostTensor filled(const TensorType& type, uint64_t id) {
-  HostTensor out(type);
-  const auto raw = out.view().raw();
-  std::vector<uint32_t> words(raw.size() / 4 + 1);
-  fill_random_bits({1, id}, 0, 0, words);
-  std::copy_n(std::as_bytes(std::span(words)).begin(), raw.size(), raw.begin());
-  return out;
-}
-
-HostTensor part_of(const HostTensor& whole, const Box& box) {
-  HostTensor out({whole.type().dtype, box.size});
-  copy_region(whole.view(), Box::whole(whole.shape()), out.view(), box, box);
-  return out;
-}
-
-bool is_equal(const HostTensor& a, const HostTensor& b) {
-  return a.type() == b.type() && std::ranges::equal(a.view().raw(), b.view().raw());
-}
-
-using Shared = std::shared_ptr<const HostTensor>;
-
-Shared shared(HostTensor tensor) {
-  return std::make_shared<const HostTensor>(std::move(tensor));
-}
-
-// A tensor of the model, and which boxes it is written in, by which rank.
-struct Cut {
-  std::string name;
-  Shared whole;
-  std::vector<Box> boxes;
-  std::vector<int> writer;
-  std::string role = "param";
-};
-
-// Saves as `world` ranks, which are threads; rethrows rank 0's error.
-struct World {
-  explicit World(int ranks) : world(ranks), meet(ranks), texts(static_cast<size_t>(ranks)) {}
-
-  std::vector<Caught> save_all(const std::string& root, const std::vector<Cut>& cuts,
-                               const SaveInfo& info, const std::vector<Disk*>& disks) {
-    std::vector<Caught> errors(static_cast<size_t>(world));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world; ++rank) {
-      threads.emplace_back([&, rank] {
-        std::vector<HostTensor> data;
-        std::vector<Piece> pieces;
-        for (const Cut& cut : cuts) {
-          for (size_t i = 0; i < cut.boxes.size(); ++i) {
-            if (cut.writer[i] != rank) continue;
-            data.push_back(part_of(*cut.whole, cut.boxes[i]));
-            pieces.push_back(
-                {cut.name, cut.role, cut.whole->shape(), cut.boxes[i], data.back().view()});
-          }
-        }
-        Peers peers{rank, world, [&, rank](const std::string& text) {
-                      texts[static_cast<size_t>(rank)] = text;
-                      meet.arrive_and_wait();
-                      auto all = texts;
-                      meet.arrive_and_wait();
-                      return all;
-                    }};
-        errors[static_cast<size_t>(rank)] =
-            caught([&] { save(root, pieces, info, peers, *disks[static_cast<size_t>(rank)]); });
-      });
-    }
-    for (auto& thread : threads) thread.join();
-    return errors;
-  }
-
-  void save_or_throw(const std::string& root, const std::vector<Cut>& cuts, const SaveInfo& info) {
-    QuickDisk quick;
-    for (const Caught& e :
-         save_all(root, cuts, info, std::vector<Disk*>(static_cast<size_t>(world), &quick))) {
-      ASSERT_EQ(e.text, "no error");
-    }
-  }
-
-  int world;
-  std::barrier<> meet;
-  std::vector<std::string> texts;
-};
-
-// Cuts every dimension at random places, unevenly; gives each box to a random rank.
-Cut random_cut(const std::string& name, const Shared& whole, int world, uint64_t seed) {
-  uint64_t drawn = 0;
-  const auto random = [&](int64_t below) {
-    return static_cast<int64_t>(random_bits({seed, 77}, drawn++, 0) % static_cast<uint64_t>(below));
-  };
-  Cut out{name, whole, {Box::whole(whole->shape())}, {}};
-  for (int dim = 0; dim < whole->shape().rank(); ++dim) {
-    std::vector<Box> next;
-    const int64_t size = whole->shape()[dim];
-    std::vector<int64_t> at = {0, size};
-    for (int64_t k = random(4); k > 0 && size > 0; --k) at.push_back(random(size + 1));
-    std::sort(at.begin(), at.end());
-    for (const Box& box : out.boxes) {
-      for (size_t i = 0; i + 1 < at.size(); ++i) {
-        Box piece = box;
-        piece.start[dim] = at[i];
-        piece.size[dim] = at[i + 1] - at[i];
-        if (piece.size[dim] > 0 || size == 0) next.push_back(piece);
-      }
-    }
-    out.boxes = next;
-  }
-  for (size_t i = 0; i < out.boxes.size(); ++i)
-    out.writer.push_back(static_cast<int>(random(world)));
-  return out;
-}
 
 std::vector<Piece> whole_pieces(const std::vector<std::pair<std::string, HostTensor>>& tensors) {
   std::vector<Piece> out;
@@ -222,55 +84,6 @@ TEST(Checkpoint, IsReadThroughItsRootItsDirectoryAndTheLatestLink) {
   EXPECT_EQ(Reader(dir / "latest").step(), 10);
   EXPECT_EQ(Reader(dir / "step-000009").step(), 9);
   EXPECT_EQ(find_latest(dir.path())->path, dir / "step-000010");
-}
-
-TEST(Checkpoint, AnyLayoutIsReadAtAnyOther) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    const TempDirectory dir;
-    const int world = static_cast<int>(1 + seed % 4);
-    std::vector<Cut> cuts;
-    cuts.push_back(
-        random_cut("matrix", shared(filled({DType::kF32, {13, 7}}, seed)), world, seed * 10));
-    cuts.push_back(
-        random_cut("cube", shared(filled({DType::kBF16, {5, 6, 7}}, seed)), world, seed * 10 + 1));
-    cuts.push_back(
-        random_cut("vector", shared(filled({DType::kI64, {31}}, seed)), world, seed * 10 + 2));
-    cuts.push_back(
-        random_cut("scalar", shared(filled({DType::kF64, {}}, seed)), world, seed * 10 + 3));
-    cuts.push_back(
-        random_cut("empty", shared(HostTensor({DType::kF32, {0, 3}})), world, seed * 10 + 4));
-    World(world).save_or_throw(dir.path(), cuts, {.step = 1});
-
-    const Reader reader(dir.path());
-    for (const Cut& cut : cuts) {
-      EXPECT_TRUE(is_equal(reader.read(cut.name), *cut.whole)) << cut.name << " " << seed;
-      const Cut other = random_cut(cut.name, cut.whole, world, seed * 10 + 5);
-      for (const Box& box : other.boxes) {
-        const HostTensor got({cut.whole->type().dtype, box.size});
-        reader.read(cut.name, box, got.view());
-        EXPECT_TRUE(is_equal(got, part_of(*cut.whole, box)))
-            << cut.name << to_string(box) << " " << seed;
-      }
-    }
-  }
-}
-
-TEST(Checkpoint, LargeTensorsCrossTheBlocksOfTheChecksums) {
-  const TempDirectory dir;
-  // Rows of 300,000 bytes: blocks of 1 MiB begin and end inside rows.
-  const Shared whole = shared(filled({DType::kF32, {20, 75000}}, 5));
-  World(2).save_or_throw(dir.path(),
-                         {{"w", whole, {{{0, 0}, {12, 75000}}, {{12, 0}, {8, 75000}}}, {0, 1}}},
-                         {.step = 1});
-  const Reader reader(dir.path());
-
-  EXPECT_TRUE(is_equal(reader.read("w"), *whole));
-  for (const Box& box :
-       {Box{{3, 0}, {2, 75000}}, Box{{11, 100}, {3, 60000}}, Box{{0, 74999}, {20, 1}}}) {
-    const HostTensor got({DType::kF32, box.size});
-    reader.read("w", box, got.view());
-    EXPECT_TRUE(is_equal(got, part_of(*whole, box))) << to_string(box);
-  }
 }
 
 TEST(Checkpoint, ReadingRowsReadsTheirBlocksAndNoOthers) {
@@ -456,45 +269,6 @@ TEST(Checkpoint, LeftoversOfAKilledSaveAreTidiedByTheNext) {
   EXPECT_THAT(list_directory(dir.path()), ElementsAre("latest", "step-000004"));
   EXPECT_THAT(list_directory(dir / "step-000004"),
               ElementsAre("COMMIT", "data-00000.safetensors", "index.json"));
-}
-
-TEST(Checkpoint, PiecesThatDoNotCoverATensorOnceAreRefused) {
-  const TempDirectory dir;
-  const Shared w = shared(filled({DType::kF32, {4, 4}}, 1));
-  const auto text_of = [&](const std::vector<Box>& boxes) {
-    std::vector<Caught> errors;
-    QuickDisk quick;
-    errors =
-        World(2).save_all(dir.path(), {{"w", w, boxes, {0, 1}}}, {.step = 1}, {&quick, &quick});
-    EXPECT_EQ(errors[0].kind, ErrorKind::kInvalidArgument);
-    EXPECT_EQ(errors[1].text,
-              "checkpoint of step 1 is not saved: rank 0 could not commit the checkpoint: " +
-                  errors[0].text);
-    EXPECT_THAT(list_directory(dir.path()), ElementsAre());
-    return errors[0].text;
-  };
-
-  EXPECT_EQ(text_of({{{0, 0}, {3, 4}}, {{2, 0}, {2, 4}}}),
-            "tensor 'w' f32[4,4]: chunks [0:3,0:4] and [2:4,0:4] overlap; each element must be "
-            "written once");
-  EXPECT_EQ(
-      text_of({{{0, 0}, {1, 4}}, {{2, 0}, {2, 4}}}),
-      "tensor 'w' f32[4,4]: its chunks hold 12 of 16 elements; each element must be written once");
-}
-
-TEST(Checkpoint, RanksThatDisagreeOnATensorAreRefused) {
-  const TempDirectory dir;
-  const Shared a = shared(filled({DType::kF32, {4}}, 1));
-  const Shared b = shared(filled({DType::kF64, {4}}, 1));
-  QuickDisk quick;
-
-  const auto errors =
-      World(2).save_all(dir.path(), {{"w", a, {{{0}, {2}}}, {0}}, {"w", b, {{{2}, {2}}}, {1}}},
-                        {.step = 1}, {&quick, &quick});
-
-  EXPECT_EQ(
-      errors[0].text,
-      "tensor 'w' is f32[4] (param) on one rank and f64[4] (param) on another; all must agree");
 }
 
 TEST(Checkpoint, CallsThatCannotBeRightAreRefused) {

@@ -1,4 +1,4 @@
-#include "trireme/ckpt/range_read.h"
+#include "trireme/ckpt/range_read_impl.h"
 
 #include <algorithm>
 #include <array>

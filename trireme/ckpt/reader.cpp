@@ -4,7 +4,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/ckpt/range_read.h"
+#include "trireme/ckpt/range_read_impl.h"
 #include "trireme/ckpt/safetensors.h"
 
 namespace trireme::ckpt {

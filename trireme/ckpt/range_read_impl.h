@@ -1,5 +1,5 @@
 // Reading a region of a tensor that lies dense in a file, block by block, each block checked before
-// its bytes count. For the sources of this folder only.
+// its bytes count.
 #pragma once
 
 #include <cstdint>

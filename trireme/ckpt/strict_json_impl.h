@@ -1,5 +1,5 @@
 // JSON from files we do not trust: parsed with a limit on depth, without duplicate keys, and read
-// member by member with kCorrupt errors that name the place. For the sources of this folder only.
+// member by member with kCorrupt errors that name the place.
 #pragma once
 
 #include <cstdint>
