@@ -119,4 +119,14 @@ struct ConcatAttrs {
   static constexpr auto fields() { return std::tuple{field("dim", &ConcatAttrs::dim)}; }
 };
 
+struct DropoutAttrs {
+  double p = 0.1;  // of an element to become zero
+  int64_t seed = 0;
+  int64_t stream = 0;  // which use of the seed: one per place in the model
+  static constexpr auto fields() {
+    return std::tuple{field("p", &DropoutAttrs::p), field("seed", &DropoutAttrs::seed),
+                      field("stream", &DropoutAttrs::stream)};
+  }
+};
+
 }  // namespace trireme

@@ -14,12 +14,8 @@ namespace {
 constexpr std::string_view kOperands = "param, grad, m, v, lr, step, scale";
 
 std::vector<TensorType> infer(const InferArgs& args) {
-  const auto& attrs = args.attrs.as<AdamAttrs>();
   check_update("adam_update", kOperands, args.in, 4);
-  require(attrs.beta1 >= 0 && attrs.beta1 < 1 && attrs.beta2 >= 0 && attrs.beta2 < 1,
-          "adam_update: beta1 is {} and beta2 is {}; both must be at least 0 and below 1", attrs.beta1, attrs.beta2);
-  require(attrs.eps >= 0 && attrs.weight_decay >= 0,
-          "adam_update: eps is {} and weight_decay is {}; neither may be negative", attrs.eps, attrs.weight_decay);
+  check_adam("adam_update", args.attrs.as<AdamAttrs>());
   return {args.in[0], args.in[2], args.in[3]};
 }
 

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "trireme/op/interpret.h"
+#include "trireme/ops/ops.h"
 #include "trireme/ops/run_op_impl.h"
 
 namespace trireme {
@@ -77,6 +79,34 @@ TEST(Softmax, GivesProbabilitiesAndTheirLogarithms) {
   const std::vector<double> want{1 - kLogSum, 2 - kLogSum, 3 - kLogSum};
   EXPECT_THAT(log_p, Pointwise(DoubleNear(kTol), want));
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(p[i], std::exp(want[i]), kTol);
+}
+
+double mean_loss(const MeanLossOptions& options) {
+  Graph graph;
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {2, 3}}, Role::kData));
+  const Tensor y(graph, graph.add_input("y", {DType::kI32, {2}}, Role::kData));
+  graph.add_output("loss", cross_entropy_mean(x, y, options).id());
+  std::map<std::string, HostTensor> inputs;
+  inputs.emplace("x", rows(2, {1, 2, 3, 1, 2, 3}));
+  inputs.emplace("y", labels({-100, 1}));
+  return values(interpret(graph, inputs).at("loss"))[0];
+}
+
+TEST(CrossEntropyMean, DividesByAllPositionsOrByThoseCounted) {
+  EXPECT_NEAR(mean_loss({}), (kLogSum - 2) / 2, kTol);
+  EXPECT_NEAR(mean_loss({.only_counted = true}), kLogSum - 2, kTol);
+}
+
+TEST(Mse, IsTheMeanOfSquaredDifferences) {
+  Graph graph;
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {3}}, Role::kData));
+  const Tensor y(graph, graph.add_input("y", {DType::kF32, {3}}, Role::kData));
+  graph.add_output("loss", mse(x, y).id());
+  std::map<std::string, HostTensor> inputs;
+  inputs.emplace("x", vec({1, 2, 3}));
+  inputs.emplace("y", vec({1, 4, 0}));
+
+  EXPECT_NEAR(values(interpret(graph, inputs).at("loss"))[0], (4 + 9) / 3.0, kTol);
 }
 
 }  // namespace

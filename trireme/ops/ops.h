@@ -130,6 +130,22 @@ Tensor log_softmax(const Tensor& x);
 // label `ignore_index` have loss 0. With label_smoothing s the target is (1-s) onehot + s/v.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index = -100,
                      double label_smoothing = 0);
+struct MeanLossOptions {
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  // Divide by the number of labels that are not ignored (PyTorch's mean), which takes a sum over all ranks before the
+  // backward pass; otherwise by the number of all positions.
+  bool only_counted = false;
+};
+// The mean of cross_entropy over all positions, a scalar in nats.
+Tensor cross_entropy_mean(const Tensor& logits, const Tensor& labels, const MeanLossOptions& options = {});
+// The mean of (x - target)^2, a scalar.
+Tensor mse(const Tensor& x, const Tensor& target);
+
+// -- randomness ----------------------------------------------------------------------------------------------
+// Zero with probability p, else x / (1-p). `step` is i64[]: the mask is a function of seed, stream, step and the place
+// of the element in the whole tensor, so it does not depend on how x is cut.
+Tensor dropout(const Tensor& x, const Tensor& step, double p, int64_t seed, int64_t stream);
 
 // -- lookups -------------------------------------------------------------------------------------------------
 // table[v,d] and ids[*] (i32 or i64, in 0..v-1) -> [*,d]. A cut vocabulary gives a partial sum.
@@ -198,6 +214,11 @@ struct AdamUpdate {
 };
 // torch.optim.Adam and AdamW; m and v start at zero.
 AdamUpdate adam_update(const AdamOperands& in, const AdamOptions& options = {});
+// LAMB: Adam's direction with decoupled decay, scaled by the ratio of the norms of param and direction, each of the
+// whole tensor.
+AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options = {});
+// min(1, max_norm / (sqrt(norm_squared) + 1e-6)): the `scale` that clips gradients with that sum of squares.
+Tensor clip_scale(const Tensor& norm_squared, double max_norm);
 
 // -- collectives on the pieces of ranks ----------------------------------------------------------------------
 // For models that are cut by hand; the compiler inserts its own. `axes` and `size` describe the group. Bool tensors

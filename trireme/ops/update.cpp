@@ -21,6 +21,14 @@ void check_update(std::string_view op, std::string_view names, std::span<const T
   }
 }
 
+void check_adam(std::string_view op, const AdamAttrs& attrs) {
+  require(attrs.beta1 >= 0 && attrs.beta1 < 1 && attrs.beta2 >= 0 && attrs.beta2 < 1,
+          "{}: beta1 is {} and beta2 is {}; both must be at least 0 and below 1", op,
+          attrs.beta1, attrs.beta2);
+  require(attrs.eps >= 0 && attrs.weight_decay >= 0,
+          "{}: eps is {} and weight_decay is {}; neither may be negative", op, attrs.eps, attrs.weight_decay);
+}
+
 ShardingRule update_rule(const TypeArgs& args) {
   std::string text;
   for (size_t i = 0; i < args.in.size(); ++i) {

@@ -16,6 +16,9 @@ inline constexpr const char* kUpdateIsLast = "an update is not differentiated";
 // rest floating. `names` are those of the op's operands.
 void check_update(std::string_view op, std::string_view names, std::span<const TensorType> in, size_t tensors);
 
+// Raises the mistakes in Adam's attributes.
+void check_adam(std::string_view op, const AdamAttrs& attrs);
+
 // "*,*,,->*": every dimension of the tensors may be cut, scalars are whole.
 ShardingRule update_rule(const TypeArgs& args);
 

@@ -102,5 +102,43 @@ TEST(SgdPlainUpdate, MovesAgainstTheGradient) {
                                           DoubleNear(-2 - 0.1 * (2 - 0.02), kTol)));
 }
 
+TEST(AdamUpdate, RefusesABetaOfOne) {
+  const std::string text = error_text([] {
+    run_op("adam_update", {vec({1}), vec({1}), vec({0}), vec({0}), scalar_f32(1), scalar_i64(1), scalar_f32(1)},
+           "{beta1=1}");
+  });
+
+  EXPECT_EQ(text, "adam_update: beta1 is 1 and beta2 is 0.999; both must be at least 0 and below 1");
+}
+
+TEST(LambUpdate, ScalesTheStepByTheRatioOfNorms) {
+  const auto u = run_op("lamb_direction", {vec({3, -4}), vec({0.5, 0.25}), vec({0, 0}), vec({0, 0}), scalar_i64(1),
+                                           scalar_f32(1)}, "{weight_decay=0.1, eps=0}");
+  // In step 1 without eps Adam's direction is the gradient's sign.
+  EXPECT_THAT(values(u[0]), ElementsAre(DoubleNear(1.3, kTol), DoubleNear(0.6, kTol)));
+
+  const double norm2 = 1.3 * 1.3 + 0.6 * 0.6;
+  const auto p = run_op("lamb_apply", {vec({3, -4}), u[0], scalar_f32(25), scalar_f32(static_cast<float>(norm2)),
+                                       scalar_f32(0.1F)});
+  const double step = 0.1 * 5 / std::sqrt(norm2);
+  EXPECT_THAT(values(p[0]), ElementsAre(DoubleNear(3 - step * 1.3, kTol), DoubleNear(-4 - step * 0.6, kTol)));
+}
+
+TEST(LambUpdate, TakesAPlainStepFromAZeroParameter) {
+  const auto p = run_op("lamb_apply", {vec({0, 0}), vec({1, 2}), scalar_f32(0), scalar_f32(5), scalar_f32(0.1F)});
+
+  EXPECT_THAT(values(p[0]), ElementsAre(DoubleNear(-0.1, kTol), DoubleNear(-0.2, kTol)));
+}
+
+TEST(ClipScale, LimitsTheNormAndNeverGrowsIt) {
+  EXPECT_NEAR(values(run_op("clip_scale", {scalar_f32(25)}, "{max_norm=2}")[0])[0], 0.4, kTol);
+  EXPECT_EQ(values(run_op("clip_scale", {scalar_f32(25)}, "{max_norm=6}")[0])[0], 1);
+}
+
+TEST(ClipScale, RefusesANormOfZero) {
+  EXPECT_EQ(error_text([] { run_op("clip_scale", {scalar_f32(1)}, "{max_norm=0}"); }),
+            "clip_scale: max_norm is 0; it must be above 0");
+}
+
 }  // namespace
 }  // namespace trireme
