@@ -15,15 +15,31 @@
 
 namespace trireme {
 
+namespace {
+
+std::string quoted(std::string_view text) {
+  std::string out;
+  detail::write_attr(out, std::string(text));
+  return out;
+}
+
+}  // namespace
+
+// Statements stand in the order of the values they make, so that reading them numbers the values the same.
 std::string to_string(const Graph& graph) {
-  std::string out = fmt::format("graph \"{}\"\n", graph.name());
-  for (const Input& input : graph.inputs()) {
-    out += fmt::format("%{}: {} = {} \"{}\"", input.value, to_string(graph.type(input.value)),
-                       to_string(input.role), input.name);
-    if (input.init != Init{}) out += " " + to_string(input.init);
-    out += '\n';
-  }
+  std::string out = "graph " + quoted(graph.name()) + "\n";
+  auto input = graph.inputs().begin();
+  const auto write_inputs_below = [&](ValueId end) {
+    for (; input != graph.inputs().end() && input->value < end; ++input) {
+      out += fmt::format("%{}: {} = {} {}", input->value, to_string(graph.type(input->value)),
+                         to_string(input->role), quoted(input->name));
+      if (input->init != Init{}) out += " " + to_string(input->init);
+      out += '\n';
+    }
+  };
   for (const Node& node : graph.nodes()) {
+    for (const ValueId id : node.inputs) write_inputs_below(id + 1);
+    if (!node.outputs.empty()) write_inputs_below(node.outputs.front());
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       out += fmt::format("{}%{}: {}", i > 0 ? ", " : "", node.outputs[i], to_string(graph.type(node.outputs[i])));
     }
@@ -33,11 +49,12 @@ std::string to_string(const Graph& graph) {
     }
     out += ")";
     if (node.attrs.text() != "{}") out += " " + node.attrs.text();
-    if (!graph.scope_of(node).empty()) out += fmt::format(" @\"{}\"", graph.scope_of(node));
+    if (!graph.scope_of(node).empty()) out += " @" + quoted(graph.scope_of(node));
     out += '\n';
   }
+  write_inputs_below(static_cast<ValueId>(graph.values().size()));
   for (const Output& output : graph.outputs()) {
-    out += fmt::format("output \"{}\" %{}", output.name, output.value);
+    out += fmt::format("output {} %{}", quoted(output.name), output.value);
     if (output.updates != kNoValue) out += fmt::format(" updates %{}", output.updates);
     out += '\n';
   }
@@ -51,13 +68,16 @@ class Line {
  public:
   Line(std::string_view text, int number) : rest_(text), number_(number) {}
 
-  template <class... Args>
   [[noreturn]] void wrong(std::string_view what) const {
     fail(ErrorKind::kInvalidArgument, "graph text, line {}: {} at '{}'", number_, what, rest_);
   }
   bool end() {
     skip_spaces();
     return rest_.empty();
+  }
+  bool at(char c) {
+    skip_spaces();
+    return rest_.starts_with(c);
   }
   bool take(std::string_view token) {
     skip_spaces();
@@ -84,10 +104,13 @@ class Line {
     return id;
   }
   std::string quoted() {
-    expect("\"");
-    const std::string_view text = until("\"");
-    expect("\"");
-    return std::string(text);
+    skip_spaces();
+    size_t end = 1;
+    while (end < rest_.size() && rest_[end] != '"') end += rest_[end] == '\\' ? 2 : 1;
+    std::string out;
+    if (end >= rest_.size() || !detail::read_attr(rest_.substr(0, end + 1), out)) wrong("expected a \"name\"");
+    rest_.remove_prefix(end + 1);
+    return out;
   }
   TensorType type() {
     skip_spaces();
@@ -175,17 +198,16 @@ class Reader {
   void statement(Line& line) {
     std::vector<ValueId> ids;
     std::vector<TensorType> types;
-    while (!line.take("=")) {
+    while (line.at('%') || !(ids.empty() || line.take("="))) {
       if (!ids.empty()) line.expect(",");
       ids.push_back(line.value());
       line.expect(":");
       types.push_back(line.type());
     }
     for (const Role role : {Role::kData, Role::kParameter, Role::kState, Role::kSchedule}) {
-      if (!line.take(fmt::format("{} \"", to_string(role)))) continue;
+      if (!line.take(fmt::format("{} ", to_string(role)))) continue;
       if (ids.size() != 1) line.wrong("an input has one value");
-      std::string name(line.until("\""));
-      line.expect("\"");
+      std::string name = line.quoted();
       define(line, ids[0], graph_.add_input(std::move(name), types[0], role, read_init(line)));
       return;
     }
@@ -220,7 +242,12 @@ Graph parse_graph(std::string_view text, const OpBase* (*find_op)(std::string_vi
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     Line line(text.substr(0, end), ++number);
-    if (!line.end()) reader.read(line);
+    try {
+      if (!line.end()) reader.read(line);
+    } catch (Error& e) {
+      e.note(fmt::format("in line {} of the graph text", number));
+      throw;
+    }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return reader.take();
