@@ -70,7 +70,8 @@ class Batches {
 
   // The same in the background: request() hands the views to the reading thread and waits only
   // while `queue` requests are open; wait() returns the oldest request's step once its views are
-  // filled, and throws what its reading threw. After an error later requests are still served.
+  // filled, and throws what its reading threw. After an error later requests are still served. The
+  // views' memory must live until their wait() returns or this object has ended.
   void request(int64_t step, std::vector<View> out);
   int64_t wait();
 
