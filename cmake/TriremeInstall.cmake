@@ -1,0 +1,15 @@
+# `cmake --install`: besides the program (cli/), the library, its headers in the tree they are included by, and a package for
+# find_package(trireme).
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)
+install(TARGETS trireme EXPORT trireme-targets FILE_SET HEADERS)
+install(EXPORT trireme-targets NAMESPACE trireme:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/trireme-config.cmake.in
+                              ${CMAKE_CURRENT_BINARY_DIR}/trireme-config.cmake INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/trireme-config-version.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/trireme-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/trireme-config-version.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindTriremeDnnl.cmake DESTINATION ${package_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

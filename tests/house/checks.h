@@ -1,0 +1,61 @@
+// What must be true of the source text of every folder: who includes whom, sizes, words that have
+// no place in a library. Each check returns what is wrong, one line a finding that begins with
+// file:line, and nothing for a sound tree.
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace house {
+
+struct SourceFile {
+  std::string path;  // from the root of the repository: "trireme/ir/graph.h"
+  std::string text;
+};
+
+// All text files of the repository; build trees and version control are left out. Sorted by path.
+std::vector<SourceFile> read_tree(const std::string& root);
+
+// Source text with the contents of comments and literals blanked; lines and columns stay.
+std::string without_comments_and_literals(std::string_view text);
+
+// The rows of tools/layers.txt in their order: a folder, and the folders it may include besides
+// itself.
+struct LayerRow {
+  std::string folder;
+  std::set<std::string> may_include;
+};
+struct LayerTable {
+  std::vector<LayerRow> rows;
+  std::vector<std::string> findings;  // rows that name a folder which is not above them
+};
+LayerTable parse_layers(std::string_view text);
+
+std::vector<std::string> check_layers(const LayerTable& table, std::span<const SourceFile> files);
+// Exactly the files of ops/ that define an op stand in op_list.def, under the names they define.
+std::vector<std::string> check_op_list(std::span<const SourceFile> files);
+// Words of C++ that a folder of the library must not use: getenv, printing, ending the process,
+// macros.
+std::vector<std::string> check_words(std::span<const SourceFile> files);
+// #pragma once at the head of each header, and no `using namespace` in it.
+std::vector<std::string> check_headers(std::span<const SourceFile> files);
+// Lines of a source file and of a header.
+std::vector<std::string> check_sizes(std::span<const SourceFile> files);
+// Lines of a function, from the line that opens its body; functions inside classes are short by
+// habit and not looked at.
+std::vector<std::string> check_functions(std::span<const SourceFile> files);
+// ASCII only, no tabs in C++, no line that ends in a blank, no paths of one machine, no notes for
+// later.
+std::vector<std::string> check_text(std::span<const SourceFile> files);
+
+// tests/house/exceptions.txt has lines "<check> <path>[:<word>]  # <reason>". Takes out the
+// findings of this check that are excused: all of a file, or those that name 'word'. An exception
+// without a reason, or one that excuses nothing, is itself a finding.
+std::vector<std::string> without_exceptions(std::vector<std::string> findings,
+                                            std::string_view exceptions, std::string_view check);
+
+}  // namespace house

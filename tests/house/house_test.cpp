@@ -1,0 +1,186 @@
+// The source tree keeps its own rules; and each check finds what it is there to find.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/house/checks.h"
+
+namespace house {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const std::vector<SourceFile>& tree() {
+  static const std::vector<SourceFile> files = read_tree(TRIREME_SOURCE_DIR);
+  return files;
+}
+
+const std::string& text_of(std::string_view path) {
+  static const std::string kMissing;
+  const auto file = std::ranges::find(tree(), path, &SourceFile::path);
+  return file == tree().end() ? kMissing : file->text;
+}
+
+std::string report(std::string_view check, std::vector<std::string> findings) {
+  std::string text;
+  for (const std::string& finding :
+       without_exceptions(std::move(findings), text_of("tests/house/exceptions.txt"), check)) {
+    text += finding + "\n";
+  }
+  return text;
+}
+
+TEST(House, the_tree_is_read_whole) {
+  EXPECT_NE(text_of("trireme/base/error.h"), "");
+  EXPECT_NE(text_of("CMakeLists.txt"), "");
+  EXPECT_NE(text_of("tools/install_deps"), "");
+  EXPECT_GT(tree().size(), 100U);
+}
+
+TEST(House, folders_include_only_folders_of_their_row) {
+  EXPECT_EQ(report("layers", check_layers(parse_layers(text_of("tools/layers.txt")), tree())), "");
+}
+
+TEST(House, every_op_is_in_the_list) {
+  EXPECT_EQ(report("ops", check_op_list(tree())), "");
+}
+
+TEST(House, the_library_uses_no_words_of_a_program) {
+  EXPECT_EQ(report("words", check_words(tree())), "");
+}
+
+TEST(House, headers_have_a_guard_and_a_first_sentence) {
+  EXPECT_EQ(report("headers", check_headers(tree())), "");
+}
+
+TEST(House, files_stay_within_their_budget_of_lines) {
+  EXPECT_EQ(report("sizes", check_sizes(tree())), "");
+}
+
+TEST(House, functions_stay_within_their_budget_of_lines) {
+  EXPECT_EQ(report("functions", check_functions(tree())), "");
+}
+
+TEST(House, text_is_ascii_finished_and_of_no_one_machine) {
+  EXPECT_EQ(report("text", check_text(tree())), "");
+}
+
+TEST(HouseChecks, a_row_may_name_only_rows_above_it) {
+  const LayerTable table = parse_layers("# head\nbase:\nir: base op\nop: base ir\ntop: *\n");
+
+  ASSERT_THAT(table.rows, SizeIs(4));
+  EXPECT_THAT(table.findings,
+              ElementsAre(HasSubstr("tools/layers.txt:3: 'ir' may not include 'op'")));
+  EXPECT_THAT(table.rows[2].may_include, ElementsAre("base", "ir"));
+  EXPECT_THAT(table.rows[3].may_include, ElementsAre("base", "ir", "op"));
+}
+
+TEST(HouseChecks, an_include_of_a_folder_outside_the_row_is_found) {
+  const LayerTable table = parse_layers("base:\nir: base\nop: base ir\n");
+  const std::vector<SourceFile> files{
+      {"trireme/ir/graph.h",
+       "#include \"trireme/base/error.h\"\n#include \"trireme/op/op_def.h\"\n"},
+      {"trireme/ir/graph_test.cpp", "#include \"trireme/op/op_def.h\"\n"},
+      {"trireme/new/file.cpp", "\n"}};
+
+  EXPECT_THAT(check_layers(table, files),
+              ElementsAre("trireme/ir/graph.h:2: 'ir' may not include 'op' (tools/layers.txt)",
+                          "trireme/new: the folder has no row in tools/layers.txt"));
+}
+
+TEST(HouseChecks, an_op_missing_from_the_list_is_found) {
+  const std::vector<SourceFile> files{
+      {"trireme/ops/add.cpp",
+       "namespace ops {\nextern const OpDef add{\"add\"};\nextern const OpDef sub{};\n}\n"},
+      {"trireme/ops/op_list.def", "// list\nOP(add)\n"}};
+
+  EXPECT_THAT(check_op_list(files),
+              ElementsAre("trireme/ops/add.cpp:3: op 'sub' is not in trireme/ops/op_list.def"));
+}
+
+TEST(HouseChecks, comments_and_literals_are_blanked_and_lines_stay) {
+  EXPECT_EQ(without_comments_and_literals(
+                "a \"b\\\"c\" d // e\nf /* g\nh */ 1'000 'i' R\"x(j)\"\n)x\" k"),
+            "a        d     \nf     \n     1'000            \n    k");
+}
+
+TEST(HouseChecks, words_of_a_program_are_found_outside_comments_and_members) {
+  const std::vector<SourceFile> files{{"trireme/ir/graph.cpp",
+                                       "// getenv\n"
+                                       "auto x = std::getenv(\"A\");\n"
+                                       "engine.abort(1); void abort(int); Engine::abort(2);\n"
+                                       "std::abort();\n"
+                                       "  exit(1);\n"
+                                       "#define SUM(a, b) a + b\n"
+                                       "#define TRIREME_LOG\n"
+                                       "log << \"printf(\";\n"},
+                                      {"cli/main.cpp", "exit(1);\n"},
+                                      {"trireme/ir/graph_test.cpp", "exit(1);\n"}};
+
+  EXPECT_THAT(check_words(files),
+              ElementsAre(HasSubstr("graph.cpp:2: 'getenv'"), HasSubstr("graph.cpp:4: 'abort'"),
+                          HasSubstr("graph.cpp:5: 'exit'"), HasSubstr("graph.cpp:6: macro 'SUM'")));
+}
+
+TEST(HouseChecks, headers_without_guard_or_sentence_are_found) {
+  const std::vector<SourceFile> files{
+      {"trireme/a/good.h", "// What it is.\n#pragma once\n"},
+      {"trireme/a/bare.h", "#include <vector>\nusing namespace std;\n"}};
+
+  EXPECT_THAT(check_headers(files),
+              ElementsAre(HasSubstr("bare.h:1: no '#pragma once'"),
+                          HasSubstr("bare.h:1: no sentence"), HasSubstr("bare.h:2:")));
+}
+
+TEST(HouseChecks, a_line_too_many_is_found) {
+  std::string header, source;
+  for (int i = 0; i < 250; ++i) header += "x\n";
+  for (int i = 0; i < 500; ++i) source += "x\n";
+
+  EXPECT_THAT(check_sizes(std::vector<SourceFile>{{"a.h", header}, {"a.cpp", source}}), IsEmpty());
+  EXPECT_THAT(
+      check_sizes(std::vector<SourceFile>{{"a.h", header + "x\n"}, {"a.cpp", source + "x\n"}}),
+      ElementsAre("a.h:251: longer than 250 lines", "a.cpp:501: longer than 500 lines"));
+}
+
+TEST(HouseChecks, a_function_too_long_is_found) {
+  const auto function = [](int lines) {
+    std::string text = "namespace a {\nvoid f(int a,\n       int b) {\n";
+    for (int i = 0; i < lines; ++i) text += "  g();\n";
+    return text + "}\n}  // namespace a\n";
+  };
+
+  EXPECT_THAT(check_functions(std::vector<SourceFile>{{"trireme/a.cpp", function(58)}}), IsEmpty());
+  EXPECT_THAT(check_functions(std::vector<SourceFile>{{"trireme/a.cpp", function(59)}}),
+              ElementsAre("trireme/a.cpp:3: a function of 61 lines; 60 is the limit"));
+}
+
+TEST(HouseChecks, text_that_is_not_ascii_or_not_finished_is_found) {
+  const std::string later = "TO", here = "/ho";
+  const std::vector<SourceFile> files{
+      {"a.md", "fine\ncaf\xc3\xa9\nblank \n// " + later + "DO\n" + here + "me/me\n"}};
+
+  EXPECT_THAT(check_text(files),
+              ElementsAre(HasSubstr("a.md:2: a character"), HasSubstr("a.md:3: blanks"),
+                          HasSubstr("a.md:4: '" + later), HasSubstr("a.md:5: '" + here)));
+}
+
+TEST(HouseChecks, exceptions_excuse_what_they_name_and_must_have_a_reason_and_a_use) {
+  const std::vector<std::string> findings{"a.cpp:2: 'exit': x", "a.cpp:9: 'puts': x",
+                                          "b.cpp:1: 'exit': x"};
+
+  EXPECT_THAT(without_exceptions(
+                  findings, "words a.cpp:exit  # because\nsizes b.cpp  # another check\n", "words"),
+              ElementsAre("a.cpp:9: 'puts': x", "b.cpp:1: 'exit': x"));
+  EXPECT_THAT(without_exceptions(findings, "words a.cpp  # all of it\nwords b.cpp:exit\n", "words"),
+              ElementsAre(HasSubstr("exceptions.txt:2: no reason")));
+  EXPECT_THAT(without_exceptions({}, "words a.cpp:exit  # because\n", "words"),
+              ElementsAre(HasSubstr("exceptions.txt:1: excuses nothing")));
+}
+
+}  // namespace
+}  // namespace house
