@@ -49,7 +49,8 @@ void Engine::tell_peers(bool gave_up, const std::string& reason) {
   std::memcpy(notice->reason, reason.data(), std::min(reason.size(), sizeof(notice->reason) - 1));
   std::vector<Transfer> transfers(static_cast<size_t>(size()));
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank() || peers_[static_cast<size_t>(peer)] != Peer::kHere) continue;
+    const Peer state = peers_[static_cast<size_t>(peer)];
+    if (peer == rank() || state == Peer::kGaveUp || state == Peer::kLost) continue;
     Transfer& transfer = transfers[static_cast<size_t>(peer)];
     transfer.peer = peer;
     transfer.tag = kNoticeTag;
