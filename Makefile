@@ -25,7 +25,7 @@ test: build/release/build.ninja deps
 	ctest --test-dir build/release --output-on-failure -j2
 
 run: build
-	@tools/run_main_job "$(TEXT)"
+	@tools/run_main_job $(if $(TEXT),"$(TEXT)")
 
 bench: build
 	bench/run
