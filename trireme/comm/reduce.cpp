@@ -4,6 +4,10 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")  // -O2 of gcc leaves these loops scalar
+#endif
+
 namespace trireme::comm {
 namespace {
 
