@@ -129,4 +129,32 @@ struct DropoutAttrs {
   }
 };
 
+// Windows that slide over two dimensions. Strides and dilations are [h,w]; padding is [h,w], the same on both sides, or
+// [top,bottom,left,right].
+struct Conv2dAttrs {
+  std::vector<int64_t> stride = {1, 1};
+  std::vector<int64_t> padding = {0, 0};
+  std::vector<int64_t> dilation = {1, 1};
+  int64_t groups = 1;
+  std::vector<int64_t> size = {};  // of the gradient ops: [h,w] of what they give, the input or the kernel
+  static constexpr auto fields() {
+    return std::tuple{field("stride", &Conv2dAttrs::stride), field("padding", &Conv2dAttrs::padding),
+                      field("dilation", &Conv2dAttrs::dilation), field("groups", &Conv2dAttrs::groups),
+                      field("size", &Conv2dAttrs::size)};
+  }
+};
+
+struct Pool2dAttrs {
+  std::vector<int64_t> kernel = {2, 2};
+  std::vector<int64_t> stride = {2, 2};
+  std::vector<int64_t> padding = {0, 0};
+  bool count_padding = true;       // of avg_pool2d: padded zeros count in the mean
+  std::vector<int64_t> size = {};  // of avg_pool2d_grad: [h,w] of the operand
+  static constexpr auto fields() {
+    return std::tuple{field("kernel", &Pool2dAttrs::kernel), field("stride", &Pool2dAttrs::stride),
+                      field("padding", &Pool2dAttrs::padding),
+                      field("count_padding", &Pool2dAttrs::count_padding), field("size", &Pool2dAttrs::size)};
+  }
+};
+
 }  // namespace trireme

@@ -2,6 +2,7 @@
 // belong to, settles types and raises the user's mistakes; the rules of each op are in ops/<name>.cpp.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -141,6 +142,8 @@ struct MeanLossOptions {
 Tensor cross_entropy_mean(const Tensor& logits, const Tensor& labels, const MeanLossOptions& options = {});
 // The mean of (x - target)^2, a scalar.
 Tensor mse(const Tensor& x, const Tensor& target);
+// Of each element, with e = x - target: e^2/2 where |e| <= delta, else delta (|e| - delta/2).
+Tensor huber(const Tensor& x, const Tensor& target, double delta = 1);
 
 // -- randomness ----------------------------------------------------------------------------------------------
 // Zero with probability p, else x / (1-p). `step` is i64[]: the mask is a function of seed, stream, step and the place
@@ -176,6 +179,32 @@ struct Attention {
 // and key heads may be cut.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+
+// -- convolution and pooling ---------------------------------------------------------------------------------
+// Images are [n,h,w,c]. Strides and dilations are [h,w]; padding is [h,w], the same on both sides, or
+// [top,bottom,left,right]. The batch and channels may be cut, the positions may not.
+struct ConvOptions {
+  std::vector<int64_t> stride = {1, 1};
+  std::vector<int64_t> padding = {0, 0};
+  std::vector<int64_t> dilation = {1, 1};
+  int64_t groups = 1;
+};
+// x[n,h,w,i] and weight[o,kh,kw,i/groups] -> [n,h',w',o], h' = (h + padding - dilation (kh-1) - 1) / stride + 1.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const ConvOptions& options = {});
+// Its gradients, from dy[n,h',w',o]; `input_size` is [h,w] and `kernel_size` [kh,kw].
+Tensor conv2d_grad_input(const Tensor& weight, const Tensor& dy, const ConvOptions& options,
+                         std::array<int64_t, 2> input_size);
+Tensor conv2d_grad_weight(const Tensor& x, const Tensor& dy, const ConvOptions& options,
+                          std::array<int64_t, 2> kernel_size);
+
+struct PoolOptions {
+  std::vector<int64_t> kernel = {2, 2};
+  std::vector<int64_t> stride = {2, 2};
+  std::vector<int64_t> padding = {0, 0};  // smaller than the kernel
+  bool count_padding = true;              // of avg_pool2d: padded zeros count in the mean
+};
+Tensor max_pool2d(const Tensor& x, const PoolOptions& options = {});
+Tensor avg_pool2d(const Tensor& x, const PoolOptions& options = {});
 
 // -- optimizer updates ---------------------------------------------------------------------------------------
 // Elementwise, each over tensors of one floating type and any shape. Scalars: lr is the learning rate; step the
