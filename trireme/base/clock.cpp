@@ -1,10 +1,15 @@
 #include "trireme/base/clock.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 namespace trireme {
 
@@ -44,6 +49,22 @@ std::string duration_text(double seconds) {
   if (minutes < 24 * 60) return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
   const long hours = std::lround(seconds / 3600);
   return fmt::format("{}d{:02}h", hours / 24, hours % 24);
+}
+
+double seconds_since_start_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // The second field is the program's name in parentheses and may hold spaces; the 22nd is the start.
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string word;
+  for (int field = 3; field <= 22; ++field) fields >> word;
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const double ticks = std::strtod(word.c_str(), nullptr);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
+         ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace trireme

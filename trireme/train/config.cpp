@@ -10,6 +10,7 @@
 #include "trireme/base/file.h"
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
+#include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace {
@@ -278,6 +279,10 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
   sizes.insert(sizes.end(), m.hidden.begin(), m.hidden.end());
   sizes.push_back(m.classes);
   return std::make_unique<nn::Mlp>(sizes);
+}
+
+LossFn make_loss(const JobConfig&) {
+  return [](const Tensor& prediction, const Tensor& target) { return cross_entropy(prediction, target); };
 }
 
 data::Split make_data(const JobConfig& config) {

@@ -76,6 +76,7 @@ std::string to_toml(JobConfig config);  // reads back to the same configuration
 
 // The pieces a configuration describes.
 std::unique_ptr<nn::Module> make_model(const JobConfig& config);
+LossFn make_loss(const JobConfig& config);  // cross entropy, for all built-in models
 data::Split make_data(const JobConfig& config);
 Optimizer make_optimizer(const JobConfig& config);
 bool predicts_classes(const JobConfig& config);  // images: one class a sample; text: one token a position

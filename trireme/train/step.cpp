@@ -34,8 +34,9 @@ Tensor clip(Graph& graph, const std::vector<Tensor>& grads, double limit) {
     const Tensor squares = square_sum(grad);
     sum = sum ? add(sum, squares) : squares;
   }
-  graph.add_output("grad_norm", sqrt(sum).id());
-  return clip_scale(sum, limit);
+  const Tensor norm = sqrt(sum);
+  graph.add_output("grad_norm", norm.id());
+  return clamp(scale(reciprocal(norm + 1e-6), limit), 0, 1);  // as torch.nn.utils.clip_grad_norm_
 }
 
 }  // namespace

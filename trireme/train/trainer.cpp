@@ -173,6 +173,14 @@ class Run {
       session_.initialise();
     }
     if (job_.world()) job_.world()->all().barrier().wait();
+    if (options_.on_start && job_.rank() == 0) {
+      options_.on_start(session_, {.first_step = first_, .last_step = total_, .data = describe_data()});
+    }
+  }
+
+  std::string describe_data() const {
+    return fmt::format("{} samples to train on, {} held out", train_->size(),
+                       fit_.validation ? fit_.validation->size() : 0);
   }
 
   void train_step(Feed& feed, Recorder& recorder) {
@@ -251,7 +259,7 @@ class Run {
                     {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
                     {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
                     {"Seed", std::to_string(options_.seed)},
-                    {"Command", job_.command()}};
+                    {"Command", options_.command.empty() ? job_.command() : options_.command}};
     report.memory = memory_by_holding(plan);
     report.time = time_by_op(session_.step().times(), data_s_, total_s, steps);
     if (options_.sample && !result_.interrupted) {

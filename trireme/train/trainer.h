@@ -18,6 +18,16 @@ enum class Mode {
   kDataParallel,  // each rank trains on its share of the batch
 };
 
+class Session;
+
+// What is known when training begins.
+struct StartInfo {
+  int64_t first_step = 0;  // done before; the next one is the first of this run
+  int64_t last_step = 0;
+  std::string data;        // "1,234 samples to train on, 137 held out"
+  double expected_s = 0;   // by the first steps' pace; 0: not known
+};
+
 struct TrainerOptions {
   std::string name = "model";
   Mode mode = Mode::kDataParallel;
@@ -29,7 +39,10 @@ struct TrainerOptions {
   bool progress = true;          // the bar, on rank 0
   int64_t tokens_per_sample = 1;  // what throughput counts: tokens of a text, or 1 for samples
   std::string unit = "samples";
+  std::string command;           // for the report; "": the job's
   std::string config_text;       // kept in the checkpoint, for who reads it later
+  // On rank 0, before the first step.
+  std::function<void(const Session&, const StartInfo&)> on_start = {};
   // At the end, on rank 0: text for the report, made with the trained parameters by name.
   std::function<std::string(const std::function<View(std::string_view)>&)> sample = {};
 };

@@ -1,0 +1,253 @@
+// trireme bench: one training step, one collective, or the machine's limits, measured; one line of JSON each.
+#include <CLI/CLI.hpp>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "trireme/backend/peak.h"
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/base/rng.h"
+#include "trireme/comm/bench.h"
+#include "trireme/train/config.h"
+#include "trireme/train/job.h"
+#include "trireme/train/session.h"
+
+namespace trireme::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct StepArgs {
+  std::string model = "gpt";
+  int64_t layers = 4, width = 256, heads = 4, seq = 256, batch = 16, vocab = 256;
+  std::vector<int64_t> hidden = {512, 512};
+  std::string dtype = "f32";
+  std::string optimizer = "adamw";
+  int threads = 1;
+  int ranks = 1;
+  int64_t steps = 10, warmup = 3;
+  std::string transport = "auto";
+  double clip = 0;
+  bool json = false;
+  bool by_op = false;
+};
+
+double peak_rss_mb() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+// The largest of all ranks' values.
+double over_ranks(comm::World* world, double mine) {
+  if (world == nullptr) return mine;
+  world->all().all_reduce({reinterpret_cast<std::byte*>(&mine), {DType::kF64, {1}}}, comm::Reduce::kMax).wait();
+  return mine;
+}
+
+void print(const Json& line, bool json) {
+  if (json) {
+    std::printf("%s\n", line.dump().c_str());
+  } else {
+    for (const auto& [key, value] : line.items()) std::printf("%-14s %s\n", key.c_str(), value.dump().c_str());
+  }
+  std::fflush(stdout);
+}
+
+JobConfig config_of(const StepArgs& args, int64_t world) {
+  JobConfig config;
+  config.model.kind = args.model;
+  config.model.layers = args.layers;
+  config.model.width = args.width;
+  config.model.heads = args.heads;
+  config.model.vocabulary = args.vocab;
+  config.model.hidden = args.hidden;
+  config.data.kind = "synthetic";
+  config.data.seq = args.seq;
+  config.data.samples = args.batch * world;
+  config.train.batch = args.batch * world;
+  config.train.optimizer = args.optimizer;
+  config.train.clip = args.clip;
+  return config;
+}
+
+// Random data of the right kind, different on each rank.
+void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const JobConfig& config) {
+  for (const BatchField& field : fields) {
+    const View view = executor.input(field.name);
+    const auto first = static_cast<uint64_t>(executor.input_box(field.name).start[0]) *
+                       static_cast<uint64_t>(view.elements() / std::max<int64_t>(1, view.type.shape[0]));
+    if (view.type.dtype == DType::kF32) {
+      fill_normal({1, 1}, first, 0, view.as<float>());
+      continue;
+    }
+    const auto classes = static_cast<uint32_t>(config.model.kind == "gpt" ? config.model.vocabulary : config.model.classes);
+    uint64_t at = first;
+    for (int32_t& id : view.as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % classes);
+  }
+}
+
+void print_by_op(const Executor& executor, int64_t steps) {
+  std::map<std::string, double> ms;
+  for (const ActionTime& time : executor.times()) {
+    ms[std::string(time.op)] += time.seconds * 1e3 / static_cast<double>(steps);
+  }
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [op, value] : ms) sorted.emplace_back(value, op);
+  std::sort(sorted.rbegin(), sorted.rend());
+  for (const auto& [value, op] : sorted) std::fprintf(stderr, "%10.3f ms  %s\n", value, op.c_str());
+}
+
+int step(const StepArgs& args) {
+  require(args.dtype == "f32", "bench step: --dtype {}; only f32 is computed", args.dtype);
+  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
+          args.warmup);
+  if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
+  const Job job({.transport = args.transport, .threads = args.threads});
+  const JobConfig config = config_of(args, job.size());
+  const auto model = make_model(config);
+  const std::vector<BatchField> fields = batch_of(config, config.train.batch);
+  Session session(training_step([&](const Tensor& x) { return (*model)(x); },
+                                make_loss(config), fields,
+                                make_optimizer(config), {.name = args.model, .clip_norm = args.clip}),
+                  std::nullopt, {.world = job.world(), .pool = &job.pool()});
+  session.initialise();
+  Executor& executor = session.step();
+  fill_batch(executor, fields, config);
+  executor.input("lr").as<float>()[0] = 1e-4F;
+  double first_step_s = 0;
+  std::vector<double> ms;
+  for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
+    if (args.by_op && i == args.warmup + 1) executor.set_timing(true);
+    executor.input("step").as<int64_t>()[0] = i;
+    const double begin = now_s();
+    executor.run();
+    const double end = now_s();
+    if (i == 1) first_step_s = seconds_since_start_of(is_worker() ? ::getppid() : ::getpid());
+    if (i > args.warmup) ms.push_back((end - begin) * 1e3);
+  }
+  const double rss = over_ranks(job.world(), peak_rss_mb());
+  first_step_s = over_ranks(job.world(), first_step_s);
+  std::sort(ms.begin(), ms.end());
+  const double median = over_ranks(job.world(), ms[ms.size() / 2]);
+  const double units = static_cast<double>(config.train.batch * (args.model == "gpt" ? args.seq : 1));
+  if (job.rank() != 0) return 0;
+  if (args.by_op) print_by_op(executor, args.steps);
+  print({{"model", args.model},
+         {"world", job.size()},
+         {"threads", job.pool().size()},
+         {"dtype", args.dtype},
+         {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
+         {"batch", args.batch},
+         {"parameters", session.parameter_count()},
+         {"ms", median},
+         {"min_ms", ms.front()},
+         {"per_s", units / median * 1e3},
+         {"unit", args.model == "gpt" ? "tokens" : "samples"},
+         {"first_step_s", first_step_s},
+         {"rss_mb", rss},
+         {"loss", executor.output("loss").as<float>()[0]},
+         {"flops", flops_per_step(session.compiled().plan) * job.size()},
+         {"gflops_per_s", flops_per_step(session.compiled().plan) * job.size() / median / 1e6},
+         {"arena_bytes", session.compiled().plan.arena_bytes},
+         {"arena_lower_bound", session.compiled().plan.lower_bound}},
+        args.json);
+  return 0;
+}
+
+struct CollectiveArgs {
+  std::string op = "all_reduce";
+  std::vector<int64_t> bytes = {4096, 1048576, 134217728};
+  int ranks = 2;
+  std::string transport = "auto";
+  bool copied = false;
+  bool json = false;
+};
+
+int collective(const CollectiveArgs& args) {
+  require(args.ranks >= 2 || is_worker(), "bench collective: -n {}; it takes 2 ranks or more", args.ranks);
+  if (!is_worker()) return relaunch({.ranks = args.ranks, .threads = 1});
+  const Job job({.transport = args.transport, .threads = 1});
+  require(job.world() != nullptr, "bench collective: one rank has nobody to talk to; use -n 2 or more");
+  for (const comm::CollectiveTiming& t : comm::time_collective(*job.world(), args.op, args.bytes, {.in_arena = !args.copied})) {
+    if (job.rank() != 0) continue;
+    print({{"op", args.op},
+           {"world", job.size()},
+           {"transport", job.world()->transport()},
+           {"bytes", t.bytes},
+           {"us", t.median_us},
+           {"min_us", t.min_us},
+           {"p99_us", t.p99_us},
+           {"bus_gb_per_s", t.bus_gb_per_s}},
+          args.json);
+  }
+  return 0;
+}
+
+void add_step(CLI::App& bench, Action& chosen) {
+  auto args = std::make_shared<StepArgs>();
+  CLI::App* command = bench.add_subcommand("step", "Time the training step of a built-in model");
+  command->add_option("--model", args->model, "gpt, mlp or lenet")->check(CLI::IsMember({"gpt", "mlp", "lenet"}))->capture_default_str();
+  command->add_option("--layers", args->layers, "gpt: blocks")->capture_default_str();
+  command->add_option("--width", args->width, "gpt: width of the residual stream")->capture_default_str();
+  command->add_option("--heads", args->heads, "gpt: attention heads")->capture_default_str();
+  command->add_option("--seq", args->seq, "gpt: tokens of a sample")->capture_default_str();
+  command->add_option("--batch", args->batch, "Samples of one rank")->capture_default_str();
+  command->add_option("--vocab", args->vocab, "gpt: tokens known")->capture_default_str();
+  command->add_option("--hidden", args->hidden, "mlp: sizes of the hidden layers")->delimiter(',')->capture_default_str();
+  command->add_option("--dtype", args->dtype, "f32")->capture_default_str();
+  command->add_option("--optimizer", args->optimizer, "sgd, adam, adamw or lamb")->capture_default_str();
+  command->add_option("--clip", args->clip, "Largest gradient norm; 0 does not clip")->capture_default_str();
+  command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
+  command->add_option("-n,--ranks", args->ranks, "Ranks on this host")->capture_default_str();
+  command->add_option("--steps", args->steps, "Steps to time")->capture_default_str();
+  command->add_option("--warmup", args->warmup, "Steps before")->capture_default_str();
+  command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
+  command->add_flag("--by-op", args->by_op, "Also the time of each op, on standard error");
+  command->add_flag("--json", args->json, "One line of JSON");
+  command->callback([=, &chosen] { chosen = [=] { return step(*args); }; });
+}
+
+void add_collective(CLI::App& bench, Action& chosen) {
+  auto args = std::make_shared<CollectiveArgs>();
+  CLI::App* command = bench.add_subcommand("collective", "Time a collective between ranks of this host");
+  command->add_option("--op", args->op, "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or barrier")->capture_default_str();
+  command->add_option("--bytes", args->bytes, "Sizes")->delimiter(',')->capture_default_str();
+  command->add_option("-n,--ranks", args->ranks, "Ranks on this host")->capture_default_str();
+  command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
+  command->add_flag("--copied", args->copied, "Operands outside the memory that peers reach");
+  command->add_flag("--json", args->json, "One line of JSON a size");
+  command->callback([=, &chosen] { chosen = [=] { return collective(*args); }; });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& chosen) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure a step, a collective, or the machine");
+  bench->require_subcommand(1);
+  add_step(*bench, chosen);
+  add_collective(*bench, chosen);
+  auto json = std::make_shared<bool>(false);
+  CLI::App* peak = bench->add_subcommand("peak", "The machine's own limits on one core: FMA, memcpy, triad");
+  peak->add_flag("--json", *json, "One line of JSON");
+  peak->callback([=, &chosen] {
+    chosen = [=] {
+      const Peak p = measure_peak();
+      print({{"fma_gflops_per_s", p.fma_gflops_per_s},
+             {"memcpy_gb_per_s", p.memcpy_gb_per_s},
+             {"triad_gb_per_s", p.triad_gb_per_s}},
+            *json);
+      return 0;
+    };
+  });
+}
+
+}  // namespace trireme::cli

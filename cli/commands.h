@@ -1,0 +1,35 @@
+// The subcommands of the program `trireme`, one file each. `add` declares the command's options; what the user chose runs
+// after parsing and returns the exit code.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace trireme::cli {
+
+using Action = std::function<int()>;
+
+// Each adds its command to the program and, when that command is the one chosen, sets `chosen`.
+void add_train(CLI::App& app, Action& chosen);
+void add_generate(CLI::App& app, Action& chosen);
+void add_explain(CLI::App& app, Action& chosen);
+void add_launch(CLI::App& app, Action& chosen);
+void add_bench(CLI::App& app, Action& chosen);
+void add_help(CLI::App& app, Action& chosen);
+
+// Runs this same command line as `ranks` worker processes and returns the job's exit code.
+struct RelaunchOptions {
+  int ranks = 1;
+  int threads = 0;
+  std::string log_dir;
+};
+int relaunch(const RelaunchOptions& options);
+// Whether this process is a worker that a launcher started.
+bool is_worker();
+
+}  // namespace trireme::cli

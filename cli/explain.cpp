@@ -1,0 +1,103 @@
+// trireme explain: any box of the way from a model to its actions, as text.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "trireme/base/error.h"
+#include "trireme/partition/partition.h"
+#include "trireme/train/config.h"
+#include "trireme/train/session.h"
+
+namespace trireme::cli {
+namespace {
+
+const std::vector<std::string> kStages{"graph", "grad", "plan", "partition", "passes", "memory", "actions"};
+
+struct ExplainArgs {
+  std::string config;
+  std::string stage = "plan";
+  int64_t ranks = 1;
+  int threads = 1;
+  std::vector<std::string> set;
+};
+
+std::string memory_text(const ExecutionPlan& plan) {
+  std::string out = fmt::format("arena {} bytes: {} persistent, {} of the step; at least {} are live at once\n",
+                                plan.arena_bytes, plan.persistent_bytes, plan.arena_bytes - plan.persistent_bytes,
+                                plan.lower_bound);
+  const std::vector<int64_t> kinds = bytes_by_holding(plan);
+  for (int kind = 0; kind < kHoldings; ++kind) {
+    out += fmt::format("  {:<11} {:>14} bytes at the fullest moment\n", to_string(static_cast<Holding>(kind)),
+                       kinds[static_cast<size_t>(kind)]);
+  }
+  std::vector<std::string> names(plan.buffers.size());
+  for (const PlanInput& input : plan.inputs) {
+    names[static_cast<size_t>(plan.values[static_cast<size_t>(input.value)].buffer)] = input.name;
+  }
+  for (const trireme::Action& action : plan.actions) {
+    for (const int id : action.out) {
+      std::string& name = names[static_cast<size_t>(plan.values[static_cast<size_t>(id)].buffer)];
+      if (name.empty()) name = fmt::format("{} {}", action.op->name, action.scope);
+    }
+    if (action.scratch >= 0) names[static_cast<size_t>(action.scratch)] = fmt::format("{} {}", action.op->name, action.scope);
+  }
+  out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", "buffer", "holds", "offset", "bytes", "live", "first written by");
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
+    out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", i, to_string(b.holding), b.offset, b.bytes,
+                       fmt::format("{}..{}", b.first, b.last), names[i]);
+  }
+  return out;
+}
+
+int run(const ExplainArgs& args) {
+  if (std::find(kStages.begin(), kStages.end(), args.stage) == kStages.end()) {
+    fail(ErrorKind::kInvalidArgument, "explain: no stage '{}'.{}", args.stage, suggestion(args.stage, kStages));
+  }
+  const JobConfig config = read_config(args.config, args.set);
+  const auto model = make_model(config);
+  const ModelFn forward = [&](const Tensor& x) { return (*model)(x); };
+  const LossFn loss = make_loss(config);
+  const std::vector<BatchField> batch = batch_of(config, config.train.batch);
+  std::string text;
+  if (args.stage == "graph") {
+    text = to_string(evaluation(forward, loss, batch, {.name = config.name}));
+  } else {
+    Graph step = training_step(forward, loss, batch, make_optimizer(config),
+                               {.name = config.name, .seed = static_cast<uint64_t>(config.train.seed),
+                                .clip_norm = config.train.clip});
+    if (args.stage == "grad") {
+      text = to_string(step);
+    } else {
+      const Compiled compiled = compile(std::move(step), {.ranks = args.ranks, .threads = args.threads});
+      if (args.stage == "plan") text = to_string(compiled.graph, compiled.strategy);
+      if (args.stage == "partition") text = to_string(compiled.partitioned);
+      if (args.stage == "passes") text = to_string(compiled.program);
+      if (args.stage == "memory") text = memory_text(compiled.plan);
+      if (args.stage == "actions") text = to_string(compiled.plan);
+    }
+  }
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& chosen) {
+  auto args = std::make_shared<ExplainArgs>();
+  CLI::App* command = app.add_subcommand("explain", "Print what a configuration becomes, stage by stage");
+  command->add_option("config", args->config, "The job's TOML file")->required();
+  command->add_option("--stage", args->stage,
+                      "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program; "
+                      "passes: after the passes; memory: every buffer; actions: the execution plan")
+      ->capture_default_str();
+  command->add_option("-n,--ranks", args->ranks, "Ranks to plan for; none is started")->capture_default_str();
+  command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
+  command->add_option("--set", args->set, "Replace a key of the configuration")->allow_extra_args(false);
+  command->footer("Example:\n  trireme explain examples/mnist.toml -n 2 --stage partition");
+  command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
+}
+
+}  // namespace trireme::cli

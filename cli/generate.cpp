@@ -1,0 +1,64 @@
+// trireme generate: text from a trained checkpoint.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "cli/commands.h"
+#include "trireme/base/error.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/train/generate.h"
+#include "trireme/train/job.h"
+
+namespace trireme::cli {
+namespace {
+
+struct GenerateArgs {
+  std::string checkpoint;
+  GenerateOptions options;
+  int threads = 0;
+};
+
+int run(const GenerateArgs& args) {
+  const ckpt::Reader reader(args.checkpoint);
+  const auto meta = reader.meta().find("config");
+  require(meta != reader.meta().end(), "generate: '{}' was not written by `trireme train`: it has no configuration",
+          reader.path());
+  const JobConfig config = parse_config(meta->second, reader.path() + " (configuration)");
+  const Job job({.threads = args.threads});
+  std::map<std::string, HostTensor, std::less<>> parameters;
+  const auto parameter = [&](std::string_view name) {
+    auto found = parameters.find(name);
+    if (found == parameters.end()) {
+      found = parameters.emplace(std::string(name), reader.read(std::string(name))).first;
+    }
+    return found->second.view();
+  };
+  std::fputs(args.options.prompt.c_str(), stdout);
+  generate(config, parameter, &job.pool(), args.options, [](char c) {
+    std::fputc(c, stdout);
+    std::fflush(stdout);
+  });
+  std::fputc('\n', stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& chosen) {
+  auto args = std::make_shared<GenerateArgs>();
+  CLI::App* command = app.add_subcommand("generate", "Let a trained language model write");
+  command->add_option("checkpoint", args->checkpoint, "A checkpoint's folder, or the folder of a run's checkpoints")
+      ->required();
+  command->add_option("--prompt", args->options.prompt, "Text to go on from")->required();
+  command->add_option("--tokens", args->options.tokens, "How many to write")->capture_default_str();
+  command->add_option("--temperature", args->options.temperature, "0 takes the likeliest each time")
+      ->capture_default_str();
+  command->add_option("--seed", args->options.seed, "The same seed writes the same text")->capture_default_str();
+  command->add_option("--threads", args->threads, "Compute threads; 0: all cores");
+  command->footer("Example:\n  trireme generate runs/latest/checkpoints --prompt \"The \" --tokens 200");
+  command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,43 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "cli/commands.h"
+#include "trireme/base/error.h"
+#include "trireme/base/flags.h"
+#include "trireme/launch/supervise.h"
+
+namespace trireme::cli {
+namespace {
+
+// The words this process was started with.
+std::vector<std::string> own_command() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> words;
+  for (size_t at = 0; at < all.size();) {
+    const size_t end = std::min(all.find('\0', at), all.size());
+    words.push_back(all.substr(at, end - at));
+    at = end + 1;
+  }
+  invariant(!words.empty(), "/proc/self/cmdline is empty");
+  words[0] = std::filesystem::read_symlink("/proc/self/exe").string();
+  return words;
+}
+
+}  // namespace
+
+bool is_worker() { return flag_text("RANK").has_value() || flag_text("OMPI_COMM_WORLD_RANK").has_value(); }
+
+int relaunch(const RelaunchOptions& options) {
+  const launch::LaunchResult result = launch::supervise({.ranks = options.ranks,
+                                                         .command = own_command(),
+                                                         .threads = options.threads,
+                                                         .pin = true,
+                                                         .log_dir = options.log_dir});
+  if (!result.report.empty()) std::fprintf(stderr, "%s\n", result.report.c_str());
+  return result.exit_code;
+}
+
+}  // namespace trireme::cli

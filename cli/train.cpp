@@ -1,0 +1,138 @@
+// trireme train: trains the model of a configuration on this host.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/exec/plan.h"
+#include "trireme/train/config.h"
+#include "trireme/train/generate.h"
+#include "trireme/train/job.h"
+#include "trireme/train/progress.h"
+#include "trireme/train/session.h"
+
+namespace trireme::cli {
+namespace {
+
+struct TrainArgs {
+  std::string config;
+  int ranks = 1;
+  int threads = 0;
+  std::vector<std::string> set;
+  std::string out = "runs/latest";
+  bool resume = false;
+  bool quiet = false;
+};
+
+// What the run will do, before it does it.
+void announce(const JobConfig& config, const Session& session, const StartInfo& info, const std::string& out) {
+  const Job& job = Job::current();
+  const ExecutionPlan& plan = session.compiled().plan;
+  const double flops = flops_per_step(plan) * job.size();
+  const std::string expected =
+      info.expected_s > 0 ? fmt::format(", about {:.0f} s", info.expected_s) : "";
+  std::printf(
+      "%s: %s with %s parameters, %s\n"
+      "  %d rank%s x %d thread%s over %s, batch %lld, %.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
+      "  steps %lld to %lld, %.2f GFLOP each%s\n"
+      "  writing to %s\n",
+      config.name.c_str(), config.model.kind.c_str(),
+      compact_number(static_cast<double>(session.parameter_count())).c_str(), info.data.c_str(), job.size(),
+      job.size() == 1 ? "" : "s", job.pool().size(), job.pool().size() == 1 ? "" : "s",
+      job.world() ? std::string(job.world()->transport()).c_str() : "no transport",
+      static_cast<long long>(config.train.batch), static_cast<double>(plan.arena_bytes) / 1048576.0,
+      fmt::format("{:.1f} MiB", static_cast<double>(plan.persistent_bytes) / 1048576.0).c_str(),
+      fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes - plan.persistent_bytes) / 1048576.0).c_str(),
+      static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), flops / 1e9,
+      expected.c_str(), out.c_str());
+  std::fflush(stdout);
+}
+
+void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResult& result) {
+  if (result.interrupted) {
+    std::printf("Stopped after step %lld; everything is saved in %s.\nGo on with the same command and --resume.\n",
+                static_cast<long long>(result.step), result.checkpoint.c_str());
+    return;
+  }
+  std::printf("Training loss %.4f", result.loss);
+  if (config.data.validation > 0) std::printf(", validation loss %.4f", result.validation_loss);
+  if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
+  std::printf("\nReport:     %s\nCheckpoint: %s\n", result.report.c_str(), result.checkpoint.c_str());
+  if (config.model.kind == "gpt" && config.model.vocabulary == data::kByteVocabulary) {
+    std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());
+  }
+}
+
+int work(const TrainArgs& args) {
+  const JobConfig config = read_config(args.config, args.set);
+  const Job job({.transport = config.parallel.transport, .threads = args.threads});
+  if (job.rank() == 0) disk().make_directory(args.out);
+  const auto model = make_model(config);
+  const data::Split split = make_data(config);
+  TrainerOptions options = trainer_options(config);
+  options.out = args.out;
+  options.progress = !args.quiet;
+  options.command = fmt::format("trireme train {}", args.config);
+  std::string sample;
+  if (job.rank() == 0) {
+    options.on_start = [&](const Session& session, const StartInfo& info) {
+      announce(config, session, info, args.out);
+    };
+    if (config.model.kind == "gpt" && config.model.vocabulary == data::kByteVocabulary) {
+      options.sample = [&](const std::function<View(std::string_view)>& parameter) {
+        sample = generate(config, parameter, &job.pool(), {.tokens = 320});
+        return sample;
+      };
+    }
+  }
+  FitOptions fit = fit_options(config);
+  fit.validation = split.validation;
+  fit.resume = args.resume;
+  Trainer trainer([&](const Tensor& x) { return (*model)(x); },
+                  make_loss(config), make_optimizer(config), options);
+  const FitResult result = trainer.fit(split.train, fit);
+  if (job.rank() == 0) {
+    if (!sample.empty()) std::printf("\nA sample the model wrote:\n%s\n\n", sample.c_str());
+    say_what_next(args, config, result);
+  }
+  return result.interrupted ? 130 : 0;
+}
+
+int train(const TrainArgs& args) {
+  require(args.ranks >= 1, "train: -n {}; it must be 1 or more", args.ranks);
+  if (is_worker()) return work(args);
+  const JobConfig config = read_config(args.config, args.set);  // a mistake here is told before ranks start
+  require(config.train.batch % args.ranks == 0,
+          "train: a batch of {} samples does not divide over {} ranks; use --set train.batch={}, or another -n",
+          config.train.batch, args.ranks, (config.train.batch / args.ranks + 1) * args.ranks);
+  if (args.resume) {
+    require(ckpt::find_latest(args.out + "/checkpoints").has_value(),
+            "train: --resume, but there is no checkpoint in '{}/checkpoints'; leave --resume out, or name the run's "
+            "folder with --out",
+            args.out);
+  }
+  if (args.ranks == 1) return work(args);
+  return relaunch({.ranks = args.ranks, .threads = args.threads, .log_dir = args.out + "/logs"});
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& chosen) {
+  auto args = std::make_shared<TrainArgs>();
+  CLI::App* command = app.add_subcommand("train", "Train the model of a configuration file");
+  command->add_option("config", args->config, "The job's TOML file; `trireme help config` lists its keys")->required();
+  command->add_option("-n,--ranks", args->ranks, "Ranks on this host, each a process")->capture_default_str();
+  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks");
+  command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
+  command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
+  command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");
+  command->add_flag("--quiet", args->quiet, "No progress bar");
+  command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
+  command->callback([=, &chosen] { chosen = [=] { return train(*args); }; });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,52 @@
+#include "trireme/exec/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace trireme {
+namespace {
+
+TEST(MemoryPlan, buffers_that_are_never_live_together_share_bytes) {
+  const MemoryPlan plan = plan_memory(std::vector<Lifetime>{{100, 0, 1}, {100, 2, 3}});
+  EXPECT_EQ(plan.bytes, 128);
+  EXPECT_EQ(plan.lower_bound, 128);
+}
+
+TEST(MemoryPlan, a_buffer_is_live_at_its_first_and_its_last_step) {
+  const MemoryPlan plan = plan_memory(std::vector<Lifetime>{{64, 0, 2}, {64, 2, 3}});
+  EXPECT_EQ(plan.bytes, 128);
+}
+
+TEST(MemoryPlan, nothing_needs_nothing) {
+  const MemoryPlan plan = plan_memory({});
+  EXPECT_EQ(plan.bytes, 0);
+  EXPECT_EQ(plan.lower_bound, 0);
+}
+
+TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    std::mt19937 draw(seed);
+    std::vector<Lifetime> buffers;
+    for (int i = 0; i < 120; ++i) {
+      const int first = static_cast<int>(draw() % 100);
+      buffers.push_back({static_cast<int64_t>(draw() % 5000), first, first + static_cast<int>(draw() % 20)});
+    }
+    const MemoryPlan plan = plan_memory(buffers);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const bool in_time = buffers[i].first <= buffers[j].last && buffers[j].first <= buffers[i].last;
+        const bool in_space = plan.offsets[i] < plan.offsets[j] + buffers[j].bytes &&
+                              plan.offsets[j] < plan.offsets[i] + buffers[i].bytes;
+        ASSERT_FALSE(in_time && in_space) << "seed " << seed << ": buffers " << i << " and " << j;
+      }
+      ASSERT_LE(plan.offsets[i] + buffers[i].bytes, plan.bytes);
+      ASSERT_EQ(plan.offsets[i] % kBufferAlignment, 0);
+    }
+    EXPECT_GE(plan.bytes, plan.lower_bound);
+    EXPECT_LE(static_cast<double>(plan.bytes), 1.25 * static_cast<double>(plan.lower_bound)) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace trireme
