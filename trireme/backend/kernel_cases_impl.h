@@ -119,6 +119,48 @@ inline std::vector<Example> attention_cases(bool gradient) {
   return cases;
 }
 
+inline std::vector<Example> dropout_cases() {
+  const auto on = [](TensorType x, double p) {
+    return Example{.in = {x, i64_of({})}, .attrs = Attrs::of(DropoutAttrs{p, 3, 5}), .fill = {{}, whole_numbers(1, 9)}};
+  };
+  return {on(f32_of({1}), 0.5), on(f32_of({3, 5, 7}), 0.9), on(f32_of({7, 4099}), 0.1), on(f32_of({65}), 0)};
+}
+
+inline std::vector<Example> transpose_cases() {
+  const auto on = [](TensorType x, std::vector<int64_t> perm) {
+    return Example{.in = {x}, .attrs = Attrs::of(TransposeAttrs{std::move(perm)})};
+  };
+  return {on(f32_of({1, 1}), {1, 0}),           on(f32_of({257, 131}), {1, 0}),
+          on(f32_of({2, 35, 3, 67}), {0, 2, 1, 3}), on(f32_of({3, 5, 33, 41}), {0, 1, 3, 2}),
+          on(f32_of({7, 33, 35}), {2, 1, 0}),   on(f32_of({7, 33, 35}), {1, 2, 0}),
+          on(f32_of({4, 3, 2, 5, 3}), {4, 2, 0, 3, 1}), on({DType::kBF16, {67, 33}}, {1, 0}),
+          on(f32_of({5, 7}), {0, 1}),           on(f32_of({0, 7}), {1, 0})};
+}
+
+// x [n,h,h,i], kernels of k by k; `pass` tells which of the three tensors is the result.
+enum class ConvPass { kForward, kInput, kWeight };
+
+inline std::vector<Example> conv_cases(ConvPass pass) {
+  std::vector<Example> cases;
+  const auto add = [&](TensorType x, int64_t o, int64_t k, Conv2dAttrs attrs) {
+    const auto out = [&](int64_t size, int64_t stride) { return (size + 2 * attrs.padding[0] - k) / stride + 1; };
+    const TensorType w = f32_of({o, k, k, x.shape[3] / attrs.groups});
+    const TensorType y =
+        f32_of({x.shape[0], out(x.shape[1], attrs.stride[0]), out(x.shape[2], attrs.stride[1]), o});
+    if (pass == ConvPass::kInput) attrs.size = {x.shape[1], x.shape[2]};
+    if (pass == ConvPass::kWeight) attrs.size = {k, k};
+    std::vector<TensorType> in = pass == ConvPass::kForward ? std::vector<TensorType>{x, w}
+                                 : pass == ConvPass::kInput ? std::vector<TensorType>{w, y}
+                                                            : std::vector<TensorType>{x, y};
+    cases.push_back({.in = std::move(in), .attrs = Attrs::of(attrs)});
+  };
+  add(f32_of({1, 1, 1, 1}), 1, 1, {});
+  add(f32_of({11, 9, 7, 3}), 17, 3, {.padding = {1, 1}});
+  add(f32_of({9, 8, 8, 16}), 32, 3, {.stride = {2, 2}, .padding = {1, 1}});
+  add(f32_of({3, 7, 7, 12}), 6, 2, {.groups = 3});
+  return cases;
+}
+
 inline std::vector<Example> more_cases(std::string_view op) {
   for (const char* name : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
     if (op == name) return binary_cases();
@@ -151,6 +193,19 @@ inline std::vector<Example> more_cases(std::string_view op) {
     return {{.in = {f32_of({1, 67}), f32_of({67}), f32_of({67})}, .attrs = attrs},
             {.in = {f32_of({131, 33}), f32_of({33}), f32_of({33})}, .attrs = attrs},
             {.in = {f32_of({5, 4099}), f32_of({4099}), f32_of({4099})}, .attrs = attrs}};
+  }
+  if (op == "conv2d") return conv_cases(ConvPass::kForward);
+  if (op == "conv2d_grad_input") return conv_cases(ConvPass::kInput);
+  if (op == "conv2d_grad_weight") return conv_cases(ConvPass::kWeight);
+  if (op == "dropout") return dropout_cases();
+  if (op == "transpose") return transpose_cases();
+  if (op == "slice") {
+    return {{.in = {f32_of({5, 37, 70})}, .attrs = Attrs::of(SliceAttrs{{1, 3, 0}, {3, 31, 70}})},
+            {.in = {f32_of({5, 37, 70})}, .attrs = Attrs::of(SliceAttrs{{1, 3, 7}, {3, 31, 1}})}};
+  }
+  if (op == "concat") {
+    return {{.in = {f32_of({37, 3, 5}), f32_of({37, 1, 5}), f32_of({37, 11, 5})}, .attrs = Attrs::of(ConcatAttrs{1})},
+            {.in = {f32_of({37, 3}), f32_of({37, 1})}, .attrs = Attrs::of(ConcatAttrs{1})}};
   }
   if (op == "gelu") return unary_cases(-9, 9, Attrs::of(GeluAttrs{true}));
   if (op == "attention") return attention_cases(false);

@@ -102,9 +102,8 @@ void run_cross_entropy_grad(const KernelArgs& args) {
       std::fill_n(dx, classes, 0.0F);
       return;
     }
-    const auto shift = static_cast<float>(log_sum_exp(x, classes));
     const float up = dloss[row];
-    loops().exp_affine(classes, x, shift, up, -up * smoothing / static_cast<float>(classes), dx);
+    loops().softmax_affine(classes, x, up, -up * smoothing / static_cast<float>(classes), dx);
     dx[label] -= up * (1 - smoothing);
   });
 }

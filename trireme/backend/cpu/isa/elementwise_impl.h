@@ -139,8 +139,13 @@ static void sgd(int64_t n, const SgdNumbers& k, const float* p, const float* g, 
   });
 }
 
-static void dropout(int64_t n, const uint32_t* words, uint32_t limit, float scale, const float* x, float* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = words[i] < limit ? x[i] * scale : 0.0F;
+static void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scale, const float* x, float* y) {
+  const auto last_dropped = static_cast<uint32_t>(limit - 1);
+  if (limit == 0) {
+    for_each_vector(n, [&](auto v) { v.put(y, v.get(x) * scale); });
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) y[i] = words[i] > last_dropped ? x[i] * scale : 0.0F;
 }
 
 }  // namespace trireme::TRIREME_ISA_NAMESPACE

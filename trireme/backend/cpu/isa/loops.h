@@ -63,8 +63,8 @@ struct Loops {
   void (*softmax_grad)(int64_t n, const float* y, const float* dy, float* dx);
   // Sum of e^(x - max).
   float (*sum_exp)(int64_t n, const float* x, float max);
-  // y = factor e^(x - shift) + add; the gradient of a cross entropy before its label.
-  void (*exp_affine)(int64_t n, const float* x, float shift, float factor, float add, float* y);
+  // y = factor softmax(x) + add: the gradient of a cross entropy but for its label.
+  void (*softmax_affine)(int64_t n, const float* x, float factor, float add, float* y);
 
   void (*layer_norm)(Lines lines, const float* x, const float* gamma, const float* beta, float eps, float* y,
                      float* mean, float* rstd);
@@ -90,8 +90,8 @@ struct Loops {
   void (*softmax_tile_grad)(Lines tile, int64_t stride, float scale, const float* delta, const float* p, float* dp);
   float (*dot)(int64_t n, const float* a, const float* b);
 
-  // y = x / keep where the random word is below `limit` of 2^32, else 0. `words` are the n random words.
-  void (*dropout)(int64_t n, const uint32_t* words, uint32_t limit, float scale, const float* x, float* y);
+  // y = scale x where the element's word is not below `limit` <= 2^32, else 0.
+  void (*dropout)(int64_t n, const uint32_t* words, uint64_t limit, float scale, const float* x, float* y);
 };
 
 // Of the instruction set in use (isa()).

@@ -58,20 +58,18 @@ static float sum_exp(int64_t n, const float* x, float most) {
   return sum_of(n, [&](auto v) { return keep(v, exp(v.get(x) - most)); });
 }
 
-static void exp_affine(int64_t n, const float* x, float shift, float factor, float add, float* y) {
-  for_each_vector(n, [&](auto v) { v.put(y, fma(set(factor), exp(v.get(x) - shift), set(add))); });
-}
-
-static void softmax(int64_t n, const float* x, float* y) {
+static void softmax_affine(int64_t n, const float* x, float factor, float add, float* y) {
   const float most = max_of(n, x);
   const float total = sum_of(n, [&](auto v) {
     const F32 e = keep(v, exp(v.get(x) - most));
     v.put(y, e);
     return e;
   });
-  const float factor = 1.0F / total;
-  for_each_vector(n, [&](auto v) { v.put(y, v.get(y) * factor); });
+  const F32 by = set(factor / total);
+  for_each_vector(n, [&](auto v) { v.put(y, fma(v.get(y), by, set(add))); });
 }
+
+static void softmax(int64_t n, const float* x, float* y) { softmax_affine(n, x, 1.0F, 0.0F, y); }
 
 static void softmax_grad(int64_t n, const float* y, const float* dy, float* dx) {
   const float total = dot(n, y, dy);

@@ -38,7 +38,7 @@ constexpr cpu::Loops make_table() {
   table.softmax = softmax;
   table.softmax_grad = softmax_grad;
   table.sum_exp = sum_exp;
-  table.exp_affine = exp_affine;
+  table.softmax_affine = softmax_affine;
   table.layer_norm = layer_norm;
   table.layer_norm_grad = layer_norm_grad;
   table.adam = adam;

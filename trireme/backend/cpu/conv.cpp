@@ -1,0 +1,234 @@
+// conv2d and its two gradients in f32 by oneDNN, on [n,h,w,c] tensors where they lie; weights are brought into
+// oneDNN's own order and back. Images are cut into parts of fixed size, one part a task on one thread; the
+// weight gradient adds its parts in order.
+#include <dnnl.hpp>
+
+#include <algorithm>
+#include <array>
+
+#include "trireme/backend/cpu/gemm.h"
+#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/why_not.h"
+#include "trireme/backend/kernels.h"
+#include "trireme/op/op_attrs.h"
+
+namespace trireme::cpu {
+namespace {
+
+using dnnl::memory;
+using Pairs = memory::dims;
+
+constexpr int64_t kParts = 8;
+constexpr int64_t kAlign = 64;
+
+enum class Pass { kForward, kInput, kWeight };
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+// The three tensors of a convolution, whichever is the result.
+struct Problem {
+  Shape x, w, y;
+  int64_t groups;
+  Pairs stride, dilation, before, after;
+};
+
+Problem problem_of(Pass pass, const Shape& a, const Shape& b, const Shape& result, const Conv2dAttrs& attrs) {
+  const bool four = attrs.padding.size() == 4;  // [top,bottom,left,right], else [h,w]
+  const auto& p = attrs.padding;
+  Problem c{.x = a, .w = b, .y = result, .groups = attrs.groups,
+            .stride = {attrs.stride[0], attrs.stride[1]},
+            .dilation = {attrs.dilation[0] - 1, attrs.dilation[1] - 1},
+            .before = {p[0], four ? p[2] : p[1]},
+            .after = {four ? p[1] : p[0], four ? p[3] : p[1]}};
+  if (pass == Pass::kInput) c.x = result, c.w = a, c.y = b;
+  if (pass == Pass::kWeight) c.w = result, c.y = b;
+  return c;
+}
+
+memory::desc image_desc(const Shape& s, int64_t images) {
+  return {{images, s[3], s[1], s[2]}, memory::data_type::f32, memory::format_tag::nhwc};
+}
+
+// The weight [o,h,w,i] as oneDNN's [o,i,h,w] or [g,o,i,h,w]; `any` leaves the order to oneDNN.
+memory::desc weight_desc(const Problem& c, bool any) {
+  const int64_t o = c.w[0] / c.groups, h = c.w[1], w = c.w[2], i = c.w[3];
+  Pairs sizes{o, i, h, w};
+  Pairs strides{h * w * i, 1, w * i, i};
+  if (c.groups > 1) {
+    sizes.insert(sizes.begin(), c.groups);
+    strides.insert(strides.begin(), o * h * w * i);
+  }
+  if (any) return {sizes, memory::data_type::f32, memory::format_tag::any};
+  return {sizes, memory::data_type::f32, strides};
+}
+
+// One convolution of `images` images.
+struct Step {
+  dnnl::primitive run;
+  memory::desc x, w, y, scratchpad;
+};
+
+template <class Backward, class Desc>
+Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_desc& forward, bool weight) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const typename Backward::primitive_desc pd(desc, attr, engine(), forward);
+  const auto md = [&](dnnl::query what, int index) { return pd.query_md(what, index); };
+  Step step;
+  step.run = Backward(pd);
+  step.x = weight ? md(dnnl::query::src_md, 0) : md(dnnl::query::diff_src_md, 0);
+  step.w = weight ? md(dnnl::query::diff_weights_md, 0) : md(dnnl::query::weights_md, 0);
+  step.y = md(dnnl::query::diff_dst_md, 0);
+  step.scratchpad = pd.scratchpad_desc();
+  return step;
+}
+
+Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& w) {
+  using dnnl::algorithm;
+  const memory::desc x = image_desc(c.x, images);
+  const memory::desc y = image_desc(c.y, images);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward_training, algorithm::convolution_direct, x, w,
+                                                y, c.stride, c.dilation, c.before, c.after);
+  const dnnl::convolution_forward::primitive_desc pd(forward, attr, engine());
+  if (pass == Pass::kForward) {
+    return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
+  }
+  if (pass == Pass::kInput) {
+    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, x, w, y, c.stride, c.dilation,
+                                                     c.before, c.after);
+    return backward_step<dnnl::convolution_backward_data>(desc, pd, false);
+  }
+  const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, x, w, y, c.stride, c.dilation,
+                                                      c.before, c.after);
+  return backward_step<dnnl::convolution_backward_weights>(desc, pd, true);
+}
+
+// The primitives of one call and where their memory lies in its scratch:
+//   the weight in oneDNN's order, or, of a weight gradient, one sum a part; a scratchpad a thread.
+struct Plan {
+  Pass pass;
+  Problem problem;
+  int64_t images, parts, per_part;
+  Step whole, last;  // of per_part images, and of those of the last part
+  memory::desc w_user;
+  int64_t w_bytes, pad_bytes;
+  dnnl::reorder weight_order;
+
+  Plan(Pass p, const Problem& c) : pass(p), problem(c), images(c.x[0]) {
+    prepare_onednn();
+    per_part = std::max<int64_t>(1, (images + kParts - 1) / kParts);
+    parts = (images + per_part - 1) / per_part;
+    whole = make_step(pass, c, per_part, weight_desc(c, true));
+    last = make_step(pass, c, images - (parts - 1) * per_part, whole.w);
+    w_user = weight_desc(c, false);
+    w_bytes = aligned(static_cast<int64_t>(whole.w.get_size()));
+    pad_bytes = aligned(static_cast<int64_t>(std::max(whole.scratchpad.get_size(), last.scratchpad.get_size())));
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    weight_order = pass == Pass::kWeight
+                       ? dnnl::reorder({engine(), whole.w, engine(), w_user, attr})
+                       : dnnl::reorder({engine(), w_user, engine(), whole.w, attr});
+  }
+
+  int64_t weights() const { return pass == Pass::kWeight ? parts : 1; }
+  int64_t scratch_bytes(int threads) const { return kAlign + weights() * w_bytes + threads * pad_bytes; }
+};
+
+template <Pass pass>
+int64_t conv_scratch(const TypeArgs& args, int threads) {
+  const Problem c = problem_of(pass, args.in[0].shape, args.in[1].shape, args.out[0].shape,
+                               args.attrs.as<Conv2dAttrs>());
+  return Plan(pass, c).scratch_bytes(threads);
+}
+
+void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from, const memory::desc& to_desc,
+                    void* to) {
+  dnnl::stream stream(engine());
+  memory source(from_desc, engine(), from);
+  memory target(to_desc, engine(), to);
+  plan.weight_order.execute(stream, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
+}
+
+void run_part(const Plan& plan, int64_t part, float* x, void* w, float* y, void* scratchpad) {
+  prepare_onednn();
+  const Step& step = part + 1 == plan.parts ? plan.last : plan.whole;
+  const auto image = [&](const Shape& s) { return part * plan.per_part * s[1] * s[2] * s[3]; };
+  dnnl::stream stream(engine());
+  const memory xm(step.x, engine(), x + image(plan.problem.x));
+  const memory wm(step.w, engine(), w);
+  const memory ym(step.y, engine(), y + image(plan.problem.y));
+  const memory pad(step.scratchpad, engine(), scratchpad);
+  const bool weight = plan.pass == Pass::kWeight;
+  if (plan.pass == Pass::kForward) {
+    step.run.execute(stream, {{DNNL_ARG_SRC, xm}, {DNNL_ARG_WEIGHTS, wm}, {DNNL_ARG_DST, ym},
+                              {DNNL_ARG_SCRATCHPAD, pad}});
+  } else {
+    step.run.execute(stream, {{weight ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, xm},
+                              {weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, wm},
+                              {DNNL_ARG_DIFF_DST, ym},
+                              {DNNL_ARG_SCRATCHPAD, pad}});
+  }
+}
+
+std::byte* align(std::byte* p) {
+  return p + (kAlign - reinterpret_cast<uintptr_t>(p) % kAlign) % kAlign;
+}
+
+template <Pass pass>
+void run_conv(const KernelArgs& args) {
+  std::shared_ptr<void> own;
+  std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
+  if (!state) {
+    state = std::make_shared<Plan>(pass, problem_of(pass, args.in[0].type.shape, args.in[1].type.shape,
+                                                    args.out[0].type.shape, args.attrs.as<Conv2dAttrs>()));
+  }
+  const Plan& plan = *static_cast<const Plan*>(state.get());
+  float* a = args.in[0].as<float>().data();
+  float* b = args.in[1].as<float>().data();
+  float* result = args.out[0].as<float>().data();
+  float* x = pass == Pass::kInput ? result : a;
+  float* w = pass == Pass::kForward ? b : pass == Pass::kInput ? a : result;
+  float* y = pass == Pass::kForward ? result : b;
+  std::byte* weights = align(args.scratch.data());
+  std::byte* pads = weights + plan.weights() * plan.w_bytes;
+  if (pass != Pass::kWeight) reorder_weight(plan, plan.w_user, w, plan.whole.w, weights);
+  run_tasks(args.pool, plan.parts, [&](int64_t part, int thread) {
+    std::byte* weight = weights + (pass == Pass::kWeight ? part * plan.w_bytes : 0);
+    run_part(plan, part, x, weight, y, pads + thread * plan.pad_bytes);
+  });
+  if (pass != Pass::kWeight) return;
+  const auto floats = static_cast<int64_t>(plan.whole.w.get_size() / sizeof(float));
+  for (int64_t part = 1; part < plan.parts; ++part) {
+    loops().accumulate(floats, reinterpret_cast<const float*>(weights + part * plan.w_bytes),
+                       reinterpret_cast<float*>(weights));
+  }
+  reorder_weight(plan, plan.whole.w, weights, plan.w_user, w);
+}
+
+std::string conv_why_not(const TypeArgs& args) {
+  std::string reason = not_all_f32(args);
+  if (!reason.empty()) return reason;
+  for (const TensorType& type : {args.in[0], args.in[1], args.out[0]}) {
+    if (type.elements() == 0) return fmt::format("{} is empty", to_string(type));
+  }
+  return "";
+}
+
+}  // namespace
+
+extern const Kernel conv2d_onednn{"conv2d", "conv2d.onednn", conv_why_not, conv_scratch<Pass::kForward>,
+                                  run_conv<Pass::kForward>};
+extern const Kernel conv2d_grad_input_onednn{"conv2d_grad_input", "conv2d_grad_input.onednn", conv_why_not,
+                                             conv_scratch<Pass::kInput>, run_conv<Pass::kInput>};
+extern const Kernel conv2d_grad_weight_onednn{"conv2d_grad_weight", "conv2d_grad_weight.onednn", conv_why_not,
+                                              conv_scratch<Pass::kWeight>, run_conv<Pass::kWeight>};
+
+}  // namespace trireme::cpu
