@@ -1,117 +1,58 @@
 #include "trireme/backend/peak.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <vector>
+#include <memory>
 
 #include "trireme/backend/cpu/isa.h"
-#include "trireme/base/clock.h"
+#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/base/error.h"
+#include "trireme/base/thread_pool.h"
 
 namespace trireme {
 namespace {
 
-constexpr int kRuns = 5;
-constexpr int64_t kRounds = 4'000'000;
-constexpr int kChains = 16;  // independent accumulators: more than latency times units of any core
+constexpr int kRepetitions = 5;
+constexpr int64_t kTurns = 4'000'000;  // of the multiply-add loop: some tens of milliseconds
 
-// Each returns a value that depends on every operation, so that none can be left out.
-__attribute__((target("avx512f"))) float fma_avx512() {
-  __m512 sum[kChains];
-  for (int i = 0; i < kChains; ++i) sum[i] = _mm512_set1_ps(static_cast<float>(i));
-  const __m512 a = _mm512_set1_ps(0.999F);
-  const __m512 b = _mm512_set1_ps(1e-3F);
-  for (int64_t round = 0; round < kRounds; ++round) {
-    for (int i = 0; i < kChains; ++i) sum[i] = _mm512_fmadd_ps(sum[i], a, b);
-  }
-  float out = 0;
-  for (int i = 0; i < kChains; ++i) {
-    float lanes[16];
-    _mm512_storeu_ps(lanes, sum[i]);
-    for (const float lane : lanes) out += lane;
-  }
-  return out;
-}
-
-__attribute__((target("avx2,fma"))) float fma_avx2() {
-  constexpr int kAvx2Chains = 12;  // with the two constants, all sixteen registers but two
-  __m256 sum[kAvx2Chains];
-  for (int i = 0; i < kAvx2Chains; ++i) sum[i] = _mm256_set1_ps(static_cast<float>(i));
-  const __m256 a = _mm256_set1_ps(0.999F);
-  const __m256 b = _mm256_set1_ps(1e-3F);
-  for (int64_t round = 0; round < kRounds; ++round) {
-    for (int i = 0; i < kAvx2Chains; ++i) sum[i] = _mm256_fmadd_ps(sum[i], a, b);
-  }
-  float out = 0;
-  for (int i = 0; i < kAvx2Chains; ++i) {
-    float lanes[8];
-    _mm256_storeu_ps(lanes, sum[i]);
-    for (const float lane : lanes) out += lane;
-  }
-  return out;
-}
-
-// Without fused multiply-adds: a multiplication and an addition.
-float multiply_add() {
-  __m128 sum[8];
-  for (int i = 0; i < 8; ++i) sum[i] = _mm_set1_ps(static_cast<float>(i));
-  const __m128 a = _mm_set1_ps(0.999F);
-  const __m128 b = _mm_set1_ps(1e-3F);
-  for (int64_t round = 0; round < kRounds; ++round) {
-    for (int i = 0; i < 8; ++i) sum[i] = _mm_add_ps(_mm_mul_ps(sum[i], a), b);
-  }
-  float out = 0;
-  for (int i = 0; i < 8; ++i) {
-    float lanes[4];
-    _mm_storeu_ps(lanes, sum[i]);
-    for (const float lane : lanes) out += lane;
-  }
-  return out;
-}
-
+// Best seconds of a run of fn(thread) on every thread.
 template <class Fn>
-double best_seconds(Fn&& fn) {
-  double best = 1e30;
-  for (int run = 0; run < kRuns; ++run) {
-    const double start = now_s();
-    fn();
-    best = std::min(best, now_s() - start);
+double best_seconds(ThreadPool& pool, Fn&& fn) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  for (int i = 0; i < kRepetitions; ++i) {
+    const auto start = Clock::now();
+    pool.run(pool.size(), [&](int64_t part, int) { fn(part); });
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (i == 0 || seconds < best) best = seconds;
   }
   return best;
 }
 
-double measure_fma() {
-  volatile float keep = 0;
-  double flops = 0;
-  double seconds = 0;
-  if (machine_isa() >= Isa::kAvx512) {
-    flops = 2.0 * 16 * kChains * kRounds;
-    seconds = best_seconds([&] { keep = keep + fma_avx512(); });
-  } else if (machine_isa() >= Isa::kAvx2) {
-    flops = 2.0 * 8 * 12 * kRounds;
-    seconds = best_seconds([&] { keep = keep + fma_avx2(); });
-  } else {
-    flops = 2.0 * 4 * 8 * kRounds;
-    seconds = best_seconds([&] { keep = keep + multiply_add(); });
-  }
-  return flops / seconds / 1e9;
-}
-
 }  // namespace
 
-Peak measure_peak() {
-  constexpr size_t kFloats = size_t{16} << 20;  // 64 MiB a buffer
-  std::vector<float> a(kFloats, 1.0F);
-  std::vector<float> b(kFloats, 2.0F);
-  std::vector<float> c(kFloats, 3.0F);
-  Peak peak;
-  peak.fma_gflops_per_s = measure_fma();
-  const double bytes = static_cast<double>(kFloats) * sizeof(float);
-  peak.memcpy_gb_per_s = bytes / best_seconds([&] { std::memcpy(a.data(), b.data(), kFloats * sizeof(float)); }) / 1e9;
-  peak.triad_gb_per_s = 3 * bytes / best_seconds([&] {
-                          for (size_t i = 0; i < kFloats; ++i) a[i] = b[i] + 0.5F * c[i];
-                        }) / 1e9;
+Peak measure_peak(ThreadPool& pool, int64_t bytes) {
+  const int64_t n = bytes / static_cast<int64_t>(sizeof(float));
+  require(n >= pool.size(), "peak: arrays of {} bytes for {} threads; each thread needs an element", bytes,
+          pool.size());
+  const auto a = std::make_unique<float[]>(static_cast<size_t>(n));
+  const auto b = std::make_unique<float[]>(static_cast<size_t>(n));
+  const auto c = std::make_unique<float[]>(static_cast<size_t>(n));
+  const cpu::Loops& loops = cpu::loops();
+  const int64_t share = n / pool.size();
+  const auto moved = static_cast<double>(share * pool.size()) * sizeof(float);
+  Peak peak{.threads = pool.size(), .isa = std::string(to_string(isa()))};
+  const double flops = 2.0 * static_cast<double>(kTurns * loops.multiply_adds_per_turn * pool.size());
+  peak.f32_flops_per_s = flops / best_seconds(pool, [&](int64_t part) {
+    a[static_cast<size_t>(part)] = loops.multiply_adds(kTurns);
+  });
+  peak.memcpy_bytes_per_s = moved / best_seconds(pool, [&](int64_t part) {
+    std::memcpy(a.get() + part * share, b.get() + part * share, static_cast<size_t>(share) * sizeof(float));
+  });
+  peak.triad_bytes_per_s = 3 * moved / best_seconds(pool, [&](int64_t part) {
+    loops.triad(share, b.get() + part * share, c.get() + part * share, 0.5F, a.get() + part * share);
+  });
   return peak;
 }
 

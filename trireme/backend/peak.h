@@ -1,15 +1,23 @@
-// The machine's own limits on one core, measured: what kernels and steps are compared with.
+// What this machine can do at best, measured when asked: the bounds that speeds are quoted against.
 #pragma once
+
+#include <cstdint>
+#include <string>
 
 namespace trireme {
 
+class ThreadPool;
+
 struct Peak {
-  double fma_gflops_per_s = 0;  // f32 fused multiply-adds on registers, two operations each
-  double memcpy_gb_per_s = 0;   // bytes copied, of buffers far larger than the caches
-  double triad_gb_per_s = 0;    // STREAM's a = b + s c: bytes read and written
+  int threads = 1;
+  std::string isa;               // the instruction set the figures hold for
+  double f32_flops_per_s = 0;    // independent fused multiply-adds in registers; an addition and a multiplication each
+  double memcpy_bytes_per_s = 0;  // bytes copied, each read once and written once
+  double triad_bytes_per_s = 0;  // STREAM's a = b + s c: three times the bytes of one array
 };
 
-// Takes about a second; the best of several runs of each.
-Peak measure_peak();
+// Takes about a second; `bytes` is the size of each array, to be chosen well above the caches. Each figure is the best
+// of several repetitions.
+Peak measure_peak(ThreadPool& pool, int64_t bytes = int64_t{256} << 20);
 
 }  // namespace trireme

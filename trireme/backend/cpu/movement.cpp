@@ -147,6 +147,16 @@ void run_concat(const KernelArgs& args) {
   }
 }
 
+void run_split(const KernelArgs& args) {
+  const auto dim = static_cast<size_t>(args.attrs.as<SplitAttrs>().dim);
+  const auto strides = args.in[0].type.shape.strides();
+  const std::byte* from = args.in[0].data;
+  for (const View& y : args.out) {
+    run_move(args, make_move(from, y, y.type.shape, [&](int d) { return strides[static_cast<size_t>(d)]; }));
+    from += y.type.shape[static_cast<int>(dim)] * strides[dim] * size_of(y.type.dtype);
+  }
+}
+
 void run_broadcast_to(const KernelArgs& args) {
   const Shape& x = args.in[0].type.shape;
   const Shape& y = args.out[0].type.shape;
@@ -161,6 +171,7 @@ void run_broadcast_to(const KernelArgs& args) {
 
 extern const Kernel transpose_blocks{"transpose", "transpose.blocks", nullptr, nullptr, run_transpose};
 extern const Kernel slice_runs{"slice", "slice.runs", nullptr, nullptr, run_slice};
+extern const Kernel split_runs{"split", "split.runs", nullptr, nullptr, run_split};
 extern const Kernel concat_runs{"concat", "concat.runs", nullptr, nullptr, run_concat};
 extern const Kernel broadcast_to_runs{"broadcast_to", "broadcast_to.runs", nullptr, nullptr, run_broadcast_to};
 

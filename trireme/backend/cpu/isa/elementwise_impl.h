@@ -148,4 +148,24 @@ static void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scal
   for (int64_t i = 0; i < n; ++i) y[i] = words[i] > last_dropped ? x[i] * scale : 0.0F;
 }
 
+// More chains than a multiply-add's latency times the units that do them, and few enough for the registers.
+inline constexpr int64_t kChains = 12;
+
+static float multiply_adds(int64_t turns) {
+  F32 chain[kChains];
+  for (int64_t i = 0; i < kChains; ++i) chain[i] = set(static_cast<float>(i + 1));
+  const F32 factor = set(0.999F);
+  const F32 term = set(0.001F);
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    for (int64_t i = 0; i < kChains; ++i) chain[i] = fma(chain[i], factor, term);
+  }
+  F32 total{};
+  for (int64_t i = 0; i < kChains; ++i) total += chain[i];
+  return sum_lanes(total);
+}
+
+static void triad(int64_t n, const float* a, const float* b, float s, float* y) {
+  for_each_vector(n, [&](auto v) { v.put(y, fma(set(s), v.get(b), v.get(a))); });
+}
+
 }  // namespace trireme::TRIREME_ISA_NAMESPACE

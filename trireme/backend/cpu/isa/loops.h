@@ -92,6 +92,11 @@ struct Loops {
 
   // y = scale x where the element's word is not below `limit` <= 2^32, else 0.
   void (*dropout)(int64_t n, const uint32_t* words, uint64_t limit, float scale, const float* x, float* y);
+
+  // For measuring: `turns` turns of that many independent f32 multiply-adds, and y = a + s b.
+  float (*multiply_adds)(int64_t turns);
+  int64_t multiply_adds_per_turn;
+  void (*triad)(int64_t n, const float* a, const float* b, float s, float* y);
 };
 
 // Of the instruction set in use (isa()).

@@ -49,6 +49,9 @@ constexpr cpu::Loops make_table() {
   table.softmax_tile_grad = softmax_tile_grad;
   table.dot = dot;
   table.dropout = dropout;
+  table.multiply_adds = multiply_adds;
+  table.multiply_adds_per_turn = kChains * kLanes;
+  table.triad = triad;
   return table;
 }
 
