@@ -1,10 +1,11 @@
 // Communication between ranks: groups, the collectives on them, point to point.
 //
-// Every call starts an operation and returns a Work; `wait` ends it and rethrows its error. All members of a
-// group start the same collectives in the same order. Several operations may be in flight. Views must stay
-// valid until `wait` returns. Element-wise reductions run in rank order, so that all members get equal bits.
-// Every error carries rank, peer, operation, group, bytes and elapsed time (kComm: a peer is gone; kTimeout:
-// the deadline passed).
+// Every call starts an operation and returns a Work; `wait` ends it and rethrows its error. All
+// members of a group start the same collectives in the same order. Several operations may be in
+// flight. Views must stay valid until `wait` returns. After an error of a peer the world is broken:
+// what is pending and what is started later fails with the same cause. Element-wise reductions run
+// in rank order, so that all members get equal bits. Every error carries rank, peer, operation,
+// group, bytes and elapsed time (kComm: a peer is gone; kTimeout: the deadline passed).
 #pragma once
 
 #include <chrono>
@@ -46,10 +47,12 @@ class Group {
   virtual const std::vector<int>& world_ranks() const = 0;
 
   virtual Work all_reduce(View inout, Reduce op) = 0;
-  virtual Work all_gather(View in, View out) = 0;                  // out: size() pieces, in rank order
-  virtual Work reduce_scatter(View in, View out, Reduce op) = 0;   // in: size() pieces; out: the own one
-  virtual Work all_to_all(View in, View out) = 0;                  // size() equal pieces each
+  virtual Work all_gather(View in, View out) = 0;  // out: size() pieces, in rank order
+  virtual Work reduce_scatter(View in, View out,
+                              Reduce op) = 0;      // in: size() pieces; out: the own one
+  virtual Work all_to_all(View in, View out) = 0;  // size() equal pieces each
   virtual Work broadcast(View inout, int root) = 0;
+  // Tags are in [0, 2^30). A message has the same number of bytes on both sides.
   virtual Work send(View from, int peer, int tag) = 0;
   virtual Work recv(View to, int peer, int tag) = 0;
   virtual Work barrier() = 0;
@@ -58,11 +61,11 @@ class Group {
 struct WorldOptions {
   int rank = 0;
   int size = 1;
-  std::string transport = "auto";  // auto | threads | shm | ucx | mpi
-  std::string job = "job";         // separates the keys of jobs that share a store
-  std::shared_ptr<Store> store;    // may be null when size is 1 or with mpi
-  std::chrono::milliseconds deadline{300'000};  // of one operation
-  bool background = true;          // a thread that makes progress while the caller computes
+  std::string transport = "auto";               // auto | threads | shm | ucx | mpi
+  std::string job = "job";                      // separates the keys of jobs that share a store
+  std::shared_ptr<Store> store;                 // may be null when size is 1 or with mpi
+  std::chrono::milliseconds deadline{300'000};  // of one operation, and of joining
+  bool background = true;  // a thread that makes progress while the caller computes
 };
 
 // All ranks of a job. Construction is collective: it returns when every rank has joined.
@@ -73,14 +76,17 @@ class World {
   virtual int size() const = 0;
   virtual std::string_view transport() const = 0;  // the one in use: "shm", "ucx", ...
   virtual Group& all() = 0;
-  // The group of these world ranks, which include this one; collective over its members. Equal lists
-  // return the same group.
+  // The group of these world ranks, which include this one; collective over its members. Equal
+  // lists return the same group.
   virtual Group& group(const std::vector<int>& world_ranks) = 0;
-  // Gives this rank `bytes` of zeroed memory that peers can read and write in place where the transport
-  // can (a shared segment): collectives on views inside it copy nothing. Collective; may be called again,
-  // each call adds a segment. Freed with the World.
+  // Gives this rank `bytes` of zeroed memory that peers can read and write in place where the
+  // transport can (a shared segment): collectives on views inside it copy nothing. Collective; may
+  // be called again, each call adds a segment. Freed with the World.
   virtual std::span<std::byte> allocate(size_t bytes) = 0;
-  // Bytes this rank handed to the transport for others since the start, by operation kind name.
+  // Operations of this rank since the start, by kind name ("all_reduce", ...), and the bytes it
+  // handed to others in them, by the formula of the best algorithm whatever the transport; n bytes
+  // of the whole, p members: all_reduce 2 n (p - 1) / p; all_gather, reduce_scatter, all_to_all n
+  // (p - 1) / p; broadcast n (p - 1) at the root, 0 elsewhere; send n.
   struct Traffic {
     std::string kind;
     int64_t calls = 0;
@@ -91,8 +97,12 @@ class World {
 
 std::unique_ptr<World> connect(const WorldOptions& options);
 
-// Runs `body` on `size` ranks that are threads of this process, over the named transport; the first error is
-// rethrown after all have ended. For tests and the simulator.
+// The transports of this build whose ranks may be threads: all of them but mpi.
+const std::vector<std::string>& transports_of_threads();
+
+// Runs `body` on `size` ranks that are threads of this process, over the named transport; the first
+// error is rethrown after all have ended. An operation waits 60 s at most. For tests and the
+// simulator.
 void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body);
 
 }  // namespace trireme::comm

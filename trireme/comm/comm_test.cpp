@@ -141,7 +141,7 @@ TEST(Connect, OptionsThatDoNotFitAreRefused) {
 }
 
 TEST(Connect, OneRankNeedsNoStoreOnAnyTransport) {
-  for (const std::string transport : {"auto", "threads", "shm", "ucx"}) {
+  for (const std::string& transport : transports_of_threads()) {
     const auto world = connect({.transport = transport});
     const HostTensor x = HostTensor::of<float>({1}, std::vector<float>{5});
     const HostTensor y = zeros(DType::kF32, {1});

@@ -19,7 +19,7 @@ class EveryTransport : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Comm, EveryTransport, testing::Values("threads", "shm", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Comm, EveryTransport, testing::ValuesIn(transports_of_threads()),
                          [](const auto& instance) { return instance.param; });
 
 // The value of element i on rank r: small whole numbers, so that every type holds their sums
@@ -63,6 +63,17 @@ int64_t expected(Reduce op, int size, int64_t i) {
   return out;
 }
 
+// The index of the first element that is not wanted(i), or -1.
+template <class T, class Wanted>
+int64_t first_wrong(std::span<T> got, Wanted wanted) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (to_double(got[i]) != static_cast<double>(wanted(static_cast<int64_t>(i)))) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
 // The tensor's bytes in memory that peers can reach, or as they are.
 View placed(World& world, const HostTensor& tensor, bool in_arena) {
   if (!in_arena) return tensor.view();
@@ -78,12 +89,9 @@ void check_all_reduce(World& world, int64_t count, Reduce op, bool in_arena) {
 
   world.all().all_reduce(view, op).wait();
 
-  for (int64_t i = 0; i < count; ++i) {
-    ASSERT_EQ(to_double(view.as<T>()[static_cast<size_t>(i)]),
-              static_cast<double>(expected(op, world.size(), i)))
-        << to_string(dtype_of<T>) << " count " << count << " element " << i << " rank "
-        << world.rank();
-  }
+  const auto wanted = [&](int64_t i) { return expected(op, world.size(), i); };
+  ASSERT_EQ(-1, first_wrong(view.as<T>(), wanted))
+      << to_string(dtype_of<T>) << " count " << count << " rank " << world.rank();
 }
 
 template <class T>
@@ -94,11 +102,10 @@ void check_reductions(World& world, int64_t count, bool in_arena) {
     const View in = placed(world, tensor, in_arena);
     const HostTensor out(TensorType{dtype_of<T>, Shape{count}});
     world.all().reduce_scatter(in, out.view(), op).wait();
-    for (int64_t i = 0; i < count; ++i) {
-      ASSERT_EQ(to_double(out.as<T>()[static_cast<size_t>(i)]),
-                static_cast<double>(expected(op, world.size(), world.rank() * count + i)))
-          << "reduce_scatter " << to_string(dtype_of<T>) << " element " << i;
-    }
+    const auto wanted = [&](int64_t i) {
+      return expected(op, world.size(), world.rank() * count + i);
+    };
+    ASSERT_EQ(-1, first_wrong(out.as<T>(), wanted)) << "reduce_scatter " << to_string(dtype_of<T>);
   }
 }
 
@@ -139,12 +146,10 @@ TEST_P(EveryTransport, AllGatherPutsThePiecesInRankOrder) {
           const HostTensor out(TensorType{DType::kI32, Shape{world.size(), count}});
           const View to = placed(world, out, in_arena);
           world.all().all_gather(in.view(), to).wait();
-          for (int r = 0; r < world.size(); ++r) {
-            for (int64_t i = 0; i < count; ++i) {
-              ASSERT_EQ(to.as<int32_t>()[static_cast<size_t>(r * count + i)], value_of(r, i))
-                  << r << " " << i;
-            }
-          }
+          const auto wanted = [&](int64_t i) {
+            return value_of(static_cast<int>(i / count), i % count);
+          };
+          ASSERT_EQ(-1, first_wrong(to.as<int32_t>(), wanted)) << count;
         }
       }
     });
@@ -184,12 +189,10 @@ TEST_P(EveryTransport, AllToAllSwapsPieces) {
           const View in = placed(world, tensor, in_arena);
           const HostTensor out(TensorType{DType::kU8, Shape{count * p}});
           world.all().all_to_all(in, out.view()).wait();
-          for (int64_t r = 0; r < p; ++r) {
-            for (int64_t i = 0; i < count; ++i) {
-              ASSERT_EQ(out.as<uint8_t>()[static_cast<size_t>(r * count + i)],
-                        value_of(static_cast<int>(r), world.rank() * count + i));
-            }
-          }
+          const auto wanted = [&](int64_t i) {
+            return value_of(static_cast<int>(i / count), world.rank() * count + i % count);
+          };
+          ASSERT_EQ(-1, first_wrong(out.as<uint8_t>(), wanted)) << count;
         }
       }
     });
@@ -205,10 +208,8 @@ TEST_P(EveryTransport, BroadcastReachesAllFromEveryRoot) {
             const HostTensor tensor = filled<float>(world.rank(), count);
             const View view = placed(world, tensor, in_arena);
             world.all().broadcast(view, root).wait();
-            for (int64_t i = 0; i < count; ++i) {
-              ASSERT_EQ(view.as<float>()[static_cast<size_t>(i)],
-                        static_cast<float>(value_of(root, i)));
-            }
+            const auto wanted = [&](int64_t i) { return value_of(root, i); };
+            ASSERT_EQ(-1, first_wrong(view.as<float>(), wanted)) << count;
           }
         }
       }
@@ -225,10 +226,9 @@ TEST_P(EveryTransport, BroadcastAndGatherMoveEveryType) {
       std::memset(piece.view().data, world.rank() + 1, static_cast<size_t>(piece.view().bytes()));
       world.all().all_gather(piece.view(), whole.view()).wait();
       world.all().broadcast(whole.view(), 1).wait();
-      for (int64_t i = 0; i < whole.view().bytes(); ++i) {
-        ASSERT_EQ(static_cast<int>(whole.view().data[i]), i < piece.view().bytes() ? 1 : 2)
-            << to_string(dtype);
-      }
+      const View bytes{whole.view().data, TensorType{DType::kU8, Shape{whole.view().bytes()}}};
+      const auto wanted = [&](int64_t i) { return i < piece.view().bytes() ? 1 : 2; };
+      ASSERT_EQ(-1, first_wrong(bytes.as<uint8_t>(), wanted)) << to_string(dtype);
     }
   });
 }
@@ -244,9 +244,8 @@ TEST_P(EveryTransport, AMessageMayComeBeforeItIsAskedFor) {
       Work received = all.recv(in.view(), peer, 5);
       sent.wait();
       received.wait();
-      for (int64_t i = 0; i < count; ++i) {
-        ASSERT_EQ(in.as<float>()[static_cast<size_t>(i)], static_cast<float>(value_of(peer, i)));
-      }
+      const auto wanted = [&](int64_t i) { return value_of(peer, i); };
+      ASSERT_EQ(-1, first_wrong(in.as<float>(), wanted)) << count;
     }
   });
 }

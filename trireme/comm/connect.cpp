@@ -125,6 +125,13 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   return std::make_unique<ConnectedWorld>(engine, std::move(backend));
 }
 
+const std::vector<std::string>& transports_of_threads() {
+  static const std::vector<std::string> names =
+      has_ucx() ? std::vector<std::string>{"threads", "shm", "ucx"}
+                : std::vector<std::string>{"threads", "shm"};
+  return names;
+}
+
 // The first error is told to every rank that still runs, which ends what it waits for.
 void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body) {
   require(transport != "mpi",

@@ -109,7 +109,13 @@ std::vector<Process> run_processes(int size, const std::string& transport,
 
 class Processes : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Comm, Processes, testing::Values("shm", "ucx"),
+std::vector<std::string> transports_of_processes() {
+  std::vector<std::string> names = transports_of_threads();
+  std::erase(names, "threads");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Comm, Processes, testing::ValuesIn(transports_of_processes()),
                          [](const auto& instance) { return instance.param; });
 
 TEST_P(Processes, ReduceInMemoryOfTheirOwnAndInTheArena) {
@@ -198,7 +204,7 @@ void run_threads(int size, WorldOptions options, const std::function<void(World&
 
 class Threads : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Comm, Threads, testing::Values("threads", "shm", "ucx"),
+INSTANTIATE_TEST_SUITE_P(Comm, Threads, testing::ValuesIn(transports_of_threads()),
                          [](const auto& instance) { return instance.param; });
 
 TEST_P(Threads, ADeadlineThatPassesNamesTheMissingPeer) {

@@ -34,7 +34,7 @@ ShmGroup::ShmGroup(Engine& engine, Members members, ShmTransport& transport, int
       blocks_(transport.share(world_ranks(), channel, sizeof(Block))) {}
 
 void ShmGroup::publish() {
-  block(rank()).phase.store(++published_, std::memory_order_release);
+  block(rank()).phase.store(++published_);
   transport_.notify(world_ranks());
 }
 
@@ -45,14 +45,13 @@ auto ShmGroup::everyone(Operation& operation) {
       operation,
       [this, target] {
         for (int i = 0; i < size(); ++i) {
-          if (block(i).phase.load(std::memory_order_acquire) < target) return false;
+          if (block(i).phase.load() < target) return false;
         }
         return true;
       },
       [this, target](std::vector<int>& missing) {
         for (int i = 0; i < size(); ++i) {
-          if (block(i).phase.load(std::memory_order_acquire) < target)
-            missing.push_back(world_rank(i));
+          if (block(i).phase.load() < target) missing.push_back(world_rank(i));
         }
       });
 }
@@ -207,8 +206,7 @@ Task ShmGroup::run_all_gather(Operation& operation, View in, View out) {
   const auto place = [&](int i) { return out.data + static_cast<size_t>(i) * piece; };
   const bool in_place = place(rank()) == in.data;
   const bool from_out = piece > kSmall && !transport_.locate(in.data, piece);
-  if (from_out && !in_place)
-    co_await copy(operation, place(rank()), in.data, piece);
+  if (from_out && !in_place) co_await copy(operation, place(rank()), in.data, piece);
   enter(operation, {.bytes = piece, .operand = {from_out ? place(rank()) : in.data, piece}});
   co_await everyone(operation);
   check_calls(operation);

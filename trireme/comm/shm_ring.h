@@ -1,4 +1,6 @@
-// Ring: a queue of frames in shared memory from one rank to another; one writes, one reads.
+// Ring: a queue of frames in shared memory from one rank to another; one writes, one reads. Either
+// may sleep until the other stores, so the stores are sequentially consistent
+// (ShmTransport::Doorbell).
 #pragma once
 
 #include <atomic>
@@ -38,16 +40,14 @@ class Ring {
   bool push(const Frame& frame, const std::byte* payload) {
     const uint64_t head = head_.load(std::memory_order_relaxed);
     const uint64_t needed = sizeof(Frame) + round_up(frame.payload_bytes);
-    if (kCapacity - (head - tail_.load(std::memory_order_acquire)) < needed) return false;
+    if (kCapacity - (head - tail_.load()) < needed) return false;
     std::memcpy(&bytes_[head % kCapacity], &frame, sizeof(Frame));
     copy_in(head + sizeof(Frame), payload, frame.payload_bytes);
-    head_.store(head + needed, std::memory_order_release);
+    head_.store(head + needed);
     return true;
   }
 
-  bool empty() const {
-    return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_relaxed);
-  }
+  bool empty() const { return head_.load() == tail_.load(std::memory_order_relaxed); }
 
   // The oldest frame; read its payload and then drop it. Only when not empty.
   Frame front() const {
@@ -63,9 +63,8 @@ class Ring {
       std::memcpy(to + until_end, bytes_, frame.payload_bytes - until_end);
   }
   void drop(const Frame& frame) {
-    tail_.store(
-        tail_.load(std::memory_order_relaxed) + sizeof(Frame) + round_up(frame.payload_bytes),
-        std::memory_order_release);
+    tail_.store(tail_.load(std::memory_order_relaxed) + sizeof(Frame) +
+                round_up(frame.payload_bytes));
   }
 
  private:

@@ -33,7 +33,9 @@ void futex_wake(std::atomic<uint32_t>& word) {
 }  // namespace
 
 // A rank that is about to sleep says so, looks once more, and sleeps unless the count has moved
-// since. A peer stores, then looks whether the rank sleeps: one of the two sees the other.
+// since. A peer stores, then looks whether the rank sleeps: one of the two sees the other. That
+// holds because these stores and looks, those of Ring and of ShmGroup::Block::phase too, are
+// sequentially consistent.
 struct ShmTransport::Doorbell {
   alignas(64) std::atomic<uint32_t> asleep;
   alignas(64) std::atomic<uint32_t> count;
@@ -71,10 +73,9 @@ int ShmTransport::open(const std::vector<int>& world_ranks) {
 }
 
 void ShmTransport::notify(std::span<const int> peers) {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const int peer : peers) {
     Doorbell& bell = doorbell(peer);
-    if (bell.asleep.load(std::memory_order_relaxed) != 0) bell.ring();
+    if (bell.asleep.load() != 0) bell.ring();
   }
 }
 
@@ -86,7 +87,6 @@ void ShmTransport::arm() {
   Doorbell& bell = doorbell(options_.rank);
   heard_ = bell.count.load();
   bell.asleep.store(1);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void ShmTransport::disarm() {
