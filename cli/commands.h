@@ -10,6 +10,10 @@ namespace CLI {
 class App;
 }
 
+namespace trireme::launch {
+struct LaunchResult;
+}
+
 namespace trireme::cli {
 
 using Action = std::function<int()>;
@@ -29,6 +33,8 @@ struct RelaunchOptions {
   std::string log_dir;
 };
 int relaunch(const RelaunchOptions& options);
+// Says on standard error what a launcher has to report, and returns the job's exit code.
+int tell(const launch::LaunchResult& result);
 // Whether this process is a worker that a launcher started.
 bool is_worker();
 

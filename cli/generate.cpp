@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/job.h"
@@ -21,7 +22,8 @@ struct GenerateArgs {
 };
 
 int run(const GenerateArgs& args) {
-  const ckpt::Reader reader(args.checkpoint);
+  const std::string of_run = args.checkpoint + "/checkpoints";
+  const ckpt::Reader reader(is_directory(of_run) ? of_run : args.checkpoint);
   const auto meta = reader.meta().find("config");
   require(meta != reader.meta().end(), "generate: '{}' was not written by `trireme train`: it has no configuration",
           reader.path());
@@ -35,11 +37,17 @@ int run(const GenerateArgs& args) {
     }
     return found->second.view();
   };
-  std::fputs(args.options.prompt.c_str(), stdout);
-  generate(config, parameter, &job.pool(), args.options, [](char c) {
+  bool begun = false;  // the prompt is shown only once nothing is wrong with what was asked
+  const auto begin = [&] {
+    if (!begun) std::fputs(args.options.prompt.c_str(), stdout);
+    begun = true;
+  };
+  generate(config, parameter, &job.pool(), args.options, [&](char c) {
+    begin();
     std::fputc(c, stdout);
     std::fflush(stdout);
   });
+  begin();
   std::fputc('\n', stdout);
   return 0;
 }
@@ -49,14 +57,14 @@ int run(const GenerateArgs& args) {
 void add_generate(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<GenerateArgs>();
   CLI::App* command = app.add_subcommand("generate", "Let a trained language model write");
-  command->add_option("checkpoint", args->checkpoint, "A checkpoint's folder, or the folder of a run's checkpoints")
+  command->add_option("checkpoint", args->checkpoint, "A checkpoint's folder, a run's folder, or that of its checkpoints")
       ->required();
   command->add_option("--prompt", args->options.prompt, "Text to go on from")->required();
   command->add_option("--tokens", args->options.tokens, "How many to write")->capture_default_str();
   command->add_option("--temperature", args->options.temperature, "0 takes the likeliest each time")
       ->capture_default_str();
   command->add_option("--seed", args->options.seed, "The same seed writes the same text")->capture_default_str();
-  command->add_option("--threads", args->threads, "Compute threads; 0: all cores");
+  command->add_option("--threads", args->threads, "Compute threads; 0: all cores")->check(CLI::Range(0, 1024));
   command->footer("Example:\n  trireme generate runs/latest/checkpoints --prompt \"The \" --tokens 200");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }

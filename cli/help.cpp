@@ -30,7 +30,8 @@ void print_config_keys() {
 
 int run(const CLI::App& app, const std::string& topic) {
   if (topic.empty()) {
-    std::fputs(app.help().c_str(), stdout);
+    // app.help() would be that of the command that was given, `help`.
+    std::fputs(app.get_formatter()->make_help(&app, "trireme", CLI::AppFormatMode::Normal).c_str(), stdout);
     return 0;
   }
   if (topic == "env") {

@@ -25,9 +25,7 @@ void add_launch(CLI::App& app, Action& chosen) {
     for (const std::string& word : command->remaining()) options->command.push_back(word);
     chosen = [=] {
       require(options->ranks >= 1, "launch: -n {}; it must be 1 or more", options->ranks);
-      const launch::LaunchResult result = launch::supervise(*options);
-      if (!result.report.empty()) std::fprintf(stderr, "%s\n", result.report.c_str());
-      return result.exit_code;
+      return tell(launch::supervise(*options));
     };
   });
 }

@@ -17,8 +17,16 @@ std::string version_text() {
   return fmt::format("trireme {} ({}), {}, {}", kVersion, build.commit, build.compiler, build.options);
 }
 
-// The words after which CLI11 gave up, with the likely ones meant.
-std::string unknown_words(const CLI::App& app, const std::vector<std::string>& words) {
+// Where the right way to say it stands.
+std::string where_to_read(const CLI::App& app) {
+  if (app.get_subcommands().empty()) return "`trireme help` lists the commands.";
+  const CLI::App* command = app.get_subcommands().front();
+  if (command->get_subcommands().empty()) return fmt::format("See `trireme help {}`.", command->get_name());
+  return fmt::format("See `trireme {} {} --help`.", command->get_name(), command->get_subcommands().front()->get_name());
+}
+
+// What the first of the words that CLI11 could not place was meant to be, or "".
+std::string nearest(const CLI::App& app, const std::string& word) {
   std::vector<std::string> candidates;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     candidates.push_back(command->get_name());
@@ -26,16 +34,46 @@ std::string unknown_words(const CLI::App& app, const std::vector<std::string>& w
   const CLI::App* where = &app;
   if (!app.get_subcommands().empty()) where = app.get_subcommands().front();
   if (!where->get_subcommands().empty()) where = where->get_subcommands().front();
-  if (words.front().starts_with('-')) {
+  if (where != &app) {
+    candidates.clear();
+    for (const CLI::App* command : where->get_subcommands([](const CLI::App*) { return true; })) {
+      candidates.push_back(command->get_name());
+    }
+  }
+  if (word.starts_with('-')) {
     candidates.clear();
     for (const CLI::Option* option : where->get_options()) {
       for (const std::string& name : option->get_lnames()) candidates.push_back("--" + name);
     }
   }
-  const std::string near = closest(words.front(), candidates);
-  return fmt::format("{}: no {} '{}'.{} `trireme help` lists the commands.", where->get_name(),
-                     words.front().starts_with('-') ? "option" : "command or argument", words.front(),
-                     near.empty() ? "" : fmt::format(" Did you mean '{}'?", near));
+  return closest(word, candidates);
+}
+
+std::string unknown_word(const CLI::App& app, const std::string& word) {
+  const std::string near = nearest(app, word);
+  const std::string where = app.get_subcommands().empty() ? "trireme" : app.get_subcommands().front()->get_name();
+  return fmt::format("{}: no {} '{}'.{} {}", where, word.starts_with('-') ? "option" : "command or argument", word,
+                     near.empty() ? "" : fmt::format(" Did you mean '{}'?", near), where_to_read(app));
+}
+
+// What CLI11 found wrong, in the words of this program.
+std::string wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
+  // An option that is missing may be there misspelt.
+  if (const std::vector<std::string> extra = app.remaining(true); !extra.empty() && !nearest(app, extra[0]).empty()) {
+    return unknown_word(app, extra[0]);
+  }
+  std::string text = error.what();
+  if (error.get_name() == "ConversionError") {
+    const size_t equals = text.find(" = ");
+    const size_t colon = text.find(": ");
+    if (colon != std::string::npos && equals != std::string::npos) {
+      text = fmt::format("{}: '{}' is not a value of its kind", text.substr(colon + 2, equals - colon - 2),
+                         text.substr(equals + 3));
+    }
+  }
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  const std::string where = commands.empty() ? "trireme" : commands.front()->get_name();
+  return fmt::format("{}: {}. {}", where, text, where_to_read(app));
 }
 
 void report(const Error& error) {
@@ -59,11 +97,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help and --version
   } catch (const CLI::ParseError& e) {
-    std::fprintf(stderr, "error: %s. `trireme --help` says what is possible.\n", e.what());
-    return exit_code(ErrorKind::kInvalidArgument);
+    fail(ErrorKind::kInvalidArgument, "{}", wrong_usage(app, e));
   }
   if (const std::vector<std::string> extra = app.remaining(true); !extra.empty()) {
-    fail(ErrorKind::kInvalidArgument, "{}", unknown_words(app, extra));
+    fail(ErrorKind::kInvalidArgument, "{}", unknown_word(app, extra[0]));
   }
   for (const std::string& name : unknown_flags()) {
     TRIREME_LOG(kWarn, "cli", "the environment has '{}', which means nothing here; `trireme help env` lists what does", name);

@@ -36,7 +36,13 @@ int relaunch(const RelaunchOptions& options) {
                                                          .threads = options.threads,
                                                          .pin = true,
                                                          .log_dir = options.log_dir});
-  if (!result.report.empty()) std::fprintf(stderr, "%s\n", result.report.c_str());
+  return tell(result);
+}
+
+int tell(const launch::LaunchResult& result) {
+  if (!result.report.empty()) {
+    std::fprintf(stderr, "%s%s", result.failed_rank >= 0 ? "error: " : "", result.report.c_str());
+  }
   return result.exit_code;
 }
 

@@ -58,6 +58,14 @@ void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResu
                 static_cast<long long>(result.step), result.checkpoint.c_str());
     return;
   }
+  if (result.nothing_left) {
+    std::printf("Nothing is left to train: %s is at step %lld of %s.\nFor more, raise the number of steps, as in --set "
+                "train.steps=%lld.\n",
+                result.checkpoint.c_str(), static_cast<long long>(result.step),
+                config.train.steps > 0 ? std::to_string(config.train.steps).c_str() : "the last epoch",
+                static_cast<long long>(2 * result.step));
+    return;
+  }
   std::printf("Training loss %.4f", result.loss);
   if (config.data.validation > 0) std::printf(", validation loss %.4f", result.validation_loss);
   if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
@@ -99,21 +107,33 @@ int work(const TrainArgs& args) {
     if (!sample.empty()) std::printf("\nA sample the model wrote:\n%s\n\n", sample.c_str());
     say_what_next(args, config, result);
   }
-  return result.interrupted ? 130 : 0;
+  return result.interrupted && !is_worker() ? 130 : 0;  // of a worker that ended in order, the launcher says 130
+}
+
+// "3 or 6": the batches nearest to the one asked for.
+std::string sizes_that_divide(int64_t batch, int64_t ranks) {
+  const int64_t below = batch / ranks * ranks;
+  return below > 0 ? fmt::format("{} or {}", below, below + ranks) : fmt::format("{}", ranks);
 }
 
 int train(const TrainArgs& args) {
   require(args.ranks >= 1, "train: -n {}; it must be 1 or more", args.ranks);
+  require(!args.out.empty(), "train: --out is empty; name a folder");
   if (is_worker()) return work(args);
   const JobConfig config = read_config(args.config, args.set);  // a mistake here is told before ranks start
   require(config.train.batch % args.ranks == 0,
           "train: a batch of {} samples does not divide over {} ranks; use --set train.batch={}, or another -n",
-          config.train.batch, args.ranks, (config.train.batch / args.ranks + 1) * args.ranks);
+          config.train.batch, args.ranks, sizes_that_divide(config.train.batch, args.ranks));
   if (args.resume) {
-    require(ckpt::find_latest(args.out + "/checkpoints").has_value(),
-            "train: --resume, but there is no checkpoint in '{}/checkpoints'; leave --resume out, or name the run's "
-            "folder with --out",
-            args.out);
+    const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
+    if (found.complete.empty()) {
+      Error error(found.notes.empty() ? ErrorKind::kNotFound : ErrorKind::kCorrupt,
+                  fmt::format("train: --resume, but there is no {}checkpoint in '{}/checkpoints'; leave --resume out, or "
+                              "name the run's folder with --out",
+                              found.notes.empty() ? "" : "whole ", args.out));
+      for (const std::string& note : found.notes) error.note(note);
+      throw error;
+    }
   }
   if (args.ranks == 1) return work(args);
   return relaunch({.ranks = args.ranks, .threads = args.threads, .log_dir = args.out + "/logs"});
@@ -126,7 +146,8 @@ void add_train(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("train", "Train the model of a configuration file");
   command->add_option("config", args->config, "The job's TOML file; `trireme help config` lists its keys")->required();
   command->add_option("-n,--ranks", args->ranks, "Ranks on this host, each a process")->capture_default_str();
-  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks");
+  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
+      ->check(CLI::Range(0, 1024));
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");

@@ -39,7 +39,8 @@ class Executor {
   Executor(const ExecutionPlan& plan, const ExecutorOptions& options);
   ~Executor();
 
-  // One step. Errors carry the op and its scope.
+  // One step. Data and schedule inputs must be filled before each: their bytes are reused after their last reader.
+  // Errors carry the op and its scope.
   void run();
 
   const ExecutionPlan& plan() const;

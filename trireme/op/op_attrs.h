@@ -119,6 +119,14 @@ struct ConcatAttrs {
   static constexpr auto fields() { return std::tuple{field("dim", &ConcatAttrs::dim)}; }
 };
 
+struct SplitAttrs {
+  int64_t dim = 0;
+  std::vector<int64_t> sizes;
+  static constexpr auto fields() {
+    return std::tuple{field("dim", &SplitAttrs::dim), field("sizes", &SplitAttrs::sizes)};
+  }
+};
+
 struct DropoutAttrs {
   double p = 0.1;  // of an element to become zero
   int64_t seed = 0;

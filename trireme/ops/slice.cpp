@@ -1,4 +1,4 @@
-// slice: y is the box of x that begins at `starts` and has the sizes `sizes`; split is made of it.
+// slice: y is the box of x that begins at `starts` and has the sizes `sizes`.
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement.h"
 #include "trireme/ops/ops.h"
@@ -11,16 +11,16 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const auto rank = static_cast<size_t>(x.shape.rank());
   require(attrs.starts.size() == rank && attrs.sizes.size() == rank,
-          "slice: {} starts and {} sizes for x {}; give one of each per dimension", attrs.starts.size(),
-          attrs.sizes.size(), to_string(x));
+          "slice: {} starts and {} sizes for x {}; give one of each per dimension",
+          attrs.starts.size(), attrs.sizes.size(), to_string(x));
   TensorType y{x.dtype, {}};
   for (size_t dim = 0; dim < rank; ++dim) {
     const int64_t start = attrs.starts[dim];
     const int64_t size = attrs.sizes[dim];
     const int64_t whole = x.shape[static_cast<int>(dim)];
     require(start >= 0 && size >= 0 && start + size <= whole,
-            "slice: elements {} to {} of dimension {} of x {}; it has 0 to {}", start, start + size, dim, to_string(x),
-            whole);
+            "slice: elements {} to {} of dimension {} of x {}; it has 0 to {}", start, start + size,
+            dim, to_string(x), whole);
     y.shape.push_back(size);
   }
   return {y};
@@ -45,7 +45,9 @@ ShardingRule shard(const TypeArgs& args) {
   return parse_rule(text + "->" + text, args.in, args.out, {.linear = {{0}}});
 }
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = 2.0 * static_cast<double>(args.out[0].bytes())}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = 2.0 * static_cast<double>(args.out[0].bytes())};
+}
 
 void kernel(const KernelArgs& args) {
   const Shape start{std::span<const int64_t>(args.attrs.as<SliceAttrs>().starts)};
@@ -88,28 +90,6 @@ Tensor slice(const Tensor& x, int dim, int64_t start, int64_t size) {
   starts[static_cast<size_t>(dim)] = start;
   sizes[static_cast<size_t>(dim)] = size;
   return slice(x, std::move(starts), std::move(sizes));
-}
-
-std::vector<Tensor> split(const Tensor& x, int dim, int parts) {
-  dim = settle_dim("split", x.type(), dim);
-  require(parts > 0 && x.size(dim) % parts == 0, "split: {} parts do not divide dimension {} of x {}", parts, dim,
-          to_string(x.type()));
-  return split(x, dim, std::vector<int64_t>(static_cast<size_t>(parts), x.size(dim) / parts));
-}
-
-std::vector<Tensor> split(const Tensor& x, int dim, const std::vector<int64_t>& sizes) {
-  dim = settle_dim("split", x.type(), dim);
-  int64_t sum = 0;
-  for (const int64_t size : sizes) sum += size;
-  require(sum == x.size(dim), "split: the sizes add up to {}, dimension {} of x {} has {}", sum, dim,
-          to_string(x.type()), x.size(dim));
-  std::vector<Tensor> out;
-  int64_t start = 0;
-  for (const int64_t size : sizes) {
-    out.push_back(slice(x, dim, start, size));
-    start += size;
-  }
-  return out;
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// transpose, slice, concat and broadcast_to: elements of any type moved between boxes, in runs where both sides are
+// transpose, slice, split, concat and broadcast_to: elements of any type moved between boxes, in runs where both sides are
 // contiguous, in square blocks where the contiguous dimensions differ.
 #include <algorithm>
 #include <array>
