@@ -1,5 +1,5 @@
-// Cases on which kernels are compared with the reference, beside the examples of each op: sizes that are one, odd
-// or prime, and longer than a vector, a tile or a task. For tests.
+// Cases on which kernels are compared with the reference, beside the examples of each op: sizes
+// that are one, odd or prime, and longer than a vector, a tile or a task. For tests.
 #pragma once
 
 #include <string_view>
@@ -10,9 +10,15 @@
 
 namespace trireme {
 
-inline TensorType f32_of(std::initializer_list<int64_t> shape) { return {DType::kF32, Shape(shape)}; }
-inline TensorType i64_of(std::initializer_list<int64_t> shape) { return {DType::kI64, Shape(shape)}; }
-inline Fill whole_numbers(double low, double high) { return {Fill::Kind::kIntegers, low, high}; }
+inline TensorType f32_of(std::initializer_list<int64_t> shape) {
+  return {DType::kF32, Shape(shape)};
+}
+inline TensorType i64_of(std::initializer_list<int64_t> shape) {
+  return {DType::kI64, Shape(shape)};
+}
+inline Fill whole_numbers(double low, double high) {
+  return {Fill::Kind::kIntegers, low, high};
+}
 
 inline std::vector<Example> matmul_cases() {
   std::vector<Example> cases;
@@ -20,9 +26,11 @@ inline std::vector<Example> matmul_cases() {
     for (bool tb : {false, true}) {
       const Attrs attrs = Attrs::of(MatMulAttrs{ta, tb});
       const auto add = [&](int64_t m, int64_t n, int64_t k) {
-        cases.push_back({.in = {ta ? f32_of({k, m}) : f32_of({m, k}), tb ? f32_of({n, k}) : f32_of({k, n})},
-                         .attrs = attrs});
-        cases.push_back({.in = {ta ? f32_of({3, k, m}) : f32_of({3, m, k}), tb ? f32_of({3, n, k}) : f32_of({3, k, n})},
+        cases.push_back(
+            {.in = {ta ? f32_of({k, m}) : f32_of({m, k}), tb ? f32_of({n, k}) : f32_of({k, n})},
+             .attrs = attrs});
+        cases.push_back({.in = {ta ? f32_of({3, k, m}) : f32_of({3, m, k}),
+                                tb ? f32_of({3, n, k}) : f32_of({3, k, n})},
                          .attrs = attrs});
       };
       add(1, 1, 1);
@@ -32,8 +40,10 @@ inline std::vector<Example> matmul_cases() {
     }
   }
   // Cut into blocks.
-  cases.push_back({.in = {f32_of({517, 263}), f32_of({263, 509})}, .attrs = Attrs::of(MatMulAttrs{})});
-  cases.push_back({.in = {f32_of({263, 517}), f32_of({509, 263})}, .attrs = Attrs::of(MatMulAttrs{true, true})});
+  cases.push_back(
+      {.in = {f32_of({517, 263}), f32_of({263, 509})}, .attrs = Attrs::of(MatMulAttrs{})});
+  cases.push_back({.in = {f32_of({263, 517}), f32_of({509, 263})},
+                   .attrs = Attrs::of(MatMulAttrs{true, true})});
   cases.push_back({.in = {f32_of({2, 3, 7}), f32_of({7, 5})}, .attrs = Attrs::of(MatMulAttrs{})});
   return cases;
 }
@@ -54,7 +64,8 @@ inline std::vector<Example> binary_cases() {
 
 inline std::vector<Example> pair_cases() {
   const std::vector<Fill> wide = {{Fill::Kind::kUniform, -6, 6}};
-  return {{.in = {f32_of({1}), f32_of({1})}, .fill = wide}, {.in = {f32_of({3, 7001}), f32_of({3, 7001})}, .fill = wide}};
+  return {{.in = {f32_of({1}), f32_of({1})}, .fill = wide},
+          {.in = {f32_of({3, 7001}), f32_of({3, 7001})}, .fill = wide}};
 }
 
 inline std::vector<Example> unary_cases(double low, double high, const Attrs& attrs) {
@@ -69,27 +80,30 @@ inline std::vector<Example> reduce_cases() {
   const auto over = [](TensorType x, std::vector<int64_t> dims, bool keep = false) {
     return Example{.in = {x}, .attrs = Attrs::of(ReduceAttrs{std::move(dims), keep})};
   };
-  return {over(f32_of({1000, 37}), {0}),       over(f32_of({1000, 37}), {1}),
-          over(f32_of({40001}), {0}),          over(f32_of({3, 700, 5}), {1}, true),
-          over(f32_of({7, 11, 13}), {0, 1}),   over(f32_of({7, 11, 13}), {1, 2}),
-          over(f32_of({7, 11, 13}), {0, 2}),   over(f32_of({0, 5}), {0}),
-          over(f32_of({1, 5, 1, 3}), {0, 2}),  over(f32_of({2, 3}), {0, 1}, true)};
+  return {over(f32_of({1000, 37}), {0}),      over(f32_of({1000, 37}), {1}),
+          over(f32_of({40001}), {0}),         over(f32_of({3, 700, 5}), {1}, true),
+          over(f32_of({7, 11, 13}), {0, 1}),  over(f32_of({7, 11, 13}), {1, 2}),
+          over(f32_of({7, 11, 13}), {0, 2}),  over(f32_of({0, 5}), {0}),
+          over(f32_of({1, 5, 1, 3}), {0, 2}), over(f32_of({2, 3}), {0, 1}, true)};
 }
 
 inline std::vector<Example> label_cases(bool gradient) {
   const auto on = [&](int64_t rows, int64_t classes, CrossEntropyAttrs attrs) {
-    Example e{.in = {f32_of({rows, classes}), i64_of({rows})},
-              .attrs = Attrs::of(attrs),
-              .fill = {{Fill::Kind::kUniform, -9, 9}, whole_numbers(0, static_cast<double>(classes))}};
+    Example e{
+        .in = {f32_of({rows, classes}), i64_of({rows})},
+        .attrs = Attrs::of(attrs),
+        .fill = {{Fill::Kind::kUniform, -9, 9}, whole_numbers(0, static_cast<double>(classes))}};
     if (gradient) e.in.push_back(f32_of({rows}));
     return e;
   };
-  return {on(1, 1, {}), on(13, 37, {}), on(5, 20011, {}), on(33, 65, {.ignore_index = 3, .label_smoothing = 0.1})};
+  return {on(1, 1, {}), on(13, 37, {}), on(5, 20011, {}),
+          on(33, 65, {.ignore_index = 3, .label_smoothing = 0.1})};
 }
 
 inline std::vector<Example> norm_grad_cases() {
   const auto on = [](int64_t rows, int64_t size) {
-    return Example{.in = {f32_of({rows, size}), f32_of({size}), f32_of({rows}), f32_of({rows}), f32_of({rows, size})}};
+    return Example{.in = {f32_of({rows, size}), f32_of({size}), f32_of({rows}), f32_of({rows}),
+                          f32_of({rows, size})}};
   };
   return {on(1, 1), on(1, 67), on(131, 33), on(67, 256)};
 }
@@ -100,7 +114,8 @@ inline std::vector<Example> attention_cases(bool gradient) {
   const auto add = [&](Shape q, int64_t t, int64_t g, bool causal) {
     const TensorType query{DType::kF32, q};
     const TensorType key = f32_of({q[0], t, g, q[3]});
-    Example e{.in = {query, key, key}, .attrs = Attrs::of(AttentionAttrs{causal, causal ? 0.3 : 0})};
+    Example e{.in = {query, key, key},
+              .attrs = Attrs::of(AttentionAttrs{causal, causal ? 0.3 : 0})};
     if (gradient) {
       e.in.push_back(query);
       e.in.push_back(f32_of({q[0], q[2], q[1]}));
@@ -121,20 +136,28 @@ inline std::vector<Example> attention_cases(bool gradient) {
 
 inline std::vector<Example> dropout_cases() {
   const auto on = [](TensorType x, double p) {
-    return Example{.in = {x, i64_of({})}, .attrs = Attrs::of(DropoutAttrs{p, 3, 5}), .fill = {{}, whole_numbers(1, 9)}};
+    return Example{.in = {x, i64_of({})},
+                   .attrs = Attrs::of(DropoutAttrs{p, 3, 5}),
+                   .fill = {{}, whole_numbers(1, 9)}};
   };
-  return {on(f32_of({1}), 0.5), on(f32_of({3, 5, 7}), 0.9), on(f32_of({7, 4099}), 0.1), on(f32_of({65}), 0)};
+  return {on(f32_of({1}), 0.5), on(f32_of({3, 5, 7}), 0.9), on(f32_of({7, 4099}), 0.1),
+          on(f32_of({65}), 0)};
 }
 
 inline std::vector<Example> transpose_cases() {
   const auto on = [](TensorType x, std::vector<int64_t> perm) {
     return Example{.in = {x}, .attrs = Attrs::of(TransposeAttrs{std::move(perm)})};
   };
-  return {on(f32_of({1, 1}), {1, 0}),           on(f32_of({257, 131}), {1, 0}),
-          on(f32_of({2, 35, 3, 67}), {0, 2, 1, 3}), on(f32_of({3, 5, 33, 41}), {0, 1, 3, 2}),
-          on(f32_of({7, 33, 35}), {2, 1, 0}),   on(f32_of({7, 33, 35}), {1, 2, 0}),
-          on(f32_of({4, 3, 2, 5, 3}), {4, 2, 0, 3, 1}), on({DType::kBF16, {67, 33}}, {1, 0}),
-          on(f32_of({5, 7}), {0, 1}),           on(f32_of({0, 7}), {1, 0})};
+  return {on(f32_of({1, 1}), {1, 0}),
+          on(f32_of({257, 131}), {1, 0}),
+          on(f32_of({2, 35, 3, 67}), {0, 2, 1, 3}),
+          on(f32_of({3, 5, 33, 41}), {0, 1, 3, 2}),
+          on(f32_of({7, 33, 35}), {2, 1, 0}),
+          on(f32_of({7, 33, 35}), {1, 2, 0}),
+          on(f32_of({4, 3, 2, 5, 3}), {4, 2, 0, 3, 1}),
+          on({DType::kBF16, {67, 33}}, {1, 0}),
+          on(f32_of({5, 7}), {0, 1}),
+          on(f32_of({0, 7}), {1, 0})};
 }
 
 // x [n,h,h,i], kernels of k by k; `pass` tells which of the three tensors is the result.
@@ -143,7 +166,9 @@ enum class ConvPass { kForward, kInput, kWeight };
 inline std::vector<Example> conv_cases(ConvPass pass) {
   std::vector<Example> cases;
   const auto add = [&](TensorType x, int64_t o, int64_t k, Conv2dAttrs attrs) {
-    const auto out = [&](int64_t size, int64_t stride) { return (size + 2 * attrs.padding[0] - k) / stride + 1; };
+    const auto out = [&](int64_t size, int64_t stride) {
+      return (size + 2 * attrs.padding[0] - k) / stride + 1;
+    };
     const TensorType w = f32_of({o, k, k, x.shape[3] / attrs.groups});
     const TensorType y =
         f32_of({x.shape[0], out(x.shape[1], attrs.stride[0]), out(x.shape[2], attrs.stride[1]), o});
@@ -185,7 +210,8 @@ inline std::vector<Example> more_cases(std::string_view op) {
             {.in = {f32_of({1031, 257}), f32_of({1031, 129})}}};
   }
   if (op == "reduce_sum") return reduce_cases();
-  if (op == "square_sum") return {{.in = {f32_of({1})}}, {.in = {f32_of({3, 20011})}}, {.in = {f32_of({0})}}};
+  if (op == "square_sum")
+    return {{.in = {f32_of({1})}}, {.in = {f32_of({3, 20011})}}, {.in = {f32_of({0})}}};
   if (op == "cross_entropy") return label_cases(false);
   if (op == "cross_entropy_grad") return label_cases(true);
   if (op == "layer_norm") {
@@ -203,8 +229,14 @@ inline std::vector<Example> more_cases(std::string_view op) {
     return {{.in = {f32_of({5, 37, 70})}, .attrs = Attrs::of(SliceAttrs{{1, 3, 0}, {3, 31, 70}})},
             {.in = {f32_of({5, 37, 70})}, .attrs = Attrs::of(SliceAttrs{{1, 3, 7}, {3, 31, 1}})}};
   }
+  if (op == "split") {
+    return {{.in = {f32_of({37, 15, 5})},
+             .attrs = Attrs::of(SplitAttrs{.dim = 1, .sizes = {3, 1, 11}})},
+            {.in = {f32_of({37, 4})}, .attrs = Attrs::of(SplitAttrs{.dim = 1, .sizes = {3, 1}})}};
+  }
   if (op == "concat") {
-    return {{.in = {f32_of({37, 3, 5}), f32_of({37, 1, 5}), f32_of({37, 11, 5})}, .attrs = Attrs::of(ConcatAttrs{1})},
+    return {{.in = {f32_of({37, 3, 5}), f32_of({37, 1, 5}), f32_of({37, 11, 5})},
+             .attrs = Attrs::of(ConcatAttrs{1})},
             {.in = {f32_of({37, 3}), f32_of({37, 1})}, .attrs = Attrs::of(ConcatAttrs{1})}};
   }
   if (op == "gelu") return unary_cases(-9, 9, Attrs::of(GeluAttrs{true}));

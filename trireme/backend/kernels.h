@@ -1,5 +1,6 @@
-// Kernels: for each op an ordered list of ways to compute it on this machine, ending in the reference kernel
-// of its OpDef. The choice is made once, when a step is planned; its name goes into the plan.
+// Kernels: for each op an ordered list of ways to compute it on this machine, ending in the
+// reference kernel of its OpDef. The choice is made once, when a step is planned; its name goes
+// into the plan.
 #pragma once
 
 #include <string>
@@ -27,8 +28,9 @@ struct Kernel {
 // All kernels of an op, best first; the last is the reference, if the op has one.
 std::vector<const Kernel*> kernels_of(const OpDef& def);
 
-// The first of them that can run; each refusal is logged (component `dispatch`, level debug). Throws
-// kUnsupported when there is none, with the op's reason. The result lives as long as the program.
+// The first of them that can run; each refusal is logged (component `dispatch`, level debug).
+// Throws kUnsupported when there is none, with the op's reason. The result lives as long as the
+// program.
 const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args);
 
 }  // namespace trireme

@@ -20,7 +20,8 @@ constexpr std::byte kMark{0xa5};
 // Bytes with a marked guard on both sides.
 class Guarded {
  public:
-  explicit Guarded(int64_t bytes) : bytes_(static_cast<size_t>(bytes)), all_(bytes_ + 2 * kGuard, kMark) {}
+  explicit Guarded(int64_t bytes)
+      : bytes_(static_cast<size_t>(bytes)), all_(bytes_ + 2 * kGuard, kMark) {}
   std::byte* data() { return all_.data() + kGuard; }
   std::span<std::byte> span() { return {data(), bytes_}; }
   bool intact() const {
@@ -46,7 +47,8 @@ struct Overwrite {
 
 // With `overwrite`, that result is written over a copy of that operand.
 Run run_kernel(const OpDef& op, const Kernel& kernel, const Example& example,
-               const std::vector<HostTensor>& operands, ThreadPool* pool, Overwrite overwrite = {}) {
+               const std::vector<HostTensor>& operands, ThreadPool* pool,
+               Overwrite overwrite = {}) {
   const std::vector<TensorType> types = conformance::results_of(op, example);
   std::vector<View> in, out;
   std::vector<TensorType> in_types;
@@ -63,7 +65,8 @@ Run run_kernel(const OpDef& op, const Kernel& kernel, const Example& example,
     std::copy_n(operand.data, operand.bytes(), place);
     operand.data = place;
   }
-  Guarded scratch(kernel.scratch_bytes({in_types, types, example.attrs}, pool == nullptr ? 1 : pool->size()));
+  Guarded scratch(
+      kernel.scratch_bytes({in_types, types, example.attrs}, pool == nullptr ? 1 : pool->size()));
   std::shared_ptr<void> state;
   kernel.run({in, out, {}, {}, example.attrs, scratch.span(), pool, &state});
   Run run;
@@ -84,8 +87,8 @@ bool same_bits(const std::vector<HostTensor>& a, const std::vector<HostTensor>& 
   return true;
 }
 
-// The length of the longest sum behind one element: no op here sums over more than one dimension of an operand but
-// the reductions, which may sum over all.
+// The length of the longest sum behind one element: no op here sums over more than one dimension of
+// an operand but the reductions, which may sum over all.
 int64_t reduction_length(const OpDef& op, const Example& example) {
   if (op.traits.elementwise) return 8;
   if (op.name.ends_with("_sum")) return example.in[0].elements();
@@ -102,8 +105,8 @@ std::vector<Example> cases_of(const OpDef& op) {
   return cases;
 }
 
-// Each kernel of the op but the reference on each case it can run: what differs from the reference, between
-// numbers of threads, or lies outside the results.
+// Each kernel of the op but the reference on each case it can run: what differs from the reference,
+// between numbers of threads, or lies outside the results.
 std::vector<std::string> check(const OpDef& op, Isa isa) {
   set_isa(isa);
   std::vector<std::string> findings;
@@ -113,30 +116,38 @@ std::vector<std::string> check(const OpDef& op, Isa isa) {
     const std::vector<TensorType> types = conformance::results_of(op, example);
     const std::vector<const Kernel*> kernels = kernels_of(op);
     const Run want = run_kernel(op, *kernels.back(), example, operands, nullptr);
-    const double size = std::max(conformance::magnitude(operands), conformance::magnitude(want.results));
+    const double size =
+        std::max(conformance::magnitude(operands), conformance::magnitude(want.results));
     for (const Kernel* kernel : kernels) {
       if (kernel == kernels.back()) break;
-      if (kernel->why_not != nullptr && !kernel->why_not({example.in, types, example.attrs}).empty()) continue;
+      if (kernel->why_not != nullptr &&
+          !kernel->why_not({example.in, types, example.attrs}).empty())
+        continue;
       const auto tell = [&](std::string what) {
-        findings.push_back(fmt::format("{} on {} with {}: {}", kernel->name, conformance::describe(op, example),
-                                       to_string(isa), what));
+        findings.push_back(fmt::format("{} on {} with {}: {}", kernel->name,
+                                       conformance::describe(op, example), to_string(isa), what));
       };
       const Run alone = run_kernel(op, *kernel, example, operands, nullptr);
       for (size_t i = 0; i < types.size(); ++i) {
-        const double allowed = conformance::tolerance(types[i].dtype, reduction_length(op, example), size);
-        const std::string found = conformance::difference(alone.results[i], want.results[i], allowed);
+        const double allowed =
+            conformance::tolerance(types[i].dtype, reduction_length(op, example), size);
+        const std::string found =
+            conformance::difference(alone.results[i], want.results[i], allowed);
         if (!found.empty()) tell(fmt::format("result {} {}", i, found));
       }
       if (!alone.broken.empty()) tell(alone.broken);
       for (const auto& [result, operand] : op.may_overwrite) {
-        if (example.in[static_cast<size_t>(operand)] != types[static_cast<size_t>(result)]) continue;
+        if (example.in[static_cast<size_t>(operand)] != types[static_cast<size_t>(result)])
+          continue;
         const Run run = run_kernel(op, *kernel, example, operands, nullptr, {result, operand});
-        if (!same_bits(run.results, alone.results)) tell(fmt::format("other bits over operand {}", operand));
+        if (!same_bits(run.results, alone.results))
+          tell(fmt::format("other bits over operand {}", operand));
       }
       for (int threads : {1, 2, 3}) {
         ThreadPool pool(threads);
         const Run run = run_kernel(op, *kernel, example, operands, &pool);
-        if (!same_bits(run.results, alone.results)) tell(fmt::format("other bits with {} threads", threads));
+        if (!same_bits(run.results, alone.results))
+          tell(fmt::format("other bits with {} threads", threads));
         if (!run.broken.empty()) tell(run.broken);
       }
     }
@@ -157,7 +168,8 @@ TEST_P(EveryOp, KernelsAgreeWithTheReferenceOnEveryInstructionSetAndNumberOfThre
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryOp,
-                         testing::ValuesIn(std::vector<const OpDef*>(all_ops().begin(), all_ops().end())),
+                         testing::ValuesIn(std::vector<const OpDef*>(all_ops().begin(),
+                                                                     all_ops().end())),
                          [](const auto& each) { return std::string(each.param->name); });
 
 TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
@@ -175,7 +187,8 @@ TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
   set_log_levels("warn");
   EXPECT_EQ(chosen.name, "reference");
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_NE(lines[0].find("'add.simd' does not run 'add': operand 0 is f64[4], not f32"), std::string::npos)
+  EXPECT_NE(lines[0].find("'add.simd' does not run 'add': operand 0 is f64[4], not f32"),
+            std::string::npos)
       << lines[0];
 }
 

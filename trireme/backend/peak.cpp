@@ -34,8 +34,8 @@ double best_seconds(ThreadPool& pool, Fn&& fn) {
 
 Peak measure_peak(ThreadPool& pool, int64_t bytes) {
   const int64_t n = bytes / static_cast<int64_t>(sizeof(float));
-  require(n >= pool.size(), "peak: arrays of {} bytes for {} threads; each thread needs an element", bytes,
-          pool.size());
+  require(n >= pool.size(), "peak: arrays of {} bytes for {} threads; each thread needs an element",
+          bytes, pool.size());
   const auto a = std::make_unique<float[]>(static_cast<size_t>(n));
   const auto b = std::make_unique<float[]>(static_cast<size_t>(n));
   const auto c = std::make_unique<float[]>(static_cast<size_t>(n));
@@ -43,16 +43,19 @@ Peak measure_peak(ThreadPool& pool, int64_t bytes) {
   const int64_t share = n / pool.size();
   const auto moved = static_cast<double>(share * pool.size()) * sizeof(float);
   Peak peak{.threads = pool.size(), .isa = std::string(to_string(isa()))};
-  const double flops = 2.0 * static_cast<double>(kTurns * loops.multiply_adds_per_turn * pool.size());
+  const double flops =
+      2.0 * static_cast<double>(kTurns * loops.multiply_adds_per_turn * pool.size());
   peak.f32_flops_per_s = flops / best_seconds(pool, [&](int64_t part) {
-    a[static_cast<size_t>(part)] = loops.multiply_adds(kTurns);
-  });
+                           a[static_cast<size_t>(part)] = loops.multiply_adds(kTurns);
+                         });
   peak.memcpy_bytes_per_s = moved / best_seconds(pool, [&](int64_t part) {
-    std::memcpy(a.get() + part * share, b.get() + part * share, static_cast<size_t>(share) * sizeof(float));
-  });
+                              std::memcpy(a.get() + part * share, b.get() + part * share,
+                                          static_cast<size_t>(share) * sizeof(float));
+                            });
   peak.triad_bytes_per_s = 3 * moved / best_seconds(pool, [&](int64_t part) {
-    loops.triad(share, b.get() + part * share, c.get() + part * share, 0.5F, a.get() + part * share);
-  });
+                             loops.triad(share, b.get() + part * share, c.get() + part * share,
+                                         0.5F, a.get() + part * share);
+                           });
   return peak;
 }
 

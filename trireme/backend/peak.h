@@ -10,14 +10,15 @@ class ThreadPool;
 
 struct Peak {
   int threads = 1;
-  std::string isa;               // the instruction set the figures hold for
-  double f32_flops_per_s = 0;    // independent fused multiply-adds in registers; an addition and a multiplication each
+  std::string isa;  // the instruction set the figures hold for
+  double f32_flops_per_s =
+      0;  // independent fused multiply-adds in registers; an addition and a multiplication each
   double memcpy_bytes_per_s = 0;  // bytes copied, each read once and written once
-  double triad_bytes_per_s = 0;  // STREAM's a = b + s c: three times the bytes of one array
+  double triad_bytes_per_s = 0;   // STREAM's a = b + s c: three times the bytes of one array
 };
 
-// Takes about a second; `bytes` is the size of each array, to be chosen well above the caches. Each figure is the best
-// of several repetitions.
+// Takes about a second; `bytes` is the size of each array, to be chosen well above the caches. Each
+// figure is the best of several repetitions.
 Peak measure_peak(ThreadPool& pool, int64_t bytes = int64_t{256} << 20);
 
 }  // namespace trireme

@@ -1,9 +1,10 @@
-// attention and attention_grad in f32, in tiles of queries and keys: the scores of a whole head are never stored, and
-// tiles that a causal mask hides are skipped.
+// attention and attention_grad in f32, in tiles of queries and keys: the scores of a whole head are
+// never stored, and tiles that a causal mask hides are skipped.
 //
-// The forward pass walks the key tiles of one query tile and keeps, per query, the maximum so far, the sum of the
-// exponentials relative to it, and the unnormalised result, which is scaled down whenever the maximum grows (online
-// softmax). The backward pass takes the probabilities anew from lse. Tiles depend on sizes alone.
+// The forward pass walks the key tiles of one query tile and keeps, per query, the maximum so far,
+// the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
+// whenever the maximum grows (online softmax). The backward pass takes the probabilities anew from
+// lse. Tiles depend on sizes alone.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +22,8 @@ namespace {
 constexpr int64_t kQueries = 64;  // of a tile
 constexpr int64_t kKeys = 256;
 
-// b batches, s queries, t keys, h query heads of which r share one of g key heads, d elements of a head.
+// b batches, s queries, t keys, h query heads of which r share one of g key heads, d elements of a
+// head.
 struct Sizes {
   int64_t b, s, t, h, g, d;
   bool causal;
@@ -58,7 +60,9 @@ Tile tile_of(const Sizes& n, int64_t query, int64_t key) {
 // Scores, then per query: maximum, sum, correction.
 constexpr int64_t kForwardFloats = kQueries * kKeys + 3 * kQueries;
 // Probabilities, their gradient, dout of the tile, and per query the product of out and dout.
-int64_t backward_floats(int64_t d) { return 2 * kQueries * kKeys + kQueries * d + kQueries; }
+int64_t backward_floats(int64_t d) {
+  return 2 * kQueries * kKeys + kQueries * d + kQueries;
+}
 
 int64_t forward_scratch(const TypeArgs&, int threads) {
   return threads * kForwardFloats * static_cast<int64_t>(sizeof(float));
@@ -73,17 +77,29 @@ struct Operands {
 };
 
 Operands operands_of(const KernelArgs& args) {
-  return {args.in[0].as<float>().data(), args.in[1].as<float>().data(), args.in[2].as<float>().data()};
+  return {args.in[0].as<float>().data(), args.in[1].as<float>().data(),
+          args.in[2].as<float>().data()};
 }
 
 // scores = q k^T of a tile, with rows of q `q_row` apart.
-void multiply_scores(const Sizes& n, const Tile& tile, const float* q, int64_t q_row, const float* k, float* scores) {
-  gemm({.m = tile.queries, .n = tile.keys, .k = n.d, .a = q, .b = k, .c = scores, .lda = q_row, .ldb = n.g * n.d,
-        .ldc = kKeys, .transpose_b = true});
+void multiply_scores(const Sizes& n, const Tile& tile, const float* q, int64_t q_row,
+                     const float* k, float* scores) {
+  gemm({.m = tile.queries,
+        .n = tile.keys,
+        .k = n.d,
+        .a = q,
+        .b = k,
+        .c = scores,
+        .lda = q_row,
+        .ldb = n.g * n.d,
+        .ldc = kKeys,
+        .transpose_b = true});
 }
 
-// One tile of queries of one head; q and out point to its first query, k and v to the head's first key.
-void forward_tile(const Sizes& n, int64_t query, const Operands& at, float* out, float* lse, float* scratch) {
+// One tile of queries of one head; q and out point to its first query, k and v to the head's first
+// key.
+void forward_tile(const Sizes& n, int64_t query, const Operands& at, float* out, float* lse,
+                  float* scratch) {
   float* scores = scratch;
   float* max = scores + kQueries * kKeys;
   float* sum = max + kQueries;
@@ -95,10 +111,19 @@ void forward_tile(const Sizes& n, int64_t query, const Operands& at, float* out,
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
     multiply_scores(n, tile, at.q, n.h * n.d, at.k + key * n.g * n.d, scores);
-    loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, scores, max, sum, correction);
+    loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, scores, max, sum,
+                           correction);
     if (key > 0) loops().scale_rows({queries, n.d}, n.h * n.d, correction, out);
-    gemm({.m = queries, .n = n.d, .k = tile.keys, .a = scores, .b = at.v + key * n.g * n.d, .c = out, .lda = kKeys,
-          .ldb = n.g * n.d, .ldc = n.h * n.d, .beta = key > 0 ? 1.0F : 0.0F});
+    gemm({.m = queries,
+          .n = n.d,
+          .k = tile.keys,
+          .a = scores,
+          .b = at.v + key * n.g * n.d,
+          .c = out,
+          .lda = kKeys,
+          .ldb = n.g * n.d,
+          .ldc = n.h * n.d,
+          .beta = key > 0 ? 1.0F : 0.0F});
   }
   for (int64_t i = 0; i < queries; ++i) {
     correction[i] = 1 / sum[i];
@@ -125,7 +150,8 @@ void run_attention(const KernelArgs& args) {
   });
 }
 
-// One tile of queries of one head: pointers to its first query, and to the first key of its key head.
+// One tile of queries of one head: pointers to its first query, and to the first key of its key
+// head.
 struct Gradient {
   const float *q, *k, *v, *out, *lse, *dout;
   float *dq, *dk, *dv;
@@ -136,7 +162,8 @@ struct BackwardScratch {
 };
 
 // dq may lie on out or dout, so what is needed of them is taken before dq is written.
-void take_result(const Sizes& n, int64_t queries, const Gradient& at, const BackwardScratch& scratch) {
+void take_result(const Sizes& n, int64_t queries, const Gradient& at,
+                 const BackwardScratch& scratch) {
   const int64_t row = n.h * n.d;
   for (int64_t i = 0; i < queries; ++i) {
     scratch.delta[i] = loops().dot(n.d, at.out + i * row, at.dout + i * row);
@@ -145,7 +172,8 @@ void take_result(const Sizes& n, int64_t queries, const Gradient& at, const Back
 }
 
 // Adds one tile to dk, dv and, past the first key, to dq.
-void backward_tile(const Sizes& n, const Tile& tile, const Gradient& at, const BackwardScratch& scratch) {
+void backward_tile(const Sizes& n, const Tile& tile, const Gradient& at,
+                   const BackwardScratch& scratch) {
   const auto& [p, dp, dout, delta] = scratch;
   const int64_t q_row = n.h * n.d;
   const int64_t k_row = n.g * n.d;
@@ -153,18 +181,45 @@ void backward_tile(const Sizes& n, const Tile& tile, const Gradient& at, const B
   multiply_scores(n, tile, at.q, q_row, at.k + key, p);
   loops().recompute_softmax({tile.queries, tile.keys}, kKeys, tile.visible, n.scale, at.lse, p);
   // dv += p^T dout, dp = dout v^T
-  gemm({.m = tile.keys, .n = n.d, .k = tile.queries, .a = p, .b = dout, .c = at.dv + key, .lda = kKeys, .ldb = n.d,
-        .ldc = k_row, .transpose_a = true, .beta = 1});
+  gemm({.m = tile.keys,
+        .n = n.d,
+        .k = tile.queries,
+        .a = p,
+        .b = dout,
+        .c = at.dv + key,
+        .lda = kKeys,
+        .ldb = n.d,
+        .ldc = k_row,
+        .transpose_a = true,
+        .beta = 1});
   multiply_scores(n, tile, dout, n.d, at.v + key, dp);
   loops().softmax_tile_grad({tile.queries, tile.keys}, kKeys, n.scale, delta, p, dp);
   // dq += dp k, dk += dp^T q
-  gemm({.m = tile.queries, .n = n.d, .k = tile.keys, .a = dp, .b = at.k + key, .c = at.dq, .lda = kKeys,
-        .ldb = k_row, .ldc = q_row, .beta = tile.key > 0 ? 1.0F : 0.0F});
-  gemm({.m = tile.keys, .n = n.d, .k = tile.queries, .a = dp, .b = at.q, .c = at.dk + key, .lda = kKeys,
-        .ldb = q_row, .ldc = k_row, .transpose_a = true, .beta = 1});
+  gemm({.m = tile.queries,
+        .n = n.d,
+        .k = tile.keys,
+        .a = dp,
+        .b = at.k + key,
+        .c = at.dq,
+        .lda = kKeys,
+        .ldb = k_row,
+        .ldc = q_row,
+        .beta = tile.key > 0 ? 1.0F : 0.0F});
+  gemm({.m = tile.keys,
+        .n = n.d,
+        .k = tile.queries,
+        .a = dp,
+        .b = at.q,
+        .c = at.dk + key,
+        .lda = kKeys,
+        .ldb = q_row,
+        .ldc = k_row,
+        .transpose_a = true,
+        .beta = 1});
 }
 
-void backward_queries(const Sizes& n, int64_t query, const Gradient& at, const BackwardScratch& scratch) {
+void backward_queries(const Sizes& n, int64_t query, const Gradient& at,
+                      const BackwardScratch& scratch) {
   take_result(n, std::min(kQueries, n.s - query), at, scratch);
   for (int64_t key = 0; key < n.t; key += kKeys) {
     const Tile tile = tile_of(n, query, key);
@@ -177,7 +232,8 @@ void fill_rows(int64_t rows, int64_t size, int64_t stride, float* x) {
   for (int64_t row = 0; row < rows; ++row) std::fill_n(x + row * stride, size, 0.0F);
 }
 
-// A task is one key head and the query heads that share it: what they add to dk and dv is added in their order.
+// A task is one key head and the query heads that share it: what they add to dk and dv is added in
+// their order.
 void run_attention_grad(const KernelArgs& args) {
   const Sizes n = sizes_of(args);
   const Operands all = operands_of(args);
@@ -202,7 +258,8 @@ void run_attention_grad(const KernelArgs& args) {
         const int64_t q_at = ((batch * n.s + query) * n.h + head) * n.d;
         backward_queries(n, query,
                          {all.q + q_at, all.k + k_at, all.v + k_at, out + q_at,
-                          lse + (batch * n.h + head) * n.s + query, dout + q_at, dq + q_at, dk + k_at, dv + k_at},
+                          lse + (batch * n.h + head) * n.s + query, dout + q_at, dq + q_at,
+                          dk + k_at, dv + k_at},
                          scratch);
       }
     }
@@ -211,8 +268,9 @@ void run_attention_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel attention_tiles{"attention", "attention.tiles", not_all_f32, forward_scratch, run_attention};
-extern const Kernel attention_grad_tiles{"attention_grad", "attention_grad.tiles", not_all_f32, backward_scratch,
-                                         run_attention_grad};
+extern const Kernel attention_tiles{"attention", "attention.tiles", not_all_f32, forward_scratch,
+                                    run_attention};
+extern const Kernel attention_grad_tiles{"attention_grad", "attention_grad.tiles", not_all_f32,
+                                         backward_scratch, run_attention_grad};
 
 }  // namespace trireme::cpu

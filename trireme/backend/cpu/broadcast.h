@@ -1,5 +1,5 @@
-// Two operands broadcast to one result, seen as runs: innermost stretches in which each operand either advances
-// by one element or stands still.
+// Two operands broadcast to one result, seen as runs: innermost stretches in which each operand
+// either advances by one element or stands still.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@ struct Runs {
   int64_t count = 1;   // runs of the result
   bool a_moves = true;
   bool b_moves = true;
-  // Outer dimensions, outermost first: their sizes and the elements that each operand steps in them.
+  // Outer dimensions, outermost first: their sizes and the elements that each operand steps in
+  // them.
   int outer = 0;
   std::array<int64_t, Shape::kMaxRank> size{}, a_step{}, b_step{};
 

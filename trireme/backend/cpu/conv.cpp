@@ -1,6 +1,6 @@
-// conv2d and its two gradients in f32 by oneDNN, on [n,h,w,c] tensors where they lie; weights are brought into
-// oneDNN's own order and back. Images are cut into parts of fixed size, one part a task on one thread; the
-// weight gradient adds its parts in order.
+// conv2d and its two gradients in f32 by oneDNN, on [n,h,w,c] tensors where they lie; weights are
+// brought into oneDNN's own order and back. Images are cut into parts of fixed size, one part a
+// task on one thread; the weight gradient adds its parts in order.
 #include <dnnl.hpp>
 
 #include <algorithm>
@@ -29,7 +29,9 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
 
 // The three tensors of a convolution, whichever is the result.
 struct Problem {
@@ -38,10 +40,14 @@ struct Problem {
   Pairs stride, dilation, before, after;
 };
 
-Problem problem_of(Pass pass, const Shape& a, const Shape& b, const Shape& result, const Conv2dAttrs& attrs) {
+Problem problem_of(Pass pass, const Shape& a, const Shape& b, const Shape& result,
+                   const Conv2dAttrs& attrs) {
   const bool four = attrs.padding.size() == 4;  // [top,bottom,left,right], else [h,w]
   const auto& p = attrs.padding;
-  Problem c{.x = a, .w = b, .y = result, .groups = attrs.groups,
+  Problem c{.x = a,
+            .w = b,
+            .y = result,
+            .groups = attrs.groups,
             .stride = {attrs.stride[0], attrs.stride[1]},
             .dilation = {attrs.dilation[0] - 1, attrs.dilation[1] - 1},
             .before = {p[0], four ? p[2] : p[1]},
@@ -75,7 +81,8 @@ struct Step {
 };
 
 template <class Backward, class Desc>
-Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_desc& forward, bool weight) {
+Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_desc& forward,
+                   bool weight) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const typename Backward::primitive_desc pd(desc, attr, engine(), forward);
@@ -95,19 +102,21 @@ Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& 
   const memory::desc y = image_desc(c.y, images);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward_training, algorithm::convolution_direct, x, w,
-                                                y, c.stride, c.dilation, c.before, c.after);
+  const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward_training,
+                                                algorithm::convolution_direct, x, w, y, c.stride,
+                                                c.dilation, c.before, c.after);
   const dnnl::convolution_forward::primitive_desc pd(forward, attr, engine());
   if (pass == Pass::kForward) {
-    return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
+    return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(),
+            pd.scratchpad_desc()};
   }
   if (pass == Pass::kInput) {
-    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, x, w, y, c.stride, c.dilation,
-                                                     c.before, c.after);
+    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, x, w, y,
+                                                     c.stride, c.dilation, c.before, c.after);
     return backward_step<dnnl::convolution_backward_data>(desc, pd, false);
   }
-  const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, x, w, y, c.stride, c.dilation,
-                                                      c.before, c.after);
+  const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, x, w, y,
+                                                      c.stride, c.dilation, c.before, c.after);
   return backward_step<dnnl::convolution_backward_weights>(desc, pd, true);
 }
 
@@ -130,7 +139,8 @@ struct Plan {
     last = make_step(pass, c, images - (parts - 1) * per_part, whole.w);
     w_user = weight_desc(c, false);
     w_bytes = aligned(static_cast<int64_t>(whole.w.get_size()));
-    pad_bytes = aligned(static_cast<int64_t>(std::max(whole.scratchpad.get_size(), last.scratchpad.get_size())));
+    pad_bytes = aligned(
+        static_cast<int64_t>(std::max(whole.scratchpad.get_size(), last.scratchpad.get_size())));
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     weight_order = pass == Pass::kWeight
@@ -139,7 +149,9 @@ struct Plan {
   }
 
   int64_t weights() const { return pass == Pass::kWeight ? parts : 1; }
-  int64_t scratch_bytes(int threads) const { return kAlign + weights() * w_bytes + threads * pad_bytes; }
+  int64_t scratch_bytes(int threads) const {
+    return kAlign + weights() * w_bytes + threads * pad_bytes;
+  }
 };
 
 template <Pass pass>
@@ -149,8 +161,8 @@ int64_t conv_scratch(const TypeArgs& args, int threads) {
   return Plan(pass, c).scratch_bytes(threads);
 }
 
-void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from, const memory::desc& to_desc,
-                    void* to) {
+void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from,
+                    const memory::desc& to_desc, void* to) {
   dnnl::stream stream(engine());
   memory source(from_desc, engine(), from);
   memory target(to_desc, engine(), to);
@@ -168,7 +180,9 @@ void run_part(const Plan& plan, int64_t part, float* x, void* w, float* y, void*
   const memory pad(step.scratchpad, engine(), scratchpad);
   const bool weight = plan.pass == Pass::kWeight;
   if (plan.pass == Pass::kForward) {
-    step.run.execute(stream, {{DNNL_ARG_SRC, xm}, {DNNL_ARG_WEIGHTS, wm}, {DNNL_ARG_DST, ym},
+    step.run.execute(stream, {{DNNL_ARG_SRC, xm},
+                              {DNNL_ARG_WEIGHTS, wm},
+                              {DNNL_ARG_DST, ym},
                               {DNNL_ARG_SCRATCHPAD, pad}});
   } else {
     step.run.execute(stream, {{weight ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, xm},
@@ -187,8 +201,9 @@ void run_conv(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) {
-    state = std::make_shared<Plan>(pass, problem_of(pass, args.in[0].type.shape, args.in[1].type.shape,
-                                                    args.out[0].type.shape, args.attrs.as<Conv2dAttrs>()));
+    state = std::make_shared<Plan>(
+        pass, problem_of(pass, args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape,
+                         args.attrs.as<Conv2dAttrs>()));
   }
   const Plan& plan = *static_cast<const Plan*>(state.get());
   float* a = args.in[0].as<float>().data();
@@ -224,11 +239,13 @@ std::string conv_why_not(const TypeArgs& args) {
 
 }  // namespace
 
-extern const Kernel conv2d_onednn{"conv2d", "conv2d.onednn", conv_why_not, conv_scratch<Pass::kForward>,
-                                  run_conv<Pass::kForward>};
-extern const Kernel conv2d_grad_input_onednn{"conv2d_grad_input", "conv2d_grad_input.onednn", conv_why_not,
-                                             conv_scratch<Pass::kInput>, run_conv<Pass::kInput>};
-extern const Kernel conv2d_grad_weight_onednn{"conv2d_grad_weight", "conv2d_grad_weight.onednn", conv_why_not,
-                                              conv_scratch<Pass::kWeight>, run_conv<Pass::kWeight>};
+extern const Kernel conv2d_onednn{"conv2d", "conv2d.onednn", conv_why_not,
+                                  conv_scratch<Pass::kForward>, run_conv<Pass::kForward>};
+extern const Kernel conv2d_grad_input_onednn{"conv2d_grad_input", "conv2d_grad_input.onednn",
+                                             conv_why_not, conv_scratch<Pass::kInput>,
+                                             run_conv<Pass::kInput>};
+extern const Kernel conv2d_grad_weight_onednn{"conv2d_grad_weight", "conv2d_grad_weight.onednn",
+                                              conv_why_not, conv_scratch<Pass::kWeight>,
+                                              run_conv<Pass::kWeight>};
 
 }  // namespace trireme::cpu

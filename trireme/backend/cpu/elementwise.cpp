@@ -25,9 +25,13 @@ void run_unary(const KernelArgs& args) {
   map(args, kind, 0, 0);
 }
 
-void run_scale(const KernelArgs& args) { map(args, Unary::kScale, args.attrs.as<ScalarAttrs>().value, 0); }
+void run_scale(const KernelArgs& args) {
+  map(args, Unary::kScale, args.attrs.as<ScalarAttrs>().value, 0);
+}
 
-void run_add_scalar(const KernelArgs& args) { map(args, Unary::kAddScalar, args.attrs.as<ScalarAttrs>().value, 0); }
+void run_add_scalar(const KernelArgs& args) {
+  map(args, Unary::kAddScalar, args.attrs.as<ScalarAttrs>().value, 0);
+}
 
 void run_clamp(const KernelArgs& args) {
   const auto& attrs = args.attrs.as<ClampAttrs>();
@@ -73,7 +77,8 @@ void run_gelu_grad(const KernelArgs& args) {
 std::string not_between_f32_and_bf16(const TypeArgs& args) {
   const DType from = args.in[0].dtype;
   const DType to = args.out[0].dtype;
-  if ((from == DType::kF32 && to == DType::kBF16) || (from == DType::kBF16 && to == DType::kF32)) return "";
+  if ((from == DType::kF32 && to == DType::kBF16) || (from == DType::kBF16 && to == DType::kF32))
+    return "";
   return fmt::format("it casts {} to {}, not between f32 and bf16", to_string(from), to_string(to));
 }
 
@@ -82,12 +87,15 @@ void run_cast(const KernelArgs& args) {
   if (args.out[0].type.dtype == DType::kBF16) {
     const float* x = args.in[0].as<float>().data();
     auto* y = reinterpret_cast<uint16_t*>(args.out[0].as<BFloat16>().data());
-    for_range(args, n, kGrain, [&](int64_t begin, int64_t end) { loops().to_bf16(end - begin, x + begin, y + begin); });
+    for_range(args, n, kGrain, [&](int64_t begin, int64_t end) {
+      loops().to_bf16(end - begin, x + begin, y + begin);
+    });
   } else {
     const auto* x = reinterpret_cast<const uint16_t*>(args.in[0].as<BFloat16>().data());
     float* y = args.out[0].as<float>().data();
-    for_range(args, n, kGrain,
-              [&](int64_t begin, int64_t end) { loops().from_bf16(end - begin, x + begin, y + begin); });
+    for_range(args, n, kGrain, [&](int64_t begin, int64_t end) {
+      loops().from_bf16(end - begin, x + begin, y + begin);
+    });
   }
 }
 
@@ -117,7 +125,8 @@ extern const Kernel relu_simd = unary<Unary::kRelu>("relu", "relu.simd");
 extern const Kernel silu_simd = unary<Unary::kSilu>("silu", "silu.simd");
 
 extern const Kernel scale_simd{"scale", "scale.simd", not_all_f32, nullptr, run_scale};
-extern const Kernel add_scalar_simd{"add_scalar", "add_scalar.simd", not_all_f32, nullptr, run_add_scalar};
+extern const Kernel add_scalar_simd{"add_scalar", "add_scalar.simd", not_all_f32, nullptr,
+                                    run_add_scalar};
 extern const Kernel clamp_simd{"clamp", "clamp.simd", not_all_f32, nullptr, run_clamp};
 
 extern const Kernel add_simd = binary<Binary::kAdd>("add", "add.simd");
@@ -130,7 +139,8 @@ extern const Kernel relu_grad_simd = binary<Binary::kReluGrad>("relu_grad", "rel
 extern const Kernel silu_grad_simd = binary<Binary::kSiluGrad>("silu_grad", "silu_grad.simd");
 
 extern const Kernel gelu_simd{"gelu", "gelu.simd", not_all_f32, nullptr, run_gelu};
-extern const Kernel gelu_grad_simd{"gelu_grad", "gelu_grad.simd", not_all_f32, nullptr, run_gelu_grad};
+extern const Kernel gelu_grad_simd{"gelu_grad", "gelu_grad.simd", not_all_f32, nullptr,
+                                   run_gelu_grad};
 
 extern const Kernel cast_simd{"cast", "cast.simd", not_between_f32_and_bf16, nullptr, run_cast};
 

@@ -14,8 +14,8 @@ namespace {
 
 int64_t checked(const char* op, const Indices& ids, int64_t token, int64_t vocabulary) {
   const int64_t id = ids[token];
-  require(id >= 0 && id < vocabulary, "{}: id {} at position {} of a vocabulary of {}; use 0 to {}", op, id, token,
-          vocabulary, vocabulary - 1);
+  require(id >= 0 && id < vocabulary, "{}: id {} at position {} of a vocabulary of {}; use 0 to {}",
+          op, id, token, vocabulary, vocabulary - 1);
   return id;
 }
 
@@ -73,8 +73,9 @@ void run_embedding_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel embedding_rows{"embedding", "embedding.rows", embedding_why_not, nullptr, run_embedding};
-extern const Kernel embedding_grad_rows{"embedding_grad", "embedding_grad.rows", embedding_grad_why_not, nullptr,
-                                        run_embedding_grad};
+extern const Kernel embedding_rows{"embedding", "embedding.rows", embedding_why_not, nullptr,
+                                   run_embedding};
+extern const Kernel embedding_grad_rows{"embedding_grad", "embedding_grad.rows",
+                                        embedding_grad_why_not, nullptr, run_embedding_grad};
 
 }  // namespace trireme::cpu

@@ -14,18 +14,22 @@ namespace {
 
 dnnl_cpu_isa_t dnnl_isa(Isa isa) {
   switch (isa) {
-    case Isa::kBaseline: return dnnl_cpu_isa_sse41;
-    case Isa::kAvx2: return dnnl_cpu_isa_avx2;
-    case Isa::kAvx512: return dnnl_cpu_isa_avx512_core;
-    case Isa::kAvx512Bf16: return dnnl_cpu_isa_all;
+    case Isa::kBaseline:
+      return dnnl_cpu_isa_sse41;
+    case Isa::kAvx2:
+      return dnnl_cpu_isa_avx2;
+    case Isa::kAvx512:
+      return dnnl_cpu_isa_avx512_core;
+    case Isa::kAvx512Bf16:
+      return dnnl_cpu_isa_all;
   }
   return dnnl_cpu_isa_all;
 }
 
-// The blocks of one product: about 32 Mflop each and at most 16 of them, halving the longer side, so that
-// few threads stay balanced and each block still runs near the peak.
+// The blocks of one product: about 32 Mflop each and at most 16 of them, halving the longer side,
+// so that few threads stay balanced and each block still runs near the peak.
 struct Blocks {
-  int64_t m, n;            // sizes of a block
+  int64_t m, n;  // sizes of a block
   int64_t count_m, count_n;
 };
 
@@ -33,9 +37,10 @@ Blocks blocks_of(int64_t m, int64_t n, int64_t k, int64_t batch) {
   constexpr double kBlockFlops = 32e6;
   constexpr int64_t kMaxBlocks = 16;
   constexpr int64_t kMinSide = 128;
-  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const int64_t wanted =
-      std::min({kMaxBlocks, static_cast<int64_t>(flops / kBlockFlops), std::max<int64_t>(1, kMaxBlocks / batch)});
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const int64_t wanted = std::min({kMaxBlocks, static_cast<int64_t>(flops / kBlockFlops),
+                                   std::max<int64_t>(1, kMaxBlocks / batch)});
   const auto half = [](int64_t side) { return ((side + 1) / 2 + 15) / 16 * 16; };
   Blocks b{m, n, 1, 1};
   while (b.count_m * b.count_n * 2 <= wanted) {
@@ -64,14 +69,15 @@ void gemm(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     for (int64_t i = 0; i < g.m; ++i) {
-      for (int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] = g.beta == 0 ? 0 : g.beta * g.c[i * g.ldc + j];
+      for (int64_t j = 0; j < g.n; ++j)
+        g.c[i * g.ldc + j] = g.beta == 0 ? 0 : g.beta * g.c[i * g.ldc + j];
     }
     return;
   }
   prepare_onednn();
   const dnnl_status_t status =
-      dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b,
-                 g.ldb, g.beta, g.c, g.ldc);
+      dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a,
+                 g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   invariant(status == dnnl_success, "matmul: dnnl_sgemm returned status {} (m {}, n {}, k {})",
             static_cast<int>(status), g.m, g.n, g.k);
 }
@@ -82,7 +88,8 @@ void batched_gemm(const Gemm& first, int64_t batch, const BatchSteps& steps, Thr
   // Many small products make one task.
   const double flops = 2.0 * static_cast<double>(first.m) * static_cast<double>(first.n * first.k);
   const int64_t per_product = blocks.count_m * blocks.count_n;
-  const int64_t group = per_product > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(1e6 / (flops + 1)), 1, batch);
+  const int64_t group =
+      per_product > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(1e6 / (flops + 1)), 1, batch);
   const int64_t items = batch * per_product;
   run_tasks(pool, (items + group - 1) / group, [&](int64_t task, int) {
     for (int64_t item = task * group; item < std::min(items, (task + 1) * group); ++item) {

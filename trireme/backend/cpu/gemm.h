@@ -1,4 +1,5 @@
-// Matrix products of f32 matrices in row-major order, by oneDNN on the calling thread, cut into tasks for a pool.
+// Matrix products of f32 matrices in row-major order, by oneDNN on the calling thread, cut into
+// tasks for a pool.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,15 @@ struct Gemm {
 // On the calling thread.
 void gemm(const Gemm& g);
 
-// `batch` products whose operands lie a, b and c elements apart, cut by fixed blocks over the pool (null: none).
+// `batch` products whose operands lie a, b and c elements apart, cut by fixed blocks over the pool
+// (null: none).
 struct BatchSteps {
   int64_t a = 0, b = 0, c = 0;
 };
 void batched_gemm(const Gemm& first, int64_t batch, const BatchSteps& steps, ThreadPool* pool);
 
-// Makes oneDNN use the calling thread alone and no instruction set above isa(). Every task that calls
-// oneDNN calls this first.
+// Makes oneDNN use the calling thread alone and no instruction set above isa(). Every task that
+// calls oneDNN calls this first.
 void prepare_onednn();
 
 }  // namespace trireme::cpu

@@ -21,17 +21,23 @@ Isa from_environment() {
     if (to_string(each) == *text) return std::min(each, machine_isa());
   }
   fail(ErrorKind::kInvalidArgument,
-       "environment variable TRIREME_ISA='{}': it must be baseline, avx2, avx512, avx512_bf16 or native", *text);
+       "environment variable TRIREME_ISA='{}': it must be baseline, avx2, avx512, avx512_bf16 or "
+       "native",
+       *text);
 }
 
 }  // namespace
 
 std::string_view to_string(Isa isa) {
   switch (isa) {
-    case Isa::kBaseline: return "baseline";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAvx512Bf16: return "avx512_bf16";
+    case Isa::kBaseline:
+      return "baseline";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
   }
   return "?";
 }
@@ -39,8 +45,9 @@ std::string_view to_string(Isa isa) {
 Isa machine_isa() {
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::kAvx512Bf16;
   if (avx512) return Isa::kAvx512;
   if (avx2) return Isa::kAvx2;
@@ -56,6 +63,8 @@ Isa isa() {
   return chosen;
 }
 
-void set_isa(Isa cap) { current.store(static_cast<int>(std::min(cap, machine_isa())), std::memory_order_relaxed); }
+void set_isa(Isa cap) {
+  current.store(static_cast<int>(std::min(cap, machine_isa())), std::memory_order_relaxed);
+}
 
 }  // namespace trireme

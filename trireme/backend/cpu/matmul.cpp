@@ -55,7 +55,7 @@ void run_linear_weight_grad(const KernelArgs& args) {
 }  // namespace
 
 extern const Kernel matmul_sgemm{"matmul", "matmul.sgemm", not_all_f32, nullptr, run_matmul};
-extern const Kernel linear_weight_grad_sgemm{"linear_weight_grad", "linear_weight_grad.sgemm", not_all_f32, nullptr,
-                                             run_linear_weight_grad};
+extern const Kernel linear_weight_grad_sgemm{"linear_weight_grad", "linear_weight_grad.sgemm",
+                                             not_all_f32, nullptr, run_linear_weight_grad};
 
 }  // namespace trireme::cpu

@@ -1,5 +1,5 @@
-// transpose, slice, split, concat and broadcast_to: elements of any type moved between boxes, in runs where both sides are
-// contiguous, in square blocks where the contiguous dimensions differ.
+// transpose, slice, split, concat and broadcast_to: elements of any type moved between boxes, in
+// runs where both sides are contiguous, in square blocks where the contiguous dimensions differ.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,7 +18,8 @@ struct Dim {
   int64_t from = 0, to = 0;  // elements to step
 };
 
-// A box seen from both sides, innermost dimension first; dimensions that both cross in equal steps are one.
+// A box seen from both sides, innermost dimension first; dimensions that both cross in equal steps
+// are one.
 struct Move {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
@@ -39,8 +40,8 @@ struct Move {
   }
 };
 
-// Calls fn(from, to, index) for the positions of dimensions `first` and further, in tasks of about `inside` elements
-// a position; `index` is that in dimension `first`.
+// Calls fn(from, to, index) for the positions of dimensions `first` and further, in tasks of about
+// `inside` elements a position; `index` is that in dimension `first`.
 template <class Fn>
 void each_position(const KernelArgs& args, const Move& move, int first, int64_t inside, Fn&& fn) {
   int64_t count = 1;
@@ -67,7 +68,8 @@ void copy_strip(const T* from, T* to, const Dim& rows, const Dim& columns) {
   for (int64_t j = 0; j < columns.size; j += kBlock) {
     const int64_t end = std::min(columns.size, j + kBlock);
     for (int64_t r = 0; r < rows.size; ++r) {
-      for (int64_t c = j; c < end; ++c) to[r * rows.to + c * columns.to] = from[r * rows.from + c * columns.from];
+      for (int64_t c = j; c < end; ++c)
+        to[r * rows.to + c * columns.to] = from[r * rows.from + c * columns.from];
     }
   }
 }
@@ -75,9 +77,11 @@ void copy_strip(const T* from, T* to, const Dim& rows, const Dim& columns) {
 template <class T>
 void move_elements(const KernelArgs& args, Move move) {
   if (move.rank == 1) move.dims[static_cast<size_t>(move.rank++)] = Dim{};
-  // The dimension that is contiguous where it is read comes next to the one contiguous where it is written.
+  // The dimension that is contiguous where it is read comes next to the one contiguous where it is
+  // written.
   const auto begin = move.dims.begin();
-  const auto read = std::find_if(begin + 1, begin + move.rank, [](const Dim& d) { return d.from == 1; });
+  const auto read =
+      std::find_if(begin + 1, begin + move.rank, [](const Dim& d) { return d.from == 1; });
   if (read != begin + move.rank) std::swap(*(begin + 1), *read);
   const Dim columns = move.dims[0];
   const Dim rows = move.dims[1];
@@ -96,15 +100,20 @@ void run_move(const KernelArgs& args, const Move& move) {
   if (move.rank == 0 || (inner.from == 1 && inner.to == 1)) {
     const int64_t n = move.rank == 0 ? 1 : inner.size;
     each_position(args, move, 1, n, [&](int64_t from, int64_t to, int64_t) {
-      std::memcpy(move.to + to * move.item, move.from + from * move.item, static_cast<size_t>(n * move.item));
+      std::memcpy(move.to + to * move.item, move.from + from * move.item,
+                  static_cast<size_t>(n * move.item));
     });
     return;
   }
   switch (move.item) {
-    case 1: return move_elements<uint8_t>(args, move);
-    case 2: return move_elements<uint16_t>(args, move);
-    case 4: return move_elements<uint32_t>(args, move);
-    default: return move_elements<uint64_t>(args, move);
+    case 1:
+      return move_elements<uint8_t>(args, move);
+    case 2:
+      return move_elements<uint16_t>(args, move);
+    case 4:
+      return move_elements<uint32_t>(args, move);
+    default:
+      return move_elements<uint64_t>(args, move);
   }
 }
 
@@ -133,7 +142,8 @@ void run_slice(const KernelArgs& args) {
   int64_t first = 0;
   for (size_t dim = 0; dim < starts.size(); ++dim) first += starts[dim] * strides[dim];
   run_move(args, make_move(args.in[0].data + first * size_of(args.out[0].type.dtype), args.out[0],
-                           args.out[0].type.shape, [&](int dim) { return strides[static_cast<size_t>(dim)]; }));
+                           args.out[0].type.shape,
+                           [&](int dim) { return strides[static_cast<size_t>(dim)]; }));
 }
 
 void run_concat(const KernelArgs& args) {
@@ -142,7 +152,8 @@ void run_concat(const KernelArgs& args) {
   View to = args.out[0];
   for (const View& x : args.in) {
     const auto strides = x.type.shape.strides();
-    run_move(args, make_move(x.data, to, x.type.shape, [&](int d) { return strides[static_cast<size_t>(d)]; }));
+    run_move(args, make_move(x.data, to, x.type.shape,
+                             [&](int d) { return strides[static_cast<size_t>(d)]; }));
     to.data += x.type.shape[static_cast<int>(dim)] * out_strides[dim] * size_of(to.type.dtype);
   }
 }
@@ -152,7 +163,8 @@ void run_split(const KernelArgs& args) {
   const auto strides = args.in[0].type.shape.strides();
   const std::byte* from = args.in[0].data;
   for (const View& y : args.out) {
-    run_move(args, make_move(from, y, y.type.shape, [&](int d) { return strides[static_cast<size_t>(d)]; }));
+    run_move(args, make_move(from, y, y.type.shape,
+                             [&](int d) { return strides[static_cast<size_t>(d)]; }));
     from += y.type.shape[static_cast<int>(dim)] * strides[dim] * size_of(y.type.dtype);
   }
 }
@@ -169,10 +181,12 @@ void run_broadcast_to(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel transpose_blocks{"transpose", "transpose.blocks", nullptr, nullptr, run_transpose};
+extern const Kernel transpose_blocks{"transpose", "transpose.blocks", nullptr, nullptr,
+                                     run_transpose};
 extern const Kernel slice_runs{"slice", "slice.runs", nullptr, nullptr, run_slice};
 extern const Kernel split_runs{"split", "split.runs", nullptr, nullptr, run_split};
 extern const Kernel concat_runs{"concat", "concat.runs", nullptr, nullptr, run_concat};
-extern const Kernel broadcast_to_runs{"broadcast_to", "broadcast_to.runs", nullptr, nullptr, run_broadcast_to};
+extern const Kernel broadcast_to_runs{"broadcast_to", "broadcast_to.runs", nullptr, nullptr,
+                                      run_broadcast_to};
 
 }  // namespace trireme::cpu

@@ -1,5 +1,5 @@
-// Cutting a kernel's work into tasks. How it is cut depends on sizes alone, never on the number of threads, so
-// that the bits of a result do not depend on it.
+// Cutting a kernel's work into tasks. How it is cut depends on sizes alone, never on the number of
+// threads, so that the bits of a result do not depend on it.
 #pragma once
 
 #include "trireme/base/thread_pool.h"
@@ -10,7 +10,8 @@ namespace trireme::cpu {
 // Elements of one task of an elementwise loop: its operands fit the second-level cache.
 inline constexpr int64_t kGrain = 16384;
 
-inline void run_tasks(ThreadPool* pool, int64_t tasks, FunctionRef<void(int64_t task, int thread)> fn) {
+inline void run_tasks(ThreadPool* pool, int64_t tasks,
+                      FunctionRef<void(int64_t task, int thread)> fn) {
   if (pool != nullptr) return pool->run(tasks, fn);
   for (int64_t task = 0; task < tasks; ++task) fn(task, 0);
 }
@@ -23,8 +24,12 @@ void for_range(const KernelArgs& args, int64_t n, int64_t grain, F&& fn) {
 }
 
 // Rows of `width` elements to a task, so that a task has about kGrain elements.
-inline int64_t rows_per_task(int64_t width) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)); }
+inline int64_t rows_per_task(int64_t width) {
+  return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width));
+}
 
-inline int threads_of(const KernelArgs& args) { return args.pool == nullptr ? 1 : args.pool->size(); }
+inline int threads_of(const KernelArgs& args) {
+  return args.pool == nullptr ? 1 : args.pool->size();
+}
 
 }  // namespace trireme::cpu

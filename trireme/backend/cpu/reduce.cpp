@@ -32,7 +32,9 @@ Split split_of(const Shape& x, const ReduceAttrs& attrs) {
   return s;
 }
 
-int64_t parts_of(const Split& s) { return (s.summed + kRows - 1) / kRows; }
+int64_t parts_of(const Split& s) {
+  return (s.summed + kRows - 1) / kRows;
+}
 
 std::string sum_why_not(const TypeArgs& args) {
   std::string reason = not_all_f32(args);
@@ -42,11 +44,14 @@ std::string sum_why_not(const TypeArgs& args) {
 }
 
 // Sums of chunks of a contiguous range.
-int64_t chunks_of(int64_t n) { return (n + kGrain - 1) / kGrain; }
+int64_t chunks_of(int64_t n) {
+  return (n + kGrain - 1) / kGrain;
+}
 
 int64_t sum_scratch(const TypeArgs& args, int) {
   const Split s = split_of(args.in[0].shape, args.attrs.as<ReduceAttrs>());
-  const int64_t floats = s.after == 1 ? s.before * chunks_of(s.summed) : s.before * parts_of(s) * s.after;
+  const int64_t floats =
+      s.after == 1 ? s.before * chunks_of(s.summed) : s.before * parts_of(s) * s.after;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
@@ -81,13 +86,15 @@ void sum_rows(const KernelArgs& args, const Split& s) {
     const float* from = x + task / parts * s.summed * s.after;
     float* to = sums + task * s.after;
     std::copy_n(from + first * s.after, s.after, to);
-    for (int64_t row = first + 1; row < end; ++row) loops().accumulate(s.after, from + row * s.after, to);
+    for (int64_t row = first + 1; row < end; ++row)
+      loops().accumulate(s.after, from + row * s.after, to);
   });
   for_range(args, s.before, rows_per_task(parts * s.after), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float* to = y + i * s.after;
       std::fill_n(to, s.after, 0.0F);
-      for (int64_t part = 0; part < parts; ++part) loops().accumulate(s.after, sums + (i * parts + part) * s.after, to);
+      for (int64_t part = 0; part < parts; ++part)
+        loops().accumulate(s.after, sums + (i * parts + part) * s.after, to);
     }
   });
 }
@@ -108,8 +115,9 @@ void run_square_sum(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel reduce_sum_parts{"reduce_sum", "reduce_sum.parts", sum_why_not, sum_scratch, run_sum};
-extern const Kernel square_sum_parts{"square_sum", "square_sum.parts", not_all_f32, square_sum_scratch,
-                                     run_square_sum};
+extern const Kernel reduce_sum_parts{"reduce_sum", "reduce_sum.parts", sum_why_not, sum_scratch,
+                                     run_sum};
+extern const Kernel square_sum_parts{"square_sum", "square_sum.parts", not_all_f32,
+                                     square_sum_scratch, run_square_sum};
 
 }  // namespace trireme::cpu

@@ -11,7 +11,9 @@
 namespace trireme::cpu {
 namespace {
 
-int64_t last_size(const Shape& shape) { return shape[shape.rank() - 1]; }
+int64_t last_size(const Shape& shape) {
+  return shape[shape.rank() - 1];
+}
 
 int64_t rows_of(const TensorType& type) {
   const int64_t size = last_size(type.shape);
@@ -33,7 +35,8 @@ void run_softmax_grad(const KernelArgs& args) {
   const float* dy = args.in[1].as<float>().data();
   float* dx = args.out[0].as<float>().data();
   for_range(args, rows_of(args.in[0].type), rows_per_task(size), [&](int64_t row, int64_t end) {
-    for (; row < end; ++row) loops().softmax_grad(size, y + row * size, dy + row * size, dx + row * size);
+    for (; row < end; ++row)
+      loops().softmax_grad(size, y + row * size, dy + row * size, dx + row * size);
   });
 }
 
@@ -61,8 +64,8 @@ void each_label(const KernelArgs& args, Fn&& fn) {
     for (; row < end; ++row) {
       const int64_t label = labels[row];
       require(label == ignore || (label >= 0 && label < classes),
-              "cross_entropy: label {} at position {} of {} classes; use 0 to {} or {}", label, row, classes,
-              classes - 1, ignore);
+              "cross_entropy: label {} at position {} of {} classes; use 0 to {} or {}", label, row,
+              classes, classes - 1, ignore);
       fn(row, label == ignore ? -1 : label);
     }
   });
@@ -82,7 +85,8 @@ void run_cross_entropy(const KernelArgs& args) {
     const double normaliser = log_sum_exp(x, classes);
     double value = (1 - smoothing) * (normaliser - static_cast<double>(x[label]));
     if (smoothing > 0) {
-      const double mean = static_cast<double>(loops().sum(classes, x)) / static_cast<double>(classes);
+      const double mean =
+          static_cast<double>(loops().sum(classes, x)) / static_cast<double>(classes);
       value += smoothing * (normaliser - mean);
     }
     loss[row] = static_cast<float>(value);
@@ -118,7 +122,8 @@ void run_layer_norm(const KernelArgs& args) {
   float* mean = args.out[1].as<float>().data();
   float* rstd = args.out[2].as<float>().data();
   for_range(args, rows_of(args.in[0].type), rows_per_task(size), [&](int64_t row, int64_t end) {
-    loops().layer_norm({end - row, size}, x + row * size, gamma, beta, eps, y + row * size, mean + row, rstd + row);
+    loops().layer_norm({end - row, size}, x + row * size, gamma, beta, eps, y + row * size,
+                       mean + row, rstd + row);
   });
 }
 
@@ -145,8 +150,9 @@ void run_layer_norm_grad(const KernelArgs& args) {
     const int64_t row = part * kNormRows;
     float* mine = sums + part * 2 * size;
     std::fill_n(mine, 2 * size, 0.0F);
-    loops().layer_norm_grad({std::min(rows - row, kNormRows), size}, x + row * size, gamma, mean + row, rstd + row,
-                            dy + row * size, dx + row * size, mine, mine + size);
+    loops().layer_norm_grad({std::min(rows - row, kNormRows), size}, x + row * size, gamma,
+                            mean + row, rstd + row, dy + row * size, dx + row * size, mine,
+                            mine + size);
   });
   for (size_t i = 0; i < 2; ++i) {
     float* total = args.out[1 + i].as<float>().data();
@@ -160,12 +166,14 @@ void run_layer_norm_grad(const KernelArgs& args) {
 }  // namespace
 
 extern const Kernel softmax_simd{"softmax", "softmax.simd", not_all_f32, nullptr, run_softmax};
-extern const Kernel softmax_grad_simd{"softmax_grad", "softmax_grad.simd", not_all_f32, nullptr, run_softmax_grad};
-extern const Kernel cross_entropy_simd{"cross_entropy", "cross_entropy.simd", not_f32_with_labels, nullptr,
-                                       run_cross_entropy};
-extern const Kernel cross_entropy_grad_simd{"cross_entropy_grad", "cross_entropy_grad.simd", not_f32_with_labels,
-                                            nullptr, run_cross_entropy_grad};
-extern const Kernel layer_norm_simd{"layer_norm", "layer_norm.simd", not_all_f32, nullptr, run_layer_norm};
+extern const Kernel softmax_grad_simd{"softmax_grad", "softmax_grad.simd", not_all_f32, nullptr,
+                                      run_softmax_grad};
+extern const Kernel cross_entropy_simd{"cross_entropy", "cross_entropy.simd", not_f32_with_labels,
+                                       nullptr, run_cross_entropy};
+extern const Kernel cross_entropy_grad_simd{"cross_entropy_grad", "cross_entropy_grad.simd",
+                                            not_f32_with_labels, nullptr, run_cross_entropy_grad};
+extern const Kernel layer_norm_simd{"layer_norm", "layer_norm.simd", not_all_f32, nullptr,
+                                    run_layer_norm};
 extern const Kernel layer_norm_grad_simd{"layer_norm_grad", "layer_norm_grad.simd", not_all_f32,
                                          layer_norm_grad_scratch, run_layer_norm_grad};
 

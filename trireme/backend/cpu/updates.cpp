@@ -12,7 +12,8 @@ namespace {
 
 // lr and scale may be f32 or f64.
 double number(const View& view) {
-  return view.type.dtype == DType::kF64 ? view.as<double>()[0] : static_cast<double>(view.as<float>()[0]);
+  return view.type.dtype == DType::kF64 ? view.as<double>()[0]
+                                        : static_cast<double>(view.as<float>()[0]);
 }
 
 // "" when the first `tensors` operands are f32 and the scalars are of types that are read here.
@@ -20,7 +21,8 @@ std::string not_f32_update(const TypeArgs& args, size_t tensors) {
   for (size_t i = 0; i < args.in.size(); ++i) {
     const DType dtype = args.in[i].dtype;
     const bool scalar = i >= tensors && (dtype == DType::kF64 || dtype == DType::kI64);
-    if (dtype != DType::kF32 && !scalar) return fmt::format("operand {} is {}, not f32", i, to_string(args.in[i]));
+    if (dtype != DType::kF32 && !scalar)
+      return fmt::format("operand {} is {}, not f32", i, to_string(args.in[i]));
   }
   return "";
 }
@@ -57,7 +59,8 @@ void sgd_pass(const KernelArgs& args, const SgdNumbers& k, const float* u, float
   const float* g = args.in[1].as<float>().data();
   float* p_out = args.out[0].as<float>().data();
   for_range(args, args.out[0].elements(), kGrain, [&](int64_t i, int64_t end) {
-    loops().sgd(end - i, k, p + i, g + i, u == nullptr ? u : u + i, p_out + i, u_out == nullptr ? u_out : u_out + i);
+    loops().sgd(end - i, k, p + i, g + i, u == nullptr ? u : u + i, p_out + i,
+                u_out == nullptr ? u_out : u_out + i);
   });
 }
 
@@ -87,11 +90,13 @@ void run_sgd_plain(const KernelArgs& args) {
 }  // namespace
 
 extern const Kernel adam_update_simd{"adam_update", "adam_update.simd",
-                                     [](const TypeArgs& args) { return not_f32_update(args, 4); }, nullptr, run_adam};
+                                     [](const TypeArgs& args) { return not_f32_update(args, 4); },
+                                     nullptr, run_adam};
 extern const Kernel sgd_update_simd{"sgd_update", "sgd_update.simd",
-                                    [](const TypeArgs& args) { return not_f32_update(args, 3); }, nullptr, run_sgd};
-extern const Kernel sgd_plain_update_simd{"sgd_plain_update", "sgd_plain_update.simd",
-                                          [](const TypeArgs& args) { return not_f32_update(args, 2); }, nullptr,
-                                          run_sgd_plain};
+                                    [](const TypeArgs& args) { return not_f32_update(args, 3); },
+                                    nullptr, run_sgd};
+extern const Kernel sgd_plain_update_simd{
+    "sgd_plain_update", "sgd_plain_update.simd",
+    [](const TypeArgs& args) { return not_f32_update(args, 2); }, nullptr, run_sgd_plain};
 
 }  // namespace trireme::cpu

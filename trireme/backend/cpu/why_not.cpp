@@ -9,14 +9,17 @@ std::string not_all_f32(const TypeArgs& args) {
     if (args.in[i].dtype != DType::kF32) return operand_not_f32(args, i);
   }
   for (size_t i = 0; i < args.out.size(); ++i) {
-    if (args.out[i].dtype != DType::kF32) return fmt::format("result {} is {}, not f32", i, to_string(args.out[i]));
+    if (args.out[i].dtype != DType::kF32)
+      return fmt::format("result {} is {}, not f32", i, to_string(args.out[i]));
   }
   return "";
 }
 
 std::string operand_not_f32(const TypeArgs& args, size_t operand) {
   const TensorType& type = args.in[operand];
-  return type.dtype == DType::kF32 ? "" : fmt::format("operand {} is {}, not f32", operand, to_string(type));
+  return type.dtype == DType::kF32
+             ? ""
+             : fmt::format("operand {} is {}, not f32", operand, to_string(type));
 }
 
 std::string operand_not_index(const TypeArgs& args, size_t operand) {

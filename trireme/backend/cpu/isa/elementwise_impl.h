@@ -113,8 +113,8 @@ static void accumulate(int64_t n, const float* x, float* y) {
   for_each_vector(n, [&](auto v) { v.put(y, v.get(y) + v.get(x)); });
 }
 
-static void adam(int64_t n, const AdamNumbers& k, const float* p, const float* g, const float* m, const float* v,
-                 float* p_out, float* m_out, float* v_out) {
+static void adam(int64_t n, const AdamNumbers& k, const float* p, const float* g, const float* m,
+                 const float* v, float* p_out, float* m_out, float* v_out) {
   for_each_vector(n, [&](auto at) {
     const F32 param = at.get(p);
     const F32 grad = fma(set(k.l2), param, k.scale * at.get(g));
@@ -127,8 +127,8 @@ static void adam(int64_t n, const AdamNumbers& k, const float* p, const float* g
   });
 }
 
-static void sgd(int64_t n, const SgdNumbers& k, const float* p, const float* g, const float* u, float* p_out,
-                float* u_out) {
+static void sgd(int64_t n, const SgdNumbers& k, const float* p, const float* g, const float* u,
+                float* p_out, float* u_out) {
   for_each_vector(n, [&](auto at) {
     const F32 param = at.get(p);
     const F32 grad = fma(set(k.weight_decay), param, k.scale * at.get(g));
@@ -139,7 +139,8 @@ static void sgd(int64_t n, const SgdNumbers& k, const float* p, const float* g, 
   });
 }
 
-static void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scale, const float* x, float* y) {
+static void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scale, const float* x,
+                    float* y) {
   const auto last_dropped = static_cast<uint32_t>(limit - 1);
   if (limit == 0) {
     for_each_vector(n, [&](auto v) { v.put(y, v.get(x) * scale); });
@@ -148,7 +149,8 @@ static void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scal
   for (int64_t i = 0; i < n; ++i) y[i] = words[i] > last_dropped ? x[i] * scale : 0.0F;
 }
 
-// More chains than a multiply-add's latency times the units that do them, and few enough for the registers.
+// More chains than a multiply-add's latency times the units that do them, and few enough for the
+// registers.
 inline constexpr int64_t kChains = 12;
 
 static float multiply_adds(int64_t turns) {

@@ -21,10 +21,13 @@ namespace cpu {
 const Loops& loops() {
 #if defined(__x86_64__)
   switch (isa()) {
-    case Isa::kBaseline: return isa_baseline::kLoops;
-    case Isa::kAvx2: return isa_avx2::kLoops;
+    case Isa::kBaseline:
+      return isa_baseline::kLoops;
+    case Isa::kAvx2:
+      return isa_avx2::kLoops;
     case Isa::kAvx512:
-    case Isa::kAvx512Bf16: return isa_avx512::kLoops;
+    case Isa::kAvx512Bf16:
+      return isa_avx512::kLoops;
   }
 #endif
   return isa_baseline::kLoops;

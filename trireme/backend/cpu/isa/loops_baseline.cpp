@@ -1,2 +1,3 @@
-// Compiled for its instruction set, with TRIREME_ISA_NAMESPACE=isa_baseline; see trireme/CMakeLists.txt.
+// Compiled for its instruction set, with TRIREME_ISA_NAMESPACE=isa_baseline; see
+// trireme/CMakeLists.txt.
 #include "trireme/backend/cpu/isa/table_impl.h"

@@ -20,7 +20,9 @@ class EveryIsa : public testing::TestWithParam<Isa> {
   void TearDown() override { set_isa(machine_isa()); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16),
+INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa,
+                         testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512,
+                                         Isa::kAvx512Bf16),
                          [](const auto& each) { return std::string(to_string(each.param)); });
 
 std::vector<float> grid(float low, float high) {
@@ -44,7 +46,8 @@ double worst_ulp(Unary kind, double (*exact)(double), float low, float high) {
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     const double want = exact(static_cast<double>(x[i]));
-    const auto size = std::max(static_cast<float>(std::fabs(want)), std::numeric_limits<float>::min());
+    const auto size =
+        std::max(static_cast<float>(std::fabs(want)), std::numeric_limits<float>::min());
     const double ulp = static_cast<double>(std::nextafter(size, INFINITY) - size);
     worst = std::max(worst, std::fabs(static_cast<double>(y[i]) - want) / ulp);
   }
@@ -52,7 +55,9 @@ double worst_ulp(Unary kind, double (*exact)(double), float low, float high) {
 }
 
 TEST_P(EveryIsa, ExponentialIsWithinTwoUnits) {
-  EXPECT_LE(worst_ulp(Unary::kExp, [](double x) { return std::exp(x); }, -87, 88), 2);
+  EXPECT_LE(worst_ulp(
+                Unary::kExp, [](double x) { return std::exp(x); }, -87, 88),
+            2);
 }
 
 TEST_P(EveryIsa, ExponentialEndsInZeroAndInfinityAndKeepsWhatIsNoNumber) {
@@ -68,7 +73,9 @@ TEST_P(EveryIsa, ExponentialEndsInZeroAndInfinityAndKeepsWhatIsNoNumber) {
 }
 
 TEST_P(EveryIsa, HyperbolicTangentIsWithinThreeUnits) {
-  EXPECT_LE(worst_ulp(Unary::kTanh, [](double x) { return std::tanh(x); }, -12, 12), 3);
+  EXPECT_LE(worst_ulp(
+                Unary::kTanh, [](double x) { return std::tanh(x); }, -12, 12),
+            3);
 }
 
 TEST_P(EveryIsa, ErrorFunctionIsWithinItsBound) {
@@ -77,14 +84,16 @@ TEST_P(EveryIsa, ErrorFunctionIsWithinItsBound) {
 
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
-    worst = std::max(worst, std::fabs(static_cast<double>(y[i]) - std::erf(static_cast<double>(x[i]))));
+    worst =
+        std::max(worst, std::fabs(static_cast<double>(y[i]) - std::erf(static_cast<double>(x[i]))));
   }
   EXPECT_LE(worst, 4e-7);
 }
 
 TEST_P(EveryIsa, AnElementHasTheSameBitsWhereverALoopIsCut) {
   const std::vector<float> x = grid(-9, 9);
-  const std::vector<float> whole = values_of(Unary::kGeluErf, std::vector<float>(x.begin(), x.begin() + 67));
+  const std::vector<float> whole =
+      values_of(Unary::kGeluErf, std::vector<float>(x.begin(), x.begin() + 67));
 
   for (int64_t cut = 0; cut <= 67; ++cut) {
     std::vector<float> y(67);

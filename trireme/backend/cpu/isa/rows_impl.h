@@ -22,7 +22,9 @@ template <class Term>
 }
 
 // Zero in the lanes that a cut off vector does not have.
-[[gnu::always_inline]] static inline F32 keep(Whole, F32 x) { return x; }
+[[gnu::always_inline]] static inline F32 keep(Whole, F32 x) {
+  return x;
+}
 [[gnu::always_inline]] static inline F32 keep(Rest v, F32 x) {
   I32 lane;
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
@@ -69,24 +71,26 @@ static void softmax_affine(int64_t n, const float* x, float factor, float add, f
   for_each_vector(n, [&](auto v) { v.put(y, fma(v.get(y), by, set(add))); });
 }
 
-static void softmax(int64_t n, const float* x, float* y) { softmax_affine(n, x, 1.0F, 0.0F, y); }
+static void softmax(int64_t n, const float* x, float* y) {
+  softmax_affine(n, x, 1.0F, 0.0F, y);
+}
 
 static void softmax_grad(int64_t n, const float* y, const float* dy, float* dx) {
   const float total = dot(n, y, dy);
   for_each_vector(n, [&](auto v) { v.put(dx, v.get(y) * (v.get(dy) - total)); });
 }
 
-static void layer_norm(Lines lines, const float* x, const float* gamma, const float* beta, float eps, float* y,
-                       float* mean, float* rstd) {
+static void layer_norm(Lines lines, const float* x, const float* gamma, const float* beta,
+                       float eps, float* y, float* mean, float* rstd) {
   const float inverse = 1.0F / static_cast<float>(lines.size);
   for (int64_t row = 0; row < lines.rows; ++row) {
     const float* in = x + row * lines.size;
     float* out = y + row * lines.size;
     const float center = sum(lines.size, in) * inverse;
     const float variance = inverse * sum_of(lines.size, [&](auto v) {
-      const F32 d = keep(v, v.get(in) - center);
-      return d * d;
-    });
+                             const F32 d = keep(v, v.get(in) - center);
+                             return d * d;
+                           });
     const float scale = 1.0F / __builtin_sqrtf(variance + eps);
     for_each_vector(lines.size, [&](auto v) {
       v.put(out, fma((v.get(in) - center) * scale, v.get(gamma), v.get(beta)));
@@ -96,8 +100,9 @@ static void layer_norm(Lines lines, const float* x, const float* gamma, const fl
   }
 }
 
-static void layer_norm_grad(Lines lines, const float* x, const float* gamma, const float* mean, const float* rstd,
-                            const float* dy, float* dx, float* dgamma, float* dbeta) {
+static void layer_norm_grad(Lines lines, const float* x, const float* gamma, const float* mean,
+                            const float* rstd, const float* dy, float* dx, float* dgamma,
+                            float* dbeta) {
   const int64_t n = lines.size;
   const float inverse = 1.0F / static_cast<float>(n);
   for (int64_t row = 0; row < lines.rows; ++row) {
@@ -138,8 +143,8 @@ static void zero(int64_t from, int64_t to, float* x) {
   for (int64_t i = from; i < to; ++i) x[i] = 0;
 }
 
-static void online_softmax(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
-                           float* sum, float* correction) {
+static void online_softmax(Lines tile, int64_t stride, int64_t visible, float scale, float* scores,
+                           float* max, float* sum, float* correction) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     float* s = scores + row * stride;
     const int64_t n = seen(tile, visible, row);
@@ -159,8 +164,8 @@ static void online_softmax(Lines tile, int64_t stride, int64_t visible, float sc
   }
 }
 
-static void recompute_softmax(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse,
-                              float* scores) {
+static void recompute_softmax(Lines tile, int64_t stride, int64_t visible, float scale,
+                              const float* lse, float* scores) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     float* s = scores + row * stride;
     const int64_t n = seen(tile, visible, row);
@@ -178,8 +183,8 @@ static void scale_rows(Lines lines, int64_t stride, const float* factor, float* 
   }
 }
 
-static void softmax_tile_grad(Lines tile, int64_t stride, float scale, const float* delta, const float* p,
-                              float* dp) {
+static void softmax_tile_grad(Lines tile, int64_t stride, float scale, const float* delta,
+                              const float* p, float* dp) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     const float* line = p + row * stride;
     float* out = dp + row * stride;

@@ -1,8 +1,8 @@
-// A vector of floats as wide as the instruction set this file is compiled for, and the functions on it. Included
-// only by the sources that CMake compiles once per instruction set, each into a namespace of its own
-// (TRIREME_ISA_NAMESPACE), so that no inline function of one can be linked into another; they therefore use
-// nothing of the standard library that is not a builtin. Whole vectors and rests run through the same code,
-// so an element's bits do not depend on its place.
+// A vector of floats as wide as the instruction set this file is compiled for, and the functions on
+// it. Included only by the sources that CMake compiles once per instruction set, each into a
+// namespace of its own (TRIREME_ISA_NAMESPACE), so that no inline function of one can be linked
+// into another; they therefore use nothing of the standard library that is not a builtin. Whole
+// vectors and rests run through the same code, so an element's bits do not depend on its place.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,27 @@ typedef int32_t I32 __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t U32 __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
 
-[[gnu::always_inline]] static inline F32 set(float x) { return F32{} + x; }
-[[gnu::always_inline]] static inline I32 set_i(int32_t x) { return I32{} + x; }
-[[gnu::always_inline]] static inline F32 as_f(I32 x) { return reinterpret_cast<F32>(x); }
-[[gnu::always_inline]] static inline I32 as_i(F32 x) { return reinterpret_cast<I32>(x); }
+[[gnu::always_inline]] static inline F32 set(float x) {
+  return F32{} + x;
+}
+[[gnu::always_inline]] static inline I32 set_i(int32_t x) {
+  return I32{} + x;
+}
+[[gnu::always_inline]] static inline F32 as_f(I32 x) {
+  return reinterpret_cast<F32>(x);
+}
+[[gnu::always_inline]] static inline I32 as_i(F32 x) {
+  return reinterpret_cast<I32>(x);
+}
 
 [[gnu::always_inline]] static inline F32 load(const float* p) {
   F32 x;
   __builtin_memcpy(&x, p, sizeof x);
   return x;
 }
-[[gnu::always_inline]] static inline void store(float* p, F32 x) { __builtin_memcpy(p, &x, sizeof x); }
+[[gnu::always_inline]] static inline void store(float* p, F32 x) {
+  __builtin_memcpy(p, &x, sizeof x);
+}
 
 // The first n < kLanes elements; the rest reads as zero and is not written.
 [[gnu::always_inline]] static inline F32 load_n(const float* p, int64_t n) {
@@ -99,7 +109,9 @@ typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
 #endif
 }
 
-[[gnu::always_inline]] static inline F32 abs(F32 x) { return as_f(as_i(x) & 0x7fffffff); }
+[[gnu::always_inline]] static inline F32 abs(F32 x) {
+  return as_f(as_i(x) & 0x7fffffff);
+}
 
 // The lanes in a fixed tree: halves are added until one is left.
 [[gnu::always_inline]] static inline float sum_lanes(F32 x) {
@@ -148,9 +160,12 @@ typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
   return scale_by_power(y, e);
 }
 
-[[gnu::always_inline]] static inline F32 sigmoid(F32 x) { return 1.0F / (1.0F + exp(-x)); }
+[[gnu::always_inline]] static inline F32 sigmoid(F32 x) {
+  return 1.0F / (1.0F + exp(-x));
+}
 
-// tanh x within 3 units of the last place: a polynomial below 0.625, 1 - 2 / (1 + e^2x) above (Cephes).
+// tanh x within 3 units of the last place: a polynomial below 0.625, 1 - 2 / (1 + e^2x) above
+// (Cephes).
 [[gnu::always_inline]] static inline F32 tanh(F32 x) {
   const F32 size = abs(x);
   const F32 z = x * x;
