@@ -191,6 +191,10 @@ extern const OpDef cross_entropy_grad{{"cross_entropy_grad", &Attrs::parse<Cross
                                       grad_examples};
 }  // namespace ops
 
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
+  return apply1(ops::cross_entropy, {logits, labels}, Attrs::of(CrossEntropyAttrs{}));
+}
+
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index, double label_smoothing) {
   return apply1(ops::cross_entropy, {logits, labels},
                 Attrs::of(CrossEntropyAttrs{.ignore_index = ignore_index, .label_smoothing = label_smoothing}));

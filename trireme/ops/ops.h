@@ -129,8 +129,8 @@ Tensor softmax(const Tensor& x);
 Tensor log_softmax(const Tensor& x);
 // logits[*,v] and labels[*] (i32 or i64, in 0..v-1) -> loss[*] in nats, f32 (f64 for f64 logits). Positions with the
 // label `ignore_index` have loss 0. With label_smoothing s the target is (1-s) onehot + s/v.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index = -100,
-                     double label_smoothing = 0);
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels);
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index, double label_smoothing = 0);
 struct MeanLossOptions {
   int64_t ignore_index = -100;
   double label_smoothing = 0;
