@@ -46,6 +46,9 @@ double peak_rss_mb() {
   return static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
+// Since the command was started: of a worker, since its launcher was.
+double since_start_s() { return seconds_since_start_of(is_worker() ? ::getppid() : ::getpid()); }
+
 // The largest of all ranks' values.
 double over_ranks(comm::World* world, double mine) {
   if (world == nullptr) return mine;
@@ -121,6 +124,7 @@ int step(const StepArgs& args) {
                   std::nullopt, {.world = job.world(), .pool = &job.pool()});
   session.initialise();
   Executor& executor = session.step();
+  double ready_s = 0;
   double first_step_s = 0;
   std::vector<double> ms;
   for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
@@ -128,13 +132,15 @@ int step(const StepArgs& args) {
     fill_batch(executor, fields, config);  // a step may use its batch's memory for something else
     executor.input("lr").as<float>()[0] = 1e-4F;
     executor.input("step").as<int64_t>()[0] = i;
+    if (i == 1) ready_s = since_start_s();
     const double begin = now_s();
     executor.run();
     const double end = now_s();
-    if (i == 1) first_step_s = seconds_since_start_of(is_worker() ? ::getppid() : ::getpid());
+    if (i == 1) first_step_s = since_start_s();
     if (i > args.warmup) ms.push_back((end - begin) * 1e3);
   }
   const double rss = over_ranks(job.world(), peak_rss_mb());
+  ready_s = over_ranks(job.world(), ready_s);
   first_step_s = over_ranks(job.world(), first_step_s);
   std::sort(ms.begin(), ms.end());
   const double median = over_ranks(job.world(), ms[ms.size() / 2]);
@@ -152,6 +158,7 @@ int step(const StepArgs& args) {
          {"min_ms", ms.front()},
          {"per_s", units / median * 1e3},
          {"unit", args.model == "gpt" ? "tokens" : "samples"},
+         {"ready_s", ready_s},
          {"first_step_s", first_step_s},
          {"rss_mb", rss},
          {"loss", executor.output("loss").as<float>()[0]},
