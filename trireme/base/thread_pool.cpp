@@ -23,7 +23,9 @@ void pause() {
 #endif
 }
 
-uint32_t job_of(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 32); }
+uint32_t job_of(uint64_t ticket) {
+  return static_cast<uint32_t>(ticket >> 32);
+}
 
 }  // namespace
 
@@ -93,8 +95,8 @@ void ThreadPool::publish(uint32_t job) {
   wake_workers_.notify_all();
 }
 
-// Claims and runs the next task of `job`; false when there is none left. While a claimed task is not done the
-// job cannot end, so its fields may be read without further care.
+// Claims and runs the next task of `job`; false when there is none left. While a claimed task is
+// not done the job cannot end, so its fields may be read without further care.
 bool ThreadPool::run_one(uint32_t job, int thread) {
   uint64_t ticket = ticket_.load();
   for (;;) {
