@@ -32,7 +32,8 @@ TEST(Apply, InfersTheTypesOfResults) {
   const Tensor y = apply1(op("add"), {x, x});
 
   EXPECT_EQ(y.type(), kType);
-  EXPECT_EQ(to_string(graph), "graph \"graph\"\n%0: f32[2,3] = data \"x\"\n%1: f32[2,3] = add(%0, %0)\n");
+  EXPECT_EQ(to_string(graph),
+            "graph \"graph\"\n%0: f32[2,3] = data \"x\"\n%1: f32[2,3] = add(%0, %0)\n");
   EXPECT_THAT(verify(graph), IsEmpty());
 }
 
@@ -42,8 +43,11 @@ TEST(Apply, AddsOpAndScopeToErrors) {
   const Tensor x(graph, graph.add_input("x", kType, Role::kData));
   const Tensor b(graph, graph.add_input("b", {DType::kF32, {2}}, Role::kData));
 
-  EXPECT_EQ(error_of([&] { apply1(op("add"), {x, b}); }),
-            "add: size 2 of dimension 0 of operand 1 (f32[2]) does not broadcast to 3; sizes must be equal or 1 counted "
+  EXPECT_EQ(error_of([&] {
+              apply1(op("add"), {x, b});
+            }),
+            "add: size 2 of dimension 0 of operand 1 (f32[2]) does not broadcast to 3; sizes must "
+            "be equal or 1 counted "
             "from the last dimension\n  in add(f32[2,3], f32[2]) at 'decoder.0'");
   EXPECT_EQ(error_of([&] { apply1(op("add"), {x}); }),
             "add: 1 operands given; it takes (a, b)\n  in add(f32[2,3]) at 'decoder.0'");
@@ -54,22 +58,32 @@ TEST(Apply, RefusesTensorsOfNoGraphOrOfAnother) {
   const Tensor x(graph, graph.add_input("x", kType, Role::kData));
   const Tensor y(other, other.add_input("y", kType, Role::kData));
 
-  EXPECT_EQ(error_of([&] { apply1(op("add"), {x, y}); }), "add: operands come from different graphs");
-  EXPECT_EQ(error_of([&] { apply1(op("add"), {Tensor(), x}); }),
+  EXPECT_EQ(error_of([&] {
+              apply1(op("add"), {x, y});
+            }),
+            "add: operands come from different graphs");
+  EXPECT_EQ(error_of([&] {
+              apply1(op("add"), {Tensor(), x});
+            }),
             "add: the first operand is not a tensor of a traced graph");
 }
 
 TEST(Verify, FindsNodesWhoseTypesTheirOpsDoNotGive) {
   const std::string head = "%0: f32[2,3] = data \"x\"\n%1: i64[2,3] = data \"n\"\n";
-  const auto findings = [&](const std::string& line) { return verify(parse_graph(head + line, find_op_base)); };
+  const auto findings = [&](const std::string& line) {
+    return verify(parse_graph(head + line, find_op_base));
+  };
 
   EXPECT_THAT(findings("%2: f32[3,2] = add(%0, %0)"),
               ElementsAre("%2 add: result 0 is f32[3,2]; the op gives f32[2,3]"));
   EXPECT_THAT(findings("%2: f32[2,3], %3: f32[2,3] = add(%0, %0)"),
               ElementsAre("%2 add: 2 results where the op has 1"));
-  EXPECT_THAT(findings("%2: f32[2,3] = add(%0, %1)"),
-              ElementsAre("%2 add: add: operands must be of one type (a f32[2,3], b i64[2,3]); cast one of them"));
-  EXPECT_THAT(findings("%2: f32[2,3] = add(%0)"), ElementsAre("%2 add: add: 1 operands given; it takes (a, b)"));
+  EXPECT_THAT(
+      findings("%2: f32[2,3] = add(%0, %1)"),
+      ElementsAre(
+          "%2 add: add: operands must be of one type (a f32[2,3], b i64[2,3]); cast one of them"));
+  EXPECT_THAT(findings("%2: f32[2,3] = add(%0)"),
+              ElementsAre("%2 add: add: 1 operands given; it takes (a, b)"));
 }
 
 TEST(Registry, FindsOpsByNameAndSuggestsNearOnes) {

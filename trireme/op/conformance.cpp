@@ -26,15 +26,32 @@ constexpr std::array<Property, 6> kProperties = {{{"shapes", check_shapes},
 void set_element(const View& view, int64_t i, double value) {
   const auto at = static_cast<size_t>(i);
   switch (view.type.dtype) {
-    case DType::kF32: view.as<float>()[at] = static_cast<float>(value); return;
-    case DType::kF64: view.as<double>()[at] = value; return;
-    case DType::kBF16: view.as<BFloat16>()[at] = BFloat16(static_cast<float>(value)); return;
-    case DType::kI8: view.as<int8_t>()[at] = static_cast<int8_t>(value); return;
-    case DType::kU8: view.as<uint8_t>()[at] = static_cast<uint8_t>(value); return;
-    case DType::kI32: view.as<int32_t>()[at] = static_cast<int32_t>(value); return;
-    case DType::kI64: view.as<int64_t>()[at] = static_cast<int64_t>(value); return;
-    case DType::kBool: view.as<bool>()[at] = value != 0; return;
-    case DType::kF16: fail(ErrorKind::kUnsupported, "f16 is not computed with; use f32 or bf16");
+    case DType::kF32:
+      view.as<float>()[at] = static_cast<float>(value);
+      return;
+    case DType::kF64:
+      view.as<double>()[at] = value;
+      return;
+    case DType::kBF16:
+      view.as<BFloat16>()[at] = BFloat16(static_cast<float>(value));
+      return;
+    case DType::kI8:
+      view.as<int8_t>()[at] = static_cast<int8_t>(value);
+      return;
+    case DType::kU8:
+      view.as<uint8_t>()[at] = static_cast<uint8_t>(value);
+      return;
+    case DType::kI32:
+      view.as<int32_t>()[at] = static_cast<int32_t>(value);
+      return;
+    case DType::kI64:
+      view.as<int64_t>()[at] = static_cast<int64_t>(value);
+      return;
+    case DType::kBool:
+      view.as<bool>()[at] = value != 0;
+      return;
+    case DType::kF16:
+      fail(ErrorKind::kUnsupported, "f16 is not computed with; use f32 or bf16");
   }
 }
 
@@ -53,7 +70,9 @@ std::vector<int64_t> shuffled(int64_t n, Stream stream) {
 class Guarded {
  public:
   Guarded(const TensorType& type, std::byte pattern)
-      : type_(type), pattern_(pattern), bytes_(static_cast<size_t>(type.bytes()) + 2 * kGuard, pattern) {}
+      : type_(type),
+        pattern_(pattern),
+        bytes_(static_cast<size_t>(type.bytes()) + 2 * kGuard, pattern) {}
   // The vector's storage is aligned for any element, and so is 64 bytes into it.
   View view() { return {bytes_.data() + kGuard, type_}; }
   bool intact() const {
@@ -74,9 +93,11 @@ struct GuardedRun {
   Findings findings;
 };
 
-// Runs a kernel on copies of the operands with guards around operands and results. `state` is kept by the caller.
-GuardedRun run_guarded(const OpDef& op, KernelFn* kernel, const Example& example, std::span<const HostTensor> operands,
-                       std::byte pattern, std::shared_ptr<void>* state) {
+// Runs a kernel on copies of the operands with guards around operands and results. `state` is kept
+// by the caller.
+GuardedRun run_guarded(const OpDef& op, KernelFn* kernel, const Example& example,
+                       std::span<const HostTensor> operands, std::byte pattern,
+                       std::shared_ptr<void>* state) {
   GuardedRun run;
   std::vector<Guarded> in, out;
   for (const HostTensor& operand : operands) {
@@ -87,7 +108,12 @@ GuardedRun run_guarded(const OpDef& op, KernelFn* kernel, const Example& example
   std::vector<View> in_views, out_views;
   for (Guarded& g : in) in_views.push_back(g.view());
   for (Guarded& g : out) out_views.push_back(g.view());
-  kernel({.in = in_views, .out = out_views, .in_place = {}, .out_place = {}, .attrs = example.attrs, .scratch = {},
+  kernel({.in = in_views,
+          .out = out_views,
+          .in_place = {},
+          .out_place = {},
+          .attrs = example.attrs,
+          .scratch = {},
           .state = state});
   for (size_t i = 0; i < in.size(); ++i) {
     if (!in[i].intact()) run.findings.push_back(fmt::format("writes outside operand {}", i));
@@ -109,7 +135,8 @@ GuardedRun run_twice(const OpDef& op, KernelFn* kernel, const Example& example,
   std::shared_ptr<void> state;
   GuardedRun run = run_guarded(op, kernel, example, operands, std::byte{0}, &state);
   const GuardedRun again = run_guarded(op, kernel, example, operands, std::byte{1}, &state);
-  for (const std::string& finding : again.findings) run.findings.push_back(finding + " on the second run");
+  for (const std::string& finding : again.findings)
+    run.findings.push_back(finding + " on the second run");
   for (size_t i = 0; i < run.results.size(); ++i) {
     if (!std::ranges::equal(run.results[i].view().raw(), again.results[i].view().raw())) {
       run.findings.push_back(
@@ -120,10 +147,12 @@ GuardedRun run_twice(const OpDef& op, KernelFn* kernel, const Example& example,
 }
 
 // Runs the reference kernel with result `result` over the bytes of operand `operand`.
-std::string check_overwrite(const OpDef& op, const Example& example, std::span<const HostTensor> operands,
-                            std::span<const HostTensor> want, std::pair<int, int> which) {
+std::string check_overwrite(const OpDef& op, const Example& example,
+                            std::span<const HostTensor> operands, std::span<const HostTensor> want,
+                            std::pair<int, int> which) {
   const auto [result, operand] = which;
-  if (operands[static_cast<size_t>(operand)].type().bytes() != want[static_cast<size_t>(result)].type().bytes()) {
+  if (operands[static_cast<size_t>(operand)].type().bytes() !=
+      want[static_cast<size_t>(result)].type().bytes()) {
     return "";
   }
   std::vector<HostTensor> in, out;
@@ -135,11 +164,17 @@ std::string check_overwrite(const OpDef& op, const Example& example, std::span<c
   View& shared = out_views[static_cast<size_t>(result)];
   shared.data = in_views[static_cast<size_t>(operand)].data;
   std::shared_ptr<void> state;
-  op.kernel.get()({.in = in_views, .out = out_views, .in_place = {}, .out_place = {}, .attrs = example.attrs,
-                   .scratch = {}, .state = &state});
+  op.kernel.get()({.in = in_views,
+                   .out = out_views,
+                   .in_place = {},
+                   .out_place = {},
+                   .attrs = example.attrs,
+                   .scratch = {},
+                   .state = &state});
   for (size_t i = 0; i < out.size(); ++i) {
     if (!std::ranges::equal(out_views[i].raw(), want[i].view().raw())) {
-      return fmt::format("result {} differs when result {} is written over operand {}", i, result, operand);
+      return fmt::format("result {} differs when result {} is written over operand {}", i, result,
+                         operand);
     }
   }
   return "";
@@ -172,7 +207,8 @@ std::vector<std::vector<TensorType>> distortions(const std::vector<TensorType>& 
     with({type.dtype, {}});
     with({type.dtype, {5}});
     with({type.dtype, {3, 5, 2, 1}});
-    for (const DType dtype : {DType::kF32, DType::kI64, DType::kBool, DType::kF16}) with({dtype, type.shape});
+    for (const DType dtype : {DType::kF32, DType::kI64, DType::kBool, DType::kF16})
+      with({dtype, type.shape});
     for (int dim = 0; dim < type.shape.rank(); ++dim) {
       TensorType grown = type;
       ++grown.shape[dim];
@@ -184,7 +220,8 @@ std::vector<std::vector<TensorType>> distortions(const std::vector<TensorType>& 
   return out;
 }
 
-// Whether the op takes these types soundly: an error of the caller's, or types with a rule and a cost.
+// Whether the op takes these types soundly: an error of the caller's, or types with a rule and a
+// cost.
 std::string try_types(const OpDef& op, std::span<const TensorType> in, const Attrs& attrs) {
   std::string what;
   for (const TensorType& type : in) what += (what.empty() ? "" : ", ") + to_string(type);
@@ -192,7 +229,8 @@ std::string try_types(const OpDef& op, std::span<const TensorType> in, const Att
     Graph graph;
     std::vector<Tensor> operands;
     for (const TensorType& type : in) {
-      operands.emplace_back(graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
+      operands.emplace_back(
+          graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
     }
     const std::vector<Tensor> results = apply(op, operands, attrs);
     std::vector<TensorType> out;
@@ -222,10 +260,12 @@ Findings check_arities(const OpDef& op, const Example& example) {
       Graph graph;
       std::vector<Tensor> operands;
       for (const TensorType& type : in) {
-        operands.emplace_back(graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
+        operands.emplace_back(
+            graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
       }
       apply(op, operands, example.attrs);
-      out.push_back(fmt::format("{} operands are accepted; its signature is ({})", in.size(), op.inputs));
+      out.push_back(
+          fmt::format("{} operands are accepted; its signature is ({})", in.size(), op.inputs));
     } catch (const Error&) {
       continue;
     }
@@ -235,33 +275,49 @@ Findings check_arities(const OpDef& op, const Example& example) {
 
 }  // namespace
 
-std::span<const Property> all_properties() { return kProperties; }
+std::span<const Property> all_properties() {
+  return kProperties;
+}
 
 double tolerance(DType dtype, int64_t reduction_length, double magnitude) {
   constexpr double kF32 = 0x1p-23;
   constexpr double kF64 = 0x1p-52;
   const auto length = static_cast<double>(reduction_length);
   switch (dtype) {
-    case DType::kF64: return (4 + length) * kF64 * magnitude;
-    case DType::kF32: return (4 + length) * kF32 * magnitude;
-    case DType::kF16: return (4 * 0x1p-10 + length * kF32) * magnitude;
-    case DType::kBF16: return (4 * 0x1p-7 + length * kF32) * magnitude;
-    default: return 0;
+    case DType::kF64:
+      return (4 + length) * kF64 * magnitude;
+    case DType::kF32:
+      return (4 + length) * kF32 * magnitude;
+    case DType::kF16:
+      return (4 * 0x1p-10 + length * kF32) * magnitude;
+    case DType::kBF16:
+      return (4 * 0x1p-7 + length * kF32) * magnitude;
+    default:
+      return 0;
   }
 }
 
 double element(const HostTensor& tensor, int64_t i) {
   const auto at = static_cast<size_t>(i);
   switch (tensor.type().dtype) {
-    case DType::kF32: return tensor.as<float>()[at];
-    case DType::kF64: return tensor.as<double>()[at];
-    case DType::kBF16: return static_cast<float>(tensor.as<BFloat16>()[at]);
-    case DType::kI8: return tensor.as<int8_t>()[at];
-    case DType::kU8: return tensor.as<uint8_t>()[at];
-    case DType::kI32: return tensor.as<int32_t>()[at];
-    case DType::kI64: return static_cast<double>(tensor.as<int64_t>()[at]);
-    case DType::kBool: return tensor.as<bool>()[at] ? 1 : 0;
-    case DType::kF16: break;
+    case DType::kF32:
+      return tensor.as<float>()[at];
+    case DType::kF64:
+      return tensor.as<double>()[at];
+    case DType::kBF16:
+      return static_cast<float>(tensor.as<BFloat16>()[at]);
+    case DType::kI8:
+      return tensor.as<int8_t>()[at];
+    case DType::kU8:
+      return tensor.as<uint8_t>()[at];
+    case DType::kI32:
+      return tensor.as<int32_t>()[at];
+    case DType::kI64:
+      return static_cast<double>(tensor.as<int64_t>()[at]);
+    case DType::kBool:
+      return tensor.as<bool>()[at] ? 1 : 0;
+    case DType::kF16:
+      break;
   }
   fail(ErrorKind::kUnsupported, "f16 is not computed with; use f32 or bf16");
 }
@@ -305,7 +361,8 @@ HostTensor filled(const TensorType& type, const Fill& fill, uint64_t seed) {
       value = std::min(std::floor(value), fill.high - 1);
     } else if (fill.kind == Fill::Kind::kDistinct) {
       // A third of a step in, so that a symmetric range has no zero.
-      value = fill.low + width * (static_cast<double>(order[static_cast<size_t>(i)]) + 1.0 / 3) / static_cast<double>(n);
+      value = fill.low + width * (static_cast<double>(order[static_cast<size_t>(i)]) + 1.0 / 3) /
+                             static_cast<double>(n);
     }
     set_element(out.view(), i, value);
   }
@@ -316,7 +373,8 @@ std::vector<HostTensor> operands_of(const Example& example, uint64_t seed) {
   std::vector<HostTensor> out;
   for (size_t i = 0; i < example.in.size(); ++i) {
     Fill fill = i < example.fill.size() ? example.fill[i] : Fill{};
-    if (i >= example.fill.size() && !is_floating(example.in[i].dtype)) fill = {Fill::Kind::kIntegers, 0, 2};
+    if (i >= example.fill.size() && !is_floating(example.in[i].dtype))
+      fill = {Fill::Kind::kIntegers, 0, 2};
     out.push_back(filled(example.in[i], fill, seed * 1000 + i));
   }
   return out;
@@ -353,7 +411,8 @@ std::vector<std::string> check_shapes(const OpDef& op, uint64_t seed) {
       }
     }
     if (example.in.empty()) continue;
-    for (const auto& types_in : distortions(example.in)) report(try_types(op, types_in, example.attrs));
+    for (const auto& types_in : distortions(example.in))
+      report(try_types(op, types_in, example.attrs));
     for (const std::string& finding : check_arities(op, example)) report(finding);
   }
   return out;
@@ -362,16 +421,21 @@ std::vector<std::string> check_shapes(const OpDef& op, uint64_t seed) {
 std::vector<std::string> check_text(const OpDef& op, uint64_t) {
   Findings out;
   for (const Example& example : op.examples()) {
-    const auto report = [&](const std::string& text) { out.push_back(describe(op, example) + ": " + text); };
+    const auto report = [&](const std::string& text) {
+      out.push_back(describe(op, example) + ": " + text);
+    };
     if (!(op.parse_attrs(example.attrs.text()) == example.attrs)) {
-      report(fmt::format("attributes read back as {}", op.parse_attrs(example.attrs.text()).text()));
+      report(
+          fmt::format("attributes read back as {}", op.parse_attrs(example.attrs.text()).text()));
     }
     const Graph graph = graph_of(op, example);
     for (const std::string& finding : verify(graph)) report(finding);
     const std::string text = to_string(graph);
     const Graph back = parse_graph(text, [](std::string_view name) { return find_op_base(name); });
-    if (to_string(back) != text) report(fmt::format("the graph\n{}reads back as\n{}", text, to_string(back)));
-    if (!(back.node(0).attrs == example.attrs)) report("the node's attributes do not compare equal");
+    if (to_string(back) != text)
+      report(fmt::format("the graph\n{}reads back as\n{}", text, to_string(back)));
+    if (!(back.node(0).attrs == example.attrs))
+      report("the node's attributes do not compare equal");
   }
   return out;
 }
@@ -386,7 +450,8 @@ std::vector<std::string> check_memory(const OpDef& op, uint64_t seed) {
     const std::vector<HostTensor> operands = operands_of(example, seed);
     const GuardedRun run = run_twice(op, op.kernel.get(), example, operands);
     for (const std::string& finding : run.findings) report(finding);
-    for (const auto& pair : op.may_overwrite) report(check_overwrite(op, example, operands, run.results, pair));
+    for (const auto& pair : op.may_overwrite)
+      report(check_overwrite(op, example, operands, run.results, pair));
     if (!op.traits.zero_cost_view) continue;
     if (!std::ranges::equal(run.results[0].view().raw(), operands[0].view().raw())) {
       report("is called a view, but its bytes are not the operand's");
@@ -395,7 +460,8 @@ std::vector<std::string> check_memory(const OpDef& op, uint64_t seed) {
   return out;
 }
 
-std::vector<std::string> check_kernel(const OpDef& op, const Example& example, KernelFn* kernel, uint64_t seed) {
+std::vector<std::string> check_kernel(const OpDef& op, const Example& example, KernelFn* kernel,
+                                      uint64_t seed) {
   const std::vector<HostTensor> operands = operands_of(example, seed);
   const GuardedRun want = run_twice(op, op.kernel.get(), example, operands);
   GuardedRun got = run_twice(op, kernel, example, operands);

@@ -1,5 +1,5 @@
-// Sharding soundness and cost: cut the operands as the rule says, run the reference kernel on every rank's
-// pieces, put the results together, compare.
+// Sharding soundness and cost: cut the operands as the rule says, run the reference kernel on every
+// rank's pieces, put the results together, compare.
 #include <algorithm>
 #include <cmath>
 
@@ -24,8 +24,9 @@ FactorCuts no_cut(const ShardingRule& rule) {
   return cuts;
 }
 
-// Every choice of one factor over 2, 3 or 2x2 ranks and of two factors over 2x2, 2x3 or 3x2, and the same for
-// linear sets of operands that are partial over 2 ranks, alone and with one factor cut.
+// Every choice of one factor over 2, 3 or 2x2 ranks and of two factors over 2x2, 2x3 or 3x2, and
+// the same for linear sets of operands that are partial over 2 ranks, alone and with one factor
+// cut.
 std::vector<Cut> cuts_of(const ShardingRule& rule) {
   std::vector<Cut> out;
   const auto keep = [&](const Mesh& mesh, const FactorCuts& cuts) {
@@ -71,7 +72,8 @@ std::string describe(const Cut& cut, const ShardingRule& rule) {
     if (cut.factors.axes[f].empty()) continue;
     out += fmt::format(" {}:{}", rule.factors[f].name, cut.mesh.size_of(cut.factors.axes[f]));
   }
-  if (cut.factors.linear_set >= 0) out += fmt::format(" partial through set {}", cut.factors.linear_set);
+  if (cut.factors.linear_set >= 0)
+    out += fmt::format(" partial through set {}", cut.factors.linear_set);
   return out;
 }
 
@@ -99,7 +101,8 @@ Whole whole_of(const OpDef& op, const Example& example, std::vector<HostTensor> 
   return whole;
 }
 
-std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout> layouts, const Mesh& mesh, int64_t rank) {
+std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout> layouts,
+                          const Mesh& mesh, int64_t rank) {
   std::vector<Place> out;
   for (size_t i = 0; i < shapes.size(); ++i) {
     out.push_back({shapes[i], local_box(shapes[i], layouts[i], mesh, rank).start});
@@ -108,9 +111,9 @@ std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout>
 }
 
 // The results of all ranks: [result][rank].
-std::vector<std::vector<HostTensor>> run_pieces(const Whole& whole, const Cut& cut, std::span<const Layout> in_layouts,
-                                                std::span<const Layout> out_layouts,
-                                                const std::vector<std::vector<HostTensor>>& operands) {
+std::vector<std::vector<HostTensor>> run_pieces(
+    const Whole& whole, const Cut& cut, std::span<const Layout> in_layouts,
+    std::span<const Layout> out_layouts, const std::vector<std::vector<HostTensor>>& operands) {
   const std::vector<Shape> in_shapes = shapes_of(whole.example.in);
   const std::vector<Shape> out_shapes = shapes_of(whole.types);
   std::vector<std::vector<HostTensor>> results(whole.types.size());
@@ -125,8 +128,13 @@ std::vector<std::vector<HostTensor>> run_pieces(const Whole& whole, const Cut& c
     const std::vector<Place> in_places = places(in_shapes, in_layouts, cut.mesh, rank);
     const std::vector<Place> out_places = places(out_shapes, out_layouts, cut.mesh, rank);
     std::shared_ptr<void> state;
-    whole.op.kernel.get()({.in = in, .out = out, .in_place = in_places, .out_place = out_places,
-                           .attrs = whole.example.attrs, .scratch = {}, .state = &state});
+    whole.op.kernel.get()({.in = in,
+                           .out = out,
+                           .in_place = in_places,
+                           .out_place = out_places,
+                           .attrs = whole.example.attrs,
+                           .scratch = {},
+                           .state = &state});
   }
   return results;
 }
@@ -141,7 +149,8 @@ bool whole_numbers(const HostTensor& tensor) {
   return true;
 }
 
-// The type whose rounding decides: the result's, or that of an operand taken apart into partial terms.
+// The type whose rounding decides: the result's, or that of an operand taken apart into partial
+// terms.
 DType coarsest(DType result, std::span<const HostTensor> operands, const FactorCuts& cuts) {
   DType out = result;
   for (const HostTensor& operand : operands) {
@@ -167,8 +176,10 @@ std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t s
     for (const auto& pieces : operands) size = std::max(size, magnitude(pieces));
     const DType coarse = coarsest(want.type().dtype, whole.operands, cut.factors);
     const bool strict = exact && whole_numbers(want);
-    const double allowed = strict ? 0 : tolerance(coarse, length, size * static_cast<double>(cut.mesh.devices()));
-    const std::string text = difference(gather(results[r], out[r], cut.mesh, want.type()), want, allowed);
+    const double allowed =
+        strict ? 0 : tolerance(coarse, length, size * static_cast<double>(cut.mesh.devices()));
+    const std::string text =
+        difference(gather(results[r], out[r], cut.mesh, want.type()), want, allowed);
     if (!text.empty()) return fmt::format("result {} {}", r, text);
   }
   return "";
@@ -193,7 +204,8 @@ bool takes_any_number(const Example& example) {
   if (example.in.empty()) return false;
   for (size_t i = 0; i < example.in.size(); ++i) {
     const Fill fill = i < example.fill.size() ? example.fill[i] : Fill{};
-    if (is_floating(example.in[i].dtype) && (fill.kind != Fill::Kind::kUniform || fill.low >= 0)) return false;
+    if (is_floating(example.in[i].dtype) && (fill.kind != Fill::Kind::kUniform || fill.low >= 0))
+      return false;
   }
   return true;
 }
@@ -202,19 +214,24 @@ std::vector<HostTensor> whole_number_operands(const Example& example, uint64_t s
   Example numbers = example;
   numbers.fill.resize(example.in.size());
   for (size_t i = 0; i < example.in.size(); ++i) {
-    if (is_floating(example.in[i].dtype)) numbers.fill[i] = {Fill::Kind::kIntegers, -3, 4};
-    else if (i >= example.fill.size()) numbers.fill[i] = {Fill::Kind::kIntegers, 0, 2};
+    if (is_floating(example.in[i].dtype))
+      numbers.fill[i] = {Fill::Kind::kIntegers, -3, 4};
+    else if (i >= example.fill.size())
+      numbers.fill[i] = {Fill::Kind::kIntegers, 0, 2};
   }
   return operands_of(numbers, seed);
 }
 
-TensorType local_type(const TensorType& type, const Layout& layout, const Mesh& mesh, int64_t rank) {
+TensorType local_type(const TensorType& type, const Layout& layout, const Mesh& mesh,
+                      int64_t rank) {
   return {type.dtype, local_box(type.shape, layout, mesh, rank).size};
 }
 
-// The work of all pieces of a cut against the whole's, which is done once for each term of partial operands. A piece
-// may repeat the work on operands that are replicated: at most one operation for each of their elements.
-std::string check_cost_of_cut(const OpDef& op, const Example& example, std::span<const TensorType> types, const Cut& cut,
+// The work of all pieces of a cut against the whole's, which is done once for each term of partial
+// operands. A piece may repeat the work on operands that are replicated: at most one operation for
+// each of their elements.
+std::string check_cost_of_cut(const OpDef& op, const Example& example,
+                              std::span<const TensorType> types, const Cut& cut,
                               const ShardingRule& rule) {
   const std::vector<Layout> in_layouts = operand_layouts(rule, cut.factors);
   const std::vector<Layout> out_layouts = result_layouts(rule, cut.factors);
@@ -235,15 +252,19 @@ std::string check_cost_of_cut(const OpDef& op, const Example& example, std::span
   for (const TensorType& type : example.in) repeated -= static_cast<double>(type.elements());
   for (const TensorType& type : types) repeated -= static_cast<double>(type.elements());
   double whole = op.cost.get()({example.in, types, example.attrs}).flops;
-  for (const PartialAxis& term : cut.factors.through) whole *= static_cast<double>(cut.mesh.axis(term.axis).size);
+  for (const PartialAxis& term : cut.factors.through)
+    whole *= static_cast<double>(cut.mesh.axis(term.axis).size);
   if (pieces <= whole * (1 + 1e-9) + std::max(repeated, 0.0)) return "";
-  return fmt::format("{}: the pieces do {} operations in all, the whole does {}", describe(cut, rule), pieces, whole);
+  return fmt::format("{}: the pieces do {} operations in all, the whole does {}",
+                     describe(cut, rule), pieces, whole);
 }
 
 }  // namespace
 
 std::vector<std::string> check_sharding(const OpDef& op, uint64_t seed) {
-  if (!op.shard) return std::string_view(op.shard.reason()).empty() ? Findings{"has no rule and no reason"} : Findings{};
+  if (!op.shard)
+    return std::string_view(op.shard.reason()).empty() ? Findings{"has no rule and no reason"}
+                                                       : Findings{};
   if (!op.kernel) return {};
   Findings out;
   bool can_cut = false;
@@ -252,20 +273,26 @@ std::vector<std::string> check_sharding(const OpDef& op, uint64_t seed) {
     const Whole whole = whole_of(op, example, operands_of(example, seed));
     Findings found = check_all_cuts(whole, false, seed);
     if (takes_any_number(example)) {
-      for (std::string& text : check_all_cuts(whole_of(op, example, whole_number_operands(example, seed)), true, seed)) {
+      for (std::string& text : check_all_cuts(
+               whole_of(op, example, whole_number_operands(example, seed)), true, seed)) {
         found.push_back(text + " (whole numbers)");
       }
     }
-    for (const std::string& text : found) out.push_back(conformance::describe(op, example) + ": " + text);
-    for (const Factor& factor : whole.rule.factors) can_cut = can_cut || (factor.can_cut && factor.size > 1);
+    for (const std::string& text : found)
+      out.push_back(conformance::describe(op, example) + ": " + text);
+    for (const Factor& factor : whole.rule.factors)
+      can_cut = can_cut || (factor.can_cut && factor.size > 1);
     did_cut = did_cut || !cuts_of(whole.rule).empty();
   }
-  if (can_cut && !did_cut) out.push_back(fmt::format("{}: no example has a size that 2 or 3 divides", op.name));
+  if (can_cut && !did_cut)
+    out.push_back(fmt::format("{}: no example has a size that 2 or 3 divides", op.name));
   return out;
 }
 
 std::vector<std::string> check_cost(const OpDef& op, uint64_t) {
-  if (!op.cost) return std::string_view(op.cost.reason()).empty() ? Findings{"has no cost and no reason"} : Findings{};
+  if (!op.cost)
+    return std::string_view(op.cost.reason()).empty() ? Findings{"has no cost and no reason"}
+                                                      : Findings{};
   Findings out;
   for (const Example& example : op.examples()) {
     const std::vector<TensorType> types = results_of(op, example);
@@ -274,7 +301,8 @@ std::vector<std::string> check_cost(const OpDef& op, uint64_t) {
     };
     const TypeArgs args{example.in, types, example.attrs};
     const Cost cost = op.cost.get()(args);
-    if (cost.flops < 0 || cost.bytes < 0) report(fmt::format("flops {}, bytes {}", cost.flops, cost.bytes));
+    if (cost.flops < 0 || cost.bytes < 0)
+      report(fmt::format("flops {}, bytes {}", cost.flops, cost.bytes));
     double least = 0;
     for (const TensorType& type : types) least += static_cast<double>(type.bytes());
     if (!op.traits.zero_cost_view && cost.bytes < least) {

@@ -12,7 +12,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Graph graph_of(std::string_view text) { return parse_graph(text, find_op_base); }
+Graph graph_of(std::string_view text) {
+  return parse_graph(text, find_op_base);
+}
 
 std::map<std::string, HostTensor> inputs(std::string name, HostTensor tensor) {
   std::map<std::string, HostTensor> out;

@@ -1,5 +1,6 @@
-// cumsum: y[..i..] = sum of x[..j..] over j <= i along one dimension (j >= i when reversed), accumulated in double;
-// argmax: the first index of the largest element along one dimension, as i32.
+// cumsum: y[..i..] = sum of x[..j..] over j <= i along one dimension (j >= i when reversed),
+// accumulated in double; argmax: the first index of the largest element along one dimension, as
+// i32.
 #include "trireme/ops/movement.h"
 #include "trireme/ops/ops.h"
 
@@ -19,7 +20,8 @@ struct ArgmaxAttrs {
   static constexpr auto fields() { return std::tuple{field("dim", &ArgmaxAttrs::dim)}; }
 };
 
-// A tensor as lines along a dimension: element i of line n is at (n / inner * size + i) * inner + n % inner.
+// A tensor as lines along a dimension: element i of line n is at (n / inner * size + i) * inner + n
+// % inner.
 struct Lines {
   Lines(const Shape& shape, int dim) : size(shape[dim]) {
     for (int d = dim + 1; d < shape.rank(); ++d) inner *= shape[d];
@@ -35,8 +37,8 @@ struct Lines {
 
 void check_operand(std::string_view op, const TensorType& x, int64_t dim) {
   require(is_number(x.dtype), "{}: the operand must be a number (x {})", op, to_string(x));
-  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in x {}; dimensions are 0 to {}", op, dim,
-          to_string(x), x.shape.rank() - 1);
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in x {}; dimensions are 0 to {}",
+          op, dim, to_string(x), x.shape.rank() - 1);
 }
 
 std::vector<TensorType> infer_cumsum(const InferArgs& args) {
@@ -90,7 +92,8 @@ std::vector<TensorType> infer_argmax(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const auto dim = static_cast<int>(args.attrs.as<ArgmaxAttrs>().dim);
   check_operand("argmax", x, dim);
-  require(x.shape[dim] > 0, "argmax: dimension {} of x {} is empty and has no largest element", dim, to_string(x));
+  require(x.shape[dim] > 0, "argmax: dimension {} of x {} is empty and has no largest element", dim,
+          to_string(x));
   TensorType y{DType::kI32, {}};
   for (int d = 0; d < x.shape.rank(); ++d) {
     if (d != dim) y.shape.push_back(x.shape[d]);
@@ -161,7 +164,8 @@ extern const OpDef argmax{{"argmax", &Attrs::parse<ArgmaxAttrs>},
 }  // namespace ops
 
 Tensor cumsum(const Tensor& x, int dim, bool reverse) {
-  return apply1(ops::cumsum, {x}, Attrs::of(CumsumAttrs{settle_dim("cumsum", x.type(), dim), reverse}));
+  return apply1(ops::cumsum, {x},
+                Attrs::of(CumsumAttrs{settle_dim("cumsum", x.type(), dim), reverse}));
 }
 
 Tensor argmax(const Tensor& x, int dim) {

@@ -1,5 +1,6 @@
-// broadcast_to: y = x repeated along missing dimensions and those of size 1. Elementwise ops broadcast by
-// themselves; this is for where the repeated tensor itself is wanted, as in the gradient of a sum.
+// broadcast_to: y = x repeated along missing dimensions and those of size 1. Elementwise ops
+// broadcast by themselves; this is for where the repeated tensor itself is wanted, as in the
+// gradient of a sum.
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
 
@@ -19,16 +20,24 @@ std::vector<TensorType> infer(const InferArgs& args) {
   for (int dim = 0; fits && dim < x.shape.rank(); ++dim) {
     fits = x.shape[dim] == 1 || x.shape[dim] == y.shape[dim + missing];
   }
-  require(fits, "broadcast_to: x {} does not broadcast to {}; sizes must be equal or 1 in x, counted from the last",
+  require(fits,
+          "broadcast_to: x {} does not broadcast to {}; sizes must be equal or 1 in x, counted "
+          "from the last",
           to_string(x), to_string(y.shape));
   return {y};
 }
 
-std::vector<Tensor> grad(const GradArgs& args) { return {sum_to(args.dout[0], args.in[0].shape())}; }
+std::vector<Tensor> grad(const GradArgs& args) {
+  return {sum_to(args.dout[0], args.in[0].shape())};
+}
 
-ShardingRule shard(const TypeArgs& args) { return broadcast_rule(args, {{0}}); }
+ShardingRule shard(const TypeArgs& args) {
+  return broadcast_rule(args, {{0}});
+}
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 void kernel(const KernelArgs& args) {
   with_any("broadcast_to", args.out[0].type.dtype, [&](auto zero) {
@@ -43,7 +52,9 @@ void kernel(const KernelArgs& args) {
 }
 
 std::vector<Example> examples() {
-  const auto to = [](std::initializer_list<int64_t> shape) { return Attrs::of(BroadcastToAttrs{Shape(shape)}); };
+  const auto to = [](std::initializer_list<int64_t> shape) {
+    return Attrs::of(BroadcastToAttrs{Shape(shape)});
+  };
   return {{{f32({6})}, to({4, 6})},
           {{f32({2, 1, 3})}, to({2, 4, 3})},
           {{f32({})}, to({2, 6})},

@@ -1,4 +1,5 @@
-// cast: y = x in another element type. Floating to integer rounds toward zero; to bool asks whether x is not zero.
+// cast: y = x in another element type. Floating to integer rounds toward zero; to bool asks whether
+// x is not zero.
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
 
@@ -18,7 +19,8 @@ std::vector<Tensor> grad(const GradArgs& args) {
   return {args.wanted[0] ? cast(args.dout[0], args.in[0].dtype()) : Tensor{}};
 }
 
-// Partial sums pass only to a wider floating type: narrowing each term would round what the sum does not.
+// Partial sums pass only to a wider floating type: narrowing each term would round what the sum
+// does not.
 ShardingRule shard(const TypeArgs& args) {
   RuleOptions options;
   const DType from = args.in[0].dtype;
@@ -27,7 +29,9 @@ ShardingRule shard(const TypeArgs& args) {
   return parse_rule("*->*", args.in, args.out, options);
 }
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 template <class From, class To>
 void convert(std::span<From> x, std::span<To> y) {

@@ -6,20 +6,25 @@
 namespace trireme {
 namespace {
 
-int dim_of(const Attrs& attrs) { return static_cast<int>(attrs.as<ConcatAttrs>().dim); }
+int dim_of(const Attrs& attrs) {
+  return static_cast<int>(attrs.as<ConcatAttrs>().dim);
+}
 
 std::vector<TensorType> infer(const InferArgs& args) {
   TensorType y = args.in[0];
   const int dim = dim_of(args.attrs);
-  require(dim >= 0 && dim < y.shape.rank(), "concat: no dimension {} in operand 0 ({}); dimensions are 0 to {}", dim,
-          to_string(y), y.shape.rank() - 1);
+  require(dim >= 0 && dim < y.shape.rank(),
+          "concat: no dimension {} in operand 0 ({}); dimensions are 0 to {}", dim, to_string(y),
+          y.shape.rank() - 1);
   y.shape[dim] = 0;
   for (size_t i = 0; i < args.in.size(); ++i) {
     const TensorType& x = args.in[i];
     TensorType other = x;
     if (x.shape.rank() == y.shape.rank()) other.shape[dim] = y.shape[dim];
-    require(other == y, "concat: operand {} is {}, operand 0 is {}; they may differ in the size of dimension {} only", i,
-            to_string(x), to_string(args.in[0]), dim);
+    require(other == y,
+            "concat: operand {} is {}, operand 0 is {}; they may differ in the size of dimension "
+            "{} only",
+            i, to_string(x), to_string(args.in[0]), dim);
     y.shape[dim] += x.shape[dim];
   }
   return {y};
@@ -52,14 +57,17 @@ ShardingRule shard(const TypeArgs& args) {
   return parse_rule(text + "->" + one, args.in, args.out, {.linear = {all}});
 }
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 void kernel(const KernelArgs& args) {
   const int dim = dim_of(args.attrs);
   Shape start = origin(args.out[0].type.shape.rank());
   for (const View& x : args.in) {
     const Shape& size = x.type.shape;
-    copy_box(x, walk_from(size, origin(size.rank())), args.out[0], walk_from(args.out[0].type.shape, start), size);
+    copy_box(x, walk_from(size, origin(size.rank())), args.out[0],
+             walk_from(args.out[0].type.shape, start), size);
     start[dim] += size[dim];
   }
 }

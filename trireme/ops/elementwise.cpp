@@ -15,7 +15,8 @@ Shape broadcast_shape(std::string_view op, std::span<const TensorType> in) {
       int64_t& size = out[dim + rank - shape.rank()];
       if (size == 1) size = shape[dim];
       require(shape[dim] == size || shape[dim] == 1,
-              "{}: size {} of dimension {} of operand {} ({}) does not broadcast to {}; sizes must be equal or 1 "
+              "{}: size {} of dimension {} of operand {} ({}) does not broadcast to {}; sizes must "
+              "be equal or 1 "
               "counted from the last dimension",
               op, shape[dim], dim, i, to_string(in[i]), size);
     }
@@ -45,7 +46,8 @@ std::array<int64_t, Shape::kMaxRank> broadcast_strides(const Shape& operand, con
   const auto strides = operand.strides();
   const int missing = result.rank() - operand.rank();
   for (int dim = 0; dim < operand.rank(); ++dim) {
-    if (operand[dim] != 1) out[static_cast<size_t>(dim + missing)] = strides[static_cast<size_t>(dim)];
+    if (operand[dim] != 1)
+      out[static_cast<size_t>(dim + missing)] = strides[static_cast<size_t>(dim)];
   }
   return out;
 }

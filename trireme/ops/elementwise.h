@@ -1,5 +1,6 @@
-// What the elementwise families share: arithmetic in a wide type, and numpy's broadcasting (shapes aligned at
-// the last dimension, missing dimensions and those of size 1 repeated) without making the repeated tensor.
+// What the elementwise families share: arithmetic in a wide type, and numpy's broadcasting (shapes
+// aligned at the last dimension, missing dimensions and those of size 1 repeated) without making
+// the repeated tensor.
 #pragma once
 
 #include <array>
@@ -13,13 +14,19 @@ namespace trireme {
 template <class Fn>
 void with_number(std::string_view op, DType dtype, Fn&& fn) {
   switch (dtype) {
-    case DType::kF32: return fn(float{});
-    case DType::kF64: return fn(double{});
-    case DType::kBF16: return fn(BFloat16{});
-    case DType::kI32: return fn(int32_t{});
-    case DType::kI64: return fn(int64_t{});
+    case DType::kF32:
+      return fn(float{});
+    case DType::kF64:
+      return fn(double{});
+    case DType::kBF16:
+      return fn(BFloat16{});
+    case DType::kI32:
+      return fn(int32_t{});
+    case DType::kI64:
+      return fn(int64_t{});
     default:
-      fail(ErrorKind::kUnsupported, "{}: no kernel for {}; use f32, bf16, f64, i32 or i64", op, to_string(dtype));
+      fail(ErrorKind::kUnsupported, "{}: no kernel for {}; use f32, bf16, f64, i32 or i64", op,
+           to_string(dtype));
   }
 }
 
@@ -27,10 +34,14 @@ void with_number(std::string_view op, DType dtype, Fn&& fn) {
 template <class Fn>
 void with_any(std::string_view op, DType dtype, Fn&& fn) {
   switch (dtype) {
-    case DType::kI8: return fn(int8_t{});
-    case DType::kU8: return fn(uint8_t{});
-    case DType::kBool: return fn(bool{});
-    default: return with_number(op, dtype, std::forward<Fn>(fn));
+    case DType::kI8:
+      return fn(int8_t{});
+    case DType::kU8:
+      return fn(uint8_t{});
+    case DType::kBool:
+      return fn(bool{});
+    default:
+      return with_number(op, dtype, std::forward<Fn>(fn));
   }
 }
 
@@ -56,16 +67,20 @@ T narrow(Wide<T> x) {
   }
 }
 
-inline bool is_number(DType dtype) { return is_floating(dtype) || is_index(dtype); }
+inline bool is_number(DType dtype) {
+  return is_floating(dtype) || is_index(dtype);
+}
 
-// The shape that all operands broadcast to; throws kInvalidArgument naming the first sizes that differ.
+// The shape that all operands broadcast to; throws kInvalidArgument naming the first sizes that
+// differ.
 Shape broadcast_shape(std::string_view op, std::span<const TensorType> in);
 // Every dimension may be cut in the operands that have it whole.
 ShardingRule broadcast_rule(const TypeArgs& args, std::vector<std::vector<int>> linear);
 // Elements to step in an operand for each dimension of the result: 0 where the operand is repeated.
 std::array<int64_t, Shape::kMaxRank> broadcast_strides(const Shape& operand, const Shape& result);
 
-// Walks the elements of a result in order and knows which element of each of N operands belongs to it.
+// Walks the elements of a result in order and knows which element of each of N operands belongs to
+// it.
 template <size_t N>
 class BroadcastWalk {
  public:

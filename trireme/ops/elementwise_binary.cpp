@@ -1,5 +1,6 @@
-// add, sub, mul, div, maximum, minimum, pow, equal, less, greater, logical_and: y = f(a, b) element by element,
-// the operands broadcast to one shape; and select(c, a, b), the same with three operands.
+// add, sub, mul, div, maximum, minimum, pow, equal, less, greater, logical_and: y = f(a, b) element
+// by element, the operands broadcast to one shape; and select(c, a, b), the same with three
+// operands.
 #include <cmath>
 
 #include "trireme/ops/elementwise.h"
@@ -139,7 +140,8 @@ struct Greater {
 };
 
 TensorType both(std::string_view op, const InferArgs& args) {
-  require(args.in[0].dtype == args.in[1].dtype, "{}: operands must be of one type (a {}, b {}); cast one of them", op,
+  require(args.in[0].dtype == args.in[1].dtype,
+          "{}: operands must be of one type (a {}, b {}); cast one of them", op,
           to_string(args.in[0]), to_string(args.in[1]));
   return {args.in[0].dtype, broadcast_shape(op, args.in)};
 }
@@ -147,8 +149,10 @@ TensorType both(std::string_view op, const InferArgs& args) {
 template <class F>
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType y = both(F::name, args);
-  require(is_floating(y.dtype) || (F::kIntegers && is_number(y.dtype)), "{}: operands must be {} (a {}, b {})",
-          F::name, F::kIntegers ? "numbers" : "of a floating type", to_string(args.in[0]), to_string(args.in[1]));
+  require(is_floating(y.dtype) || (F::kIntegers && is_number(y.dtype)),
+          "{}: operands must be {} (a {}, b {})", F::name,
+          F::kIntegers ? "numbers" : "of a floating type", to_string(args.in[0]),
+          to_string(args.in[1]));
   return {y};
 }
 
@@ -162,7 +166,9 @@ ShardingRule shard(const TypeArgs& args) {
   return broadcast_rule(args, F::linear());
 }
 
-ShardingRule shard_compare(const TypeArgs& args) { return broadcast_rule(args, {}); }
+ShardingRule shard_compare(const TypeArgs& args) {
+  return broadcast_rule(args, {});
+}
 
 Cost cost(const TypeArgs& args) {
   return {.flops = static_cast<double>(args.out[0].elements()), .bytes = tensor_bytes(args)};
@@ -184,7 +190,8 @@ template <class F>
 void kernel(const KernelArgs& args) {
   with_number(F::name, args.out[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    map<T, T>(args, [](T a, T b) { return narrow<T>(static_cast<Wide<T>>(F::f(widen(a), widen(b)))); });
+    map<T, T>(args,
+              [](T a, T b) { return narrow<T>(static_cast<Wide<T>>(F::f(widen(a), widen(b)))); });
   });
 }
 
@@ -206,14 +213,16 @@ std::vector<Example> examples() {
                               {{f32({4, 1}), f32({2, 1, 6})}, none, fill},
                               {{f32({}), f32({4, 3})}, none, fill},
                               {{{DType::kBF16, {4, 6}}, {DType::kBF16, {4, 6}}}, none, fill}};
-  if (F::kIntegers) out.push_back({{i64({4, 6}), i64({6})}, none, {integers(-9, 9), integers(-9, 9)}});
+  if (F::kIntegers)
+    out.push_back({{i64({4, 6}), i64({6})}, none, {integers(-9, 9), integers(-9, 9)}});
   return out;
 }
 
 template <class F>
 std::vector<Example> examples_compare() {
   const std::vector<Fill> few = {integers(-2, 3), integers(-2, 3)};
-  return {{{f32({4, 6}), f32({4, 6})}, Attrs(), few}, {{i32({4, 1}), i32({2, 1, 6})}, Attrs(), few}};
+  return {{{f32({4, 6}), f32({4, 6})}, Attrs(), few},
+          {{i32({4, 1}), i32({2, 1, 6})}, Attrs(), few}};
 }
 
 template <class F>
@@ -248,7 +257,8 @@ OpDef compare() {
 
 std::vector<TensorType> infer_and(const InferArgs& args) {
   require(args.in[0].dtype == DType::kBool && args.in[1].dtype == DType::kBool,
-          "logical_and: operands must be bool (a {}, b {})", to_string(args.in[0]), to_string(args.in[1]));
+          "logical_and: operands must be bool (a {}, b {})", to_string(args.in[0]),
+          to_string(args.in[1]));
   return {{DType::kBool, broadcast_shape("logical_and", args.in)}};
 }
 
@@ -263,9 +273,11 @@ std::vector<Example> examples_and() {
 }
 
 std::vector<TensorType> infer_select(const InferArgs& args) {
-  require(args.in[0].dtype == DType::kBool, "select: the condition must be bool, it is {}; compare it with something",
+  require(args.in[0].dtype == DType::kBool,
+          "select: the condition must be bool, it is {}; compare it with something",
           to_string(args.in[0]));
-  require(args.in[1].dtype == args.in[2].dtype, "select: a and b must be of one type (a {}, b {}); cast one of them",
+  require(args.in[1].dtype == args.in[2].dtype,
+          "select: a and b must be of one type (a {}, b {}); cast one of them",
           to_string(args.in[1]), to_string(args.in[2]));
   return {{args.in[1].dtype, broadcast_shape("select", args.in)}};
 }
@@ -280,7 +292,9 @@ std::vector<Tensor> grad_select(const GradArgs& args) {
   return {Tensor{}, da, db};
 }
 
-ShardingRule shard_select(const TypeArgs& args) { return broadcast_rule(args, {{1, 2}}); }
+ShardingRule shard_select(const TypeArgs& args) {
+  return broadcast_rule(args, {{1, 2}});
+}
 
 void kernel_select(const KernelArgs& args) {
   with_any("select", args.out[0].type.dtype, [&](auto zero) {
@@ -301,7 +315,9 @@ std::vector<Example> examples_select() {
   const std::vector<Fill> fill = {integers(0, 2), uniform(-1, 1), uniform(-1, 1)};
   return {{{{DType::kBool, {4, 6}}, f32({4, 6}), f32({4, 6})}, Attrs(), fill},
           {{{DType::kBool, {6}}, f32({2, 4, 6}), f32({})}, Attrs(), fill},
-          {{{DType::kBool, {4, 1}}, i64({6}), i64({4, 6})}, Attrs(), {integers(0, 2), integers(-5, 5), integers(-5, 5)}}};
+          {{{DType::kBool, {4, 1}}, i64({6}), i64({4, 6})},
+           Attrs(),
+           {integers(0, 2), integers(-5, 5), integers(-5, 5)}}};
 }
 
 }  // namespace
@@ -341,24 +357,54 @@ extern const OpDef select{{"select", &Attrs::parse<NoAttrs>},
                           examples_select};
 }  // namespace ops
 
-Tensor add(const Tensor& a, const Tensor& b) { return apply1(ops::add, {a, b}); }
-Tensor sub(const Tensor& a, const Tensor& b) { return apply1(ops::sub, {a, b}); }
-Tensor mul(const Tensor& a, const Tensor& b) { return apply1(ops::mul, {a, b}); }
-Tensor div(const Tensor& a, const Tensor& b) { return apply1(ops::div, {a, b}); }
-Tensor maximum(const Tensor& a, const Tensor& b) { return apply1(ops::maximum, {a, b}); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return apply1(ops::minimum, {a, b}); }
-Tensor pow(const Tensor& a, const Tensor& b) { return apply1(ops::pow, {a, b}); }
-Tensor equal(const Tensor& a, const Tensor& b) { return apply1(ops::equal, {a, b}); }
-Tensor less(const Tensor& a, const Tensor& b) { return apply1(ops::less, {a, b}); }
-Tensor greater(const Tensor& a, const Tensor& b) { return apply1(ops::greater, {a, b}); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return apply1(ops::logical_and, {a, b}); }
+Tensor add(const Tensor& a, const Tensor& b) {
+  return apply1(ops::add, {a, b});
+}
+Tensor sub(const Tensor& a, const Tensor& b) {
+  return apply1(ops::sub, {a, b});
+}
+Tensor mul(const Tensor& a, const Tensor& b) {
+  return apply1(ops::mul, {a, b});
+}
+Tensor div(const Tensor& a, const Tensor& b) {
+  return apply1(ops::div, {a, b});
+}
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return apply1(ops::maximum, {a, b});
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return apply1(ops::minimum, {a, b});
+}
+Tensor pow(const Tensor& a, const Tensor& b) {
+  return apply1(ops::pow, {a, b});
+}
+Tensor equal(const Tensor& a, const Tensor& b) {
+  return apply1(ops::equal, {a, b});
+}
+Tensor less(const Tensor& a, const Tensor& b) {
+  return apply1(ops::less, {a, b});
+}
+Tensor greater(const Tensor& a, const Tensor& b) {
+  return apply1(ops::greater, {a, b});
+}
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return apply1(ops::logical_and, {a, b});
+}
 Tensor select(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return apply1(ops::select, {condition, a, b});
 }
 
-Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+Tensor operator+(const Tensor& a, const Tensor& b) {
+  return add(a, b);
+}
+Tensor operator-(const Tensor& a, const Tensor& b) {
+  return sub(a, b);
+}
+Tensor operator*(const Tensor& a, const Tensor& b) {
+  return mul(a, b);
+}
+Tensor operator/(const Tensor& a, const Tensor& b) {
+  return div(a, b);
+}
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// scale, add_scalar, pow_scalar: y = f(x, s) with a number s known when the model is written; and clamp.
+// scale, add_scalar, pow_scalar: y = f(x, s) with a number s known when the model is written; and
+// clamp.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +10,9 @@
 namespace trireme {
 namespace {
 
-double value_of(const Attrs& attrs) { return attrs.as<ScalarAttrs>().value; }
+double value_of(const Attrs& attrs) {
+  return attrs.as<ScalarAttrs>().value;
+}
 
 struct Scale {
   static constexpr std::string_view name = "scale", doc = "y = value x";
@@ -43,11 +46,12 @@ struct PowScalar {
 template <class F>
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) || (F::kIntegers && is_number(x.dtype)), "{}: the operand must be {} (x {})", F::name,
+  require(is_floating(x.dtype) || (F::kIntegers && is_number(x.dtype)),
+          "{}: the operand must be {} (x {})", F::name,
           F::kIntegers ? "a number" : "of a floating type", to_string(x));
   const double value = value_of(args.attrs);
-  require(is_floating(x.dtype) || value == std::trunc(value), "{}: {} is not a whole number and x is {}; cast x first",
-          F::name, value, to_string(x));
+  require(is_floating(x.dtype) || value == std::trunc(value),
+          "{}: {} is not a whole number and x is {}; cast x first", F::name, value, to_string(x));
   return {x};
 }
 
@@ -75,7 +79,8 @@ void kernel(const KernelArgs& args) {
     const W value = static_cast<W>(value_of(args.attrs));
     const auto x = args.in[0].as<T>();
     const auto y = args.out[0].as<T>();
-    for (size_t i = 0; i < y.size(); ++i) y[i] = narrow<T>(static_cast<W>(F::f(widen(x[i]), value)));
+    for (size_t i = 0; i < y.size(); ++i)
+      y[i] = narrow<T>(static_cast<W>(F::f(widen(x[i]), value)));
   });
 }
 
@@ -109,7 +114,8 @@ std::vector<TensorType> infer_clamp(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ClampAttrs>();
   require(is_floating(args.in[0].dtype), "clamp: the operand must be of a floating type (x {})",
           to_string(args.in[0]));
-  require(attrs.low <= attrs.high, "clamp: low {} is above high {}; it must not be", attrs.low, attrs.high);
+  require(attrs.low <= attrs.high, "clamp: low {} is above high {}; it must not be", attrs.low,
+          attrs.high);
   return {args.in[0]};
 }
 
@@ -118,7 +124,9 @@ std::vector<Tensor> grad_clamp(const GradArgs& args) {
   return {mul(args.dout[0], cast(equal(args.in[0], args.out[0]), args.in[0].dtype()))};
 }
 
-ShardingRule shard_clamp(const TypeArgs& args) { return parse_rule("*->*", args.in, args.out); }
+ShardingRule shard_clamp(const TypeArgs& args) {
+  return parse_rule("*->*", args.in, args.out);
+}
 
 void kernel_clamp(const KernelArgs& args) {
   const auto& attrs = args.attrs.as<ClampAttrs>();
@@ -126,13 +134,15 @@ void kernel_clamp(const KernelArgs& args) {
     using T = decltype(zero);
     const auto x = args.in[0].as<T>();
     const auto y = args.out[0].as<T>();
-    for (size_t i = 0; i < y.size(); ++i) y[i] = store<T>(std::clamp(load(x[i]), attrs.low, attrs.high));
+    for (size_t i = 0; i < y.size(); ++i)
+      y[i] = store<T>(std::clamp(load(x[i]), attrs.low, attrs.high));
   });
 }
 
 std::vector<Example> examples_clamp() {
   const Attrs attrs = Attrs::of(ClampAttrs{-0.41, 0.53});
-  return {{{f32({4, 6})}, attrs, {distinct(-1, 1)}}, {{{DType::kBF16, {4, 6}}}, attrs, {distinct(-1, 1)}}};
+  return {{{f32({4, 6})}, attrs, {distinct(-1, 1)}},
+          {{{DType::kBF16, {4, 6}}}, attrs, {distinct(-1, 1)}}};
 }
 
 }  // namespace
@@ -167,13 +177,29 @@ Tensor clamp(const Tensor& x, double low, double high) {
   return apply1(ops::clamp, {x}, Attrs::of(ClampAttrs{low, high}));
 }
 
-Tensor operator+(const Tensor& x, double value) { return add_scalar(x, value); }
-Tensor operator+(double value, const Tensor& x) { return add_scalar(x, value); }
-Tensor operator-(const Tensor& x, double value) { return add_scalar(x, -value); }
-Tensor operator-(double value, const Tensor& x) { return add_scalar(neg(x), value); }
-Tensor operator*(const Tensor& x, double value) { return scale(x, value); }
-Tensor operator*(double value, const Tensor& x) { return scale(x, value); }
-Tensor operator/(const Tensor& x, double value) { return scale(x, 1 / value); }
-Tensor operator/(double value, const Tensor& x) { return scale(reciprocal(x), value); }
+Tensor operator+(const Tensor& x, double value) {
+  return add_scalar(x, value);
+}
+Tensor operator+(double value, const Tensor& x) {
+  return add_scalar(x, value);
+}
+Tensor operator-(const Tensor& x, double value) {
+  return add_scalar(x, -value);
+}
+Tensor operator-(double value, const Tensor& x) {
+  return add_scalar(neg(x), value);
+}
+Tensor operator*(const Tensor& x, double value) {
+  return scale(x, value);
+}
+Tensor operator*(double value, const Tensor& x) {
+  return scale(x, value);
+}
+Tensor operator/(const Tensor& x, double value) {
+  return scale(x, 1 / value);
+}
+Tensor operator/(double value, const Tensor& x) {
+  return scale(reciprocal(x), value);
+}
 
 }  // namespace trireme

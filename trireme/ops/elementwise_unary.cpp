@@ -1,5 +1,5 @@
-// neg, abs, sign, exp, log, sqrt, rsqrt, reciprocal, square, tanh, sigmoid, erf, sin, cos, relu, silu, logical_not:
-// y = f(x) element by element; and relu_grad, silu_grad: f(a, dy) of one shape.
+// neg, abs, sign, exp, log, sqrt, rsqrt, reciprocal, square, tanh, sigmoid, erf, sin, cos, relu,
+// silu, logical_not: y = f(x) element by element; and relu_grad, silu_grad: f(a, dy) of one shape.
 #include <cmath>
 #include <numbers>
 
@@ -70,7 +70,9 @@ struct Sqrt : Floating {
   static constexpr std::string_view name = "sqrt", doc = "y = x^(1/2)";
   static Fill fill() { return uniform(0.5, 2); }
   static double f(double x) { return std::sqrt(x); }
-  static Tensor grad(const Tensor&, const Tensor& y, const Tensor& dy) { return div(scale(dy, 0.5), y); }
+  static Tensor grad(const Tensor&, const Tensor& y, const Tensor& dy) {
+    return div(scale(dy, 0.5), y);
+  }
 };
 
 struct Rsqrt : Floating {
@@ -87,7 +89,9 @@ struct Reciprocal : Floating {
   static constexpr std::string_view name = "reciprocal", doc = "y = 1 / x";
   static Fill fill() { return uniform(0.5, 2); }
   static double f(double x) { return 1 / x; }
-  static Tensor grad(const Tensor&, const Tensor& y, const Tensor& dy) { return neg(mul(dy, square(y))); }
+  static Tensor grad(const Tensor&, const Tensor& y, const Tensor& dy) {
+    return neg(mul(dy, square(y)));
+  }
 };
 
 struct Square : Number {
@@ -96,14 +100,18 @@ struct Square : Number {
   static W f(W x) {
     return x * x;
   }
-  static Tensor grad(const Tensor& x, const Tensor&, const Tensor& dy) { return mul(scale(dy, 2), x); }
+  static Tensor grad(const Tensor& x, const Tensor&, const Tensor& dy) {
+    return mul(scale(dy, 2), x);
+  }
 };
 
 struct Tanh : Floating {
   static constexpr std::string_view name = "tanh", doc = "y = tanh x";
   static constexpr double kFlops = 10;
   static double f(double x) { return std::tanh(x); }
-  static Tensor grad(const Tensor&, const Tensor& y, const Tensor& dy) { return sub(dy, mul(dy, square(y))); }
+  static Tensor grad(const Tensor&, const Tensor& y, const Tensor& dy) {
+    return sub(dy, mul(dy, square(y)));
+  }
 };
 
 struct Sigmoid : Floating {
@@ -116,7 +124,8 @@ struct Sigmoid : Floating {
 };
 
 struct Erf : Floating {
-  static constexpr std::string_view name = "erf", doc = "y = 2/sqrt(pi) integral of e^(-t^2) from 0 to x";
+  static constexpr std::string_view name = "erf",
+                                    doc = "y = 2/sqrt(pi) integral of e^(-t^2) from 0 to x";
   static constexpr double kFlops = 12;
   static double f(double x) { return std::erf(x); }
   static Tensor grad(const Tensor& x, const Tensor&, const Tensor& dy) {
@@ -135,7 +144,9 @@ struct Cos : Floating {
   static constexpr std::string_view name = "cos", doc = "y = cos x";
   static constexpr double kFlops = 10;
   static double f(double x) { return std::cos(x); }
-  static Tensor grad(const Tensor& x, const Tensor&, const Tensor& dy) { return neg(mul(dy, sin(x))); }
+  static Tensor grad(const Tensor& x, const Tensor&, const Tensor& dy) {
+    return neg(mul(dy, sin(x)));
+  }
 };
 
 struct Relu : Number {
@@ -158,7 +169,8 @@ struct Silu : Floating {
 template <class F>
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) || (F::kIntegers && is_number(x.dtype)), "{}: the operand must be {} (x {})", F::name,
+  require(is_floating(x.dtype) || (F::kIntegers && is_number(x.dtype)),
+          "{}: the operand must be {} (x {})", F::name,
           F::kIntegers ? "a number" : "of a floating type", to_string(x));
   return {x};
 }
@@ -177,7 +189,8 @@ ShardingRule shard(const TypeArgs& args) {
 
 template <class F>
 Cost cost(const TypeArgs& args) {
-  return {.flops = F::kFlops * static_cast<double>(args.out[0].elements()), .bytes = tensor_bytes(args)};
+  return {.flops = F::kFlops * static_cast<double>(args.out[0].elements()),
+          .bytes = tensor_bytes(args)};
 }
 
 template <class F>
@@ -217,7 +230,8 @@ OpDef unary() {
 
 // f(a, dy), linear in dy.
 struct ReluGrad : Floating {
-  static constexpr std::string_view name = "relu_grad", doc = "dx = dy where y > 0, 0 elsewhere", inputs = "y, dy";
+  static constexpr std::string_view name = "relu_grad", doc = "dx = dy where y > 0, 0 elsewhere",
+                                    inputs = "y, dy";
   static Fill fill() { return distinct(-1, 1); }
   static double f(double y, double dy) { return y > 0 ? dy : 0; }
   static std::vector<Tensor> grad(const GradArgs& g) {
@@ -226,7 +240,8 @@ struct ReluGrad : Floating {
 };
 
 struct SiluGrad : Floating {
-  static constexpr std::string_view name = "silu_grad", doc = "dx = dy s (1 + x (1 - s)), s = 1 / (1 + e^-x)",
+  static constexpr std::string_view name = "silu_grad",
+                                    doc = "dx = dy s (1 + x (1 - s)), s = 1 / (1 + e^-x)",
                                     inputs = "x, dy";
   static constexpr double kFlops = 15;
   static double f(double x, double dy) {
@@ -239,7 +254,8 @@ struct SiluGrad : Floating {
     Tensor dx, ddy;
     if (g.wanted[0]) {
       const Tensor s = sigmoid(x);
-      const Tensor bend = mul(sub(s, square(s)), add_scalar(mul(x, add_scalar(scale(s, -2), 1)), 2));
+      const Tensor bend =
+          mul(sub(s, square(s)), add_scalar(mul(x, add_scalar(scale(s, -2), 1)), 2));
       dx = mul(mul(g.dout[0], g.in[1]), bend);
     }
     if (g.wanted[1]) ddy = silu_grad(x, g.dout[0]);
@@ -250,8 +266,8 @@ struct SiluGrad : Floating {
 template <class F>
 std::vector<TensorType> infer_pair(const InferArgs& args) {
   require(args.in[0] == args.in[1] && is_floating(args.in[0].dtype),
-          "{}: operands must be of one floating type and shape ({}, {})", F::name, to_string(args.in[0]),
-          to_string(args.in[1]));
+          "{}: operands must be of one floating type and shape ({}, {})", F::name,
+          to_string(args.in[0]), to_string(args.in[1]));
   return {args.in[1]};
 }
 
@@ -292,7 +308,8 @@ OpDef pair() {
 }
 
 std::vector<TensorType> infer_not(const InferArgs& args) {
-  require(args.in[0].dtype == DType::kBool, "logical_not: the operand must be bool (x {})", to_string(args.in[0]));
+  require(args.in[0].dtype == DType::kBool, "logical_not: the operand must be bool (x {})",
+          to_string(args.in[0]));
   return {args.in[0]};
 }
 
@@ -340,26 +357,66 @@ extern const OpDef logical_not{{"logical_not", &Attrs::parse<NoAttrs>},
                                examples_not};
 }  // namespace ops
 
-Tensor neg(const Tensor& x) { return apply1(ops::neg, {x}); }
-Tensor abs(const Tensor& x) { return apply1(ops::abs, {x}); }
-Tensor sign(const Tensor& x) { return apply1(ops::sign, {x}); }
-Tensor exp(const Tensor& x) { return apply1(ops::exp, {x}); }
-Tensor log(const Tensor& x) { return apply1(ops::log, {x}); }
-Tensor sqrt(const Tensor& x) { return apply1(ops::sqrt, {x}); }
-Tensor rsqrt(const Tensor& x) { return apply1(ops::rsqrt, {x}); }
-Tensor reciprocal(const Tensor& x) { return apply1(ops::reciprocal, {x}); }
-Tensor square(const Tensor& x) { return apply1(ops::square, {x}); }
-Tensor tanh(const Tensor& x) { return apply1(ops::tanh, {x}); }
-Tensor sigmoid(const Tensor& x) { return apply1(ops::sigmoid, {x}); }
-Tensor erf(const Tensor& x) { return apply1(ops::erf, {x}); }
-Tensor sin(const Tensor& x) { return apply1(ops::sin, {x}); }
-Tensor cos(const Tensor& x) { return apply1(ops::cos, {x}); }
-Tensor relu(const Tensor& x) { return apply1(ops::relu, {x}); }
-Tensor silu(const Tensor& x) { return apply1(ops::silu, {x}); }
-Tensor relu_grad(const Tensor& y, const Tensor& dy) { return apply1(ops::relu_grad, {y, dy}); }
-Tensor silu_grad(const Tensor& x, const Tensor& dy) { return apply1(ops::silu_grad, {x, dy}); }
-Tensor logical_not(const Tensor& x) { return apply1(ops::logical_not, {x}); }
+Tensor neg(const Tensor& x) {
+  return apply1(ops::neg, {x});
+}
+Tensor abs(const Tensor& x) {
+  return apply1(ops::abs, {x});
+}
+Tensor sign(const Tensor& x) {
+  return apply1(ops::sign, {x});
+}
+Tensor exp(const Tensor& x) {
+  return apply1(ops::exp, {x});
+}
+Tensor log(const Tensor& x) {
+  return apply1(ops::log, {x});
+}
+Tensor sqrt(const Tensor& x) {
+  return apply1(ops::sqrt, {x});
+}
+Tensor rsqrt(const Tensor& x) {
+  return apply1(ops::rsqrt, {x});
+}
+Tensor reciprocal(const Tensor& x) {
+  return apply1(ops::reciprocal, {x});
+}
+Tensor square(const Tensor& x) {
+  return apply1(ops::square, {x});
+}
+Tensor tanh(const Tensor& x) {
+  return apply1(ops::tanh, {x});
+}
+Tensor sigmoid(const Tensor& x) {
+  return apply1(ops::sigmoid, {x});
+}
+Tensor erf(const Tensor& x) {
+  return apply1(ops::erf, {x});
+}
+Tensor sin(const Tensor& x) {
+  return apply1(ops::sin, {x});
+}
+Tensor cos(const Tensor& x) {
+  return apply1(ops::cos, {x});
+}
+Tensor relu(const Tensor& x) {
+  return apply1(ops::relu, {x});
+}
+Tensor silu(const Tensor& x) {
+  return apply1(ops::silu, {x});
+}
+Tensor relu_grad(const Tensor& y, const Tensor& dy) {
+  return apply1(ops::relu_grad, {y, dy});
+}
+Tensor silu_grad(const Tensor& x, const Tensor& dy) {
+  return apply1(ops::silu_grad, {x, dy});
+}
+Tensor logical_not(const Tensor& x) {
+  return apply1(ops::logical_not, {x});
+}
 
-Tensor operator-(const Tensor& x) { return neg(x); }
+Tensor operator-(const Tensor& x) {
+  return neg(x);
+}
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// gelu: y = x P(t < x) for a standard normal t; and gelu_grad(x, dy). With `approximate`, GPT-2's form:
-// y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+// gelu: y = x P(t < x) for a standard normal t; and gelu_grad(x, dy). With `approximate`, GPT-2's
+// form: y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 #include <cmath>
 #include <numbers>
 
@@ -13,7 +13,9 @@ namespace {
 const double kInner = std::sqrt(2 / std::numbers::pi);
 constexpr double kCubic = 0.044715;
 
-bool approximate(const Attrs& attrs) { return attrs.as<GeluAttrs>().approximate; }
+bool approximate(const Attrs& attrs) {
+  return attrs.as<GeluAttrs>().approximate;
+}
 
 double value(double x, bool approximate) {
   if (approximate) return 0.5 * x * (1 + std::tanh(kInner * (x + kCubic * x * x * x)));
@@ -30,7 +32,8 @@ double derivative(double x, bool approximate) {
 }
 
 std::vector<TensorType> infer(const InferArgs& args) {
-  require(is_floating(args.in[0].dtype), "gelu: the operand must be of a floating type (x {})", to_string(args.in[0]));
+  require(is_floating(args.in[0].dtype), "gelu: the operand must be of a floating type (x {})",
+          to_string(args.in[0]));
   return {args.in[0]};
 }
 
@@ -38,7 +41,9 @@ std::vector<Tensor> grad(const GradArgs& args) {
   return {gelu_grad(args.in[0], args.dout[0], approximate(args.attrs))};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("*->*", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*->*", args.in, args.out);
+}
 
 Cost cost(const TypeArgs& args) {
   return {.flops = 16.0 * static_cast<double>(args.out[0].elements()), .bytes = tensor_bytes(args)};
@@ -49,7 +54,8 @@ void kernel(const KernelArgs& args) {
     using T = decltype(zero);
     const auto x = args.in[0].as<T>();
     const auto y = args.out[0].as<T>();
-    for (size_t i = 0; i < y.size(); ++i) y[i] = store<T>(value(load(x[i]), approximate(args.attrs)));
+    for (size_t i = 0; i < y.size(); ++i)
+      y[i] = store<T>(value(load(x[i]), approximate(args.attrs)));
   });
 }
 
@@ -63,8 +69,8 @@ std::vector<Example> examples() {
 
 std::vector<TensorType> infer_grad(const InferArgs& args) {
   require(args.in[0] == args.in[1] && is_floating(args.in[0].dtype),
-          "gelu_grad: operands must be of one floating type and shape ({}, {})", to_string(args.in[0]),
-          to_string(args.in[1]));
+          "gelu_grad: operands must be of one floating type and shape ({}, {})",
+          to_string(args.in[0]), to_string(args.in[1]));
   return {args.in[1]};
 }
 
@@ -109,17 +115,18 @@ extern const OpDef gelu{{"gelu", &Attrs::parse<GeluAttrs>},
                         {.elementwise = true},
                         {{0, 0}},
                         examples};
-extern const OpDef gelu_grad{{"gelu_grad", &Attrs::parse<GeluAttrs>},
-                             "dx = dy gelu'(x)",
-                             "x, dy",
-                             infer_grad,
-                             Facet<GradFn>::none("training needs first derivatives; write gelu with erf or tanh for more"),
-                             shard_grad,
-                             cost_grad,
-                             kernel_grad,
-                             {.elementwise = true},
-                             {{0, 0}, {0, 1}},
-                             examples_grad};
+extern const OpDef gelu_grad{
+    {"gelu_grad", &Attrs::parse<GeluAttrs>},
+    "dx = dy gelu'(x)",
+    "x, dy",
+    infer_grad,
+    Facet<GradFn>::none("training needs first derivatives; write gelu with erf or tanh for more"),
+    shard_grad,
+    cost_grad,
+    kernel_grad,
+    {.elementwise = true},
+    {{0, 0}, {0, 1}},
+    examples_grad};
 }  // namespace ops
 
 Tensor gelu(const Tensor& x, bool approximate) {

@@ -1,4 +1,5 @@
-// iota: y[i] = coordinate of the element in dimension dim. The local form reads where its piece lies.
+// iota: y[i] = coordinate of the element in dimension dim. The local form reads where its piece
+// lies.
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
 
@@ -17,15 +18,21 @@ struct IotaAttrs {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<IotaAttrs>();
-  require(is_number(attrs.dtype), "iota: the element type must be a number, not {}", to_string(attrs.dtype));
-  require(attrs.dim >= 0 && attrs.dim < attrs.shape.rank(), "iota: no dimension {} in shape {}; dimensions are 0 to {}",
-          attrs.dim, to_string(attrs.shape), attrs.shape.rank() - 1);
+  require(is_number(attrs.dtype), "iota: the element type must be a number, not {}",
+          to_string(attrs.dtype));
+  require(attrs.dim >= 0 && attrs.dim < attrs.shape.rank(),
+          "iota: no dimension {} in shape {}; dimensions are 0 to {}", attrs.dim,
+          to_string(attrs.shape), attrs.shape.rank() - 1);
   return {{attrs.dtype, attrs.shape}};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("->*", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("->*", args.in, args.out);
+}
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 void kernel(const KernelArgs& args) {
   const int dim = static_cast<int>(args.attrs.as<IotaAttrs>().dim);

@@ -7,11 +7,13 @@ namespace trireme {
 Walk walk_from(const Shape& tensor, const Shape& start) {
   Walk walk;
   walk.step = tensor.strides();
-  for (int dim = 0; dim < tensor.rank(); ++dim) walk.first += start[dim] * walk.step[static_cast<size_t>(dim)];
+  for (int dim = 0; dim < tensor.rank(); ++dim)
+    walk.first += start[dim] * walk.step[static_cast<size_t>(dim)];
   return walk;
 }
 
-void copy_box(const View& from, const Walk& from_walk, const View& to, const Walk& to_walk, const Shape& size) {
+void copy_box(const View& from, const Walk& from_walk, const View& to, const Walk& to_walk,
+              const Shape& size) {
   const int64_t bytes = size_of(from.type.dtype);
   std::array<int64_t, Shape::kMaxRank> at{};
   int64_t f = from_walk.first;
@@ -38,8 +40,8 @@ Shape origin(int rank) {
 
 int settle_dim(std::string_view op, const TensorType& x, int64_t dim) {
   const int rank = x.shape.rank();
-  require(dim >= -rank && dim < rank, "{}: no dimension {} in x {}; dimensions are {} to {}", op, dim, to_string(x),
-          -rank, rank - 1);
+  require(dim >= -rank && dim < rank, "{}: no dimension {} in x {}; dimensions are {} to {}", op,
+          dim, to_string(x), -rank, rank - 1);
   return static_cast<int>(dim < 0 ? dim + rank : dim);
 }
 

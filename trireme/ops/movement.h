@@ -1,4 +1,5 @@
-// Moving elements between boxes of two tensors: what the kernels of transpose, slice, concat and pad are.
+// Moving elements between boxes of two tensors: what the kernels of transpose, slice, concat and
+// pad are.
 #pragma once
 
 #include <array>
@@ -7,7 +8,8 @@
 
 namespace trireme {
 
-// A box of a tensor to walk in row-major order: the element it starts at and the steps in each dimension.
+// A box of a tensor to walk in row-major order: the element it starts at and the steps in each
+// dimension.
 struct Walk {
   int64_t first = 0;
   std::array<int64_t, Shape::kMaxRank> step{};
@@ -17,7 +19,8 @@ struct Walk {
 Walk walk_from(const Shape& tensor, const Shape& start);
 
 // Copies `size` elements from one walk to another; the tensors have one element type.
-void copy_box(const View& from, const Walk& from_walk, const View& to, const Walk& to_walk, const Shape& size);
+void copy_box(const View& from, const Walk& from_walk, const View& to, const Walk& to_walk,
+              const Shape& size);
 
 // Shape of zeros.
 Shape origin(int rank);

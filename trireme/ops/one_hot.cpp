@@ -1,5 +1,5 @@
-// one_hot: y[*,d] = 1 where ids[*] = d, else 0; ids outside 0..depth-1 give zeros. d may be cut: a piece compares
-// with its own coordinates.
+// one_hot: y[*,d] = 1 where ids[*] = d, else 0; ids outside 0..depth-1 give zeros. d may be cut: a
+// piece compares with its own coordinates.
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
 
@@ -16,16 +16,21 @@ struct OneHotAttrs {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<OneHotAttrs>();
-  require(is_index(args.in[0].dtype), "one_hot: ids must be i32 or i64 (ids {}); cast them", to_string(args.in[0]));
+  require(is_index(args.in[0].dtype), "one_hot: ids must be i32 or i64 (ids {}); cast them",
+          to_string(args.in[0]));
   require(attrs.depth > 0, "one_hot: depth is {}; it must be 1 or more", attrs.depth);
   TensorType y{attrs.dtype, args.in[0].shape};
   y.shape.push_back(attrs.depth);
   return {y};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("*->*d", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*->*d", args.in, args.out);
+}
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 void kernel(const KernelArgs& args) {
   const int last = args.out[0].type.shape.rank() - 1;

@@ -20,12 +20,13 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const auto rank = static_cast<size_t>(x.shape.rank());
   require(attrs.before.size() == rank && attrs.after.size() == rank,
-          "pad: {} and {} widths for x {}; give one before and one after per dimension", attrs.before.size(),
-          attrs.after.size(), to_string(x));
+          "pad: {} and {} widths for x {}; give one before and one after per dimension",
+          attrs.before.size(), attrs.after.size(), to_string(x));
   TensorType y{x.dtype, {}};
   for (size_t dim = 0; dim < rank; ++dim) {
     require(attrs.before[dim] >= 0 && attrs.after[dim] >= 0,
-            "pad: widths {} and {} of dimension {}; they must be 0 or more", attrs.before[dim], attrs.after[dim], dim);
+            "pad: widths {} and {} of dimension {}; they must be 0 or more", attrs.before[dim],
+            attrs.after[dim], dim);
     y.shape.push_back(attrs.before[dim] + x.shape[static_cast<int>(dim)] + attrs.after[dim]);
   }
   return {y};
@@ -33,7 +34,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 std::vector<Tensor> grad(const GradArgs& args) {
   const Shape& shape = args.in[0].shape();
-  return {slice(args.dout[0], args.attrs.as<PadAttrs>().before, std::vector<int64_t>(shape.begin(), shape.end()))};
+  return {slice(args.dout[0], args.attrs.as<PadAttrs>().before,
+                std::vector<int64_t>(shape.begin(), shape.end()))};
 }
 
 ShardingRule shard(const TypeArgs& args) {
@@ -47,7 +49,9 @@ ShardingRule shard(const TypeArgs& args) {
   return parse_rule(text + "->" + text, args.in, args.out, options);
 }
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 void kernel(const KernelArgs& args) {
   const auto& attrs = args.attrs.as<PadAttrs>();
@@ -58,7 +62,8 @@ void kernel(const KernelArgs& args) {
   });
   const Shape start{std::span<const int64_t>(attrs.before)};
   const Shape& size = args.in[0].type.shape;
-  copy_box(args.in[0], walk_from(size, origin(size.rank())), y, walk_from(y.type.shape, start), size);
+  copy_box(args.in[0], walk_from(size, origin(size.rank())), y, walk_from(y.type.shape, start),
+           size);
 }
 
 std::vector<Example> examples() {

@@ -1,5 +1,6 @@
-// reduce_sum, reduce_max, reduce_min: y = f over the given dimensions of x, which go or stay with size 1;
-// square_sum: y = sum of x^2; mean and sum_to are made of them. Sums are accumulated in double.
+// reduce_sum, reduce_max, reduce_min: y = f over the given dimensions of x, which go or stay with
+// size 1; square_sum: y = sum of x^2; mean and sum_to are made of them. Sums are accumulated in
+// double.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -30,18 +31,18 @@ std::vector<TensorType> infer(const InferArgs& args) {
   require(is_number(x.dtype), "{}: the operand must be a number (x {})", F::name, to_string(x));
   for (size_t i = 0; i < attrs.dims.size(); ++i) {
     const int64_t dim = attrs.dims[i];
-    require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in x {}; dimensions are 0 to {}", F::name, dim,
-            to_string(x), x.shape.rank() - 1);
-    require(std::count(attrs.dims.begin(), attrs.dims.end(), dim) == 1, "{}: dimension {} is given twice", F::name,
-            dim);
+    require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in x {}; dimensions are 0 to {}",
+            F::name, dim, to_string(x), x.shape.rank() - 1);
+    require(std::count(attrs.dims.begin(), attrs.dims.end(), dim) == 1,
+            "{}: dimension {} is given twice", F::name, dim);
   }
   TensorType y{x.dtype, {}};
   for (int dim = 0; dim < x.shape.rank(); ++dim) {
     if (!reduces(attrs, dim)) {
       y.shape.push_back(x.shape[dim]);
     } else {
-      require(F::has_empty || x.shape[dim] > 0, "{}: dimension {} of x {} is empty and has no {}", F::name, dim,
-              to_string(x), F::name);
+      require(F::has_empty || x.shape[dim] > 0, "{}: dimension {} of x {} is empty and has no {}",
+              F::name, dim, to_string(x), F::name);
       if (attrs.keep_dims) y.shape.push_back(1);
     }
   }
@@ -134,7 +135,8 @@ Cost cost(const TypeArgs& args) {
   return {.flops = static_cast<double>(args.in[0].elements()), .bytes = tensor_bytes(args)};
 }
 
-// The result, seen with size 1 in the reduced dimensions, is walked as an operand that is broadcast to x.
+// The result, seen with size 1 in the reduced dimensions, is walked as an operand that is broadcast
+// to x.
 template <class F>
 void kernel(const KernelArgs& args) {
   const Shape& shape = args.in[0].type.shape;
@@ -179,8 +181,8 @@ OpDef reduction(GradFn* grad) {
 }
 
 std::vector<TensorType> infer_square_sum(const InferArgs& args) {
-  require(is_floating(args.in[0].dtype), "square_sum: the operand must be of a floating type (x {})",
-          to_string(args.in[0]));
+  require(is_floating(args.in[0].dtype),
+          "square_sum: the operand must be of a floating type (x {})", to_string(args.in[0]));
   return {{statistic_type(args.in[0].dtype), {}}};
 }
 
@@ -189,7 +191,9 @@ std::vector<Tensor> grad_square_sum(const GradArgs& args) {
   return {mul(scale(cast(args.dout[0], x.dtype()), 2), x)};
 }
 
-ShardingRule shard_square_sum(const TypeArgs& args) { return parse_rule("*->", args.in, args.out); }
+ShardingRule shard_square_sum(const TypeArgs& args) {
+  return parse_rule("*->", args.in, args.out);
+}
 
 Cost cost_square_sum(const TypeArgs& args) {
   return {.flops = 2.0 * static_cast<double>(args.in[0].elements()), .bytes = tensor_bytes(args)};
@@ -217,8 +221,9 @@ std::vector<int64_t> settle_dims(std::string_view op, const Tensor& x, std::vect
     return dims;
   }
   for (int64_t& dim : dims) {
-    require(dim >= -x.rank() && dim < x.rank(), "{}: no dimension {} in x {}; dimensions are {} to {}", op, dim,
-            to_string(x.type()), -x.rank(), x.rank() - 1);
+    require(dim >= -x.rank() && dim < x.rank(),
+            "{}: no dimension {} in x {}; dimensions are {} to {}", op, dim, to_string(x.type()),
+            -x.rank(), x.rank() - 1);
     if (dim < 0) dim += x.rank();
   }
   std::sort(dims.begin(), dims.end());
@@ -226,7 +231,8 @@ std::vector<int64_t> settle_dims(std::string_view op, const Tensor& x, std::vect
 }
 
 Tensor reduce(const OpDef& op, const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
-  return apply1(op, {x}, Attrs::of(ReduceAttrs{settle_dims(op.name, x, std::move(dims)), keep_dims}));
+  return apply1(op, {x},
+                Attrs::of(ReduceAttrs{settle_dims(op.name, x, std::move(dims)), keep_dims}));
 }
 
 }  // namespace
@@ -257,10 +263,13 @@ Tensor reduce_max(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
 Tensor reduce_min(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
   return reduce(ops::reduce_min, x, std::move(dims), keep_dims);
 }
-Tensor square_sum(const Tensor& x) { return apply1(ops::square_sum, {x}); }
+Tensor square_sum(const Tensor& x) {
+  return apply1(ops::square_sum, {x});
+}
 
 Tensor mean(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
-  require(is_floating(x.dtype()), "mean: the operand must be of a floating type (x {}); cast it first",
+  require(is_floating(x.dtype()),
+          "mean: the operand must be of a floating type (x {}); cast it first",
           to_string(x.type()));
   dims = settle_dims("mean", x, std::move(dims));
   int64_t count = 1;
@@ -272,13 +281,14 @@ Tensor mean(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   const int extra = x.rank() - shape.rank();
-  require(extra >= 0, "sum_to: x {} has fewer dimensions than {}", to_string(x.type()), to_string(shape));
+  require(extra >= 0, "sum_to: x {} has fewer dimensions than {}", to_string(x.type()),
+          to_string(shape));
   std::vector<int64_t> dims;
   for (int dim = 0; dim < x.rank(); ++dim) {
     const int64_t target = dim < extra ? 1 : shape[dim - extra];
     if (x.shape()[dim] == target && dim >= extra) continue;
-    require(target == 1, "sum_to: size {} of dimension {} of x {} cannot be summed to {}", x.shape()[dim], dim,
-            to_string(x.type()), to_string(shape));
+    require(target == 1, "sum_to: size {} of dimension {} of x {} cannot be summed to {}",
+            x.shape()[dim], dim, to_string(x.type()), to_string(shape));
     dims.push_back(dim);
   }
   return reshape(reduce_sum(x, dims, true), shape);

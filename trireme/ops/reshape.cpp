@@ -1,4 +1,5 @@
-// reshape: y holds x's elements in the same order under another shape; squeeze and unsqueeze are made of it.
+// reshape: y holds x's elements in the same order under another shape; squeeze and unsqueeze are
+// made of it.
 #include <cstring>
 #include <numeric>
 
@@ -16,16 +17,19 @@ struct ReshapeAttrs {
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ReshapeAttrs>();
   const TensorType& x = args.in[0];
-  require(x.elements() == attrs.shape.elements(), "reshape: x {} has {} elements, shape {} has {}; they must be equal",
-          to_string(x), x.elements(), to_string(attrs.shape), attrs.shape.elements());
+  require(x.elements() == attrs.shape.elements(),
+          "reshape: x {} has {} elements, shape {} has {}; they must be equal", to_string(x),
+          x.elements(), to_string(attrs.shape), attrs.shape.elements());
   return {{x.dtype, attrs.shape}};
 }
 
-std::vector<Tensor> grad(const GradArgs& args) { return {reshape(args.dout[0], args.in[0].shape())}; }
+std::vector<Tensor> grad(const GradArgs& args) {
+  return {reshape(args.dout[0], args.in[0].shape())};
+}
 
-// Splits both shapes, most significant dimensions first, into the factors they share: [b, hd] -> [b, h, d] gives
-// b(hd)->bhd. Where sizes have no common refinement, as in [6] -> [4], they share what divides both, and
-// the rest is a factor that cannot be cut.
+// Splits both shapes, most significant dimensions first, into the factors they share: [b, hd] ->
+// [b, h, d] gives b(hd)->bhd. Where sizes have no common refinement, as in [6] -> [4], they share
+// what divides both, and the rest is a factor that cannot be cut.
 class CommonFactors {
  public:
   CommonFactors(const Shape& x, const Shape& y) : in_{x, {}}, out_{y, {}} {
@@ -62,7 +66,8 @@ class CommonFactors {
   };
 
   int add(int64_t size, bool can_cut) {
-    rule_.factors.push_back({std::string(1, static_cast<char>('a' + rule_.factors.size())), size, can_cut});
+    rule_.factors.push_back(
+        {std::string(1, static_cast<char>('a' + rule_.factors.size())), size, can_cut});
     return static_cast<int>(rule_.factors.size()) - 1;
   }
   void share(int64_t size) {
@@ -98,7 +103,9 @@ ShardingRule shard(const TypeArgs& args) {
   return CommonFactors(args.in[0].shape, args.out[0].shape).take();
 }
 
-Cost cost(const TypeArgs&) { return {}; }
+Cost cost(const TypeArgs&) {
+  return {};
+}
 
 void kernel(const KernelArgs& args) {
   if (args.out[0].data == args.in[0].data) return;
@@ -106,10 +113,17 @@ void kernel(const KernelArgs& args) {
 }
 
 std::vector<Example> examples() {
-  const auto to = [](std::initializer_list<int64_t> shape) { return Attrs::of(ReshapeAttrs{Shape(shape)}); };
-  return {{{f32({2, 3, 24})}, to({2, 3, 6, 4})}, {{f32({2, 6, 4})}, to({12, 4})},   {{f32({6, 4})}, to({4, 6})},
-          {{f32({2, 1, 6})}, to({2, 6})},        {{f32({6})}, to({1, 6, 1})},       {{f32({2, 6, 5})}, to({4, 15})},
-          {{f32({1})}, to({})},                  {{i64({2, 12})}, to({2, 2, 3, 2})}};
+  const auto to = [](std::initializer_list<int64_t> shape) {
+    return Attrs::of(ReshapeAttrs{Shape(shape)});
+  };
+  return {{{f32({2, 3, 24})}, to({2, 3, 6, 4})},
+          {{f32({2, 6, 4})}, to({12, 4})},
+          {{f32({6, 4})}, to({4, 6})},
+          {{f32({2, 1, 6})}, to({2, 6})},
+          {{f32({6})}, to({1, 6, 1})},
+          {{f32({2, 6, 5})}, to({4, 15})},
+          {{f32({1})}, to({})},
+          {{i64({2, 12})}, to({2, 2, 3, 2})}};
 }
 
 }  // namespace
@@ -141,7 +155,9 @@ Tensor reshape(const Tensor& x, const std::vector<int64_t>& sizes) {
       known *= sizes[i];
       continue;
     }
-    require(unknown < 0, "reshape: sizes {} and {} are both -1; only one can follow from the others", unknown, i);
+    require(unknown < 0,
+            "reshape: sizes {} and {} are both -1; only one can follow from the others", unknown,
+            i);
     unknown = static_cast<int>(i);
   }
   std::vector<int64_t> settled = sizes;
@@ -159,8 +175,9 @@ Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
 }
 
 Tensor unsqueeze(const Tensor& x, int dim) {
-  require(dim >= -x.rank() - 1 && dim <= x.rank(), "unsqueeze: no place {} in x {}; places are {} to {}", dim,
-          to_string(x.type()), -x.rank() - 1, x.rank());
+  require(dim >= -x.rank() - 1 && dim <= x.rank(),
+          "unsqueeze: no place {} in x {}; places are {} to {}", dim, to_string(x.type()),
+          -x.rank() - 1, x.rank());
   if (dim < 0) dim += x.rank() + 1;
   std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
   sizes.insert(sizes.begin() + dim, 1);

@@ -17,8 +17,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   std::vector<int64_t> want(static_cast<size_t>(x.shape.rank()));
   std::iota(want.begin(), want.end(), 0);
   require(sorted == want, "transpose: {} does not name each of the {} dimensions of x {} once",
-          args.attrs.text(),
-          x.shape.rank(), to_string(x));
+          args.attrs.text(), x.shape.rank(), to_string(x));
   TensorType y{x.dtype, {}};
   for (const int64_t dim : perm) y.shape.push_back(x.shape[static_cast<int>(dim)]);
   return {y};
@@ -27,18 +26,22 @@ std::vector<TensorType> infer(const InferArgs& args) {
 std::vector<Tensor> grad(const GradArgs& args) {
   const auto& perm = args.attrs.as<TransposeAttrs>().perm;
   std::vector<int64_t> back(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) back[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < perm.size(); ++i)
+    back[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
   return {transpose(args.dout[0], back)};
 }
 
 ShardingRule shard(const TypeArgs& args) {
   std::string in, out;
   for (int dim = 0; dim < args.in[0].shape.rank(); ++dim) in += static_cast<char>('a' + dim);
-  for (const int64_t dim : args.attrs.as<TransposeAttrs>().perm) out += static_cast<char>('a' + dim);
+  for (const int64_t dim : args.attrs.as<TransposeAttrs>().perm)
+    out += static_cast<char>('a' + dim);
   return parse_rule(in + "->" + out, args.in, args.out, {.linear = {{0}}});
 }
 
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 void kernel(const KernelArgs& args) {
   const auto& perm = args.attrs.as<TransposeAttrs>().perm;
