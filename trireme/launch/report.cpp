@@ -92,7 +92,11 @@ LaunchResult report_on(const std::vector<Worker>& workers, int interrupted, int 
     result.report += fmt::format("  the end of {}:\n{}", worker->log_path, lines);
   }
   for (size_t i = 1; i < std::min(failures.size(), kMaxLines + 1); ++i) {
-    result.report += fmt::format("  then {}\n", first_line(failures[i].second.text));
+    const auto& [other, later] = failures[i];
+    const std::string who = fmt::format("rank {}: ", other->rank);
+    const bool same = later.text.starts_with(who) &&
+                      fmt::format("rank {}: ", worker->rank) + later.text.substr(who.size()) == story.text;
+    result.report += fmt::format("  then {}\n", same ? who + "the same" : first_line(later.text));
   }
   if (failures.size() > kMaxLines + 1) {
     result.report += fmt::format("  then {} more ranks failed\n", failures.size() - kMaxLines - 1);

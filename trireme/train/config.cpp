@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -150,6 +151,61 @@ void require_one_of(const std::string& key, const std::string& value, const std:
        closest(value, candidates).empty() ? "" : fmt::format(" Did you mean '{}'?", closest(value, candidates)));
 }
 
+// The numbers of one key: from `low` on, or above it, or from it to below 1.
+void require_from(const std::string& key, int64_t value, int64_t low) {
+  require(value >= low, "configuration: {} = {}; it must be {} or more", key, value, low);
+}
+
+void require_not_negative(const std::string& key, double value) {
+  require(value >= 0 && value < std::numeric_limits<double>::infinity(),
+          "configuration: {} = {}; it must be 0 or more", key, value);
+}
+
+void require_below_one(const std::string& key, double value) {
+  require(value >= 0 && value < 1, "configuration: {} = {}; it must be from 0 to below 1", key, value);
+}
+
+void check_sizes(const JobConfig& c) {
+  for (const auto& [key, value] : {std::pair<const char*, int64_t>{"model.layers", c.model.layers},
+                                   {"model.width", c.model.width},
+                                   {"model.heads", c.model.heads},
+                                   {"model.vocabulary", c.model.vocabulary},
+                                   {"model.classes", c.model.classes},
+                                   {"data.seq", c.data.seq},
+                                   {"data.samples", c.data.samples},
+                                   {"train.batch", c.train.batch}}) {
+    require_from(key, value, 1);
+  }
+  for (const int64_t size : c.model.hidden) require_from("model.hidden", size, 1);
+  require(c.model.kind != "gpt" || c.model.width % c.model.heads == 0,
+          "configuration: model.width = {} is not divisible by model.heads = {}; use a width that is a multiple of the "
+          "heads",
+          c.model.width, c.model.heads);
+  require(c.data.kind != "text" || c.model.vocabulary >= data::kByteVocabulary,
+          "configuration: model.vocabulary = {}; text is read as bytes and needs {}", c.model.vocabulary,
+          +data::kByteVocabulary);
+}
+
+void check_training(const JobConfig& c) {
+  for (const auto& [key, value] : {std::pair<const char*, int64_t>{"train.steps", c.train.steps},
+                                   {"train.epochs", c.train.epochs},
+                                   {"train.warmup", c.train.warmup},
+                                   {"train.eval_every", c.train.eval_every},
+                                   {"train.eval_batches", c.train.eval_batches},
+                                   {"train.save_every", c.train.save_every},
+                                   {"train.keep", c.train.keep},
+                                   {"train.seed", c.train.seed}}) {
+    require_from(key, value, 0);
+  }
+  require_below_one("model.dropout", c.model.dropout);
+  require_below_one("train.momentum", c.train.momentum);
+  require_below_one("train.beta1", c.train.beta1);
+  require_below_one("train.beta2", c.train.beta2);
+  require_not_negative("train.weight_decay", c.train.weight_decay);
+  require_not_negative("train.clip", c.train.clip);
+  require_not_negative("train.final_ratio", c.train.final_ratio);
+}
+
 void check_values(const JobConfig& c) {
   require_one_of("model.kind", c.model.kind, {"gpt", "mlp", "lenet"});
   require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
@@ -157,7 +213,8 @@ void check_values(const JobConfig& c) {
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
   require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "stand_alone"});
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
-  require(c.train.batch >= 1, "configuration: train.batch = {}; it must be 1 or more", c.train.batch);
+  check_sizes(c);
+  check_training(c);
   require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
   require(c.train.steps > 0 || c.train.epochs > 0,
           "configuration: neither train.steps nor train.epochs is set; one of them must be 1 or more");
@@ -229,6 +286,9 @@ JobConfig parse_config(std::string_view text, const std::string& source, const s
 }
 
 JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  if (!is_file(path)) {
+    fail(ErrorKind::kNotFound, "configuration: there is no file '{}'; name a TOML file like those in examples/", path);
+  }
   return parse_config(read_file(path), path, overrides);
 }
 
@@ -285,20 +345,39 @@ LossFn make_loss(const JobConfig&) {
   return [](const Tensor& prediction, const Tensor& target) { return cross_entropy(prediction, target); };
 }
 
-data::Split make_data(const JobConfig& config) {
+namespace {
+
+data::SourcePtr make_source(const JobConfig& config) {
   const auto& d = config.data;
-  data::SourcePtr source;
   if (d.kind == "text") {
-    source = data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
-  } else if (d.kind == "idx") {
-    source = data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
-  } else if (config.model.kind == "gpt") {
-    source = data::synthetic_tokens({.samples = d.samples, .seq = d.seq, .vocabulary = config.model.vocabulary});
-  } else {
-    source = data::synthetic_images({.samples = d.samples, .classes = config.model.classes});
+    return data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
   }
-  if (d.validation == 0) return {source, nullptr};
-  return data::split_fraction(source, d.validation, static_cast<uint64_t>(config.train.seed));
+  if (d.kind == "idx") return data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
+  if (config.model.kind == "gpt") {
+    return data::synthetic_tokens({.samples = d.samples, .seq = d.seq, .vocabulary = config.model.vocabulary});
+  }
+  return data::synthetic_images({.samples = d.samples, .classes = config.model.classes});
+}
+
+}  // namespace
+
+data::Split make_data(const JobConfig& config) {
+  data::SourcePtr source;
+  try {
+    source = make_source(config);
+  } catch (Error& e) {
+    e.note(config.data.kind == "text" ? "while reading data.paths of the configuration"
+                                      : "while reading data.images and data.labels of the configuration");
+    throw;
+  }
+  const double share = config.data.validation;
+  if (share == 0) return {source, nullptr};
+  data::Split split = data::split_fraction(source, share, static_cast<uint64_t>(config.train.seed));
+  require(split.validation->size() >= config.train.batch && split.train->size() >= config.train.batch,
+          "data: {} samples are {} to train on and {} held out (data.validation = {}), too few for a batch of {}; use a "
+          "smaller train.batch or more data, or data.validation = 0 to hold none out",
+          source->size(), split.train->size(), split.validation->size(), share, config.train.batch);
+  return split;
 }
 
 Optimizer make_optimizer(const JobConfig& config) {

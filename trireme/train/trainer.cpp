@@ -103,6 +103,7 @@ class Run {
 
   FitResult run() {
     start();
+    if (result_.nothing_left) return result_;
     const InterruptGuard interrupt;
     Recorder recorder({.out = job_.rank() == 0 ? options_.out : "",
                        .progress = options_.progress && job_.rank() == 0,
@@ -159,15 +160,17 @@ class Run {
     const std::string root = checkpoints();
     if (fit_.resume && !options_.out.empty() && ckpt::find_latest(root)) {
       const ckpt::Reader reader(root);
+      result_.checkpoint = reader.path();
+      result_.step = first_ = reader.step();
       require(reader.seed() == options_.seed,
               "the checkpoint '{}' was made with seed {}, this run has seed {}; go on with the same seed", reader.path(),
               reader.seed(), options_.seed);
-      load_session(session_, reader);
-      first_ = reader.step();
-      result_.checkpoint = reader.path();
       require(reader.data_position() == first_ * fit_.batch,
               "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),
               reader.data_position(), first_, first_ > 0 ? reader.data_position() / first_ : 0, fit_.batch);
+      result_.nothing_left = first_ >= total_;
+      if (result_.nothing_left) return;
+      load(reader);
       TRIREME_LOG(kInfo, "train", "resumed at step {} from '{}'", first_, reader.path());
     } else {
       session_.initialise();
@@ -175,6 +178,21 @@ class Run {
     if (job_.world()) job_.world()->all().barrier().wait();
     if (options_.on_start && job_.rank() == 0) {
       options_.on_start(session_, {.first_step = first_, .last_step = total_, .data = describe_data()});
+    }
+  }
+
+  void load(const ckpt::Reader& reader) {
+    try {
+      load_session(session_, reader);
+    } catch (Error& e) {
+      const std::vector<ckpt::Found> found = ckpt::list_checkpoints(checkpoints()).complete;
+      if (e.kind() == ErrorKind::kCorrupt) {
+        e.note(found.size() > 1 ? fmt::format("move '{}' away to go on from '{}'", reader.path(), found[found.size() - 2].path)
+                                : std::string("there is no earlier checkpoint; start again without resuming"));
+      } else if (e.kind() == ErrorKind::kNotFound || e.kind() == ErrorKind::kInvalidArgument) {
+        e.note("a run goes on with the model and the optimizer it was started with");
+      }
+      throw;
     }
   }
 
@@ -229,7 +247,22 @@ class Run {
 
   std::string checkpoints() const { return options_.out + "/checkpoints"; }
 
+  // A run that starts anew must not go on from, or be pruned among, the checkpoints of one before it.
+  void move_earlier_run_away() {
+    const std::string root = checkpoints();
+    if (job_.rank() == 0 && is_directory(root)) {
+      int number = 1;
+      while (is_directory(fmt::format("{}.{}", root, number))) ++number;
+      disk().rename(root, fmt::format("{}.{}", root, number));
+      TRIREME_LOG(kWarn, "train", "'{}' held the checkpoints of an earlier run; they are now in '{}.{}'", root, root,
+                  number);
+    }
+    if (job_.world()) job_.world()->all().barrier().wait();
+  }
+
   void save() {
+    if (first_ == 0 && !saved_) move_earlier_run_away();
+    saved_ = true;
     result_.checkpoint = save_session(session_, job_.world(),
                                       {.root = checkpoints(),
                                        .step = result_.step,
@@ -277,6 +310,7 @@ class Run {
   int64_t total_;
   Session session_;
   int64_t first_ = 0;
+  bool saved_ = false;
   double data_s_ = 0;
   FitResult result_;
 };

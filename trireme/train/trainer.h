@@ -64,6 +64,7 @@ struct FitResult {
   double loss = 0;           // of the last step
   double validation_loss = 0;
   double accuracy = 0;       // of the validation set, in [0, 1]
+  bool nothing_left = false; // the checkpoint resumed from is at the last step, or beyond
   bool interrupted = false;  // a signal asked to stop; the run is saved and can be resumed
   std::string checkpoint;    // the newest one's folder
   std::string report;        // report.html's path
