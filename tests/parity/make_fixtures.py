@@ -1,0 +1,219 @@
+"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,mlp,lenet}.safetensors.
+
+Each model trains 20 steps of AdamW in PyTorch on the CPU twice, in f32 and in f64, from the same starting weights and
+on the same batches. README.md says how to run this and what a file holds. Parameters are held under Trireme's names
+and in its layouts (convolutions [out,h,w,in], images [b,h,w,c]), so that weights and gradients are stored as they are.
+"""
+
+import json
+import math
+import os
+import struct
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+STEPS = 20
+GPT = {"vocabulary": 65, "context": 16, "layers": 2, "width": 32, "heads": 4, "batch": 8}
+MLP = {"sizes": [64, 48, 48, 10], "batch": 16}
+LENET = {"classes": 10, "batch": 8}
+ADAMW = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
+OPTIONS = {
+    "gpt": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
+    "mlp": ADAMW | {"lr": 4e-3, "clip_norm": 0.0},
+    "lenet": ADAMW | {"lr": 2e-3, "clip_norm": 0.0},
+}
+
+
+def gpt_parameters(rng):
+    d, std = GPT["width"], 0.02
+    out = {"wte.weight": rng.normal(0, std, (GPT["vocabulary"], d)), "wpe.weight": rng.normal(0, std, (GPT["context"], d))}
+
+    def norm(name):  # not ones and zeroes: a norm that ignores its weights must be seen
+        out[name + ".weight"] = 1 + rng.normal(0, 0.1, d)
+        out[name + ".bias"] = rng.normal(0, 0.1, d)
+
+    def conv1d(name, n_in, n_out, scale=1.0):
+        out[name + ".weight"] = rng.normal(0, 5 * std * scale, (n_in, n_out))
+        out[name + ".bias"] = rng.normal(0, std, n_out)
+
+    residual = 1 / math.sqrt(2 * GPT["layers"])
+    for i in range(GPT["layers"]):
+        norm(f"h.{i}.ln_1")
+        conv1d(f"h.{i}.attn.c_attn", d, 3 * d)
+        conv1d(f"h.{i}.attn.c_proj", d, d, residual)
+        norm(f"h.{i}.ln_2")
+        conv1d(f"h.{i}.mlp.c_fc", d, 4 * d)
+        conv1d(f"h.{i}.mlp.c_proj", 4 * d, d, residual)
+    norm("ln_f")
+    return out
+
+
+def gpt_loss(p, tokens, targets):
+    b, s = tokens.shape
+    d, heads = GPT["width"], GPT["heads"]
+    x = p["wte.weight"][tokens] + p["wpe.weight"][torch.arange(s)]
+
+    def norm(name, x):
+        return F.layer_norm(x, (d,), p[name + ".weight"], p[name + ".bias"], 1e-5)
+
+    def conv1d(name, x):
+        return x @ p[name + ".weight"] + p[name + ".bias"]
+
+    future = torch.ones(s, s, dtype=torch.bool).triu(1)
+    for i in range(GPT["layers"]):
+        qkv = conv1d(f"h.{i}.attn.c_attn", norm(f"h.{i}.ln_1", x))
+        q, k, v = (part.view(b, s, heads, d // heads).transpose(1, 2) for part in qkv.split(d, dim=-1))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(d // heads)
+        mixed = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+        x = x + conv1d(f"h.{i}.attn.c_proj", mixed.transpose(1, 2).reshape(b, s, d))
+        hidden = F.gelu(conv1d(f"h.{i}.mlp.c_fc", norm(f"h.{i}.ln_2", x)), approximate="tanh")
+        x = x + conv1d(f"h.{i}.mlp.c_proj", hidden)
+    logits = norm("ln_f", x) @ p["wte.weight"].T
+    return F.cross_entropy(logits.reshape(b * s, -1), targets.reshape(-1).long())
+
+
+def gpt_batches(rng):
+    """Text of a random order-1 grammar, so that there is something to learn."""
+    vocabulary, batch, length = GPT["vocabulary"], GPT["batch"], GPT["context"] + 1
+    after = rng.integers(0, vocabulary, (vocabulary, 3))
+    text = np.zeros((STEPS, batch, length), np.int32)
+    text[:, :, 0] = rng.integers(0, vocabulary, (STEPS, batch))
+    for t in range(1, length):
+        text[:, :, t] = after[text[:, :, t - 1], rng.integers(0, 3, (STEPS, batch))]
+    return {"tokens": text[:, :, :-1].copy(), "targets": text[:, :, 1:].copy()}
+
+
+def linear_parameters(rng, out, name, n_in, n_out):
+    bound = 1 / math.sqrt(n_in)
+    out[name + ".weight"] = rng.uniform(-bound, bound, (n_out, n_in))
+    out[name + ".bias"] = rng.uniform(-bound, bound, n_out)
+
+
+def mlp_parameters(rng):
+    out = {}
+    for i, (n_in, n_out) in enumerate(zip(MLP["sizes"], MLP["sizes"][1:])):
+        linear_parameters(rng, out, f"layers.{i}", n_in, n_out)
+    return out
+
+
+def mlp_loss(p, images, labels):
+    x = images
+    for i in range(len(MLP["sizes"]) - 1):
+        x = F.linear(x, p[f"layers.{i}.weight"], p[f"layers.{i}.bias"])
+        if i + 2 < len(MLP["sizes"]):
+            x = F.relu(x)
+    return F.cross_entropy(x, labels.long())
+
+
+def lenet_parameters(rng):
+    out = {}
+    for name, n_in, n_out in (("conv1", 1, 6), ("conv2", 6, 16)):
+        bound = 1 / math.sqrt(n_in * 25)
+        out[name + ".weight"] = rng.uniform(-bound, bound, (n_out, 5, 5, n_in))
+        out[name + ".bias"] = rng.uniform(-bound, bound, n_out)
+    for name, n_in, n_out in (("fc1", 400, 120), ("fc2", 120, 84), ("fc3", 84, LENET["classes"])):
+        linear_parameters(rng, out, name, n_in, n_out)
+    return out
+
+
+def lenet_loss(p, images, labels):
+    def conv(name, x, padding):
+        return F.conv2d(x, p[name + ".weight"].permute(0, 3, 1, 2), p[name + ".bias"], padding=padding)
+
+    x = images.permute(0, 3, 1, 2)
+    x = F.max_pool2d(F.relu(conv("conv1", x, 2)), 2)
+    x = F.max_pool2d(F.relu(conv("conv2", x, 0)), 2)
+    x = x.permute(0, 2, 3, 1).flatten(1)
+    x = F.relu(F.linear(x, p["fc1.weight"], p["fc1.bias"]))
+    x = F.relu(F.linear(x, p["fc2.weight"], p["fc2.bias"]))
+    return F.cross_entropy(F.linear(x, p["fc3.weight"], p["fc3.bias"]), labels.long())
+
+
+def image_batches(rng, shape, batch, classes):
+    """Bytes: each class has a pattern of black and white, and a sample is its pattern with noise over it."""
+    patterns = rng.integers(0, 2, (classes, *shape)) * 175
+    if len(shape) == 3:  # squares of 4 x 4 pixels, which survive the pooling
+        patterns = patterns[:, ::4, ::4].repeat(4, 1).repeat(4, 2)
+    labels = rng.integers(0, classes, (STEPS, batch))
+    images = patterns[labels] + rng.integers(0, 81, (STEPS, batch, *shape))
+    return {"images": images.astype(np.uint8), "labels": labels.astype(np.int32)}
+
+
+def train(dtype, loss_fn, initial, batches, options):
+    """The loss of every step, and every gradient of the first one, before it is clipped."""
+    params = {name: torch.tensor(value).to(dtype).requires_grad_() for name, value in initial.items()}
+    optimizer = torch.optim.AdamW(params.values(), lr=options["lr"], betas=(options["beta1"], options["beta2"]),
+                                  eps=options["eps"], weight_decay=options["weight_decay"], foreach=False)
+    losses, grads = [], {}
+    for step in range(STEPS):
+        fields = [torch.tensor(batch[step]) for batch in batches.values()]
+        if fields[0].dtype == torch.uint8:  # pixels are f32 numbers, also in the run in f64
+            fields[0] = (fields[0].to(torch.float32) / 255).to(dtype)
+        optimizer.zero_grad()
+        loss = loss_fn(params, *fields)
+        loss.backward()
+        if step == 0:
+            grads = {name: p.grad.detach().numpy().copy() for name, p in params.items()}
+        if options["clip_norm"] > 0:
+            torch.nn.utils.clip_grad_norm_(params.values(), options["clip_norm"])
+        optimizer.step()
+        losses.append(loss.item())
+    return np.array(losses, np.float64), grads
+
+
+def write_safetensors(path, tensors, metadata):
+    codes = {"float32": "F32", "float64": "F64", "uint8": "U8", "int32": "I32"}
+    header, data = {"__metadata__": metadata}, b""
+    for name, value in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
+        raw = np.ascontiguousarray(value).tobytes()
+        header[name] = {"dtype": codes[str(value.dtype)], "shape": list(value.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def make(name, seed, parameters, loss_fn, batches_of, sizes):
+    rng = np.random.default_rng(seed)
+    initial = {key: value.astype(np.float32) for key, value in parameters(rng).items()}
+    batches = batches_of(rng)
+    options = OPTIONS[name]
+    loss_f32, grads_f32 = train(torch.float32, loss_fn, initial, batches, options)
+    loss_f64, grads_f64 = train(torch.float64, loss_fn, initial, batches, options)
+    tensors = dict(batches) | {"loss.f32": loss_f32, "loss.f64": loss_f64}
+    worst = 0.0
+    for key in initial:
+        tensors["init." + key] = initial[key]
+        tensors["grad.f32." + key] = grads_f32[key]
+        tensors["grad.f64." + key] = grads_f64[key]
+        worst = max(worst, np.abs(grads_f32[key] - grads_f64[key]).max() / np.abs(grads_f64[key]).max())
+    # A ReLU or a maximum that falls otherwise in f32 would make the two gradients different functions.
+    assert worst < 1e-4, f"{name}: a gradient in f32 is {worst} off; take another seed"
+    assert loss_f64[-1] < 0.95 * loss_f64[0], f"{name} does not learn: {loss_f64}"
+    metadata = {key: str(value) for key, value in (sizes | options).items()}
+    metadata |= {"steps": str(STEPS), "torch": torch.__version__}
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
+    os.makedirs(folder, exist_ok=True)
+    write_safetensors(os.path.join(folder, name + ".safetensors"), tensors, metadata)
+    apart = np.abs(loss_f32 / loss_f64 - 1).max()
+    print(f"{name}: loss {loss_f64[0]:.4f} -> {loss_f64[-1]:.4f}; f32 to f64: loss {apart:.1e}, gradients {worst:.1e}")
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    make("gpt", 1, gpt_parameters, gpt_loss, gpt_batches, GPT)
+    sizes = MLP | {"sizes": ",".join(str(size) for size in MLP["sizes"])}
+    make("mlp", 2, mlp_parameters, mlp_loss,
+         lambda rng: image_batches(rng, (MLP["sizes"][0],), MLP["batch"], MLP["sizes"][-1]), sizes)
+    make("lenet", 3, lenet_parameters, lenet_loss,
+         lambda rng: image_batches(rng, (28, 28, 1), LENET["batch"], LENET["classes"]), LENET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
