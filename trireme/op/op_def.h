@@ -117,7 +117,7 @@ struct Example {
 };
 
 struct Traits {
-  bool elementwise = false;   // results have the operands' shape; each element depends on its own position only
+  bool elementwise = false;   // operands broadcast to the results' shape; each element depends on its own position only
   bool collective = false;    // talks to other ranks; the executor runs it, not a kernel
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
 };
@@ -131,7 +131,7 @@ struct OpDef : OpBase {
   Facet<CostFn> cost;
   Facet<KernelFn> kernel;
   Traits traits = {};
-  // Results that may be written over an operand that is read no more: {result, operand}.
+  // Results that may be written over an operand of as many bytes that is read no more: {result, operand}.
   std::vector<std::pair<int, int>> may_overwrite = {};
   std::vector<Example> (*examples)() = nullptr;
 };
