@@ -1,8 +1,8 @@
 // adam_update: g = scale grad; m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2;
 //              p' = p - lr / (1-b1^t) * m' / (sqrt(v' / (1-b2^t)) + eps)
 //
-// With `decoupled` (AdamW) p is first multiplied by 1 - lr weight_decay; without (Adam) weight_decay p is added to g.
-// PyTorch's torch.optim.Adam and AdamW.
+// With `decoupled` (AdamW) p is first multiplied by 1 - lr weight_decay; without (Adam)
+// weight_decay p is added to g. PyTorch's torch.optim.Adam and AdamW.
 #include <cmath>
 
 #include "trireme/ops/ops.h"
@@ -19,7 +19,9 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {args.in[0], args.in[2], args.in[3]};
 }
 
-Cost cost(const TypeArgs& args) { return update_cost(args, 14); }
+Cost cost(const TypeArgs& args) {
+  return update_cost(args, 14);
+}
 
 template <class T>
 void update(const KernelArgs& args) {
@@ -48,39 +50,44 @@ void update(const KernelArgs& args) {
 }
 
 void kernel(const KernelArgs& args) {
-  with_floating("adam_update", args.out[0].type.dtype, [&](auto zero) { update<decltype(zero)>(args); });
+  with_floating("adam_update", args.out[0].type.dtype,
+                [&](auto zero) { update<decltype(zero)>(args); });
 }
 
 std::vector<Example> examples() {
   const auto example = [](std::initializer_list<int64_t> shape, AdamAttrs attrs) {
-    return Example{.in = {f32(shape), f32(shape), f32(shape), f32(shape), f32({}), i64({}), f32({})},
-                   .attrs = Attrs::of(attrs),
-                   .fill = {{}, {}, {}, uniform(0.1, 1), uniform(0.01, 0.1), integers(1, 10), uniform(0.5, 1)}};
+    return Example{
+        .in = {f32(shape), f32(shape), f32(shape), f32(shape), f32({}), i64({}), f32({})},
+        .attrs = Attrs::of(attrs),
+        .fill = {
+            {}, {}, {}, uniform(0.1, 1), uniform(0.01, 0.1), integers(1, 10), uniform(0.5, 1)}};
   };
-  return {example({6, 12}, {.weight_decay = 0.01}), example({5}, {.weight_decay = 0.1, .decoupled = false}),
-          example({}, {})};
+  return {example({6, 12}, {.weight_decay = 0.01}),
+          example({5}, {.weight_decay = 0.1, .decoupled = false}), example({}, {})};
 }
 
 }  // namespace
 
 namespace ops {
-extern const OpDef adam_update{{"adam_update", &Attrs::parse<AdamAttrs>},
-                               "m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2; p' = p - lr m^ / (sqrt(v^) + eps)",
-                               kOperands,
-                               infer,
-                               Facet<GradFn>::none(kUpdateIsLast),
-                               update_rule,
-                               cost,
-                               kernel,
-                               {},
-                               {{0, 0}, {1, 2}, {2, 3}},
-                               examples};
+extern const OpDef adam_update{
+    {"adam_update", &Attrs::parse<AdamAttrs>},
+    "m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2; p' = p - lr m^ / (sqrt(v^) + eps)",
+    kOperands,
+    infer,
+    Facet<GradFn>::none(kUpdateIsLast),
+    update_rule,
+    cost,
+    kernel,
+    {},
+    {{0, 0}, {1, 2}, {2, 3}},
+    examples};
 }  // namespace ops
 
 AdamUpdate adam_update(const AdamOperands& in, const AdamOptions& options) {
   const std::vector<Tensor> out =
       apply(ops::adam_update, {in.param, in.grad, in.m, in.v, in.lr, in.step, in.scale},
-            Attrs::of(AdamAttrs{options.beta1, options.beta2, options.eps, options.weight_decay, options.decoupled}));
+            Attrs::of(AdamAttrs{options.beta1, options.beta2, options.eps, options.weight_decay,
+                                options.decoupled}));
   return {out[0], out[1], out[2]};
 }
 

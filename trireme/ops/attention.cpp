@@ -1,8 +1,9 @@
-// attention: out[b,i,h,:] = sum_j p[b,h,i,j] v[b,j,h/r,:], p[b,h,i,:] = softmax_j(scale q[b,i,h,:] . k[b,j,h/r,:])
+// attention: out[b,i,h,:] = sum_j p[b,h,i,j] v[b,j,h/r,:], p[b,h,i,:] = softmax_j(scale q[b,i,h,:]
+// . k[b,j,h/r,:])
 //
-// q is [b,s,h,d]; k and v are [b,t,g,d] with h = g r: each key and value head serves r query heads. With `causal`
-// query i sees keys 0 .. i + t - s. The second result, lse[b,h,i] = ln sum_j exp(scale q.k), f32 (f64 for f64), is
-// what the gradient needs instead of p.
+// q is [b,s,h,d]; k and v are [b,t,g,d] with h = g r: each key and value head serves r query heads.
+// With `causal` query i sees keys 0 .. i + t - s. The second result, lse[b,h,i] = ln sum_j
+// exp(scale q.k), f32 (f64 for f64), is what the gradient needs instead of p.
 #include "trireme/ops/attention.h"
 
 #include <algorithm>
@@ -21,18 +22,23 @@ void check_attention(const char* op, const InferArgs& args) {
   const TensorType& q = args.in[0];
   const TensorType& k = args.in[1];
   const TensorType& v = args.in[2];
-  const auto what = [&] { return fmt::format("q {}, k {}, v {}", to_string(q), to_string(k), to_string(v)); };
-  require(is_floating(q.dtype) && q.shape.rank() == 4 && k.shape.rank() == 4 && k.dtype == q.dtype && k == v,
-          "{}: q must be [b,s,h,d] and k and v alike [b,t,g,d], of one floating type ({})", op, what());
-  const AttentionSizes n = sizes_of(q, k);
-  require(k.shape[0] == n.b && k.shape[3] == n.d, "{}: batch and head sizes of q and k differ; they must be equal ({})",
-          op, what());
-  require(n.g > 0 && n.h > 0 && n.h % n.g == 0, "{}: {} query heads are not a multiple of {} key heads ({})", op, n.h, n.g,
+  const auto what = [&] {
+    return fmt::format("q {}, k {}, v {}", to_string(q), to_string(k), to_string(v));
+  };
+  require(is_floating(q.dtype) && q.shape.rank() == 4 && k.shape.rank() == 4 &&
+              k.dtype == q.dtype && k == v,
+          "{}: q must be [b,s,h,d] and k and v alike [b,t,g,d], of one floating type ({})", op,
           what());
+  const AttentionSizes n = sizes_of(q, k);
+  require(k.shape[0] == n.b && k.shape[3] == n.d,
+          "{}: batch and head sizes of q and k differ; they must be equal ({})", op, what());
+  require(n.g > 0 && n.h > 0 && n.h % n.g == 0,
+          "{}: {} query heads are not a multiple of {} key heads ({})", op, n.h, n.g, what());
   require(n.d > 0 && n.t > 0, "{}: no keys or no head size ({})", op, what());
   require(!args.attrs.as<AttentionAttrs>().causal || n.t >= n.s,
-          "{}: causal attention of {} queries to {} keys; there must be as many keys as queries or more ({})", op, n.s,
-          n.t, what());
+          "{}: causal attention of {} queries to {} keys; there must be as many keys as queries or "
+          "more ({})",
+          op, n.s, n.t, what());
 }
 
 }  // namespace detail
@@ -46,14 +52,16 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {args.in[0], lse_type(args.in[0])};
 }
 
-// dlse adds dlse p to the gradient of the scores: scale dlse sum_j p k_j to dq, which is attention with k as values,
-// and scale sum_i dlse p q_i to dk, which is the gradient of the values under the cotangent scale dlse q.
+// dlse adds dlse p to the gradient of the scores: scale dlse sum_j p k_j to dq, which is attention
+// with k as values, and scale sum_i dlse p q_i to dk, which is the gradient of the values under the
+// cotangent scale dlse q.
 std::vector<Tensor> grad(const GradArgs& args) {
   const Tensor& q = args.in[0];
   const Tensor& k = args.in[1];
   std::vector<Tensor> d(3);
   if (args.dout[0]) {
-    d = apply(ops::attention_grad, {q, k, args.in[2], args.out[0], args.out[1], args.dout[0]}, args.attrs);
+    d = apply(ops::attention_grad, {q, k, args.in[2], args.out[0], args.out[1], args.dout[0]},
+              args.attrs);
   }
   if (args.dout[1]) {
     const double factor = scale_of(args.attrs.as<AttentionAttrs>(), q.size(3));
@@ -62,7 +70,8 @@ std::vector<Tensor> grad(const GradArgs& args) {
     const Tensor mean_key = apply(ops::attention, {q, k, k}, args.attrs)[0];
     const Tensor dq = mul(dlse, mean_key);
     const Tensor dk =
-        apply(ops::attention_grad, {q, k, args.in[2], args.out[0], args.out[1], mul(dlse, q)}, args.attrs)[2];
+        apply(ops::attention_grad, {q, k, args.in[2], args.out[0], args.out[1], mul(dlse, q)},
+              args.attrs)[2];
     d[0] = d[0] ? add(d[0], dq) : dq;
     d[1] = d[1] ? add(d[1], dk) : dk;
   }
@@ -70,10 +79,13 @@ std::vector<Tensor> grad(const GradArgs& args) {
 }
 
 ShardingRule shard(const TypeArgs& args) {
-  return parse_rule("bs!(gr!)d!,bt!gd!,bt!gd!->bs!(gr!)d!,b(gr!)s!", args.in, args.out, head_factors(args));
+  return parse_rule("bs!(gr!)d!,bt!gd!,bt!gd!->bs!(gr!)d!,b(gr!)s!", args.in, args.out,
+                    head_factors(args));
 }
 
-Cost cost(const TypeArgs& args) { return {.flops = 4 * pair_elements(args), .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 4 * pair_elements(args), .bytes = tensor_bytes(args)};
+}
 template <class T, class S>
 void forward(const KernelArgs& args) {
   const Heads<T> heads(args);
@@ -107,26 +119,29 @@ void kernel(const KernelArgs& args) {
 }  // namespace
 
 namespace ops {
-extern const OpDef attention{{"attention", &Attrs::parse<AttentionAttrs>},
-                             "out[b,i,h,:] = sum_j softmax_j(scale q[b,i,h,:] . k[b,j,g,:]) v[b,j,g,:], g = h/r",
-                             "q, k, v",
-                             infer,
-                             grad,
-                             shard,
-                             cost,
-                             kernel,
-                             {},
-                             {},
-                             attention_examples};
+extern const OpDef attention{
+    {"attention", &Attrs::parse<AttentionAttrs>},
+    "out[b,i,h,:] = sum_j softmax_j(scale q[b,i,h,:] . k[b,j,g,:]) v[b,j,g,:], g = h/r",
+    "q, k, v",
+    infer,
+    grad,
+    shard,
+    cost,
+    kernel,
+    {},
+    {},
+    attention_examples};
 }  // namespace ops
 
-Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v,
+                             const AttentionOptions& options) {
   const std::vector<Tensor> out =
       apply(ops::attention, {q, k, v}, Attrs::of(AttentionAttrs{options.causal, options.scale}));
   return {out[0], out[1]};
 }
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                 const AttentionOptions& options) {
   return attention_with_lse(q, k, v, options).out;
 }
 

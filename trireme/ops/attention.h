@@ -1,4 +1,5 @@
-// What attention and its gradient share: the sizes b s t h g d, the checks, and how heads lie in memory.
+// What attention and its gradient share: the sizes b s t h g d, the checks, and how heads lie in
+// memory.
 #pragma once
 
 #include <cmath>
@@ -28,7 +29,8 @@ void check_attention(const char* op, const InferArgs& args);
 
 // Heads are cut by groups: a key head stays with the query heads that it serves.
 inline RuleOptions head_factors(const TypeArgs& args) {
-  return {.linear = {}, .sizes = {{'r', args.in[0].shape[2] / args.in[1].shape[2]}}, .reductions = {}};
+  return {
+      .linear = {}, .sizes = {{'r', args.in[0].shape[2] / args.in[1].shape[2]}}, .reductions = {}};
 }
 
 // Pairs of a query and a key that meet, over all batches and heads, times the head size.
@@ -45,16 +47,23 @@ template <class T>
 class Heads {
  public:
   explicit Heads(const KernelArgs& args)
-      : n_(sizes_of(args.in[0].type, args.in[1].type)), attrs_(args.attrs.as<AttentionAttrs>()),
-        scale_(scale_of(attrs_, n_.d)), q_(args.in[0].as<T>()), k_(args.in[1].as<T>()) {}
+      : n_(sizes_of(args.in[0].type, args.in[1].type)),
+        attrs_(args.attrs.as<AttentionAttrs>()),
+        scale_(scale_of(attrs_, n_.d)),
+        q_(args.in[0].as<T>()),
+        k_(args.in[1].as<T>()) {}
 
   const AttentionSizes& sizes() const { return n_; }
   double scale() const { return scale_; }
-  size_t query(int64_t b, int64_t i, int64_t h) const { return static_cast<size_t>(((b * n_.s + i) * n_.h + h) * n_.d); }
+  size_t query(int64_t b, int64_t i, int64_t h) const {
+    return static_cast<size_t>(((b * n_.s + i) * n_.h + h) * n_.d);
+  }
   size_t key(int64_t b, int64_t j, int64_t h) const {
     return static_cast<size_t>(((b * n_.t + j) * n_.g + h / (n_.h / n_.g)) * n_.d);
   }
-  size_t line(int64_t b, int64_t i, int64_t h) const { return static_cast<size_t>((b * n_.h + h) * n_.s + i); }
+  size_t line(int64_t b, int64_t i, int64_t h) const {
+    return static_cast<size_t>((b * n_.h + h) * n_.s + i);
+  }
   int64_t keys(int64_t i) const { return attrs_.causal ? i + n_.t - n_.s + 1 : n_.t; }
   size_t d() const { return static_cast<size_t>(n_.d); }
 
@@ -84,7 +93,8 @@ class Heads {
   std::span<const T> k_;
 };
 
-inline Example attention_example(std::initializer_list<int64_t> q, std::initializer_list<int64_t> k, AttentionAttrs attrs) {
+inline Example attention_example(std::initializer_list<int64_t> q, std::initializer_list<int64_t> k,
+                                 AttentionAttrs attrs) {
   return {.in = {f32(q), f32(k), f32(k)}, .attrs = Attrs::of(attrs)};
 }
 

@@ -1,4 +1,5 @@
-// attention_grad: with p = exp(scale q.k - lse), delta_i = dout_i . out_i and ds = p (dout . v - delta):
+// attention_grad: with p = exp(scale q.k - lse), delta_i = dout_i . out_i and ds = p (dout . v -
+// delta):
 //                 dq_i = scale sum_j ds k_j, dk_j = scale sum_i ds q_i, dv_j = sum_i p dout_i
 #include "trireme/ops/attention.h"
 
@@ -15,19 +16,23 @@ std::vector<TensorType> infer(const InferArgs& args) {
   check_attention("attention_grad", args);
   const TensorType& q = args.in[0];
   require(args.in[3] == q && args.in[4] == lse_type(q) && args.in[5] == q,
-          "attention_grad: out and dout must be {} and lse {} (out {}, lse {}, dout {})", to_string(q),
-          to_string(lse_type(q)), to_string(args.in[3]), to_string(args.in[4]), to_string(args.in[5]));
+          "attention_grad: out and dout must be {} and lse {} (out {}, lse {}, dout {})",
+          to_string(q), to_string(lse_type(q)), to_string(args.in[3]), to_string(args.in[4]),
+          to_string(args.in[5]));
   return {q, args.in[1], args.in[2]};
 }
 
 ShardingRule shard(const TypeArgs& args) {
   RuleOptions options = head_factors(args);
   options.linear = {{5}};
-  return parse_rule("bs!(gr!)d!,bt!gd!,bt!gd!,bs!(gr!)d!,b(gr!)s!,bs!(gr!)d!->bs!(gr!)d!,bt!gd!,bt!gd!", args.in,
-                    args.out, options);
+  return parse_rule(
+      "bs!(gr!)d!,bt!gd!,bt!gd!,bs!(gr!)d!,b(gr!)s!,bs!(gr!)d!->bs!(gr!)d!,bt!gd!,bt!gd!", args.in,
+      args.out, options);
 }
 
-Cost cost(const TypeArgs& args) { return {.flops = 10 * pair_elements(args), .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 10 * pair_elements(args), .bytes = tensor_bytes(args)};
+}
 
 template <class T, class S>
 void backward(const KernelArgs& args) {

@@ -1,4 +1,5 @@
-// avg_pool2d: y[n,p,q,c] = the mean of x[n,.,.,c] over the window at (p,q); padded zeros count unless told otherwise
+// avg_pool2d: y[n,p,q,c] = the mean of x[n,.,.,c] over the window at (p,q); padded zeros count
+// unless told otherwise
 #include "trireme/ops/ops.h"
 #include "trireme/ops/window.h"
 
@@ -16,30 +17,31 @@ Windows windows(const char* op, const Attrs& record) {
   const Windows out = windows_of(op, attrs.kernel, attrs.stride, attrs.padding, dilation);
   for (const Window& window : out) {
     require(window.before < window.kernel && window.after < window.kernel,
-            "{}: padding of {} and {} for a kernel of {}; it must be smaller than the kernel", op, window.before,
-            window.after, window.kernel);
+            "{}: padding of {} and {} for a kernel of {}; it must be smaller than the kernel", op,
+            window.before, window.after, window.kernel);
   }
   return out;
 }
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) && x.shape.rank() == 4, "avg_pool2d: x must be [n,h,w,c] and floating (x {})",
-          to_string(x));
+  require(is_floating(x.dtype) && x.shape.rank() == 4,
+          "avg_pool2d: x must be [n,h,w,c] and floating (x {})", to_string(x));
   return {window_output("avg_pool2d", x, windows("avg_pool2d", args.attrs), x.shape[3])};
 }
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& dy = args.in[0];
   const auto& size = args.attrs.as<Pool2dAttrs>().size;
-  require(is_floating(dy.dtype) && dy.shape.rank() == 4, "avg_pool2d_grad: dy must be [n,h,w,c] and floating (dy {})",
-          to_string(dy));
+  require(is_floating(dy.dtype) && dy.shape.rank() == 4,
+          "avg_pool2d_grad: dy must be [n,h,w,c] and floating (dy {})", to_string(dy));
   require(size.size() == 2 && size[0] > 0 && size[1] > 0,
           "avg_pool2d_grad: size must be [h,w], each above 0; there are {} values", size.size());
   const TensorType x{dy.dtype, {dy.shape[0], size[0], size[1], dy.shape[3]}};
-  const TensorType y = window_output("avg_pool2d_grad", x, windows("avg_pool2d_grad", args.attrs), x.shape[3]);
-  require(y == dy, "avg_pool2d_grad: dy is {} where the pooling gives {} (x {})", to_string(dy), to_string(y),
-          to_string(x));
+  const TensorType y =
+      window_output("avg_pool2d_grad", x, windows("avg_pool2d_grad", args.attrs), x.shape[3]);
+  require(y == dy, "avg_pool2d_grad: dy is {} where the pooling gives {} (x {})", to_string(dy),
+          to_string(y), to_string(x));
   return {x};
 }
 
@@ -61,10 +63,15 @@ ShardingRule shard(const TypeArgs& args) {
 
 Cost cost_of(const TypeArgs& args, const TensorType& y) {
   const auto& kernel = args.attrs.as<Pool2dAttrs>().kernel;
-  return {.flops = static_cast<double>(y.elements() * (kernel[0] * kernel[1] + 1)), .bytes = tensor_bytes(args)};
+  return {.flops = static_cast<double>(y.elements() * (kernel[0] * kernel[1] + 1)),
+          .bytes = tensor_bytes(args)};
 }
-Cost cost(const TypeArgs& args) { return cost_of(args, args.out[0]); }
-Cost grad_cost(const TypeArgs& args) { return cost_of(args, args.in[0]); }
+Cost cost(const TypeArgs& args) {
+  return cost_of(args, args.out[0]);
+}
+Cost grad_cost(const TypeArgs& args) {
+  return cost_of(args, args.in[0]);
+}
 
 // Calls fn(element of x, element of y, 1 / elements of the window) for each pair that meets.
 template <class Fn>
@@ -74,19 +81,22 @@ void each_pair(const Attrs& record, const Shape& x, const Shape& y, Fn&& fn) {
   std::vector<int64_t> counts(static_cast<size_t>(y[1] * y[2]), attrs.kernel[0] * attrs.kernel[1]);
   if (!attrs.count_padding) {
     std::fill(counts.begin(), counts.end(), 0);
-    each_tap(w, x[1], x[2], y[1], y[2], [&](int64_t to, int64_t, int64_t) { ++counts[static_cast<size_t>(to)]; });
+    each_tap(w, x[1], x[2], y[1], y[2],
+             [&](int64_t to, int64_t, int64_t) { ++counts[static_cast<size_t>(to)]; });
   }
   for (int64_t n = 0; n < x[0]; ++n) {
     each_tap(w, x[1], x[2], y[1], y[2], [&](int64_t to, int64_t from, int64_t) {
       const int64_t xi = (n * x[1] * x[2] + from) * x[3];
       const int64_t yi = (n * y[1] * y[2] + to) * y[3];
       const double share = 1 / static_cast<double>(counts[static_cast<size_t>(to)]);
-      for (int64_t c = 0; c < x[3]; ++c) fn(static_cast<size_t>(xi + c), static_cast<size_t>(yi + c), share);
+      for (int64_t c = 0; c < x[3]; ++c)
+        fn(static_cast<size_t>(xi + c), static_cast<size_t>(yi + c), share);
     });
   }
 }
 
-// The operand weighted by shares and summed where x and y meet; `forward` says which of the two is the operand.
+// The operand weighted by shares and summed where x and y meet; `forward` says which of the two is
+// the operand.
 template <class T>
 void spread(const KernelArgs& args, bool forward) {
   const auto from = args.in[0].as<T>();
@@ -101,14 +111,18 @@ void spread(const KernelArgs& args, bool forward) {
 }
 
 void kernel(const KernelArgs& args) {
-  with_floating("avg_pool2d", args.out[0].type.dtype, [&](auto zero) { spread<decltype(zero)>(args, true); });
+  with_floating("avg_pool2d", args.out[0].type.dtype,
+                [&](auto zero) { spread<decltype(zero)>(args, true); });
 }
 
 void grad_kernel(const KernelArgs& args) {
-  with_floating("avg_pool2d_grad", args.out[0].type.dtype, [&](auto zero) { spread<decltype(zero)>(args, false); });
+  with_floating("avg_pool2d_grad", args.out[0].type.dtype,
+                [&](auto zero) { spread<decltype(zero)>(args, false); });
 }
 
-Pool2dAttrs overlapping() { return {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}, .count_padding = false}; }
+Pool2dAttrs overlapping() {
+  return {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}, .count_padding = false};
+}
 
 std::vector<Example> examples() {
   return {{.in = {f32({2, 4, 6, 6})}, .attrs = Attrs::of(Pool2dAttrs{})},
@@ -151,7 +165,8 @@ extern const OpDef avg_pool2d_grad{{"avg_pool2d_grad", &Attrs::parse<Pool2dAttrs
 }  // namespace ops
 
 Tensor avg_pool2d(const Tensor& x, const PoolOptions& o) {
-  return apply1(ops::avg_pool2d, {x}, Attrs::of(Pool2dAttrs{o.kernel, o.stride, o.padding, o.count_padding, {}}));
+  return apply1(ops::avg_pool2d, {x},
+                Attrs::of(Pool2dAttrs{o.kernel, o.stride, o.padding, o.count_padding, {}}));
 }
 
 }  // namespace trireme

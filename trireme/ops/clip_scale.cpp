@@ -1,7 +1,8 @@
 // clip_scale: s = min(1, max_norm / (sqrt(norm2) + 1e-6))
 //
 // The factor that limits the norm of all gradients together, from the sum of their squares, as
-// torch.nn.utils.clip_grad_norm_ does. The updates take it as `scale`, so clipping costs no pass over the gradients.
+// torch.nn.utils.clip_grad_norm_ does. The updates take it as `scale`, so clipping costs no pass
+// over the gradients.
 #include <algorithm>
 #include <cmath>
 
@@ -24,14 +25,19 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {args.in[0]};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("->", args.in, args.out); }
-Cost cost(const TypeArgs& args) { return {.flops = 4, .bytes = tensor_bytes(args)}; }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("->", args.in, args.out);
+}
+Cost cost(const TypeArgs& args) {
+  return {.flops = 4, .bytes = tensor_bytes(args)};
+}
 
 void kernel(const KernelArgs& args) {
   with_floating("clip_scale", args.out[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const double norm = std::sqrt(scalar("clip_scale", args.in[0]));
-    args.out[0].as<T>()[0] = store<T>(std::min(1.0, args.attrs.as<ClipAttrs>().max_norm / (norm + 1e-6)));
+    args.out[0].as<T>()[0] =
+        store<T>(std::min(1.0, args.attrs.as<ClipAttrs>().max_norm / (norm + 1e-6)));
   });
 }
 

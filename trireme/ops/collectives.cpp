@@ -2,12 +2,12 @@
 //   all_reduce      y = the sum (max, min) of x over the group; any number of tensors at once
 //   all_gather      y = the pieces of the group joined along dim, in the group's order
 //   reduce_scatter  y = the rank's piece, along dim, of the sum over the group
-//   all_to_all      x is cut along dim, piece i goes to member i; what arrives is joined along from_dim
-//   broadcast       y = the root's x; any number of tensors at once
-//   shard_slice     y = the rank's piece of x along dim; nothing is sent
+//   all_to_all      x is cut along dim, piece i goes to member i; what arrives is joined along
+//   from_dim broadcast       y = the root's x; any number of tensors at once shard_slice     y =
+//   the rank's piece of x along dim; nothing is sent
 //
-// The compiler inserts them between layouts; a model's code may call them when it cuts by hand. Their gradients take
-// each rank's value as a variable of its own.
+// The compiler inserts them between layouts; a model's code may call them when it cuts by hand.
+// Their gradients take each rank's value as a variable of its own.
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -23,16 +23,16 @@ extern const OpDef shard_slice;
 
 namespace {
 
-constexpr const char* kNoRule = "works on the pieces of ranks";
-constexpr const char* kNoKernel = "runs on the communication lane";
-
-const CollectiveAttrs& attrs_of(const InferArgs& args) { return args.attrs.as<CollectiveAttrs>(); }
+const CollectiveAttrs& attrs_of(const InferArgs& args) {
+  return args.attrs.as<CollectiveAttrs>();
+}
 
 void check_group(const char* op, const InferArgs& args) {
   const auto& attrs = attrs_of(args);
   require(attrs.size >= 1, "{}: the group has {} ranks; it must have 1 or more", op, attrs.size);
   for (const TensorType& type : args.in) {
-    require(type.dtype != DType::kBool, "{}: a bool tensor cannot be sent; cast it to u8 first (operand {})", op,
+    require(type.dtype != DType::kBool,
+            "{}: a bool tensor cannot be sent; cast it to u8 first (operand {})", op,
             to_string(type));
   }
 }
@@ -45,16 +45,18 @@ void check_reduction(const char* op, const InferArgs& args) {
 
 // x with dimension `dim` a `size`-th of what it is.
 TensorType cut(const char* op, TensorType x, int64_t dim, int64_t size) {
-  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, to_string(x));
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim,
+          to_string(x));
   const auto d = static_cast<int>(dim);
-  require(x.shape[d] % size == 0, "{}: {} ranks do not divide dimension {} of size {} (operand {})", op, size, dim,
-          x.shape[d], to_string(x));
+  require(x.shape[d] % size == 0, "{}: {} ranks do not divide dimension {} of size {} (operand {})",
+          op, size, dim, x.shape[d], to_string(x));
   x.shape[d] /= size;
   return x;
 }
 
 TensorType joined(const char* op, TensorType x, int64_t dim, int64_t size) {
-  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, to_string(x));
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim,
+          to_string(x));
   x.shape[static_cast<int>(dim)] *= size;
   return x;
 }
@@ -80,15 +82,17 @@ std::vector<TensorType> infer_reduce_scatter(const InferArgs& args) {
 std::vector<TensorType> infer_all_to_all(const InferArgs& args) {
   check_group("all_to_all", args);
   const auto& attrs = attrs_of(args);
-  return {joined("all_to_all", cut("all_to_all", args.in[0], attrs.dim, attrs.size), attrs.from_dim, attrs.size)};
+  return {joined("all_to_all", cut("all_to_all", args.in[0], attrs.dim, attrs.size), attrs.from_dim,
+                 attrs.size)};
 }
 
 std::vector<TensorType> infer_broadcast(const InferArgs& args) {
   check_group("broadcast", args);
   const auto& attrs = attrs_of(args);
   require(!args.in.empty(), "broadcast: no operands; it takes 1 or more");
-  require(attrs.root >= 0 && attrs.root < attrs.size, "broadcast: root is {} in a group of {} ranks; use 0 to {}",
-          attrs.root, attrs.size, attrs.size - 1);
+  require(attrs.root >= 0 && attrs.root < attrs.size,
+          "broadcast: root is {} in a group of {} ranks; use 0 to {}", attrs.root, attrs.size,
+          attrs.size - 1);
   return {args.in.begin(), args.in.end()};
 }
 
@@ -97,7 +101,8 @@ std::vector<TensorType> infer_shard_slice(const InferArgs& args) {
   return {cut("shard_slice", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
 }
 
-// A sum over ranks gives every rank's cotangent to every rank. A maximum gives the sum to the ranks that hold it.
+// A sum over ranks gives every rank's cotangent to every rank. A maximum gives the sum to the ranks
+// that hold it.
 std::vector<Tensor> grad_all_reduce(const GradArgs& args) {
   CollectiveAttrs sum = args.attrs.as<CollectiveAttrs>();
   const bool extreme = sum.reduction != "sum";
@@ -131,8 +136,8 @@ std::vector<Tensor> grad_all_to_all(const GradArgs& args) {
   return {apply1(ops::all_to_all, {args.dout[0]}, Attrs::of(back))};
 }
 
-// The sum of the cotangents at the root, zero elsewhere. Each rank's own element of a one-hot row over the ranks says
-// whether it is the root.
+// The sum of the cotangents at the root, zero elsewhere. Each rank's own element of a one-hot row
+// over the ranks says whether it is the root.
 std::vector<Tensor> grad_broadcast(const GradArgs& args) {
   const auto& attrs = args.attrs.as<CollectiveAttrs>();
   CollectiveAttrs group = attrs;
@@ -149,97 +154,70 @@ std::vector<Tensor> grad_broadcast(const GradArgs& args) {
   return out;
 }
 
-// The pieces' cotangents joined: padding with zeros and summing over the ranks, each of which took its own piece.
+// The pieces' cotangents joined: padding with zeros and summing over the ranks, each of which took
+// its own piece.
 std::vector<Tensor> grad_shard_slice(const GradArgs& args) {
   return {apply1(ops::all_gather, {args.dout[0]}, args.attrs)};
 }
 
 // Bytes that pass through memory; what the links cost is the planner's to know.
-Cost cost(const TypeArgs& args) { return {.flops = 0, .bytes = tensor_bytes(args)}; }
+Cost cost(const TypeArgs& args) {
+  return {.flops = 0, .bytes = tensor_bytes(args)};
+}
 
 std::vector<Example> examples_elementwise() {
-  return {{.in = {f32({6, 4}), f32({5})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 2})},
-          {.in = {i32({3})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {1, 0}, .size = 6})}};
+  return {
+      {.in = {f32({6, 4}), f32({5})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 2})},
+      {.in = {i32({3})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {1, 0}, .size = 6})}};
 }
 
 std::vector<Example> examples_dim() {
-  return {{.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .size = 2})},
-          {.in = {f32({2, 6})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 1, .size = 3})}};
+  return {
+      {.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .size = 2})},
+      {.in = {f32({2, 6})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 1, .size = 3})}};
 }
 
 std::vector<Example> examples_all_to_all() {
-  return {{.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .from_dim = 1, .size = 3})}};
+  return {{.in = {f32({6, 4})},
+           .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .from_dim = 1, .size = 3})}};
+}
+
+// What is true of them all. Ops of any number of operands may write each result over its operand.
+OpDef collective(std::string_view name, std::string_view doc, std::string_view inputs,
+                 InferFn* infer, GradFn* grad, std::vector<Example> (*examples)()) {
+  return {{name, &Attrs::parse<CollectiveAttrs>},
+          doc,
+          inputs,
+          infer,
+          grad,
+          Facet<ShardFn>::none("works on the pieces of ranks"),
+          cost,
+          Facet<KernelFn>::none("the executor runs it, which knows the rank's coordinates"),
+          {.collective = true},
+          inputs == "..." ? std::vector<std::pair<int, int>>{{0, 0}}
+                          : std::vector<std::pair<int, int>>{},
+          examples};
 }
 
 }  // namespace
 
 namespace ops {
-extern const OpDef all_reduce{{"all_reduce", &Attrs::parse<CollectiveAttrs>},
-                              "y = sum over the group of x (or max, min)",
-                              "...",
-                              infer_all_reduce,
-                              grad_all_reduce,
-                              Facet<ShardFn>::none(kNoRule),
-                              cost,
-                              Facet<KernelFn>::none(kNoKernel),
-                              {.collective = true},
-                              {{0, 0}},
-                              examples_elementwise};
-extern const OpDef all_gather{{"all_gather", &Attrs::parse<CollectiveAttrs>},
-                              "y = the group's pieces joined along dim",
-                              "x",
-                              infer_all_gather,
-                              grad_all_gather,
-                              Facet<ShardFn>::none(kNoRule),
-                              cost,
-                              Facet<KernelFn>::none(kNoKernel),
-                              {.collective = true},
-                              {},
-                              examples_dim};
-extern const OpDef reduce_scatter{{"reduce_scatter", &Attrs::parse<CollectiveAttrs>},
-                                  "y = the rank's piece, along dim, of the sum over the group of x",
-                                  "x",
-                                  infer_reduce_scatter,
-                                  grad_reduce_scatter,
-                                  Facet<ShardFn>::none(kNoRule),
-                                  cost,
-                                  Facet<KernelFn>::none(kNoKernel),
-                                  {.collective = true},
-                                  {},
-                                  examples_dim};
-extern const OpDef all_to_all{{"all_to_all", &Attrs::parse<CollectiveAttrs>},
-                              "y = pieces of x along dim exchanged and joined along from_dim",
-                              "x",
-                              infer_all_to_all,
-                              grad_all_to_all,
-                              Facet<ShardFn>::none(kNoRule),
-                              cost,
-                              Facet<KernelFn>::none(kNoKernel),
-                              {.collective = true},
-                              {},
-                              examples_all_to_all};
-extern const OpDef broadcast{{"broadcast", &Attrs::parse<CollectiveAttrs>},
-                             "y = the root's x",
-                             "...",
-                             infer_broadcast,
-                             grad_broadcast,
-                             Facet<ShardFn>::none(kNoRule),
-                             cost,
-                             Facet<KernelFn>::none(kNoKernel),
-                             {.collective = true},
-                             {{0, 0}},
-                             examples_elementwise};
-extern const OpDef shard_slice{{"shard_slice", &Attrs::parse<CollectiveAttrs>},
-                               "y = the rank's piece of x along dim",
-                               "x",
-                               infer_shard_slice,
-                               grad_shard_slice,
-                               Facet<ShardFn>::none(kNoRule),
-                               cost,
-                               Facet<KernelFn>::none("a copy that the executor makes, by the rank's coordinates"),
-                               {.collective = true},
-                               {},
-                               examples_dim};
+extern const OpDef all_reduce =
+    collective("all_reduce", "y = sum over the group of x (or max, min)", "...", infer_all_reduce,
+               grad_all_reduce, examples_elementwise);
+extern const OpDef all_gather = collective("all_gather", "y = the group's pieces joined along dim",
+                                           "x", infer_all_gather, grad_all_gather, examples_dim);
+extern const OpDef reduce_scatter =
+    collective("reduce_scatter", "y = the rank's piece, along dim, of the sum over the group of x",
+               "x", infer_reduce_scatter, grad_reduce_scatter, examples_dim);
+extern const OpDef all_to_all =
+    collective("all_to_all", "y = pieces of x along dim exchanged and joined along from_dim", "x",
+               infer_all_to_all, grad_all_to_all, examples_all_to_all);
+extern const OpDef broadcast = collective("broadcast", "y = the root's x", "...", infer_broadcast,
+                                          grad_broadcast, examples_elementwise);
+extern const OpDef shard_slice =
+    collective("shard_slice", "y = the rank's piece of x along dim; nothing is sent", "x",
+               infer_shard_slice, grad_shard_slice, examples_dim);
 }  // namespace ops
 
 std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs& attrs) {

@@ -10,20 +10,25 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<TensorType> infer(std::string_view name, std::vector<TensorType> in, const CollectiveAttrs& attrs) {
+std::vector<TensorType> infer(std::string_view name, std::vector<TensorType> in,
+                              const CollectiveAttrs& attrs) {
   const Attrs record = Attrs::of(attrs);
   return op(name).infer.get()({in, record});
 }
 
-std::string refusal(std::string_view name, std::vector<TensorType> in, const CollectiveAttrs& attrs) {
+std::string refusal(std::string_view name, std::vector<TensorType> in,
+                    const CollectiveAttrs& attrs) {
   return error_text([&] { infer(name, std::move(in), attrs); });
 }
 
 TEST(Collectives, GiveTheTypesOfPieces) {
-  EXPECT_EQ(infer("all_reduce", {f32({6}), i32({2})}, {.size = 4}), (std::vector{f32({6}), i32({2})}));
+  EXPECT_EQ(infer("all_reduce", {f32({6}), i32({2})}, {.size = 4}),
+            (std::vector{f32({6}), i32({2})}));
   EXPECT_EQ(infer("all_gather", {f32({6, 4})}, {.dim = 1, .size = 3}), std::vector{f32({6, 12})});
-  EXPECT_EQ(infer("reduce_scatter", {f32({6, 4})}, {.dim = 0, .size = 3}), std::vector{f32({2, 4})});
-  EXPECT_EQ(infer("all_to_all", {f32({6, 4})}, {.dim = 0, .from_dim = 1, .size = 3}), std::vector{f32({2, 12})});
+  EXPECT_EQ(infer("reduce_scatter", {f32({6, 4})}, {.dim = 0, .size = 3}),
+            std::vector{f32({2, 4})});
+  EXPECT_EQ(infer("all_to_all", {f32({6, 4})}, {.dim = 0, .from_dim = 1, .size = 3}),
+            std::vector{f32({2, 12})});
   EXPECT_EQ(infer("broadcast", {f32({6})}, {.size = 3, .root = 2}), std::vector{f32({6})});
   EXPECT_EQ(infer("shard_slice", {f32({6})}, {.size = 3}), std::vector{f32({2})});
 }
@@ -36,17 +41,20 @@ TEST(Collectives, RefuseBools) {
 TEST(Collectives, RefuseProducts) {
   EXPECT_EQ(refusal("all_reduce", {f32({2})}, {.size = 2, .reduction = "prod"}),
             "all_reduce: no reduction 'prod'; use 'sum', 'max' or 'min'");
-  EXPECT_THAT(refusal("reduce_scatter", {f32({2})}, {.size = 2, .reduction = "prod"}), HasSubstr("'prod'"));
+  EXPECT_THAT(refusal("reduce_scatter", {f32({2})}, {.size = 2, .reduction = "prod"}),
+              HasSubstr("'prod'"));
 }
 
 TEST(Collectives, RefuseADimensionThatTheGroupDoesNotDivide) {
   EXPECT_EQ(refusal("reduce_scatter", {f32({6, 4})}, {.dim = 0, .size = 4}),
             "reduce_scatter: 4 ranks do not divide dimension 0 of size 6 (operand f32[6,4])");
-  EXPECT_THAT(refusal("all_to_all", {f32({6, 4})}, {.dim = 1, .size = 3}), HasSubstr("3 ranks do not divide"));
+  EXPECT_THAT(refusal("all_to_all", {f32({6, 4})}, {.dim = 1, .size = 3}),
+              HasSubstr("3 ranks do not divide"));
 }
 
 TEST(Collectives, RefuseADimensionThatIsNotThere) {
-  EXPECT_EQ(refusal("all_gather", {f32({6})}, {.dim = 1, .size = 2}), "all_gather: no dimension 1 in an operand f32[6]");
+  EXPECT_EQ(refusal("all_gather", {f32({6})}, {.dim = 1, .size = 2}),
+            "all_gather: no dimension 1 in an operand f32[6]");
 }
 
 TEST(Collectives, RefuseARootOutsideTheGroup) {
@@ -55,8 +63,10 @@ TEST(Collectives, RefuseARootOutsideTheGroup) {
 }
 
 // The op that the gradient of `name` ends with, and its attributes.
-const Node& gradient_of(Graph& graph, std::string_view name, const TensorType& type, const CollectiveAttrs& attrs) {
-  const Tensor x(graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
+const Node& gradient_of(Graph& graph, std::string_view name, const TensorType& type,
+                        const CollectiveAttrs& attrs) {
+  const Tensor x(graph,
+                 graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
   const std::vector<Tensor> y = apply(op(name), {x}, Attrs::of(attrs));
   const Tensor dy = full(graph, y[0].type(), 1);
   const char wanted = 1;
@@ -83,7 +93,8 @@ TEST(Collectives, GatherScatteredSumsInTheGradient) {
 
 TEST(Collectives, ExchangeBackInTheGradientOfAnExchange) {
   Graph graph;
-  const Node& node = gradient_of(graph, "all_to_all", f32({6, 4}), {.dim = 0, .from_dim = 1, .size = 3});
+  const Node& node =
+      gradient_of(graph, "all_to_all", f32({6, 4}), {.dim = 0, .from_dim = 1, .size = 3});
 
   EXPECT_EQ(node.op->name, "all_to_all");
   EXPECT_EQ(node.attrs.as<CollectiveAttrs>().dim, 1);

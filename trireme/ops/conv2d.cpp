@@ -1,7 +1,8 @@
 // conv2d: y[n,p,q,o] = sum_{a,b,i} x[n, p s - top + a d, q s - left + b d, i] w[o,a,b,i]
 //
-// x is [n,h,w,i], the weight [o,kh,kw,i/groups], y [n,h',w',o]; positions outside x count as zero. With g groups the
-// output channels of a group see the input channels of the same group only. The spatial dimensions are not cut.
+// x is [n,h,w,i], the weight [o,kh,kw,i/groups], y [n,h',w',o]; positions outside x count as zero.
+// With g groups the output channels of a group see the input channels of the same group only. The
+// spatial dimensions are not cut.
 #include "trireme/ops/conv2d.h"
 
 #include "trireme/ops/ops.h"
@@ -14,13 +15,16 @@ Windows conv_windows(std::string_view op, const TensorType& w, const Conv2dAttrs
   return windows_of(op, kernel, attrs.stride, attrs.padding, attrs.dilation);
 }
 
-Conv conv_of(std::string_view op, const TensorType& x, const TensorType& w, const Conv2dAttrs& attrs) {
+Conv conv_of(std::string_view op, const TensorType& x, const TensorType& w,
+             const Conv2dAttrs& attrs) {
   require(is_floating(x.dtype) && x.dtype == w.dtype && x.shape.rank() == 4 && w.shape.rank() == 4,
-          "{}: x must be [n,h,w,i] and the weight [o,kh,kw,i/groups], of one floating type (x {}, weight {})", op,
-          to_string(x), to_string(w));
+          "{}: x must be [n,h,w,i] and the weight [o,kh,kw,i/groups], of one floating type (x {}, "
+          "weight {})",
+          op, to_string(x), to_string(w));
   require(attrs.groups >= 1 && w.shape[0] > 0 && w.shape[3] > 0 && w.shape[0] % attrs.groups == 0 &&
               x.shape[3] == w.shape[3] * attrs.groups,
-          "{}: channels do not fit {} groups: the weight must have x's {} channels over the groups last, and a "
+          "{}: channels do not fit {} groups: the weight must have x's {} channels over the groups "
+          "last, and a "
           "multiple of the groups first (x {}, weight {})",
           op, attrs.groups, x.shape[3], to_string(x), to_string(w));
   const Windows windows = conv_windows(op, w, attrs);
@@ -29,8 +33,9 @@ Conv conv_of(std::string_view op, const TensorType& x, const TensorType& w, cons
 
 Cost conv_cost(const TypeArgs& args, const TensorType& w, const TensorType& y) {
   const int64_t products_per_output = w.shape[1] * w.shape[2] * w.shape[3];
-  return {.flops = 2.0 * static_cast<double>(y.elements()) * static_cast<double>(products_per_output),
-          .bytes = tensor_bytes(args)};
+  return {
+      .flops = 2.0 * static_cast<double>(y.elements()) * static_cast<double>(products_per_output),
+      .bytes = tensor_bytes(args)};
 }
 
 ConvParts conv_parts(int64_t groups) {
@@ -66,44 +71,54 @@ ShardingRule shard(const TypeArgs& args) {
                     {.linear = {{0}, {1}}, .sizes = {{'g', groups}}});
 }
 
-Cost cost(const TypeArgs& args) { return conv_cost(args, args.in[1], args.out[0]); }
+Cost cost(const TypeArgs& args) {
+  return conv_cost(args, args.in[1], args.out[0]);
+}
 
 void kernel(const KernelArgs& args) {
   const View& x = args.in[0];
   const View& w = args.in[1];
   const View& y = args.out[0];
-  const Conv conv{x.type, w.type, y.type, conv_windows("conv2d", w.type, args.attrs.as<Conv2dAttrs>())};
+  const Conv conv{x.type, w.type, y.type,
+                  conv_windows("conv2d", w.type, args.attrs.as<Conv2dAttrs>())};
   with_floating("conv2d", y.type.dtype, [&](auto zero) {
-    accumulate<decltype(zero)>(conv, y, x, w, [](size_t xi, size_t wi, size_t yi) { return std::array{yi, xi, wi}; });
+    accumulate<decltype(zero)>(conv, y, x, w, [](size_t xi, size_t wi, size_t yi) {
+      return std::array{yi, xi, wi};
+    });
   });
 }
 
 std::vector<Example> examples() {
-  return {{.in = {f32({2, 5, 5, 6}), f32({6, 3, 3, 6})}, .attrs = Attrs::of(Conv2dAttrs{.padding = {1, 1}})},
-          {.in = {f32({6, 7, 4, 2}), f32({12, 3, 2, 2})},
-           .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 0, 0, 2}, .dilation = {1, 2}})},
-          {.in = {f32({1, 4, 4, 6}), f32({12, 2, 2, 1})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 6})},
-          {.in = {f32({2, 3, 3, 6}), f32({4, 1, 1, 3})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 2})}};
+  return {
+      {.in = {f32({2, 5, 5, 6}), f32({6, 3, 3, 6})},
+       .attrs = Attrs::of(Conv2dAttrs{.padding = {1, 1}})},
+      {.in = {f32({6, 7, 4, 2}), f32({12, 3, 2, 2})},
+       .attrs =
+           Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 0, 0, 2}, .dilation = {1, 2}})},
+      {.in = {f32({1, 4, 4, 6}), f32({12, 2, 2, 1})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 6})},
+      {.in = {f32({2, 3, 3, 6}), f32({4, 1, 1, 3})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 2})}};
 }
 
 }  // namespace
 
 namespace ops {
-extern const OpDef conv2d{{"conv2d", &Attrs::parse<Conv2dAttrs>},
-                          "y[n,p,q,o] = sum_{a,b,i} x[n, p s - top + a d, q s - left + b d, i] w[o,a,b,i]",
-                          "x, weight",
-                          infer,
-                          grad,
-                          shard,
-                          cost,
-                          kernel,
-                          {},
-                          {},
-                          examples};
+extern const OpDef conv2d{
+    {"conv2d", &Attrs::parse<Conv2dAttrs>},
+    "y[n,p,q,o] = sum_{a,b,i} x[n, p s - top + a d, q s - left + b d, i] w[o,a,b,i]",
+    "x, weight",
+    infer,
+    grad,
+    shard,
+    cost,
+    kernel,
+    {},
+    {},
+    examples};
 }  // namespace ops
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const ConvOptions& o) {
-  return apply1(ops::conv2d, {x, weight}, Attrs::of(Conv2dAttrs{o.stride, o.padding, o.dilation, o.groups, {}}));
+  return apply1(ops::conv2d, {x, weight},
+                Attrs::of(Conv2dAttrs{o.stride, o.padding, o.dilation, o.groups, {}}));
 }
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// What convolution and its two gradients share. x is [n,h,w,i], the weight [o,kh,kw,i/groups], y [n,h',w',o].
+// What convolution and its two gradients share. x is [n,h,w,i], the weight [o,kh,kw,i/groups], y
+// [n,h',w',o].
 #pragma once
 
 #include "trireme/ops/window.h"
@@ -12,15 +13,16 @@ struct Conv {
 };
 
 // Checks everything about x and w, and gives y. Throws kInvalidArgument.
-Conv conv_of(std::string_view op, const TensorType& x, const TensorType& w, const Conv2dAttrs& attrs);
+Conv conv_of(std::string_view op, const TensorType& x, const TensorType& w,
+             const Conv2dAttrs& attrs);
 
 Windows conv_windows(std::string_view op, const TensorType& w, const Conv2dAttrs& attrs);
 
 // Multiply-adds of all three ops are the same; the local shapes may be those of a piece.
 Cost conv_cost(const TypeArgs& args, const TensorType& w, const TensorType& y);
 
-// The rule of an op with the given parts ("x,w->y" in some order). With one group every channel may be cut; with more
-// the groups are, and the channels of one group stay together.
+// The rule of an op with the given parts ("x,w->y" in some order). With one group every channel may
+// be cut; with more the groups are, and the channels of one group stay together.
 struct ConvParts {
   std::string x, w, y;
 };
@@ -48,7 +50,8 @@ void each_product(const Conv& conv, Fn&& fn) {
   }
 }
 
-// result[r] += a[.] b[.] over all products, in double; `pick` maps the three elements to those of (result, a, b).
+// result[r] += a[.] b[.] over all products, in double; `pick` maps the three elements to those of
+// (result, a, b).
 template <class T, class Pick>
 void accumulate(const Conv& conv, const View& result, const View& a, const View& b, Pick&& pick) {
   const auto left = a.as<T>();

@@ -1,7 +1,8 @@
 // cross_entropy: loss[*] = -sum_v t[*,v] ln softmax(logits)[*,v], t = (1 - s) onehot(label) + s / V
 //
-// s is the label smoothing and V the number of classes. Positions whose label is `ignore_index` have loss zero and
-// give no gradient. The loss is f32 (f64 for f64 logits), one number a position: means are the caller's.
+// s is the label smoothing and V the number of classes. Positions whose label is `ignore_index`
+// have loss zero and give no gradient. The loss is f32 (f64 for f64 logits), one number a position:
+// means are the caller's.
 #include <algorithm>
 #include <cmath>
 
@@ -20,12 +21,16 @@ void check_operands(const char* op, const InferArgs& args) {
   const TensorType& labels = args.in[1];
   const double smoothing = args.attrs.as<CrossEntropyAttrs>().label_smoothing;
   require(is_floating(logits.dtype) && logits.shape.rank() >= 1,
-          "{}: logits must be floating and have 1 dimension or more (logits {})", op, to_string(logits));
-  require(is_index(labels.dtype), "{}: labels must be i32 or i64 class numbers (labels {})", op, to_string(labels));
+          "{}: logits must be floating and have 1 dimension or more (logits {})", op,
+          to_string(logits));
+  require(is_index(labels.dtype), "{}: labels must be i32 or i64 class numbers (labels {})", op,
+          to_string(labels));
   require(labels.shape == leading(logits.shape),
-          "{}: labels must have the shape of the logits without its last dimension (logits {}, labels {})", op,
-          to_string(logits), to_string(labels));
-  require(smoothing >= 0 && smoothing <= 1, "{}: label_smoothing is {}; it must be from 0 to 1", op, smoothing);
+          "{}: labels must have the shape of the logits without its last dimension (logits {}, "
+          "labels {})",
+          op, to_string(logits), to_string(labels));
+  require(smoothing >= 0 && smoothing <= 1, "{}: label_smoothing is {}; it must be from 0 to 1", op,
+          smoothing);
 }
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -36,18 +41,21 @@ std::vector<TensorType> infer(const InferArgs& args) {
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   check_operands("cross_entropy_grad", args);
   const TensorType want{statistic_type(args.in[0].dtype), args.in[1].shape};
-  require(args.in[2] == want, "cross_entropy_grad: dloss is {}; the loss is {}", to_string(args.in[2]),
-          to_string(want));
+  require(args.in[2] == want, "cross_entropy_grad: dloss is {}; the loss is {}",
+          to_string(args.in[2]), to_string(want));
   return {args.in[0]};
 }
 
 std::vector<Tensor> grad(const GradArgs& args) {
   Tensor dlogits;
-  if (args.wanted[0]) dlogits = apply1(ops::cross_entropy_grad, {args.in[0], args.in[1], args.dout[0]}, args.attrs);
+  if (args.wanted[0])
+    dlogits = apply1(ops::cross_entropy_grad, {args.in[0], args.in[1], args.dout[0]}, args.attrs);
   return {dlogits, {}};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("*v!,*->*", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*v!,*->*", args.in, args.out);
+}
 
 ShardingRule grad_shard(const TypeArgs& args) {
   return parse_rule("*v!,*,*->*v!", args.in, args.out, {.linear = {{2}}});
@@ -72,7 +80,8 @@ Line statistics(std::span<const T> x) {
   return line;
 }
 
-// Calls fn(position, the position's logits, label) where a label counts, and ignored(position) elsewhere.
+// Calls fn(position, the position's logits, label) where a label counts, and ignored(position)
+// elsewhere.
 template <class T, class Fn, class Ignored>
 void each_position(const KernelArgs& args, Fn&& fn, Ignored&& ignored) {
   const auto& attrs = args.attrs.as<CrossEntropyAttrs>();
@@ -87,8 +96,9 @@ void each_position(const KernelArgs& args, Fn&& fn, Ignored&& ignored) {
         ignored(i);
         continue;
       }
-      require(label >= 0 && label < classes, "cross_entropy: label {} at position {} of {} classes; use 0 to {} or {}",
-              label, i, classes, classes - 1, attrs.ignore_index);
+      require(label >= 0 && label < classes,
+              "cross_entropy: label {} at position {} of {} classes; use 0 to {} or {}", label, i,
+              classes, classes - 1, attrs.ignore_index);
       const auto size = static_cast<size_t>(classes);
       fn(i, std::span<const T>(logits.subspan(i * size, size)), static_cast<size_t>(label));
     }
@@ -151,11 +161,15 @@ void grad_kernel(const KernelArgs& args) {
 }
 
 std::vector<Example> examples() {
-  return {{.in = {f32({6, 5}), i32({6})}, .attrs = Attrs::of(CrossEntropyAttrs{}), .fill = {{}, integers(0, 5)}},
+  return {{.in = {f32({6, 5}), i32({6})},
+           .attrs = Attrs::of(CrossEntropyAttrs{}),
+           .fill = {{}, integers(0, 5)}},
           {.in = {f32({2, 6, 7}), i32({2, 6})},
            .attrs = Attrs::of(CrossEntropyAttrs{.ignore_index = 0, .label_smoothing = 0.1}),
            .fill = {{}, integers(0, 7)}},
-          {.in = {f32({3}), i64({})}, .attrs = Attrs::of(CrossEntropyAttrs{}), .fill = {{}, integers(0, 3)}}};
+          {.in = {f32({3}), i64({})},
+           .attrs = Attrs::of(CrossEntropyAttrs{}),
+           .fill = {{}, integers(0, 3)}}};
 }
 
 std::vector<Example> grad_examples() {
@@ -167,17 +181,18 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef cross_entropy{{"cross_entropy", &Attrs::parse<CrossEntropyAttrs>},
-                                 "loss[*] = -sum_v t[*,v] ln softmax(logits)[*,v], t = (1-s) onehot(label) + s/V",
-                                 "logits, labels",
-                                 infer,
-                                 grad,
-                                 shard,
-                                 cost,
-                                 kernel,
-                                 {},
-                                 {},
-                                 examples};
+extern const OpDef cross_entropy{
+    {"cross_entropy", &Attrs::parse<CrossEntropyAttrs>},
+    "loss[*] = -sum_v t[*,v] ln softmax(logits)[*,v], t = (1-s) onehot(label) + s/V",
+    "logits, labels",
+    infer,
+    grad,
+    shard,
+    cost,
+    kernel,
+    {},
+    {},
+    examples};
 extern const OpDef cross_entropy_grad{{"cross_entropy_grad", &Attrs::parse<CrossEntropyAttrs>},
                                       "dlogits[*,v] = dloss[*] (softmax(logits)[*,v] - t[*,v])",
                                       "logits, labels, dloss",
@@ -195,9 +210,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
   return apply1(ops::cross_entropy, {logits, labels}, Attrs::of(CrossEntropyAttrs{}));
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index, double label_smoothing) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index,
+                     double label_smoothing) {
   return apply1(ops::cross_entropy, {logits, labels},
-                Attrs::of(CrossEntropyAttrs{.ignore_index = ignore_index, .label_smoothing = label_smoothing}));
+                Attrs::of(CrossEntropyAttrs{.ignore_index = ignore_index,
+                                            .label_smoothing = label_smoothing}));
 }
 
 }  // namespace trireme

@@ -1,7 +1,8 @@
-// dropout: y = x / (1-p) where u >= p, else 0, with u = uniform01((seed, stream), global element index, step)
+// dropout: y = x / (1-p) where u >= p, else 0, with u = uniform01((seed, stream), global element
+// index, step)
 //
-// The mask is a function of the element's place in the whole tensor, so every cut gives the same one, and the gradient
-// is the same op on dy: the mask is drawn again, never kept.
+// The mask is a function of the element's place in the whole tensor, so every cut gives the same
+// one, and the gradient is the same op on dy: the mask is drawn again, never kept.
 #include "trireme/base/rng.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -26,15 +27,17 @@ std::vector<Tensor> grad(const GradArgs& args) {
   return {apply1(ops::dropout, {args.dout[0], args.in[1]}, args.attrs), {}};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("*,->*", args.in, args.out, {.linear = {{0}}}); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*,->*", args.in, args.out, {.linear = {{0}}});
+}
 
 // Ten rounds of four multiplications and additions for four elements, and the scaling.
 Cost cost(const TypeArgs& args) {
   return {.flops = 12.0 * static_cast<double>(args.in[0].elements()), .bytes = tensor_bytes(args)};
 }
 
-// Calls fn(first, size, place) for each line of the piece along its last dimension: `place` is the row-major index of
-// its first element in the whole tensor.
+// Calls fn(first, size, place) for each line of the piece along its last dimension: `place` is the
+// row-major index of its first element in the whole tensor.
 template <class Fn>
 void each_line(const KernelArgs& args, Fn&& fn) {
   const Shape& shape = args.out[0].type.shape;
@@ -79,24 +82,26 @@ std::vector<Example> examples() {
   return {{.in = {f32({6, 12}), i64({})},
            .attrs = Attrs::of(DropoutAttrs{.p = 0.25, .seed = 7, .stream = 11}),
            .fill = {{}, integers(1, 9)}},
-          {.in = {f32({2, 3, 5}), i64({})}, .attrs = Attrs::of(DropoutAttrs{.p = 0.5, .seed = -1, .stream = 3})},
+          {.in = {f32({2, 3, 5}), i64({})},
+           .attrs = Attrs::of(DropoutAttrs{.p = 0.5, .seed = -1, .stream = 3})},
           {.in = {f32({}), i64({})}, .attrs = Attrs::of(DropoutAttrs{})}};
 }
 
 }  // namespace
 
 namespace ops {
-extern const OpDef dropout{{"dropout", &Attrs::parse<DropoutAttrs>},
-                           "y = x / (1-p) where u >= p, else 0; u of (seed, stream, global index, step)",
-                           "x, step",
-                           infer,
-                           grad,
-                           shard,
-                           cost,
-                           kernel,
-                           {},
-                           {{0, 0}},
-                           examples};
+extern const OpDef dropout{
+    {"dropout", &Attrs::parse<DropoutAttrs>},
+    "y = x / (1-p) where u >= p, else 0; u of (seed, stream, global index, step)",
+    "x, step",
+    infer,
+    grad,
+    shard,
+    cost,
+    kernel,
+    {},
+    {{0, 0}},
+    examples};
 }  // namespace ops
 
 Tensor dropout(const Tensor& x, const Tensor& step, double p, int64_t seed, int64_t stream) {

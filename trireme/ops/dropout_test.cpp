@@ -31,7 +31,8 @@ TEST(Dropout, OfAPieceIsThePieceOfTheWhole) {
   const auto piece = values(run_op("dropout", {ones({2, 4}), scalar_i64(3)}, kAttrs, in, out)[0]);
 
   for (size_t i = 0; i < 2; ++i) {
-    for (size_t j = 0; j < 4; ++j) EXPECT_EQ(piece[i * 4 + j], whole[(i + 2) * 8 + j + 4]) << i << ", " << j;
+    for (size_t j = 0; j < 4; ++j)
+      EXPECT_EQ(piece[i * 4 + j], whole[(i + 2) * 8 + j + 4]) << i << ", " << j;
   }
 }
 
@@ -46,7 +47,9 @@ TEST(Dropout, DrawsAnotherMaskEachStepAndInEachStream) {
 }
 
 TEST(Dropout, RefusesToDropEverything) {
-  EXPECT_EQ(error_text([] { run_op("dropout", {ones({2}), scalar_i64(1)}, "{p=1}"); }),
+  EXPECT_EQ(error_text([] {
+              run_op("dropout", {ones({2}), scalar_i64(1)}, "{p=1}");
+            }),
             "dropout: p is 1; it must be at least 0 and below 1");
 }
 

@@ -1,7 +1,9 @@
-// embedding: y[*,d] = table[ids[*], d], and embedding_grad: table[v,d] = sum over * with ids[*] = v of dy[*,d]
+// embedding: y[*,d] = table[ids[*], d], and embedding_grad: table[v,d] = sum over * with ids[*] = v
+// of dy[*,d]
 //
-// Where the vocabulary is cut, each piece looks up the ids that fall in it and gives zeros for the others, so the
-// result is a partial sum. An id outside the whole vocabulary is an error on every piece.
+// Where the vocabulary is cut, each piece looks up the ids that fall in it and gives zeros for the
+// others, so the result is a partial sum. An id outside the whole vocabulary is an error on every
+// piece.
 #include <algorithm>
 
 #include "trireme/ops/ops.h"
@@ -18,7 +20,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& table = args.in[0];
   const TensorType& ids = args.in[1];
   require(is_floating(table.dtype) && table.shape.rank() == 2,
-          "embedding: the table must be floating with 2 dimensions, [vocabulary, width] (table {})", to_string(table));
+          "embedding: the table must be floating with 2 dimensions, [vocabulary, width] (table {})",
+          to_string(table));
   require(is_index(ids.dtype), "embedding: ids must be i32 or i64 (ids {})", to_string(ids));
   TensorType y{table.dtype, ids.shape};
   y.shape.push_back(table.shape[1]);
@@ -31,7 +34,8 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   const int64_t vocabulary = args.attrs.as<EmbeddingGradAttrs>().vocabulary;
   require(is_index(ids.dtype), "embedding_grad: ids must be i32 or i64 (ids {})", to_string(ids));
   require(is_floating(dy.dtype) && dy.shape.rank() >= 1 && leading(dy.shape) == ids.shape,
-          "embedding_grad: dy must be floating, of the shape of ids and one dimension more (ids {}, dy {})",
+          "embedding_grad: dy must be floating, of the shape of ids and one dimension more (ids "
+          "{}, dy {})",
           to_string(ids), to_string(dy));
   require(vocabulary > 0, "embedding_grad: vocabulary is {}; it must be above 0", vocabulary);
   return {{dy.dtype, {vocabulary, dy.shape[dy.shape.rank() - 1]}}};
@@ -49,7 +53,9 @@ std::vector<Tensor> grad_grad(const GradArgs& args) {
   return {{}, ddy};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("vd,*->*d", args.in, args.out, {.linear = {{0}}}); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("vd,*->*d", args.in, args.out, {.linear = {{0}}});
+}
 
 ShardingRule grad_shard(const TypeArgs& args) {
   return parse_rule("*,*d->vd", args.in, args.out, {.linear = {{1}}});
@@ -58,7 +64,8 @@ ShardingRule grad_shard(const TypeArgs& args) {
 // Only the rows looked up are read.
 Cost cost(const TypeArgs& args) {
   return {.flops = 0,
-          .bytes = static_cast<double>(args.in[1].bytes()) + 2 * static_cast<double>(args.out[0].bytes())};
+          .bytes = static_cast<double>(args.in[1].bytes()) +
+                   2 * static_cast<double>(args.out[0].bytes())};
 }
 
 Cost grad_cost(const TypeArgs& args) {
@@ -67,12 +74,14 @@ Cost grad_cost(const TypeArgs& args) {
 
 // Calls fn(token, row of the piece) for each id that falls in rows [start, start + rows).
 template <class Fn>
-void each_row(const char* op, const View& ids, int64_t vocabulary, int64_t start, int64_t rows, Fn&& fn) {
+void each_row(const char* op, const View& ids, int64_t vocabulary, int64_t start, int64_t rows,
+              Fn&& fn) {
   with_index(op, ids.type.dtype, [&](auto zero) {
     const auto values = ids.as<decltype(zero)>();
     for (size_t token = 0; token < values.size(); ++token) {
       const auto id = static_cast<int64_t>(values[token]);
-      require(id >= 0 && id < vocabulary, "{}: id {} at position {} of a vocabulary of {}; use 0 to {}", op, id, token,
+      require(id >= 0 && id < vocabulary,
+              "{}: id {} at position {} of a vocabulary of {}; use 0 to {}", op, id, token,
               vocabulary, vocabulary - 1);
       if (id >= start && id < start + rows) fn(token, static_cast<size_t>(id - start));
     }
@@ -85,15 +94,16 @@ void look_up(const KernelArgs& args) {
   const auto y = args.out[0].as<T>();
   const auto width = static_cast<size_t>(args.in[0].type.shape[1]);
   std::fill(y.begin(), y.end(), store<T>(0));
-  each_row("embedding", args.in[1], args.in_whole(0)[0], args.in_start(0, 0), args.in[0].type.shape[0],
-           [&](size_t token, size_t row) {
+  each_row("embedding", args.in[1], args.in_whole(0)[0], args.in_start(0, 0),
+           args.in[0].type.shape[0], [&](size_t token, size_t row) {
              std::copy_n(table.begin() + static_cast<ptrdiff_t>(row * width), width,
                          y.begin() + static_cast<ptrdiff_t>(token * width));
            });
 }
 
 void kernel(const KernelArgs& args) {
-  with_floating("embedding", args.out[0].type.dtype, [&](auto zero) { look_up<decltype(zero)>(args); });
+  with_floating("embedding", args.out[0].type.dtype,
+                [&](auto zero) { look_up<decltype(zero)>(args); });
 }
 
 // Rows are added in the order of tokens, so the sums have the same bits every time.
@@ -103,8 +113,8 @@ void scatter(const KernelArgs& args) {
   const auto dtable = args.out[0].as<T>();
   const auto width = static_cast<size_t>(args.out[0].type.shape[1]);
   std::fill(dtable.begin(), dtable.end(), store<T>(0));
-  each_row("embedding_grad", args.in[0], args.attrs.as<EmbeddingGradAttrs>().vocabulary, args.out_start(0, 0),
-           args.out[0].type.shape[0], [&](size_t token, size_t row) {
+  each_row("embedding_grad", args.in[0], args.attrs.as<EmbeddingGradAttrs>().vocabulary,
+           args.out_start(0, 0), args.out[0].type.shape[0], [&](size_t token, size_t row) {
              for (size_t i = 0; i < width; ++i) {
                T& sum = dtable[row * width + i];
                sum = store<T>(load(sum) + load(dy[token * width + i]));
@@ -113,7 +123,8 @@ void scatter(const KernelArgs& args) {
 }
 
 void grad_kernel(const KernelArgs& args) {
-  with_floating("embedding_grad", args.out[0].type.dtype, [&](auto zero) { scatter<decltype(zero)>(args); });
+  with_floating("embedding_grad", args.out[0].type.dtype,
+                [&](auto zero) { scatter<decltype(zero)>(args); });
 }
 
 std::vector<Example> examples() {
@@ -122,8 +133,12 @@ std::vector<Example> examples() {
 }
 
 std::vector<Example> grad_examples() {
-  return {{.in = {i32({2, 6}), f32({2, 6, 6})}, .attrs = Attrs::of(EmbeddingGradAttrs{12}), .fill = {integers(0, 12)}},
-          {.in = {i64({6}), f32({6, 3})}, .attrs = Attrs::of(EmbeddingGradAttrs{5}), .fill = {integers(0, 5)}}};
+  return {{.in = {i32({2, 6}), f32({2, 6, 6})},
+           .attrs = Attrs::of(EmbeddingGradAttrs{12}),
+           .fill = {integers(0, 12)}},
+          {.in = {i64({6}), f32({6, 3})},
+           .attrs = Attrs::of(EmbeddingGradAttrs{5}),
+           .fill = {integers(0, 5)}}};
 }
 
 }  // namespace
@@ -153,7 +168,9 @@ extern const OpDef embedding_grad{{"embedding_grad", &Attrs::parse<EmbeddingGrad
                                   grad_examples};
 }  // namespace ops
 
-Tensor embedding(const Tensor& table, const Tensor& ids) { return apply1(ops::embedding, {table, ids}); }
+Tensor embedding(const Tensor& table, const Tensor& ids) {
+  return apply1(ops::embedding, {table, ids});
+}
 
 Tensor embedding_grad(const Tensor& ids, const Tensor& dy, int64_t vocabulary) {
   return apply1(ops::embedding_grad, {ids, dy}, Attrs::of(EmbeddingGradAttrs{vocabulary}));

@@ -1,4 +1,5 @@
-// layer_norm: y[*,d] = gamma[d] (x[*,d] - mean[*]) rstd[*] + beta[d], with mean[*] = sum_d x / D and
+// layer_norm: y[*,d] = gamma[d] (x[*,d] - mean[*]) rstd[*] + beta[d], with mean[*] = sum_d x / D
+// and
 //             rstd[*] = 1 / sqrt(sum_d (x - mean)^2 / D + eps)
 //
 // The statistics are results (f32, or f64 for f64) so that the gradient need not take them again.
@@ -14,32 +15,39 @@ extern const OpDef layer_norm_grad;
 
 namespace {
 
-TensorType line_type(const TensorType& x) { return {x.dtype, {x.shape[x.shape.rank() - 1]}}; }
+TensorType line_type(const TensorType& x) {
+  return {x.dtype, {x.shape[x.shape.rank() - 1]}};
+}
 // A statistic repeated along the lines of x.
 Tensor along_lines(const Tensor& s, const Tensor& x) {
   return broadcast_to(cast(unsqueeze(s, -1), x.dtype()), x.shape());
 }
 
-TensorType statistic(const TensorType& x) { return {statistic_type(x.dtype), leading(x.shape)}; }
+TensorType statistic(const TensorType& x) {
+  return {statistic_type(x.dtype), leading(x.shape)};
+}
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const double eps = args.attrs.as<NormAttrs>().eps;
   require(is_floating(x.dtype) && x.shape.rank() >= 1,
           "layer_norm: x must be floating and have 1 dimension or more (x {})", to_string(x));
-  require(args.in[1] == line_type(x) && args.in[2] == line_type(x),
-          "layer_norm: gamma and beta must be {}, the last dimension of x (x {}, gamma {}, beta {})",
-          to_string(line_type(x)), to_string(x), to_string(args.in[1]), to_string(args.in[2]));
+  require(
+      args.in[1] == line_type(x) && args.in[2] == line_type(x),
+      "layer_norm: gamma and beta must be {}, the last dimension of x (x {}, gamma {}, beta {})",
+      to_string(line_type(x)), to_string(x), to_string(args.in[1]), to_string(args.in[2]));
   require(eps > 0, "layer_norm: eps is {}; it must be above 0", eps);
   return {x, statistic(x), statistic(x)};
 }
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) && args.in[2] == statistic(x) &&
-              args.in[3] == statistic(x) && args.in[4] == x,
-          "layer_norm_grad: operands do not belong together (x {}, gamma {}, mean {}, rstd {}, dy {})", to_string(x),
-          to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]), to_string(args.in[4]));
+  require(
+      is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) &&
+          args.in[2] == statistic(x) && args.in[3] == statistic(x) && args.in[4] == x,
+      "layer_norm_grad: operands do not belong together (x {}, gamma {}, mean {}, rstd {}, dy {})",
+      to_string(x), to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]),
+      to_string(args.in[4]));
   return {x, args.in[1], args.in[1]};
 }
 
@@ -60,7 +68,9 @@ std::vector<Tensor> grad(const GradArgs& args) {
   return d;
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("*d!,d!,d!->*d!,*,*", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*d!,d!,d!->*d!,*,*", args.in, args.out);
+}
 
 // gamma and beta serve all lines: cutting those leaves their gradients partial.
 ShardingRule grad_shard(const TypeArgs& args) {
@@ -93,15 +103,16 @@ void forward(const KernelArgs& args) {
     variance /= static_cast<double>(size);
     const double rstd = 1 / std::sqrt(variance + eps);
     for (size_t i = 0; i < size; ++i) {
-      y[line * size + i] = store<T>((load(x[line * size + i]) - mean) * rstd * load(gamma[i]) + load(beta[i]));
+      y[line * size + i] =
+          store<T>((load(x[line * size + i]) - mean) * rstd * load(gamma[i]) + load(beta[i]));
     }
     means[line] = static_cast<S>(mean);
     rstds[line] = static_cast<S>(rstd);
   }
 }
 
-// With n = (x - mean) rstd and g = gamma dy: dx = rstd (g - mean_d g - n mean_d (g n)), dgamma = sum_* dy n,
-// dbeta = sum_* dy.
+// With n = (x - mean) rstd and g = gamma dy: dx = rstd (g - mean_d g - n mean_d (g n)), dgamma =
+// sum_* dy n, dbeta = sum_* dy.
 template <class T, class S>
 void backward(const KernelArgs& args) {
   const auto x = args.in[0].as<T>();
@@ -126,7 +137,8 @@ void backward(const KernelArgs& args) {
     for (size_t i = 0; i < size; ++i) {
       const double n = (load(x[line * size + i]) - mean) * rstd;
       const double g = load(dy[line * size + i]) * load(gamma[i]);
-      args.out[0].as<T>()[line * size + i] = store<T>(rstd * (g - (sum_g + n * sum_gn) / static_cast<double>(size)));
+      args.out[0].as<T>()[line * size + i] =
+          store<T>(rstd * (g - (sum_g + n * sum_gn) / static_cast<double>(size)));
     }
   }
   for (size_t i = 0; i < size; ++i) {
@@ -187,7 +199,8 @@ extern const OpDef layer_norm_grad{{"layer_norm_grad", &Attrs::parse<NoAttrs>},
 }  // namespace ops
 
 Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  const std::vector<Tensor> out = apply(ops::layer_norm, {x, gamma, beta}, Attrs::of(NormAttrs{eps}));
+  const std::vector<Tensor> out =
+      apply(ops::layer_norm, {x, gamma, beta}, Attrs::of(NormAttrs{eps}));
   return {out[0], out[1], out[2]};
 }
 

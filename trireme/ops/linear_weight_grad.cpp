@@ -1,7 +1,7 @@
 // linear_weight_grad: w[k,n] = sum_* x[*,k] y[*,n]
 //
-// The gradient of a weight that serves all leading dimensions. They are summed, so cutting them leaves the
-// result partial: this is where a data-parallel gradient comes from.
+// The gradient of a weight that serves all leading dimensions. They are summed, so cutting them
+// leaves the result partial: this is where a data-parallel gradient comes from.
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -13,13 +13,14 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& y = args.in[1];
   const int rank = x.shape.rank();
   require(rank >= 2 && rank == y.shape.rank(),
-          "linear_weight_grad: operands must have equally many dimensions, at least 2 (x {}, y {})", to_string(x),
-          to_string(y));
+          "linear_weight_grad: operands must have equally many dimensions, at least 2 (x {}, y {})",
+          to_string(x), to_string(y));
   require(x.dtype == y.dtype && is_floating(x.dtype),
-          "linear_weight_grad: operands must be of one floating type (x {}, y {})", to_string(x), to_string(y));
-  require(leading(x.shape) == leading(y.shape),
-          "linear_weight_grad: leading dimensions differ; they must be equal (x {}, y {})", to_string(x),
+          "linear_weight_grad: operands must be of one floating type (x {}, y {})", to_string(x),
           to_string(y));
+  require(leading(x.shape) == leading(y.shape),
+          "linear_weight_grad: leading dimensions differ; they must be equal (x {}, y {})",
+          to_string(x), to_string(y));
   return {{x.dtype, {x.shape[rank - 1], y.shape[rank - 1]}}};
 }
 
@@ -40,7 +41,8 @@ ShardingRule shard(const TypeArgs& args) {
 
 Cost cost(const TypeArgs& args) {
   const double rows = static_cast<double>(leading(args.in[0].shape).elements());
-  return {.flops = 2.0 * rows * static_cast<double>(args.out[0].elements()), .bytes = tensor_bytes(args)};
+  return {.flops = 2.0 * rows * static_cast<double>(args.out[0].elements()),
+          .bytes = tensor_bytes(args)};
 }
 
 template <class T>
@@ -87,6 +89,8 @@ extern const OpDef linear_weight_grad{{"linear_weight_grad", &Attrs::parse<NoAtt
                                       examples};
 }  // namespace ops
 
-Tensor linear_weight_grad(const Tensor& x, const Tensor& y) { return apply1(ops::linear_weight_grad, {x, y}); }
+Tensor linear_weight_grad(const Tensor& x, const Tensor& y) {
+  return apply1(ops::linear_weight_grad, {x, y});
+}
 
 }  // namespace trireme

@@ -4,7 +4,8 @@
 
 namespace trireme {
 
-Tensor cross_entropy_mean(const Tensor& logits, const Tensor& labels, const MeanLossOptions& options) {
+Tensor cross_entropy_mean(const Tensor& logits, const Tensor& labels,
+                          const MeanLossOptions& options) {
   const Tensor loss = cross_entropy(logits, labels, options.ignore_index, options.label_smoothing);
   if (!options.only_counted) return mean(loss);
   const Tensor ignored =
@@ -13,6 +14,8 @@ Tensor cross_entropy_mean(const Tensor& logits, const Tensor& labels, const Mean
   return div(reduce_sum(loss), reduce_sum(counted));
 }
 
-Tensor mse(const Tensor& x, const Tensor& target) { return mean(square(sub(x, target))); }
+Tensor mse(const Tensor& x, const Tensor& target) {
+  return mean(square(sub(x, target)));
+}
 
 }  // namespace trireme

@@ -29,15 +29,18 @@ const double kLogSum = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0));
 TEST(CrossEntropy, IsTheLogarithmOfTheProbabilityOfTheLabel) {
   const auto out = run_op("cross_entropy", {rows(2, {1, 2, 3, 3, 1, 2}), labels({2, 2})});
 
-  EXPECT_THAT(values(out[0]), ElementsAre(DoubleNear(kLogSum - 3, kTol), DoubleNear(kLogSum - 2, kTol)));
+  EXPECT_THAT(values(out[0]),
+              ElementsAre(DoubleNear(kLogSum - 3, kTol), DoubleNear(kLogSum - 2, kTol)));
 }
 
 TEST(CrossEntropy, SmoothingMovesTheTargetTowardsUniform) {
-  const auto out = run_op("cross_entropy", {rows(1, {1, 2, 3}), labels({0})}, "{label_smoothing=0.3}");
+  const auto out =
+      run_op("cross_entropy", {rows(1, {1, 2, 3}), labels({0})}, "{label_smoothing=0.3}");
 
   const double a = 0.7 + 0.1;
-  EXPECT_THAT(values(out[0]), ElementsAre(DoubleNear(a * (kLogSum - 1) + 0.1 * (kLogSum - 2) + 0.1 * (kLogSum - 3),
-                                                     kTol)));
+  EXPECT_THAT(
+      values(out[0]),
+      ElementsAre(DoubleNear(a * (kLogSum - 1) + 0.1 * (kLogSum - 2) + 0.1 * (kLogSum - 3), kTol)));
 }
 
 TEST(CrossEntropy, IgnoredPositionsHaveNoLossAndNoGradient) {
@@ -58,17 +61,21 @@ TEST(CrossEntropy, SurvivesLogitsWhoseExponentialOverflows) {
 }
 
 TEST(CrossEntropy, NamesALabelThatIsNoClass) {
-  const std::string text =
-      error_text([] { run_op("cross_entropy", {rows(2, {1, 2, 3, 1, 2, 3}), labels({0, 3})}); });
+  const std::string text = error_text([] {
+    run_op("cross_entropy", {rows(2, {1, 2, 3, 1, 2, 3}), labels({0, 3})});
+  });
 
   EXPECT_EQ(text, "cross_entropy: label 3 at position 1 of 3 classes; use 0 to 2 or -100");
 }
 
 TEST(CrossEntropy, RefusesLabelsOfAnotherShape) {
-  const std::string text = error_text([] { run_op("cross_entropy", {rows(2, {1, 2, 3, 4}), labels({0})}); });
+  const std::string text = error_text([] {
+    run_op("cross_entropy", {rows(2, {1, 2, 3, 4}), labels({0})});
+  });
 
-  EXPECT_EQ(text, "cross_entropy: labels must have the shape of the logits without its last dimension "
-                  "(logits f32[2,2], labels i32[1])");
+  EXPECT_EQ(text,
+            "cross_entropy: labels must have the shape of the logits without its last dimension "
+            "(logits f32[2,2], labels i32[1])");
 }
 
 TEST(Softmax, GivesProbabilitiesAndTheirLogarithms) {

@@ -21,21 +21,22 @@ Windows windows(const Attrs& record) {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) && x.shape.rank() == 4, "max_pool2d: x must be [n,h,w,c] and floating (x {})",
-          to_string(x));
+  require(is_floating(x.dtype) && x.shape.rank() == 4,
+          "max_pool2d: x must be [n,h,w,c] and floating (x {})", to_string(x));
   const Windows w = windows(args.attrs);
   for (const Window& window : w) {
-    require(window.before < window.kernel && window.after < window.kernel,
-            "max_pool2d: padding of {} and {} for a kernel of {}; it must be smaller than the kernel", window.before,
-            window.after, window.kernel);
+    require(
+        window.before < window.kernel && window.after < window.kernel,
+        "max_pool2d: padding of {} and {} for a kernel of {}; it must be smaller than the kernel",
+        window.before, window.after, window.kernel);
   }
   return {window_output("max_pool2d", x, w, x.shape[3])};
 }
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const std::vector<TensorType> y = infer({args.in.subspan(0, 1), args.attrs});
-  require(args.in[1] == y[0], "max_pool2d_grad: dy is {} where the pooling gives {} (x {})", to_string(args.in[1]),
-          to_string(y[0]), to_string(args.in[0]));
+  require(args.in[1] == y[0], "max_pool2d_grad: dy is {} where the pooling gives {} (x {})",
+          to_string(args.in[1]), to_string(y[0]), to_string(args.in[0]));
   return {args.in[0]};
 }
 
@@ -43,17 +44,24 @@ std::vector<Tensor> grad(const GradArgs& args) {
   return {apply1(ops::max_pool2d_grad, {args.in[0], args.dout[0]}, args.attrs)};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("n..c->n..c", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("n..c->n..c", args.in, args.out);
+}
 ShardingRule grad_shard(const TypeArgs& args) {
   return parse_rule("n..c,n..c->n..c", args.in, args.out, {.linear = {{1}}});
 }
 
 Cost cost_of(const TypeArgs& args, const TensorType& y) {
   const auto& kernel = args.attrs.as<Pool2dAttrs>().kernel;
-  return {.flops = static_cast<double>(y.elements() * kernel[0] * kernel[1]), .bytes = tensor_bytes(args)};
+  return {.flops = static_cast<double>(y.elements() * kernel[0] * kernel[1]),
+          .bytes = tensor_bytes(args)};
 }
-Cost cost(const TypeArgs& args) { return cost_of(args, args.out[0]); }
-Cost grad_cost(const TypeArgs& args) { return cost_of(args, args.in[1]); }
+Cost cost(const TypeArgs& args) {
+  return cost_of(args, args.out[0]);
+}
+Cost grad_cost(const TypeArgs& args) {
+  return cost_of(args, args.in[1]);
+}
 
 // Calls fn(element of y, element of x that is the largest of its window, value).
 template <class T, class Fn>
@@ -75,8 +83,9 @@ void each_maximum(const View& x_view, const Shape& y, const Attrs& attrs, Fn&& f
         where[out] = at;
       });
       for (size_t out = 0; out < best.size(); ++out) {
-        fn(static_cast<size_t>(n * y[1] * y[2] * channels + c) + out * static_cast<size_t>(channels), where[out],
-           best[out]);
+        fn(static_cast<size_t>(n * y[1] * y[2] * channels + c) +
+               out * static_cast<size_t>(channels),
+           where[out], best[out]);
       }
     }
   }
@@ -85,8 +94,9 @@ void each_maximum(const View& x_view, const Shape& y, const Attrs& attrs, Fn&& f
 void kernel(const KernelArgs& args) {
   with_floating("max_pool2d", args.out[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    each_maximum<T>(args.in[0], args.out[0].type.shape, args.attrs,
-                    [&](size_t y, size_t, double value) { args.out[0].as<T>()[y] = store<T>(value); });
+    each_maximum<T>(
+        args.in[0], args.out[0].type.shape, args.attrs,
+        [&](size_t y, size_t, double value) { args.out[0].as<T>()[y] = store<T>(value); });
   });
 }
 
@@ -143,7 +153,8 @@ extern const OpDef max_pool2d_grad{{"max_pool2d_grad", &Attrs::parse<Pool2dAttrs
 }  // namespace ops
 
 Tensor max_pool2d(const Tensor& x, const PoolOptions& o) {
-  return apply1(ops::max_pool2d, {x}, Attrs::of(Pool2dAttrs{o.kernel, o.stride, o.padding, true, {}}));
+  return apply1(ops::max_pool2d, {x},
+                Attrs::of(Pool2dAttrs{o.kernel, o.stride, o.padding, true, {}}));
 }
 
 }  // namespace trireme

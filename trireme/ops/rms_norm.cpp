@@ -11,15 +11,20 @@ extern const OpDef rms_norm_grad;
 
 namespace {
 
-TensorType line_type(const TensorType& x) { return {x.dtype, {x.shape[x.shape.rank() - 1]}}; }
-TensorType statistic(const TensorType& x) { return {statistic_type(x.dtype), leading(x.shape)}; }
+TensorType line_type(const TensorType& x) {
+  return {x.dtype, {x.shape[x.shape.rank() - 1]}};
+}
+TensorType statistic(const TensorType& x) {
+  return {statistic_type(x.dtype), leading(x.shape)};
+}
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const double eps = args.attrs.as<NormAttrs>().eps;
   require(is_floating(x.dtype) && x.shape.rank() >= 1,
           "rms_norm: x must be floating and have 1 dimension or more (x {})", to_string(x));
-  require(args.in[1] == line_type(x), "rms_norm: gamma must be {}, the last dimension of x (x {}, gamma {})",
+  require(args.in[1] == line_type(x),
+          "rms_norm: gamma must be {}, the last dimension of x (x {}, gamma {})",
           to_string(line_type(x)), to_string(x), to_string(args.in[1]));
   require(eps > 0, "rms_norm: eps is {}; it must be above 0", eps);
   return {x, statistic(x)};
@@ -27,10 +32,10 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) && args.in[2] == statistic(x) &&
-              args.in[3] == x,
-          "rms_norm_grad: operands do not belong together (x {}, gamma {}, rstd {}, dy {})", to_string(x),
-          to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]));
+  require(is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) &&
+              args.in[2] == statistic(x) && args.in[3] == x,
+          "rms_norm_grad: operands do not belong together (x {}, gamma {}, rstd {}, dy {})",
+          to_string(x), to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]));
   return {x, args.in[1]};
 }
 
@@ -41,14 +46,17 @@ std::vector<Tensor> grad(const GradArgs& args) {
   std::vector<Tensor> d(2);
   if (args.dout[0]) d = apply(ops::rms_norm_grad, {x, args.in[1], rstd, args.dout[0]});
   if (args.dout[1]) {
-    const Tensor factor = scale(mul(args.dout[1], pow_scalar(rstd, 3)), -1 / static_cast<double>(x.size(-1)));
+    const Tensor factor =
+        scale(mul(args.dout[1], pow_scalar(rstd, 3)), -1 / static_cast<double>(x.size(-1)));
     const Tensor term = mul(broadcast_to(cast(unsqueeze(factor, -1), x.dtype()), x.shape()), x);
     d[0] = d[0] ? add(d[0], term) : term;
   }
   return d;
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("*d!,d!->*d!,*", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*d!,d!->*d!,*", args.in, args.out);
+}
 
 ShardingRule grad_shard(const TypeArgs& args) {
   return parse_rule("*d!,d!,*,*d!->*d!,d!", args.in, args.out, {.linear = {{3}}});
@@ -101,7 +109,8 @@ void backward(const KernelArgs& args) {
     for (size_t i = 0; i < size; ++i) {
       const double n = load(x[line * size + i]) * rstd;
       const double g = load(dy[line * size + i]) * load(gamma[i]);
-      args.out[0].as<T>()[line * size + i] = store<T>(rstd * (g - n * sum_gn / static_cast<double>(size)));
+      args.out[0].as<T>()[line * size + i] =
+          store<T>(rstd * (g - n * sum_gn / static_cast<double>(size)));
     }
   }
   for (size_t i = 0; i < size; ++i) args.out[1].as<T>()[i] = store<T>(dgamma[i]);

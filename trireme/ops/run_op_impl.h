@@ -1,4 +1,5 @@
-// run_op: infers an op's results and runs its reference kernel on host tensors. For tests of single ops.
+// run_op: infers an op's results and runs its reference kernel on host tensors. For tests of single
+// ops.
 #pragma once
 
 #include <string_view>
@@ -16,7 +17,8 @@ struct Operand {
 };
 
 inline std::vector<HostTensor> run_op(std::string_view name, std::initializer_list<Operand> in,
-                                      std::string_view attrs_text = "{}", std::span<const Place> in_place = {},
+                                      std::string_view attrs_text = "{}",
+                                      std::span<const Place> in_place = {},
                                       std::span<const Place> out_place = {},
                                       std::span<const TensorType> out_types = {}) {
   const OpDef& def = op(name);
@@ -28,9 +30,9 @@ inline std::vector<HostTensor> run_op(std::string_view name, std::initializer_li
     in_views.push_back(operand.view);
   }
   // A piece of a result may be smaller than the one that the op infers from its attributes.
-  const std::vector<TensorType> results = out_types.empty()
-                                              ? def.infer.get()({types, attrs})
-                                              : std::vector<TensorType>(out_types.begin(), out_types.end());
+  const std::vector<TensorType> results =
+      out_types.empty() ? def.infer.get()({types, attrs})
+                        : std::vector<TensorType>(out_types.begin(), out_types.end());
   std::vector<HostTensor> out;
   for (const TensorType& type : results) out_views.push_back(out.emplace_back(type).view());
   def.kernel.get()({in_views, out_views, in_place, out_place, attrs, {}, nullptr, nullptr});
@@ -51,8 +53,12 @@ std::string error_text(Fn&& fn) {
 inline HostTensor vec(const std::vector<float>& values) {
   return HostTensor::of<float>({static_cast<int64_t>(values.size())}, values);
 }
-inline HostTensor scalar_f32(float value) { return HostTensor::of<float>({}, {value}); }
-inline HostTensor scalar_i64(int64_t value) { return HostTensor::of<int64_t>({}, {value}); }
+inline HostTensor scalar_f32(float value) {
+  return HostTensor::of<float>({}, {value});
+}
+inline HostTensor scalar_i64(int64_t value) {
+  return HostTensor::of<int64_t>({}, {value});
+}
 
 inline std::vector<double> values(const HostTensor& tensor) {
   std::vector<double> out;

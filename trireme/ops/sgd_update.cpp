@@ -1,4 +1,5 @@
-// sgd_update: g = scale grad + weight_decay p; u' = momentum u + (1-dampening) g, but u' = g in step 1;
+// sgd_update: g = scale grad + weight_decay p; u' = momentum u + (1-dampening) g, but u' = g in
+// step 1;
 //             p' = p - lr (g + momentum u' with nesterov, else u')
 // sgd_plain_update: p' = p - lr (scale grad + weight_decay p)
 //
@@ -17,23 +18,28 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<SgdAttrs>();
   check_update("sgd_update", kOperands, args.in, 3);
   require(attrs.momentum >= 0 && attrs.weight_decay >= 0,
-          "sgd_update: momentum is {} and weight_decay is {}; neither may be negative", attrs.momentum,
-          attrs.weight_decay);
+          "sgd_update: momentum is {} and weight_decay is {}; neither may be negative",
+          attrs.momentum, attrs.weight_decay);
   require(!attrs.nesterov || (attrs.momentum > 0 && attrs.dampening == 0),
-          "sgd_update: nesterov needs momentum above 0 and dampening 0; they are {} and {}", attrs.momentum,
-          attrs.dampening);
+          "sgd_update: nesterov needs momentum above 0 and dampening 0; they are {} and {}",
+          attrs.momentum, attrs.dampening);
   return {args.in[0], args.in[2]};
 }
 
 std::vector<TensorType> plain_infer(const InferArgs& args) {
   const double weight_decay = args.attrs.as<SgdPlainAttrs>().weight_decay;
   check_update("sgd_plain_update", kPlainOperands, args.in, 2);
-  require(weight_decay >= 0, "sgd_plain_update: weight_decay is {}; it may not be negative", weight_decay);
+  require(weight_decay >= 0, "sgd_plain_update: weight_decay is {}; it may not be negative",
+          weight_decay);
   return {args.in[0]};
 }
 
-Cost cost(const TypeArgs& args) { return update_cost(args, 8); }
-Cost plain_cost(const TypeArgs& args) { return update_cost(args, 5); }
+Cost cost(const TypeArgs& args) {
+  return update_cost(args, 8);
+}
+Cost plain_cost(const TypeArgs& args) {
+  return update_cost(args, 5);
+}
 
 template <class T>
 void update(const KernelArgs& args) {
@@ -54,7 +60,8 @@ void update(const KernelArgs& args) {
 }
 
 void kernel(const KernelArgs& args) {
-  with_floating("sgd_update", args.out[0].type.dtype, [&](auto zero) { update<decltype(zero)>(args); });
+  with_floating("sgd_update", args.out[0].type.dtype,
+                [&](auto zero) { update<decltype(zero)>(args); });
 }
 
 template <class T>
@@ -86,7 +93,8 @@ std::vector<Example> examples() {
 }
 
 std::vector<Example> plain_examples() {
-  return {{.in = {f32({6, 12}), f32({6, 12}), f32({}), f32({})}, .attrs = Attrs::of(SgdPlainAttrs{0.01})},
+  return {{.in = {f32({6, 12}), f32({6, 12}), f32({}), f32({})},
+           .attrs = Attrs::of(SgdPlainAttrs{0.01})},
           {.in = {f32({5}), f32({5}), f32({}), f32({})}, .attrs = Attrs::of(SgdPlainAttrs{})}};
 }
 
@@ -120,13 +128,15 @@ extern const OpDef sgd_plain_update{{"sgd_plain_update", &Attrs::parse<SgdPlainA
 SgdUpdate sgd_update(const SgdOperands& in, const SgdOptions& options) {
   const std::vector<Tensor> out =
       apply(ops::sgd_update, {in.param, in.grad, in.velocity, in.lr, in.step, in.scale},
-            Attrs::of(SgdAttrs{options.momentum, options.weight_decay, options.nesterov, options.dampening}));
+            Attrs::of(SgdAttrs{options.momentum, options.weight_decay, options.nesterov,
+                               options.dampening}));
   return {out[0], out[1]};
 }
 
-Tensor sgd_plain_update(const Tensor& param, const Tensor& grad, const Tensor& lr, const Tensor& scale,
-                        double weight_decay) {
-  return apply1(ops::sgd_plain_update, {param, grad, lr, scale}, Attrs::of(SgdPlainAttrs{weight_decay}));
+Tensor sgd_plain_update(const Tensor& param, const Tensor& grad, const Tensor& lr,
+                        const Tensor& scale, double weight_decay) {
+  return apply1(ops::sgd_plain_update, {param, grad, lr, scale},
+                Attrs::of(SgdPlainAttrs{weight_decay}));
 }
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// softmax: y[*,v] = exp(x[*,v]) / sum_v exp(x[*,v]), and log_softmax, its logarithm, over the last dimension
+// softmax: y[*,v] = exp(x[*,v]) / sum_v exp(x[*,v]), and log_softmax, its logarithm, over the last
+// dimension
 //
 // Each has a gradient op that reads the result instead of the operand, so x need not be kept.
 #include <algorithm>
@@ -18,16 +19,18 @@ namespace {
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) && x.shape.rank() >= 1,
-          "softmax: the operand must be floating and have 1 dimension or more (x {})", to_string(x));
+          "softmax: the operand must be floating and have 1 dimension or more (x {})",
+          to_string(x));
   return {x};
 }
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& y = args.in[0];
   const TensorType& dy = args.in[1];
-  require(is_floating(y.dtype) && y.shape.rank() >= 1 && y == dy,
-          "softmax_grad: y and dy must be of one floating type with 1 dimension or more (y {}, dy {})", to_string(y),
-          to_string(dy));
+  require(
+      is_floating(y.dtype) && y.shape.rank() >= 1 && y == dy,
+      "softmax_grad: y and dy must be of one floating type with 1 dimension or more (y {}, dy {})",
+      to_string(y), to_string(dy));
   return {y};
 }
 
@@ -39,7 +42,9 @@ std::vector<Tensor> log_grad(const GradArgs& args) {
   return {apply1(ops::log_softmax_grad, {args.out[0], args.dout[0]})};
 }
 
-ShardingRule shard(const TypeArgs& args) { return parse_rule("*v!->*v!", args.in, args.out); }
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*v!->*v!", args.in, args.out);
+}
 
 ShardingRule grad_shard(const TypeArgs& args) {
   return parse_rule("*v!,*v!->*v!", args.in, args.out, {.linear = {{1}}});
@@ -77,11 +82,13 @@ void forward(const KernelArgs& args, bool logarithm) {
 }
 
 void kernel(const KernelArgs& args) {
-  with_floating("softmax", args.out[0].type.dtype, [&](auto zero) { forward<decltype(zero)>(args, false); });
+  with_floating("softmax", args.out[0].type.dtype,
+                [&](auto zero) { forward<decltype(zero)>(args, false); });
 }
 
 void log_kernel(const KernelArgs& args) {
-  with_floating("log_softmax", args.out[0].type.dtype, [&](auto zero) { forward<decltype(zero)>(args, true); });
+  with_floating("log_softmax", args.out[0].type.dtype,
+                [&](auto zero) { forward<decltype(zero)>(args, true); });
 }
 
 // dx = y (dy - sum_v y dy)
@@ -93,12 +100,14 @@ void backward(const KernelArgs& args) {
   each_line(args.in[0].type, [&](size_t first, size_t size) {
     double sum = 0;
     for (size_t i = first; i < first + size; ++i) sum += load(y[i]) * load(dy[i]);
-    for (size_t i = first; i < first + size; ++i) dx[i] = store<T>(load(y[i]) * (load(dy[i]) - sum));
+    for (size_t i = first; i < first + size; ++i)
+      dx[i] = store<T>(load(y[i]) * (load(dy[i]) - sum));
   });
 }
 
 void grad_kernel(const KernelArgs& args) {
-  with_floating("softmax_grad", args.out[0].type.dtype, [&](auto zero) { backward<decltype(zero)>(args); });
+  with_floating("softmax_grad", args.out[0].type.dtype,
+                [&](auto zero) { backward<decltype(zero)>(args); });
 }
 
 // dx = dy - exp(y) sum_v dy
@@ -110,7 +119,8 @@ void log_backward(const KernelArgs& args) {
   each_line(args.in[0].type, [&](size_t first, size_t size) {
     double sum = 0;
     for (size_t i = first; i < first + size; ++i) sum += load(dy[i]);
-    for (size_t i = first; i < first + size; ++i) dx[i] = store<T>(load(dy[i]) - std::exp(load(y[i])) * sum);
+    for (size_t i = first; i < first + size; ++i)
+      dx[i] = store<T>(load(dy[i]) - std::exp(load(y[i])) * sum);
   });
 }
 
@@ -119,7 +129,9 @@ void log_grad_kernel(const KernelArgs& args) {
                 [&](auto zero) { log_backward<decltype(zero)>(args); });
 }
 
-std::vector<Example> examples() { return {{.in = {f32({6, 5})}}, {.in = {f32({2, 6, 7})}}, {.in = {f32({3})}}}; }
+std::vector<Example> examples() {
+  return {{.in = {f32({6, 5})}}, {.in = {f32({2, 6, 7})}}, {.in = {f32({3})}}};
+}
 
 std::vector<Example> grad_examples() {
   return {{.in = {f32({6, 5}), f32({6, 5})}}, {.in = {f32({2, 6, 7}), f32({2, 6, 7})}}};
@@ -176,7 +188,11 @@ extern const OpDef log_softmax_grad{{"log_softmax_grad", &Attrs::parse<NoAttrs>}
                                     grad_examples};
 }  // namespace ops
 
-Tensor softmax(const Tensor& x) { return apply1(ops::softmax, {x}); }
-Tensor log_softmax(const Tensor& x) { return apply1(ops::log_softmax, {x}); }
+Tensor softmax(const Tensor& x) {
+  return apply1(ops::softmax, {x});
+}
+Tensor log_softmax(const Tensor& x) {
+  return apply1(ops::log_softmax, {x});
+}
 
 }  // namespace trireme

@@ -9,7 +9,8 @@ std::string list(std::span<const int64_t> values) {
   return "[" + out + "]";
 }
 
-void check_list(std::string_view op, std::string_view name, std::span<const int64_t> values, int64_t least) {
+void check_list(std::string_view op, std::string_view name, std::span<const int64_t> values,
+                int64_t least) {
   bool ok = values.size() == 2;
   for (const int64_t value : values) ok = ok && value >= least;
   require(ok, "{}: {} is {}; it must be [h,w], each at least {}", op, name, list(values), least);
@@ -17,32 +18,36 @@ void check_list(std::string_view op, std::string_view name, std::span<const int6
 
 }  // namespace
 
-Windows windows_of(std::string_view op, std::span<const int64_t> kernel, std::span<const int64_t> stride,
-                   std::span<const int64_t> padding, std::span<const int64_t> dilation) {
+Windows windows_of(std::string_view op, std::span<const int64_t> kernel,
+                   std::span<const int64_t> stride, std::span<const int64_t> padding,
+                   std::span<const int64_t> dilation) {
   check_list(op, "kernel", kernel, 1);
   check_list(op, "stride", stride, 1);
   check_list(op, "dilation", dilation, 1);
   bool ok = padding.size() == 2 || padding.size() == 4;
   for (const int64_t value : padding) ok = ok && value >= 0;
-  require(ok, "{}: padding is {}; it must be [h,w] or [top,bottom,left,right], none negative", op, list(padding));
+  require(ok, "{}: padding is {}; it must be [h,w] or [top,bottom,left,right], none negative", op,
+          list(padding));
   const bool both = padding.size() == 2;
   Windows out;
   for (size_t i = 0; i < 2; ++i) {
-    out[i] = {kernel[i], stride[i], both ? padding[i] : padding[2 * i], both ? padding[i] : padding[2 * i + 1],
-              dilation[i]};
+    out[i] = {kernel[i], stride[i], both ? padding[i] : padding[2 * i],
+              both ? padding[i] : padding[2 * i + 1], dilation[i]};
   }
   return out;
 }
 
-TensorType window_output(std::string_view op, const TensorType& x, const Windows& windows, int64_t channels) {
+TensorType window_output(std::string_view op, const TensorType& x, const Windows& windows,
+                         int64_t channels) {
   TensorType y = x;
   y.shape[3] = channels;
   for (int i = 0; i < 2; ++i) {
     const Window& window = windows[static_cast<size_t>(i)];
     const int64_t padded = x.shape[i + 1] + window.before + window.after;
-    require(window.reach() <= padded,
-            "{}: a window of {} positions does not fit dimension {}, which has {} with padding (x {})", op,
-            window.reach(), i + 1, padded, to_string(x));
+    require(
+        window.reach() <= padded,
+        "{}: a window of {} positions does not fit dimension {}, which has {} with padding (x {})",
+        op, window.reach(), i + 1, padded, to_string(x));
     y.shape[i + 1] = window.output(x.shape[i + 1]);
   }
   return y;

@@ -1,4 +1,5 @@
-// Windows that slide over the two middle dimensions of [n,h,w,c]: what convolution and pooling share.
+// Windows that slide over the two middle dimensions of [n,h,w,c]: what convolution and pooling
+// share.
 #pragma once
 
 #include <array>
@@ -7,7 +8,8 @@
 
 namespace trireme {
 
-// Along one dimension, tap `k` of output position `o` lies on input position o * stride - before + k * dilation.
+// Along one dimension, tap `k` of output position `o` lies on input position o * stride - before +
+// k * dilation.
 struct Window {
   int64_t kernel = 1;
   int64_t stride = 1;
@@ -21,13 +23,15 @@ struct Window {
 };
 using Windows = std::array<Window, 2>;
 
-// Of the two dimensions, from attributes. Throws kInvalidArgument when a list has the wrong length or a value that is
-// out of range.
-Windows windows_of(std::string_view op, std::span<const int64_t> kernel, std::span<const int64_t> stride,
-                   std::span<const int64_t> padding, std::span<const int64_t> dilation);
+// Of the two dimensions, from attributes. Throws kInvalidArgument when a list has the wrong length
+// or a value that is out of range.
+Windows windows_of(std::string_view op, std::span<const int64_t> kernel,
+                   std::span<const int64_t> stride, std::span<const int64_t> padding,
+                   std::span<const int64_t> dilation);
 
 // [n,h,w,c] -> [n,h',w',channels]. Throws when a window does not fit the padded input.
-TensorType window_output(std::string_view op, const TensorType& x, const Windows& windows, int64_t channels);
+TensorType window_output(std::string_view op, const TensorType& x, const Windows& windows,
+                         int64_t channels);
 
 // Calls fn(output position, input position, tap) for every tap that lies inside an image of
 // `h` by `w`; positions and taps are counted row by row.
