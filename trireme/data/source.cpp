@@ -1,5 +1,6 @@
 #include "trireme/data/source.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/base/error.h"
@@ -8,24 +9,34 @@
 namespace trireme::data {
 namespace {
 
-// Samples first..first + count - 1 of a source, or of a permutation of it.
+struct Run {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Some runs of samples of a source, or of a permutation of it, one after the other.
 class Part final : public Source {
  public:
-  Part(SourcePtr whole, int64_t first, int64_t count, std::shared_ptr<const Permutation> order)
-      : whole_(std::move(whole)), first_(first), count_(count), order_(std::move(order)) {}
+  Part(SourcePtr whole, std::vector<Run> runs, std::shared_ptr<const Permutation> order)
+      : whole_(std::move(whole)), runs_(std::move(runs)), order_(std::move(order)) {
+    for (const Run& run : runs_) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + run.count);
+  }
 
   std::vector<FieldSpec> fields() const override { return whole_->fields(); }
-  int64_t size() const override { return count_; }
+  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   int64_t overlap() const override { return whole_->overlap(); }
   void read(int64_t sample, std::span<const View> out) const override {
-    require(sample >= 0 && sample < count_, "sample {} of a source of {}", sample, count_);
-    whole_->read(order_ ? (*order_)(first_ + sample) : first_ + sample, out);
+    require(sample >= 0 && sample < size(), "sample {} of a source of {}", sample, size());
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), sample);
+    const auto run = static_cast<size_t>(end - ends_.begin());
+    const int64_t at = runs_[run].first + runs_[run].count - (*end - sample);
+    whole_->read(order_ ? (*order_)(at) : at, out);
   }
 
  private:
   SourcePtr whole_;
-  int64_t first_;
-  int64_t count_;
+  std::vector<Run> runs_;
+  std::vector<int64_t> ends_;  // of each run, counted in this source's samples
   std::shared_ptr<const Permutation> order_;
 };
 
@@ -34,27 +45,41 @@ class Part final : public Source {
 SourcePtr slice(SourcePtr source, int64_t first, int64_t count) {
   require(first >= 0 && count >= 0 && first <= source->size() - count,
           "samples [{}, {}) of a source of {}", first, first + count, source->size());
-  return std::make_shared<Part>(std::move(source), first, count, nullptr);
+  return std::make_shared<Part>(std::move(source), std::vector<Run>{{first, count}}, nullptr);
 }
 
-Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed) {
+Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed, int64_t blocks) {
   const int64_t size = source->size();
+  require(blocks >= 1, "{} blocks to hold out; it must be 1 or more", blocks);
   const int64_t border = validation_samples > 0 ? source->overlap() : 0;
-  require(validation_samples >= 0 && validation_samples + border < size,
+  blocks = border == 0 ? 1 : std::clamp<int64_t>(validation_samples, 1, blocks);
+  const int64_t lost = border * (2 * blocks - 1);  // before each block, and after all but the last
+  require(validation_samples >= 0 && validation_samples + lost < size,
           "cannot hold out {} of {} samples ({} more lie on the border); hold out at most {}",
-          validation_samples, size, border, std::max<int64_t>(size - border - 1, 0));
+          validation_samples, size, lost, std::max<int64_t>(size - lost - 1, 0));
   std::shared_ptr<const Permutation> order;
   if (source->overlap() == 0) order = std::make_shared<Permutation>(size, seed, 0);
-  const int64_t train = size - validation_samples - border;
-  return {std::make_shared<Part>(source, 0, train, order),
-          std::make_shared<Part>(source, train + border, validation_samples, order)};
+  std::vector<Run> train;
+  std::vector<Run> held_out;
+  const int64_t train_samples = size - validation_samples - lost;
+  int64_t at = 0;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const auto share = [&](int64_t samples) { return samples * (block + 1) / blocks - samples * block / blocks; };
+    train.push_back({at, share(train_samples)});
+    at += train.back().count + border;
+    held_out.push_back({at, share(validation_samples)});
+    at += held_out.back().count + border;
+  }
+  return {std::make_shared<Part>(source, std::move(train), order),
+          std::make_shared<Part>(source, std::move(held_out), order)};
 }
 
-Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed) {
+Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed,
+                     int64_t blocks) {
   require(validation_fraction >= 0 && validation_fraction < 1,
           "validation fraction {}; it must be at least 0 and below 1", validation_fraction);
   const double count = std::round(validation_fraction * static_cast<double>(source->size()));
-  return split(source, static_cast<int64_t>(count), seed);
+  return split(source, static_cast<int64_t>(count), seed, blocks);
 }
 
 std::vector<int32_t> encode(std::string_view text) {

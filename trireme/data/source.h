@@ -45,11 +45,13 @@ struct Split {
 
 // Two disjoint parts; `validation_samples` go to validation. Where samples do not overlap they are
 // dealt out at random by `seed`, the same way on every rank. Where they do (windows of a text),
-// validation is the end of the source, and the windows on the border that would share data with it
-// are in neither part.
-Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed = 0);
+// validation is the ends of `blocks` equal parts of the source, and the windows on the borders that
+// would share data with it are in neither part.
+Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed = 0,
+            int64_t blocks = 1);
 // The same by share: 0.1 holds out a tenth, rounded to the nearest count.
-Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed = 0);
+Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed = 0,
+                     int64_t blocks = 1);
 
 // Samples first, first + 1, ... of a source.
 SourcePtr slice(SourcePtr source, int64_t first, int64_t count);

@@ -190,6 +190,37 @@ TEST(Split, PartsOfATextShareNoByteWhateverTheStride) {
   }
 }
 
+TEST(Split, BlocksHeldOutOfATextLieAllOverItAndShareNoByteWithTheRest) {
+  const TempDirectory dir;
+  std::string bytes(4096, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('a' + (i * 2654435761U >> 13) % 26);
+  atomic_write(dir / "a", bytes);
+  const auto all = text({dir / "a"}, {.seq = 8, .stride = 4});
+  const auto parts = split(all, 40, 0, 4);
+
+  // A window is found again by its bytes: this text repeats none of 8.
+  std::vector<int> used(bytes.size() + 1, 0);
+  const auto mark = [&](const Source& source, int who) {
+    for (int64_t i = 0; i < source.size(); ++i) {
+      const Sample sample = read(source, i);
+      for (int64_t w = 0; w < all->size(); ++w) {
+        const Sample other = read(*all, w);
+        const auto a = sample.fields[0].as<int32_t>();
+        const auto b = other.fields[0].as<int32_t>();
+        if (!std::equal(a.begin(), a.end(), b.begin())) continue;
+        for (int64_t byte = w * 4; byte < w * 4 + 9; ++byte) used[static_cast<size_t>(byte)] |= who;
+        break;
+      }
+    }
+  };
+  mark(*parts.validation, 2);
+  EXPECT_EQ(parts.validation->size(), 40);
+  int runs = 0;
+  for (size_t i = 1; i < used.size(); ++i) runs += used[i] == 2 && used[i - 1] != 2 ? 1 : 0;
+  EXPECT_EQ(runs, 4);
+  EXPECT_EQ(parts.train->size(), all->size() - 40 - 7 * all->overlap());
+}
+
 TEST(Split, RefusesToLeaveNothingToTrainOn) {
   const auto all = synthetic_tokens({.samples = 10, .seq = 8});
 

@@ -253,6 +253,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"data.seq", &c.data.seq, "text: tokens of a sample"},
       {"data.samples", &c.data.samples, "synthetic: how many"},
       {"data.validation", &c.data.validation, "share of the samples that is held out"},
+      {"data.validation_blocks", &c.data.validation_blocks,
+       "text: hold out the ends of this many equal parts; 1: the end of the text"},
       {"train.steps", &c.train.steps, "how many; or set train.epochs"},
       {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
       {"train.batch", &c.train.batch, "samples of a step over all ranks"},
@@ -372,7 +374,7 @@ data::Split make_data(const JobConfig& config) {
   }
   const double share = config.data.validation;
   if (share == 0) return {source, nullptr};
-  data::Split split = data::split_fraction(source, share, static_cast<uint64_t>(config.train.seed));
+  data::Split split = data::split_fraction(source, share, static_cast<uint64_t>(config.train.seed), config.data.validation_blocks);
   require(split.validation->size() >= config.train.batch && split.train->size() >= config.train.batch,
           "data: {} samples are {} to train on and {} held out (data.validation = {}), too few for a batch of {}; use a "
           "smaller train.batch or more data, or data.validation = 0 to hold none out",

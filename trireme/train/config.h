@@ -32,6 +32,7 @@ struct JobConfig {
     int64_t seq = 256;
     int64_t samples = 4096;  // of synthetic
     double validation = 0.1;
+    int64_t validation_blocks = 1;
   } data;
   struct {
     int64_t steps = 0;
