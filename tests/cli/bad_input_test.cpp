@@ -1,0 +1,256 @@
+// What a person gets wrong, and what disks do to files: one line that says what, the values and the cure, the exit code
+// of its kind, and no process left.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <filesystem>
+
+#include "tests/cli/program.h"
+#include "trireme/ckpt/checkpoint.h"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr int kCaller = 2;
+constexpr int kMachine = 3;
+
+class BadInputTest : public CliTest {
+ protected:
+  void expect_error(const Words& words, int code, const testing::Matcher<std::string>& text) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_THAT(error_line(outcome), text);
+    EXPECT_THAT(left_over(), IsEmpty());
+    last_ = outcome;
+  }
+  void expect_set(const std::string& set, const std::string& text) {
+    expect_error({"train", "gpt.toml", "--quiet", "--set", set}, kCaller, text);
+  }
+  void replace(const std::string& file, const std::string& from, const std::string& to) const {
+    std::string text = read(path(file));
+    ASSERT_NE(text.find(from), std::string::npos);
+    write(file, text.replace(text.find(from), from.size(), to));
+  }
+  Outcome last_;
+};
+
+TEST_F(BadInputTest, AConfigurationThatIsMissingOrWrittenWrong) {
+  expect_error({"train", "gone.toml"}, kCaller,
+               "configuration: there is no file 'gone.toml'; name a TOML file like those in examples/");
+  write_gpt();
+  replace("gpt.toml", "width", "widht");
+  expect_error({"train", "gpt.toml"}, kCaller, "gpt.toml:5: no key 'model.widht'. Did you mean 'model.width'?");
+  write_gpt();
+  replace("gpt.toml", "batch = 4", "batch = \"4\"");
+  expect_error({"train", "gpt.toml", "-n", "2"}, kCaller,
+               "gpt.toml:15: 'train.batch' must be a whole number; found the string '4'");
+  write_gpt();
+  replace("gpt.toml", "lr = 0.01", "lr = ");
+  expect_error({"train", "gpt.toml"}, kCaller, StartsWith("gpt.toml:16:"));
+}
+
+TEST_F(BadInputTest, ValuesThatCannotBe) {
+  write_gpt();
+  expect_set("train.bacth=4", "--set: no key 'train.bacth'. Did you mean 'train.batch'?");
+  expect_set("train.batch=four", "--set: 'train.batch' must be a whole number; found 'four'");
+  expect_set("train.batch", "--set 'train.batch': it must be key=value, like train.lr=0.001");
+  expect_set("train.optimizer=adamm",
+             "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw' or 'lamb'. Did you mean "
+             "'adam'?");
+  expect_set("model.layers=0", "configuration: model.layers = 0; it must be 1 or more");
+  expect_set("model.width=-4", "configuration: model.width = -4; it must be 1 or more");
+  expect_set("model.heads=3", "configuration: model.width = 16 is not divisible by model.heads = 3; use a width that is a "
+                              "multiple of the heads");
+  expect_set("model.vocabulary=100", "configuration: model.vocabulary = 100; text is read as bytes and needs 256");
+  expect_set("model.dropout=1", "configuration: model.dropout = 1; it must be from 0 to below 1");
+  expect_set("train.beta1=2", "configuration: train.beta1 = 2; it must be from 0 to below 1");
+  expect_set("train.lr=0", "configuration: train.lr = 0; it must be above 0");
+  expect_set("train.clip=-1", "configuration: train.clip = -1; it must be 0 or more");
+  expect_set("train.steps=-5", "configuration: train.steps = -5; it must be 0 or more");
+  expect_set("data.seq=100000", "text: 'text.txt' holds 8000 bytes in 1 files; a sample of 100000 tokens and its next one "
+                                "needs 100001");
+}
+
+TEST_F(BadInputTest, RanksThatCannotBe) {
+  write_gpt();
+  expect_error({"train", "gpt.toml", "-n", "0"}, kCaller, "train: -n 0; it must be 1 or more");
+  expect_error({"train", "gpt.toml", "-n", "3"}, kCaller,
+               "train: a batch of 4 samples does not divide over 3 ranks; use --set train.batch=3 or 6, or another -n");
+  expect_error({"train", "gpt.toml", "-n", "8"}, kCaller,
+               "train: a batch of 4 samples does not divide over 8 ranks; use --set train.batch=8, or another -n");
+  expect_error({"train", "gpt.toml", "--threads", "-1"}, kCaller, HasSubstr("--threads"));
+  expect_error({"train", "gpt.toml", "--out", ""}, kCaller, "train: --out is empty; name a folder");
+  EXPECT_FALSE(fs::exists(path("runs")));  // nothing is written before the words are understood
+}
+
+TEST_F(BadInputTest, MoreRanksOrALargerBatchThanThereAreSamples) {
+  write_mlp();
+  expect_error({"train", "mlp.toml", "--set", "data.samples=4", "--set", "data.validation=0", "-n", "8"}, kCaller,
+               HasSubstr("the training set has 4 samples and the batch 8; use a batch of at most 4"));
+  EXPECT_THAT(last_.err, HasSubstr("the same"));
+  expect_error({"train", "mlp.toml", "--set", "train.batch=64"}, kCaller,
+               AllOf(HasSubstr("48 to train on and 16 held out"), HasSubstr("too few for a batch of 64"),
+                     HasSubstr("use a smaller train.batch")));
+}
+
+TEST_F(BadInputTest, TextThatIsMissingOrTooShort) {
+  write_gpt();
+  fs::remove(path("text.txt"));
+  for (const char* ranks : {"1", "2"}) {
+    expect_error({"train", "gpt.toml", "-n", ranks}, kMachine, HasSubstr("'text.txt': No such file or directory"));
+    EXPECT_THAT(last_.err, HasSubstr("  while reading data.paths of the configuration\n"));
+  }
+  write("text.txt", "too short");
+  expect_error({"train", "gpt.toml"}, kCaller,
+               "text: 'text.txt' holds 9 bytes in 1 files; a sample of 16 tokens and its next one needs 17");
+}
+
+// IDX files: 64 images and labels, and the ways in which they break.
+std::string big_endian(uint32_t value) {
+  std::string out;
+  for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>((value >> shift) & 0xff);
+  return out;
+}
+
+std::string images_of(uint32_t claimed, uint32_t held) {
+  std::string out = big_endian(0x803) + big_endian(claimed) + big_endian(28) + big_endian(28);
+  for (uint32_t i = 0; i < held * 784; ++i) out += static_cast<char>((i * 2654435761U) >> 24);
+  return out;
+}
+
+std::string labels_of(uint32_t count, uint32_t classes) {
+  std::string out = big_endian(0x801) + big_endian(count);
+  for (uint32_t i = 0; i < count; ++i) out += static_cast<char>(i % classes);
+  return out;
+}
+
+TEST_F(BadInputTest, ImageFilesThatLieOrEndTooSoon) {
+  write("idx.toml", "[model]\nkind = \"mlp\"\nhidden = [8]\n[data]\nkind = \"idx\"\nimages = \"images\"\nlabels = \"labels\"\n"
+                    "[train]\nepochs = 1\nbatch = 4\n");
+  write("images", images_of(64, 64));
+  write("labels", labels_of(64, 10));
+  ASSERT_EQ(run({"train", "idx.toml", "--out", "good"}).code, 0);
+  ASSERT_EQ(std::system(fmt::format("gzip -k '{}'", path("images")).c_str()), 0);
+  ASSERT_EQ(run({"train", "idx.toml", "--out", "good", "--set", "data.images=images.gz"}).code, 0);
+
+  const std::string gzip = read(path("images.gz"));
+  write("short.gz", gzip.substr(0, gzip.size() / 2));
+  write("lie", images_of(1000, 64));
+  write("huge", big_endian(0x803) + std::string(12, '\xff') + "few");
+  write("text", "this is not a file of images");
+  const auto expect_images = [&](const std::string& file, int code, const std::string& text) {
+    expect_error({"train", "idx.toml", "--out", "bad", "--set", "data.images=" + file}, code, HasSubstr(text));
+    EXPECT_THAT(last_.err, HasSubstr("  while reading data.images and data.labels of the configuration"));
+  };
+  expect_images("short.gz", kMachine, "'short.gz' is cut short: its gzip data ends after");
+  expect_images("lie", kMachine, "'lie' claims [1000,28,28] and so 784000 bytes of data, but holds 50176");
+  expect_images("huge", kMachine, "'huge' claims a shape of [4294967295,4294967295]");
+  expect_images("text", kMachine, "'text' is not an IDX file");
+  expect_images("gone", kMachine, "cannot open 'gone': No such file or directory");
+
+  write("few", labels_of(60, 10));
+  expect_error({"train", "idx.toml", "--out", "bad", "--set", "data.labels=few"}, kMachine,
+               HasSubstr("holds 64 images but 'few' 60 labels"));
+  write("many", labels_of(64, 40));
+  expect_error({"train", "idx.toml", "--out", "bad", "--quiet", "--set", "data.labels=many"}, kCaller,
+               AllOf(HasSubstr("of 10 classes"), HasSubstr("use 0 to 9")));
+}
+
+class DamagedCheckpointTest : public BadInputTest {
+ protected:
+  // A run of 6 steps on 2 ranks that keeps its checkpoints of steps 4 and 6.
+  void SetUp() override {
+    write_gpt("save_every = 2\n");
+    ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "-n", "2", "--quiet"}).code, 0);
+    ASSERT_TRUE(fs::exists(path("run/checkpoints/step-000004/COMMIT")));
+  }
+  const Words resume_{"train", "gpt.toml", "--out", "run", "--resume", "--quiet", "--set", "train.steps=8"};
+  const std::string file_ = "run/checkpoints/step-000006/data-00000.safetensors";
+};
+
+TEST_F(DamagedCheckpointTest, AFlippedByteIsFoundAndTheEarlierOneOffered) {
+  std::string bytes = read(path(file_));
+  const size_t header = 8 + static_cast<unsigned char>(bytes[0]) + 256U * static_cast<unsigned char>(bytes[1]);
+  for (size_t at = header; at < bytes.size(); at += 512) bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  write(file_, bytes);
+
+  expect_error({"generate", "run", "--prompt", "a"}, kMachine,
+               AllOf(StartsWith("checkpoint 'run/checkpoints/step-000006': tensor '"), HasSubstr("the file is damaged")));
+  for (const char* ranks : {"1", "2"}) {
+    Words words = resume_;
+    words.insert(words.end(), {"-n", ranks});
+    expect_error(words, kMachine, HasSubstr("the file is damaged"));
+    EXPECT_THAT(last_.err, HasSubstr("  move 'run/checkpoints/step-000006' away to go on from "
+                                     "'run/checkpoints/step-000004'\n"));
+  }
+  fs::rename(path("run/checkpoints/step-000006"), path("damaged"));
+  const Outcome outcome = run(resume_);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("steps 5 to 8"));
+}
+
+TEST_F(DamagedCheckpointTest, ATruncatedFileIsPassedOverForTheEarlierOneAndSaid) {
+  fs::resize_file(path(file_), 3000);
+  const Outcome outcome = run(resume_);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("steps 5 to 8"));
+  EXPECT_THAT(outcome.err, HasSubstr("'data-00000.safetensors' has 3000 bytes instead of"));
+}
+
+TEST_F(DamagedCheckpointTest, WhenNoneIsWholeItIsSaidWhy) {
+  fs::resize_file(path(file_), 3000);
+  fs::remove(path("run/checkpoints/step-000004/COMMIT"));
+  expect_error({"generate", "run", "--prompt", "a"}, kCaller,
+               AllOf(StartsWith("'run/checkpoints' holds no complete checkpoint"), HasSubstr("has 3000 bytes instead of")));
+  expect_error(resume_, kMachine, HasSubstr("there is no whole checkpoint in 'run/checkpoints'"));
+  EXPECT_THAT(last_.err, HasSubstr("has 3000 bytes instead of"));
+}
+
+TEST_F(DamagedCheckpointTest, AnotherModelOptimizerSeedOrBatchIsRefused) {
+  const auto expect_resume = [&](const std::string& set, const std::string& text) {
+    Words words = resume_;
+    words.insert(words.end(), {"--set", set});
+    expect_error(words, kCaller, HasSubstr(text));
+  };
+  expect_resume("model.width=32", "is f32[16,16] in checkpoint 'run/checkpoints/step-000006' but f32[16,32] in the model");
+  expect_resume("model.layers=2", "holds no tensor 'h.1.");
+  EXPECT_THAT(last_.err, HasSubstr("  a run goes on with the model and the optimizer it was started with\n"));
+  expect_resume("train.optimizer=sgd", "holds no tensor 'wpe.weight.velocity'");
+  expect_resume("train.seed=2", "was made with seed 1, this run has seed 2; go on with the same seed");
+  expect_resume("train.batch=8", "after 6 steps, a batch of 4; this run's batch is 8");
+  ckpt::Reader(path("run/checkpoints")).verify();
+}
+
+TEST_F(BadInputTest, ResumingWhereThereIsNoRun) {
+  write_gpt();
+  expect_error({"train", "gpt.toml", "--resume", "--out", "gone"}, kCaller,
+               "train: --resume, but there is no checkpoint in 'gone/checkpoints'; leave --resume out, or name the run's "
+               "folder with --out");
+}
+
+TEST_F(BadInputTest, AnOutputFolderThatCannotBeMade) {
+  write_gpt();
+  expect_error({"train", "gpt.toml", "--out", "text.txt/run"}, kMachine,
+               AllOf(HasSubstr("cannot make the "), HasSubstr("text.txt/run"), HasSubstr("Not a directory")));
+  expect_error({"train", "gpt.toml", "--out", "text.txt/run", "-n", "2"}, kMachine,
+               AllOf(HasSubstr("cannot make the "), HasSubstr("text.txt/run"), HasSubstr("Not a directory")));
+}
+
+TEST_F(BadInputTest, ALossThatIsNoNumberEndsTheRun) {
+  write_gpt();
+  for (const char* ranks : {"1", "2"}) {
+    expect_error({"train", "gpt.toml", "--quiet", "-n", ranks, "--out", "run", "--set", "train.lr=1e30", "--set",
+                  "train.clip=0"},
+                 kCaller, AllOf(HasSubstr("the loss is "), HasSubstr("lower the learning rate (1e+30)")));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,180 @@
+// The commands other than train: what they print, and that misspelt words are told in one line.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/cli/program.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+using testing::StartsWith;
+
+class CommandTest : public CliTest {
+ protected:
+  void expect_error(const Words& words, int code, const testing::Matcher<std::string>& text) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_THAT(error_line(outcome), text);
+    EXPECT_EQ(outcome.out, "");
+  }
+};
+
+TEST_F(CommandTest, HelpIsThereForEveryCommandAndTopic) {
+  for (const Words& words : {Words{}, Words{"help"}, Words{"--help"}, Words{"-h"}}) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0);
+    for (const char* command : {"train", "generate", "explain", "launch", "bench", "help"}) {
+      EXPECT_THAT(outcome.out, HasSubstr(fmt::format("  {} ", command)));
+    }
+    EXPECT_EQ(outcome.err, "");
+  }
+  for (const char* command : {"train", "generate", "explain", "launch", "bench"}) {
+    const Outcome outcome = run({"help", command});
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_THAT(outcome.out, HasSubstr(fmt::format("trireme {}", command)));
+    EXPECT_EQ(run({command, "--help"}).code, 0);
+  }
+  EXPECT_THAT(run({"help", "config"}).out, HasSubstr("train.batch"));
+  EXPECT_THAT(run({"help", "env"}).out, HasSubstr("TRIREME_THREADS"));
+  EXPECT_THAT(run({"--version"}).out, StartsWith("trireme 0."));
+}
+
+TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
+  expect_error({"trian"}, 2,
+               "trireme: no command or argument 'trian'. Did you mean 'train'? `trireme help` lists the commands.");
+  expect_error({"train", "gpt.toml", "--rnaks", "2"}, 2,
+               "train: no option '--rnaks'. Did you mean '--ranks'? See `trireme help train`.");
+  expect_error({"generate", "run", "--promt", "a"}, 2,
+               "generate: no option '--promt'. Did you mean '--prompt'? See `trireme help generate`.");
+  expect_error({"bench", "stpe"}, 2,
+               "bench: no command or argument 'stpe'. Did you mean 'step'? See `trireme help bench`.");
+  expect_error({"bench"}, 2, "bench: say what: 'step', 'collective' or 'peak'. See `trireme help bench`.");
+  expect_error({"bench", "xyz"}, 2,
+               "bench: there is no 'xyz'; it must be 'step', 'collective' or 'peak'. See `trireme help bench`.");
+  expect_error({"bench", "step", "--modle", "gpt"}, 2, HasSubstr("Did you mean '--model'?"));
+  expect_error({"help", "trian"}, 2, "help: no topic 'trian'. Did you mean 'train'?");
+  expect_error({"train"}, 2, "train: config is required. See `trireme help train`.");
+  expect_error({"train", "gpt.toml", "extra"}, 2,
+               "train: no command or argument 'extra'. See `trireme help train`.");
+  expect_error({"train", "gpt.toml", "-n", "two"}, 2,
+               "train: --ranks: 'two' is not a value of its kind. See `trireme help train`.");
+}
+
+TEST_F(CommandTest, AVariableThatMeansNothingIsWarnedAbout) {
+  const Outcome outcome = run({"help", "env"}, {"TRIREME_THREDS=2"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("TRIREME_THREDS"));
+}
+
+TEST_F(CommandTest, GenerateWritesTheSameTextForTheSameSeed) {
+  write_gpt();
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--quiet"}).code, 0);
+  const auto text = [&](const Words& more) {
+    Words words{"generate", "run/checkpoints", "--prompt", "line 1", "--tokens", "20"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, StartsWith("line 1"));
+    EXPECT_THAT(outcome.out, SizeIs(6 + 20 + 1));  // the prompt, a byte a token, the line's end
+    return outcome.out;
+  };
+  EXPECT_EQ(text({"--seed", "7"}), text({"--seed", "7"}));
+  EXPECT_EQ(text({"--seed", "7"}), text({"--seed", "7", "--threads", "2"}));
+  EXPECT_NE(text({"--seed", "7"}), text({"--seed", "8"}));
+  EXPECT_EQ(text({"--temperature", "0", "--seed", "7"}), text({"--temperature", "0", "--seed", "8"}));
+  EXPECT_EQ(run({"generate", "run", "--prompt", "line 1", "--tokens", "0"}).out, "line 1\n");
+
+  expect_error({"generate", "run", "--prompt", ""}, 2, "generate: the prompt is empty; give it one character at least");
+  expect_error({"generate", "run", "--prompt", "a", "--tokens", "-1"}, 2, "generate: -1 tokens; it must be 0 or more");
+  expect_error({"generate", "run", "--prompt", "a", "--temperature", "-1"}, 2,
+               "generate: temperature -1; it must be 0 or more");
+  expect_error({"generate", "gone", "--prompt", "a"}, 2, "there is no checkpoint 'gone'");
+}
+
+TEST_F(CommandTest, GenerateOfAModelThatDoesNotWriteIsRefused) {
+  write_mlp();
+  ASSERT_EQ(run({"train", "mlp.toml", "--out", "run", "--quiet"}).code, 0);
+  expect_error({"generate", "run", "--prompt", "a"}, 2, HasSubstr("it must be a gpt over bytes"));
+}
+
+TEST_F(CommandTest, ExplainPrintsEveryStage) {
+  write_gpt();
+  std::vector<std::string> seen;
+  for (const char* stage : {"graph", "grad", "plan", "partition", "passes", "memory", "actions"}) {
+    const Outcome outcome = run({"explain", "gpt.toml", "-n", "2", "--stage", stage});
+    EXPECT_EQ(outcome.code, 0) << stage << outcome.err;
+    EXPECT_THAT(std::count(outcome.out.begin(), outcome.out.end(), '\n'), testing::Gt(10)) << stage;
+    EXPECT_THAT(seen, Not(testing::Contains(outcome.out))) << stage;
+    seen.push_back(outcome.out);
+  }
+  EXPECT_THAT(seen[3], HasSubstr("all_reduce"));
+  EXPECT_THAT(seen[0], Not(HasSubstr("all_reduce")));
+  EXPECT_THAT(seen[5], StartsWith("arena "));
+  expect_error({"explain", "gpt.toml", "--stage", "grph"}, 2, "explain: no stage 'grph'. Did you mean 'graph'?");
+  expect_error({"explain", "gpt.toml", "-n", "3"}, 2, HasSubstr("does not divide over 3 ranks; use 3 or 6 samples"));
+}
+
+TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
+  const Outcome outcome = run({"launch", "-n", "2", "--log-dir", "logs", "sh", "-c", "echo $RANK of $WORLD_SIZE"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "0 of 2\n");
+  EXPECT_EQ(read(path("logs/worker_1.log")), "1 of 2\n");
+
+  const Outcome failing = run({"launch", "-n", "2", "sh", "-c", "test $RANK = 0 || exit 7"});
+  EXPECT_EQ(failing.code, 7);
+  EXPECT_THAT(error_line(failing), testing::MatchesRegex("rank 1 \\(pid [0-9]+\\) ended with exit code 7 .*"));
+
+  const Outcome missing = run({"launch", "-n", "2", "./gone"});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(error_line(missing), HasSubstr("could not be started: No such file or directory"));
+  expect_error({"launch", "-n", "0", "true"}, 2, "launch: -n 0; it must be 1 or more");
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
+TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
+  for (const char* model : {"gpt", "mlp", "lenet"}) {
+    for (const char* ranks : {"1", "2"}) {
+      const Outcome outcome =
+          run({"bench", "step", "--model", model, "--layers", "1", "--width", "16", "--heads", "2", "--seq", "16",
+               "--batch", "2", "--vocab", "64", "--hidden", "8", "--dtype", "f32", "--threads", "1", "-n", ranks,
+               "--steps", "2", "--warmup", "1", "--json"});
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
+      EXPECT_THAT(outcome.out, HasSubstr(fmt::format("\"model\":\"{}\"", model)));
+      EXPECT_THAT(outcome.out, HasSubstr("\"dtype\":\"f32\""));
+      EXPECT_EQ(number_in(outcome.out, "world"), std::stod(ranks));
+      EXPECT_EQ(number_in(outcome.out, "threads"), 1);
+      for (const char* key : {"ms", "min_ms", "per_s", "first_step_s", "rss_mb", "loss", "flops", "arena_bytes"}) {
+        EXPECT_GT(number_in(outcome.out, key), 0) << key;
+      }
+      EXPECT_LE(number_in(outcome.out, "min_ms"), number_in(outcome.out, "ms"));
+    }
+  }
+  expect_error({"bench", "step", "--model", "gpd"}, 2, "bench step: no model 'gpd'. Did you mean 'gpt'?");
+  expect_error({"bench", "step", "--dtype", "bf16"}, 2, HasSubstr("only f32 is computed"));
+}
+
+TEST_F(CommandTest, BenchCollectivePrintsALineForEverySize) {
+  const Outcome outcome =
+      run({"bench", "collective", "--op", "all_reduce", "--bytes", "4096,65536", "-n", "2", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2);
+  const std::string second = outcome.out.substr(outcome.out.find('\n') + 1);
+  EXPECT_EQ(number_in(outcome.out, "bytes"), 4096);
+  EXPECT_EQ(number_in(second, "bytes"), 65536);
+  EXPECT_EQ(number_in(second, "world"), 2);
+  EXPECT_GT(number_in(second, "bus_gb_per_s"), 0);
+  expect_error({"bench", "collective", "--bytes", "3"}, 2,
+               "bench collective: --bytes 3; elements are f32, so it must be a multiple of 4");
+  expect_error({"bench", "collective", "-n", "1"}, 2, "bench collective: -n 1; it takes 2 ranks or more");
+  expect_error({"bench", "collective", "--op", "al_reduce"}, 2, HasSubstr("Did you mean 'all_reduce'?"));
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,195 @@
+// Faults while a job runs: killed workers, full and read-only disks. The job ends with one error, no process of it is
+// left, and the checkpoint made before still loads.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "tests/cli/program.h"
+#include "trireme/ckpt/checkpoint.h"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class FaultTest : public CliTest {
+ protected:
+  // A run of 2 steps in `out`, whose checkpoint the faults must not harm.
+  void make_run(const std::string& out = "run") {
+    write_gpt();
+    const Outcome outcome =
+        CliTest::run({"train", "gpt.toml", "--out", out, "-n", "2", "--quiet", "--set", "train.steps=2"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  Words go_on(const Words& more, const std::string& out = "run") const {
+    Words words{"train", "gpt.toml", "--out", out, "-n", "2", "--resume"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  void expect_checkpoint_loads(const std::string& out = "run") const {
+    const ckpt::Reader reader(path(out + "/checkpoints"));
+    EXPECT_GE(reader.step(), 2);
+    reader.verify();
+  }
+  // Kills one worker, which must be there, and looks at how the job ends.
+  void kill_worker(size_t rank) {
+    SCOPED_TRACE(err_so_far());
+    const std::vector<int> processes = workers();
+    ASSERT_THAT(processes, SizeIs(2)) << err_so_far();
+    ASSERT_EQ(::kill(processes[rank], SIGKILL), 0);
+    const Outcome outcome = wait();
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("error: rank {} (pid {}) was killed by signal 9 (SIGKILL)", rank,
+                                                   processes[rank])));
+    EXPECT_THAT(left_over(), IsEmpty());
+    expect_checkpoint_loads();
+  }
+  bool steps_are_done() {
+    return wait_until([&] { return err_so_far().find("step ") != std::string::npos; });
+  }
+};
+
+TEST_F(FaultTest, AWorkerKilledWhileTheJobStartsEndsTheJob) {
+  make_run();
+  for (const size_t rank : {0U, 1U}) {
+    start(go_on({"--set", "train.steps=1000000"}));
+    ASSERT_TRUE(wait_until([&] { return workers().size() == 2; }));
+    kill_worker(rank);
+  }
+}
+
+TEST_F(FaultTest, AWorkerKilledAtARandomMomentOfTheStepEndsTheJob) {
+  make_run();
+  std::mt19937 random(1);
+  for (const size_t rank : {0U, 1U, 0U, 1U}) {
+    start(go_on({"--set", "train.steps=1000000"}));
+    ASSERT_TRUE(steps_are_done()) << err_so_far();
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+    kill_worker(rank);
+  }
+}
+
+TEST_F(FaultTest, AWorkerKilledAtARandomMomentOfTheSaveEndsTheJob) {
+  make_run();
+  std::mt19937 random(2);
+  for (const size_t rank : {0U, 1U, 0U, 1U}) {
+    start(go_on({"--set", "train.steps=1000000", "--set", "train.save_every=1"}));  // nearly all the time is saving
+    ASSERT_TRUE(steps_are_done()) << err_so_far();
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 50'000));
+    kill_worker(rank);
+  }
+  const int64_t step = ckpt::Reader(path("run/checkpoints")).step();
+  const Outcome outcome = run(go_on({"--set", fmt::format("train.steps={}", step + 1), "--quiet"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST_F(FaultTest, AKilledLauncherTakesItsWorkersAlong) {
+  make_run();
+  start(go_on({"--set", "train.steps=1000000"}));
+  ASSERT_TRUE(steps_are_done()) << err_so_far();
+  ASSERT_THAT(workers(), SizeIs(2));
+  ASSERT_EQ(::kill(pid(), SIGKILL), 0);
+  EXPECT_EQ(wait().code, 128 + SIGKILL);
+  for (int i = 0; i < 2000 && !left_over().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_THAT(left_over(), IsEmpty());
+  expect_checkpoint_loads();
+}
+
+TEST_F(FaultTest, APortThatSomeoneElseHoldsIsSaidInTheEnd) {
+  write_gpt();
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener, 8), 0);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  write("secret", std::string(64, 'a'));
+  fs::permissions(path("secret"), fs::perms::owner_read | fs::perms::owner_write);
+
+  const Outcome outcome =
+      run({"train", "gpt.toml"}, {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                                  fmt::format("MASTER_PORT={}", ntohs(address.sin_port)), "TRIREME_SECRET_FILE=secret"});
+  ::close(listener);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(error_line(outcome),
+              AllOf(HasSubstr(fmt::format("tcp store 127.0.0.1:{}: cannot connect within", ntohs(address.sin_port))),
+                    HasSubstr("is the launcher running there?")));
+}
+
+// A file system of its own in "disk", seen by this process and its children only.
+class DiskTest : public FaultTest {
+ protected:
+  void SetUp() override {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+      GTEST_SKIP() << "mounting takes root in this container (" << std::strerror(errno) << ")";
+    }
+    fs::create_directory(path("disk"));
+    if (::mount("tmpfs", path("disk").c_str(), "tmpfs", 0, "size=2m") != 0) {
+      GTEST_SKIP() << "a tmpfs cannot be mounted here (" << std::strerror(errno) << ")";
+    }
+    mounted_ = true;
+  }
+  void TearDown() override {
+    if (mounted_) ::umount2(path("disk").c_str(), MNT_DETACH);
+  }
+  void fill_but(size_t bytes) const {
+    const std::string block(4096, 'x');
+    const fs::space_info space = fs::space(path("disk"));
+    std::string filler;
+    for (size_t left = space.available; left > bytes + block.size(); left -= block.size()) filler += block;
+    write("disk/filler", filler);
+  }
+
+ private:
+  bool mounted_ = false;
+};
+
+TEST_F(DiskTest, AFullDiskIsSaidAndTheEarlierCheckpointStays) {
+  make_run("disk/run");
+  for (const size_t room : {0U, 20'000U, 60'000U}) {
+    fill_but(room);
+    const Outcome outcome = run(go_on({"--quiet", "--set", "train.steps=8", "--set", "train.save_every=1"}, "disk/run"));
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_THAT(error_line(outcome), AllOf(HasSubstr("cannot write"), HasSubstr("disk/run/checkpoints/step-000003"),
+                                           HasSubstr("; free space there or choose another directory")));
+    EXPECT_THAT(left_over(), IsEmpty());
+    fs::remove(path("disk/filler"));
+    expect_checkpoint_loads("disk/run");
+  }
+  const Outcome outcome = run(go_on({"--quiet", "--set", "train.steps=8"}, "disk/run"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST_F(DiskTest, AReadOnlyFolderIsSaidBeforeAnyStep) {
+  make_run("disk/run");
+  ASSERT_EQ(::mount(nullptr, path("disk").c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  for (const char* ranks : {"1", "2"}) {
+    for (const char* out : {"disk/run", "disk/other"}) {
+      const Outcome outcome = run({"train", "gpt.toml", "--out", out, "-n", ranks});
+      EXPECT_EQ(outcome.code, 3) << outcome.err;
+      EXPECT_THAT(error_line(outcome), AllOf(HasSubstr(out), HasSubstr("Read-only file system")));
+    }
+  }
+  EXPECT_THAT(left_over(), IsEmpty());
+  expect_checkpoint_loads("disk/run");
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,197 @@
+// `trireme train` from start to end: what it writes, that its bits repeat, that it stops and goes on.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+
+#include "tests/cli/program.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/train/run_log.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class TrainTest : public CliTest {
+ protected:
+  // Losses of the steps, in their order.
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> out;
+    for (const RunRecord& record : read_run_log(path(run + "/metrics.jsonl"))) {
+      for (const auto& [key, value] : record.values) {
+        if (key != "loss") continue;
+        EXPECT_EQ(record.step, static_cast<int64_t>(out.size()) + 1);
+        out.push_back(value);
+      }
+    }
+    return out;
+  }
+
+  void expect_same_checkpoint(const std::string& a, const std::string& b) const {
+    const ckpt::Reader one(path(a + "/checkpoints"));
+    const ckpt::Reader other(path(b + "/checkpoints"));
+    EXPECT_EQ(one.step(), other.step());
+    ASSERT_EQ(one.names(), other.names());
+    EXPECT_THAT(one.names(), Not(IsEmpty()));
+    for (const std::string& name : one.names()) {
+      const HostTensor x = one.read(name);
+      const HostTensor y = other.read(name);
+      EXPECT_TRUE(std::ranges::equal(x.view().raw(), y.view().raw())) << name;
+    }
+  }
+
+  // A loss is the mean of at most 64 log-sum-exps over 256 logits, each a dot product of 16. In f32, sums in another
+  // order differ by at most a relative (64 + 256 + 16) u. Each SGD step moves the parameters apart by lr * |g| times as
+  // much, which at lr * |g|^2 < 1 adds no more than that again to the next loss.
+  static void expect_close(const std::vector<double>& a, const std::vector<double>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    const double once = (64 + 256 + 16) * std::ldexp(1.0, -24);
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_NEAR(a[i], b[i], static_cast<double>(i + 1) * once * a[i]) << "step " << i + 1;
+    }
+  }
+
+  void expect_run_is_complete(const std::string& run, size_t steps) const {
+    const std::vector<double> loss = losses(run);
+    EXPECT_THAT(loss, SizeIs(steps));
+    EXPECT_LT(loss.back(), loss.front());
+    EXPECT_THAT(read(path(run + "/metrics.jsonl")), HasSubstr("\"val_loss\""));
+    EXPECT_THAT(read(path(run + "/report.html")), HasSubstr("</html>"));
+    bool events = false;
+    for (const auto& entry : std::filesystem::directory_iterator(path(run + "/tensorboard"))) {
+      events = events || (entry.path().filename().string().find("tfevents") != std::string::npos && entry.file_size() > 0);
+    }
+    EXPECT_TRUE(events);
+    const ckpt::Reader reader(path(run + "/checkpoints"));
+    reader.verify();
+    EXPECT_EQ(reader.step(), static_cast<int64_t>(steps));
+  }
+};
+
+const char* const kSgd = "optimizer = \"sgd\"\nmomentum = 0.0\nclip = 0.0\n";
+
+TEST_F(TrainTest, OneAndTwoAndFourRanksTrainToTheEndAndAgreeOnTheLoss) {
+  write_gpt(kSgd);
+  const Outcome one = run({"train", "gpt.toml", "--out", "one", "--set", "train.lr=0.1"});
+  const Outcome two = run({"train", "gpt.toml", "--out", "two", "--set", "train.lr=0.1", "-n", "2"});
+  const Outcome four = run({"train", "gpt.toml", "--out", "four", "--set", "train.lr=0.1", "-n", "4"});
+
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  ASSERT_EQ(four.code, 0) << four.err;
+  EXPECT_THAT(one.out, HasSubstr("1 rank x "));
+  EXPECT_THAT(two.out, HasSubstr("2 ranks x "));
+  EXPECT_THAT(two.out, HasSubstr("Checkpoint: two/checkpoints/step-000006"));
+  expect_run_is_complete("one", 6);
+  expect_run_is_complete("two", 6);
+  expect_close(losses("one"), losses("two"));
+  expect_close(losses("one"), losses("four"));
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
+TEST_F(TrainTest, AnMlpOnSyntheticImagesSaysItsAccuracy) {
+  write_mlp();
+  const Outcome outcome = run({"train", "mlp.toml", "--out", "mlp", "-n", "2"});
+
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("accuracy "));
+  EXPECT_THAT(losses("mlp"), SizeIs(6));  // 48 samples in batches of 8
+}
+
+TEST_F(TrainTest, TheSameJobTwiceGivesTheSameBits) {
+  write_gpt();
+  for (const char* ranks : {"1", "2"}) {
+    const std::string a = fmt::format("a{}", ranks);
+    const std::string b = fmt::format("b{}", ranks);
+    ASSERT_EQ(run({"train", "gpt.toml", "--out", a, "-n", ranks, "--quiet"}).code, 0);
+    ASSERT_EQ(run({"train", "gpt.toml", "--out", b, "-n", ranks, "--quiet"}).code, 0);
+    EXPECT_EQ(losses(a), losses(b));
+    expect_same_checkpoint(a, b);
+  }
+}
+
+TEST_F(TrainTest, StoppedAndResumedItGivesTheBitsOfARunWithoutAStop) {
+  write_gpt();
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "whole", "-n", "2", "--set", "train.steps=8"}).code, 0);
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "parts", "-n", "2", "--set", "train.steps=4"}).code, 0);
+  const Outcome rest = run({"train", "gpt.toml", "--out", "parts", "-n", "2", "--set", "train.steps=8", "--resume"});
+
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr("steps 5 to 8"));
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  expect_same_checkpoint("whole", "parts");
+}
+
+TEST_F(TrainTest, ARunGoesOnWithAnotherNumberOfRanks) {
+  write_gpt(kSgd);
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "whole", "--set", "train.steps=8"}).code, 0);
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "parts", "-n", "2", "--set", "train.steps=4"}).code, 0);
+  for (const char* ranks : {"1", "4"}) {
+    std::filesystem::copy(path("parts"), path(ranks), std::filesystem::copy_options::recursive |
+                                                          std::filesystem::copy_options::copy_symlinks);
+    const Outcome rest = run({"train", "gpt.toml", "--out", ranks, "-n", ranks, "--set", "train.steps=8", "--resume"});
+    ASSERT_EQ(rest.code, 0) << rest.err;
+    expect_close(losses("whole"), losses(ranks));
+  }
+}
+
+TEST_F(TrainTest, CtrlCFinishesTheStepSavesAndSaysHowToGoOn) {
+  for (const char* ranks : {"1", "2"}) {
+    write_gpt();
+    const std::string out = fmt::format("run{}", ranks);
+    start({"train", "gpt.toml", "--out", out, "-n", ranks, "--set", "train.steps=1000000"});
+    ASSERT_TRUE(wait_until([&] { return err_so_far().find("step ") != std::string::npos; })) << err_so_far();
+    ASSERT_EQ(::kill(pid(), SIGINT), 0);
+    const Outcome stopped = wait();
+
+    EXPECT_EQ(stopped.code, 130) << stopped.err;
+    EXPECT_THAT(stopped.out, HasSubstr("Stopped after step "));
+    EXPECT_THAT(stopped.out, HasSubstr("everything is saved in " + out + "/checkpoints/step-"));
+    EXPECT_THAT(stopped.out, HasSubstr("Go on with the same command and --resume."));
+    EXPECT_THAT(stopped.err, Not(HasSubstr("error")));
+    EXPECT_THAT(read(path(out + "/report.html")), HasSubstr("</html>"));
+    EXPECT_THAT(left_over(), IsEmpty());
+
+    const int64_t step = ckpt::Reader(path(out + "/checkpoints")).step();
+    const std::string end = fmt::format("train.steps={}", step + 2);
+    ASSERT_EQ(run({"train", "gpt.toml", "--out", out, "-n", ranks, "--set", end, "--resume", "--quiet"}).code, 0);
+    ASSERT_EQ(run({"train", "gpt.toml", "--out", out + "whole", "-n", ranks, "--set", end, "--quiet"}).code, 0);
+    EXPECT_EQ(losses(out), losses(out + "whole"));
+    expect_same_checkpoint(out, out + "whole");
+  }
+}
+
+TEST_F(TrainTest, ResumingAFinishedRunChangesNothingAndSaysSo) {
+  write_gpt();
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run"}).code, 0);
+  const std::string before = read(path("run/metrics.jsonl"));
+  for (const char* ranks : {"1", "2"}) {
+    const Outcome again = run({"train", "gpt.toml", "--out", "run", "--resume", "-n", ranks});
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(again.out,
+              "Nothing is left to train: run/checkpoints/step-000006 is at step 6 of 6.\n"
+              "For more, raise the number of steps, as in --set train.steps=12.\n");
+    EXPECT_EQ(read(path("run/metrics.jsonl")), before);
+  }
+}
+
+TEST_F(TrainTest, ANewRunDoesNotMixItsCheckpointsWithThoseOfAnEarlierOne) {
+  write_gpt();
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "-n", "2"}).code, 0);
+  const Outcome second = run({"train", "gpt.toml", "--out", "run", "-n", "2", "--set", "train.steps=2"});
+
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("held the checkpoints of an earlier run; they are now in 'run/checkpoints.1'"));
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 2);
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints.1")).step(), 6);
+}
+
+}  // namespace
+}  // namespace trireme::cli
