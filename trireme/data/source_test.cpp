@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/rng.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme::data {
@@ -193,7 +194,7 @@ TEST(Split, PartsOfATextShareNoByteWhateverTheStride) {
 TEST(Split, BlocksHeldOutOfATextLieAllOverItAndShareNoByteWithTheRest) {
   const TempDirectory dir;
   std::string bytes(4096, '\0');
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('a' + (i * 2654435761U >> 13) % 26);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('a' + random_bits({1, 2}, i, 0) % 26);
   atomic_write(dir / "a", bytes);
   const auto all = text({dir / "a"}, {.seq = 8, .stride = 4});
   const auto parts = split(all, 40, 0, 4);
