@@ -1,5 +1,7 @@
 #include "trireme/comm/engine.h"
 
+#include <algorithm>
+
 #include "trireme/comm/group.h"
 
 namespace trireme::comm {
@@ -7,9 +9,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRest = 5ms;           // the longest sleep in the transport
-constexpr auto kNap = 100us;          // of the background thread between looks
-constexpr int kNapsBeforeSleep = 50;  // without work, until it waits to be called
+constexpr auto kRest = 5ms;   // the longest sleep in the transport
+constexpr auto kNap = 100us;  // the shortest of the background thread between looks
+constexpr auto kLongestNap = 2ms;
+constexpr int64_t kWorthACall = 1 << 20;  // bytes of an operation for which a nap is ended
 constexpr int kSpinPasses =
     2000;  // some 50 us, before resting, when there is a core for every rank
 constexpr int kTriesForDrive = 64;  // before a waiter sleeps while another thread drives
@@ -56,7 +59,7 @@ Work Engine::start(const std::shared_ptr<Operation>& operation) {
     inbox_.push_back(operation);
     inbox_filled_.store(true, std::memory_order_release);
     pending_.fetch_add(1);
-    call_background = asleep_.load();
+    call_background = asleep_.load() || operation->bytes >= kWorthACall;
   }
   if (std::unique_lock lock(drive_, std::try_to_lock); lock) {
     pass();
@@ -125,32 +128,36 @@ void Engine::idle(int& quiet_passes) {
 
 void Engine::run_background() {
   int quiet_passes = 0;
-  int naps = 0;
+  std::chrono::microseconds nap = kNap;
   while (!stop_.load()) {
-    if (pending_.load() == 0 || waiters_.load() > 0) {
-      std::unique_lock lock(inbox_mutex_);
-      if (pending_.load() == 0 && ++naps > kNapsBeforeSleep) {
-        asleep_.store(true);
-        called_.wait(lock, [&] { return stop_.load() || pending_.load() > 0; });
-        asleep_.store(false);
-        naps = 0;
-      } else {
-        lock.unlock();
-        std::this_thread::sleep_for(kNap);
-      }
+    std::unique_lock lock(drive_, std::defer_lock);
+    if (pending_.load() == 0 || waiters_.load() > 0 || !lock.try_lock()) {
+      nap = doze(nap);
       continue;
     }
-    naps = 0;
-    if (std::unique_lock lock(drive_, std::try_to_lock); lock) {
-      if (pass()) {
-        quiet_passes = 0;
-      } else if (pending_.load() > 0 && waiters_.load() == 0) {
-        idle(quiet_passes);
-      }
-    } else {
-      std::this_thread::sleep_for(kNap);
+    nap = kNap;
+    if (pass()) {
+      quiet_passes = 0;
+    } else if (pending_.load() > 0 && waiters_.load() == 0) {
+      idle(quiet_passes);
     }
   }
+}
+
+// The background thread looks again after a nap, and naps longer each time that it is not needed,
+// so that it costs nothing to those who wait for what they start; at last it sleeps until it is
+// called. Returns the next nap.
+std::chrono::microseconds Engine::doze(std::chrono::microseconds nap) {
+  std::unique_lock lock(inbox_mutex_);
+  if (stop_.load()) return nap;
+  if (nap < kLongestNap || pending_.load() > 0) {
+    called_.wait_for(lock, nap);
+    return std::min<std::chrono::microseconds>(2 * nap, kLongestNap);
+  }
+  asleep_.store(true);
+  called_.wait(lock, [&] { return stop_.load() || pending_.load() > 0; });
+  asleep_.store(false);
+  return kNap;
 }
 
 bool Engine::pass() {

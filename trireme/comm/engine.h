@@ -71,6 +71,7 @@ class Engine {
   std::string name_of(int peer) const;
 
   void run_background();
+  std::chrono::microseconds doze(std::chrono::microseconds nap);
   void idle(int& quiet_passes);
   void leave();
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "trireme/comm/backends.h"
+#include "trireme/comm/copy.h"
 #include "trireme/comm/reduce.h"
 
 namespace trireme::comm {
@@ -68,7 +69,7 @@ void ShmGroup::enter(Operation& operation, const Call& call) {
   own.bytes = call.bytes;
   own.segment = -1;
   if (call.bytes <= kSmall) {
-    if (!call.operand.empty()) std::memcpy(own.payload, call.operand.data(), call.operand.size());
+    if (!call.operand.empty()) hand_over(own.payload, call.operand.data(), call.operand.size());
   } else if (const auto place = transport_.locate(call.operand.data(), call.operand.size())) {
     own.segment = place->segment;
     own.offset = place->offset;
@@ -126,7 +127,7 @@ Task ShmGroup::run_barrier(Operation& operation) {
 Task ShmGroup::copy(Operation& operation, std::byte* to, const std::byte* from, size_t bytes) {
   for (size_t begin = 0; begin < bytes; begin += kBreath) {
     if (begin > 0) co_await let_others_run(operation);
-    std::memcpy(to + begin, from + begin, std::min(kBreath, bytes - begin));
+    copy_bytes(to + begin, from + begin, std::min(kBreath, bytes - begin), bytes);
   }
 }
 
@@ -140,8 +141,30 @@ Task ShmGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
     reduce_in_order(op, inout.type.dtype, payloads(operation), {&inout.data, 1}, inout.elements());
   } else if (all_shared(operation)) {
     co_await reduce_in_place(operation, inout, op);
+  } else if (size() == 2) {
+    co_await reduce_as_pair(operation, inout, op);
   } else {
     co_await reduce_by_bounce(operation, inout, op);
+  }
+}
+
+// Two members read all of each other's bytes, as many as if each reduced a half and read the other
+// half of the result, but with one step for each round: a half of the bounce buffer is filled again
+// when the other member has published the round after, so has read it.
+Task ShmGroup::reduce_as_pair(Operation& operation, View inout, Reduce op) {
+  const DType dtype = inout.type.dtype;
+  const int64_t step = static_cast<int64_t>(kBounce) / size_of(dtype);
+  const int peer = 1 - rank();
+  for (int64_t begin = 0, round = 0; begin < inout.elements(); begin += step, ++round) {
+    const int64_t count = std::min(step, inout.elements() - begin);
+    std::byte* const data = inout.data + begin * size_of(dtype);
+    hand_over(bounce(rank(), round), data, static_cast<size_t>(count * size_of(dtype)));
+    publish();
+    co_await everyone(operation);
+    const std::byte* sources[2];
+    sources[rank()] = data;
+    sources[peer] = bounce(peer, round);
+    reduce_in_order(op, dtype, sources, {&data, 1}, count);
   }
 }
 
@@ -179,7 +202,7 @@ Task ShmGroup::reduce_by_bounce(Operation& operation, View inout, Reduce op) {
   for (int64_t begin = 0; begin < inout.elements(); begin += step) {
     const int64_t count = std::min(step, inout.elements() - begin);
     std::byte* const data = inout.data + begin * width;
-    std::memcpy(bounce(rank(), 0), data, static_cast<size_t>(count * width));
+    hand_over(bounce(rank(), 0), data, static_cast<size_t>(count * width));
     publish();
     co_await everyone(operation);
 
@@ -187,14 +210,15 @@ Task ShmGroup::reduce_by_bounce(Operation& operation, View inout, Reduce op) {
     const auto from = [&](int i) { return bounds[static_cast<size_t>(i)] * width; };
     const auto length = [&](int i) { return static_cast<size_t>(from(i + 1) - from(i)); };
     for (int i = 0; i < size(); ++i) sources[static_cast<size_t>(i)] = bounce(i, 0) + from(rank());
-    std::byte* const outs[2] = {bounce(rank(), 1) + from(rank()), data + from(rank())};
-    reduce_in_order(op, dtype, sources, outs, static_cast<int64_t>(length(rank())) / width);
+    std::byte* const own = data + from(rank());
+    reduce_in_order(op, dtype, sources, {&own, 1}, static_cast<int64_t>(length(rank())) / width);
+    hand_over(bounce(rank(), 1) + from(rank()), own, length(rank()));
     publish();
     co_await everyone(operation);
 
     for (int d = 1; d < size(); ++d) {
       const int i = (rank() + d) % size();
-      std::memcpy(data + from(i), bounce(i, 1) + from(i), length(i));
+      copy_bytes(data + from(i), bounce(i, 1) + from(i), length(i), kBounce);
     }
   }
 }
@@ -227,12 +251,12 @@ Task ShmGroup::run_all_gather(Operation& operation, View in, View out) {
   if (!from_out && !in_place) co_await copy(operation, place(rank()), in.data, piece);
   for (size_t begin = 0, round = 0; begin < piece; begin += kBounce, ++round) {
     const size_t bytes = std::min(kBounce, piece - begin);
-    std::memcpy(bounce(rank(), static_cast<int64_t>(round)), in.data + begin, bytes);
+    hand_over(bounce(rank(), static_cast<int64_t>(round)), in.data + begin, bytes);
     publish();
     co_await everyone(operation);
     for (int d = 1; d < size(); ++d) {
       const int i = (rank() + d) % size();
-      std::memcpy(place(i) + begin, bounce(i, static_cast<int64_t>(round)), bytes);
+      copy_bytes(place(i) + begin, bounce(i, static_cast<int64_t>(round)), bytes, piece);
     }
   }
 }
@@ -269,8 +293,8 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
   for (int64_t begin = 0, round = 0; begin < piece; begin += part, ++round) {
     const int64_t bytes = std::min(part, piece - begin);
     for (int i = 0; i < size(); ++i) {
-      std::memcpy(bounce(rank(), round) + i * part, in.data + i * piece + begin,
-                  static_cast<size_t>(bytes));
+      hand_over(bounce(rank(), round) + i * part, in.data + i * piece + begin,
+                static_cast<size_t>(bytes));
     }
     publish();
     co_await everyone(operation);
@@ -306,15 +330,15 @@ Task ShmGroup::run_all_to_all(Operation& operation, View in, View out) {
   for (size_t begin = 0, round = 0; begin < piece; begin += part, ++round) {
     const size_t bytes = std::min(part, piece - begin);
     for (size_t i = 0; i < static_cast<size_t>(size()); ++i) {
-      std::memcpy(bounce(rank(), static_cast<int64_t>(round)) + i * part,
-                  in.data + i * piece + begin, bytes);
+      hand_over(bounce(rank(), static_cast<int64_t>(round)) + i * part, in.data + i * piece + begin,
+                bytes);
     }
     publish();
     co_await everyone(operation);
     for (int i = 0; i < size(); ++i) {
-      std::memcpy(place(i) + begin,
-                  bounce(i, static_cast<int64_t>(round)) + static_cast<size_t>(rank()) * part,
-                  bytes);
+      copy_bytes(place(i) + begin,
+                 bounce(i, static_cast<int64_t>(round)) + static_cast<size_t>(rank()) * part, bytes,
+                 whole);
     }
   }
 }
@@ -340,10 +364,10 @@ Task ShmGroup::run_broadcast(Operation& operation, View inout, int root) {
   for (size_t begin = 0, round = 0; begin < bytes; begin += kBounce, ++round) {
     const size_t part = std::min(kBounce, bytes - begin);
     std::byte* const half = bounce(root, static_cast<int64_t>(round));
-    if (is_root) std::memcpy(half, inout.data + begin, part);
+    if (is_root) hand_over(half, inout.data + begin, part);
     publish();
     co_await everyone(operation);
-    if (!is_root) std::memcpy(inout.data + begin, half, part);
+    if (!is_root) copy_bytes(inout.data + begin, half, part, bytes);
   }
 }
 

@@ -20,8 +20,8 @@ class ShmGroup final : public P2pGroup {
   Task run_barrier(Operation& operation) override;
 
  private:
-  static constexpr size_t kSmall = 4096;        // bytes that travel in the slot
-  static constexpr size_t kBounce = 256 << 10;  // bytes of each half of the bounce buffer
+  static constexpr size_t kSmall = 4096;              // bytes that travel in the slot
+  static constexpr size_t kBounce = size_t{1} << 20;  // bytes of each half of the bounce buffer
   using Location = ShmTransport::Location;
 
   // What a member says when it enters a collective.
@@ -65,6 +65,7 @@ class ShmGroup final : public P2pGroup {
   std::vector<const std::byte*> payloads(const Operation& operation) const;
 
   Task reduce_in_place(Operation& operation, View inout, Reduce op);
+  Task reduce_as_pair(Operation& operation, View inout, Reduce op);
   Task reduce_by_bounce(Operation& operation, View inout, Reduce op);
   Task copy(Operation& operation, std::byte* to, const std::byte* from, size_t bytes);
 

@@ -3,11 +3,14 @@
 // (ShmTransport::Doorbell).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+
+#include "trireme/comm/copy.h"
 
 namespace trireme::comm {
 
@@ -58,9 +61,9 @@ class Ring {
   void read_payload(const Frame& frame, std::byte* to) const {
     const size_t begin = (tail_.load(std::memory_order_relaxed) + sizeof(Frame)) % kCapacity;
     const size_t until_end = std::min<size_t>(frame.payload_bytes, kCapacity - begin);
-    if (until_end > 0) std::memcpy(to, &bytes_[begin], until_end);
+    if (until_end > 0) copy_bytes(to, &bytes_[begin], until_end, kCapacity);
     if (frame.payload_bytes > until_end)
-      std::memcpy(to + until_end, bytes_, frame.payload_bytes - until_end);
+      copy_bytes(to + until_end, bytes_, frame.payload_bytes - until_end, kCapacity);
   }
   void drop(const Frame& frame) {
     tail_.store(tail_.load(std::memory_order_relaxed) + sizeof(Frame) +
@@ -74,8 +77,8 @@ class Ring {
   void copy_in(uint64_t at, const std::byte* payload, size_t bytes) {
     const size_t begin = at % kCapacity;
     const size_t until_end = std::min<size_t>(bytes, kCapacity - begin);
-    if (until_end > 0) std::memcpy(&bytes_[begin], payload, until_end);
-    if (bytes > until_end) std::memcpy(bytes_, payload + until_end, bytes - until_end);
+    if (until_end > 0) hand_over(&bytes_[begin], payload, until_end);
+    if (bytes > until_end) hand_over(bytes_, payload + until_end, bytes - until_end);
   }
 
   alignas(64) std::atomic<uint64_t> head_;  // bytes ever written; the writer's

@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/copy.h"
 #include "trireme/comm/roster.h"
 
 namespace trireme::comm {
@@ -292,7 +293,7 @@ void ShmTransport::deliver(int peer, const Frame& frame, const std::byte* payloa
   } else if (frame.segment >= 0) {
     const std::byte* const from = reach(peer, {frame.segment, frame.offset}, transfer.bytes);
     if (from != nullptr) {
-      std::memcpy(transfer.data, from, transfer.bytes);
+      copy_bytes(transfer.data, from, transfer.bytes, transfer.bytes);
       transfer.state = Transfer::State::kDone;
     } else {
       transfer.problem = fmt::format("offers {} bytes at {} of segment {}, which are not there",

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/copy.h"
 #include "trireme/comm/memory_store.h"
 #include "trireme/comm/pages.h"
 
@@ -192,7 +193,7 @@ class ThreadsTransport final : public Transport {
           fmt::format("sent {} bytes where {} were expected", envelope.bytes, transfer.bytes);
       transfer.state = Transfer::State::kFailed;
     } else {
-      if (envelope.bytes > 0) std::memcpy(transfer.data, envelope.data, envelope.bytes);
+      copy_bytes(transfer.data, envelope.data, envelope.bytes, envelope.bytes);
       transfer.state = Transfer::State::kDone;
     }
     envelope.state.store(Envelope::kDone, std::memory_order_release);
