@@ -49,7 +49,9 @@ LayerNorm::LayerNorm(int64_t width, std::string name, double eps)
 
 Tensor LayerNorm::forward(const Tensor& x) {
   const TensorType type{x.dtype(), {width_}};
-  return layer_norm(x, parameter("weight", type, {Init::Kind::kConstant, 1, 0}), parameter("bias", type, {}), eps_).y;
+  const Tensor weight = parameter("weight", type, {Init::Kind::kConstant, 1, 0});  // in order, whatever the compiler
+  const Tensor bias = parameter("bias", type, {});
+  return layer_norm(x, weight, bias, eps_).y;
 }
 
 Dropout::Dropout(double p, std::string name) : Module(std::move(name)), p_(p) {

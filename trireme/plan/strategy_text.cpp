@@ -16,8 +16,10 @@
 namespace trireme {
 namespace {
 
+constexpr std::string_view kWhere = "strategy text, line ";
+
 [[noreturn]] void wrong(int line, std::string_view what) {
-  fail(ErrorKind::kInvalidArgument, "strategy text, line {}: {}", line, what);
+  fail(ErrorKind::kInvalidArgument, "{}{}: {}", kWhere, line, what);
 }
 
 std::string_view next_word(std::string_view& rest) {
@@ -84,6 +86,28 @@ void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, in
   }
 }
 
+void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
+  const std::string_view kind = next_word(rest);
+  if (kind.empty()) return;
+  if (kind == "strategy") {
+    const std::string_view mesh = next_word(rest);
+    if (!mesh.starts_with("mesh=\"") || !mesh.ends_with('"') || mesh.size() < 7) {
+      wrong(line, "expected mesh=\"axis=size,...\"");
+    }
+    strategy.mesh = parse_mesh(mesh.substr(6, mesh.size() - 7));
+  } else if (kind == "input" && strategy.inputs.size() < graph.inputs().size()) {
+    const Input& input = graph.inputs()[strategy.inputs.size()];
+    strategy.inputs.push_back(read_layout(rest, input.name, graph.type(input.value), strategy.mesh, line));
+  } else if (kind == "output" && strategy.outputs.size() < graph.outputs().size()) {
+    const Output& output = graph.outputs()[strategy.outputs.size()];
+    strategy.outputs.push_back(read_layout(rest, output.name, graph.type(output.value), strategy.mesh, line));
+  } else if (kind == "node") {
+    read_node(rest, graph, strategy, line);
+  } else {
+    wrong(line, fmt::format("unexpected '{}'", kind));
+  }
+}
+
 }  // namespace
 
 std::string to_string(const Graph& graph, const Strategy& strategy) {
@@ -123,25 +147,14 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
   int line = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view rest = text.substr(0, end);
+    const std::string_view content = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     ++line;
-    const std::string_view kind = next_word(rest);
-    if (kind.empty()) continue;
-    if (kind == "strategy") {
-      const std::string_view mesh = next_word(rest);
-      if (!mesh.starts_with("mesh=\"") || !mesh.ends_with('"')) wrong(line, "expected mesh=\"axis=size,...\"");
-      strategy.mesh = parse_mesh(mesh.substr(6, mesh.size() - 7));
-    } else if (kind == "input" && strategy.inputs.size() < graph.inputs().size()) {
-      const Input& input = graph.inputs()[strategy.inputs.size()];
-      strategy.inputs.push_back(read_layout(rest, input.name, graph.type(input.value), strategy.mesh, line));
-    } else if (kind == "output" && strategy.outputs.size() < graph.outputs().size()) {
-      const Output& output = graph.outputs()[strategy.outputs.size()];
-      strategy.outputs.push_back(read_layout(rest, output.name, graph.type(output.value), strategy.mesh, line));
-    } else if (kind == "node") {
-      read_node(rest, graph, strategy, line);
-    } else {
-      wrong(line, fmt::format("unexpected '{}'", kind));
+    try {
+      read_line(content, graph, strategy, line);
+    } catch (const Error& e) {  // what a mesh, a layout or a list of axes says does not know the line
+      if (e.text().starts_with(kWhere)) throw;
+      wrong(line, e.text());
     }
   }
   if (strategy.inputs.size() != graph.inputs().size() || strategy.outputs.size() != graph.outputs().size()) {

@@ -32,8 +32,10 @@ Tensor GptBlock::attend(const Tensor& x) {
   const Scope scope(attn_);
   const std::vector<Tensor> qkv = split(c_attn_(x), -1, 3);
   const std::vector<int64_t> by_head{x.size(0), x.size(1), heads_, width_ / heads_};
-  const Tensor out = attention(reshape(qkv[0], by_head), reshape(qkv[1], by_head), reshape(qkv[2], by_head),
-                               {.causal = true});
+  const Tensor q = reshape(qkv[0], by_head);
+  const Tensor k = reshape(qkv[1], by_head);
+  const Tensor v = reshape(qkv[2], by_head);
+  const Tensor out = attention(q, k, v, {.causal = true});
   return attn_drop_(attn_proj_(reshape(out, x.shape())));
 }
 
@@ -64,9 +66,12 @@ Tensor Gpt::forward(const Tensor& tokens) {
           "gpt: tokens are {}; they must be [batch, up to {} positions]", to_string(tokens.type()), config_.context);
   Graph& graph = tokens.graph();
   const Tensor positions = iota(graph, {DType::kI32, {tokens.size(1)}}, 0);
-  Tensor x = drop_(add(wte_(tokens), wpe_(positions)));
+  const Tensor words = wte_(tokens);  // one after the other: the order of the graph must not hang on the compiler's
+  const Tensor places = wpe_(positions);
+  Tensor x = drop_(add(words, places));
   for (const auto& block : blocks_) x = (*block)(x);
-  return matmul(ln_f_(x), wte_.weight(), false, true);
+  const Tensor last = ln_f_(x);
+  return matmul(last, wte_.weight(), false, true);
 }
 
 }  // namespace trireme::nn

@@ -1,0 +1,150 @@
+#include "trireme/partition/partition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/ops/ops.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Tensor input(Graph& graph, const std::string& name, Shape shape, Role role = Role::kParameter) {
+  return {graph, graph.add_input(name, {DType::kF32, shape}, role)};
+}
+
+Program cut(const Graph& graph, const Mesh& mesh, const std::vector<std::string>& layouts) {
+  std::vector<Layout> inputs;
+  for (const std::string& text : layouts) inputs.push_back(parse_layout(text, mesh));
+  Program program = partition(graph, propagate(graph, mesh, inputs));
+  EXPECT_THAT(verify(program), IsEmpty());
+  return program;
+}
+
+int count(const Program& program, std::string_view op) {
+  int out = 0;
+  for (const Node& node : program.graph.nodes()) out += node.op->name == op ? 1 : 0;
+  return out;
+}
+
+int collectives(const Program& program) {
+  int out = 0;
+  for (const Node& node : program.graph.nodes()) out += def_of(node).traits.collective ? 1 : 0;
+  return out;
+}
+
+Graph megatron_block() {
+  Graph graph;
+  const Tensor x = input(graph, "x", {8, 4}, Role::kData);
+  const Tensor up = input(graph, "up", {4, 16});
+  const Tensor down = input(graph, "down", {16, 4});
+  graph.add_output("y", matmul(gelu(matmul(x, up)), down).id());
+  return graph;
+}
+
+Program megatron_program() {
+  return cut(megatron_block(), Mesh({{"tp", 2}}), {"[-, -]", "[-, tp]", "[tp, -]"});
+}
+
+TEST(Partition, values_have_the_shapes_of_their_pieces) {
+  const Program program = megatron_program();
+  EXPECT_EQ(to_string(program.graph.type(program.graph.input("up").value)), "f32[4,8]");
+  EXPECT_EQ(to_string(program.graph.type(program.graph.node(0).outputs[0])), "f32[8,8]");
+  EXPECT_EQ(to_string(program.whole[static_cast<size_t>(program.graph.node(0).outputs[0])]),
+            "[8,16]");
+  EXPECT_EQ(to_string(program.graph.type(program.graph.output("y").value)), "f32[8,4]");
+}
+
+TEST(Partition, column_then_row_parallel_products_take_one_all_reduce_and_nothing_else) {
+  const Program program = megatron_program();
+  EXPECT_EQ(count(program, "all_reduce"), 1);
+  EXPECT_EQ(collectives(program), 1);
+}
+
+TEST(Partition, readers_that_ask_alike_share_one_reshard) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {8, 4}, Role::kData);
+  const Tensor w = input(graph, "w", {4, 4});
+  const Tensor p = matmul(x, w);
+  graph.add_output("a", gelu(p).id());
+  graph.add_output("b", exp(p).id());
+  graph.add_output("c", p.id());
+  const Program program = cut(graph, Mesh({{"tp", 2}}), {"[-, tp]", "[tp, -]"});
+  EXPECT_EQ(count(program, "all_reduce"), 1);
+  EXPECT_EQ(collectives(program), 1);
+}
+
+TEST(Partition, on_one_device_nothing_is_added) {
+  const Graph graph = megatron_block();
+  const Program program = partition(graph, data_parallel(graph, 1));
+  EXPECT_EQ(to_string(program.graph), to_string(graph));
+}
+
+TEST(Partition, an_illegal_choice_is_refused_with_its_place) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {8, 4}, Role::kData);
+  graph.set_scope("head");
+  graph.add_output("y", softmax(x).id());
+  Strategy strategy = propagate(graph, Mesh({{"tp", 2}}), {Layout::replicated(2)});
+  strategy.nodes[0].axes.back() = {0};  // the dimension that softmax needs whole
+  try {
+    partition(graph, strategy);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("strategy of softmax at 'head': factor "));
+  }
+}
+
+TEST(Partition, prints_each_value_with_its_layout) {
+  EXPECT_THAT(to_string(megatron_program()), HasSubstr("// [-, tp] of [8,16]"));
+}
+
+TEST(Verify, a_shape_that_is_not_the_layouts_is_found) {
+  Program program = megatron_program();
+  program.layouts[1] = Layout::replicated(2);
+  EXPECT_THAT(
+      verify(program),
+      testing::Contains(HasSubstr("%1 is f32[4,8] but layout [-, -] of [4,16] gives [4,16]")));
+}
+
+TEST(Verify, an_output_that_is_a_partial_sum_is_found) {
+  Program program = megatron_program();
+  program.layouts[static_cast<size_t>(program.graph.output("y").value)].add_partial(
+      0, Reduction::kSum);
+  EXPECT_THAT(verify(program), testing::Contains("output 'y' is a partial sum"));
+}
+
+TEST(Verify, an_update_in_another_layout_is_found) {
+  Graph graph;
+  const Tensor w = input(graph, "w", {4, 4});
+  graph.add_output("w", scale(w, 2).id(), w.id());
+  Program program = cut(graph, Mesh({{"a", 2}}), {"[a, -]"});
+  program.layouts[1] = parse_layout("[-, a]", program.mesh);
+  program.whole[1] = {2, 8};
+  EXPECT_THAT(verify(program), testing::Contains("output 'w' updates an input of another layout"));
+}
+
+TEST(Verify, a_missing_reduction_is_found) {
+  // The program without its all-reduce: what reads the partial sum reads a term.
+  Program program = megatron_program();
+  Program broken{Graph("broken"), program.mesh, program.layouts, program.whole};
+  for (const Input& in : program.graph.inputs()) {
+    broken.graph.add_input(in.name, program.graph.type(in.value), in.role);
+  }
+  for (const Node& node : program.graph.nodes()) {
+    if (node.op->name == "all_reduce") continue;
+    const std::vector<TensorType> types{program.graph.type(node.outputs[0])};
+    broken.graph.add_node(*node.op, node.attrs, node.inputs, types);
+  }
+  broken.graph.add_output("y", broken.graph.nodes().back().outputs[0]);
+  broken.layouts.pop_back();
+  broken.whole.pop_back();
+  EXPECT_THAT(verify(broken), ElementsAre("output 'y' is a partial sum"));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,123 @@
+#include "trireme/pass/fuse_all_reduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/op/structural.h"
+#include "trireme/ops/ops.h"
+#include "trireme/partition/partition.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A program written by hand: every value whole, sums over the axis "dp" (0) or "tp" (1).
+struct Hand {
+  Program program{Graph("hand"), Mesh({{"dp", 2}, {"tp", 2}}), {}, {}};
+
+  Tensor input(const std::string& name, int64_t elements, DType dtype = DType::kF32) {
+    return note({program.graph, program.graph.add_input(name, {dtype, {elements}}, Role::kData)});
+  }
+  Tensor note(const Tensor& value) {
+    program.layouts.push_back(Layout::replicated(1));
+    program.whole.push_back(value.shape());
+    return value;
+  }
+  Tensor reduce(const Tensor& x, int axis = 0) {
+    return note(all_reduce(std::vector<Tensor>{x}, {.axes = {axis}, .size = 2})[0]);
+  }
+  void output(const std::string& name, const Tensor& value) {
+    program.graph.add_output(name, value.id());
+  }
+};
+
+// How many operands each all-reduce has, in order.
+std::vector<size_t> buckets(const Program& program) {
+  EXPECT_THAT(verify(program), IsEmpty());
+  std::vector<size_t> out;
+  for (const Node& node : program.graph.nodes()) {
+    if (node.op->name == "all_reduce") out.push_back(node.inputs.size());
+  }
+  return out;
+}
+
+std::vector<std::string> ops(const Program& program) {
+  std::vector<std::string> out;
+  for (const Node& node : program.graph.nodes()) out.emplace_back(node.op->name);
+  return out;
+}
+
+TEST(FuseAllReduce, neighbours_become_one) {
+  Hand hand;
+  std::vector<Tensor> sums;
+  for (const char* name : {"a", "b", "c"}) sums.push_back(hand.reduce(hand.input(name, 4)));
+  for (size_t i = 0; i < sums.size(); ++i) hand.output(fmt::format("y{}", i), sums[i]);
+  const Program fused = fuse_all_reduce(hand.program);
+  EXPECT_THAT(buckets(fused), ElementsAre(3));
+  const Node& node = fused.graph.nodes()[0];
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(node.inputs[static_cast<size_t>(i)],
+              fused.graph.inputs()[static_cast<size_t>(i)].value);
+    EXPECT_EQ(fused.graph.outputs()[static_cast<size_t>(i)].value,
+              node.outputs[static_cast<size_t>(i)]);
+  }
+}
+
+TEST(FuseAllReduce, a_bucket_closes_before_it_grows_past_its_size) {
+  Hand hand;
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    hand.output(name, hand.reduce(hand.input(name, 4)));  // 16 bytes
+  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 32})), ElementsAre(2, 2, 1));
+  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 31})),
+              ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 80})), ElementsAre(5));
+}
+
+TEST(FuseAllReduce, one_larger_than_the_bucket_stays_alone) {
+  Hand hand;
+  hand.output("a", hand.reduce(hand.input("a", 4)));
+  hand.output("b", hand.reduce(hand.input("b", 400)));
+  hand.output("c", hand.reduce(hand.input("c", 4)));
+  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 64})), ElementsAre(1, 1, 1));
+}
+
+TEST(FuseAllReduce, other_types_and_other_ranks_stay_apart) {
+  Hand hand;
+  hand.output("a", hand.reduce(hand.input("a", 4), 0));
+  hand.output("b", hand.reduce(hand.input("b", 4), 1));
+  hand.output("c", hand.reduce(hand.input("c", 4, DType::kBF16), 0));
+  hand.output("d", hand.reduce(hand.input("d", 4), 0));
+  hand.output("e", hand.reduce(hand.input("e", 4), 1));
+  const Program fused = fuse_all_reduce(hand.program);
+  EXPECT_THAT(buckets(fused), ElementsAre(1, 2, 2));
+}
+
+TEST(FuseAllReduce, no_member_moves_past_its_first_reader) {
+  Hand hand;
+  const Tensor first = hand.reduce(hand.input("a", 4));
+  const Tensor reader = hand.note(exp(first));
+  const Tensor second = hand.reduce(hand.input("b", 4));
+  const Tensor third = hand.reduce(reader);
+  hand.output("second", second);
+  hand.output("third", third);
+  const Program fused = fuse_all_reduce(hand.program);
+  EXPECT_THAT(ops(fused), ElementsAre("all_reduce", "exp", "all_reduce"));
+  EXPECT_THAT(buckets(fused), ElementsAre(1, 2));
+}
+
+TEST(FuseAllReduce, a_sum_of_a_sum_is_not_fused_with_it) {
+  Hand hand;
+  hand.output("y", hand.reduce(hand.reduce(hand.input("a", 4))));
+  EXPECT_THAT(buckets(fuse_all_reduce(hand.program)), ElementsAre(1, 1));
+}
+
+TEST(FuseAllReduce, without_neighbours_nothing_changes) {
+  Hand hand;
+  hand.output("y", hand.reduce(hand.input("a", 4)));
+  EXPECT_EQ(to_string(fuse_all_reduce(hand.program)), to_string(hand.program));
+}
+
+}  // namespace
+}  // namespace trireme
