@@ -1,0 +1,90 @@
+// Small models and batches for tests that train over ranks: what a rank is given depends on the
+// global index of each element only, so every number of ranks sees the same batch.
+#pragma once
+
+#include <optional>
+
+#include "trireme/base/hash.h"
+#include "trireme/base/rng.h"
+#include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/mlp.h"
+#include "trireme/ops/ops.h"
+#include "trireme/train/session.h"
+#include "trireme/train/step.h"
+
+namespace trireme::testing_support {
+
+inline constexpr int64_t kBatch = 24;  // divides over 1, 2, 3, 4 and 8 ranks
+
+inline LossFn class_loss() {
+  return [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); };
+}
+
+inline std::vector<BatchField> mlp_batch(int64_t batch = kBatch) {
+  return {{"x", {DType::kF32, {batch, 12}}}, {"y", {DType::kI32, {batch}}}};
+}
+inline std::vector<BatchField> gpt_batch() {
+  return {{"x", {DType::kI32, {kBatch, 8}}}, {"y", {DType::kI32, {kBatch, 8}}}};
+}
+
+inline ModelFn mlp_model(nn::Mlp& mlp) {
+  return [&mlp](const Tensor& x) { return mlp(x); };
+}
+
+inline Graph mlp_step(const Optimizer& optimizer, int64_t batch = kBatch) {
+  nn::Mlp mlp({12, 16, 10});
+  return training_step(mlp_model(mlp), class_loss(), mlp_batch(batch), optimizer,
+                       {.name = "mlp", .clip_norm = 1});
+}
+inline Graph mlp_evaluation(int64_t batch = kBatch) {
+  nn::Mlp mlp({12, 16, 10});
+  return evaluation(mlp_model(mlp), class_loss(), mlp_batch(batch),
+                    {.name = "mlp", .accuracy = true});
+}
+inline Graph gpt_step(const Optimizer& optimizer) {
+  nn::Gpt gpt(
+      {.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 2, .dropout = 0.1});
+  return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), gpt_batch(),
+                       optimizer, {.name = "gpt", .seed = 3, .clip_norm = 1});
+}
+
+// The batch of a step: normal numbers and ids below 10.
+inline void fill_batch(Executor& executor, std::string_view name, int64_t step) {
+  const View view = executor.input(name);
+  const Box box = executor.input_box(name);
+  const int64_t first =
+      box.start[0] * (view.elements() / view.type.shape[0]);  // only the batch is cut
+  const Stream stream{static_cast<uint64_t>(step), hash64(name)};
+  for (int64_t i = 0; i < view.elements(); ++i) {
+    const auto index = static_cast<uint64_t>(first + i);
+    if (view.type.dtype == DType::kF32) {
+      view.as<float>()[static_cast<size_t>(i)] = normal(stream, index, 0);
+    } else {
+      view.as<int32_t>()[static_cast<size_t>(i)] =
+          static_cast<int32_t>(random_bits(stream, index, 0) % 10);
+    }
+  }
+}
+
+inline float train_step(Session& session, int64_t step, float lr) {
+  Executor& executor = session.step();
+  fill_batch(executor, "x", step);
+  fill_batch(executor, "y", step);
+  executor.input("lr").as<float>()[0] = lr;
+  executor.input("step").as<int64_t>()[0] = step;
+  executor.run();
+  return executor.output("loss").as<float>()[0];
+}
+
+// A hash of the bits of all parameters and state of this rank.
+inline uint64_t state_hash(Session& session) {
+  uint64_t out = 0;
+  for (const PlanInput& input : session.persistent()) {
+    const auto bytes = session.step().input(input.name).raw();
+    out = out * 31 +
+          hash64(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  return out;
+}
+
+}  // namespace trireme::testing_support
