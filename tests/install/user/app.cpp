@@ -12,11 +12,11 @@ struct Mlp : tr::nn::Module {
 int main(int argc, char** argv) {
   const auto job = tr::Job::init(argc, argv);
   Mlp net;
-  tr::Trainer trainer{net, tr::cross_entropy_mean, tr::AdamW{.lr = 1e-2}, {.progress = false}};
+  tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{.lr = 1e-2}, {.progress = false}};
   const auto images = tr::data::synthetic_images({.samples = 256, .image = {16}, .classes = 4});
 
   const tr::FitResult result = trainer.fit(images, {.steps = 20, .batch = 64});
 
-  if (job.rank() == 0) fmt::print("{} ranks, step {}, learnt: {}\n", job.size(), result.step, result.loss < 0.5);
+  if (job.rank() == 0) fmt::print("ranks: {}, steps: {}, learnt: {}\n", job.size(), result.step, result.loss < 0.5);
   return 0;
 }
