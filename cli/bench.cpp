@@ -110,6 +110,9 @@ void print_by_op(const Executor& executor, int64_t steps) {
 }
 
 int step(const StepArgs& args) {
+  const std::vector<std::string> models{"gpt", "mlp", "lenet"};
+  require(std::find(models.begin(), models.end(), args.model) != models.end(), "bench step: no model '{}'.{}", args.model,
+          suggestion(args.model, models));
   require(args.dtype == "f32", "bench step: --dtype {}; only f32 is computed", args.dtype);
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
           args.warmup);
@@ -181,6 +184,10 @@ struct CollectiveArgs {
 
 int collective(const CollectiveArgs& args) {
   require(args.ranks >= 2 || is_worker(), "bench collective: -n {}; it takes 2 ranks or more", args.ranks);
+  for (const int64_t bytes : args.bytes) {
+    require(bytes >= 0 && bytes % 4 == 0, "bench collective: --bytes {}; elements are f32, so it must be a multiple of 4",
+            bytes);
+  }
   if (!is_worker()) return relaunch({.ranks = args.ranks, .threads = 1});
   const Job job({.transport = args.transport, .threads = 1});
   require(job.world() != nullptr, "bench collective: one rank has nobody to talk to; use -n 2 or more");
@@ -202,7 +209,7 @@ int collective(const CollectiveArgs& args) {
 void add_step(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<StepArgs>();
   CLI::App* command = bench.add_subcommand("step", "Time the training step of a built-in model");
-  command->add_option("--model", args->model, "gpt, mlp or lenet")->check(CLI::IsMember({"gpt", "mlp", "lenet"}))->capture_default_str();
+  command->add_option("--model", args->model, "gpt, mlp or lenet")->capture_default_str();
   command->add_option("--layers", args->layers, "gpt: blocks")->capture_default_str();
   command->add_option("--width", args->width, "gpt: width of the residual stream")->capture_default_str();
   command->add_option("--heads", args->heads, "gpt: attention heads")->capture_default_str();

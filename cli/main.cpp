@@ -72,6 +72,15 @@ std::string wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
     }
   }
   const std::vector<CLI::App*> commands = app.get_subcommands();
+  if (text == "A subcommand is required") {
+    std::vector<std::string> names;
+    for (const CLI::App* one : commands.back()->get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(one->get_name());
+    }
+    const std::vector<std::string> extra = app.remaining(true);
+    text = extra.empty() ? fmt::format("say what: {}", quoted_list(names))
+                         : fmt::format("there is no '{}'; it must be {}", extra[0], quoted_list(names));
+  }
   const std::string where = commands.empty() ? "trireme" : commands.front()->get_name();
   return fmt::format("{}: {}. {}", where, text, where_to_read(app));
 }

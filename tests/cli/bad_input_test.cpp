@@ -219,10 +219,11 @@ TEST_F(DamagedCheckpointTest, AnotherModelOptimizerSeedOrBatchIsRefused) {
     words.insert(words.end(), {"--set", set});
     expect_error(words, kCaller, HasSubstr(text));
   };
-  expect_resume("model.width=32", "is f32[16,16] in checkpoint 'run/checkpoints/step-000006' but f32[16,32] in the model");
+  expect_resume("model.width=32", ",16] in checkpoint 'run/checkpoints/step-000006' but f32[");
+  EXPECT_THAT(last_.err, HasSubstr(",32] in the model; they must be equal"));
   expect_resume("model.layers=2", "holds no tensor 'h.1.");
   EXPECT_THAT(last_.err, HasSubstr("  a run goes on with the model and the optimizer it was started with\n"));
-  expect_resume("train.optimizer=sgd", "holds no tensor 'wpe.weight.velocity'");
+  expect_resume("train.optimizer=sgd", ".weight.velocity' among its");
   expect_resume("train.seed=2", "was made with seed 1, this run has seed 2; go on with the same seed");
   expect_resume("train.batch=8", "after 6 steps, a batch of 4; this run's batch is 8");
   ckpt::Reader(path("run/checkpoints")).verify();
