@@ -1,0 +1,150 @@
+#include "trireme/train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kText =
+    "name = \"tiny\"\n"
+    "[model]\n"
+    "kind = \"gpt\"\n"
+    "layers = 2\n"
+    "[data]\n"
+    "kind = \"synthetic\"\n"
+    "[train]\n"
+    "steps = 10\n"
+    "lr = 1\n";
+
+std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_config(text, "job.toml", overrides);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    return e.what();
+  }
+  return "";
+}
+
+std::string with(const std::string& line) {
+  return kText + line + "\n";
+}
+
+TEST(Config, values_are_read_and_the_rest_keeps_its_defaults) {
+  const JobConfig config = parse_config(kText, "job.toml");
+  EXPECT_EQ(config.name, "tiny");
+  EXPECT_EQ(config.model.layers, 2);
+  EXPECT_EQ(config.train.lr, 1.0) << "a whole number is a number";
+  EXPECT_EQ(config.train.batch, JobConfig{}.train.batch);
+}
+
+TEST(Config, overrides_come_after_the_file) {
+  const JobConfig config =
+      parse_config(kText, "job.toml",
+                   {"train.lr=0.5", "name=other", "model.hidden=[1,2]", "train.optimizer=\"sgd\""});
+  EXPECT_EQ(config.train.lr, 0.5);
+  EXPECT_EQ(config.name, "other");
+  EXPECT_THAT(config.model.hidden, ElementsAre(1, 2));
+  EXPECT_EQ(config.train.optimizer, "sgd");
+}
+
+TEST(Config, what_it_writes_reads_back_the_same) {
+  JobConfig config = parse_config(kText, "job.toml");
+  config.name = "with \"quotes\" and \\";
+  config.data.paths = {"a b", "c"};
+  config.train.lr = 0.1 + 0.2;
+  config.train.weight_decay = 1e-30;
+  config.model.hidden = {};
+  const std::string text = to_toml(config);
+  JobConfig read = parse_config(text, "again.toml");
+  EXPECT_EQ(to_toml(read), text);
+  EXPECT_EQ(read.name, config.name);
+  EXPECT_EQ(read.train.lr, config.train.lr);
+  EXPECT_EQ(read.train.weight_decay, config.train.weight_decay);
+  EXPECT_THAT(read.data.paths, ElementsAre("a b", "c"));
+  EXPECT_TRUE(read.model.hidden.empty());
+}
+
+TEST(Config, every_key_is_written) {
+  JobConfig config;
+  const std::string text = to_toml(config);
+  for (const ConfigKey& key : config_keys(config)) {
+    EXPECT_THAT(text, HasSubstr(key.name.substr(key.name.find('.') + 1) + " = ")) << key.name;
+  }
+}
+
+TEST(Config, a_key_that_is_none_is_refused_with_its_line_and_the_likely_one) {
+  EXPECT_EQ(error_of(with("btach = 8")),
+            "job.toml:10: no key 'train.btach'. Did you mean 'train.batch'?");
+  EXPECT_THAT(
+      error_of(with("[nonsense]\nxyzzyxyzzyxyzzy = 1")),
+      HasSubstr(
+          "job.toml:11: no key 'nonsense.xyzzyxyzzyxyzzy'. `trireme help config` lists the keys."));
+}
+
+TEST(Config, a_value_of_another_type_is_refused_with_both) {
+  EXPECT_EQ(error_of(with("batch = \"8\"")),
+            "job.toml:10: 'train.batch' must be a whole number; found the string '8'");
+  EXPECT_EQ(error_of(with("batch = 8.5")),
+            "job.toml:10: 'train.batch' must be a whole number; found 8.5");
+  EXPECT_EQ(error_of(with("clip = true")),
+            "job.toml:10: 'train.clip' must be a number; found true");
+  EXPECT_EQ(error_of(with("optimizer = 3")),
+            "job.toml:10: 'train.optimizer' must be a string; found 3");
+  EXPECT_EQ(error_of(with("[parallel]\nmode = []")),
+            "job.toml:11: 'parallel.mode' must be a string; found a list");
+}
+
+TEST(Config, text_that_is_no_toml_is_refused_with_its_place) {
+  EXPECT_THAT(error_of("name = \n"), HasSubstr("job.toml:1:"));
+  EXPECT_THAT(error_of(with("seed = 1\nseed = 2")), HasSubstr("job.toml:11:"));
+}
+
+TEST(Config, overrides_that_cannot_be_are_refused) {
+  EXPECT_EQ(error_of(kText, {"train.lr"}),
+            "--set 'train.lr': it must be key=value, like train.lr=0.001");
+  EXPECT_EQ(error_of(kText, {"train.lt=1"}), "--set: no key 'train.lt'. Did you mean 'train.lr'?");
+  EXPECT_EQ(error_of(kText, {"train.lr=fast"}), "--set: 'train.lr' must be a number; found 'fast'");
+  EXPECT_EQ(error_of(kText, {"train.batch=1.5"}),
+            "--set: 'train.batch' must be a whole number; found '1.5'");
+}
+
+TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
+  EXPECT_EQ(error_of(kText, {"train.optimizer=adamm"}),
+            "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw' or "
+            "'lamb'. Did you mean "
+            "'adam'?");
+  EXPECT_THAT(error_of(kText, {"train.batch=0"}),
+              HasSubstr("train.batch = 0; it must be 1 or more"));
+  EXPECT_THAT(error_of(kText, {"train.lr=0.0"}), HasSubstr("train.lr = 0; it must be above 0"));
+  EXPECT_THAT(error_of(kText, {"train.steps=0"}),
+              HasSubstr("neither train.steps nor train.epochs is set"));
+  EXPECT_THAT(error_of(kText, {"data.validation=1.0"}),
+              HasSubstr("data.validation = 1; it is the share of samples"));
+  EXPECT_THAT(error_of(kText, {"data.kind=text"}), HasSubstr("data.paths is empty"));
+  EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=mlp"}),
+              HasSubstr("data.kind 'text' needs model.kind 'gpt'"));
+  EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
+              HasSubstr("data.kind 'idx' needs model.kind 'mlp' or 'lenet'"));
+  EXPECT_THAT(error_of(kText, {"data.kind=idx", "model.kind=mlp"}),
+              HasSubstr("data.images and data.labels"));
+}
+
+TEST(Config, the_optimizer_gets_its_options) {
+  const JobConfig config =
+      parse_config(kText, "job.toml", {"train.optimizer=sgd", "train.momentum=0.5"});
+  const Optimizer optimizer = make_optimizer(config);
+  const auto* sgd = std::get_if<Sgd>(&optimizer);
+  ASSERT_NE(sgd, nullptr);
+  EXPECT_EQ(sgd->momentum, 0.5);
+  EXPECT_EQ(sgd->lr, 1.0);
+}
+
+}  // namespace
+}  // namespace trireme
