@@ -109,13 +109,17 @@ void print_by_op(const Executor& executor, int64_t steps) {
   for (const auto& [value, op] : sorted) std::fprintf(stderr, "%10.3f ms  %s\n", value, op.c_str());
 }
 
-int step(const StepArgs& args) {
+void check(const StepArgs& args) {
   const std::vector<std::string> models{"gpt", "mlp", "lenet"};
   require(std::find(models.begin(), models.end(), args.model) != models.end(), "bench step: no model '{}'.{}", args.model,
           suggestion(args.model, models));
   require(args.dtype == "f32", "bench step: --dtype {}; only f32 is computed", args.dtype);
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
           args.warmup);
+}
+
+int step(const StepArgs& args) {
+  check(args);
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
   const JobConfig config = config_of(args, job.size());
