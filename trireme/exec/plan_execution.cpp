@@ -159,7 +159,7 @@ class Planner {
                             ? waited_[static_cast<size_t>(i)] : i;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
-        return last_use_[static_cast<size_t>(user)] <= until && !read_after(user, i);
+        return last_use_[static_cast<size_t>(user)] <= until && !read_after(user, i) && !in_flight(user, i);
       });
       if (free) return buffer;
     }
@@ -203,6 +203,20 @@ class Planner {
     return false;
   }
 
+  // Whether a communication that began before i may still read or write the value when i starts.
+  bool in_flight(ValueId id, int i) const {
+    if (plan_.actions[static_cast<size_t>(i)].lane != Lane::kComm) return false;  // its last use tells
+    for (int j = 0; j < i; ++j) {
+      if (plan_.actions[static_cast<size_t>(j)].lane != Lane::kComm || waited_[static_cast<size_t>(j)] <= i) continue;
+      const Node& n = node(j);
+      if (std::find(n.inputs.begin(), n.inputs.end(), id) != n.inputs.end() ||
+          std::find(n.outputs.begin(), n.outputs.end(), id) != n.outputs.end()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   // Operands of one collective lie side by side, so that it is one operation on one run of bytes.
   void keep_together(int i) {
     if (plan_.actions[static_cast<size_t>(i)].lane != Lane::kComm || node(i).inputs.size() < 2) return;
@@ -238,6 +252,10 @@ class Planner {
         all = {all.bytes + align_buffer(buffer.bytes), std::min(all.first, buffer.first),
                std::max(all.last, buffer.last)};
         grouped[static_cast<size_t>(id)] = 1;
+      }
+      for (const int id : group) {  // their bytes are reserved as one
+        plan_.buffers[static_cast<size_t>(id)].first = all.first;
+        plan_.buffers[static_cast<size_t>(id)].last = all.last;
       }
       lifetimes.push_back(all);
       members.push_back(group);
