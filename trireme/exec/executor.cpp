@@ -54,11 +54,31 @@ struct Executor::State {
     take_arena();
     bind_values();
     bind_actions();
-    for (const PlanOutput& output : p.outputs) {
+    order_copies();
+  }
+
+  // The copies of the step's end such that none overwrites what another still reads.
+  void order_copies() {
+    std::vector<std::pair<View, View>> left;
+    for (const PlanOutput& output : plan.outputs) {
       if (output.updates < 0) continue;
       const View from = views[static_cast<size_t>(output.value)];
       const View to = views[static_cast<size_t>(output.updates)];
-      if (from.data != to.data) copies.emplace_back(from, to);
+      if (from.data != to.data) left.emplace_back(from, to);
+    }
+    while (!left.empty()) {
+      const auto next = std::find_if(left.begin(), left.end(), [&](const auto& copy) {
+        return std::none_of(left.begin(), left.end(), [&](const auto& other) {
+          return &other != &copy && other.first.data == copy.second.data;
+        });
+      });
+      if (next == left.end()) {
+        fail(ErrorKind::kUnsupported,
+             "plan '{}': {} outputs exchange the values of the inputs they update; compute one of them into a new value",
+             plan.name, left.size());
+      }
+      copies.push_back(*next);
+      left.erase(next);
     }
   }
 

@@ -10,11 +10,11 @@ namespace {
 
 template <class Items>
 const auto& by_name(const Items& items, std::string_view name, std::string_view what, const std::string& plan) {
-  std::vector<std::string> names;
-  for (const auto& item : items) {
+  for (const auto& item : items) {  // takes no memory: steps look their inputs up
     if (item.name == name) return item;
-    names.push_back(item.name);
   }
+  std::vector<std::string> names;
+  for (const auto& item : items) names.push_back(item.name);
   fail(ErrorKind::kNotFound, "plan '{}' has no {} '{}'.{}", plan, what, name, suggestion(name, names));
 }
 

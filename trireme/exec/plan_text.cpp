@@ -38,8 +38,9 @@ class Fields {
  public:
   Fields(std::string_view line, int number) : rest_(line), number_(number) {}
 
+  static constexpr std::string_view kWhere = "plan text, line ";
   [[noreturn]] void wrong(std::string_view what) const {
-    fail(ErrorKind::kInvalidArgument, "plan text, line {}: {} at '{}'", number_, what, rest_);
+    fail(ErrorKind::kInvalidArgument, "{}{}: {} at '{}'", kWhere, number_, what, rest_);
   }
   std::string_view token() {
     while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
@@ -133,6 +134,8 @@ class PlanReader {
  public:
   void line(Fields& f) {
     const std::string_view kind = f.token();
+    if ((kind == "plan") == begun_) f.wrong("a plan begins with one line 'plan 1 ...'");
+    begun_ = true;
     if (kind == "plan") return head(f);
     if (kind == "buffer") return buffer(f);
     if (kind == "value") return value(f);
@@ -141,7 +144,10 @@ class PlanReader {
     if (kind == "output") return output(f);
     f.wrong(fmt::format("unknown record '{}'", kind));
   }
-  ExecutionPlan take() { return std::move(plan_); }
+  ExecutionPlan take() {
+    require(begun_, "plan text, line 1: the text is empty; a plan begins with one line 'plan 1 ...'");
+    return std::move(plan_);
+  }
 
  private:
   void head(Fields& f) {
@@ -204,6 +210,7 @@ class PlanReader {
   int64_t values() const { return static_cast<int64_t>(plan_.values.size()); }
 
   ExecutionPlan plan_;
+  bool begun_ = false;
 };
 
 }  // namespace
@@ -247,8 +254,13 @@ ExecutionPlan parse_plan(std::string_view text) {
     ++number;
     if (!line.empty()) {
       Fields fields(line, number);
-      reader.line(fields);
-      fields.done();
+      try {
+        reader.line(fields);
+        fields.done();
+      } catch (const Error& e) {  // what a mesh, a layout or a type says does not know the line
+        if (e.text().starts_with(Fields::kWhere)) throw;
+        fields.wrong(e.text());
+      }
     }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
