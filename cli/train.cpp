@@ -92,7 +92,7 @@ int work(const TrainArgs& args) {
     };
     if (config.model.kind == "gpt" && config.model.vocabulary == data::kByteVocabulary) {
       options.sample = [&](const std::function<View(std::string_view)>& parameter) {
-        sample = generate(config, parameter, &job.pool(), {.tokens = 320});
+        sample = generate(config, parameter, &job.pool(), {.prompt = "The ", .tokens = 320});
         return sample;
       };
     }
