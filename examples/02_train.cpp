@@ -1,4 +1,5 @@
-// A model of one's own, trained on all ranks of the job. Alone it is one rank; `trireme launch -n 2 ./02_train` makes it two.
+// A model of one's own, trained on all ranks of the job. Alone it is one rank; `trireme launch -n 2
+// ./02_train` makes it two.
 #include <fmt/core.h>
 
 #include "trireme/trireme.h"
@@ -15,9 +16,11 @@ struct Mlp : tr::nn::Module {
 int main(int argc, char** argv) {
   const auto job = tr::Job::init(argc, argv);  // finds its rank and world however it was launched
   Mlp net;
-  tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{.lr = 1e-3}, {.accuracy = true, .progress = false}};
+  tr::Trainer trainer{
+      net, tr::cross_entropy, tr::AdamW{.lr = 1e-3}, {.accuracy = true, .progress = false}};
   const auto digits = tr::data::split_fraction(tr::data::synthetic_images({.samples = 2000}), 0.1);
-  const tr::FitResult result = trainer.fit(digits.train, {.epochs = 2, .batch = 50, .validation = digits.validation});
+  const tr::FitResult result =
+      trainer.fit(digits.train, {.epochs = 2, .batch = 50, .validation = digits.validation});
   if (job.rank() == 0) {
     fmt::print("{} steps; more than nine in ten held-out images right: {}\n", result.step,
                result.accuracy > 0.9 ? "yes" : "no");

@@ -1,5 +1,6 @@
-// The training step against PyTorch's: the same starting weights, batches and options (fixtures/, written by
-// make_fixtures.py) must give the same loss at each of 20 steps and the same gradients at the first.
+// The training step against PyTorch's: the same starting weights, batches and options (fixtures/,
+// written by make_fixtures.py) must give the same loss at each of 20 steps and the same gradients
+// at the first.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +30,8 @@ constexpr double kLossTolerance = 1e-5;    // relative, promised at every step
 class Fixture {
  public:
   explicit Fixture(const std::string& model)
-      : file_(ckpt::read_safetensors(std::string(TRIREME_SOURCE_DIR) + "/tests/parity/fixtures/" + model +
-                                     ".safetensors")) {}
+      : file_(ckpt::read_safetensors(std::string(TRIREME_SOURCE_DIR) + "/tests/parity/fixtures/" +
+                                     model + ".safetensors")) {}
 
   const HostTensor& tensor(const std::string& name) const {
     for (const ckpt::NamedTensor& t : file_.tensors) {
@@ -58,7 +59,10 @@ class Fixture {
     return out;
   }
   AdamW optimizer() const {
-    return {.lr = number("lr"), .beta1 = number("beta1"), .beta2 = number("beta2"), .eps = number("eps"),
+    return {.lr = number("lr"),
+            .beta1 = number("beta1"),
+            .beta2 = number("beta2"),
+            .eps = number("eps"),
             .weight_decay = number("weight_decay")};
   }
 
@@ -66,8 +70,9 @@ class Fixture {
   ckpt::TensorFile file_;
 };
 
-// A model, its batch, and the longest chain of roundings between an input and an element of a gradient: the sum of
-// the lengths of the sums on the way through the layers and back, and of the sum over the samples at its end.
+// A model, its batch, and the longest chain of roundings between an input and an element of a
+// gradient: the sum of the lengths of the sums on the way through the layers and back, and of the
+// sum over the samples at its end.
 struct Case {
   Fixture fixture;
   std::unique_ptr<nn::Module> model;
@@ -75,28 +80,45 @@ struct Case {
   int64_t roundings = 0;
 };
 
-// A layer's share of the chain: its output sums over `in` products, the gradient of its input over `out`.
-int64_t through_linear(int64_t in, int64_t out) { return in + out; }
+// A layer's share of the chain: its output sums over `in` products, the gradient of its input over
+// `out`.
+int64_t through_linear(int64_t in, int64_t out) {
+  return in + out;
+}
 // Mean and variance, and in the gradient two sums more.
-int64_t through_norm(int64_t width) { return 4 * width; }
+int64_t through_norm(int64_t width) {
+  return 4 * width;
+}
 // Log-sum-exp, and one product in the gradient.
-int64_t through_cross_entropy(int64_t classes) { return classes + 1; }
-// Scores over the head's width, the softmax's sum and the mix over positions; in the gradient the same three again.
-int64_t through_attention(int64_t head_width, int64_t positions) { return 2 * (head_width + 2 * positions); }
+int64_t through_cross_entropy(int64_t classes) {
+  return classes + 1;
+}
+// Scores over the head's width, the softmax's sum and the mix over positions; in the gradient the
+// same three again.
+int64_t through_attention(int64_t head_width, int64_t positions) {
+  return 2 * (head_width + 2 * positions);
+}
 
 Case gpt_case() {
   Fixture f("gpt");
-  const nn::GptConfig config{.vocabulary = f.count("vocabulary"), .context = f.count("context"),
-                             .layers = f.count("layers"), .width = f.count("width"), .heads = f.count("heads")};
+  const nn::GptConfig config{.vocabulary = f.count("vocabulary"),
+                             .context = f.count("context"),
+                             .layers = f.count("layers"),
+                             .width = f.count("width"),
+                             .heads = f.count("heads")};
   const int64_t d = config.width;
   const int64_t s = config.context;
-  const int64_t block = 2 * through_norm(d) + through_linear(d, 3 * d) + through_attention(d / config.heads, s) +
-                        through_linear(d, d) + 2 * through_linear(d, 4 * d);
-  const int64_t roundings = config.layers * block + through_norm(d) + through_linear(d, config.vocabulary) +
+  const int64_t block = 2 * through_norm(d) + through_linear(d, 3 * d) +
+                        through_attention(d / config.heads, s) + through_linear(d, d) +
+                        2 * through_linear(d, 4 * d);
+  const int64_t roundings = config.layers * block + through_norm(d) +
+                            through_linear(d, config.vocabulary) +
                             through_cross_entropy(config.vocabulary) + f.count("batch") * s;
   const Shape tokens{f.count("batch"), s};
   auto model = std::make_unique<nn::Gpt>(config);
-  return {std::move(f), std::move(model), {{"tokens", {DType::kI32, tokens}}, {"targets", {DType::kI32, tokens}}},
+  return {std::move(f),
+          std::move(model),
+          {{"tokens", {DType::kI32, tokens}}, {"targets", {DType::kI32, tokens}}},
           roundings};
 }
 
@@ -107,8 +129,10 @@ Case mlp_case() {
   for (size_t i = 0; i + 1 < sizes.size(); ++i) roundings += through_linear(sizes[i], sizes[i + 1]);
   auto model = std::make_unique<nn::Mlp>(sizes);
   const int64_t batch = f.count("batch");
-  return {std::move(f), std::move(model),
-          {{"images", {DType::kF32, {batch, sizes[0]}}}, {"labels", {DType::kI32, {batch}}}}, roundings};
+  return {std::move(f),
+          std::move(model),
+          {{"images", {DType::kF32, {batch, sizes[0]}}}, {"labels", {DType::kI32, {batch}}}},
+          roundings};
 }
 
 Case lenet_case() {
@@ -116,12 +140,15 @@ Case lenet_case() {
   const int64_t batch = f.count("batch");
   const int64_t classes = f.count("classes");
   const int64_t kernel = 5 * 5;  // a convolution is linear in each window
-  const int64_t roundings = through_linear(kernel, 6 * kernel) + through_linear(6 * kernel, 16 * kernel) +
-                            through_linear(16 * 5 * 5, 120) + through_linear(120, 84) + through_linear(84, classes) +
-                            through_cross_entropy(classes) + batch * 28 * 28;  // conv1's weight sums over all pixels
+  const int64_t roundings =
+      through_linear(kernel, 6 * kernel) + through_linear(6 * kernel, 16 * kernel) +
+      through_linear(16 * 5 * 5, 120) + through_linear(120, 84) + through_linear(84, classes) +
+      through_cross_entropy(classes) + batch * 28 * 28;  // conv1's weight sums over all pixels
   auto model = std::make_unique<nn::LeNet>(classes);
-  return {std::move(f), std::move(model),
-          {{"images", {DType::kF32, {batch, 28, 28, 1}}}, {"labels", {DType::kI32, {batch}}}}, roundings};
+  return {std::move(f),
+          std::move(model),
+          {{"images", {DType::kF32, {batch, 28, 28, 1}}}, {"labels", {DType::kI32, {batch}}}},
+          roundings};
 }
 
 Case make_case(const std::string& model) {
@@ -129,7 +156,8 @@ Case make_case(const std::string& model) {
   return model == "mlp" ? mlp_case() : lenet_case();
 }
 
-// The step's part of a field that a rank holds: rows of the batch, as the box says. Pixels are bytes over 255.
+// The step's part of a field that a rank holds: rows of the batch, as the box says. Pixels are
+// bytes over 255.
 void fill_field(const View& to, const Box& box, const HostTensor& batches, int64_t step) {
   const int64_t per_step = batches.shape().elements() / batches.shape()[0];
   const int64_t per_row = per_step / batches.shape()[1];
@@ -145,7 +173,8 @@ void fill_field(const View& to, const Box& box, const HostTensor& batches, int64
 
 void fill_batch(Executor& executor, const Case& c, int64_t step) {
   for (const BatchField& field : c.fields) {
-    fill_field(executor.input(field.name), executor.input_box(field.name), c.fixture.tensor(field.name), step);
+    fill_field(executor.input(field.name), executor.input_box(field.name),
+               c.fixture.tensor(field.name), step);
   }
 }
 
@@ -154,7 +183,8 @@ void start(Executor& executor, const Fixture& fixture) {
   size_t weights = 0;
   for (const PlanInput& input : executor.plan().inputs) {
     const View to = executor.input(input.name);
-    if (input.role == Role::kState) initialise(to, executor.input_box(input.name), to.type.shape, input.init, 0, input.name);
+    if (input.role == Role::kState)
+      initialise(to, executor.input_box(input.name), to.type.shape, input.init, 0, input.name);
     if (input.role != Role::kParameter) continue;
     const HostTensor& initial = fixture.tensor("init." + input.name);
     ASSERT_EQ(to.type, initial.type()) << input.name;
@@ -166,22 +196,25 @@ void start(Executor& executor, const Fixture& fixture) {
 
 Graph step_graph(const Case& c) {
   return training_step([&](const Tensor& x) { return (*c.model)(x); },
-                       [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); }, c.fields,
-                       c.fixture.optimizer(), {.clip_norm = c.fixture.number("clip_norm")});
+                       [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); },
+                       c.fields, c.fixture.optimizer(),
+                       {.clip_norm = c.fixture.number("clip_norm")});
 }
 
 // Outputs "loss" and "grad.<parameter>".
 Graph gradient_graph(const Case& c) {
   Graph graph("gradients");
   std::vector<Tensor> fields;
-  for (const BatchField& f : c.fields) fields.emplace_back(graph, graph.add_input(f.name, f.type, Role::kData));
+  for (const BatchField& f : c.fields)
+    fields.emplace_back(graph, graph.add_input(f.name, f.type, Role::kData));
   nn::Trace trace(graph);
   const Tensor loss = mean(cross_entropy((*c.model)(fields[0]), fields[1]));
   graph.add_output("loss", loss.id());
   const std::vector<Tensor> grads = gradients(loss, trace.parameters());
   for (size_t i = 0; i < grads.size(); ++i) {
     const Value& parameter = graph.value(trace.parameters()[i].id());
-    graph.add_output("grad." + graph.inputs()[static_cast<size_t>(parameter.index)].name, grads[i].id());
+    graph.add_output("grad." + graph.inputs()[static_cast<size_t>(parameter.index)].name,
+                     grads[i].id());
   }
   return graph;
 }
@@ -206,13 +239,15 @@ double relative_error(std::span<const float> got, std::span<const double> truth)
   return error / size;
 }
 
-// What n roundings in a chain, each of a random sign, can do with all but the given probability to any of `elements`
-// numbers, relative to the size of their terms (Higham and Mary, "A new approach to probabilistic rounding error
-// analysis", 2019, theorem 2.4).
+// What n roundings in a chain, each of a random sign, can do with all but the given probability to
+// any of `elements` numbers, relative to the size of their terms (Higham and Mary, "A new approach
+// to probabilistic rounding error analysis", 2019, theorem 2.4).
 double rounding_bound(int64_t roundings, int64_t elements, double probability) {
   const auto n = static_cast<double>(roundings);
-  const double lambda = std::sqrt(2 * std::log(2 * n * static_cast<double>(elements) / probability));
-  return std::expm1(lambda * std::sqrt(n) * kUnitRoundoff + n * kUnitRoundoff * kUnitRoundoff / (1 - kUnitRoundoff));
+  const double lambda =
+      std::sqrt(2 * std::log(2 * n * static_cast<double>(elements) / probability));
+  return std::expm1(lambda * std::sqrt(n) * kUnitRoundoff +
+                    n * kUnitRoundoff * kUnitRoundoff / (1 - kUnitRoundoff));
 }
 
 double gradient_bound(const Case& c, const HostTensor& truth) {
@@ -224,7 +259,9 @@ struct Param {
   int ranks = 1;
 };
 
-void PrintTo(const Param& param, std::ostream* out) { *out << param.model << " on " << param.ranks; }
+void PrintTo(const Param& param, std::ostream* out) {
+  *out << param.model << " on " << param.ranks;
+}
 
 class PyTorchParity : public testing::TestWithParam<Param> {};
 class GradientBound : public testing::TestWithParam<std::string> {};
@@ -252,8 +289,10 @@ TEST_P(PyTorchParity, the_loss_is_the_same_at_each_of_20_steps) {
   for (const std::vector<double>& mine : losses) {
     ASSERT_EQ(mine.size(), f32.size());
     for (size_t step = 0; step < mine.size(); ++step) {
-      EXPECT_NEAR(mine[step], f32[step], kLossTolerance * f32[step]) << "step " << step + 1 << ", PyTorch in f32";
-      EXPECT_NEAR(mine[step], f64[step], kLossTolerance * f64[step]) << "step " << step + 1 << ", PyTorch in f64";
+      EXPECT_NEAR(mine[step], f32[step], kLossTolerance * f32[step])
+          << "step " << step + 1 << ", PyTorch in f32";
+      EXPECT_NEAR(mine[step], f64[step], kLossTolerance * f64[step])
+          << "step " << step + 1 << ", PyTorch in f64";
     }
   }
 }
@@ -281,8 +320,8 @@ TEST_P(PyTorchParity, every_gradient_of_the_first_step_is_the_same) {
   });
 }
 
-// The bound is one that f32 can keep, and no wider than it must be: PyTorch's own gradients keep it, and a weight
-// that is off by one part in a thousand breaks it.
+// The bound is one that f32 can keep, and no wider than it must be: PyTorch's own gradients keep
+// it, and a weight that is off by one part in a thousand breaks it.
 TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off) {
   const Case c = make_case(GetParam());
   const Compiled compiled = compile(gradient_graph(c), {});
@@ -296,8 +335,11 @@ TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off
   for (const std::string& name : names) {
     const HostTensor& truth = c.fixture.tensor("grad.f64." + name);
     const double bound = gradient_bound(c, truth);
-    EXPECT_LE(relative_error(c.fixture.tensor("grad.f32." + name).as<float>(), truth.as<double>()), bound) << name;
-    if (relative_error(executor.output("grad." + name).as<float>(), truth.as<double>()) > bound) ++broken;
+    EXPECT_LE(relative_error(c.fixture.tensor("grad.f32." + name).as<float>(), truth.as<double>()),
+              bound)
+        << name;
+    if (relative_error(executor.output("grad." + name).as<float>(), truth.as<double>()) > bound)
+      ++broken;
   }
   EXPECT_GT(broken, 0) << "of " << names.size();
 }
@@ -305,8 +347,8 @@ TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off
 INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "mlp", "lenet"),
                          [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, PyTorchParity,
-                         testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"mlp", 1}, Param{"mlp", 2},
-                                         Param{"lenet", 1}, Param{"lenet", 2}),
+                         testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"mlp", 1},
+                                         Param{"mlp", 2}, Param{"lenet", 1}, Param{"lenet", 2}),
                          [](const auto& param) {
                            const Param& p = param.param;
                            return p.model + "_on_" + std::to_string(p.ranks) +

@@ -1,0 +1,185 @@
+"""One training step in PyTorch on CPU, measured as `trireme bench step` measures ours: one line of JSON.
+
+Written as its users would for speed: fused AdamW, fused attention, gradients set to none, DDP over gloo with gradients
+in the buckets. `-n` starts that many workers; with `--compile` the model goes through torch.compile.
+"""
+
+import argparse
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=("gpt", "mlp", "lenet"), default="gpt")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--seq", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=16, help="samples of one rank")
+    parser.add_argument("--vocab", type=int, default=256)
+    parser.add_argument("--hidden", default="512,512")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("-n", "--ranks", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--json", action="store_true", help="always on; here so that both programs take the same line")
+    return parser.parse_args()
+
+
+def process_start():
+    """When this process was started, in seconds of the clock that time.clock_gettime(CLOCK_BOOTTIME) reads."""
+    with open("/proc/self/stat") as file:
+        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def start_workers(ranks):
+    """Runs this program once a rank and returns the first failing exit code."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
+                           "BENCH_START": str(process_start())}
+    workers = [subprocess.Popen([sys.executable] + sys.argv, env=shared | {"RANK": str(rank)}) for rank in range(ranks)]
+    return next((code for code in [worker.wait() for worker in workers] if code), 0)
+
+
+def make_gpt(args):
+    import torch
+    from torch import nn
+    import torch.nn.functional as F
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            d = args.width
+            self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
+            self.c_attn, self.c_proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
+            self.fc, self.proj = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+        def forward(self, x):
+            b, s, d = x.shape
+            q, k, v = self.c_attn(self.ln_1(x)).view(b, s, 3, args.heads, d // args.heads).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.c_proj(y.transpose(1, 2).reshape(b, s, d))
+            return x + self.proj(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+    class Gpt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(args.vocab, args.width), nn.Embedding(args.seq, args.width)
+            self.blocks = nn.ModuleList(Block() for _ in range(args.layers))
+            self.ln_f = nn.LayerNorm(args.width)
+            self.head = nn.Linear(args.width, args.vocab, bias=False)
+            self.head.weight = self.wte.weight
+            self.apply(self.initialise)
+
+        @staticmethod
+        def initialise(module):
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+        def forward(self, tokens, targets):
+            x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            logits = self.head(self.ln_f(x))
+            return F.cross_entropy(logits.view(-1, args.vocab), targets.view(-1))
+
+    tokens = torch.randint(args.vocab, (2, args.batch, args.seq))
+    return Gpt(), tokens[0], tokens[1], args.seq, "tokens"
+
+
+def make_classifier(args):
+    import torch
+    from torch import nn
+    import torch.nn.functional as F
+
+    if args.model == "mlp":
+        sizes = [784] + [int(size) for size in args.hidden.split(",")] + [10]
+        layers = []
+        for n_in, n_out in zip(sizes, sizes[1:]):
+            layers += [nn.Linear(n_in, n_out), nn.ReLU()]
+        body, images = nn.Sequential(*layers[:-1]), torch.randn(args.batch, 784)
+    else:
+        body = nn.Sequential(
+            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
+        body = body.to(memory_format=torch.channels_last)
+        images = torch.randn(args.batch, 1, 28, 28).to(memory_format=torch.channels_last)
+
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = body
+
+        def forward(self, images, labels):
+            return F.cross_entropy(self.body(images), labels)
+
+    return Classifier(), images, torch.randint(10, (args.batch,)), 1, "samples"
+
+
+def run(args, rank, world, start):
+    import torch
+
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    model, x, y, units_per_sample, unit = make_gpt(args) if args.model == "gpt" else make_classifier(args)
+    parameters = sum(p.numel() for p in model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    if world > 1:
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+
+        dist.init_process_group("gloo", rank=rank, world_size=world)
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+    if args.compile:
+        model = torch.compile(model)
+    first_step_s, ms, loss = 0.0, [], None
+    for step in range(args.warmup + args.steps):
+        begin = time.perf_counter()
+        loss = model(x, y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        end = time.perf_counter()
+        if step == 0:
+            first_step_s = time.clock_gettime(time.CLOCK_BOOTTIME) - start
+        if step >= args.warmup:
+            ms.append((end - begin) * 1e3)
+    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    ms.sort()
+    worst = torch.tensor([ms[len(ms) // 2], first_step_s, rss_mb], dtype=torch.float64)
+    if world > 1:
+        dist.all_reduce(worst, dist.ReduceOp.MAX)
+        dist.destroy_process_group()
+    median, first_step_s, rss_mb = worst.tolist()
+    if rank == 0:
+        print(json.dumps({
+            "model": args.model, "world": world, "threads": args.threads, "dtype": "f32", "batch": args.batch,
+            "parameters": parameters, "ms": median, "min_ms": ms[0],
+            "per_s": args.batch * world * units_per_sample / median * 1e3, "unit": unit,
+            "first_step_s": first_step_s, "rss_mb": rss_mb, "loss": loss.item(),
+            "peer": "pytorch", "compiled": args.compile, "version": torch.__version__}), flush=True)
+
+
+def main():
+    args = parse()
+    if args.ranks > 1 and "RANK" not in os.environ:
+        return start_workers(args.ranks)
+    run(args, int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)),
+        float(os.environ.get("BENCH_START", process_start())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
