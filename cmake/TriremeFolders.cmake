@@ -35,16 +35,24 @@ function(trireme_folder name)
   endif()
 endfunction()
 
+# A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
+# of CTest, named "<name without _test>: ...". In a release build the tests themselves are compiled for a quick build.
+function(trireme_test_program name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  string(REGEX REPLACE "_test$" "" prefix ${name})
+  gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
 # The test program of a folder links the whole library: a unit test may stand on anything below it.
 function(trireme_folder_tests)
   get_property(folders GLOBAL PROPERTY TRIREME_FOLDERS)
   foreach(name IN LISTS folders)
     get_property(tests GLOBAL PROPERTY TRIREME_TESTS_OF_${name})
     if(tests)
-      add_executable(${name}_test ${tests})
-      target_link_libraries(${name}_test PRIVATE trireme GTest::gtest_main GTest::gmock)
-      gtest_discover_tests(${name}_test TEST_PREFIX "${name}: " DISCOVERY_MODE PRE_TEST
-                           PROPERTIES TIMEOUT 300)
+      trireme_test_program(${name}_test TIMEOUT 300 SOURCES ${tests} LIBS trireme)
     endif()
   endforeach()
 endfunction()
