@@ -22,7 +22,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job.h"
 #include "trireme/train/step.h"

@@ -13,7 +13,7 @@
 #include "trireme/op/build.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/train/step.h"
 
 namespace trireme {

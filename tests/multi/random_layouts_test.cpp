@@ -16,7 +16,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {

@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/tensor/host_tensor.h"
 

@@ -9,6 +9,7 @@
 #include "trireme/exec/memory_plan.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/pass/pipeline.h"
 
 namespace trireme {

@@ -60,6 +60,7 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
            graph.scope_of(node), def.grad.reason());
     }
     graph.set_scope("grad/" + std::string(graph.scope_of(node)));
+    graph.set_gradient_of(id);
     const std::vector<Tensor> din = def.grad.get()({in, out, dout, wanted, node.attrs});
     invariant(din.size() == in.size(), "{}: gradient gives {} cotangents for {} operands", def.name, din.size(),
               in.size());
@@ -68,10 +69,12 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
       invariant(din[i].type() == in[i].type(), "{}: the gradient of operand {} is {}, the operand {}", def.name, i,
                 to_string(din[i].type()), to_string(in[i].type()));
       Tensor& sum = cotangent[static_cast<size_t>(in[i].id())];
+      graph.set_gradient_of(-1);  // a sum of gradients is no one node's
       sum = sum ? add_gradients(sum, din[i]) : din[i];
     }
   }
   graph.set_scope(outer_scope);
+  graph.set_gradient_of(-1);
 
   std::vector<Tensor> result;
   for (const Tensor& tensor : wrt) result.push_back(cotangent[static_cast<size_t>(tensor.id())]);

@@ -36,7 +36,7 @@ ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init
 NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
                        std::span<const TensorType> types) {
   const auto id = static_cast<NodeId>(nodes_.size());
-  Node node{&op, std::move(attrs), {inputs.begin(), inputs.end()}, {}, scope_};
+  Node node{&op, std::move(attrs), {inputs.begin(), inputs.end()}, {}, scope_, gradient_of_};
   for (const ValueId input : inputs) {
     invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist",
               op.name, input);
@@ -144,6 +144,7 @@ Graph without_dead_nodes(const Graph& graph) {
   }
   Graph out(graph.name());
   std::vector<ValueId> map(graph.values().size(), kNoValue);
+  std::vector<NodeId> made_of(graph.nodes().size(), -1);
   for (const Input& input : graph.inputs()) {
     map[static_cast<size_t>(input.value)] =
         out.add_input(input.name, graph.type(input.value), input.role, input.init);
@@ -156,11 +157,14 @@ Graph without_dead_nodes(const Graph& graph) {
     std::vector<TensorType> types;
     for (const ValueId output : node.outputs) types.push_back(graph.type(output));
     out.set_scope(graph.scope_of(node));
+    out.set_gradient_of(node.gradient_of < 0 ? -1 : made_of[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = out.add_node(*node.op, node.attrs, inputs, types);
+    made_of[i] = made;
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       map[static_cast<size_t>(node.outputs[k])] = out.node(made).outputs[k];
     }
   }
+  for (const ShardRequest& request : graph.shard_requests()) out.add_shard_request(request);
   for (const Output& output : graph.outputs()) {
     out.add_output(output.name, map[static_cast<size_t>(output.value)],
                    output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);

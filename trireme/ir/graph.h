@@ -57,12 +57,24 @@ struct Output {
   ValueId updates = kNoValue;  // the input it replaces for the next step
 };
 
+// The update of parameter "w" is in the scope "update/w"; its optimizer state are inputs named "w.<something>".
+inline constexpr std::string_view kUpdateScope = "update/";
+
 struct Node {
   const OpBase* op = nullptr;
   Attrs attrs;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  int scope = 0;  // index into Graph::scopes
+  int scope = 0;             // index into Graph::scopes
+  NodeId gradient_of = -1;   // the node whose gradient it is part of
+};
+
+// What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is
+// the first one in the scope that has as many operands of these ranks.
+struct ShardRequest {
+  std::string scope;
+  std::string cuts;
+  friend bool operator==(const ShardRequest&, const ShardRequest&) = default;
 };
 
 struct Value {
@@ -88,6 +100,12 @@ class Graph {
   std::string_view scope() const { return scopes_[static_cast<size_t>(scope_)]; }
   std::string_view scope_of(const Node& node) const { return scopes_[static_cast<size_t>(node.scope)]; }
 
+  // Nodes added from now on are part of the gradient of this one; -1: of none.
+  void set_gradient_of(NodeId node) { gradient_of_ = node; }
+
+  void add_shard_request(ShardRequest request) { shard_requests_.push_back(std::move(request)); }
+  const std::vector<ShardRequest>& shard_requests() const { return shard_requests_; }
+
   const std::string& name() const { return name_; }
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
@@ -107,6 +125,8 @@ class Graph {
   std::string name_;
   std::vector<std::string> scopes_;
   int scope_ = 0;
+  NodeId gradient_of_ = -1;
+  std::vector<ShardRequest> shard_requests_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;

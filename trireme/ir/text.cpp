@@ -4,6 +4,8 @@
 //   %0: f32[32,784] = data "image"
 //   %1: f32[512,784] = parameter "up.weight" normal(0,0.02)
 //   %2: f32[32,512] = matmul(%0, %1) {transpose_a=false, transpose_b=true} @"up"
+//   %9: f32[32,512] = gelu_grad(%7, %8) @"grad/act" gradient of 3
+//   shard "up" "[dp, -], [tp, -]"
 //   output "loss" %9
 //   output "up.weight" %12 updates %1
 
@@ -50,7 +52,11 @@ std::string to_string(const Graph& graph) {
     out += ")";
     if (node.attrs.text() != "{}") out += " " + node.attrs.text();
     if (!graph.scope_of(node).empty()) out += " @" + quoted(graph.scope_of(node));
+    if (node.gradient_of >= 0) out += fmt::format(" gradient of {}", node.gradient_of);
     out += '\n';
+  }
+  for (const ShardRequest& request : graph.shard_requests()) {
+    out += fmt::format("shard {} {}\n", quoted(request.scope), quoted(request.cuts));
   }
   write_inputs_below(static_cast<ValueId>(graph.values().size()));
   for (const Output& output : graph.outputs()) {
@@ -100,6 +106,14 @@ class Line {
     ValueId id = kNoValue;
     const auto [next, status] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), id);
     if (status != std::errc() || id < 0) wrong("expected a value number");
+    rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
+    return id;
+  }
+  NodeId node(size_t below) {
+    skip_spaces();
+    NodeId id = -1;
+    const auto [next, status] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), id);
+    if (status != std::errc() || id < 0 || static_cast<size_t>(id) >= below) wrong("expected the number of a node above");
     rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
     return id;
   }
@@ -175,7 +189,10 @@ class Reader {
   explicit Reader(const OpBase* (*find_op)(std::string_view)) : find_op_(find_op) {}
 
   void read(Line& line) {
-    if (line.take("graph")) {
+    if (line.take("shard ")) {
+      std::string scope = line.quoted();
+      graph_.add_shard_request({std::move(scope), line.quoted()});
+    } else if (line.take("graph")) {
       graph_ = Graph(line.quoted());
     } else if (line.take("output")) {
       std::string name = line.quoted();
@@ -222,6 +239,7 @@ class Reader {
     }
     Attrs attrs = op->parse_attrs(line.attrs());
     graph_.set_scope(line.take("@") ? line.quoted() : "");
+    graph_.set_gradient_of(line.take("gradient of") ? line.node(graph_.nodes().size()) : -1);
     const NodeId node = graph_.add_node(*op, std::move(attrs), inputs, types);
     for (size_t i = 0; i < ids.size(); ++i) define(line, ids[i], graph_.node(node).outputs[i]);
   }

@@ -1,5 +1,7 @@
 #include "trireme/nn/module.h"
 
+#include <fmt/ranges.h>
+
 #include "trireme/base/error.h"
 
 namespace trireme::nn {
@@ -53,7 +55,15 @@ const std::string& Trace::path_of(const Module& module) {
     const int before = kinds_[kind]++;
     name = before == 0 ? std::string(module.kind()) : fmt::format("{}_{}", module.kind(), before);
   }
-  return paths_.emplace(&module, join(scope_, name)).first->second;
+  const std::string& path = paths_.emplace(&module, join(scope_, name)).first->second;
+  if (!module.shard_.empty()) graph_.add_shard_request({path, module.shard_});
+  return path;
+}
+
+void Module::shard(const std::vector<std::vector<int64_t>>& cuts) {
+  std::vector<std::string> operands;
+  for (const std::vector<int64_t>& operand : cuts) operands.push_back(fmt::format("{{{}}}", fmt::join(operand, ",")));
+  shard_ = fmt::format("{{{}}}", fmt::join(operands, ","));
 }
 
 Tensor Module::operator()(const Tensor& x) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "trireme/ir/tensor.h"
 
@@ -66,6 +67,12 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
+  // How the module's op is cut: the first op in its scope that has operands of these ranks. Cuts of each operand's
+  // dimensions, in the order of the op's operands: layer.shard({{2, 1}, {1, 4}}); or layouts by the mesh's axes:
+  // layer.shard("[dp, -], [-, tp]"), with "-> [dp*tp, -]" after them for the result's.
+  void shard(std::string cuts) { shard_ = std::move(cuts); }
+  void shard(const std::vector<std::vector<int64_t>>& cuts);
+
   // Runs forward inside the module's name scope.
   Tensor operator()(const Tensor& x);
   // Modules of another signature have functions of their own, which open a Scope.
@@ -79,6 +86,7 @@ class Module {
 
  private:
   std::string name_;
+  std::string shard_;
 };
 
 // Enters a module's name scope for as long as it lives.

@@ -60,7 +60,7 @@ void update(const Lamb& o, const UpdateOperands& in) {
 }  // namespace
 
 void add_update(const Optimizer& optimizer, const UpdateOperands& in) {
-  in.param.graph().set_scope("update/" + in.name);
+  in.param.graph().set_scope(std::string(kUpdateScope) + in.name);
   std::visit([&](const auto& o) { update(o, in); }, optimizer);
 }
 

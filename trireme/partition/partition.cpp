@@ -27,12 +27,12 @@ class Partitioner {
       const TensorType local = local_type(input.value, layout);
       const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init);
       record(made, layout, graph_.type(input.value).shape);
-      place(input.value, made, layout);
+      placed_[static_cast<size_t>(input.value)].push_back({layout, made});
     }
     for (size_t i = 0; i < graph_.nodes().size(); ++i) add_node(graph_.nodes()[i], strategy_.nodes[i]);
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Output& output = graph_.outputs()[i];
-      program_.graph.add_output(output.name, find(output.value, strategy_.outputs[i]),
+      program_.graph.add_output(output.name, find(output.value, strategy_.outputs[i], false),
                                 output.updates == kNoValue ? kNoValue
                                                            : placed_[static_cast<size_t>(output.updates)].front().id);
     }
@@ -43,9 +43,10 @@ class Partitioner {
   struct Placed {
     Layout layout;
     ValueId id;
+    bool backward = false;  // made for the backward pass alone
   };
 
-  // Which layouts each value is read in.
+  // Which layouts each value is read in. Values that nodes make are resharded right after; inputs where they are read.
   void collect_wants() {
     const auto want = [&](ValueId id, const Layout& layout) {
       std::vector<Layout>& wants = wants_[static_cast<size_t>(id)];
@@ -68,11 +69,13 @@ class Partitioner {
     const std::vector<Layout> in = operand_layouts(rule, cuts);
     const std::vector<Layout> out = result_layouts(rule, cuts);
     std::vector<ValueId> inputs;
-    for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i]));
+    for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i], node.gradient_of >= 0));
     std::vector<TensorType> types;
     for (size_t i = 0; i < node.outputs.size(); ++i) types.push_back(local_type(node.outputs[i], out[i]));
     program_.graph.set_scope(graph_.scope_of(node));
+    program_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = program_.graph.add_node(*node.op, node.attrs, inputs, types);
+    made_of_.push_back(made);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId id = program_.graph.node(made).outputs[i];
       record(id, out[i], graph_.type(node.outputs[i]).shape);
@@ -86,22 +89,23 @@ class Partitioner {
   void place(ValueId whole_id, ValueId id, const Layout& layout) {
     placed_[static_cast<size_t>(whole_id)].push_back({layout, id});
     for (const Layout& want : wants_[static_cast<size_t>(whole_id)]) {
-      if (want != layout) reshard(whole_id, id, layout, want);
+      if (want != layout) reshard(whole_id, id, layout, want, false);
     }
   }
 
-  void reshard(ValueId whole_id, ValueId id, Layout have, const Layout& want) {
+  ValueId reshard(ValueId whole_id, ValueId id, Layout have, const Layout& want, bool backward) {
     const TensorType& whole = graph_.type(whole_id);
     for (const ReshardStep& step : planner_.plan(have, want, whole).steps) {
-      if (const ValueId known = lookup(whole_id, step.after); known != kNoValue) {
+      if (const ValueId known = lookup(whole_id, step.after, backward); known != kNoValue) {
         id = known;
       } else {
         id = add_step(id, step, whole);
-        placed_[static_cast<size_t>(whole_id)].push_back({step.after, id});
+        placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, backward});
       }
       have = step.after;
     }
     invariant(have == want, "reshard of %{} ends in another layout", whole_id);
+    return id;
   }
 
   ValueId add_step(ValueId id, const ReshardStep& step, const TensorType& whole) {
@@ -122,17 +126,23 @@ class Partitioner {
     return made;
   }
 
-  ValueId lookup(ValueId whole_id, const Layout& layout) const {
-    for (const Placed& placed : placed_[static_cast<size_t>(whole_id)]) {
-      if (placed.layout == layout) return placed.id;
+  // An input of the graph in another layout is made once for the forward and once for the backward pass, each time
+  // where it is first read: a weight gathered from its slices is not kept in between.
+  ValueId lookup(ValueId whole_id, const Layout& layout, bool backward) const {
+    const std::vector<Placed>& all = placed_[static_cast<size_t>(whole_id)];
+    const bool per_pass = graph_.value(whole_id).producer < 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i].layout == layout && (!per_pass || i == 0 || all[i].backward == backward)) return all[i].id;
     }
     return kNoValue;
   }
 
-  ValueId find(ValueId whole_id, const Layout& layout) const {
-    const ValueId id = lookup(whole_id, layout);
-    invariant(id != kNoValue, "%{} is not placed as {}", whole_id, to_string(layout, strategy_.mesh));
-    return id;
+  ValueId find(ValueId whole_id, const Layout& layout, bool backward) {
+    const ValueId id = lookup(whole_id, layout, backward);
+    if (id != kNoValue) return id;
+    invariant(graph_.value(whole_id).producer < 0, "%{} is not placed as {}", whole_id, to_string(layout, strategy_.mesh));
+    const Placed own = placed_[static_cast<size_t>(whole_id)].front();
+    return reshard(whole_id, own.id, own.layout, layout, backward);
   }
 
   TensorType local_type(ValueId whole_id, const Layout& layout) const {
@@ -152,6 +162,7 @@ class Partitioner {
   std::vector<std::vector<Layout>> wants_;
   std::vector<std::vector<Placed>> placed_;  // per whole value: where it is already; the first is its own
   std::vector<ShardingRule> rules_;
+  std::vector<NodeId> made_of_;  // per node of the graph
   Program program_;
 };
 

@@ -1,4 +1,5 @@
 #include "trireme/partition/partition.h"
+#include "trireme/plan/parallel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

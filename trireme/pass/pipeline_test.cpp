@@ -9,6 +9,7 @@
 #include "trireme/base/file.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {

@@ -1,11 +1,11 @@
-// Forward propagation of layouts: see strategy.h.
+#include "trireme/plan/propagate.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
-#include "trireme/plan/strategy.h"
 
 namespace trireme {
 namespace {
@@ -17,50 +17,61 @@ bool holds(const std::vector<int>& axes, int axis) {
 // Chooses one node's cuts from the layouts its operands have.
 class NodeChoice {
  public:
-  NodeChoice(const ShardingRule& rule, const std::vector<Layout>& have, const std::vector<int64_t>& weights,
-             const Mesh& mesh)
-      : rule_(rule), have_(have), weights_(weights), mesh_(mesh) {
+  // `have` is empty for an operand of which nothing is known yet.
+  NodeChoice(const ShardingRule& rule, const std::vector<std::optional<Layout>>& have, const Mesh& mesh)
+      : rule_(rule), have_(have), mesh_(mesh) {
     cuts_.axes.resize(rule.factors.size());
   }
 
-  FactorCuts choose() {
-    let_partials_through();
+  // `bytes` of each operand, and of all results.
+  FactorCuts choose(const std::vector<int64_t>& bytes, int64_t result_bytes) {
+    let_partials_through(bytes, result_bytes);
     std::vector<size_t> order(have_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weights_[a] > weights_[b]; });
-    for (const size_t operand : order) take_cuts(operand);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
+    for (const size_t operand : order) {
+      if (have_[operand]) take_cuts(operand);
+    }
     return cuts_;
   }
 
  private:
   // The first linear set whose operands are all partial over the same axes, the others being whole over them.
-  void let_partials_through() {
+  void let_partials_through(const std::vector<int64_t>& bytes, int64_t result_bytes) {
     for (size_t set = 0; set < rule_.linear.size(); ++set) {
       const std::vector<int>& members = rule_.linear[set];
-      const std::vector<PartialAxis>& partial = have_[static_cast<size_t>(members.front())].partial;
-      if (partial.empty()) continue;
-      bool same = true;
-      for (size_t i = 0; i < have_.size(); ++i) {
-        if (holds(members, static_cast<int>(i))) {
-          same = same && have_[i].partial == partial;
-          continue;
-        }
-        for (const PartialAxis& p : partial) same = same && !have_[i].uses(p.axis);
-      }
-      for (const PartialAxis& p : partial) same = same && p.reduction == Reduction::kSum;
-      if (!same) continue;
-      cuts_.through = partial;
+      const std::optional<Layout>& first = have_[static_cast<size_t>(members.front())];
+      if (!first || !first->is_partial()) continue;
+      int64_t partial_bytes = 0;
+      for (const int member : members) partial_bytes += bytes[static_cast<size_t>(member)];
+      if (result_bytes > partial_bytes || !fits_through(members, first->partial)) continue;
+      cuts_.through = first->partial;
       cuts_.linear_set = static_cast<int>(set);
-      for (const PartialAxis& p : partial) used_.push_back(p.axis);
+      for (const PartialAxis& p : first->partial) used_.push_back(p.axis);
       return;
     }
+  }
+
+  bool fits_through(const std::vector<int>& members, const std::vector<PartialAxis>& partial) const {
+    for (size_t i = 0; i < have_.size(); ++i) {
+      if (holds(members, static_cast<int>(i))) {
+        if (!have_[i] || have_[i]->partial != partial) return false;
+        continue;
+      }
+      if (!have_[i]) continue;
+      for (const PartialAxis& p : partial) {
+        if (have_[i]->uses(p.axis)) return false;
+      }
+    }
+    return std::all_of(partial.begin(), partial.end(),
+                       [](const PartialAxis& p) { return p.reduction == Reduction::kSum; });
   }
 
   void take_cuts(size_t operand) {
     const DimFactors& dims = rule_.in[operand];
     for (size_t dim = 0; dim < dims.size(); ++dim) {
       size_t part = 0;
-      for (const int axis : have_[operand].dims[dim]) {
+      for (const int axis : have_[operand]->dims[dim]) {
         if (holds(used_, axis)) continue;
         // A factor that another operand has cut already keeps its choice.
         while (part < dims[dim].size() && !add(dims[dim][part], axis, operand)) ++part;
@@ -83,12 +94,118 @@ class NodeChoice {
   }
 
   const ShardingRule& rule_;
-  const std::vector<Layout>& have_;
-  const std::vector<int64_t>& weights_;
+  const std::vector<std::optional<Layout>>& have_;
   const Mesh& mesh_;
   FactorCuts cuts_;
   std::vector<int> used_;
   std::map<int, size_t> owners_;
+};
+
+class Propagation {
+ public:
+  Propagation(const Graph& graph, const Mesh& mesh, Asks asks)
+      : graph_(graph), asks_(std::move(asks)), layouts_(graph.values().size()) {
+    strategy_.mesh = mesh;
+    asks_.inputs.resize(graph.inputs().size());
+  }
+
+  Strategy run() {
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const Input& input = graph_.inputs()[i];
+      if (!asks_.inputs[i]) continue;
+      check(*asks_.inputs[i], graph_.type(input.value).shape, strategy_.mesh, input.name);
+      layouts_[static_cast<size_t>(input.value)] = asks_.inputs[i];
+    }
+    rules_.reserve(graph_.nodes().size());
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) choose(static_cast<NodeId>(i));
+    for (const Input& input : graph_.inputs()) strategy_.inputs.push_back(layout_or_whole(input.value));
+    for (const Output& output : graph_.outputs()) {
+      strategy_.outputs.push_back(output.updates == kNoValue
+                                      ? Layout::replicated(graph_.type(output.value).shape.rank())
+                                      : layout_or_whole(output.updates));
+    }
+    return std::move(strategy_);
+  }
+
+ private:
+  Layout layout_or_whole(ValueId id) const {
+    const std::optional<Layout>& layout = layouts_[static_cast<size_t>(id)];
+    return layout ? *layout : Layout::replicated(graph_.type(id).shape.rank());
+  }
+
+  void choose(NodeId id) {
+    const Node& node = graph_.node(id);
+    rules_.push_back(rule_of(graph_, node));
+    const ShardingRule& rule = rules_.back();
+    const auto asked = asks_.nodes.find(id);
+    if (asked != asks_.nodes.end()) {
+      strategy_.nodes.push_back(asked->second);
+    } else {
+      std::vector<std::optional<Layout>> have;
+      std::vector<int64_t> bytes;
+      for (const ValueId operand : node.inputs) {
+        have.push_back(found_by(node, operand));
+        bytes.push_back(graph_.type(operand).bytes());
+      }
+      int64_t result_bytes = 0;
+      for (const ValueId result : node.outputs) result_bytes += graph_.type(result).bytes();
+      strategy_.nodes.push_back(NodeChoice(rule, have, strategy_.mesh).choose(bytes, result_bytes));
+    }
+    settle_inputs(node, rule);
+    const std::vector<Layout> results = result_layouts(rule, strategy_.nodes.back());
+    for (size_t i = 0; i < results.size(); ++i) layouts_[static_cast<size_t>(node.outputs[i])] = results[i];
+  }
+
+  // Inputs of which nothing is asked are cut as their first reader has them.
+  void settle_inputs(const Node& node, const ShardingRule& rule) {
+    const std::vector<Layout> operands = operand_layouts(rule, strategy_.nodes.back());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      std::optional<Layout>& layout = layouts_[static_cast<size_t>(node.inputs[i])];
+      if (layout) continue;
+      layout = operands[i];
+      layout->partial.clear();
+    }
+  }
+
+  // The layout in which a node finds an operand.
+  std::optional<Layout> found_by(const Node& node, ValueId operand) const {
+    const bool update = graph_.scope_of(node).starts_with(kUpdateScope);
+    if (const auto seen = asks_.seen_as.find(operand); seen != asks_.seen_as.end() && !update) return seen->second;
+    const std::optional<Layout>& own = layouts_[static_cast<size_t>(operand)];
+    if (node.gradient_of < 0 || !own) return own;
+    const Node& forward = graph_.node(node.gradient_of);
+    const auto f = static_cast<size_t>(node.gradient_of);
+    for (size_t i = 0; i < forward.inputs.size(); ++i) {
+      if (forward.inputs[i] == operand) return operand_layouts(rules_[f], strategy_.nodes[f])[i];
+    }
+    const std::vector<Layout> results = result_layouts(rules_[f], strategy_.nodes[f]);
+    for (size_t i = 0; i < forward.outputs.size(); ++i) {
+      if (forward.outputs[i] == operand) return whole_where_partial(results[i], *own);
+    }
+    const NodeId producer = graph_.value(operand).producer;
+    if (producer < 0 || graph_.node(producer).gradient_of == node.gradient_of) return own;
+    for (size_t i = 0; i < forward.outputs.size(); ++i) {
+      if (graph_.type(forward.outputs[i]) == graph_.type(operand)) return whole_where_partial(results[i], *own);
+    }
+    return own;
+  }
+
+  // A gradient's layout from that of its value: the cuts are the value's; sums that are not done yet may flow on
+  // over axes that do not cut it.
+  static Layout whole_where_partial(const Layout& value, const Layout& own) {
+    Layout out = value;
+    out.partial.clear();
+    for (const PartialAxis& p : own.partial) {
+      if (!out.uses(p.axis)) out.partial.push_back(p);
+    }
+    return out;
+  }
+
+  const Graph& graph_;
+  Asks asks_;
+  std::vector<std::optional<Layout>> layouts_;  // of values, as they are made
+  std::vector<ShardingRule> rules_;             // of nodes
+  Strategy strategy_;
 };
 
 }  // namespace
@@ -101,32 +218,14 @@ ShardingRule rule_of(const Graph& graph, const Node& node) {
   return def.shard ? def.shard.get()({in, out, node.attrs}) : replicate_rule(in, out);
 }
 
+Strategy propagate(const Graph& graph, const Mesh& mesh, Asks asks) {
+  return Propagation(graph, mesh, std::move(asks)).run();
+}
+
 Strategy propagate(const Graph& graph, const Mesh& mesh, std::vector<Layout> inputs) {
-  Strategy strategy{mesh, std::move(inputs), {}, {}};
-  std::vector<Layout> layouts(graph.values().size());
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const Input& input = graph.inputs()[i];
-    check(strategy.inputs[i], graph.type(input.value).shape, mesh, input.name);
-    layouts[static_cast<size_t>(input.value)] = strategy.inputs[i];
-  }
-  for (const Node& node : graph.nodes()) {
-    const ShardingRule rule = rule_of(graph, node);
-    std::vector<Layout> have;
-    std::vector<int64_t> weights;
-    for (const ValueId id : node.inputs) {
-      have.push_back(layouts[static_cast<size_t>(id)]);
-      weights.push_back(graph.type(id).bytes());
-    }
-    strategy.nodes.push_back(NodeChoice(rule, have, weights, mesh).choose());
-    const std::vector<Layout> results = result_layouts(rule, strategy.nodes.back());
-    for (size_t i = 0; i < results.size(); ++i) layouts[static_cast<size_t>(node.outputs[i])] = results[i];
-  }
-  for (const Output& output : graph.outputs()) {
-    strategy.outputs.push_back(output.updates == kNoValue
-                                   ? Layout::replicated(graph.type(output.value).shape.rank())
-                                   : layouts[static_cast<size_t>(output.updates)]);
-  }
-  return strategy;
+  Asks asks;
+  for (Layout& layout : inputs) asks.inputs.emplace_back(std::move(layout));
+  return propagate(graph, mesh, std::move(asks));
 }
 
 std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy) {
@@ -140,30 +239,6 @@ std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy) 
     for (size_t k = 0; k < results.size(); ++k) layouts[static_cast<size_t>(node.outputs[k])] = results[k];
   }
   return layouts;
-}
-
-Strategy data_parallel(const Graph& graph, int64_t ranks) {
-  require(ranks >= 1, "data parallel over {} ranks; it must be 1 or more", ranks);
-  const Mesh mesh({{"dp", ranks}});
-  const std::vector<int> dp = mesh.find("dp");
-  std::vector<Layout> inputs;
-  for (const Input& input : graph.inputs()) {
-    const Shape& shape = graph.type(input.value).shape;
-    Layout layout = Layout::replicated(shape.rank());
-    if (input.role == Role::kData) {
-      require(shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
-      if (shape[0] % ranks != 0) {
-        const int64_t below = shape[0] / ranks * ranks;
-        fail(ErrorKind::kInvalidArgument,
-             "the batch of {} samples ('{}' {}) does not divide over {} ranks; use {}{} samples, or {} ranks",
-             shape[0], input.name, to_string(graph.type(input.value)), ranks,
-             below > 0 ? fmt::format("{} or ", below) : "", below + ranks, std::gcd(shape[0], ranks));
-      }
-      layout.dims[0] = dp;
-    }
-    inputs.push_back(std::move(layout));
-  }
-  return propagate(graph, mesh, std::move(inputs));
 }
 
 }  // namespace trireme

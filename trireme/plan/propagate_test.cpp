@@ -3,7 +3,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {
@@ -67,7 +67,7 @@ TEST(DataParallel, a_batch_that_does_not_divide_is_refused_with_batches_that_wou
             "the batch of 30 samples ('image' f32[30,4]) does not divide over 8 ranks; use 24 or "
             "32 samples, or 2 ranks");
   EXPECT_THAT(error_of(3, 4), HasSubstr("use 4 samples, or 1 ranks"));
-  EXPECT_THAT(error_of(4, 0), HasSubstr("data parallel over 0 ranks; it must be 1 or more"));
+  EXPECT_THAT(error_of(4, 0), HasSubstr("parallel over 0 ranks; it must be 1 or more"));
 }
 
 TEST(DataParallel, data_without_a_batch_is_refused) {

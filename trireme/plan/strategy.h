@@ -27,16 +27,6 @@ ShardingRule rule_of(const Graph& graph, const Node& node);
 // The layouts of all values that the strategy gives: what each node produces, before any reshard.
 std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy);
 
-// Where the layouts of the inputs lead: each node takes the cuts its operands come with, as far as its rule allows;
-// the largest operand wins a conflict. Partial sums flow on through linear ops and are reduced where
-// something else reads them. Outputs that update an input get its layout, others are replicated.
-Strategy propagate(const Graph& graph, const Mesh& mesh, std::vector<Layout> inputs);
-
-// Data parallelism as a choice of layouts: dimension 0 of every data input is cut over all of the mesh's axis "dp",
-// parameters, state and scalars are replicated. Throws kInvalidArgument when the batch does not divide, naming the
-// batches that would.
-Strategy data_parallel(const Graph& graph, int64_t ranks);
-
 // One line an input, node and output: layouts in, the choice, layouts out.
 std::string to_string(const Graph& graph, const Strategy& strategy);
 // Reads what to_string wrote for this graph. Throws kInvalidArgument with the line's number.

@@ -3,7 +3,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {

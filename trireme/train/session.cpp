@@ -15,7 +15,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
   Compiled out;
   out.graph = std::move(graph);
-  out.strategy = data_parallel(out.graph, options.ranks);
+  out.strategy = semi_auto(out.graph, options.ranks, options.parallel, options.stored);
   out.partitioned = partition(out.graph, out.strategy);
   out.program = run_passes(out.partitioned, options.passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
@@ -28,11 +28,18 @@ Compiled compile(Graph graph, const CompileOptions& options) {
 Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
   const CompileOptions how{.ranks = options.world ? options.world->size() : 1,
                            .threads = options.pool ? options.pool->size() : 1,
+                           .parallel = options.parallel,
                            .passes = options.passes};
   compiled_ = compile(std::move(step), how);
   if (evaluation) {
     CompileOptions eval_how = how;
     eval_how.external_parameters = true;
+    std::map<std::string, Layout> stored;
+    for (const PlanInput& input : compiled_.plan.inputs) {
+      if (input.role != Role::kParameter) continue;
+      stored.emplace(input.name, compiled_.plan.values[static_cast<size_t>(input.value)].layout);
+    }
+    eval_how.stored = &stored;
     compiled_evaluation_ = compile(std::move(*evaluation), eval_how);
     compiled_.plan.arena_bytes = std::max(compiled_.plan.arena_bytes, compiled_.plan.persistent_bytes +
                                                                           compiled_evaluation_->plan.arena_bytes);

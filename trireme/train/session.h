@@ -13,15 +13,17 @@
 #include "trireme/exec/executor.h"
 #include "trireme/ir/program.h"
 #include "trireme/pass/pipeline.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme {
 
 struct CompileOptions {
   int64_t ranks = 1;
   int threads = 1;
+  Parallel parallel = {};
   PassOptions passes = {};
   bool external_parameters = false;
+  const std::map<std::string, Layout>* stored = nullptr;  // layouts of parameters that are there already
 };
 
 struct Compiled {
@@ -32,7 +34,6 @@ struct Compiled {
   ExecutionPlan plan;
 };
 
-// Data parallel: the batch is cut over the ranks, the rest is replicated.
 Compiled compile(Graph graph, const CompileOptions& options);
 
 class Session {
@@ -41,6 +42,7 @@ class Session {
     comm::World* world = nullptr;  // null: one rank
     ThreadPool* pool = nullptr;
     uint64_t seed = 0;  // of the starting values
+    Parallel parallel = {};
     PassOptions passes = {};
   };
   // The evaluation graph, if any, runs in the step's memory. Collective.

@@ -1,0 +1,285 @@
+#include "trireme/plan/cuts.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/base/error.h"
+#include "trireme/op/op_def.h"
+#include "trireme/plan/strategy.h"
+
+namespace trireme {
+namespace {
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+// Splits at the commas that stand outside all brackets.
+std::vector<std::string_view> items_of(std::string_view text) {
+  std::vector<std::string_view> out;
+  int depth = 0;
+  size_t from = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
+    if (text[i] == ',' && depth == 0) {
+      out.push_back(trim(text.substr(from, i - from)));
+      from = i + 1;
+    }
+  }
+  const std::string_view last = trim(text.substr(from));
+  if (!last.empty() || !out.empty()) out.push_back(last);
+  return out;
+}
+
+std::string_view inside(std::string_view text, std::string_view whole) {
+  text = trim(text);
+  require(text.size() >= 2 && text.front() == '{' && text.back() == '}',
+          "cuts '{}': '{}' must stand in braces, like {{{{2, 1}}, {{1, 4}}}}, or be layouts, like [dp, -], [-, tp]", whole,
+          text);
+  return text.substr(1, text.size() - 2);
+}
+
+struct Side {
+  bool by_number = false;
+  std::vector<std::string_view> tensors;
+};
+
+Side side_of(std::string_view text, std::string_view whole) {
+  text = trim(text);
+  if (text.starts_with('{')) return {true, items_of(inside(text, whole))};
+  return {false, items_of(text)};
+}
+
+std::vector<int64_t> numbers_of(std::string_view tensor, std::string_view whole) {
+  std::vector<int64_t> out;
+  for (const std::string_view item : items_of(inside(tensor, whole))) {
+    int64_t value = 0;
+    const auto [end, status] = std::from_chars(item.data(), item.data() + item.size(), value);
+    require(status == std::errc() && end == item.data() + item.size() && value >= 1,
+            "cuts '{}': '{}' is no number of parts; it must be a whole number from 1", whole, item);
+    out.push_back(value);
+  }
+  return out;
+}
+
+// What the text is about, for messages.
+struct Subject {
+  std::string_view text;
+  const Graph& graph;
+  const Node& node;
+  const ShardingRule& rule;
+
+  std::string name() const {
+    const std::string_view scope = graph.scope_of(node);
+    return scope.empty() ? std::string(node.op->name) : fmt::format("{} of '{}'", node.op->name, scope);
+  }
+  std::string type(ValueId id) const { return trireme::to_string(graph.type(id)); }
+
+  void check_count(size_t given, const std::vector<ValueId>& values, std::string_view kind) const {
+    require(given == values.size(), "cuts '{}' of {}: {} {} are given; the op has {}", text, name(), given, kind,
+            values.size());
+  }
+  void check_rank(size_t given, ValueId value, size_t index, std::string_view kind) const {
+    const int rank = graph.type(value).shape.rank();
+    require(given == static_cast<size_t>(rank), "cuts '{}' of {}: {} {} has {} dimensions ({}), not {}", text, name(),
+            kind, index, rank, type(value), given);
+  }
+};
+
+// The number of parts of each factor, from those of the dimensions.
+class FactorParts {
+ public:
+  explicit FactorParts(const Subject& subject) : subject_(subject), parts_(subject.rule.factors.size(), 0) {}
+
+  void add(size_t operand, const std::vector<int64_t>& counts) {
+    const ValueId value = subject_.node.inputs[operand];
+    for (size_t dim = 0; dim < counts.size(); ++dim) {
+      const int64_t size = subject_.graph.type(value).shape[static_cast<int>(dim)];
+      require(size % counts[dim] == 0, "cuts '{}' of {}: dimension {} of operand {} ({}) does not fall in {} parts; use {}",
+              subject_.text, subject_.name(), dim, operand, subject_.type(value), counts[dim], divisors(size));
+      add_dim(operand, dim, counts[dim]);
+    }
+  }
+  std::vector<int64_t> take() {
+    for (int64_t& parts : parts_) parts = std::max<int64_t>(parts, 1);
+    return std::move(parts_);
+  }
+
+ private:
+  static std::string divisors(int64_t size) {
+    std::vector<int64_t> out;
+    for (int64_t d = 1; d <= std::min<int64_t>(size, 64); ++d) {
+      if (size % d == 0) out.push_back(d);
+    }
+    return fmt::format("{}", fmt::join(out, ", "));
+  }
+
+  // A dimension of several factors is cut from the most significant on.
+  void add_dim(size_t operand, size_t dim, int64_t count) {
+    for (const int factor : subject_.rule.in[operand][dim]) {
+      const Factor& f = subject_.rule.factors[static_cast<size_t>(factor)];
+      const int64_t share = count % f.size == 0 ? f.size : (f.size % count == 0 ? count : 1);
+      set(operand, dim, factor, share);
+      count /= share;
+    }
+    require(count == 1, "cuts '{}' of {}: dimension {} of operand {} cannot be cut; the op's rule is {}", subject_.text,
+            subject_.name(), dim, operand, to_string(subject_.rule));
+  }
+
+  void set(size_t operand, size_t dim, int factor, int64_t count) {
+    int64_t& parts = parts_[static_cast<size_t>(factor)];
+    require(parts == 0 || parts == count,
+            "cuts '{}' of {}: dimension {} of operand {} is cut in {} parts, the same dimension of an operand before it in "
+            "{}; they are one (factor '{}' of {}) and must be cut alike",
+            subject_.text, subject_.name(), dim, operand, count, parts,
+            subject_.rule.factors[static_cast<size_t>(factor)].name, to_string(subject_.rule));
+    parts = count;
+  }
+
+  const Subject& subject_;
+  std::vector<int64_t> parts_;  // 0: nothing is said
+};
+
+// The axes of each factor, from the layouts of the operands.
+class FactorAxes {
+ public:
+  FactorAxes(const Subject& subject, const Mesh& mesh) : subject_(subject), mesh_(mesh) {
+    cuts_.axes.resize(subject.rule.factors.size());
+    said_.resize(subject.rule.factors.size(), 0);
+  }
+
+  void add(size_t operand, const Layout& layout) {
+    require(!layout.is_partial(), "cuts '{}' of {}: operand {} is asked for as a partial sum; ask for cuts only",
+            subject_.text, subject_.name(), operand);
+    for (size_t dim = 0; dim < layout.dims.size(); ++dim) add_dim(operand, dim, layout.dims[dim]);
+  }
+  FactorCuts take() { return std::move(cuts_); }
+
+ private:
+  void add_dim(size_t operand, size_t dim, const std::vector<int>& axes) {
+    size_t at = 0;
+    for (const int factor : subject_.rule.in[operand][dim]) {
+      int64_t rest = subject_.rule.factors[static_cast<size_t>(factor)].size;
+      std::vector<int> mine;
+      while (at < axes.size() && rest % mesh_.axis(axes[at]).size == 0) {
+        rest /= mesh_.axis(axes[at]).size;
+        mine.push_back(axes[at++]);
+      }
+      set(operand, dim, static_cast<size_t>(factor), mine);
+    }
+    require(at == axes.size(), "cuts '{}' of {}: dimension {} of operand {} ({}) cannot be cut by {}; the op's rule is {}",
+            subject_.text, subject_.name(), dim, operand, subject_.type(subject_.node.inputs[operand]),
+            print_axes(axes, mesh_), to_string(subject_.rule));
+  }
+
+  void set(size_t operand, size_t dim, size_t factor, const std::vector<int>& axes) {
+    require(said_[factor] == 0 || cuts_.axes[factor] == axes,
+            "cuts '{}' of {}: dimension {} of operand {} is cut by {}, the same dimension of an operand before it by {}; "
+            "they are one (factor '{}' of {}) and must be cut alike",
+            subject_.text, subject_.name(), dim, operand, print_axes(axes, mesh_), print_axes(cuts_.axes[factor], mesh_),
+            subject_.rule.factors[factor].name, to_string(subject_.rule));
+    cuts_.axes[factor] = axes;
+    said_[factor] = 1;
+  }
+
+  const Subject& subject_;
+  const Mesh& mesh_;
+  FactorCuts cuts_;
+  std::vector<char> said_;
+};
+
+FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mesh) {
+  subject.check_count(side.tensors.size(), subject.node.inputs, "operands");
+  if (!side.by_number) {
+    FactorAxes axes(subject, mesh);
+    for (size_t i = 0; i < side.tensors.size(); ++i) {
+      const Layout layout = parse_layout(side.tensors[i], mesh);
+      subject.check_rank(layout.dims.size(), subject.node.inputs[i], i, "operand");
+      check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh,
+            fmt::format("operand {} of {}", i, subject.name()));
+      axes.add(i, layout);
+    }
+    return axes.take();
+  }
+  FactorParts parts(subject);
+  for (size_t i = 0; i < side.tensors.size(); ++i) {
+    const std::vector<int64_t> counts = numbers_of(side.tensors[i], subject.text);
+    subject.check_rank(counts.size(), subject.node.inputs[i], i, "operand");
+    parts.add(i, counts);
+  }
+  FactorCuts cuts;
+  cuts.axes = axes_for_cuts(parts.take(), mesh);
+  return cuts;
+}
+
+// A result by numbers: its own axes where the number is the op's, else with the axes over which it is partial after
+// them, which makes a reduce-scatter; else as axes_for_cuts has it.
+Layout result_by_number(const std::vector<int64_t>& counts, const Layout& own, const Mesh& mesh) {
+  Layout out = Layout::replicated(own.rank());
+  bool known = true;
+  for (size_t dim = 0; dim < counts.size(); ++dim) {
+    std::vector<int> with_partial = own.dims[dim];
+    for (const int axis : own.partial_axes()) with_partial.push_back(axis);
+    if (mesh.size_of(own.dims[dim]) == counts[dim]) {
+      out.dims[dim] = own.dims[dim];
+    } else if (mesh.size_of(with_partial) == counts[dim]) {
+      out.dims[dim] = with_partial;
+    } else {
+      known = false;
+    }
+  }
+  if (!known) out.dims = axes_for_cuts(counts, mesh);
+  return out;
+}
+
+}  // namespace
+
+std::vector<int> ranks_of_cuts(std::string_view text) {
+  std::vector<int> out;
+  const Side side = side_of(text.substr(0, text.find("->")), text);
+  for (std::string_view tensor : side.tensors) {
+    require(tensor.size() >= 2, "cuts '{}': '{}' is neither a list of parts nor a layout", text, tensor);
+    out.push_back(static_cast<int>(items_of(tensor.substr(1, tensor.size() - 2)).size()));
+  }
+  return out;
+}
+
+std::vector<std::vector<int64_t>> parse_numbers(std::string_view text) {
+  std::vector<std::vector<int64_t>> out;
+  for (const std::string_view tensor : items_of(inside(text, text))) out.push_back(numbers_of(tensor, text));
+  return out;
+}
+
+OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, const Mesh& mesh) {
+  const ShardingRule rule = rule_of(graph, node);
+  const Subject subject{text, graph, node, rule};
+  const size_t arrow = text.find("->");
+  OpCuts out;
+  out.cuts = operands_of(side_of(text.substr(0, arrow), text), subject, mesh);
+  const std::string illegal = why_illegal(rule, out.cuts, mesh);
+  require(illegal.empty(), "cuts '{}' of {}: {}; the op's rule is {}", text, subject.name(), illegal, to_string(rule));
+  if (arrow == std::string_view::npos) return out;
+  const Side results = side_of(text.substr(arrow + 2), text);
+  subject.check_count(results.tensors.size(), node.outputs, "results");
+  const std::vector<Layout> own = result_layouts(rule, out.cuts);
+  for (size_t i = 0; i < own.size(); ++i) {
+    Layout wanted;
+    if (results.by_number) {
+      const std::vector<int64_t> counts = numbers_of(results.tensors[i], text);
+      subject.check_rank(counts.size(), node.outputs[i], i, "result");
+      wanted = result_by_number(counts, own[i], mesh);
+    } else {
+      wanted = parse_layout(results.tensors[i], mesh);
+      subject.check_rank(wanted.dims.size(), node.outputs[i], i, "result");
+    }
+    check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()));
+    out.results.emplace_back(std::move(wanted));
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+namespace {
+
+// What the update of one parameter reads.
+struct Update {
+  ValueId gradient = kNoValue;
+  std::vector<size_t> state;  // inputs
+};
+
+Update update_of(const Graph& graph, const Input& parameter) {
+  Update out;
+  const TensorType& type = graph.type(parameter.value);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    if (input.role == Role::kState && input.name.starts_with(parameter.name + ".") && graph.type(input.value) == type) {
+      out.state.push_back(i);
+    }
+  }
+  const std::string scope = std::string(kUpdateScope) + parameter.name;
+  for (const Node& node : graph.nodes()) {
+    if (graph.scope_of(node) != scope) continue;
+    for (const ValueId id : node.inputs) {
+      const NodeId producer = graph.value(id).producer;
+      const bool from_outside = producer >= 0 && graph.scope_of(graph.node(producer)) != scope;
+      if (from_outside && graph.type(id).shape == type.shape) out.gradient = id;
+    }
+  }
+  return out;
+}
+
+// The axes the gradient is summed over, or the least significant of them that make a group of `size`.
+std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, const Mesh& mesh, int64_t size) {
+  std::vector<int> all;
+  for (const int axis : gradient.partial_axes()) {
+    if (!parameter.uses(axis)) all.push_back(axis);
+  }
+  if (size < 0) return all;
+  std::vector<int> some;
+  for (size_t i = all.size(); i-- > 0 && mesh.size_of(some) < size;) some.insert(some.begin(), all[i]);
+  return mesh.size_of(some) == size ? some : all;
+}
+
+bool is_excepted(const std::string& name, const OptimizerParallel& options) {
+  return std::any_of(options.except.begin(), options.except.end(),
+                     [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+}  // namespace
+
+void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const OptimizerParallel& options, Asks& asks) {
+  require(options.level >= 0 && options.level <= 3, "optimizer parallelism of level {}; it must be 0, 1, 2 or 3",
+          options.level);
+  require(options.threshold_kb >= 0, "optimizer parallelism: a threshold of {} KiB; it must be 0 or more",
+          options.threshold_kb);
+  require(options.shard_size == -1 || (options.shard_size > 0 && options.shard_size <= plain.mesh.devices()),
+          "optimizer parallelism: a shard size of {}; it must be from 1 to the {} ranks, or -1 for all of a parameter's",
+          options.shard_size, plain.mesh.devices());
+  if (options.level == 0) return;
+  const std::vector<Layout> layouts = value_layouts(graph, plain);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    const TensorType& type = graph.type(input.value);
+    const Layout& used = plain.inputs[i];
+    if (input.role != Role::kParameter || is_excepted(input.name, options)) continue;
+    if (type.shape.rank() == 0 || type.bytes() < options.threshold_kb * 1024) continue;
+    const Update update = update_of(graph, input);
+    if (update.gradient == kNoValue) continue;
+    const std::vector<int> axes =
+        group_axes(layouts[static_cast<size_t>(update.gradient)], used, plain.mesh, options.shard_size);
+    if (axes.empty() || local_shape(type.shape, used, plain.mesh)[0] % plain.mesh.size_of(axes) != 0) continue;
+    Layout sliced = used;
+    sliced.dims[0].insert(sliced.dims[0].end(), axes.begin(), axes.end());
+    for (const size_t state : update.state) asks.inputs[state] = sliced;
+    if (options.level >= 2) asks.seen_as[update.gradient] = sliced;
+    if (options.level >= 3) {
+      asks.inputs[i] = sliced;
+      asks.seen_as[input.value] = used;
+    }
+  }
+}
+
+}  // namespace trireme

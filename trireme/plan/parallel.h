@@ -1,0 +1,64 @@
+// Parallel: what a person says about how a model is cut over ranks, and semi_auto, which makes a strategy of it. All
+// kinds of parallelism are choices of layouts here:
+//   data parallel        the batch cut over "dp"
+//   tensor parallel      weights, or the operands of products, cut over another axis
+//   sequence parallel    the same axis cutting positions where the weights do not ("-> [dp, tp, -]")
+//   optimizer parallel   state, gradients and weights cut over the axes that their gradients are summed over
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/plan/propagate.h"
+#include "trireme/plan/strategy.h"
+
+namespace trireme {
+
+// For every name that matches the pattern (`*` stands for any characters). The last rule that matches a name counts.
+struct CutRule {
+  std::string pattern;
+  std::string cuts;
+  friend bool operator==(const CutRule&, const CutRule&) = default;
+};
+bool matches(std::string_view pattern, std::string_view name);
+
+// ZeRO (Rajbhandari et al., 2020). A parameter is sliced when all hold: `level` is not 0, no pattern of `except`
+// matches, it has `threshold_kb` KiB or more, its gradient is summed over some axes, and dimension 0 of
+// its piece divides by the number of slices. Otherwise it stays as it is.
+struct OptimizerParallel {
+  int level = 0;              // 1: state is sliced; 2: gradients too; 3: weights too, gathered where they are read
+  int64_t threshold_kb = 64;
+  int64_t shard_size = -1;    // ranks that share one copy; -1: all; ignored where the axes do not make such a group
+  std::vector<std::string> except = {};
+};
+
+struct Parallel {
+  std::string mesh;                      // "dp=2,tp=2"; "": "dp=<ranks>"
+  // How the batch is cut: "data_parallel" (dimension 0 over "dp"), "full_batch" (every rank has all of it), a layout for
+  // the leading dimensions of every data input ("[dp, sp]"), or numbers for each of them ("{{1, 4}, {1}}").
+  std::string dataset = "data_parallel";
+  std::vector<CutRule> parameters;       // name of a parameter -> layout, "[-, tp]"
+  // "<scope>" or "<scope>/<op>" -> cuts (plan/cuts.h). Without an op: the first one in the scope that has operands of
+  // those numbers of dimensions. These win over what the model's code asks with Module::shard.
+  std::vector<CutRule> ops;
+  OptimizerParallel optimizer;
+};
+
+// Throws kInvalidArgument for whatever does not fit: a mesh of another size, a rule that matches nothing, cuts that do
+// not divide, one parameter asked for in two layouts (naming both who asked). `stored`, if given, holds the
+// layouts of parameters that are already there, by name.
+Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
+                   const std::map<std::string, Layout>* stored = nullptr);
+
+// The batch cut over all ranks, everything else replicated. Throws kInvalidArgument when the batch does not
+// divide, naming the batches that would.
+Strategy data_parallel(const Graph& graph, int64_t ranks);
+
+// Changes what is asked so that optimizer state, gradients and weights are sliced over the axes the gradients are summed
+// over. `plain` is the strategy without.
+void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const OptimizerParallel& options, Asks& asks);
+
+}  // namespace trireme

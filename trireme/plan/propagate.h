@@ -1,0 +1,36 @@
+// Propagation: from what is asked about some tensors and ops to a strategy for all of them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "trireme/plan/strategy.h"
+
+namespace trireme {
+
+struct Asks {
+  // Of graph.inputs(). Nothing: the input is cut as the first op that reads it cuts it, which costs no bytes.
+  std::vector<std::optional<Layout>> inputs;
+  // Cuts of single nodes.
+  std::map<NodeId, FactorCuts> nodes;
+  // Readers find these values in this layout instead of the one they are made in. The ops of a parameter's update
+  // (scope kUpdateScope) read what is there.
+  std::map<ValueId, Layout> seen_as;
+};
+
+// Nodes that nothing is asked of take the cuts their operands come with, as far as their rule allows; the largest operand
+// wins a conflict. Partial sums flow on through linear ops whose results are no larger than the sums are, and are
+// reduced where something else reads them.
+//
+// A node that is part of a gradient follows the node it is the gradient of: it finds that node's operands and results
+// as that node had them, and the result's gradient in the layout that is dual to the result's: cut where the result
+// is cut, whole where the result is a partial sum. (That pair per tensor is GSPMD's and Megatron-LM's conjugate operators
+// f and g.) So the backward pass of an op is cut as its forward pass, and what the user asks of an op holds for both.
+//
+// Outputs that update an input get its layout, others are replicated.
+Strategy propagate(const Graph& graph, const Mesh& mesh, Asks asks);
+// With the layouts of all inputs given.
+Strategy propagate(const Graph& graph, const Mesh& mesh, std::vector<Layout> inputs);
+
+}  // namespace trireme

@@ -1,0 +1,254 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/cuts.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+namespace {
+
+Mesh mesh_of(const Parallel& parallel, int64_t ranks) {
+  require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
+  if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
+  Mesh mesh = parse_mesh(parallel.mesh);
+  require(mesh.devices() == ranks, "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
+          parallel.mesh, mesh.devices(), ranks, mesh.devices());
+  return mesh;
+}
+
+bool has_axis(const Mesh& mesh, std::string_view name) {
+  return std::any_of(mesh.user_axes().begin(), mesh.user_axes().end(),
+                     [&](const MeshAxis& axis) { return axis.name == name; });
+}
+
+// Who asked for a parameter's layout.
+struct Asked {
+  Layout layout;
+  std::string who;
+};
+
+class SemiAuto {
+ public:
+  SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const std::map<std::string, Layout>* stored)
+      : graph_(graph), parallel_(parallel), stored_(stored), mesh_(mesh_of(parallel, ranks)) {
+    asks_.inputs.resize(graph.inputs().size());
+  }
+
+  Strategy run() {
+    ask_data();
+    for (const CutRule& rule : parallel_.parameters) ask_parameters(rule);
+    for (const ShardRequest& request : graph_.shard_requests()) {
+      ask_op(request.scope, "", request.cuts, fmt::format("shard() of '{}'", request.scope));
+    }
+    for (const CutRule& rule : parallel_.ops) ask_ops(rule);
+    settle_asks();
+    Strategy plain = propagate(graph_, mesh_, asks_);
+    if (parallel_.optimizer.level == 0 && stored_ == nullptr) return plain;
+    for (size_t i = 0; i < plain.inputs.size(); ++i) asks_.inputs[i] = plain.inputs[i];
+    if (stored_ != nullptr) {
+      use_stored();
+    } else {
+      ask_optimizer_parallel(graph_, plain, parallel_.optimizer, asks_);
+    }
+    return propagate(graph_, mesh_, asks_);
+  }
+
+ private:
+  void ask_data() {
+    size_t index = 0;
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const Input& input = graph_.inputs()[i];
+      if (input.role == Role::kSchedule) asks_.inputs[i] = Layout::replicated(graph_.type(input.value).shape.rank());
+      if (input.role == Role::kData) asks_.inputs[i] = data_layout(input, index++);
+    }
+  }
+
+  Layout data_layout(const Input& input, size_t index) const {
+    const Shape& shape = graph_.type(input.value).shape;
+    Layout layout = Layout::replicated(shape.rank());
+    const std::string& how = parallel_.dataset;
+    if (how == "full_batch") return layout;
+    if (how == "data_parallel") {
+      if (has_axis(mesh_, "dp")) cut_batch(input, layout);
+      return layout;
+    }
+    if (how.starts_with('{')) {
+      layout.dims = axes_for_cuts(numbers_for(input, index), mesh_);
+    } else {
+      require(how.starts_with('['),
+              "dataset strategy '{}'; it must be data_parallel, full_batch, a layout like [dp, sp] or numbers like "
+              "{{{{4, 1}}, {{4}}}}",
+              how);
+      const Layout asked = parse_layout(how, mesh_);
+      for (size_t dim = 0; dim < std::min(asked.dims.size(), layout.dims.size()); ++dim) layout.dims[dim] = asked.dims[dim];
+    }
+    check(layout, shape, mesh_, fmt::format("data input '{}' by dataset strategy '{}'", input.name, how));
+    return layout;
+  }
+
+  std::vector<int64_t> numbers_for(const Input& input, size_t index) const {
+    const std::vector<std::vector<int64_t>> all = parse_numbers(parallel_.dataset);
+    require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is another one", parallel_.dataset, all.size(),
+            input.name);
+    const int rank = graph_.type(input.value).shape.rank();
+    require(all[index].size() == static_cast<size_t>(rank), "dataset strategy '{}': '{}' has {} dimensions ({}), not {}",
+            parallel_.dataset, input.name, rank, to_string(graph_.type(input.value)), all[index].size());
+    return all[index];
+  }
+
+  void cut_batch(const Input& input, Layout& layout) const {
+    const Shape& shape = graph_.type(input.value).shape;
+    require(shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
+    layout.dims[0] = mesh_.find("dp");
+    const int64_t parts = mesh_.size_of(layout.dims[0]);
+    if (shape[0] % parts == 0) return;
+    const int64_t below = shape[0] / parts * parts;
+    fail(ErrorKind::kInvalidArgument,
+         "the batch of {} samples ('{}' {}) does not divide over {} ranks; use {}{} samples, or {} ranks", shape[0],
+         input.name, to_string(graph_.type(input.value)), parts, below > 0 ? fmt::format("{} or ", below) : "",
+         below + parts, std::gcd(shape[0], parts));
+  }
+
+  void ask_parameters(const CutRule& rule) {
+    std::vector<std::string> names;
+    bool any = false;
+    for (const Input& input : graph_.inputs()) {
+      if (input.role != Role::kParameter) continue;
+      names.push_back(input.name);
+      if (!matches(rule.pattern, input.name)) continue;
+      any = true;
+      const Shape& shape = graph_.type(input.value).shape;
+      Layout layout = parse_layout(rule.cuts, mesh_);
+      check(layout, shape, mesh_, fmt::format("parameter '{}'", input.name));
+      require(!layout.is_partial(), "parameter '{}' is asked for as a partial sum ({}); a parameter can be cut only",
+              input.name, rule.cuts);
+      parameters_[input.value] = {std::move(layout), fmt::format("parameter rule '{}'", rule.pattern)};
+    }
+    require(any, "parameter rule '{}' matches no parameter.{}", rule.pattern, suggestion(rule.pattern, names));
+  }
+
+  // "<scope>" or "<scope>/<op>" with patterns in the scope.
+  void ask_ops(const CutRule& rule) {
+    const size_t slash = rule.pattern.rfind('/');
+    const std::string scope = rule.pattern.substr(0, slash);
+    const std::string op = slash == std::string::npos ? "" : rule.pattern.substr(slash + 1);
+    std::vector<std::string> scopes;
+    for (const Node& node : graph_.nodes()) {
+      const std::string name(graph_.scope_of(node));
+      if (is_forward(node) && std::find(scopes.begin(), scopes.end(), name) == scopes.end()) scopes.push_back(name);
+    }
+    bool any = false;
+    for (const std::string& name : scopes) {
+      if (!matches(scope, name)) continue;
+      ask_op(name, op, rule.cuts, fmt::format("rule '{}'", rule.pattern));
+      any = true;
+    }
+    require(any, "rule '{}' matches no part of the model.{}", rule.pattern, suggestion(scope, scopes));
+  }
+
+  bool is_forward(const Node& node) const {
+    return node.gradient_of < 0 && !graph_.scope_of(node).starts_with(kUpdateScope);
+  }
+
+  void ask_op(const std::string& scope, const std::string& op, const std::string& cuts, const std::string& who) {
+    const std::vector<int> ranks = ranks_of_cuts(cuts);
+    std::vector<std::string> there;
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (!is_forward(node) || graph_.scope_of(node) != scope) continue;
+      there.emplace_back(node.op->name);
+      if (op.empty() ? ranks_of(node) != ranks : node.op->name != op) continue;
+      const auto id = static_cast<NodeId>(i);
+      try {
+        ops_[id] = {parse_cuts(cuts, graph_, node, mesh_), who};
+      } catch (Error& e) {
+        e.note(fmt::format("asked by {}", who));
+        throw;
+      }
+      return;
+    }
+    fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, scope,
+         op.empty() ? fmt::format("whose operands have {} dimensions", fmt::join(ranks, ", ")) : fmt::format("'{}'", op),
+         there.empty() ? "none" : quoted_list(there));
+  }
+
+  std::vector<int> ranks_of(const Node& node) const {
+    std::vector<int> out;
+    for (const ValueId id : node.inputs) out.push_back(graph_.type(id).shape.rank());
+    return out;
+  }
+
+  // An op's cuts are also what is asked of the parameters it reads.
+  void settle_asks() {
+    for (auto& [id, asked] : ops_) {
+      const Node& node = graph_.node(id);
+      const std::vector<Layout> operands = operand_layouts(rule_of(graph_, node), asked.op.cuts);
+      for (size_t i = 0; i < operands.size(); ++i) ask_operand(node.inputs[i], operands[i], asked.who);
+      for (size_t i = 0; i < asked.op.results.size(); ++i) asks_.seen_as[node.outputs[i]] = *asked.op.results[i];
+      asks_.nodes[id] = asked.op.cuts;
+    }
+    for (const auto& [value, asked] : parameters_) {
+      asks_.inputs[static_cast<size_t>(graph_.value(value).index)] = asked.layout;
+    }
+  }
+
+  void ask_operand(ValueId value, const Layout& layout, const std::string& who) {
+    const Value& v = graph_.value(value);
+    if (v.producer >= 0 || graph_.inputs()[static_cast<size_t>(v.index)].role != Role::kParameter) return;
+    const auto [known, is_new] = parameters_.try_emplace(value, Asked{layout, who});
+    if (is_new || known->second.layout == layout) return;
+    fail(ErrorKind::kInvalidArgument,
+         "parameter '{}' is asked for in two layouts: {} by {}, and {} by {}; a parameter is stored once, so ask for one",
+         graph_.inputs()[static_cast<size_t>(v.index)].name, to_string(known->second.layout, mesh_), known->second.who,
+         to_string(layout, mesh_), who);
+  }
+
+  // Parameters that lie in another layout than the graph reads them in are resharded where they are read.
+  void use_stored() {
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const Input& input = graph_.inputs()[i];
+      const auto found = stored_->find(input.name);
+      if (input.role != Role::kParameter || found == stored_->end() || found->second == *asks_.inputs[i]) continue;
+      asks_.seen_as[input.value] = *asks_.inputs[i];
+      asks_.inputs[i] = found->second;
+    }
+  }
+
+  struct AskedOp {
+    OpCuts op;
+    std::string who;
+  };
+
+  const Graph& graph_;
+  const Parallel& parallel_;
+  const std::map<std::string, Layout>* stored_;
+  Mesh mesh_;
+  Asks asks_;
+  std::map<NodeId, AskedOp> ops_;
+  std::map<ValueId, Asked> parameters_;
+};
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t from = star; from <= name.size(); ++from) {
+    if (matches(rest, name.substr(from))) return true;
+  }
+  return false;
+}
+
+Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
+                   const std::map<std::string, Layout>* stored) {
+  return SemiAuto(graph, ranks, parallel, stored).run();
+}
+
+Strategy data_parallel(const Graph& graph, int64_t ranks) { return semi_auto(graph, ranks, {}); }
+
+}  // namespace trireme
