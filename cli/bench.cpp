@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/parallel_flags.h"
 #include "trireme/backend/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
@@ -19,6 +20,7 @@
 #include "trireme/train/config.h"
 #include "trireme/train/job.h"
 #include "trireme/train/session.h"
+#include "trireme/train/strategies.h"
 
 namespace trireme::cli {
 namespace {
@@ -38,6 +40,7 @@ struct StepArgs {
   double clip = 0;
   bool json = false;
   bool by_op = false;
+  ParallelFlags parallel;
 };
 
 double peak_rss_mb() {
@@ -75,8 +78,12 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.model.hidden = args.hidden;
   config.data.kind = "synthetic";
   config.data.seq = args.seq;
-  config.data.samples = args.batch * world;
-  config.train.batch = args.batch * world;
+  config.parallel.mode = args.parallel.tp > 1 ? "semi_auto_parallel" : "data_parallel";
+  config.parallel.tp = args.parallel.tp;
+  config.parallel.sp = args.parallel.sp;
+  config.parallel.zero = args.parallel.zero;
+  config.train.batch = args.batch * data_parallel_degree(config, world);
+  config.data.samples = config.train.batch;
   config.train.optimizer = args.optimizer;
   config.train.clip = args.clip;
   return config;
@@ -128,7 +135,8 @@ int step(const StepArgs& args) {
   Session session(training_step([&](const Tensor& x) { return (*model)(x); },
                                 make_loss(config), fields,
                                 make_optimizer(config), {.name = args.model, .clip_norm = args.clip}),
-                  std::nullopt, {.world = job.world(), .pool = &job.pool()});
+                  std::nullopt,
+                  {.world = job.world(), .pool = &job.pool(), .parallel = parallel_of(config, job.size())});
   session.initialise();
   Executor& executor = session.step();
   double ready_s = 0;
@@ -218,7 +226,8 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--width", args->width, "gpt: width of the residual stream")->capture_default_str();
   command->add_option("--heads", args->heads, "gpt: attention heads")->capture_default_str();
   command->add_option("--seq", args->seq, "gpt: tokens of a sample")->capture_default_str();
-  command->add_option("--batch", args->batch, "Samples of one rank")->capture_default_str();
+  add_parallel_flags(*command, args->parallel);
+  command->add_option("--batch", args->batch, "Samples of one data parallel rank")->capture_default_str();
   command->add_option("--vocab", args->vocab, "gpt: tokens known")->capture_default_str();
   command->add_option("--hidden", args->hidden, "mlp: sizes of the hidden layers")->delimiter(',')->capture_default_str();
   command->add_option("--dtype", args->dtype, "f32")->capture_default_str();

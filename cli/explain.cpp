@@ -5,10 +5,13 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/parallel_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/partition/partition.h"
+#include "trireme/partition/why.h"
 #include "trireme/train/config.h"
 #include "trireme/train/session.h"
+#include "trireme/train/strategies.h"
 
 namespace trireme::cli {
 namespace {
@@ -18,9 +21,11 @@ const std::vector<std::string> kStages{"graph", "grad", "plan", "partition", "pa
 struct ExplainArgs {
   std::string config;
   std::string stage = "plan";
+  std::string value;
   int64_t ranks = 1;
   int threads = 1;
   std::vector<std::string> set;
+  ParallelFlags parallel;
 };
 
 std::string memory_text(const ExecutionPlan& plan) {
@@ -52,34 +57,37 @@ std::string memory_text(const ExecutionPlan& plan) {
   return out;
 }
 
+std::string text_of(const ExplainArgs& args, const JobConfig& config, const ModelFn& forward,
+                    const std::vector<BatchField>& batch) {
+  const LossFn loss = make_loss(config);
+  if (args.stage == "graph" && args.value.empty()) {
+    return to_string(evaluation(forward, loss, batch, {.name = config.name}));
+  }
+  Graph step = training_step(forward, loss, batch, make_optimizer(config),
+                             {.name = config.name, .seed = static_cast<uint64_t>(config.train.seed),
+                              .clip_norm = config.train.clip});
+  if (args.stage == "grad" && args.value.empty()) return to_string(step);
+  const Compiled compiled = compile(std::move(step), {.ranks = args.ranks,
+                                                      .threads = args.threads,
+                                                      .parallel = parallel_of(config, args.ranks)});
+  if (!args.value.empty()) return why(compiled.graph, compiled.strategy, args.value);
+  if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
+  if (args.stage == "partition") return to_string(compiled.partitioned);
+  if (args.stage == "passes") return to_string(compiled.program);
+  return args.stage == "memory" ? memory_text(compiled.plan) : to_string(compiled.plan);
+}
+
 int run(const ExplainArgs& args) {
   if (std::find(kStages.begin(), kStages.end(), args.stage) == kStages.end()) {
     fail(ErrorKind::kInvalidArgument, "explain: no stage '{}'.{}", args.stage, suggestion(args.stage, kStages));
   }
-  const JobConfig config = read_config(args.config, args.set);
+  std::vector<std::string> keys = args.parallel.overrides();
+  keys.insert(keys.end(), args.set.begin(), args.set.end());
+  const JobConfig config = read_config(args.config, keys);
   const auto model = make_model(config);
   const ModelFn forward = [&](const Tensor& x) { return (*model)(x); };
-  const LossFn loss = make_loss(config);
   const std::vector<BatchField> batch = batch_of(config, config.train.batch);
-  std::string text;
-  if (args.stage == "graph") {
-    text = to_string(evaluation(forward, loss, batch, {.name = config.name}));
-  } else {
-    Graph step = training_step(forward, loss, batch, make_optimizer(config),
-                               {.name = config.name, .seed = static_cast<uint64_t>(config.train.seed),
-                                .clip_norm = config.train.clip});
-    if (args.stage == "grad") {
-      text = to_string(step);
-    } else {
-      const Compiled compiled = compile(std::move(step), {.ranks = args.ranks, .threads = args.threads});
-      if (args.stage == "plan") text = to_string(compiled.graph, compiled.strategy);
-      if (args.stage == "partition") text = to_string(compiled.partitioned);
-      if (args.stage == "passes") text = to_string(compiled.program);
-      if (args.stage == "memory") text = memory_text(compiled.plan);
-      if (args.stage == "actions") text = to_string(compiled.plan);
-    }
-  }
-  std::fputs(text.c_str(), stdout);
+  std::fputs(text_of(args, config, forward, batch).c_str(), stdout);
   return 0;
 }
 
@@ -93,8 +101,12 @@ void add_explain(CLI::App& app, Action& chosen) {
                       "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program; "
                       "passes: after the passes; memory: every buffer; actions: the execution plan")
       ->capture_default_str();
+  command->add_option("--value", args->value,
+                      "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "
+                      "h.0.mlp.c_fc; * stands for any characters");
   command->add_option("-n,--ranks", args->ranks, "Ranks to plan for; none is started")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
+  add_parallel_flags(*command, args->parallel);
   command->add_option("--set", args->set, "Replace a key of the configuration")->allow_extra_args(false);
   command->footer("Example:\n  trireme explain examples/mnist.toml -n 2 --stage partition");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });

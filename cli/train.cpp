@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/parallel_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/ckpt/checkpoint.h"
@@ -14,6 +15,7 @@
 #include "trireme/train/job.h"
 #include "trireme/train/progress.h"
 #include "trireme/train/session.h"
+#include "trireme/train/strategies.h"
 
 namespace trireme::cli {
 namespace {
@@ -26,7 +28,22 @@ struct TrainArgs {
   std::string out = "runs/latest";
   bool resume = false;
   bool quiet = false;
+  ParallelFlags parallel;
 };
+
+// "1.2 GFLOP", "350 kFLOP".
+std::string flops_text(double flops) {
+  for (const auto& [unit, name] : {std::pair{1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}}) {
+    if (flops >= unit) return fmt::format("{:.2f} {}", flops / unit, name);
+  }
+  return fmt::format("{:.0f} kFLOP", flops / 1e3);
+}
+
+std::string duration(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", std::max(seconds, 1.0));
+  if (seconds < 5400) return fmt::format("{:.1f} minutes", seconds / 60);
+  return fmt::format("{:.1f} hours", seconds / 3600);
+}
 
 // What the run will do, before it does it.
 void announce(const JobConfig& config, const Session& session, const StartInfo& info, const std::string& out) {
@@ -34,20 +51,20 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
   const ExecutionPlan& plan = session.compiled().plan;
   const double flops = flops_per_step(plan) * job.size();
   const std::string expected =
-      info.expected_s > 0 ? fmt::format(", about {:.0f} s", info.expected_s) : "";
+      info.expected_s > 0 ? fmt::format(", about {} in all", duration(info.expected_s)) : "";
   std::printf(
       "%s: %s with %s parameters, %s\n"
-      "  %d rank%s x %d thread%s over %s, batch %lld, %.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
-      "  steps %lld to %lld, %.2f GFLOP each%s\n"
+      "  %d rank%s x %d thread%s%s, batch %lld, %.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
+      "  steps %lld to %lld, %s each%s\n"
       "  writing to %s\n",
       config.name.c_str(), config.model.kind.c_str(),
       compact_number(static_cast<double>(session.parameter_count())).c_str(), info.data.c_str(), job.size(),
       job.size() == 1 ? "" : "s", job.pool().size(), job.pool().size() == 1 ? "" : "s",
-      job.world() ? std::string(job.world()->transport()).c_str() : "no transport",
+      job.world() ? fmt::format(" over {}", job.world()->transport()).c_str() : "",
       static_cast<long long>(config.train.batch), static_cast<double>(plan.arena_bytes) / 1048576.0,
       fmt::format("{:.1f} MiB", static_cast<double>(plan.persistent_bytes) / 1048576.0).c_str(),
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes - plan.persistent_bytes) / 1048576.0).c_str(),
-      static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), flops / 1e9,
+      static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), flops_text(flops).c_str(),
       expected.c_str(), out.c_str());
   std::fflush(stdout);
 }
@@ -81,7 +98,7 @@ int work(const TrainArgs& args) {
   if (job.rank() == 0) disk().make_directory(args.out);
   const auto model = make_model(config);
   const data::Split split = make_data(config);
-  TrainerOptions options = trainer_options(config);
+  TrainerOptions options = trainer_options(config, job.size());
   options.out = args.out;
   options.progress = !args.quiet;
   options.command = fmt::format("trireme train {}", args.config);
@@ -121,9 +138,11 @@ int train(const TrainArgs& args) {
   require(!args.out.empty(), "train: --out is empty; name a folder");
   if (is_worker()) return work(args);
   const JobConfig config = read_config(args.config, args.set);  // a mistake here is told before ranks start
-  require(config.train.batch % args.ranks == 0,
+  parallel_of(config, args.ranks);
+  const int64_t parts = data_parallel_degree(config, args.ranks);
+  require(config.train.batch % parts == 0,
           "train: a batch of {} samples does not divide over {} ranks; use --set train.batch={}, or another -n",
-          config.train.batch, args.ranks, sizes_that_divide(config.train.batch, args.ranks));
+          config.train.batch, parts, sizes_that_divide(config.train.batch, parts));
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
     if (found.complete.empty()) {
@@ -139,6 +158,13 @@ int train(const TrainArgs& args) {
   return relaunch({.ranks = args.ranks, .threads = args.threads, .log_dir = args.out + "/logs"});
 }
 
+// The flags, as they were typed, are keys of the configuration; --set wins over them.
+TrainArgs with_flags(TrainArgs args) {
+  const std::vector<std::string> keys = args.parallel.overrides();
+  args.set.insert(args.set.begin(), keys.begin(), keys.end());
+  return args;
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Action& chosen) {
@@ -149,11 +175,12 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
       ->check(CLI::Range(0, 1024));
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
+  add_parallel_flags(*command, args->parallel);
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");
   command->add_flag("--quiet", args->quiet, "No progress bar");
   command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
-  command->callback([=, &chosen] { chosen = [=] { return train(*args); }; });
+  command->callback([=, &chosen] { chosen = [=] { return train(with_flags(*args)); }; });
 }
 
 }  // namespace trireme::cli

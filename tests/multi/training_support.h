@@ -52,11 +52,18 @@ inline Graph gpt_step(const Optimizer& optimizer) {
 inline void fill_batch(Executor& executor, std::string_view name, int64_t step) {
   const View view = executor.input(name);
   const Box box = executor.input_box(name);
-  const int64_t first =
-      box.start[0] * (view.elements() / view.type.shape[0]);  // only the batch is cut
+  const ExecutionPlan& plan = executor.plan();
+  const Shape& whole = plan.values[static_cast<size_t>(plan.input(name).value)].whole;
   const Stream stream{static_cast<uint64_t>(step), hash64(name)};
   for (int64_t i = 0; i < view.elements(); ++i) {
-    const auto index = static_cast<uint64_t>(first + i);
+    int64_t rest = i;
+    int64_t at = 0;
+    int64_t stride = 1;
+    for (int dim = whole.rank(); dim-- > 0; stride *= whole[dim]) {
+      at += (box.start[dim] + rest % box.size[dim]) * stride;
+      rest /= box.size[dim];
+    }
+    const auto index = static_cast<uint64_t>(at);
     if (view.type.dtype == DType::kF32) {
       view.as<float>()[static_cast<size_t>(i)] = normal(stream, index, 0);
     } else {

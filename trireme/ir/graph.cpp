@@ -26,10 +26,10 @@ std::string to_string(const Init& init) {
   return "?";
 }
 
-ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init) {
+ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as) {
   const auto id = static_cast<ValueId>(values_.size());
   values_.push_back({type, -1, static_cast<int>(inputs_.size())});
-  inputs_.push_back({id, role, std::move(name), init});
+  inputs_.push_back({id, role, std::move(name), init, saved_as});
   return id;
 }
 
@@ -147,7 +147,7 @@ Graph without_dead_nodes(const Graph& graph) {
   std::vector<NodeId> made_of(graph.nodes().size(), -1);
   for (const Input& input : graph.inputs()) {
     map[static_cast<size_t>(input.value)] =
-        out.add_input(input.name, graph.type(input.value), input.role, input.init);
+        out.add_input(input.name, graph.type(input.value), input.role, input.init, input.saved_as);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     if (!keep[i]) continue;

@@ -49,6 +49,8 @@ struct Input {
   Role role = Role::kData;
   std::string name;
   Init init;
+  // Its shape in checkpoints, where neighbouring dimensions are written as one; no dimensions: as it is.
+  Shape saved_as;
 };
 
 struct Output {
@@ -87,7 +89,7 @@ class Graph {
  public:
   explicit Graph(std::string name = "graph") : name_(std::move(name)), scopes_{""} {}
 
-  ValueId add_input(std::string name, TensorType type, Role role, Init init = {});
+  ValueId add_input(std::string name, TensorType type, Role role, Init init = {}, Shape saved_as = {});
   // The types are the caller's to infer (op/build.h does). Returns the first output.
   NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
                   std::span<const TensorType> types);

@@ -3,6 +3,7 @@
 //   graph "mlp"
 //   %0: f32[32,784] = data "image"
 //   %1: f32[512,784] = parameter "up.weight" normal(0,0.02)
+//   %7: f32[512,3,64] = parameter "qkv.weight" saved as [512,192]
 //   %2: f32[32,512] = matmul(%0, %1) {transpose_a=false, transpose_b=true} @"up"
 //   %9: f32[32,512] = gelu_grad(%7, %8) @"grad/act" gradient of 3
 //   shard "up" "[dp, -], [tp, -]"
@@ -36,6 +37,7 @@ std::string to_string(const Graph& graph) {
       out += fmt::format("%{}: {} = {} {}", input->value, to_string(graph.type(input->value)),
                          to_string(input->role), quoted(input->name));
       if (input->init != Init{}) out += " " + to_string(input->init);
+      if (input->saved_as.rank() > 0) out += " saved as " + to_string(input->saved_as);
       out += '\n';
     }
   };
@@ -124,6 +126,16 @@ class Line {
     std::string out;
     if (end >= rest_.size() || !detail::read_attr(rest_.substr(0, end + 1), out)) wrong("expected a \"name\"");
     rest_.remove_prefix(end + 1);
+    return out;
+  }
+  Shape shape() {
+    skip_spaces();
+    const size_t close = rest_.find(']');
+    Shape out;
+    if (close == std::string_view::npos || !detail::read_attr(rest_.substr(0, close + 1), out)) {
+      wrong("expected a shape like [4,8]");
+    }
+    rest_.remove_prefix(close + 1);
     return out;
   }
   TensorType type() {
@@ -225,7 +237,9 @@ class Reader {
       if (!line.take(fmt::format("{} ", to_string(role)))) continue;
       if (ids.size() != 1) line.wrong("an input has one value");
       std::string name = line.quoted();
-      define(line, ids[0], graph_.add_input(std::move(name), types[0], role, read_init(line)));
+      const Init init = line.at('s') ? Init{} : read_init(line);
+      const Shape saved_as = line.take("saved as") ? line.shape() : Shape{};
+      define(line, ids[0], graph_.add_input(std::move(name), types[0], role, init, saved_as));
       return;
     }
     const std::string_view name = line.until("( ");

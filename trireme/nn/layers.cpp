@@ -33,6 +33,20 @@ Tensor Linear::forward(const Tensor& x) {
   return add(y, parameter("bias", {x.dtype(), {out_}}, options_.init_std > 0 ? Init{} : uniform_by(in_)));
 }
 
+MultiLinear::MultiLinear(int64_t in, int64_t parts, int64_t out, std::string name, double init_std)
+    : Module(std::move(name)), in_(in), parts_(parts), out_(out), init_std_(init_std) {
+  require(in > 0 && parts > 0 && out > 0, "MultiLinear({}, {}, {}): sizes must be 1 or more", in, parts, out);
+}
+
+Tensor MultiLinear::forward(const Tensor& x) {
+  require(x.rank() >= 1 && x.size(-1) == in_, "MultiLinear({}, {}, {}) got {}; the last dimension must be {}", in_, parts_,
+          out_, to_string(x.type()), in_);
+  const Tensor weight = parameter("weight", {x.dtype(), {in_, parts_, out_}}, {Init::Kind::kNormal, 0, init_std_},
+                                  {in_, parts_ * out_});
+  const Tensor y = multi_linear(x, weight);
+  return add(y, parameter("bias", {x.dtype(), {parts_, out_}}, {}, {parts_ * out_}));
+}
+
 Embedding::Embedding(int64_t vocabulary, int64_t width, EmbeddingOptions options)
     : Module(options.name), vocabulary_(vocabulary), width_(width), options_(std::move(options)) {
   require(vocabulary > 0 && width > 0, "Embedding({}, {}): sizes must be 1 or more", vocabulary, width);

@@ -26,6 +26,19 @@ class Linear : public Module {
   LinearOptions options_;
 };
 
+// Several linear maps of one x: x[*,in] -> y[*,parts,out], weight [in,parts,out] and bias [parts,out]. In checkpoints they
+// are one map side by side, [in, parts out] and [parts out] (GPT-2's c_attn).
+class MultiLinear : public Module {
+ public:
+  MultiLinear(int64_t in, int64_t parts, int64_t out, std::string name, double init_std);
+  Tensor forward(const Tensor& x) override;
+  std::string_view kind() const override { return "multi_linear"; }
+
+ private:
+  int64_t in_, parts_, out_;
+  double init_std_;
+};
+
 // rows of weight [vocabulary,width], for ids [*] -> [*,width].
 struct EmbeddingOptions {
   std::string name = {};

@@ -33,14 +33,14 @@ Tensor Trace::step() {
   return step_;
 }
 
-Tensor Trace::parameter(const std::string& name, const TensorType& type, Init init) {
+Tensor Trace::parameter(const std::string& name, const TensorType& type, Init init, Shape saved_as) {
   const auto found = by_name_.find(name);
   if (found != by_name_.end()) {
     require(found->second.type() == type, "parameter '{}' is {} here and {} where it was first used", name,
             to_string(type), to_string(found->second.type()));
     return found->second;
   }
-  const Tensor made(graph_, graph_.add_input(name, type, Role::kParameter, init));
+  const Tensor made(graph_, graph_.add_input(name, type, Role::kParameter, init, saved_as));
   by_name_.emplace(name, made);
   parameters_.push_back(made);
   return made;
@@ -76,9 +76,9 @@ Tensor Module::forward(const Tensor&) {
        name_.empty() ? kind() : name_);
 }
 
-Tensor Module::parameter(std::string_view name, const TensorType& type, Init init) const {
+Tensor Module::parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as) const {
   Trace& trace = Trace::current();
-  return trace.parameter(join(trace.path_of(*this), name), type, init);
+  return trace.parameter(join(trace.path_of(*this), name), type, init, saved_as);
 }
 
 Scope::Scope(const Module& module) : trace_(Trace::current()), outer_(trace_.scope_) {

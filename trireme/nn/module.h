@@ -39,8 +39,8 @@ class Trace {
   const TraceOptions& options() const { return options_; }
   // The step number, an i64 scalar that counts from 1: what random ops count with.
   Tensor step();
-  // A parameter by its full name; made on first use, with the type checked after.
-  Tensor parameter(const std::string& name, const TensorType& type, Init init);
+  // A parameter by its full name; made on first use, with the type checked after. `saved_as`: ir/graph.h.
+  Tensor parameter(const std::string& name, const TensorType& type, Init init, Shape saved_as = {});
   // In the order they were made.
   const std::vector<Tensor>& parameters() const { return parameters_; }
 
@@ -82,7 +82,7 @@ class Module {
  protected:
   friend class Trace;
   // A parameter of this module in the current trace: "<scope>.<name>".
-  Tensor parameter(std::string_view name, const TensorType& type, Init init) const;
+  Tensor parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as = {}) const;
 
  private:
   std::string name_;

@@ -13,7 +13,8 @@ namespace {
 
 Tensor state(const UpdateOperands& in, std::string_view suffix) {
   Graph& graph = in.param.graph();
-  return {graph, graph.add_input(fmt::format("{}.{}", in.name, suffix), in.param.type(), Role::kState)};
+  const Shape& saved_as = graph.inputs()[static_cast<size_t>(graph.value(in.param.id()).index)].saved_as;
+  return {graph, graph.add_input(fmt::format("{}.{}", in.name, suffix), in.param.type(), Role::kState, {}, saved_as)};
 }
 
 void replace(const UpdateOperands& in, std::string_view suffix, const Tensor& value, const Tensor& old) {

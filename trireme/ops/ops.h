@@ -122,6 +122,8 @@ Tensor pad(const Tensor& x, std::vector<int64_t> before, std::vector<int64_t> af
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false);
 // w[k,n] = sum over all leading dimensions of x[*,k] y[*,n].
 Tensor linear_weight_grad(const Tensor& x, const Tensor& y);
+// y[*,p,n] = sum_k x[*,k] w[k,p,n]: several linear maps of one x.
+Tensor multi_linear(const Tensor& x, const Tensor& w);
 
 // -- probabilities and losses --------------------------------------------------------------------------------
 // Over the last dimension, which cannot be cut.

@@ -25,7 +25,7 @@ class Partitioner {
       const Input& input = graph_.inputs()[i];
       const Layout& layout = strategy_.inputs[i];
       const TensorType local = local_type(input.value, layout);
-      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init);
+      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init, input.saved_as);
       record(made, layout, graph_.type(input.value).shape);
       placed_[static_cast<size_t>(input.value)].push_back({layout, made});
     }

@@ -35,6 +35,19 @@ class NodeChoice {
     return cuts_;
   }
 
+  // Where the cuts come from.
+  std::string why() const {
+    std::vector<size_t> from;
+    for (const auto& [factor, operand] : owners_) {
+      if (std::find(from.begin(), from.end(), operand) == from.end()) from.push_back(operand);
+    }
+    std::string out = cuts_.linear_set >= 0 ? "a partial sum flows through" : "";
+    for (const size_t operand : from) {
+      out += fmt::format("{}operand {} comes as {}", out.empty() ? "" : "; ", operand, to_string(*have_[operand], mesh_));
+    }
+    return out.empty() ? "no operand comes cut" : out;
+  }
+
  private:
   // The first linear set whose operands are all partial over the same axes, the others being whole over them.
   void let_partials_through(const std::vector<int64_t>& bytes, int64_t result_bytes) {
@@ -110,11 +123,13 @@ class Propagation {
   }
 
   Strategy run() {
+    strategy_.why_inputs.resize(graph_.inputs().size(), "nothing reads it cut");
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       if (!asks_.inputs[i]) continue;
       check(*asks_.inputs[i], graph_.type(input.value).shape, strategy_.mesh, input.name);
       layouts_[static_cast<size_t>(input.value)] = asks_.inputs[i];
+      strategy_.why_inputs[i] = "asked for";
     }
     rules_.reserve(graph_.nodes().size());
     for (size_t i = 0; i < graph_.nodes().size(); ++i) choose(static_cast<NodeId>(i));
@@ -140,6 +155,7 @@ class Propagation {
     const auto asked = asks_.nodes.find(id);
     if (asked != asks_.nodes.end()) {
       strategy_.nodes.push_back(asked->second);
+      strategy_.why_nodes.emplace_back("asked for");
     } else {
       std::vector<std::optional<Layout>> have;
       std::vector<int64_t> bytes;
@@ -149,7 +165,9 @@ class Propagation {
       }
       int64_t result_bytes = 0;
       for (const ValueId result : node.outputs) result_bytes += graph_.type(result).bytes();
-      strategy_.nodes.push_back(NodeChoice(rule, have, strategy_.mesh).choose(bytes, result_bytes));
+      NodeChoice choice(rule, have, strategy_.mesh);
+      strategy_.nodes.push_back(choice.choose(bytes, result_bytes));
+      strategy_.why_nodes.push_back(choice.why() + as_gradient(node));
     }
     settle_inputs(node, rule);
     const std::vector<Layout> results = result_layouts(rule, strategy_.nodes.back());
@@ -164,7 +182,17 @@ class Propagation {
       if (layout) continue;
       layout = operands[i];
       layout->partial.clear();
+      strategy_.why_inputs[static_cast<size_t>(graph_.value(node.inputs[i]).index)] =
+          fmt::format("as its first reader has it, {}", name_of(node));
     }
+  }
+
+  std::string name_of(const Node& node) const {
+    return fmt::format("{} of '{}'", node.op->name, graph_.scope_of(node));
+  }
+  std::string as_gradient(const Node& node) const {
+    if (node.gradient_of < 0) return "";
+    return fmt::format(" (it is part of the gradient of {}, and follows it)", name_of(graph_.node(node.gradient_of)));
   }
 
   // The layout in which a node finds an operand.

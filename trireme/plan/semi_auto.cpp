@@ -46,6 +46,7 @@ class SemiAuto {
     for (const CutRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
     Strategy plain = propagate(graph_, mesh_, asks_);
+    tell_who_asked(plain);
     if (parallel_.optimizer.level == 0 && stored_ == nullptr) return plain;
     for (size_t i = 0; i < plain.inputs.size(); ++i) asks_.inputs[i] = plain.inputs[i];
     if (stored_ != nullptr) {
@@ -53,7 +54,16 @@ class SemiAuto {
     } else {
       ask_optimizer_parallel(graph_, plain, parallel_.optimizer, asks_);
     }
-    return propagate(graph_, mesh_, asks_);
+    Strategy out = propagate(graph_, mesh_, asks_);
+    tell_who_asked(out);
+    for (size_t i = 0; i < out.inputs.size(); ++i) {
+      out.why_inputs[i] = out.inputs[i] == plain.inputs[i]
+                              ? plain.why_inputs[i]
+                              : fmt::format("sliced by optimizer parallelism of level {}; read as {}: {}",
+                                            parallel_.optimizer.level, to_string(plain.inputs[i], mesh_),
+                                            plain.why_inputs[i]);
+    }
+    return out;
   }
 
  private:
@@ -214,6 +224,17 @@ class SemiAuto {
       if (input.role != Role::kParameter || found == stored_->end() || found->second == *asks_.inputs[i]) continue;
       asks_.seen_as[input.value] = *asks_.inputs[i];
       asks_.inputs[i] = found->second;
+    }
+  }
+
+  void tell_who_asked(Strategy& strategy) const {
+    for (const auto& [id, asked] : ops_) strategy.why_nodes[static_cast<size_t>(id)] = "asked for by " + asked.who;
+    for (const auto& [value, asked] : parameters_) {
+      strategy.why_inputs[static_cast<size_t>(graph_.value(value).index)] = "asked for by " + asked.who;
+    }
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      if (graph_.inputs()[i].role != Role::kData) continue;
+      strategy.why_inputs[i] = fmt::format("dataset strategy '{}'", parallel_.dataset);
     }
   }
 

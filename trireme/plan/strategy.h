@@ -19,6 +19,9 @@ struct Strategy {
   std::vector<Layout> inputs;     // of graph.inputs()
   std::vector<FactorCuts> nodes;  // of graph.nodes()
   std::vector<Layout> outputs;    // of graph.outputs()
+  // Who or what chose, of inputs and nodes, for people; the text form leaves it out, and so it may be empty.
+  std::vector<std::string> why_inputs;
+  std::vector<std::string> why_nodes;
 };
 
 // The sharding rule of a node on its whole types; nothing may be cut where the op has none.

@@ -12,6 +12,7 @@
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
+#include "trireme/train/strategies.h"
 
 namespace trireme {
 namespace {
@@ -211,10 +212,13 @@ void check_values(const JobConfig& c) {
   require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
-  require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "stand_alone"});
+  require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "semi_auto_parallel", "stand_alone"});
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
   check_sizes(c);
   check_training(c);
+  require_from("parallel.tp", c.parallel.tp, 1);
+  require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
+          c.parallel.zero);
   require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
   require(c.train.steps > 0 || c.train.epochs > 0,
           "configuration: neither train.steps nor train.epochs is set; one of them must be 1 or more");
@@ -273,8 +277,18 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
       {"train.keep", &c.train.keep, "checkpoints that stay"},
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
-      {"parallel.mode", &c.parallel.mode, "data_parallel or stand_alone"},
+      {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
+      {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
+      {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, mlp)"},
+      {"parallel.sp", &c.parallel.sp, "gpt: the ranks of tp also cut the positions between the products"},
+      {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
+      {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
+      {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
+      {"parallel.zero", &c.parallel.zero, "optimizer parallelism: 1 state, 2 and gradients, 3 and weights are sliced"},
+      {"parallel.zero_threshold_kb", &c.parallel.zero_threshold_kb, "smaller parameters are not sliced"},
+      {"parallel.zero_shard_size", &c.parallel.zero_shard_size, "ranks that share one copy; -1: all"},
+      {"parallel.zero_except", &c.parallel.zero_except, "patterns of parameters that are not sliced"},
   };
 }
 
@@ -396,10 +410,19 @@ Optimizer make_optimizer(const JobConfig& config) {
 
 bool predicts_classes(const JobConfig& config) { return config.model.kind != "gpt"; }
 
-TrainerOptions trainer_options(const JobConfig& config) {
+namespace {
+
+Mode parse_mode(const std::string& mode) {
+  if (mode == "stand_alone") return Mode::kStandAlone;
+  return mode == "semi_auto_parallel" ? Mode::kSemiAuto : Mode::kDataParallel;
+}
+
+}  // namespace
+
+TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
   const bool classes = predicts_classes(config);
   return {.name = config.name,
-          .mode = config.parallel.mode == "stand_alone" ? Mode::kStandAlone : Mode::kDataParallel,
+          .mode = parse_mode(config.parallel.mode),
           .seed = static_cast<uint64_t>(config.train.seed),
           .clip_norm = config.train.clip,
           .schedule = {.kind = parse_schedule(config.train.schedule),
@@ -408,7 +431,8 @@ TrainerOptions trainer_options(const JobConfig& config) {
           .accuracy = classes,
           .tokens_per_sample = classes ? 1 : config.data.seq,
           .unit = classes ? "samples" : "tokens",
-          .config_text = to_toml(config)};
+          .config_text = to_toml(config),
+          .parallel = parallel_of(config, ranks)};
 }
 
 FitOptions fit_options(const JobConfig& config) {

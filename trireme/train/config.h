@@ -55,8 +55,17 @@ struct JobConfig {
     int64_t seed = 1;
   } train;
   struct {
-    std::string mode = "data_parallel";  // data_parallel | stand_alone
+    std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | stand_alone
     std::string transport = "auto";      // auto | shm | ucx | mpi
+    std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
+    int64_t tp = 1;
+    bool sp = false;
+    std::string dataset = "data_parallel";
+    std::vector<std::string> ops, parameters;
+    int64_t zero = 0;
+    int64_t zero_threshold_kb = 64;
+    int64_t zero_shard_size = -1;
+    std::vector<std::string> zero_except;
   } parallel;
   std::string name = "run";
 };
@@ -81,7 +90,7 @@ LossFn make_loss(const JobConfig& config);  // cross entropy, for all built-in m
 data::Split make_data(const JobConfig& config);
 Optimizer make_optimizer(const JobConfig& config);
 bool predicts_classes(const JobConfig& config);  // images: one class a sample; text: one token a position
-TrainerOptions trainer_options(const JobConfig& config);
+TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
 FitOptions fit_options(const JobConfig& config);
 // The batch's fields and the graphs of the job, for those who compile without training.
 std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch);

@@ -99,7 +99,7 @@ class Run {
       : options_(options), fit_(fit), job_(job), optimizer_(optimizer), train_(train),
         fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)),
         session_(training_step(model, loss, fields_, optimizer, step_options()), evaluation_graph(model, loss),
-                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed}) {}
+                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed, .parallel = options.parallel}) {}
 
   FitResult run() {
     start();
@@ -176,9 +176,28 @@ class Run {
       session_.initialise();
     }
     if (job_.world()) job_.world()->all().barrier().wait();
+    const double expected_s = expected_seconds();
     if (options_.on_start && job_.rank() == 0) {
-      options_.on_start(session_, {.first_step = first_, .last_step = total_, .data = describe_data()});
+      options_.on_start(session_, {.first_step = first_, .last_step = total_, .data = describe_data(),
+                                   .expected_s = expected_s});
     }
+  }
+
+  // A step takes about three forward passes: one forward, two back. 0: there is nothing to time without changing it.
+  double expected_seconds() {
+    if (!session_.has_evaluation()) return 0;
+    Executor& executor = session_.evaluation();
+    double pass_s = 0;
+    for (int i = 0; i < 2; ++i) {  // the first warms up
+      for (const BatchField& field : batch_fields(*fit_.validation, fit_.batch)) {
+        const View view = executor.input(field.name);
+        std::fill(view.raw().begin(), view.raw().end(), std::byte{0});
+      }
+      const auto begin = Clock::now();
+      executor.run();
+      pass_s = seconds_since(begin);
+    }
+    return 3 * pass_s * static_cast<double>(total_ - first_);
   }
 
   void load(const ckpt::Reader& reader) {

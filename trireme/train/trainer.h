@@ -8,6 +8,7 @@
 
 #include "trireme/data/source.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/train/schedule.h"
 #include "trireme/train/step.h"
 
@@ -16,6 +17,7 @@ namespace trireme {
 enum class Mode {
   kStandAlone,    // one rank
   kDataParallel,  // each rank trains on its share of the batch
+  kSemiAuto,      // as `parallel` says
 };
 
 class Session;
@@ -25,7 +27,7 @@ struct StartInfo {
   int64_t first_step = 0;  // done before; the next one is the first of this run
   int64_t last_step = 0;
   std::string data;        // "1,234 samples to train on, 137 held out"
-  double expected_s = 0;   // by the first steps' pace; 0: not known
+  double expected_s = 0;   // of the whole run, by the time of a forward pass; 0: not known
 };
 
 struct TrainerOptions {
@@ -41,6 +43,7 @@ struct TrainerOptions {
   std::string unit = "samples";
   std::string command;           // for the report; "": the job's
   std::string config_text;       // kept in the checkpoint, for who reads it later
+  Parallel parallel = {};        // how the model is cut
   // On rank 0, before the first step.
   std::function<void(const Session&, const StartInfo&)> on_start = {};
   // At the end, on rank 0: text for the report, made with the trained parameters by name.

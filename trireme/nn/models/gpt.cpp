@@ -22,7 +22,7 @@ double residual_std(const GptConfig& config) {
 
 GptBlock::GptBlock(const GptConfig& config, std::string name)
     : Module(std::move(name)), width_(config.width), heads_(config.heads), ln_1_(config.width, "ln_1"),
-      ln_2_(config.width, "ln_2"), attn_("attn"), mlp_("mlp"), c_attn_(config.width, 3 * config.width, conv1d("c_attn")),
+      ln_2_(config.width, "ln_2"), attn_("attn"), mlp_("mlp"), c_attn_(config.width, 3, config.width, "c_attn", kInitStd),
       attn_proj_(config.width, config.width, conv1d("c_proj", residual_std(config))),
       c_fc_(config.width, 4 * config.width, conv1d("c_fc")),
       mlp_proj_(4 * config.width, config.width, conv1d("c_proj", residual_std(config))),
@@ -30,7 +30,7 @@ GptBlock::GptBlock(const GptConfig& config, std::string name)
 
 Tensor GptBlock::attend(const Tensor& x) {
   const Scope scope(attn_);
-  const std::vector<Tensor> qkv = split(c_attn_(x), -1, 3);
+  const std::vector<Tensor> qkv = split(c_attn_(x), -2, 3);
   const std::vector<int64_t> by_head{x.size(0), x.size(1), heads_, width_ / heads_};
   const Tensor q = reshape(qkv[0], by_head);
   const Tensor k = reshape(qkv[1], by_head);

@@ -33,7 +33,8 @@ class GptBlock : public Module {
   int64_t width_, heads_;
   LayerNorm ln_1_, ln_2_;
   Group attn_, mlp_;
-  Linear c_attn_, attn_proj_, c_fc_, mlp_proj_;
+  MultiLinear c_attn_;
+  Linear attn_proj_, c_fc_, mlp_proj_;
   Dropout attn_drop_, mlp_drop_;
 };
 

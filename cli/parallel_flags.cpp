@@ -1,0 +1,28 @@
+#include "cli/parallel_flags.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+
+namespace trireme::cli {
+
+std::vector<std::string> ParallelFlags::overrides() const {
+  std::vector<std::string> out;
+  if (tp > 1 || sp) out.push_back("parallel.mode=semi_auto_parallel");
+  if (tp > 1) out.push_back(fmt::format("parallel.tp={}", tp));
+  if (sp) out.push_back("parallel.sp=true");
+  if (zero > 0) out.push_back(fmt::format("parallel.zero={}", zero));
+  return out;
+}
+
+void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
+  command.add_option("--tp", flags.tp, "Ranks that each layer's weights are cut over (tensor parallel); the rest are data parallel")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_flag("--sp", flags.sp, "gpt: the ranks of --tp also cut the positions between the products (sequence parallel)");
+  command.add_option("--zero", flags.zero, "Slice over data parallel ranks 1: optimizer state, 2: and gradients, 3: and weights")
+      ->check(CLI::Range(0, 3))
+      ->capture_default_str();
+}
+
+}  // namespace trireme::cli

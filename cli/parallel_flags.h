@@ -1,0 +1,25 @@
+// The flags that cut a built-in model by its ready-made strategy, shared by the commands that train, time and explain.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace trireme::cli {
+
+struct ParallelFlags {
+  int64_t tp = 1;
+  bool sp = false;
+  int64_t zero = 0;
+
+  // As keys of the configuration, for what is not as it is by default.
+  std::vector<std::string> overrides() const;
+};
+
+void add_parallel_flags(CLI::App& command, ParallelFlags& flags);
+
+}  // namespace trireme::cli

@@ -1,0 +1,154 @@
+// Every way to cut a model trains as one device does, and sends the bytes that its formula says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "tests/multi/training_support.h"
+#include "trireme/tensor/host_tensor.h"
+#include "trireme/train/strategies.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+
+constexpr int kSteps = 4;
+constexpr float kRate = 0.2F;
+
+struct Trained {
+  std::vector<float> losses;
+  std::map<std::string, HostTensor> parameters;  // whole, or the rank's box
+  std::map<std::string, Box> boxes;
+  std::map<std::string, comm::World::Traffic> traffic;  // of the last step
+  int64_t persistent_bytes = 0;
+};
+
+std::map<std::string, comm::World::Traffic> traffic_of(const comm::World& world) {
+  std::map<std::string, comm::World::Traffic> out;
+  for (const comm::World::Traffic& t : world.traffic()) out[t.kind] = t;
+  return out;
+}
+
+Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) {
+  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+  session.initialise();
+  Trained out;
+  for (int step = 1; step <= kSteps; ++step) {
+    const auto before = world ? traffic_of(*world) : out.traffic;
+    out.losses.push_back(train_step(session, step, kRate));
+    if (!world) continue;
+    out.traffic = traffic_of(*world);
+    for (auto& [kind, t] : out.traffic) {
+      if (const auto was = before.find(kind); was != before.end()) {
+        t.calls -= was->second.calls;
+        t.bytes -= was->second.bytes;
+      }
+    }
+  }
+  for (const PlanInput& input : session.persistent()) {
+    if (input.role != Role::kParameter) continue;
+    const View view = session.step().input(input.name);
+    HostTensor copy(view.type);
+    std::copy(view.raw().begin(), view.raw().end(), copy.view().raw().begin());
+    out.boxes[input.name] = session.step().input_box(input.name);
+    out.parameters[input.name] = std::move(copy);
+  }
+  out.persistent_bytes = session.compiled().plan.persistent_bytes;
+  return out;
+}
+
+// The largest difference between a rank's piece of a parameter and the same region of the whole.
+double worst_difference(const Trained& rank, const Trained& whole) {
+  double worst = 0;
+  for (const auto& [name, piece] : rank.parameters) {
+    const Box& box = rank.boxes.at(name);
+    HostTensor expected(piece.type());
+    const HostTensor& all = whole.parameters.at(name);
+    copy_region(all.view(), Box::whole(all.shape()), expected.view(), box, box);
+    for (size_t i = 0; i < piece.as<float>().size(); ++i) {
+      worst = std::max(worst, std::fabs(static_cast<double>(piece.as<float>()[i] - expected.as<float>()[i])));
+    }
+  }
+  return worst;
+}
+
+// Cutting changes the order in which terms are added: at most one unit of rounding for each term of a step's sums over
+// the batch and for each step, of values no larger than the loss.
+double bound_of(const Graph& graph, float loss) {
+  const double terms = static_cast<double>(graph.type(graph.input("y").value).elements());
+  return kSteps * terms * 0x1p-24 * static_cast<double>(loss);
+}
+
+struct Case {
+  std::string name;
+  int ranks;
+  Parallel parallel;
+};
+
+JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
+  JobConfig config;
+  config.model.kind = "gpt";
+  config.model.heads = 2;
+  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.tp = tp;
+  config.parallel.sp = sp;
+  config.parallel.zero = zero;
+  config.parallel.zero_threshold_kb = 0;
+  return config;
+}
+
+Case ready_made(const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
+  return {name, ranks, parallel_of(gpt_config(tp, sp, zero), ranks)};
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> out{
+      ready_made("dp2", 2, 1, false, 0),        ready_made("tp2", 2, 2, false, 0),
+      ready_made("tp2_sp", 2, 2, true, 0),      ready_made("dp2_tp2", 4, 2, false, 0),
+      ready_made("dp2_tp2_sp", 4, 2, true, 0),  ready_made("zero1", 4, 1, false, 1),
+      ready_made("zero2", 4, 1, false, 2),      ready_made("zero3", 4, 1, false, 3),
+      ready_made("dp2_tp2_zero1", 4, 2, false, 1), ready_made("dp2_tp2_sp_zero3", 4, 2, true, 3),
+      ready_made("dp4_tp2_sp_zero2", 8, 2, true, 2),
+  };
+  Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
+  groups.parallel.optimizer.shard_size = 2;
+  out.push_back(groups);
+  Case positions = ready_made("positions_cut_by_the_dataset", 4, 1, false, 0);
+  positions.parallel.mesh = "dp=2,sp=2";
+  positions.parallel.dataset = "[dp, sp]";
+  out.push_back(positions);
+  Case full = ready_made("full_batch", 2, 1, false, 0);
+  full.parallel.dataset = "full_batch";
+  out.push_back(full);
+  Case numbers = ready_made("cuts_by_numbers", 4, 1, false, 0);
+  numbers.parallel.dataset = "full_batch";
+  numbers.parallel.ops = {{"h.*.mlp.c_fc", "{{2,1,1},{1,2}}"}, {"h.*.mlp.c_proj", "{{2,1,2},{2,1}} -> {{2,2,1}}"}};
+  out.push_back(numbers);
+  return out;
+}
+
+class Strategies : public testing::TestWithParam<Case> {};
+
+TEST_P(Strategies, train_a_language_model_as_one_device_does) {
+  const Graph graph = gpt_step(Sgd{.momentum = 0.9});
+  const Trained whole = train(graph, {}, nullptr);
+  const double bound = bound_of(graph, whole.losses[0]);
+  std::mutex mutex;
+  std::vector<Trained> ranks;
+  comm::spawn_ranks(GetParam().ranks, "threads", [&](comm::World& world) {
+    Trained mine = train(graph, GetParam().parallel, &world);
+    const std::lock_guard lock(mutex);
+    ranks.push_back(std::move(mine));
+  });
+  for (const Trained& rank : ranks) {
+    for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(rank.losses[i], whole.losses[i], bound) << i;
+    EXPECT_LE(worst_difference(rank, whole), bound);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuts, Strategies, testing::ValuesIn(cases()),
+                         [](const auto& about) { return about.param.name; });
+
+}  // namespace
+}  // namespace trireme

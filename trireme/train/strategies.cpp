@@ -1,0 +1,111 @@
+#include "trireme/train/strategies.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+// "h.*.mlp.c_fc = [dp, -, -], [-, tp]"
+CutRule parse_rule(const std::string& text, const char* key) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0,
+          "configuration: {}: '{}' must be \"pattern = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\"", key, text);
+  const auto trim = [](std::string part) {
+    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
+    part.erase(part.find_last_not_of(' ') + 1);
+    return part;
+  };
+  return {trim(text.substr(0, equals)), trim(text.substr(equals + 1))};
+}
+
+std::vector<CutRule> gpt_rules(bool sequence) {
+  const std::string out = sequence ? " -> [dp, tp, -]" : "";
+  std::vector<CutRule> rules{
+      {"h.*.attn.c_attn", "[dp, -, -], [-, -, tp]"},
+      {"h.*.attn.c_proj", "[dp, -, tp], [tp, -]" + out},
+      {"h.*.mlp.c_fc", "[dp, -, -], [-, tp]"},
+      {"h.*.mlp.c_proj", "[dp, -, tp], [tp, -]" + out},
+  };
+  if (sequence) rules.push_back({"/add", "[dp, tp, -], [tp, -]"});
+  return rules;
+}
+
+// Every other layer's weight by columns and by rows: [out, in] is cut on out, then on in.
+std::vector<CutRule> mlp_rules(size_t layers) {
+  std::vector<CutRule> rules;
+  for (size_t i = 0; i + 1 < layers; i += 2) {
+    rules.push_back({fmt::format("layers.{}", i), "[dp, -], [tp, -]"});
+    rules.push_back({fmt::format("layers.{}", i + 1), "[dp, tp], [-, tp]"});
+  }
+  return rules;
+}
+
+std::vector<CutRule> ready_made(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.tp <= 1) return {};
+  if (config.model.kind == "gpt") {
+    require(config.model.heads % p.tp == 0, "configuration: model.heads = {} does not divide over parallel.tp = {} ranks",
+            config.model.heads, p.tp);
+    return gpt_rules(p.sp);
+  }
+  require(!p.sp, "configuration: parallel.sp cuts positions of a text; model.kind '{}' has none", config.model.kind);
+  require(config.model.kind == "mlp",
+          "configuration: parallel.tp has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
+          "parallel.ops",
+          config.model.kind);
+  return mlp_rules(config.model.hidden.size() + 1);
+}
+
+bool cuts_by_hand(const JobConfig& config) {
+  const auto& p = config.parallel;
+  return !p.mesh.empty() || p.tp > 1 || p.sp || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+}
+
+std::string mesh_of(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  if (!p.mesh.empty()) {
+    require(p.tp <= 1, "configuration: both parallel.mesh = '{}' and parallel.tp = {} are set; keep one", p.mesh, p.tp);
+    return p.mesh;
+  }
+  if (p.tp <= 1) return "";
+  require(ranks % p.tp == 0, "configuration: parallel.tp = {} does not divide the job's {} ranks; start {} or {}", p.tp,
+          ranks, std::max<int64_t>(ranks / p.tp, 1) * p.tp, (ranks / p.tp + 1) * p.tp);
+  return fmt::format("dp={},tp={}", ranks / p.tp, p.tp);
+}
+
+}  // namespace
+
+Parallel parallel_of(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  require(p.mode == "semi_auto_parallel" || !cuts_by_hand(config),
+          "configuration: parallel.mesh, tp, sp, ops, parameters and dataset are for parallel.mode = 'semi_auto_parallel'; "
+          "the mode is '{}'",
+          p.mode);
+  Parallel out;
+  out.mesh = mesh_of(config, ranks);
+  out.dataset = p.dataset;
+  out.ops = ready_made(config);
+  for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
+  for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
+  out.optimizer = {.level = static_cast<int>(p.zero),
+                   .threshold_kb = p.zero_threshold_kb,
+                   .shard_size = p.zero_shard_size,
+                   .except = p.zero_except};
+  return out;
+}
+
+int64_t data_parallel_degree(const JobConfig& config, int64_t ranks) {
+  if (config.parallel.dataset != "data_parallel") return 1;
+  const std::string text = mesh_of(config, ranks);
+  if (text.empty()) return ranks;
+  const Mesh mesh = parse_mesh(text);
+  int64_t degree = 1;
+  for (const MeshAxis& axis : mesh.user_axes()) {
+    if (axis.name == "dp") degree = axis.size;
+  }
+  return degree;
+}
+
+}  // namespace trireme

@@ -1,0 +1,20 @@
+// Strategies: what a job's configuration says about how its model is cut, as rules for the planner. The built-in models
+// have ready-made ones: `tp` cuts every layer's weights over the axis "tp" as Megatron-LM does (Shoeybi et al., 2019:
+// columns of the first product, rows of the second), `sp` the residual stream between them along positions over
+// the same axis (Korthikanti et al., 2022).
+#pragma once
+
+#include <cstdint>
+
+#include "trireme/plan/parallel.h"
+#include "trireme/train/config.h"
+
+namespace trireme {
+
+// Throws kInvalidArgument when the ranks do not divide, or the model has no ready-made strategy of the kind asked for.
+Parallel parallel_of(const JobConfig& config, int64_t ranks);
+
+// In how many parts the batch falls.
+int64_t data_parallel_degree(const JobConfig& config, int64_t ranks);
+
+}  // namespace trireme
