@@ -40,7 +40,9 @@ struct Parallel {
   // How the batch is cut: "data_parallel" (dimension 0 over "dp"), "full_batch" (every rank has all of it), a layout for
   // the leading dimensions of every data input ("[dp, sp]"), or numbers for each of them ("{{1, 4}, {1}}").
   std::string dataset = "data_parallel";
-  std::vector<CutRule> parameters;       // name of a parameter -> layout, "[-, tp]"
+  // Name of a parameter -> the layout it is stored in, "[-, tp]". Without a rule it is stored as the op that is asked
+  // for has it, else as the first op that reads it; an op that wants it otherwise gets it resharded where it is read.
+  std::vector<CutRule> parameters;
   // "<scope>" or "<scope>/<op>" -> cuts (plan/cuts.h). Without an op: the first one in the scope that has operands of
   // those numbers of dimensions. These win over what the model's code asks with Module::shard.
   std::vector<CutRule> ops;

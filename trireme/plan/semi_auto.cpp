@@ -28,6 +28,7 @@ bool has_axis(const Mesh& mesh, std::string_view name) {
 struct Asked {
   Layout layout;
   std::string who;
+  bool stored = false;  // a rule for the parameter itself: ops may read it in other layouts
 };
 
 class SemiAuto {
@@ -135,7 +136,7 @@ class SemiAuto {
       check(layout, shape, mesh_, fmt::format("parameter '{}'", input.name));
       require(!layout.is_partial(), "parameter '{}' is asked for as a partial sum ({}); a parameter can be cut only",
               input.name, rule.cuts);
-      parameters_[input.value] = {std::move(layout), fmt::format("parameter rule '{}'", rule.pattern)};
+      parameters_[input.value] = {std::move(layout), fmt::format("parameter rule '{}'", rule.pattern), true};
     }
     require(any, "parameter rule '{}' matches no parameter.{}", rule.pattern, suggestion(rule.pattern, names));
   }
@@ -209,9 +210,10 @@ class SemiAuto {
     const Value& v = graph_.value(value);
     if (v.producer >= 0 || graph_.inputs()[static_cast<size_t>(v.index)].role != Role::kParameter) return;
     const auto [known, is_new] = parameters_.try_emplace(value, Asked{layout, who});
-    if (is_new || known->second.layout == layout) return;
+    if (is_new || known->second.stored || known->second.layout == layout) return;
     fail(ErrorKind::kInvalidArgument,
-         "parameter '{}' is asked for in two layouts: {} by {}, and {} by {}; a parameter is stored once, so ask for one",
+         "parameter '{}' is asked for in two layouts: {} by {}, and {} by {}; a parameter is stored once, so ask for one, "
+         "or say with a rule for the parameter how it is stored",
          graph_.inputs()[static_cast<size_t>(v.index)].name, to_string(known->second.layout, mesh_), known->second.who,
          to_string(layout, mesh_), who);
   }
