@@ -1,13 +1,11 @@
 // conv2d and its two gradients in f32 by oneDNN, on [n,h,w,c] tensors where they lie; weights are
 // brought into oneDNN's own order and back. Images are cut into parts of fixed size, one part a
 // task on one thread; the weight gradient adds its parts in order.
-#include <dnnl.hpp>
-
 #include <algorithm>
 #include <array>
 
-#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/onednn.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
@@ -20,18 +18,8 @@ using dnnl::memory;
 using Pairs = memory::dims;
 
 constexpr int64_t kParts = 8;
-constexpr int64_t kAlign = 64;
 
 enum class Pass { kForward, kInput, kWeight };
-
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
-}
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
-}
 
 // The three tensors of a convolution, whichever is the result.
 struct Problem {
@@ -85,7 +73,7 @@ Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_
                    bool weight) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const typename Backward::primitive_desc pd(desc, attr, engine(), forward);
+  const typename Backward::primitive_desc pd(desc, attr, onednn_engine(), forward);
   const auto md = [&](dnnl::query what, int index) { return pd.query_md(what, index); };
   Step step;
   step.run = Backward(pd);
@@ -105,7 +93,7 @@ Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& 
   const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward_training,
                                                 algorithm::convolution_direct, x, w, y, c.stride,
                                                 c.dilation, c.before, c.after);
-  const dnnl::convolution_forward::primitive_desc pd(forward, attr, engine());
+  const dnnl::convolution_forward::primitive_desc pd(forward, attr, onednn_engine());
   if (pass == Pass::kForward) {
     return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(),
             pd.scratchpad_desc()};
@@ -144,8 +132,8 @@ struct Plan {
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     weight_order = pass == Pass::kWeight
-                       ? dnnl::reorder({engine(), whole.w, engine(), w_user, attr})
-                       : dnnl::reorder({engine(), w_user, engine(), whole.w, attr});
+                       ? dnnl::reorder({onednn_engine(), whole.w, onednn_engine(), w_user, attr})
+                       : dnnl::reorder({onednn_engine(), w_user, onednn_engine(), whole.w, attr});
   }
 
   int64_t weights() const { return pass == Pass::kWeight ? parts : 1; }
@@ -163,9 +151,9 @@ int64_t conv_scratch(const TypeArgs& args, int threads) {
 
 void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from,
                     const memory::desc& to_desc, void* to) {
-  dnnl::stream stream(engine());
-  memory source(from_desc, engine(), from);
-  memory target(to_desc, engine(), to);
+  dnnl::stream stream(onednn_engine());
+  memory source(from_desc, onednn_engine(), from);
+  memory target(to_desc, onednn_engine(), to);
   plan.weight_order.execute(stream, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
 }
 
@@ -173,11 +161,11 @@ void run_part(const Plan& plan, int64_t part, float* x, void* w, float* y, void*
   prepare_onednn();
   const Step& step = part + 1 == plan.parts ? plan.last : plan.whole;
   const auto image = [&](const Shape& s) { return part * plan.per_part * s[1] * s[2] * s[3]; };
-  dnnl::stream stream(engine());
-  const memory xm(step.x, engine(), x + image(plan.problem.x));
-  const memory wm(step.w, engine(), w);
-  const memory ym(step.y, engine(), y + image(plan.problem.y));
-  const memory pad(step.scratchpad, engine(), scratchpad);
+  dnnl::stream stream(onednn_engine());
+  const memory xm(step.x, onednn_engine(), x + image(plan.problem.x));
+  const memory wm(step.w, onednn_engine(), w);
+  const memory ym(step.y, onednn_engine(), y + image(plan.problem.y));
+  const memory pad(step.scratchpad, onednn_engine(), scratchpad);
   const bool weight = plan.pass == Pass::kWeight;
   if (plan.pass == Pass::kForward) {
     step.run.execute(stream, {{DNNL_ARG_SRC, xm},
@@ -190,10 +178,6 @@ void run_part(const Plan& plan, int64_t part, float* x, void* w, float* y, void*
                               {DNNL_ARG_DIFF_DST, ym},
                               {DNNL_ARG_SCRATCHPAD, pad}});
   }
-}
-
-std::byte* align(std::byte* p) {
-  return p + (kAlign - reinterpret_cast<uintptr_t>(p) % kAlign) % kAlign;
 }
 
 template <Pass pass>
@@ -222,8 +206,8 @@ void run_conv(const KernelArgs& args) {
   if (pass != Pass::kWeight) return;
   const auto floats = static_cast<int64_t>(plan.whole.w.get_size() / sizeof(float));
   for (int64_t part = 1; part < plan.parts; ++part) {
-    loops().accumulate(floats, reinterpret_cast<const float*>(weights + part * plan.w_bytes),
-                       reinterpret_cast<float*>(weights));
+    loops().f32.accumulate(floats, reinterpret_cast<const float*>(weights + part * plan.w_bytes),
+                           reinterpret_cast<float*>(weights));
   }
   reorder_weight(plan, plan.whole.w, weights, plan.w_user, w);
 }
