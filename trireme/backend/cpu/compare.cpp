@@ -1,6 +1,7 @@
 // equal, less, greater, logical_and, logical_not, select, and casts between any types: plain loops
 // that the compiler makes vectors of, over runs cut into tasks.
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "trireme/backend/cpu/broadcast.h"
@@ -155,7 +156,11 @@ To converted(From x) {
     return value_of(x) != 0;
   } else if constexpr (std::is_integral_v<To>) {
     return static_cast<To>(static_cast<int64_t>(value_of(x)));
-  } else if constexpr (std::is_integral_v<From> && sizeof(From) == 1) {
+  } else if constexpr (std::is_same_v<To, BFloat16> && sizeof(From) == 1) {
+    BFloat16 exact;
+    exact.bits = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(x)) >> 16);
+    return exact;
+  } else if constexpr (sizeof(From) == 1) {
     return static_cast<To>(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, BFloat16>) {
     return BFloat16(static_cast<float>(static_cast<double>(value_of(x))));

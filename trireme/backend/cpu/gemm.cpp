@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/base/error.h"
 
@@ -58,10 +57,11 @@ void prepare_onednn() {
   static_cast<void>(alone);
 }
 
-bool onednn_has_bf16() {
+bool onednn_has(Isa isa) {
   prepare_onednn();
-  constexpr int kBf16 = dnnl_cpu_isa_avx512_core_bf16;
-  return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kBf16) == kBf16;
+  const auto bits = [](dnnl_cpu_isa_t set) { return static_cast<int>(set); };
+  const int wanted = bits(isa == Isa::kAvx512Bf16 ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_isa(isa));
+  return (bits(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
 }
 
 void gemm(const Gemm& g) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "trireme/backend/cpu/isa.h"
 #include "trireme/base/thread_pool.h"
 
 namespace trireme::cpu {
@@ -42,7 +43,7 @@ Blocks blocks_of(int64_t m, int64_t n, int64_t k, int64_t batch);
 // calls oneDNN calls this first.
 void prepare_onednn();
 
-// Whether oneDNN multiplies matrices of bf16 by instructions for it.
-bool onednn_has_bf16();
+// Whether oneDNN uses this instruction set, which it takes once a process.
+bool onednn_has(Isa isa);
 
 }  // namespace trireme::cpu

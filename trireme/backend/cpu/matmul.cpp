@@ -1,5 +1,4 @@
 // matmul and linear_weight_grad in f32 through gemm, and on bf16 by oneDNN or widened to f32.
-#include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
@@ -98,7 +97,7 @@ std::string not_bf16(const TypeArgs& args) {
 std::string no_bf16_products(const TypeArgs& args) {
   std::string reason = not_bf16(args);
   if (!reason.empty()) return reason;
-  if (isa() >= Isa::kAvx512Bf16 && onednn_has_bf16()) return "";
+  if (isa() >= Isa::kAvx512Bf16 && onednn_has(Isa::kAvx512Bf16)) return "";
   return fmt::format(
       "{} has no products of bf16; tiles are widened to f32, which takes more than twice as long",
       to_string(isa()));

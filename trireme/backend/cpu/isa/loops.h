@@ -123,8 +123,8 @@ struct TensorLoops {
   void (*to_f32)(int64_t n, const T* x, float* y);
   void (*from_f32)(int64_t n, const float* x, T* y);
 
-  // Sums of x, of x^2 and of a b over n elements; at most 2^20 of them, so that an f32 sum of lanes stays
-  // exact enough.
+  // Sums of x, of x^2 and of a b over n elements; at most 2^20 of them, so that an f32 sum of lanes
+  // stays exact enough.
   float (*sum)(int64_t n, const T* x);
   float (*square_sum)(int64_t n, const T* x);
   float (*dot)(int64_t n, const T* a, const T* b);
