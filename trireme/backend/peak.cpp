@@ -52,10 +52,11 @@ Peak measure_peak(ThreadPool& pool, int64_t bytes) {
                               std::memcpy(a.get() + part * share, b.get() + part * share,
                                           static_cast<size_t>(share) * sizeof(float));
                             });
-  peak.triad_bytes_per_s = 3 * moved / best_seconds(pool, [&](int64_t part) {
-                             loops.triad(share, b.get() + part * share, c.get() + part * share,
-                                         0.5F, a.get() + part * share);
-                           });
+  peak.triad_bytes_per_s =
+      3 * moved / best_seconds(pool, [&](int64_t part) {
+        loops.f32.add_scaled(share, b.get() + part * share, c.get() + part * share, 0.5F,
+                             a.get() + part * share);
+      });
   return peak;
 }
 

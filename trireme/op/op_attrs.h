@@ -96,9 +96,27 @@ struct ReduceAttrs {
   }
 };
 
+struct CumsumAttrs {
+  int64_t dim = 0;
+  bool reverse = false;
+  static constexpr auto fields() {
+    return std::tuple{field("dim", &CumsumAttrs::dim), field("reverse", &CumsumAttrs::reverse)};
+  }
+};
+
+struct ArgmaxAttrs {
+  int64_t dim = 0;
+  static constexpr auto fields() { return std::tuple{field("dim", &ArgmaxAttrs::dim)}; }
+};
+
 struct GeluAttrs {
   bool approximate = false;
   static constexpr auto fields() { return std::tuple{field("approximate", &GeluAttrs::approximate)}; }
+};
+
+struct HuberAttrs {
+  double delta = 1;
+  static constexpr auto fields() { return std::tuple{field("delta", &HuberAttrs::delta)}; }
 };
 
 struct TransposeAttrs {
@@ -124,6 +142,16 @@ struct SplitAttrs {
   std::vector<int64_t> sizes;
   static constexpr auto fields() {
     return std::tuple{field("dim", &SplitAttrs::dim), field("sizes", &SplitAttrs::sizes)};
+  }
+};
+
+struct PadAttrs {
+  std::vector<int64_t> before;
+  std::vector<int64_t> after;
+  double value = 0;
+  static constexpr auto fields() {
+    return std::tuple{field("before", &PadAttrs::before), field("after", &PadAttrs::after),
+                      field("value", &PadAttrs::value)};
   }
 };
 

@@ -7,19 +7,6 @@
 namespace trireme {
 namespace {
 
-struct CumsumAttrs {
-  int64_t dim = 0;
-  bool reverse = false;
-  static constexpr auto fields() {
-    return std::tuple{field("dim", &CumsumAttrs::dim), field("reverse", &CumsumAttrs::reverse)};
-  }
-};
-
-struct ArgmaxAttrs {
-  int64_t dim = 0;
-  static constexpr auto fields() { return std::tuple{field("dim", &ArgmaxAttrs::dim)}; }
-};
-
 // A tensor as lines along a dimension: element i of line n is at (n / inner * size + i) * inner + n
 // % inner.
 struct Lines {

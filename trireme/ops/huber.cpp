@@ -8,11 +8,6 @@
 namespace trireme {
 namespace {
 
-struct HuberAttrs {
-  double delta = 1;
-  static constexpr auto fields() { return std::tuple{field("delta", &HuberAttrs::delta)}; }
-};
-
 double delta_of(const Attrs& attrs) { return attrs.as<HuberAttrs>().delta; }
 
 std::vector<TensorType> infer(const InferArgs& args) {

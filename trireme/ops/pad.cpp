@@ -5,16 +5,6 @@
 namespace trireme {
 namespace {
 
-struct PadAttrs {
-  std::vector<int64_t> before;
-  std::vector<int64_t> after;
-  double value = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("before", &PadAttrs::before), field("after", &PadAttrs::after),
-                      field("value", &PadAttrs::value)};
-  }
-};
-
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<PadAttrs>();
   const TensorType& x = args.in[0];

@@ -1,13 +1,11 @@
-// conv2d and its two gradients in f32 by oneDNN, on [n,h,w,c] tensors where they lie; weights are
-// brought into oneDNN's own order and back. Images are cut into parts of fixed size, one part a
-// task on one thread; the weight gradient adds its parts in order.
-#include <dnnl.hpp>
-
+// conv2d and its two gradients of f32 and bf16 tensors by oneDNN, on [n,h,w,c] tensors where they
+// lie; weights are brought into oneDNN's own order and back. Images are cut into parts of fixed
+// size, one part a task on one thread; the weight gradient adds its parts in order.
 #include <algorithm>
 #include <array>
 
-#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/onednn.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
@@ -20,49 +18,41 @@ using dnnl::memory;
 using Pairs = memory::dims;
 
 constexpr int64_t kParts = 8;
-constexpr int64_t kAlign = 64;
 
 enum class Pass { kForward, kInput, kWeight };
-
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
-}
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
-}
 
 // The three tensors of a convolution, whichever is the result.
 struct Problem {
   Shape x, w, y;
   int64_t groups;
   Pairs stride, dilation, before, after;
+  memory::data_type type;
 };
 
-Problem problem_of(Pass pass, const Shape& a, const Shape& b, const Shape& result,
+Problem problem_of(Pass pass, const TensorType& a, const TensorType& b, const TensorType& result,
                    const Conv2dAttrs& attrs) {
   const bool four = attrs.padding.size() == 4;  // [top,bottom,left,right], else [h,w]
   const auto& p = attrs.padding;
-  Problem c{.x = a,
-            .w = b,
-            .y = result,
+  Problem c{.x = a.shape,
+            .w = b.shape,
+            .y = result.shape,
             .groups = attrs.groups,
             .stride = {attrs.stride[0], attrs.stride[1]},
             .dilation = {attrs.dilation[0] - 1, attrs.dilation[1] - 1},
             .before = {p[0], four ? p[2] : p[1]},
-            .after = {four ? p[1] : p[0], four ? p[3] : p[1]}};
-  if (pass == Pass::kInput) c.x = result, c.w = a, c.y = b;
-  if (pass == Pass::kWeight) c.w = result, c.y = b;
+            .after = {four ? p[1] : p[0], four ? p[3] : p[1]},
+            .type = a.dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32};
+  if (pass == Pass::kInput) c.x = result.shape, c.w = a.shape, c.y = b.shape;
+  if (pass == Pass::kWeight) c.w = result.shape, c.y = b.shape;
   return c;
 }
 
-memory::desc image_desc(const Shape& s, int64_t images) {
-  return {{images, s[3], s[1], s[2]}, memory::data_type::f32, memory::format_tag::nhwc};
+memory::desc image_desc(const Problem& c, const Shape& s, int64_t images) {
+  return {{images, s[3], s[1], s[2]}, c.type, memory::format_tag::nhwc};
 }
 
-// The weight [o,h,w,i] as oneDNN's [o,i,h,w] or [g,o,i,h,w]; `any` leaves the order to oneDNN.
-memory::desc weight_desc(const Problem& c, bool any) {
+// The weight [o,h,w,i] as oneDNN's [o,i,h,w] or [g,o,i,h,w].
+memory::desc weight_desc(const Problem& c) {
   const int64_t o = c.w[0] / c.groups, h = c.w[1], w = c.w[2], i = c.w[3];
   Pairs sizes{o, i, h, w};
   Pairs strides{h * w * i, 1, w * i, i};
@@ -70,8 +60,12 @@ memory::desc weight_desc(const Problem& c, bool any) {
     sizes.insert(sizes.begin(), c.groups);
     strides.insert(strides.begin(), o * h * w * i);
   }
-  if (any) return {sizes, memory::data_type::f32, memory::format_tag::any};
-  return {sizes, memory::data_type::f32, strides};
+  return {sizes, c.type, strides};
+}
+
+// In the order that oneDNN likes.
+memory::desc weight_desc(const Problem& c, memory::data_type type) {
+  return {weight_desc(c).dims(), type, memory::format_tag::any};
 }
 
 // One convolution of `images` images.
@@ -85,7 +79,7 @@ Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_
                    bool weight) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const typename Backward::primitive_desc pd(desc, attr, engine(), forward);
+  const typename Backward::primitive_desc pd(desc, attr, onednn_engine(), forward);
   const auto md = [&](dnnl::query what, int index) { return pd.query_md(what, index); };
   Step step;
   step.run = Backward(pd);
@@ -98,14 +92,15 @@ Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_
 
 Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& w) {
   using dnnl::algorithm;
-  const memory::desc x = image_desc(c.x, images);
-  const memory::desc y = image_desc(c.y, images);
+  const memory::desc x = image_desc(c, c.x, images);
+  const memory::desc y = image_desc(c, c.y, images);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const memory::desc forward_w = pass == Pass::kWeight ? weight_desc(c, c.type) : w;
   const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward_training,
-                                                algorithm::convolution_direct, x, w, y, c.stride,
-                                                c.dilation, c.before, c.after);
-  const dnnl::convolution_forward::primitive_desc pd(forward, attr, engine());
+                                                algorithm::convolution_direct, x, forward_w, y,
+                                                c.stride, c.dilation, c.before, c.after);
+  const dnnl::convolution_forward::primitive_desc pd(forward, attr, onednn_engine());
   if (pass == Pass::kForward) {
     return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(),
             pd.scratchpad_desc()};
@@ -135,17 +130,19 @@ struct Plan {
     prepare_onednn();
     per_part = std::max<int64_t>(1, (images + kParts - 1) / kParts);
     parts = (images + per_part - 1) / per_part;
-    whole = make_step(pass, c, per_part, weight_desc(c, true));
+    // Sums of gradients stay f32.
+    const auto type = pass == Pass::kWeight ? memory::data_type::f32 : c.type;
+    whole = make_step(pass, c, per_part, weight_desc(c, type));
     last = make_step(pass, c, images - (parts - 1) * per_part, whole.w);
-    w_user = weight_desc(c, false);
+    w_user = weight_desc(c);
     w_bytes = aligned(static_cast<int64_t>(whole.w.get_size()));
     pad_bytes = aligned(
         static_cast<int64_t>(std::max(whole.scratchpad.get_size(), last.scratchpad.get_size())));
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     weight_order = pass == Pass::kWeight
-                       ? dnnl::reorder({engine(), whole.w, engine(), w_user, attr})
-                       : dnnl::reorder({engine(), w_user, engine(), whole.w, attr});
+                       ? dnnl::reorder({onednn_engine(), whole.w, onednn_engine(), w_user, attr})
+                       : dnnl::reorder({onednn_engine(), w_user, onednn_engine(), whole.w, attr});
   }
 
   int64_t weights() const { return pass == Pass::kWeight ? parts : 1; }
@@ -156,28 +153,32 @@ struct Plan {
 
 template <Pass pass>
 int64_t conv_scratch(const TypeArgs& args, int threads) {
-  const Problem c = problem_of(pass, args.in[0].shape, args.in[1].shape, args.out[0].shape,
-                               args.attrs.as<Conv2dAttrs>());
+  const Problem c =
+      problem_of(pass, args.in[0], args.in[1], args.out[0], args.attrs.as<Conv2dAttrs>());
   return Plan(pass, c).scratch_bytes(threads);
 }
 
 void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from,
                     const memory::desc& to_desc, void* to) {
-  dnnl::stream stream(engine());
-  memory source(from_desc, engine(), from);
-  memory target(to_desc, engine(), to);
+  dnnl::stream stream(onednn_engine());
+  memory source(from_desc, onednn_engine(), from);
+  memory target(to_desc, onednn_engine(), to);
   plan.weight_order.execute(stream, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
 }
 
-void run_part(const Plan& plan, int64_t part, float* x, void* w, float* y, void* scratchpad) {
+void run_part(const Plan& plan, int64_t part, std::byte* x, void* w, std::byte* y,
+              void* scratchpad) {
   prepare_onednn();
   const Step& step = part + 1 == plan.parts ? plan.last : plan.whole;
-  const auto image = [&](const Shape& s) { return part * plan.per_part * s[1] * s[2] * s[3]; };
-  dnnl::stream stream(engine());
-  const memory xm(step.x, engine(), x + image(plan.problem.x));
-  const memory wm(step.w, engine(), w);
-  const memory ym(step.y, engine(), y + image(plan.problem.y));
-  const memory pad(step.scratchpad, engine(), scratchpad);
+  const auto item = static_cast<int64_t>(memory::data_type_size(plan.problem.type));
+  const auto image = [&](const Shape& s) {
+    return part * plan.per_part * s[1] * s[2] * s[3] * item;
+  };
+  dnnl::stream stream(onednn_engine());
+  const memory xm(step.x, onednn_engine(), x + image(plan.problem.x));
+  const memory wm(step.w, onednn_engine(), w);
+  const memory ym(step.y, onednn_engine(), y + image(plan.problem.y));
+  const memory pad(step.scratchpad, onednn_engine(), scratchpad);
   const bool weight = plan.pass == Pass::kWeight;
   if (plan.pass == Pass::kForward) {
     step.run.execute(stream, {{DNNL_ARG_SRC, xm},
@@ -192,26 +193,22 @@ void run_part(const Plan& plan, int64_t part, float* x, void* w, float* y, void*
   }
 }
 
-std::byte* align(std::byte* p) {
-  return p + (kAlign - reinterpret_cast<uintptr_t>(p) % kAlign) % kAlign;
-}
-
 template <Pass pass>
 void run_conv(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) {
-    state = std::make_shared<Plan>(
-        pass, problem_of(pass, args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape,
-                         args.attrs.as<Conv2dAttrs>()));
+    state =
+        std::make_shared<Plan>(pass, problem_of(pass, args.in[0].type, args.in[1].type,
+                                                args.out[0].type, args.attrs.as<Conv2dAttrs>()));
   }
   const Plan& plan = *static_cast<const Plan*>(state.get());
-  float* a = args.in[0].as<float>().data();
-  float* b = args.in[1].as<float>().data();
-  float* result = args.out[0].as<float>().data();
-  float* x = pass == Pass::kInput ? result : a;
-  float* w = pass == Pass::kForward ? b : pass == Pass::kInput ? a : result;
-  float* y = pass == Pass::kForward ? result : b;
+  std::byte* a = args.in[0].data;
+  std::byte* b = args.in[1].data;
+  std::byte* result = args.out[0].data;
+  std::byte* x = pass == Pass::kInput ? result : a;
+  std::byte* w = pass == Pass::kForward ? b : pass == Pass::kInput ? a : result;
+  std::byte* y = pass == Pass::kForward ? result : b;
   std::byte* weights = align(args.scratch.data());
   std::byte* pads = weights + plan.weights() * plan.w_bytes;
   if (pass != Pass::kWeight) reorder_weight(plan, plan.w_user, w, plan.whole.w, weights);
@@ -222,15 +219,18 @@ void run_conv(const KernelArgs& args) {
   if (pass != Pass::kWeight) return;
   const auto floats = static_cast<int64_t>(plan.whole.w.get_size() / sizeof(float));
   for (int64_t part = 1; part < plan.parts; ++part) {
-    loops().accumulate(floats, reinterpret_cast<const float*>(weights + part * plan.w_bytes),
-                       reinterpret_cast<float*>(weights));
+    loops().f32.accumulate(floats, reinterpret_cast<const float*>(weights + part * plan.w_bytes),
+                           reinterpret_cast<float*>(weights));
   }
   reorder_weight(plan, plan.whole.w, weights, plan.w_user, w);
 }
 
 std::string conv_why_not(const TypeArgs& args) {
-  std::string reason = not_all_f32(args);
+  std::string reason = first_not_float(args);
   if (!reason.empty()) return reason;
+  // Without instructions for bf16, oneDNN widens it itself, but not below avx512.
+  if (args.in[0].dtype == DType::kBF16 && !(isa() >= Isa::kAvx512 && onednn_has(Isa::kAvx512)))
+    return fmt::format("oneDNN has no convolutions of bf16 for {}", to_string(isa()));
   for (const TensorType& type : {args.in[0], args.in[1], args.out[0]}) {
     if (type.elements() == 0) return fmt::format("{} is empty", to_string(type));
   }

@@ -1,10 +1,11 @@
-// dropout in f32: the random words of a stretch of elements are drawn, then compared.
+// dropout of f32 and bf16 tensors: the random words of a stretch of elements are drawn, then
+// compared.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/base/rng.h"
@@ -37,6 +38,7 @@ uint64_t place_of(const KernelArgs& args, int64_t first) {
   return static_cast<uint64_t>(place);
 }
 
+template <class T>
 void run_dropout(const KernelArgs& args) {
   const auto& attrs = args.attrs.as<DropoutAttrs>();
   const Stream stream{static_cast<uint64_t>(attrs.seed), static_cast<uint64_t>(attrs.stream)};
@@ -44,8 +46,8 @@ void run_dropout(const KernelArgs& args) {
   // (word >> 8) 2^-24 >= p where word >= limit.
   const auto limit = static_cast<uint64_t>(std::ceil(attrs.p * 0x1p24)) << 8;
   const auto scale = static_cast<float>(1 / (1 - attrs.p));
-  const float* x = args.in[0].as<float>().data();
-  float* y = args.out[0].as<float>().data();
+  const T* x = data_of<T>(args.in[0]);
+  T* y = data_of<T>(args.out[0]);
   const int64_t line = line_size(args.out[0].type.shape, args.out_whole(0));
   const int64_t pieces = (line + kWords - 1) / kWords;
   const int64_t lines = line == 0 ? 0 : args.out[0].elements() / line;
@@ -58,15 +60,14 @@ void run_dropout(const KernelArgs& args) {
                 const int64_t first = item / pieces * line + from;
                 fill_random_bits(stream, place_of(args, first), step,
                                  {words.data(), static_cast<size_t>(n)});
-                loops().dropout(n, words.data(), limit, scale, x + first, y + first);
+                loops_on<T>().dropout(n, words.data(), limit, scale, x + first, y + first);
               }
             });
 }
 
 }  // namespace
 
-extern const Kernel dropout_simd{"dropout", "dropout.simd",
-                                 [](const TypeArgs& args) { return operand_not_f32(args, 0); },
-                                 nullptr, run_dropout};
+extern const Kernel dropout_simd{"dropout", "dropout.simd", first_not_float, nullptr,
+                                 by_storage<run_dropout<float>, run_dropout<Bf16>>};
 
 }  // namespace trireme::cpu

@@ -1,9 +1,9 @@
-// Elementwise ops in f32, and casts between f32 and bf16.
+// Elementwise ops on f32 and bf16, and casts between the two.
 #include <algorithm>
 
 #include "trireme/backend/cpu/broadcast.h"
-#include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
@@ -11,40 +11,24 @@
 namespace trireme::cpu {
 namespace {
 
+template <class T>
 void map(const KernelArgs& args, Unary kind, double p, double q) {
-  const float* x = args.in[0].as<float>().data();
-  float* y = args.out[0].as<float>().data();
-  const auto loop = loops().unary[static_cast<int>(kind)];
+  const T* x = data_of<T>(args.in[0]);
+  T* y = data_of<T>(args.out[0]);
+  const auto loop = loops_on<T>().unary[static_cast<int>(kind)];
   for_range(args, args.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
     loop(end - begin, x + begin, y + begin, static_cast<float>(p), static_cast<float>(q));
   });
 }
 
-template <Unary kind>
-void run_unary(const KernelArgs& args) {
-  map(args, kind, 0, 0);
-}
-
-void run_scale(const KernelArgs& args) {
-  map(args, Unary::kScale, args.attrs.as<ScalarAttrs>().value, 0);
-}
-
-void run_add_scalar(const KernelArgs& args) {
-  map(args, Unary::kAddScalar, args.attrs.as<ScalarAttrs>().value, 0);
-}
-
-void run_clamp(const KernelArgs& args) {
-  const auto& attrs = args.attrs.as<ClampAttrs>();
-  map(args, Unary::kClamp, attrs.low, attrs.high);
-}
-
+template <class T>
 void map(const KernelArgs& args, Binary kind) {
-  const float* a = args.in[0].as<float>().data();
-  const float* b = args.in[1].as<float>().data();
-  float* y = args.out[0].as<float>().data();
+  const T* a = data_of<T>(args.in[0]);
+  const T* b = data_of<T>(args.in[1]);
+  T* y = data_of<T>(args.out[0]);
   if (args.out[0].elements() == 0) return;
   const Runs runs = runs_of(args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape);
-  const auto& forms = loops().binary[static_cast<int>(kind)];
+  const auto& forms = loops_on<T>().binary[static_cast<int>(kind)];
   const auto loop = runs.a_moves && runs.b_moves ? forms[0] : runs.a_moves ? forms[2] : forms[1];
   // Long runs are cut, short ones are put together.
   const int64_t pieces = (runs.length + kGrain - 1) / kGrain;
@@ -61,17 +45,48 @@ void map(const KernelArgs& args, Binary kind) {
   });
 }
 
-template <Binary kind>
+template <Unary kind, class T>
+void run_unary(const KernelArgs& args) {
+  map<T>(args, kind, 0, 0);
+}
+
+template <Binary kind, class T>
 void run_binary(const KernelArgs& args) {
-  map(args, kind);
+  map<T>(args, kind);
 }
 
+template <Unary kind, class T>
+void run_with_scalar(const KernelArgs& args) {
+  map<T>(args, kind, args.attrs.as<ScalarAttrs>().value, 0);
+}
+
+template <class T>
+void run_clamp(const KernelArgs& args) {
+  const auto& attrs = args.attrs.as<ClampAttrs>();
+  map<T>(args, Unary::kClamp, attrs.low, attrs.high);
+}
+
+template <class T>
 void run_gelu(const KernelArgs& args) {
-  map(args, args.attrs.as<GeluAttrs>().approximate ? Unary::kGeluTanh : Unary::kGeluErf, 0, 0);
+  const bool approximate = args.attrs.as<GeluAttrs>().approximate;
+  map<T>(args, approximate ? Unary::kGeluTanh : Unary::kGeluErf, 0, 0);
 }
 
+template <class T>
 void run_gelu_grad(const KernelArgs& args) {
-  map(args, args.attrs.as<GeluAttrs>().approximate ? Binary::kGeluTanhGrad : Binary::kGeluErfGrad);
+  const bool approximate = args.attrs.as<GeluAttrs>().approximate;
+  map<T>(args, approximate ? Binary::kGeluTanhGrad : Binary::kGeluErfGrad);
+}
+
+template <class T>
+void run_huber(const KernelArgs& args) {
+  const auto delta = static_cast<float>(args.attrs.as<HuberAttrs>().delta);
+  const T* x = data_of<T>(args.in[0]);
+  const T* target = data_of<T>(args.in[1]);
+  T* y = data_of<T>(args.out[0]);
+  for_range(args, args.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
+    loops_on<T>().huber(end - begin, x + begin, target + begin, delta, y + begin);
+  });
 }
 
 std::string not_between_f32_and_bf16(const TypeArgs& args) {
@@ -82,31 +97,40 @@ std::string not_between_f32_and_bf16(const TypeArgs& args) {
   return fmt::format("it casts {} to {}, not between f32 and bf16", to_string(from), to_string(to));
 }
 
-void run_cast(const KernelArgs& args) {
-  const int64_t n = args.out[0].elements();
-  if (args.out[0].type.dtype == DType::kBF16) {
-    const float* x = args.in[0].as<float>().data();
-    auto* y = reinterpret_cast<uint16_t*>(args.out[0].as<BFloat16>().data());
-    for_range(args, n, kGrain, [&](int64_t begin, int64_t end) {
-      loops().to_bf16(end - begin, x + begin, y + begin);
-    });
-  } else {
-    const auto* x = reinterpret_cast<const uint16_t*>(args.in[0].as<BFloat16>().data());
-    float* y = args.out[0].as<float>().data();
-    for_range(args, n, kGrain, [&](int64_t begin, int64_t end) {
-      loops().from_bf16(end - begin, x + begin, y + begin);
-    });
-  }
+void narrow(const KernelArgs& args) {
+  const float* x = data_of<float>(args.in[0]);
+  Bf16* y = data_of<Bf16>(args.out[0]);
+  for_range(args, args.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
+    loops().bf16.from_f32(end - begin, x + begin, y + begin);
+  });
+}
+
+void widen(const KernelArgs& args) {
+  const Bf16* x = data_of<Bf16>(args.in[0]);
+  float* y = data_of<float>(args.out[0]);
+  for_range(args, args.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
+    loops().bf16.to_f32(end - begin, x + begin, y + begin);
+  });
+}
+
+template <KernelFn of_f32, KernelFn of_bf16>
+constexpr Kernel kernel(std::string_view op, std::string_view name) {
+  return {op, name, first_not_float, nullptr, by_storage<of_f32, of_bf16>};
 }
 
 template <Unary kind>
 constexpr Kernel unary(std::string_view op, std::string_view name) {
-  return {op, name, not_all_f32, nullptr, run_unary<kind>};
+  return kernel<run_unary<kind, float>, run_unary<kind, Bf16>>(op, name);
+}
+
+template <Unary kind>
+constexpr Kernel with_scalar(std::string_view op, std::string_view name) {
+  return kernel<run_with_scalar<kind, float>, run_with_scalar<kind, Bf16>>(op, name);
 }
 
 template <Binary kind>
 constexpr Kernel binary(std::string_view op, std::string_view name) {
-  return {op, name, not_all_f32, nullptr, run_binary<kind>};
+  return kernel<run_binary<kind, float>, run_binary<kind, Bf16>>(op, name);
 }
 
 }  // namespace
@@ -124,10 +148,17 @@ extern const Kernel erf_simd = unary<Unary::kErf>("erf", "erf.simd");
 extern const Kernel relu_simd = unary<Unary::kRelu>("relu", "relu.simd");
 extern const Kernel silu_simd = unary<Unary::kSilu>("silu", "silu.simd");
 
-extern const Kernel scale_simd{"scale", "scale.simd", not_all_f32, nullptr, run_scale};
-extern const Kernel add_scalar_simd{"add_scalar", "add_scalar.simd", not_all_f32, nullptr,
-                                    run_add_scalar};
-extern const Kernel clamp_simd{"clamp", "clamp.simd", not_all_f32, nullptr, run_clamp};
+extern const Kernel log_simd = unary<Unary::kLog>("log", "log.simd");
+extern const Kernel sin_simd = unary<Unary::kSin>("sin", "sin.simd");
+extern const Kernel cos_simd = unary<Unary::kCos>("cos", "cos.simd");
+extern const Kernel sign_simd = unary<Unary::kSign>("sign", "sign.simd");
+
+extern const Kernel scale_simd = with_scalar<Unary::kScale>("scale", "scale.simd");
+extern const Kernel add_scalar_simd =
+    with_scalar<Unary::kAddScalar>("add_scalar", "add_scalar.simd");
+extern const Kernel pow_scalar_simd =
+    with_scalar<Unary::kPowScalar>("pow_scalar", "pow_scalar.simd");
+extern const Kernel clamp_simd = kernel<run_clamp<float>, run_clamp<Bf16>>("clamp", "clamp.simd");
 
 extern const Kernel add_simd = binary<Binary::kAdd>("add", "add.simd");
 extern const Kernel sub_simd = binary<Binary::kSub>("sub", "sub.simd");
@@ -135,13 +166,17 @@ extern const Kernel mul_simd = binary<Binary::kMul>("mul", "mul.simd");
 extern const Kernel div_simd = binary<Binary::kDiv>("div", "div.simd");
 extern const Kernel maximum_simd = binary<Binary::kMaximum>("maximum", "maximum.simd");
 extern const Kernel minimum_simd = binary<Binary::kMinimum>("minimum", "minimum.simd");
+extern const Kernel pow_simd = binary<Binary::kPow>("pow", "pow.simd");
 extern const Kernel relu_grad_simd = binary<Binary::kReluGrad>("relu_grad", "relu_grad.simd");
 extern const Kernel silu_grad_simd = binary<Binary::kSiluGrad>("silu_grad", "silu_grad.simd");
 
-extern const Kernel gelu_simd{"gelu", "gelu.simd", not_all_f32, nullptr, run_gelu};
-extern const Kernel gelu_grad_simd{"gelu_grad", "gelu_grad.simd", not_all_f32, nullptr,
-                                   run_gelu_grad};
+extern const Kernel gelu_simd = kernel<run_gelu<float>, run_gelu<Bf16>>("gelu", "gelu.simd");
+extern const Kernel gelu_grad_simd =
+    kernel<run_gelu_grad<float>, run_gelu_grad<Bf16>>("gelu_grad", "gelu_grad.simd");
 
-extern const Kernel cast_simd{"cast", "cast.simd", not_between_f32_and_bf16, nullptr, run_cast};
+extern const Kernel huber_simd = kernel<run_huber<float>, run_huber<Bf16>>("huber", "huber.simd");
+
+extern const Kernel cast_simd{"cast", "cast.simd", not_between_f32_and_bf16, nullptr,
+                              by_storage<narrow, widen>};
 
 }  // namespace trireme::cpu

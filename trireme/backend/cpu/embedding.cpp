@@ -1,10 +1,10 @@
-// embedding and embedding_grad in f32.
+// embedding and embedding_grad of f32 and bf16 tables.
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 #include "trireme/backend/cpu/index.h"
-#include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
@@ -20,62 +20,108 @@ int64_t checked(const char* op, const Indices& ids, int64_t token, int64_t vocab
 }
 
 std::string embedding_why_not(const TypeArgs& args) {
-  std::string reason = operand_not_f32(args, 0);
+  std::string reason = operand_not_float(args, 0);
   return reason.empty() ? operand_not_index(args, 1) : reason;
 }
 
 std::string embedding_grad_why_not(const TypeArgs& args) {
   std::string reason = operand_not_index(args, 0);
-  return reason.empty() ? operand_not_f32(args, 1) : reason;
+  return reason.empty() ? operand_not_float(args, 1) : reason;
 }
 
-void run_embedding(const KernelArgs& args) {
+template <class T>
+void embedding(const KernelArgs& args) {
   const Indices ids(args.in[1]);
   const int64_t rows = args.in[0].type.shape[0];
   const int64_t width = args.in[0].type.shape[1];
   const int64_t start = args.in_start(0, 0);
   const int64_t vocabulary = args.in_whole(0)[0];
-  const float* table = args.in[0].as<float>().data();
-  float* y = args.out[0].as<float>().data();
+  const T* table = data_of<T>(args.in[0]);
+  T* y = data_of<T>(args.out[0]);
   for_range(args, ids.size(), rows_per_task(width), [&](int64_t token, int64_t end) {
     for (; token < end; ++token) {
       const int64_t row = checked("embedding", ids, token, vocabulary) - start;
-      float* to = y + token * width;
+      T* to = y + token * width;
       if (row >= 0 && row < rows) {
         std::copy_n(table + row * width, width, to);
       } else {
-        std::fill_n(to, width, 0.0F);
+        std::fill_n(to, width, T{});
       }
     }
   });
 }
 
-// Tokens are added in their order; threads share the columns, so no order depends on them.
-void run_embedding_grad(const KernelArgs& args) {
-  constexpr int64_t kColumns = 128;
+// The tokens of each row of the table, in their order, as chains through all tokens.
+struct Chains {
+  int32_t* first;  // of each row; -1: none
+  int32_t* next;   // of each token
+
+  static int64_t bytes(int64_t rows, int64_t tokens) {
+    return (rows + tokens) * static_cast<int64_t>(sizeof(int32_t));
+  }
+  Chains(std::span<std::byte> scratch, int64_t rows)
+      : first(reinterpret_cast<int32_t*>(scratch.data())), next(first + rows) {
+    std::fill_n(first, rows, -1);
+  }
+  void put_in_front(int64_t row, int64_t token) {
+    next[token] = first[row];
+    first[row] = static_cast<int32_t>(token);
+  }
+};
+
+int64_t embedding_grad_scratch(const TypeArgs& args, int) {
+  return Chains::bytes(args.out[0].shape[0], args.in[0].elements());
+}
+
+// The row's tokens in their order, added in f32: in the row itself, or in `room` for kColumns.
+constexpr int64_t kColumns = 512;
+
+template <class T>
+void sum_tokens(const Chains& chains, int64_t row, int64_t width, const T* dy, float* room, T* to) {
+  if (chains.first[row] < 0) {
+    std::fill_n(to, width, T{});
+    return;
+  }
+  const TensorLoops<T>& all = loops_on<T>();
+  for (int64_t column = 0; column < width; column += kColumns) {
+    const int64_t n = std::min(kColumns, width - column);
+    float* sums = room;
+    if constexpr (std::is_same_v<T, float>) sums = to + column;
+    int64_t token = chains.first[row];
+    all.to_f32(n, dy + token * width + column, sums);
+    while ((token = chains.next[token]) >= 0) all.accumulate(n, dy + token * width + column, sums);
+    if constexpr (!std::is_same_v<T, float>) all.from_f32(n, sums, to + column);
+  }
+}
+
+template <class T>
+void embedding_grad(const KernelArgs& args) {
   const Indices ids(args.in[0]);
   const int64_t rows = args.out[0].type.shape[0];
   const int64_t width = args.out[0].type.shape[1];
   const int64_t start = args.out_start(0, 0);
   const int64_t vocabulary = args.attrs.as<EmbeddingGradAttrs>().vocabulary;
-  const float* dy = args.in[1].as<float>().data();
-  float* table = args.out[0].as<float>().data();
-  for_range(args, rows * width, kGrain,
-            [&](int64_t begin, int64_t end) { std::fill(table + begin, table + end, 0.0F); });
-  for_range(args, width, kColumns, [&](int64_t column, int64_t end) {
-    for (int64_t token = 0; token < ids.size(); ++token) {
-      const int64_t row = checked("embedding_grad", ids, token, vocabulary) - start;
-      if (row < 0 || row >= rows) continue;
-      loops().accumulate(end - column, dy + token * width + column, table + row * width + column);
-    }
+  const T* dy = data_of<T>(args.in[1]);
+  T* table = data_of<T>(args.out[0]);
+  for (int64_t token = 0; token < ids.size(); ++token)
+    checked("embedding_grad", ids, token, vocabulary);
+  Chains chains(args.scratch, rows);
+  for (int64_t token = ids.size() - 1; token >= 0; --token) {
+    const int64_t row = ids[token] - start;
+    if (row >= 0 && row < rows) chains.put_in_front(row, token);
+  }
+  for_range(args, rows, rows_per_task(width), [&](int64_t row, int64_t end) {
+    std::array<float, kColumns> room;
+    for (; row < end; ++row) sum_tokens(chains, row, width, dy, room.data(), table + row * width);
   });
 }
 
 }  // namespace
 
 extern const Kernel embedding_rows{"embedding", "embedding.rows", embedding_why_not, nullptr,
-                                   run_embedding};
+                                   by_storage<embedding<float>, embedding<Bf16>>};
 extern const Kernel embedding_grad_rows{"embedding_grad", "embedding_grad.rows",
-                                        embedding_grad_why_not, nullptr, run_embedding_grad};
+                                        embedding_grad_why_not, embedding_grad_scratch,
+                                        by_storage<embedding_grad<float>, embedding_grad<Bf16>, 1>};
 
 }  // namespace trireme::cpu

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/base/error.h"
 
@@ -26,12 +25,7 @@ dnnl_cpu_isa_t dnnl_isa(Isa isa) {
   return dnnl_cpu_isa_all;
 }
 
-// The blocks of one product: about 32 Mflop each and at most 16 of them, halving the longer side,
-// so that few threads stay balanced and each block still runs near the peak.
-struct Blocks {
-  int64_t m, n;  // sizes of a block
-  int64_t count_m, count_n;
-};
+}  // namespace
 
 Blocks blocks_of(int64_t m, int64_t n, int64_t k, int64_t batch) {
   constexpr double kBlockFlops = 32e6;
@@ -53,8 +47,6 @@ Blocks blocks_of(int64_t m, int64_t n, int64_t k, int64_t batch) {
   return b;
 }
 
-}  // namespace
-
 void prepare_onednn() {
   // oneDNN takes its instruction set once, before its first use.
   [[maybe_unused]] static const auto capped = dnnl_set_max_cpu_isa(dnnl_isa(isa()));
@@ -63,6 +55,13 @@ void prepare_onednn() {
     return true;
   }();
   static_cast<void>(alone);
+}
+
+bool onednn_has(Isa isa) {
+  prepare_onednn();
+  const auto bits = [](dnnl_cpu_isa_t set) { return static_cast<int>(set); };
+  const int wanted = bits(isa == Isa::kAvx512Bf16 ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_isa(isa));
+  return (bits(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
 }
 
 void gemm(const Gemm& g) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "trireme/backend/cpu/isa.h"
 #include "trireme/base/thread_pool.h"
 
 namespace trireme::cpu {
@@ -29,8 +30,20 @@ struct BatchSteps {
 };
 void batched_gemm(const Gemm& first, int64_t batch, const BatchSteps& steps, ThreadPool* pool);
 
+// The blocks that one of `batch` products is cut into, by its sizes alone: about 32 Mflop each and
+// at most 16, halving the longer side, so that few threads stay balanced and each block still runs
+// near the peak.
+struct Blocks {
+  int64_t m, n;  // sizes of a block; the last ones may be smaller
+  int64_t count_m, count_n;
+};
+Blocks blocks_of(int64_t m, int64_t n, int64_t k, int64_t batch);
+
 // Makes oneDNN use the calling thread alone and no instruction set above isa(). Every task that
 // calls oneDNN calls this first.
 void prepare_onednn();
+
+// Whether oneDNN uses this instruction set, which it takes once a process.
+bool onednn_has(Isa isa);
 
 }  // namespace trireme::cpu

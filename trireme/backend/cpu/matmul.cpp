@@ -1,5 +1,5 @@
-// matmul and linear_weight_grad in f32 through gemm.
-#include "trireme/backend/cpu/gemm.h"
+// matmul, linear_weight_grad and multi_linear in f32 through gemm, and on bf16 by oneDNN or widened to f32.
+#include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
@@ -7,55 +7,154 @@
 namespace trireme::cpu {
 namespace {
 
-void run_matmul(const KernelArgs& args) {
-  const auto& attrs = args.attrs.as<MatMulAttrs>();
-  const Shape& a = args.in[0].type.shape;
-  const Shape& b = args.in[1].type.shape;
-  const Shape& y = args.out[0].type.shape;
-  const int ra = a.rank();
-  const int rb = b.rank();
-  const bool batched = rb > 2;
-  Gemm g;
-  g.m = y[ra - 2];
-  g.n = y[ra - 1];
-  g.k = attrs.transpose_a ? a[ra - 2] : a[ra - 1];
-  g.a = args.in[0].as<float>().data();
-  g.b = args.in[1].as<float>().data();
-  g.c = args.out[0].as<float>().data();
-  g.lda = a[ra - 1];
-  g.ldb = b[rb - 1];
-  g.ldc = g.n;
-  g.transpose_a = attrs.transpose_a;
-  g.transpose_b = attrs.transpose_b;
-  int64_t batch = 1;
-  for (int dim = 0; dim < ra - 2; ++dim) batch *= a[dim];
+Product of_matmul(const Shape& a, const Shape& b, const Shape& y, const Attrs& record) {
+  const auto& attrs = record.as<MatMulAttrs>();
+  const int rank = a.rank();
+  const bool batched = b.rank() > 2;
+  Product p;
+  p.m = y[rank - 2];
+  p.n = y[rank - 1];
+  p.k = attrs.transpose_a ? a[rank - 2] : a[rank - 1];
+  p.transpose_a = attrs.transpose_a;
+  p.transpose_b = attrs.transpose_b;
+  for (int dim = 0; dim < rank - 2; ++dim) p.batch *= a[dim];
   if (!batched && !attrs.transpose_a) {
-    g.m *= batch;  // one b for all: the batches are more rows
-    batch = 1;
+    p.m *= p.batch;  // one b for all: the batches are more rows
+    p.batch = 1;
   }
-  batched_gemm(g, batch, {g.m * g.k, batched ? g.k * g.n : 0, g.m * g.n}, args.pool);
+  p.steps = {p.m * p.k, batched ? p.k * p.n : 0, p.m * p.n};
+  return p;
 }
 
-void run_linear_weight_grad(const KernelArgs& args) {
-  const Shape& w = args.out[0].type.shape;
-  Gemm g;
-  g.m = w[0];
-  g.n = w[1];
-  g.k = g.m == 0 ? 0 : args.in[0].elements() / g.m;
-  g.a = args.in[0].as<float>().data();
-  g.b = args.in[1].as<float>().data();
-  g.c = args.out[0].as<float>().data();
-  g.lda = g.m;
-  g.ldb = g.n;
-  g.ldc = g.n;
-  g.transpose_a = true;
-  batched_gemm(g, 1, {}, args.pool);
+Product of_weight_grad(const Shape& x, const Shape&, const Shape& w, const Attrs&) {
+  Product p;
+  p.m = w[0];
+  p.n = w[1];
+  p.k = p.m == 0 ? 0 : x.elements() / p.m;
+  p.transpose_a = true;
+  return p;
+}
+
+// The parts of a multi_linear's weight, side by side, are one matrix.
+Product of_multi_linear(const Shape&, const Shape& w, const Shape& y, const Attrs&) {
+  Product p;
+  p.n = w[1] * w[2];
+  p.m = p.n == 0 ? 0 : y.elements() / p.n;
+  p.k = w[0];
+  return p;
+}
+
+Product of_multi_linear_input_grad(const Shape&, const Shape& w, const Shape& x, const Attrs&) {
+  Product p;
+  p.m = w[0] == 0 ? 0 : x.elements() / w[0];
+  p.n = w[0];
+  p.k = w[1] * w[2];
+  p.transpose_b = true;
+  return p;
+}
+
+Product of_multi_linear_weight_grad(const Shape& x, const Shape&, const Shape& w, const Attrs&) {
+  Product p;
+  p.m = w[0];
+  p.n = w[1] * w[2];
+  p.k = w[0] == 0 ? 0 : x.elements() / w[0];
+  p.transpose_a = true;
+  return p;
+}
+
+using ProductFn = Product(const Shape& a, const Shape& b, const Shape& c, const Attrs& attrs);
+
+template <ProductFn product>
+Product product_of(const KernelArgs& args) {
+  return product(args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape, args.attrs);
+}
+
+template <ProductFn product>
+Product product_of(const TypeArgs& args) {
+  return product(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs);
+}
+
+template <class T>
+Matrices<T> matrices_of(const KernelArgs& args) {
+  return {data_of<T>(args.in[0]), data_of<T>(args.in[1]), data_of<T>(args.out[0])};
+}
+
+template <ProductFn product>
+void run_sgemm(const KernelArgs& args) {
+  const Product p = product_of<product>(args);
+  const Matrices<float> at = matrices_of<float>(args);
+  batched_gemm({.m = p.m,
+                .n = p.n,
+                .k = p.k,
+                .a = at.a,
+                .b = at.b,
+                .c = at.c,
+                .lda = p.lda(),
+                .ldb = p.ldb(),
+                .ldc = p.n,
+                .transpose_a = p.transpose_a,
+                .transpose_b = p.transpose_b},
+               p.batch, p.steps, args.pool);
+}
+
+template <ProductFn product>
+void run_onednn(const KernelArgs& args) {
+  multiply_by_onednn(product_of<product>(args), matrices_of<Bf16>(args), args);
+}
+
+template <ProductFn product>
+int64_t onednn_bytes(const TypeArgs& args, int threads) {
+  return onednn_scratch(product_of<product>(args), threads);
+}
+
+template <ProductFn product>
+void run_widened(const KernelArgs& args) {
+  multiply_widened(product_of<product>(args), matrices_of<Bf16>(args), args);
+}
+
+int64_t widened_bytes(const TypeArgs&, int threads) {
+  return widening_scratch(threads);
+}
+
+std::string not_bf16(const TypeArgs& args) {
+  if (args.in[0].dtype == DType::kBF16) return "";
+  return fmt::format("operand 0 is {}, not bf16", to_string(args.in[0]));
+}
+
+std::string no_bf16_products(const TypeArgs& args) {
+  std::string reason = not_bf16(args);
+  if (!reason.empty()) return reason;
+  if (isa() >= Isa::kAvx512Bf16 && onednn_has(Isa::kAvx512Bf16)) return "";
+  return fmt::format(
+      "{} has no products of bf16; tiles are widened to f32, which takes more than twice as long",
+      to_string(isa()));
+}
+
+// The three ways to make the product that an op is.
+template <ProductFn product>
+constexpr Kernel sgemm(std::string_view op, std::string_view name) {
+  return {op, name, not_all_f32, nullptr, run_sgemm<product>};
+}
+template <ProductFn product>
+constexpr Kernel onednn(std::string_view op, std::string_view name) {
+  return {op, name, no_bf16_products, onednn_bytes<product>, run_onednn<product>};
+}
+template <ProductFn product>
+constexpr Kernel widened(std::string_view op, std::string_view name) {
+  return {op, name, not_bf16, widened_bytes, run_widened<product>};
 }
 
 }  // namespace
 
-extern const Kernel matmul_sgemm{"matmul", "matmul.sgemm", not_all_f32, nullptr, run_matmul};
-extern const Kernel linear_weight_grad_sgemm{"linear_weight_grad", "linear_weight_grad.sgemm",
-                                             not_all_f32, nullptr, run_linear_weight_grad};
+#define PRODUCT_KERNELS(op, product)                                           \
+  extern const Kernel op##_sgemm = sgemm<product>(#op, #op ".sgemm");          \
+  extern const Kernel op##_bf16 = onednn<product>(#op, #op ".bf16");           \
+  extern const Kernel op##_widened = widened<product>(#op, #op ".widened")
+
+PRODUCT_KERNELS(matmul, of_matmul);
+PRODUCT_KERNELS(linear_weight_grad, of_weight_grad);
+PRODUCT_KERNELS(multi_linear, of_multi_linear);
+PRODUCT_KERNELS(multi_linear_input_grad, of_multi_linear_input_grad);
+PRODUCT_KERNELS(multi_linear_weight_grad, of_multi_linear_weight_grad);
 
 }  // namespace trireme::cpu

@@ -1,10 +1,12 @@
-// transpose, slice, split, concat and broadcast_to: elements of any type moved between boxes, in
-// runs where both sides are contiguous, in square blocks where the contiguous dimensions differ.
+// transpose, slice, split, concat, pad and broadcast_to: elements of any type moved between boxes,
+// in runs where both sides are contiguous, in square blocks where the contiguous dimensions differ.
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "trireme/backend/cpu/fill.h"
 #include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
@@ -169,6 +171,19 @@ void run_split(const KernelArgs& args) {
   }
 }
 
+void run_pad(const KernelArgs& args) {
+  const auto& attrs = args.attrs.as<PadAttrs>();
+  const View& x = args.in[0];
+  View y = args.out[0];
+  fill(args, y, attrs.value);
+  const auto strides = x.type.shape.strides();
+  const auto out_strides = y.type.shape.strides();
+  for (size_t dim = 0; dim < attrs.before.size(); ++dim)
+    y.data += attrs.before[dim] * out_strides[dim] * size_of(y.type.dtype);
+  run_move(args, make_move(x.data, y, x.type.shape,
+                           [&](int dim) { return strides[static_cast<size_t>(dim)]; }));
+}
+
 void run_broadcast_to(const KernelArgs& args) {
   const Shape& x = args.in[0].type.shape;
   const Shape& y = args.out[0].type.shape;
@@ -186,6 +201,7 @@ extern const Kernel transpose_blocks{"transpose", "transpose.blocks", nullptr, n
 extern const Kernel slice_runs{"slice", "slice.runs", nullptr, nullptr, run_slice};
 extern const Kernel split_runs{"split", "split.runs", nullptr, nullptr, run_split};
 extern const Kernel concat_runs{"concat", "concat.runs", nullptr, nullptr, run_concat};
+extern const Kernel pad_runs{"pad", "pad.runs", any_f16, nullptr, run_pad};
 extern const Kernel broadcast_to_runs{"broadcast_to", "broadcast_to.runs", nullptr, nullptr,
                                       run_broadcast_to};
 

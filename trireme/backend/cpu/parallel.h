@@ -28,6 +28,15 @@ inline int64_t rows_per_task(int64_t width) {
   return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width));
 }
 
+// A tensor as rows along its last dimension.
+inline int64_t last_size(const Shape& shape) {
+  return shape[shape.rank() - 1];
+}
+inline int64_t rows_of(const TensorType& type) {
+  const int64_t size = last_size(type.shape);
+  return size == 0 ? 0 : type.elements() / size;
+}
+
 inline int threads_of(const KernelArgs& args) {
   return args.pool == nullptr ? 1 : args.pool->size();
 }

@@ -10,10 +10,15 @@ namespace trireme::cpu {
 // "" when every operand and result is f32.
 std::string not_all_f32(const TypeArgs& args);
 
-// "" when the operand is f32; for kernels whose other operands are indices or flags.
-std::string operand_not_f32(const TypeArgs& args, size_t operand);
+// "" when the operand is f32 or bf16. The types of an op's other floating operands and of its
+// results follow from one operand's, so kernels ask about that one alone.
+std::string operand_not_float(const TypeArgs& args, size_t operand);
+std::string first_not_float(const TypeArgs& args);
 
 // "" when the operand holds i32 or i64.
 std::string operand_not_index(const TypeArgs& args, size_t operand);
+
+// "" when no operand and no result is f16, for kernels of any other type.
+std::string any_f16(const TypeArgs& args);
 
 }  // namespace trireme::cpu

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "trireme/backend/cpu/isa/loops.h"
-#include "trireme/backend/cpu/isa/simd_impl.h"
+#include "trireme/backend/cpu/isa/math_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
 using cpu::AdamNumbers;
+using cpu::Bf16;
 using cpu::Binary;
+using cpu::LambNumbers;
 using cpu::SgdNumbers;
 using cpu::Unary;
 
@@ -40,10 +42,15 @@ template <Unary kind>
   if constexpr (kind == Unary::kScale) return x * p;
   if constexpr (kind == Unary::kAddScalar) return x + p;
   if constexpr (kind == Unary::kClamp) return min(q, max(p, x));
+  if constexpr (kind == Unary::kLog) return log(x);
+  if constexpr (kind == Unary::kSin) return sin(x);
+  if constexpr (kind == Unary::kCos) return cos(x);
+  if constexpr (kind == Unary::kSign) return x > 0.0F ? set(1.0F) : x < 0.0F ? set(-1.0F) : F32{};
+  if constexpr (kind == Unary::kPowScalar) return pow(x, p);
 }
 
-template <Unary kind>
-void unary(int64_t n, const float* x, float* y, float p, float q) {
+template <Unary kind, class T>
+void unary(int64_t n, const T* x, T* y, float p, float q) {
   const F32 vp = set(p);
   const F32 vq = set(q);
   for_each_vector(n, [&](auto v) { v.put(y, apply<kind>(v.get(x), vp, vq)); });
@@ -58,6 +65,7 @@ template <Binary kind>
   // Either operand that is not a number is the result.
   if constexpr (kind == Binary::kMaximum) return a == a ? max(a, b) : a;
   if constexpr (kind == Binary::kMinimum) return a == a ? min(a, b) : a;
+  if constexpr (kind == Binary::kPow) return pow(a, b);
   if constexpr (kind == Binary::kReluGrad) return a > 0.0F ? b : F32{};
   if constexpr (kind == Binary::kSiluGrad) {
     const F32 s = sigmoid(a);
@@ -74,47 +82,36 @@ template <Binary kind>
   }
 }
 
-template <Binary kind>
-void binary(int64_t n, const float* a, const float* b, float* y) {
+template <Binary kind, class T>
+void binary(int64_t n, const T* a, const T* b, T* y) {
   for_each_vector(n, [&](auto v) { v.put(y, apply<kind>(v.get(a), v.get(b))); });
 }
 
-template <Binary kind>
-void binary_number_first(int64_t n, const float* a, const float* b, float* y) {
-  const F32 number = set(*a);
-  for_each_vector(n, [&](auto v) { v.put(y, apply<kind>(number, v.get(b))); });
+template <Binary kind, class T>
+void binary_number_first(int64_t n, const T* a, const T* b, T* y) {
+  const F32 first = set(number(a));
+  for_each_vector(n, [&](auto v) { v.put(y, apply<kind>(first, v.get(b))); });
 }
 
-template <Binary kind>
-void binary_number_second(int64_t n, const float* a, const float* b, float* y) {
-  const F32 number = set(*b);
-  for_each_vector(n, [&](auto v) { v.put(y, apply<kind>(v.get(a), number)); });
+template <Binary kind, class T>
+void binary_number_second(int64_t n, const T* a, const T* b, T* y) {
+  const F32 second = set(number(b));
+  for_each_vector(n, [&](auto v) { v.put(y, apply<kind>(v.get(a), second)); });
 }
 
-// To the nearest, ties to even; what is not a number stays so.
-static void to_bf16(int64_t n, const float* x, uint16_t* y) {
-  for (int64_t i = 0; i < n; ++i) {
-    uint32_t u;
-    __builtin_memcpy(&u, x + i, sizeof u);
-    const uint32_t rounded = (u + 0x7fffU + ((u >> 16) & 1U)) >> 16;
-    const uint32_t kept = (u >> 16) | 0x40U;
-    y[i] = static_cast<uint16_t>((u & 0x7fffffffU) > 0x7f800000U ? kept : rounded);
-  }
+template <class From, class To>
+void convert(int64_t n, const From* x, To* y) {
+  for_each_vector(n, [&](auto v) { v.put(y, v.get(x)); });
 }
 
-static void from_bf16(int64_t n, const uint16_t* x, float* y) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t u = static_cast<uint32_t>(x[i]) << 16;
-    __builtin_memcpy(y + i, &u, sizeof u);
-  }
-}
-
-static void accumulate(int64_t n, const float* x, float* y) {
+template <class T>
+void accumulate(int64_t n, const T* x, float* y) {
   for_each_vector(n, [&](auto v) { v.put(y, v.get(y) + v.get(x)); });
 }
 
-static void adam(int64_t n, const AdamNumbers& k, const float* p, const float* g, const float* m,
-                 const float* v, float* p_out, float* m_out, float* v_out) {
+template <class T>
+void adam(int64_t n, const AdamNumbers& k, const T* p, const T* g, const T* m, const T* v, T* p_out,
+          T* m_out, T* v_out) {
   for_each_vector(n, [&](auto at) {
     const F32 param = at.get(p);
     const F32 grad = fma(set(k.l2), param, k.scale * at.get(g));
@@ -127,8 +124,8 @@ static void adam(int64_t n, const AdamNumbers& k, const float* p, const float* g
   });
 }
 
-static void sgd(int64_t n, const SgdNumbers& k, const float* p, const float* g, const float* u,
-                float* p_out, float* u_out) {
+template <class T>
+void sgd(int64_t n, const SgdNumbers& k, const T* p, const T* g, const T* u, T* p_out, T* u_out) {
   for_each_vector(n, [&](auto at) {
     const F32 param = at.get(p);
     const F32 grad = fma(set(k.weight_decay), param, k.scale * at.get(g));
@@ -139,14 +136,47 @@ static void sgd(int64_t n, const SgdNumbers& k, const float* p, const float* g, 
   });
 }
 
-static void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scale, const float* x,
-                    float* y) {
-  const auto last_dropped = static_cast<uint32_t>(limit - 1);
+template <class T>
+void lamb(int64_t n, const LambNumbers& k, const T* p, const T* g, const T* m, const T* v, T* u,
+          T* m_out, T* v_out) {
+  for_each_vector(n, [&](auto at) {
+    const F32 grad = k.scale * at.get(g);
+    const F32 m1 = fma(set(k.beta1), at.get(m), k.one_minus_beta1 * grad);
+    const F32 v1 = fma(set(k.beta2), at.get(v), k.one_minus_beta2 * grad * grad);
+    const F32 direction = k.first * m1 / fma(sqrt(v1), set(k.root), set(k.eps));
+    at.put(u, fma(set(k.weight_decay), at.get(p), direction));
+    at.put(m_out, m1);
+    at.put(v_out, v1);
+  });
+}
+
+template <class T>
+void add_scaled(int64_t n, const T* a, const T* b, float s, T* y) {
+  for_each_vector(n, [&](auto v) { v.put(y, fma(set(s), v.get(b), v.get(a))); });
+}
+
+template <class T>
+void huber(int64_t n, const T* x, const T* target, float delta, T* y) {
+  for_each_vector(n, [&](auto v) {
+    const F32 e = abs(v.get(x) - v.get(target));
+    // Near the target both factors are e.
+    const F32 near = min(e, set(delta));
+    v.put(y, near * fma(near, set(-0.5F), e));
+  });
+}
+
+template <class T>
+void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scale, const T* x, T* y) {
   if (limit == 0) {
     for_each_vector(n, [&](auto v) { v.put(y, v.get(x) * scale); });
     return;
   }
-  for (int64_t i = 0; i < n; ++i) y[i] = words[i] > last_dropped ? x[i] * scale : 0.0F;
+  const auto last_dropped = static_cast<uint32_t>(limit - 1);
+  const U32 last = U32{} + last_dropped;
+  for_each_vector(n, [&](auto v) {
+    const U32 word = reinterpret_cast<U32>(v.get(reinterpret_cast<const float*>(words)));
+    v.put(y, word > last ? v.get(x) * scale : F32{});
+  });
 }
 
 // More chains than a multiply-add's latency times the units that do them, and few enough for the
@@ -164,10 +194,6 @@ static float multiply_adds(int64_t turns) {
   F32 total{};
   for (int64_t i = 0; i < kChains; ++i) total += chain[i];
   return sum_lanes(total);
-}
-
-static void triad(int64_t n, const float* a, const float* b, float s, float* y) {
-  for_each_vector(n, [&](auto v) { v.put(y, fma(set(s), v.get(b), v.get(a))); });
 }
 
 }  // namespace trireme::TRIREME_ISA_NAMESPACE

@@ -1,11 +1,15 @@
 // The inner loops of the CPU kernels, one table of functions per instruction set. They work on
-// plain pointers and one thread; results may lie exactly on operands of the same size. Sums are
-// taken in a fixed order.
+// plain pointers and one thread; results may lie exactly on operands of the same size. They compute
+// in f32 and round once, to what they store. Sums are taken in a fixed order.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme::cpu {
+
+// An element of a bf16 tensor, by its bits.
+using Bf16 = uint16_t;
 
 // y = f(x) with up to two numbers of the function.
 enum class Unary {
@@ -26,6 +30,11 @@ enum class Unary {
   kScale,
   kAddScalar,
   kClamp,
+  kLog,
+  kSin,
+  kCos,
+  kSign,
+  kPowScalar,
   kCount
 };
 
@@ -37,6 +46,7 @@ enum class Binary {
   kDiv,
   kMaximum,
   kMinimum,
+  kPow,
   kReluGrad,
   kSiluGrad,
   kGeluErfGrad,
@@ -71,42 +81,107 @@ struct Lines {
   int64_t size = 0;
 };
 
-struct Loops {
-  void (*unary[static_cast<int>(Unary::kCount)])(int64_t n, const float* x, float* y, float p,
-                                                 float q);
+struct LambNumbers {
+  float scale = 1;  // multiplies the gradient
+  float beta1 = 0, one_minus_beta1 = 1;
+  float beta2 = 0, one_minus_beta2 = 1;
+  float first = 1;  // 1 / (1 - beta1^t)
+  float root = 1;   // 1 / sqrt(1 - beta2^t)
+  float eps = 0;
+  float weight_decay = 0;
+};
+
+struct SoftmaxAffine {
+  float factor = 1;
+  float add = 0;
+  int64_t at = -1;  // none
+  float more = 0;
+};
+
+// Windows that slide along one dimension of an image: tap t of window w lies on position w stride -
+// before + t.
+struct PoolAxis {
+  int64_t size = 0;
+  int64_t windows = 0;
+  int64_t kernel = 1, stride = 1, before = 0;
+};
+
+struct Pool {
+  PoolAxis rows, columns;
+  int64_t channels = 0;
+  bool count_padding = true;  // in means
+};
+
+// Loops over tensors whose elements are stored as T: float or Bf16. Statistics, losses and sums in
+// progress are f32 in both.
+template <class T>
+struct TensorLoops {
+  void (*unary[static_cast<int>(Unary::kCount)])(int64_t n, const T* x, T* y, float p, float q);
   // [function][0: both vectors, 1: a is one number, 2: b is one number]
-  void (*binary[static_cast<int>(Binary::kCount)][3])(int64_t n, const float* a, const float* b,
-                                                      float* y);
+  void (*binary[static_cast<int>(Binary::kCount)][3])(int64_t n, const T* a, const T* b, T* y);
 
-  void (*to_bf16)(int64_t n, const float* x, uint16_t* y);
-  void (*from_bf16)(int64_t n, const uint16_t* x, float* y);
+  void (*to_f32)(int64_t n, const T* x, float* y);
+  void (*from_f32)(int64_t n, const float* x, T* y);
 
-  // Sums of x and of x^2 over n elements; at most 2^20 of them, so that an f32 sum of lanes stays
-  // exact enough.
-  float (*sum)(int64_t n, const float* x);
-  float (*square_sum)(int64_t n, const float* x);
-  float (*max)(int64_t n, const float* x);
-  // y += x
-  void (*accumulate)(int64_t n, const float* x, float* y);
+  // Sums of x, of x^2 and of a b over n elements; at most 2^20 of them, so that an f32 sum of lanes
+  // stays exact enough.
+  float (*sum)(int64_t n, const T* x);
+  float (*square_sum)(int64_t n, const T* x);
+  float (*dot)(int64_t n, const T* a, const T* b);
+  // Of n > 0 elements. What is not a number is lost, or, by the second, the result.
+  float (*max)(int64_t n, const T* x);
+  float (*extreme[2])(int64_t n, const T* x);  // [0: largest, 1: smallest]
+  // The first place of the largest of n > 0 elements; 0 where x[0] is not a number.
+  int64_t (*argmax)(int64_t n, const T* x);
+  // y += x, y = the larger or the smaller of y and x.
+  void (*accumulate)(int64_t n, const T* x, float* y);
+  void (*accumulate_extreme[2])(int64_t n, const T* x, float* y);
 
-  void (*softmax)(int64_t n, const float* x, float* y);
-  void (*softmax_grad)(int64_t n, const float* y, const float* dy, float* dx);
+  void (*softmax)(int64_t n, const T* x, T* y);
+  void (*softmax_grad)(int64_t n, const T* y, const T* dy, T* dx);
+  void (*log_softmax)(int64_t n, const T* x, T* y);
+  void (*log_softmax_grad)(int64_t n, const T* y, const T* dy, T* dx);
   // Sum of e^(x - max).
-  float (*sum_exp)(int64_t n, const float* x, float max);
-  // y = factor softmax(x) + add: the gradient of a cross entropy but for its label.
-  void (*softmax_affine)(int64_t n, const float* x, float factor, float add, float* y);
+  float (*sum_exp)(int64_t n, const T* x, float max);
+  // y = factor softmax(x) + add, and y[at] += more: the gradient of a cross entropy.
+  void (*softmax_affine)(int64_t n, const T* x, const SoftmaxAffine& k, T* y);
 
-  void (*layer_norm)(Lines lines, const float* x, const float* gamma, const float* beta, float eps,
-                     float* y, float* mean, float* rstd);
+  void (*layer_norm)(Lines lines, const T* x, const T* gamma, const T* beta, float eps, T* y,
+                     float* mean, float* rstd);
   // dgamma and dbeta are added to.
-  void (*layer_norm_grad)(Lines lines, const float* x, const float* gamma, const float* mean,
-                          const float* rstd, const float* dy, float* dx, float* dgamma,
-                          float* dbeta);
+  void (*layer_norm_grad)(Lines lines, const T* x, const T* gamma, const float* mean,
+                          const float* rstd, const T* dy, T* dx, float* dgamma, float* dbeta);
 
-  void (*adam)(int64_t n, const AdamNumbers& k, const float* p, const float* g, const float* m,
-               const float* v, float* p_out, float* m_out, float* v_out);
-  void (*sgd)(int64_t n, const SgdNumbers& k, const float* p, const float* g, const float* u,
-              float* p_out, float* u_out);
+  void (*rms_norm)(Lines lines, const T* x, const T* gamma, float eps, T* y, float* rstd);
+  void (*rms_norm_grad)(Lines lines, const T* x, const T* gamma, const float* rstd, const T* dy,
+                        T* dx, float* dgamma);
+
+  // One image. The gradient of max_pool takes room for a number per element of dy, or null where no
+  // windows overlap.
+  void (*max_pool)(const Pool& k, const T* x, T* y);
+  void (*max_pool_grad)(const Pool& k, const T* x, const T* dy, int32_t* taps, T* dx);
+  void (*avg_pool)(const Pool& k, const T* x, T* y);
+  void (*avg_pool_grad)(const Pool& k, const T* dy, T* dx);
+
+  void (*adam)(int64_t n, const AdamNumbers& k, const T* p, const T* g, const T* m, const T* v,
+               T* p_out, T* m_out, T* v_out);
+  void (*sgd)(int64_t n, const SgdNumbers& k, const T* p, const T* g, const T* u, T* p_out,
+              T* u_out);
+
+  // u, m_out and v_out of lamb_direction.
+  void (*lamb)(int64_t n, const LambNumbers& k, const T* p, const T* g, const T* m, const T* v,
+               T* u, T* m_out, T* v_out);
+  // y = a + s b
+  void (*add_scaled)(int64_t n, const T* a, const T* b, float s, T* y);
+  void (*huber)(int64_t n, const T* x, const T* target, float delta, T* y);
+
+  // y = scale x where the element's word is not below `limit` <= 2^32, else 0.
+  void (*dropout)(int64_t n, const uint32_t* words, uint64_t limit, float scale, const T* x, T* y);
+};
+
+struct Loops {
+  TensorLoops<float> f32;
+  TensorLoops<Bf16> bf16;
 
   // Attention, on a tile of scores[rows, width] with rows `stride` apart; row i sees `visible + i`
   // columns of it at most (and all of them where that is more). Each row: s = scale * s; the new
@@ -121,19 +196,22 @@ struct Loops {
   // ds = p (dp - delta[row]) scale, over dp
   void (*softmax_tile_grad)(Lines tile, int64_t stride, float scale, const float* delta,
                             const float* p, float* dp);
-  float (*dot)(int64_t n, const float* a, const float* b);
 
-  // y = scale x where the element's word is not below `limit` <= 2^32, else 0.
-  void (*dropout)(int64_t n, const uint32_t* words, uint64_t limit, float scale, const float* x,
-                  float* y);
-
-  // For measuring: `turns` turns of that many independent f32 multiply-adds, and y = a + s b.
+  // For measuring: `turns` turns of that many independent f32 multiply-adds.
   float (*multiply_adds)(int64_t turns);
   int64_t multiply_adds_per_turn;
-  void (*triad)(int64_t n, const float* a, const float* b, float s, float* y);
 };
 
 // Of the instruction set in use (isa()).
 const Loops& loops();
+
+template <class T>
+const TensorLoops<T>& loops_on() {
+  if constexpr (std::is_same_v<T, float>) {
+    return loops().f32;
+  } else {
+    return loops().bf16;
+  }
+}
 
 }  // namespace trireme::cpu

@@ -1,0 +1,99 @@
+// Loops that take a row to one number or rows to one row: sums, extremes, the place of the largest.
+#pragma once
+
+#include "trireme/backend/cpu/isa/elementwise_impl.h"
+
+namespace trireme::TRIREME_ISA_NAMESPACE {
+
+// sum over i of term(vector i) with four accumulators; term(v) is zero where a vector is cut off.
+template <class Term>
+[[gnu::always_inline]] static inline float sum_of(int64_t n, Term&& term) {
+  F32 sum[4]{};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    for (int64_t j = 0; j < 4; ++j) sum[j] += term(Whole{i + j * kLanes});
+  }
+  for (; i + kLanes <= n; i += kLanes) sum[0] += term(Whole{i});
+  if (i < n) sum[1] += term(Rest{i, n - i});
+  return sum_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+// Zero in the lanes that a cut off vector does not have.
+[[gnu::always_inline]] static inline F32 keep(Whole, F32 x) {
+  return x;
+}
+[[gnu::always_inline]] static inline F32 keep(Rest v, F32 x) {
+  I32 lane;
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  return lane < static_cast<int32_t>(v.count) ? x : F32{};
+}
+
+template <class T>
+float sum(int64_t n, const T* x) {
+  return sum_of(n, [&](auto v) { return v.get(x); });
+}
+
+template <class T>
+float square_sum(int64_t n, const T* x) {
+  return sum_of(n, [&](auto v) {
+    const F32 a = v.get(x);
+    return a * a;
+  });
+}
+
+template <class T>
+float dot(int64_t n, const T* a, const T* b) {
+  return sum_of(n, [&](auto v) { return v.get(a) * v.get(b); });
+}
+
+// n > 0.
+template <class T>
+float max_of(int64_t n, const T* x) {
+  F32 most = set(number(x));
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) most = max(most, load(x + i));
+  float result = max_lanes(most);
+  for (; i < n; ++i) {
+    const float next = number(x + i);
+    result = result > next ? result : next;
+  }
+  return result;
+}
+
+// kMaximum or kMinimum of n > 0 elements; what is not a number is the result.
+template <Binary kind, class T>
+float extreme(int64_t n, const T* x) {
+  const auto further = [](float a, float b) {
+    const bool beyond = kind == Binary::kMaximum ? b > a : b < a;
+    return beyond || b != b ? b : a;
+  };
+  F32 most = set(number(x));
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) most = apply<kind>(most, load(x + i));
+  float result = most[0];
+  for (int lane = 1; lane < kLanes; ++lane) result = further(result, most[lane]);
+  for (; i < n; ++i) result = further(result, number(x + i));
+  return result;
+}
+
+template <Binary kind, class T>
+void accumulate_extreme(int64_t n, const T* x, float* y) {
+  for_each_vector(n, [&](auto v) { v.put(y, apply<kind>(v.get(y), v.get(x))); });
+}
+
+// The first place of the largest of n > 0 elements; only a first one that is not a number counts
+// as such.
+template <class T>
+int64_t argmax(int64_t n, const T* x) {
+  const float first = number(x);
+  if (first != first) return 0;
+  F32 most = set(first);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) most = max(load(x + i), most);
+  float result = max_lanes(most);
+  for (; i < n; ++i) result = number(x + i) > result ? number(x + i) : result;
+  for (i = 0; number(x + i) != result;) ++i;
+  return i;
+}
+
+}  // namespace trireme::TRIREME_ISA_NAMESPACE

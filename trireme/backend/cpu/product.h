@@ -1,0 +1,37 @@
+// The matrix product behind matmul and linear_weight_grad, and its kernels on bf16.
+#pragma once
+
+#include <memory>
+
+#include "trireme/backend/cpu/gemm.h"
+#include "trireme/backend/cpu/storage.h"
+
+namespace trireme::cpu {
+
+// `batch` products c[m,n] = op(a)[m,k] op(b)[k,n] of dense matrices, a, b and c `steps` apart.
+struct Product {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  bool transpose_a = false, transpose_b = false;
+  BatchSteps steps = {};
+
+  int64_t lda() const { return transpose_a ? m : k; }
+  int64_t ldb() const { return transpose_b ? k : n; }
+};
+
+// Where the matrices lie.
+template <class T>
+struct Matrices {
+  const T* a;
+  const T* b;
+  T* c;
+};
+
+// By oneDNN, which keeps what it compiles in `state`.
+int64_t onednn_scratch(const Product& product, int threads);
+void multiply_by_onednn(const Product& product, const Matrices<Bf16>& at, const KernelArgs& args);
+
+// In tiles widened to f32.
+int64_t widening_scratch(int threads);
+void multiply_widened(const Product& product, const Matrices<Bf16>& at, const KernelArgs& args);
+
+}  // namespace trireme::cpu
