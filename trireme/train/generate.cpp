@@ -43,7 +43,16 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
   const Compiled compiled =
       compile(inference([&](const Tensor& x) { return (*model)(x); }, {"tokens", {DType::kI32, {1, context}}}),
               {.threads = pool ? pool->size() : 1, .external_parameters = true});
-  Executor executor(compiled.plan, {.pool = pool, .external = parameter});
+  // Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
+  const auto external = [&](std::string_view name) {
+    View view = parameter(name);
+    const Input& input = compiled.graph.input(name);
+    if (input.saved_as.rank() > 0 && view.type.shape == input.saved_as) {
+      view.type.shape = compiled.graph.type(input.value).shape;
+    }
+    return view;
+  };
+  Executor executor(compiled.plan, {.pool = pool, .external = external});
 
   std::vector<int32_t> tokens = data::encode(options.prompt);
   const auto window = executor.input("tokens").as<int32_t>();

@@ -1,7 +1,9 @@
 #include "trireme/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -291,6 +293,27 @@ class Run {
                                        .meta = {{"name", options_.name}, {"config", options_.config_text}}});
   }
 
+  // Whether this rank has all of every parameter.
+  bool are_whole() {
+    const std::vector<PlanInput>& inputs = session_.persistent();
+    return std::all_of(inputs.begin(), inputs.end(), [&](const PlanInput& input) {
+      const PlanValue& value = session_.compiled().plan.values[static_cast<size_t>(input.value)];
+      return input.role != Role::kParameter || value.layout.is_replicated();
+    });
+  }
+
+  // The trained parameters; where ranks have pieces of them, from the checkpoint.
+  std::function<View(std::string_view)> parameters() {
+    if (are_whole()) return [this](std::string_view name) { return session_.step().input(name); };
+    const auto reader = std::make_shared<ckpt::Reader>(result_.checkpoint);
+    const auto read = std::make_shared<std::map<std::string, HostTensor, std::less<>>>();
+    return [reader, read](std::string_view name) {
+      auto found = read->find(name);
+      if (found == read->end()) found = read->emplace(std::string(name), reader->read(std::string(name))).first;
+      return found->second.view();
+    };
+  }
+
   void finish(Recorder& recorder, double total_s) {
     if (job_.rank() != 0) return;
     const int64_t steps = result_.step - first_;
@@ -314,8 +337,8 @@ class Run {
                     {"Command", options_.command.empty() ? job_.command() : options_.command}};
     report.memory = memory_by_holding(plan);
     report.time = time_by_op(session_.step().times(), data_s_, total_s, steps);
-    if (options_.sample && !result_.interrupted) {
-      report.samples = {{"", options_.sample([this](std::string_view name) { return session_.step().input(name); })}};
+    if (options_.sample && !result_.interrupted && (are_whole() || !result_.checkpoint.empty())) {
+      report.samples = {{"", options_.sample(parameters())}};
     }
     result_.report = recorder.finish(std::move(report));
   }

@@ -146,15 +146,20 @@ constexpr Kernel widened(std::string_view op, std::string_view name) {
 
 }  // namespace
 
-#define PRODUCT_KERNELS(op, product)                                           \
-  extern const Kernel op##_sgemm = sgemm<product>(#op, #op ".sgemm");          \
-  extern const Kernel op##_bf16 = onednn<product>(#op, #op ".bf16");           \
-  extern const Kernel op##_widened = widened<product>(#op, #op ".widened")
-
-PRODUCT_KERNELS(matmul, of_matmul);
-PRODUCT_KERNELS(linear_weight_grad, of_weight_grad);
-PRODUCT_KERNELS(multi_linear, of_multi_linear);
-PRODUCT_KERNELS(multi_linear_input_grad, of_multi_linear_input_grad);
-PRODUCT_KERNELS(multi_linear_weight_grad, of_multi_linear_weight_grad);
+extern const Kernel matmul_sgemm = sgemm<of_matmul>("matmul", "matmul.sgemm");
+extern const Kernel matmul_bf16 = onednn<of_matmul>("matmul", "matmul.bf16");
+extern const Kernel matmul_widened = widened<of_matmul>("matmul", "matmul.widened");
+extern const Kernel linear_weight_grad_sgemm = sgemm<of_weight_grad>("linear_weight_grad", "linear_weight_grad.sgemm");
+extern const Kernel linear_weight_grad_bf16 = onednn<of_weight_grad>("linear_weight_grad", "linear_weight_grad.bf16");
+extern const Kernel linear_weight_grad_widened = widened<of_weight_grad>("linear_weight_grad", "linear_weight_grad.widened");
+extern const Kernel multi_linear_sgemm = sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm");
+extern const Kernel multi_linear_bf16 = onednn<of_multi_linear>("multi_linear", "multi_linear.bf16");
+extern const Kernel multi_linear_widened = widened<of_multi_linear>("multi_linear", "multi_linear.widened");
+extern const Kernel multi_linear_input_grad_sgemm = sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm");
+extern const Kernel multi_linear_input_grad_bf16 = onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16");
+extern const Kernel multi_linear_input_grad_widened = widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened");
+extern const Kernel multi_linear_weight_grad_sgemm = sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm");
+extern const Kernel multi_linear_weight_grad_bf16 = onednn<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16");
+extern const Kernel multi_linear_weight_grad_widened = widened<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.widened");
 
 }  // namespace trireme::cpu
