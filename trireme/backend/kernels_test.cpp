@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/kernel_cases_impl.h"
 #include "trireme/base/log.h"
@@ -250,6 +251,63 @@ TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
   EXPECT_NE(lines[0].find("'add.simd' does not run 'add': operand 0 is f64[4], not f32"),
             std::string::npos)
       << lines[0];
+}
+
+const Kernel& chosen_for(const OpDef& op, const Example& example) {
+  const std::vector<TensorType> out = conformance::results_of(op, example);
+  return choose_kernel(op, {example.in, out, example.attrs});
+}
+
+TEST(Kernels, OnlyWhatTakesNoTimeIsLeftToTheReference) {
+  std::vector<std::string_view> left;
+
+  for (const OpDef* op : all_ops()) {
+    if (!op->traits.collective && kernels_of(*op).size() < 2) left.push_back(op->name);
+  }
+
+  // Coordinates are made once, a reshape copies bytes or nothing, and the last is one number.
+  EXPECT_EQ(left, (std::vector<std::string_view>{"iota", "reshape", "clip_scale"}));
+}
+
+TEST(Kernels, WhatRunsOnF32RunsOnBf16) {
+  for (const OpDef* op : all_ops()) {
+    // oneDNN's convolutions of bf16 begin with avx512.
+    if (op->name.starts_with("conv2d") && machine_isa() < Isa::kAvx512) continue;
+    for (const Example& example : more_cases(op->name)) {
+      const std::optional<Example> narrow = in_bf16(op->name, example);
+      if (!narrow || chosen_for(*op, example).name == "reference") continue;
+      EXPECT_NE(chosen_for(*op, *narrow).name, "reference") << conformance::describe(*op, *narrow);
+    }
+  }
+}
+
+TEST(Kernels, ProductsOfBf16AreWidenedWhereNoInstructionsAreAndSaySo) {
+  std::vector<std::string> lines;
+  set_log_levels("warn,dispatch=debug");
+  set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  set_isa(Isa::kBaseline);
+  const TensorType half{DType::kBF16, {4, 4}};
+
+  const Kernel& chosen =
+      chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})});
+
+  set_isa(machine_isa());
+  set_log_sink({});
+  set_log_levels("warn");
+  EXPECT_EQ(chosen.name, "matmul.widened");
+  const auto told = [](const std::string& line) {
+    return line.find("baseline has no products of bf16") != std::string::npos;
+  };
+  EXPECT_TRUE(std::ranges::any_of(lines, told));
+}
+
+TEST(Kernels, ProductsOfBf16UseTheMachinesInstructionsForThem) {
+  if (machine_isa() < Isa::kAvx512Bf16) GTEST_SKIP() << "this machine has no avx512_bf16";
+  const TensorType half{DType::kBF16, {4, 4}};
+  if (!cpu::onednn_has(Isa::kAvx512Bf16)) GTEST_SKIP() << "oneDNN was capped by an earlier test";
+
+  EXPECT_EQ(chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})}).name,
+            "matmul.bf16");
 }
 
 TEST(Kernels, TheFastestThatCanRunIsChosen) {

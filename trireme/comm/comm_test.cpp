@@ -178,6 +178,18 @@ TEST(Connect, TwoWorldsOfOneStoreAreApart) {
   EXPECT_EQ(sum.load(), 2 + 2 + 20 + 20);
 }
 
+TEST(Work, MayBeWaitedForAfterTheEndOfItsWorld) {
+  std::vector<Work> works(2);
+  spawn_ranks(2, "threads", [&](World& world) {
+    const HostTensor tensor = zeros(DType::kF32, {100});
+    Work work = world.all().all_reduce(tensor.view(), Reduce::kSum);
+    work.wait();
+    works[static_cast<size_t>(world.rank())] = work;
+  });
+
+  for (Work& work : works) EXPECT_NO_THROW(work.wait());
+}
+
 TEST(Gather, AmongManyRanksDoublesItsWay) {
   spawn_ranks(19, "threads", [](World& world) {
     const HostTensor in =

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "trireme/comm/block_pool.h"
 #include "trireme/comm/operation.h"
 
 namespace trireme::comm {
@@ -32,6 +33,7 @@ class Engine {
   int size() const { return options_.size; }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
+  BlockPool& pool() const { return *pool_; }  // of the operations and their coroutines
 
   Work start(const std::shared_ptr<Operation>& operation);
   void wait(Operation& operation);
@@ -67,7 +69,7 @@ class Engine {
   void tell_peers(bool gave_up, const std::string& reason);
   void mark_lost();
   void check();  // deadlines, lost peers
-  std::optional<Cause> trouble_of(const Operation& operation) const;
+  std::optional<Cause> trouble_of(const Operation& operation);
   std::string name_of(int peer) const;
 
   void run_background();
@@ -76,6 +78,8 @@ class Engine {
   void leave();
 
   EngineOptions options_;
+  // A Work of the caller may keep its operation beyond the engine's end.
+  std::unique_ptr<BlockPool, RetirePool> pool_{new BlockPool};
   std::unique_ptr<Transport> transport_;
 
   std::mutex drive_;  // held by the thread that makes progress; guards all of the following block
@@ -84,6 +88,7 @@ class Engine {
   std::vector<std::string> peer_reasons_;
   std::vector<Notice> notices_;
   std::vector<Transfer> notice_transfers_;
+  std::vector<int> missing_;  // of the operation that is checked
   Clock::time_point next_check_;
   int passes_ = 0;
 

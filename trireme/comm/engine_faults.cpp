@@ -139,11 +139,11 @@ void Engine::mark_lost() {
 // Why this operation, which can not go on now, never will: a lost peer first, since those that gave
 // up did so because of it; then one that gave up; then one that left although it is still needed;
 // then the deadline.
-std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) const {
+std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) {
   const std::vector<int>& members = operation.group->world_ranks();
-  std::vector<int> missing;
-  operation.waiting->add_missing(missing);
-  const std::vector<int>& concerned = operation.ordered ? members : missing;
+  missing_.clear();
+  operation.waiting->add_missing(missing_);
+  const std::vector<int>& concerned = operation.ordered ? members : missing_;
   const auto first_in = [&](const std::vector<int>& ranks, Peer state) {
     const auto found = std::find_if(ranks.begin(), ranks.end(), [&](int rank) {
       return peers_[static_cast<size_t>(rank)] == state;
@@ -157,14 +157,14 @@ std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) cons
     return Cause{ErrorKind::kComm, fmt::format("{} gave up: {}", name_of(peer),
                                                peer_reasons_[static_cast<size_t>(peer)])};
   }
-  if (const int peer = first_in(missing, Peer::kLeft); peer >= 0) {
+  if (const int peer = first_in(missing_, Peer::kLeft); peer >= 0) {
     return Cause{ErrorKind::kComm, fmt::format("{} has left", name_of(peer))};
   }
   if (Clock::now() - operation.start < options_.deadline) return std::nullopt;
-  std::sort(missing.begin(), missing.end());
-  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::sort(missing_.begin(), missing_.end());
+  missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
   std::string names;
-  for (const int peer : missing) names += (names.empty() ? "" : ", ") + name_of(peer);
+  for (const int peer : missing_) names += (names.empty() ? "" : ", ") + name_of(peer);
   return Cause{ErrorKind::kTimeout, names + " did not come in time"};
 }
 

@@ -15,17 +15,15 @@ bool overlap(const View& a, const View& b) {
 
 }  // namespace
 
-std::vector<int64_t> slice_bounds(int64_t count, int size) {
-  std::vector<int64_t> bounds(static_cast<size_t>(size) + 1);
-  const int64_t base = count / size;
+int64_t slice_begin(int64_t count, int size, int i) {
   const int64_t longer = count % size;  // the first slices have one element more
-  for (int i = 0; i <= size; ++i)
-    bounds[static_cast<size_t>(i)] = i * base + std::min<int64_t>(i, longer);
-  return bounds;
+  return i * (count / size) + std::min<int64_t>(i, longer);
 }
 
 std::shared_ptr<Operation> GroupBase::operation(std::string_view kind, const View* view) {
-  auto operation = std::make_shared<Operation>();
+  auto operation =
+      std::allocate_shared<Operation>(std::pmr::polymorphic_allocator<Operation>(&engine_.pool()));
+  operation->engine = &engine_;
   operation->group = this;
   operation->kind = kind;
   if (view != nullptr) {

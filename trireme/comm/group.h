@@ -60,8 +60,8 @@ class GroupBase : public Group {
   uint64_t turns_ended_ = 0;  // guarded by the driving thread
 };
 
-// The bounds of `size` nearly equal slices of `count` elements: slice i is [bounds[i], bounds[i +
-// 1]).
-std::vector<int64_t> slice_bounds(int64_t count, int size);
+// Where the i-th of `size` nearly equal slices of `count` elements begins; it ends where the next
+// one, up to i = size, begins.
+int64_t slice_begin(int64_t count, int size, int i);
 
 }  // namespace trireme::comm

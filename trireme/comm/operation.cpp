@@ -57,6 +57,10 @@ std::string describe(const Operation& operation) {
   return out + ")";
 }
 
+std::pmr::memory_resource* Operation::pool() const {
+  return &engine->pool();
+}
+
 bool Work::done() const {
   return !state_ || state_->engine->done(*state_);
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,8 @@ struct Work::State {
 
   std::atomic<bool> finished{false};
   std::exception_ptr error;  // set before `finished`
+
+  std::pmr::memory_resource* pool() const;  // of the frames of its coroutines: the engine's
 };
 
 using Operation = Work::State;

@@ -1,8 +1,8 @@
 #include "trireme/comm/p2p_group.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
-#include <deque>
 
 #include "trireme/comm/reduce.h"
 
@@ -17,7 +17,18 @@ constexpr int64_t kSmallReduce =
     64 << 10;                          // bytes gathered, up to which a reduction gathers everything
 constexpr int64_t kStage = 512 << 10;  // bytes of one message of a large reduction or broadcast
 
+// Room for so many bytes, whose values do not matter.
+std::byte* grown(std::vector<std::byte>& room, size_t bytes) {
+  if (room.size() < bytes) room.resize(bytes);
+  return room.data();
+}
+
 }  // namespace
+
+std::span<Transfer> P2pGroup::fresh_transfers(size_t count) {
+  transfers_.assign(count, Transfer());
+  return transfers_;
+}
 
 void P2pGroup::post_send(Operation& operation, Transfer& transfer, int member,
                          std::span<const std::byte> bytes) {
@@ -69,7 +80,7 @@ Task P2pGroup::run_barrier(Operation& operation) {
 // Small gather among few members: every member sends its piece to each of the others at once. One
 // message deep, and a member that does not come is known by name.
 Task P2pGroup::gather_directly(Operation& operation, const Slices& slices) {
-  std::vector<Transfer> transfers(2 * (static_cast<size_t>(size()) - 1));
+  const std::span<Transfer> transfers = fresh_transfers(2 * (static_cast<size_t>(size()) - 1));
   size_t next = 0;
   for (int d = 1; d < size(); ++d) {
     post_receive(operation, transfers[next++], before(d), slices.raw(before(d)));
@@ -88,19 +99,19 @@ Task P2pGroup::gather_directly(Operation& operation, const Slices& slices) {
 Task P2pGroup::gather_doubling(Operation& operation, const Slices& slices) {
   size_t piece = 0;
   for (int i = 0; i < size(); ++i) piece = std::max(piece, slices.raw(i).size());
-  std::vector<std::byte> run(piece * static_cast<size_t>(size()));
-  std::copy_n(slices.raw(rank()).data(), slices.raw(rank()).size(), run.data());
+  std::byte* const run = grown(run_, piece * static_cast<size_t>(size()));
+  std::copy_n(slices.raw(rank()).data(), slices.raw(rank()).size(), run);
   for (int held = 1; held < size(); held *= 2) {
     const size_t moved = static_cast<size_t>(std::min(held, size() - held)) * piece;
     const size_t end = static_cast<size_t>(held) * piece;
     Transfer transfers[2];
-    post_receive(operation, transfers[0], after(held), {run.data() + end, moved});
-    post_send(operation, transfers[1], before(held), {run.data(), moved});
+    post_receive(operation, transfers[0], after(held), {run + end, moved});
+    post_send(operation, transfers[1], before(held), {run, moved});
     co_await arrivals(operation, transfers);
   }
   for (int i = 1; i < size(); ++i) {
     const std::span<std::byte> to = slices.raw(after(i));
-    std::copy_n(run.data() + static_cast<size_t>(i) * piece, to.size(), to.data());
+    std::copy_n(run + static_cast<size_t>(i) * piece, to.size(), to.data());
   }
 }
 
@@ -108,14 +119,15 @@ Task P2pGroup::gather_doubling(Operation& operation, const Slices& slices) {
 // one the piece it received in step s-1 (first its own), so that each piece crosses each link once.
 Task P2pGroup::gather_ring(Operation& operation, const Slices& slices) {
   const size_t steps = static_cast<size_t>(size()) - 1;
-  std::vector<Transfer> received(steps);
-  std::vector<Transfer> sent(steps);
+  const std::span<Transfer> transfers = fresh_transfers(2 * steps);
+  const std::span<Transfer> received = transfers.first(steps);
+  const std::span<Transfer> sent = transfers.last(steps);
   for (size_t s = 0; s < steps; ++s) {
     const int owner = before(static_cast<int>(s) + 1);
     post_receive(operation, received[s], before(1), slices.raw(owner));
   }
   for (size_t s = 0; s < steps; ++s) {
-    if (s > 0) co_await arrivals(operation, {&received[s - 1], 1});
+    if (s > 0) co_await arrivals(operation, received.subspan(s - 1, 1));
     post_send(operation, sent[s], after(1), slices.raw(before(static_cast<int>(s))));
   }
   co_await arrivals(operation, received);
@@ -138,22 +150,25 @@ Task P2pGroup::reduce_to_owner(Operation& operation, const Slices& slices, std::
   const size_t others = static_cast<size_t>(size()) - 1;
   const int64_t step = kStage / size_of(slices.dtype);  // elements of a stage
   const int64_t own = slices.count(rank());
-  std::deque<Transfer> sent;
+  const auto stages = static_cast<size_t>((slices.count(0) + step - 1) / step);
+  const std::span<Transfer> transfers = fresh_transfers((2 + stages) * others);
+  const std::span<Transfer> received[2] = {transfers.first(others),
+                                           transfers.subspan(others, others)};
+  const std::span<Transfer> sent = transfers.subspan(2 * others);
+  size_t sends = 0;
   for (int64_t begin = 0; begin < slices.count(0); begin += step) {
     for (int d = 1; d < size(); ++d) {
       const int64_t count = std::min(step, slices.count(after(d)) - begin);
       if (count <= 0) continue;
-      post_send(operation, sent.emplace_back(), after(d),
+      post_send(operation, sent[sends++], after(d),
                 slices.raw(after(d)).subspan(static_cast<size_t>(begin * size_of(slices.dtype)),
                                              static_cast<size_t>(count * size_of(slices.dtype))));
     }
   }
   const size_t room = static_cast<size_t>(std::min(step, own) * size_of(slices.dtype));
-  std::vector<std::byte> stage(2 * others * room);
-  std::vector<Transfer> received[2] = {std::vector<Transfer>(others),
-                                       std::vector<Transfer>(others)};
+  std::byte* const stage = grown(stage_, 2 * others * room);
   const auto place = [&](int64_t k, int d) {  // of the message in stage k from the member d before
-    return stage.data() + (static_cast<size_t>(k % 2) * others + static_cast<size_t>(d) - 1) * room;
+    return stage + (static_cast<size_t>(k % 2) * others + static_cast<size_t>(d) - 1) * room;
   };
   const auto receive_stage = [&](int64_t k) {
     const int64_t count = std::min(step, own - k * step);
@@ -165,45 +180,43 @@ Task P2pGroup::reduce_to_owner(Operation& operation, const Slices& slices, std::
     }
   };
   receive_stage(0);
-  std::vector<const std::byte*> sources(static_cast<size_t>(size()));
   for (int64_t k = 0; k * step < own; ++k) {
     receive_stage(k + 1);
     co_await arrivals(operation, received[k % 2]);
     const int64_t offset = k * step * size_of(slices.dtype);
-    for (int d = 1; d < size(); ++d) sources[static_cast<size_t>(before(d))] = place(k, d);
-    sources[static_cast<size_t>(rank())] = slices.raw(rank()).data() + offset;
+    for (int d = 1; d < size(); ++d) sources_[static_cast<size_t>(before(d))] = place(k, d);
+    sources_[static_cast<size_t>(rank())] = slices.raw(rank()).data() + offset;
     std::byte* const to = out + offset;
-    reduce_in_order(op, slices.dtype, sources, {&to, 1}, std::min(step, own - k * step));
+    reduce_in_order(op, slices.dtype, sources_, {&to, 1}, std::min(step, own - k * step));
   }
-  for (const Transfer& transfer : sent) co_await arrivals(operation, {&transfer, 1});
+  for (size_t i = 0; i < sends; ++i) co_await arrivals(operation, sent.subspan(i, 1));
 }
 
 Task P2pGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduce op) {
-  const Slices slices{in.data, slice_bounds(in.elements(), size()), in.type.dtype};
-  co_await reduce_to_owner(operation, slices, out.data, op);
+  co_await reduce_to_owner(operation, slices_of(in), out.data, op);
 }
 
 // Small: everyone gathers everything and reduces it in rank order. Large: everyone reduces its
 // slice, then the slices are gathered; 2 n (p - 1) / p bytes leave each member.
 Task P2pGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
   if (inout.bytes() * size() > kSmallReduce) {
-    const Slices slices{inout.data, slice_bounds(inout.elements(), size()), inout.type.dtype};
+    const Slices slices = slices_of(inout);
     co_await reduce_to_owner(operation, slices, slices.raw(rank()).data(), op);
     co_await gather(operation, slices);
     co_return;
   }
   const int64_t count = inout.elements();
-  std::vector<std::byte> all(static_cast<size_t>(inout.bytes()) * static_cast<size_t>(size()));
-  const Slices slices{all.data(), slice_bounds(count * size(), size()), inout.type.dtype};
+  std::byte* const all =
+      grown(stage_, static_cast<size_t>(inout.bytes()) * static_cast<size_t>(size()));
+  const Slices slices{all, count * size(), size(), inout.type.dtype};
   std::copy_n(inout.data, slices.raw(rank()).size(), slices.raw(rank()).data());
   co_await gather(operation, slices);
-  std::vector<const std::byte*> sources;
-  for (int i = 0; i < size(); ++i) sources.push_back(slices.raw(i).data());
-  reduce_in_order(op, inout.type.dtype, sources, {&inout.data, 1}, count);
+  for (int i = 0; i < size(); ++i) sources_[static_cast<size_t>(i)] = slices.raw(i).data();
+  reduce_in_order(op, inout.type.dtype, sources_, {&inout.data, 1}, count);
 }
 
 Task P2pGroup::run_all_gather(Operation& operation, View in, View out) {
-  const Slices slices{out.data, slice_bounds(out.elements(), size()), out.type.dtype};
+  const Slices slices = slices_of(out);
   const std::span<std::byte> own = slices.raw(rank());
   if (own.data() != in.data) std::copy_n(in.data, own.size(), own.data());
   co_await gather(operation, slices);
@@ -212,9 +225,9 @@ Task P2pGroup::run_all_gather(Operation& operation, View in, View out) {
 // Pairwise: in step d every member sends to the one d after it and receives from the one d before
 // it, so that no two members send to the same one in the same step. All steps are started at once.
 Task P2pGroup::run_all_to_all(Operation& operation, View in, View out) {
-  const Slices from{in.data, slice_bounds(in.elements(), size()), in.type.dtype};
-  const Slices to{out.data, from.bounds, out.type.dtype};
-  std::vector<Transfer> transfers(2 * (static_cast<size_t>(size()) - 1));
+  const Slices from = slices_of(in);
+  const Slices to = slices_of(out);
+  const std::span<Transfer> transfers = fresh_transfers(2 * (static_cast<size_t>(size()) - 1));
   size_t next = 0;
   for (int d = 1; d < size(); ++d) {
     post_receive(operation, transfers[next++], before(d), to.raw(before(d)));
@@ -237,18 +250,23 @@ Task P2pGroup::run_broadcast(Operation& operation, View inout, int root) {
     const size_t begin = static_cast<size_t>(stage * kStage);
     return inout.raw().subspan(begin, std::min<size_t>(kStage, inout.raw().size() - begin));
   };
-  std::vector<Transfer> received(v == 0 ? 0 : static_cast<size_t>(stages));
-  for (size_t s = 0; s < received.size(); ++s) {
+  const auto receives = v == 0 ? 0 : static_cast<size_t>(stages);
+  const auto most_sends =
+      static_cast<size_t>(stages * std::bit_width(static_cast<unsigned>(lowest)));
+  const std::span<Transfer> transfers = fresh_transfers(receives + most_sends);
+  const std::span<Transfer> received = transfers.first(receives);
+  const std::span<Transfer> sent = transfers.subspan(receives);
+  for (size_t s = 0; s < receives; ++s) {
     post_receive(operation, received[s], member(v - lowest), raw(static_cast<int64_t>(s)));
   }
-  std::deque<Transfer> sent;
+  size_t sends = 0;
   for (int64_t s = 0; s < stages; ++s) {
-    if (v != 0) co_await arrivals(operation, {&received[static_cast<size_t>(s)], 1});
+    if (v != 0) co_await arrivals(operation, received.subspan(static_cast<size_t>(s), 1));
     for (int bit = lowest / 2; bit > 0; bit /= 2) {
-      if (v + bit < size()) post_send(operation, sent.emplace_back(), member(v + bit), raw(s));
+      if (v + bit < size()) post_send(operation, sent[sends++], member(v + bit), raw(s));
     }
   }
-  for (const Transfer& transfer : sent) co_await arrivals(operation, {&transfer, 1});
+  for (size_t i = 0; i < sends; ++i) co_await arrivals(operation, sent.subspan(i, 1));
 }
 
 }  // namespace trireme::comm

@@ -9,7 +9,9 @@ namespace trireme::comm {
 class P2pGroup : public GroupBase {
  public:
   P2pGroup(Engine& engine, Members members, int channel)
-      : GroupBase(engine, std::move(members)), channel_(channel) {}
+      : GroupBase(engine, std::move(members)),
+        sources_(static_cast<size_t>(size())),
+        channel_(channel) {}
 
  protected:
   Task run_all_reduce(Operation& operation, View inout, Reduce op) override;
@@ -20,21 +22,25 @@ class P2pGroup : public GroupBase {
   Task run_barrier(Operation& operation) override;
   Task run_message(Operation& operation, View view, bool is_send) override;
 
+  std::vector<const std::byte*> sources_;  // of a reduction, by member; of the collective that runs
+
  private:
-  // A tensor cut into one slice per member: slice i is elements [bounds[i], bounds[i + 1]) of data.
+  // A tensor cut into one slice per member.
   struct Slices {
     std::byte* data = nullptr;
-    std::vector<int64_t> bounds;
+    int64_t elements = 0;
+    int members = 1;
     DType dtype = DType::kF32;
 
-    int64_t count(int i) const {
-      return bounds[static_cast<size_t>(i) + 1] - bounds[static_cast<size_t>(i)];
-    }
+    int64_t begin(int i) const { return slice_begin(elements, members, i); }
+    int64_t count(int i) const { return begin(i + 1) - begin(i); }
     std::span<std::byte> raw(int i) const {
-      return {data + bounds[static_cast<size_t>(i)] * size_of(dtype),
-              static_cast<size_t>(count(i) * size_of(dtype))};
+      return {data + begin(i) * size_of(dtype), static_cast<size_t>(count(i) * size_of(dtype))};
     }
   };
+  Slices slices_of(const View& view) const {
+    return {view.data, view.elements(), size(), view.type.dtype};
+  }
   Task reduce_to_owner(Operation& operation, const Slices& slices, std::byte* out, Reduce op);
   Task gather_directly(Operation& operation, const Slices& slices);
   Task gather_doubling(Operation& operation, const Slices& slices);
@@ -45,10 +51,16 @@ class P2pGroup : public GroupBase {
                  std::span<const std::byte> bytes);
   void post_receive(Operation& operation, Transfer& transfer, int member,
                     std::span<std::byte> bytes);
+  std::span<Transfer> fresh_transfers(size_t count);
   int after(int distance) const { return (rank() + distance) % size(); }
   int before(int distance) const { return (rank() + size() - distance) % size(); }
 
   int channel_;
+  // The collectives of a group run one after the other, so all use these. They grow to the largest
+  // use and stay.
+  std::vector<Transfer> transfers_;
+  std::vector<std::byte> stage_;  // what arrives to be reduced
+  std::vector<std::byte> run_;    // of gather_doubling
 };
 
 }  // namespace trireme::comm

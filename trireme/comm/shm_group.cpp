@@ -19,12 +19,11 @@ uint32_t index_of(std::string_view kind) {
   return static_cast<uint32_t>(std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
 }
 
-// Slices of `count` elements for `size` members, whose bounds are multiples of a cache line.
-std::vector<int64_t> line_bounds(int64_t count, DType dtype, int size) {
+// Like slice_begin, but slices begin at multiples of a cache line.
+int64_t line_slice_begin(int64_t count, DType dtype, int size, int i) {
   const int64_t per_line = static_cast<int64_t>(kLine) / size_of(dtype);
-  std::vector<int64_t> bounds = slice_bounds((count + per_line - 1) / per_line, size);
-  for (int64_t& bound : bounds) bound = std::min(count, bound * per_line);
-  return bounds;
+  const int64_t lines = (count + per_line - 1) / per_line;
+  return std::min(count, slice_begin(lines, size, i) * per_line);
 }
 
 }  // namespace
@@ -32,7 +31,8 @@ std::vector<int64_t> line_bounds(int64_t count, DType dtype, int size) {
 ShmGroup::ShmGroup(Engine& engine, Members members, ShmTransport& transport, int channel)
     : P2pGroup(engine, std::move(members), channel),
       transport_(transport),
-      blocks_(transport.share(world_ranks(), channel, sizeof(Block))) {}
+      blocks_(transport.share(world_ranks(), channel, sizeof(Block))),
+      targets_(static_cast<size_t>(size())) {}
 
 void ShmGroup::publish() {
   block(rank()).phase.store(++published_);
@@ -112,10 +112,9 @@ std::byte* ShmGroup::operand_of(const Operation& operation, int member, size_t b
   return at;
 }
 
-std::vector<const std::byte*> ShmGroup::payloads(const Operation& operation) const {
-  std::vector<const std::byte*> out;
-  for (int i = 0; i < size(); ++i) out.push_back(slot(operation, i).payload);
-  return out;
+std::span<const std::byte* const> ShmGroup::payloads(const Operation& operation) {
+  for (int i = 0; i < size(); ++i) sources_[static_cast<size_t>(i)] = slot(operation, i).payload;
+  return sources_;
 }
 
 Task ShmGroup::run_barrier(Operation& operation) {
@@ -173,17 +172,16 @@ Task ShmGroup::reduce_as_pair(Operation& operation, View inout, Reduce op) {
 // moves.
 Task ShmGroup::reduce_in_place(Operation& operation, View inout, Reduce op) {
   const DType dtype = inout.type.dtype;
-  const std::vector<int64_t> bounds = line_bounds(inout.elements(), dtype, size());
-  const int64_t end = bounds[static_cast<size_t>(rank()) + 1];
+  const int64_t end = line_slice_begin(inout.elements(), dtype, size(), rank() + 1);
   const int64_t step = static_cast<int64_t>(kBreath) / size_of(dtype) / size();
-  std::vector<std::byte*> at(static_cast<size_t>(size()));
-  for (int64_t begin = bounds[static_cast<size_t>(rank())]; begin < end; begin += step) {
+  int64_t begin = line_slice_begin(inout.elements(), dtype, size(), rank());
+  for (; begin < end; begin += step) {
     for (int i = 0; i < size(); ++i) {
-      at[static_cast<size_t>(i)] =
+      targets_[static_cast<size_t>(i)] =
           operand_of(operation, i, inout.raw().size()) + begin * size_of(dtype);
     }
-    const std::vector<const std::byte*> sources(at.begin(), at.end());
-    reduce_in_order(op, dtype, sources, at, std::min(step, end - begin));
+    std::copy(targets_.begin(), targets_.end(), sources_.begin());
+    reduce_in_order(op, dtype, sources_, targets_, std::min(step, end - begin));
     if (begin + step < end) co_await let_others_run(operation);
   }
   publish();
@@ -198,7 +196,6 @@ Task ShmGroup::reduce_by_bounce(Operation& operation, View inout, Reduce op) {
   const DType dtype = inout.type.dtype;
   const int64_t width = size_of(dtype);
   const int64_t step = static_cast<int64_t>(kBounce) / width;
-  std::vector<const std::byte*> sources(static_cast<size_t>(size()));
   for (int64_t begin = 0; begin < inout.elements(); begin += step) {
     const int64_t count = std::min(step, inout.elements() - begin);
     std::byte* const data = inout.data + begin * width;
@@ -206,12 +203,11 @@ Task ShmGroup::reduce_by_bounce(Operation& operation, View inout, Reduce op) {
     publish();
     co_await everyone(operation);
 
-    const std::vector<int64_t> bounds = line_bounds(count, dtype, size());
-    const auto from = [&](int i) { return bounds[static_cast<size_t>(i)] * width; };
+    const auto from = [&](int i) { return line_slice_begin(count, dtype, size(), i) * width; };
     const auto length = [&](int i) { return static_cast<size_t>(from(i + 1) - from(i)); };
-    for (int i = 0; i < size(); ++i) sources[static_cast<size_t>(i)] = bounce(i, 0) + from(rank());
+    for (int i = 0; i < size(); ++i) sources_[static_cast<size_t>(i)] = bounce(i, 0) + from(rank());
     std::byte* const own = data + from(rank());
-    reduce_in_order(op, dtype, sources, {&own, 1}, static_cast<int64_t>(length(rank())) / width);
+    reduce_in_order(op, dtype, sources_, {&own, 1}, static_cast<int64_t>(length(rank())) / width);
     hand_over(bounce(rank(), 1) + from(rank()), own, length(rank()));
     publish();
     co_await everyone(operation);
@@ -269,7 +265,6 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
                     .operand = in.raw()});
   co_await everyone(operation);
   check_calls(operation);
-  std::vector<const std::byte*> sources(static_cast<size_t>(size()));
   const bool small = in.raw().size() <= kSmall;
   if (small || all_shared(operation)) {
     const int64_t step = static_cast<int64_t>(kBreath) / size_of(dtype) / size();
@@ -278,10 +273,10 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
       for (int i = 0; i < size(); ++i) {
         const std::byte* const from =
             small ? slot(operation, i).payload : operand_of(operation, i, in.raw().size());
-        sources[static_cast<size_t>(i)] = from + rank() * piece + begin * size_of(dtype);
+        sources_[static_cast<size_t>(i)] = from + rank() * piece + begin * size_of(dtype);
       }
       std::byte* const to = out.data + begin * size_of(dtype);
-      reduce_in_order(op, dtype, sources, {&to, 1}, std::min(step, out.elements() - begin));
+      reduce_in_order(op, dtype, sources_, {&to, 1}, std::min(step, out.elements() - begin));
     }
     if (small) co_return;
     publish();
@@ -299,9 +294,9 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
     publish();
     co_await everyone(operation);
     for (int i = 0; i < size(); ++i)
-      sources[static_cast<size_t>(i)] = bounce(i, round) + rank() * part;
+      sources_[static_cast<size_t>(i)] = bounce(i, round) + rank() * part;
     std::byte* const to = out.data + begin;
-    reduce_in_order(op, dtype, sources, {&to, 1}, bytes / size_of(dtype));
+    reduce_in_order(op, dtype, sources_, {&to, 1}, bytes / size_of(dtype));
   }
 }
 

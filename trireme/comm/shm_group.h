@@ -62,7 +62,7 @@ class ShmGroup final : public P2pGroup {
   void check_calls(const Operation& operation) const;
   bool all_shared(const Operation& operation) const;
   std::byte* operand_of(const Operation& operation, int member, size_t bytes) const;
-  std::vector<const std::byte*> payloads(const Operation& operation) const;
+  std::span<const std::byte* const> payloads(const Operation& operation);
 
   Task reduce_in_place(Operation& operation, View inout, Reduce op);
   Task reduce_as_pair(Operation& operation, View inout, Reduce op);
@@ -72,6 +72,7 @@ class ShmGroup final : public P2pGroup {
   ShmTransport& transport_;
   std::vector<Segment> blocks_;  // by group rank
   uint64_t published_ = 0;
+  std::vector<std::byte*> targets_;  // of a reduction in place, by member
 };
 
 }  // namespace trireme::comm

@@ -99,6 +99,7 @@ Segment Segment::map(const Fd& fd) {
 
 HostMesh::HostMesh(const WorldOptions& options)
     : options_(options), token_(random_hex()), peers_(static_cast<size_t>(options.size)) {
+  watched_.reserve(2 * peers_.size());
   const std::string name = random_hex();
   Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const auto [address, length] = address_of(name);
@@ -261,16 +262,15 @@ void HostMesh::exchange_segments(const std::vector<int>& members, uint64_t key, 
 }
 
 void HostMesh::find_lost(std::vector<int>& lost) {
-  std::vector<pollfd> entries;
+  watched_.clear();
   for (const Peer& peer : peers_) {
-    const bool watched = !peer.lost;
-    entries.push_back({watched ? peer.socket.get() : -1, 0, 0});
-    entries.push_back({watched ? peer.process.get() : -1, POLLIN, 0});
+    watched_.push_back({peer.lost ? -1 : peer.socket.get(), 0, 0});
+    watched_.push_back({peer.lost ? -1 : peer.process.get(), POLLIN, 0});
   }
-  if (poll(entries.data(), entries.size(), 0) <= 0) return;
+  if (poll(watched_.data(), watched_.size(), 0) <= 0) return;
   for (size_t i = 0; i < peers_.size(); ++i) {
-    const bool hung_up = (entries[2 * i].revents & (POLLHUP | POLLERR)) != 0;
-    if (!hung_up && entries[2 * i + 1].revents == 0) continue;
+    const bool hung_up = (watched_[2 * i].revents & (POLLHUP | POLLERR)) != 0;
+    if (!hung_up && watched_[2 * i + 1].revents == 0) continue;
     peers_[i].lost = true;
     lost.push_back(static_cast<int>(i));
   }

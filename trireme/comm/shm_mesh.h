@@ -7,6 +7,8 @@
 // when the peer dies.
 #pragma once
 
+#include <poll.h>
+
 #include <functional>
 #include <span>
 #include <utility>
@@ -91,6 +93,7 @@ class HostMesh {
   WorldOptions options_;
   std::string token_;  // what others must say to be let in
   std::vector<Peer> peers_;
+  std::vector<pollfd> watched_;  // by find_lost
   struct Early {  // a message of another exchange, met while waiting
     int peer;
     MessageKind kind;

@@ -47,10 +47,13 @@ struct ShmTransport::Doorbell {
   }
 };
 
-ShmTransport::ShmTransport(const WorldOptions& options)
-    : options_(options), mesh_(options), pairs_(static_cast<size_t>(options.size)) {
+ShmTransport::ShmTransport(const WorldOptions& options) : options_(options), mesh_(options) {
+  pool_.reserve(kEager);
   std::vector<int> everyone(static_cast<size_t>(options.size));
-  for (int i = 0; i < options.size; ++i) everyone[static_cast<size_t>(i)] = i;
+  for (int i = 0; i < options.size; ++i) {
+    everyone[static_cast<size_t>(i)] = i;
+    pairs_.emplace_back(&pool_);
+  }
   mesh_.exchange_segments(everyone, kControlKey,
                           sizeof(Doorbell) + sizeof(Ring) * static_cast<size_t>(options.size),
                           [&](std::vector<Segment> segments) { controls_ = std::move(segments); });
@@ -150,34 +153,37 @@ std::byte* ShmTransport::reach(int peer, Location location, size_t bytes) const 
 // offer, and the bytes follow through the ring as there is room. The ring is always emptied, so no
 // message can block another.
 void ShmTransport::send(Transfer& transfer) {
-  transfer.state = Transfer::State::kPending;
-  Outgoing out;
-  out.frame.tag = transfer.tag;
-  out.frame.channel = transfer.channel;
-  out.frame.message_bytes = transfer.bytes;
+  Frame frame;
+  frame.tag = transfer.tag;
+  frame.channel = transfer.channel;
+  frame.message_bytes = transfer.bytes;
   if (transfer.bytes <= kEager) {
-    out.frame.payload_bytes = transfer.bytes;
-    out.payload.assign(transfer.data, transfer.data + transfer.bytes);
+    frame.payload_bytes = transfer.bytes;
     transfer.state = Transfer::State::kDone;
-  } else {
-    out.frame.kind = Frame::Kind::kOffer;
-    out.frame.id = next_id_++;
-    if (const auto place = locate(transfer.data, transfer.bytes)) {
-      out.frame.segment = place->segment;
-      out.frame.offset = place->offset;
-    }
-    pairs_[static_cast<size_t>(transfer.peer)].offered.emplace(out.frame.id, &transfer);
+    return queue(transfer.peer, frame, transfer.data);
   }
-  queue(transfer.peer, std::move(out));
+  frame.kind = Frame::Kind::kOffer;
+  frame.id = next_id_++;
+  if (const auto place = locate(transfer.data, transfer.bytes)) {
+    frame.segment = place->segment;
+    frame.offset = place->offset;
+  }
+  transfer.state = Transfer::State::kPending;
+  pairs_[static_cast<size_t>(transfer.peer)].offered.emplace(frame.id, &transfer);
+  queue(transfer.peer, frame);
 }
 
-void ShmTransport::queue(int peer, Outgoing out) {
-  pairs_[static_cast<size_t>(peer)].outgoing.push_back(std::move(out));
-  flush(peer);
+// Into the ring, or behind what waits for room there, with a copy of the payload.
+void ShmTransport::queue(int peer, const Frame& frame, const std::byte* payload) {
+  auto& outgoing = pairs_[static_cast<size_t>(peer)].outgoing;
+  if (outgoing.empty() && ring(options_.rank, peer).push(frame, payload)) {
+    return notify({&peer, 1});
+  }
+  outgoing.push_back({frame, {payload, payload + frame.payload_bytes, &pool_}});
 }
 
 bool ShmTransport::flush(int peer) {
-  std::deque<Outgoing>& outgoing = pairs_[static_cast<size_t>(peer)].outgoing;
+  auto& outgoing = pairs_[static_cast<size_t>(peer)].outgoing;
   bool moved = false;
   while (!outgoing.empty() && push(peer, outgoing.front())) {
     moved = true;
@@ -252,43 +258,48 @@ void ShmTransport::accept(int peer, const Frame& frame) {
         transfer.state = Transfer::State::kDone;
         return;
       }
-      Outgoing bytes;
-      bytes.frame.kind = Frame::Kind::kBytes;
-      bytes.frame.id = frame.id;
-      bytes.frame.message_bytes = transfer.bytes;
-      bytes.transfer = &transfer;
-      return queue(peer, std::move(bytes));
+      Frame bytes;
+      bytes.kind = Frame::Kind::kBytes;
+      bytes.id = frame.id;
+      bytes.message_bytes = transfer.bytes;
+      pair.outgoing.push_back({bytes, std::pmr::vector<std::byte>(&pool_), &transfer});
+      flush(peer);
+      return;
     }
     case Frame::Kind::kWhole:
     case Frame::Kind::kOffer:
       break;
   }
-  std::vector<std::byte> payload(frame.payload_bytes);
-  ring(peer, options_.rank).read_payload(frame, payload.data());
   const auto found =
       std::find_if(pair.expected.begin(), pair.expected.end(), [&](const Transfer* transfer) {
         return transfer->tag == frame.tag && transfer->channel == frame.channel;
       });
   if (found == pair.expected.end()) {
-    pair.unexpected.push_back({frame, std::move(payload)});
+    pair.unexpected.push_back({frame, {frame.payload_bytes, std::byte{}, &pool_}});
+    ring(peer, options_.rank).read_payload(frame, pair.unexpected.back().payload.data());
     return;
   }
   Transfer& transfer = **found;
   pair.expected.erase(found);
-  deliver(peer, frame, payload.data(), transfer);
+  deliver(peer, frame, nullptr, transfer);
 }
 
+// `payload` is null when it is still in the ring.
 void ShmTransport::deliver(int peer, const Frame& frame, const std::byte* payload,
                            Transfer& transfer) {
-  Outgoing reply;
-  reply.frame.id = frame.id;
-  reply.frame.kind = Frame::Kind::kTaken;
+  Frame reply;
+  reply.id = frame.id;
+  reply.kind = Frame::Kind::kTaken;
   if (frame.message_bytes != transfer.bytes) {
     transfer.problem =
         fmt::format("sent {} bytes where {} were expected", frame.message_bytes, transfer.bytes);
     transfer.state = Transfer::State::kFailed;
   } else if (frame.kind == Frame::Kind::kWhole) {
-    if (transfer.bytes > 0) std::memcpy(transfer.data, payload, transfer.bytes);
+    if (payload == nullptr) {
+      ring(peer, options_.rank).read_payload(frame, transfer.data);
+    } else if (transfer.bytes > 0) {
+      std::memcpy(transfer.data, payload, transfer.bytes);
+    }
     transfer.state = Transfer::State::kDone;
   } else if (frame.segment >= 0) {
     const std::byte* const from = reach(peer, {frame.segment, frame.offset}, transfer.bytes);
@@ -302,9 +313,9 @@ void ShmTransport::deliver(int peer, const Frame& frame, const std::byte* payloa
     }
   } else {
     pairs_[static_cast<size_t>(peer)].incoming[frame.id] = {&transfer, 0};
-    reply.frame.kind = Frame::Kind::kAccept;
+    reply.kind = Frame::Kind::kAccept;
   }
-  if (frame.kind == Frame::Kind::kOffer) queue(peer, std::move(reply));
+  if (frame.kind == Frame::Kind::kOffer) queue(peer, reply);
 }
 
 void ShmTransport::take_bytes(int peer, const Frame& frame) {
@@ -323,7 +334,7 @@ void ShmTransport::take_bytes(int peer, const Frame& frame) {
 }
 
 void ShmTransport::stop(bool) {
-  for (Pair& pair : pairs_) pair = Pair();
+  for (Pair& pair : pairs_) pair = Pair(&pool_);
 }
 
 }  // namespace trireme::comm

@@ -10,6 +10,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "trireme/comm/block_pool.h"
 #include "trireme/comm/shm_mesh.h"
 #include "trireme/comm/shm_ring.h"
 #include "trireme/comm/transport.h"
@@ -56,31 +57,34 @@ class ShmTransport final : public Transport {
   };
   struct Unexpected {
     Frame frame;
-    std::vector<std::byte> payload;
+    std::pmr::vector<std::byte> payload;
   };
   struct Outgoing {  // frames that wait for room in the ring
     Frame frame;
-    std::vector<std::byte> payload;  // of a small message
-    Transfer* transfer = nullptr;    // done when the frame, or all bytes of it, are in the ring
-    uint64_t sent = 0;               // bytes, of a kBytes stream
+    std::pmr::vector<std::byte> payload;  // of a small message
+    Transfer* transfer = nullptr;         // of a kBytes stream, done when all bytes are in the ring
+    uint64_t sent = 0;                    // of them
+  };
+  struct Incoming {
+    Transfer* transfer = nullptr;
+    uint64_t arrived = 0;  // bytes
   };
   struct Pair {
-    std::deque<Outgoing> outgoing;
-    std::deque<Unexpected> unexpected;
-    std::deque<Transfer*> expected;
-    std::unordered_map<uint64_t, Transfer*> offered;  // sent, waiting for kAccept or kTaken
-    struct Incoming {
-      Transfer* transfer = nullptr;
-      uint64_t arrived = 0;  // bytes
-    };
-    std::unordered_map<uint64_t, Incoming> incoming;  // accepted
+    explicit Pair(BlockPool* pool)
+        : outgoing(pool), unexpected(pool), expected(pool), offered(pool), incoming(pool) {}
+
+    std::pmr::deque<Outgoing> outgoing;
+    std::pmr::deque<Unexpected> unexpected;
+    std::pmr::deque<Transfer*> expected;
+    std::pmr::unordered_map<uint64_t, Transfer*> offered;  // sent, waiting for kAccept or kTaken
+    std::pmr::unordered_map<uint64_t, Incoming> incoming;  // accepted
   };
 
   Ring& ring(int from, int to) const;
   Doorbell& doorbell(int of) const;
   bool flush(int peer);
   bool push(int peer, Outgoing& out);
-  void queue(int peer, Outgoing out);
+  void queue(int peer, const Frame& frame, const std::byte* payload = nullptr);
   void accept(int peer, const Frame& frame);
   void deliver(int peer, const Frame& frame, const std::byte* payload, Transfer& transfer);
   void take_bytes(int peer, const Frame& frame);
@@ -88,7 +92,8 @@ class ShmTransport final : public Transport {
   WorldOptions options_;
   HostMesh mesh_;
   std::vector<Segment> controls_;  // by world rank: the doorbell and the rings from that rank
-  std::vector<Pair> pairs_;
+  BlockPool pool_;
+  std::deque<Pair> pairs_;  // a copy of one would leave the pool
   uint64_t next_id_ = 1;
   uint32_t heard_ = 0;  // the doorbell's count when armed
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <coroutine>
+#include <cstddef>
 #include <exception>
+#include <memory_resource>
 #include <utility>
 
 namespace trireme::comm {
@@ -28,6 +30,27 @@ class [[nodiscard]] Task {
     Final final_suspend() noexcept { return {}; }
     void unhandled_exception() { error = std::current_exception(); }
     void return_void() {}
+
+    // The frame of a coroutine lies in the pool of the operation that it works for, its first
+    // argument; the pool's address stands behind it.
+    template <class Group, class Operation, class... Arguments>
+    static void* operator new(size_t bytes, const Group&, const Operation& operation,
+                              const Arguments&...) {
+      std::pmr::memory_resource* const pool = operation.pool();
+      auto* const frame = static_cast<std::byte*>(pool->allocate(with_pool(bytes)));
+      new (frame + with_pool(bytes) - sizeof(pool)) std::pmr::memory_resource*(pool);
+      return frame;
+    }
+    static void operator delete(void* frame, size_t bytes) {
+      auto* const end = static_cast<std::byte*>(frame) + with_pool(bytes);
+      auto* const pool = *reinterpret_cast<std::pmr::memory_resource**>(end - sizeof(void*));
+      pool->deallocate(frame, with_pool(bytes));
+    }
+
+   private:
+    static constexpr size_t with_pool(size_t bytes) {
+      return (bytes + 2 * sizeof(void*) - 1) / sizeof(void*) * sizeof(void*);
+    }
   };
 
   Task() = default;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/block_pool.h"
 #include "trireme/comm/copy.h"
 #include "trireme/comm/memory_store.h"
 #include "trireme/comm/pages.h"
@@ -18,24 +19,28 @@ namespace trireme::comm {
 namespace {
 
 constexpr size_t kEager = 1024;  // bytes up to which a message is copied when sent
+constexpr size_t kRoom = 64;     // messages under way for which there is room from the start
 
 // A message between its send and the end of its copy. The receiver copies straight from the
 // sender's buffer, so a sender that gives up must first take the message back: whoever moves it out
 // of kOffered owns it.
 struct Envelope {
   enum State : int { kOffered, kTaken, kDone, kWithdrawn };
+  explicit Envelope(BlockPool* pool) : copy(pool) {}
+
   int from = 0;
   int channel = 0;
   uint32_t tag = 0;
   const std::byte* data = nullptr;
   size_t bytes = 0;
-  std::vector<std::byte> copy;  // of a small one
+  std::pmr::vector<std::byte> copy;  // of a small one
   std::atomic<int> state{kOffered};
 };
 
 // What other threads leave for a rank.
 class Mailbox {
  public:
+  Mailbox() { arrived_.reserve(kRoom); }
   void put(std::shared_ptr<Envelope> envelope) {
     {
       const std::lock_guard lock(mutex_);
@@ -74,7 +79,8 @@ class Mailbox {
 
 // What the threads share.
 struct Hub {
-  explicit Hub(int size) : mailboxes(static_cast<size_t>(size)) {}
+  explicit Hub(int size) : pools(static_cast<size_t>(size)), mailboxes(static_cast<size_t>(size)) {}
+  std::deque<BlockPool> pools;  // by rank, of the envelopes that it sends
   std::deque<Mailbox> mailboxes;
   std::mutex mutex;
   std::map<std::vector<int>, int> channels;
@@ -83,7 +89,15 @@ struct Hub {
 class ThreadsTransport final : public Transport {
  public:
   ThreadsTransport(int rank, std::shared_ptr<Hub> hub)
-      : rank_(rank), hub_(std::move(hub)), mailbox_(hub_->mailboxes[static_cast<size_t>(rank)]) {}
+      : rank_(rank),
+        hub_(std::move(hub)),
+        mailbox_(hub_->mailboxes[static_cast<size_t>(rank)]),
+        pool_(hub_->pools[static_cast<size_t>(rank)]) {
+    arrived_.reserve(kRoom);
+    unexpected_.reserve(kRoom);
+    expected_.reserve(kRoom);
+    sent_.reserve(kRoom);
+  }
 
   std::string_view name() const override { return "threads"; }
   std::string describe(int peer) const override { return fmt::format("thread {}", peer); }
@@ -95,7 +109,8 @@ class ThreadsTransport final : public Transport {
   }
 
   void send(Transfer& transfer) override {
-    auto envelope = std::make_shared<Envelope>();
+    auto envelope =
+        std::allocate_shared<Envelope>(std::pmr::polymorphic_allocator<Envelope>(&pool_), &pool_);
     envelope->from = rank_;
     envelope->channel = transfer.channel;
     envelope->tag = transfer.tag;
@@ -203,9 +218,10 @@ class ThreadsTransport final : public Transport {
   int rank_;
   std::shared_ptr<Hub> hub_;
   Mailbox& mailbox_;
+  BlockPool& pool_;
   std::vector<std::shared_ptr<Envelope>> arrived_;
-  std::deque<std::shared_ptr<Envelope>> unexpected_;
-  std::deque<Transfer*> expected_;
+  std::vector<std::shared_ptr<Envelope>> unexpected_;  // in the order they came
+  std::vector<Transfer*> expected_;                    // in the order they were asked for
   std::vector<Sent> sent_;
   PrivatePages memory_;
 };

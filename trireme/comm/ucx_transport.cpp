@@ -19,6 +19,7 @@
 #include <unordered_set>
 
 #include "trireme/base/log.h"
+#include "trireme/comm/block_pool.h"
 #include "trireme/comm/pages.h"
 #include "trireme/comm/roster.h"
 #include "trireme/comm/shm_mesh.h"
@@ -341,7 +342,8 @@ class UcxTransport final : public Transport {
   int event_fd_ = -1;  // the worker's
   Fd wake_;
   std::vector<Peer> peers_;
-  std::unordered_set<Transfer*> pending_;  // started and not yet done
+  BlockPool pool_;
+  std::pmr::unordered_set<Transfer*> pending_{&pool_};  // started and not yet done
   PrivatePages memory_;
 };
 

@@ -34,16 +34,36 @@ struct Window {
           taps_of(k.rows, y), taps_of(k.columns, x)};
 }
 
+// A window of 2 by 2 inside the image, the usual one: its loops are unrolled.
+struct SmallWindow {
+  int64_t result, start;
+  static constexpr Range rows{0, 2}, columns{0, 2};
+  static constexpr int64_t taps() { return 4; }
+};
+
+[[gnu::always_inline]] static inline bool two_inside(const PoolAxis& axis) {
+  return axis.kernel == 2 && axis.before == 0 && (axis.windows - 1) * axis.stride + 2 <= axis.size;
+}
+
+// Calls fn(window) for each, a Window or a SmallWindow.
 template <class Fn>
 [[gnu::always_inline]] static inline void each_window(const Pool& k, Fn&& fn) {
+  const bool small = two_inside(k.rows) && two_inside(k.columns);
   for (int64_t y = 0; y < k.rows.windows; ++y) {
-    for (int64_t x = 0; x < k.columns.windows; ++x) fn(window_of(k, y, x));
+    for (int64_t x = 0; x < k.columns.windows; ++x) {
+      const Window window = window_of(k, y, x);
+      if (small) {
+        fn(SmallWindow{window.result, window.start});
+      } else {
+        fn(window);
+      }
+    }
   }
 }
 
 // Calls fn(number of the tap, its place in the image).
-template <class Fn>
-[[gnu::always_inline]] static inline void each_tap(const Pool& k, const Window& window, Fn&& fn) {
+template <class W, class Fn>
+[[gnu::always_inline]] static inline void each_tap(const Pool& k, const W& window, Fn&& fn) {
   for (int64_t y = window.rows.begin; y < window.rows.end; ++y) {
     for (int64_t x = window.columns.begin; x < window.columns.end; ++x) {
       fn(static_cast<int32_t>(y * k.columns.kernel + x),
@@ -92,8 +112,8 @@ struct Largest {
 };
 
 // The first of the largest elements of a window; one that is not a number gives way to any other.
-template <class V, class T>
-[[gnu::always_inline]] static inline Largest largest(const Pool& k, const Window& window, V v,
+template <class W, class V, class T>
+[[gnu::always_inline]] static inline Largest largest(const Pool& k, const W& window, V v,
                                                      const T* x) {
   Largest best{set(-__builtin_inff()), set_i(-1)};
   each_tap(k, window, [&](int32_t tap, int64_t at) {
@@ -107,7 +127,7 @@ template <class V, class T>
 
 template <class T>
 void max_pool(const Pool& k, const T* x, T* y) {
-  each_window(k, [&](const Window& window) {
+  each_window(k, [&](const auto& window) {
     for_each_vector(k.channels, [&](auto v) {
       F32 most = set(-__builtin_inff());
       each_tap(k, window, [&](int32_t, int64_t at) { most = max(most, v.get(x + at)); });
@@ -127,15 +147,14 @@ template <class T, class Fn>
     __builtin_memset(dx, 0,
                      static_cast<size_t>(k.rows.size * k.columns.size * k.channels) * sizeof(T));
   }
-  each_window(k, [&](const Window& window) {
-    for_each_vector(k.channels, [&](auto v) { fn(v, window); });
-  });
+  each_window(
+      k, [&](const auto& window) { for_each_vector(k.channels, [&](auto v) { fn(v, window); }); });
 }
 
 template <class T>
 void max_pool_grad(const Pool& k, const T* x, const T* dy, int32_t* taps, T* dx) {
   if (taps == nullptr) {
-    spread_apart(k, dx, [&](auto v, const Window& window) {
+    spread_apart(k, dx, [&](auto v, const auto& window) {
       const I32 best = largest(k, window, v, x).tap;
       const F32 d = v.get(dy + window.result);
       each_tap(k, window,
@@ -145,7 +164,7 @@ void max_pool_grad(const Pool& k, const T* x, const T* dy, int32_t* taps, T* dx)
   }
   // Bits of whole numbers are stored and read as those of floats.
   auto* bits = reinterpret_cast<float*>(taps);
-  each_window(k, [&](const Window& window) {
+  each_window(k, [&](const auto& window) {
     for_each_vector(k.channels, [&](auto v) {
       v.put(bits + window.result, as_f(largest(k, window, v, x).tap));
     });
@@ -155,14 +174,15 @@ void max_pool_grad(const Pool& k, const T* x, const T* dy, int32_t* taps, T* dx)
   });
 }
 
-[[gnu::always_inline]] static inline float share_of(const Pool& k, const Window& window) {
+template <class W>
+[[gnu::always_inline]] static inline float share_of(const Pool& k, const W& window) {
   const int64_t all = k.rows.kernel * k.columns.kernel;
   return 1.0F / static_cast<float>(k.count_padding ? all : window.taps());
 }
 
 template <class T>
 void avg_pool(const Pool& k, const T* x, T* y) {
-  each_window(k, [&](const Window& window) {
+  each_window(k, [&](const auto& window) {
     const F32 share = set(share_of(k, window));
     for_each_vector(k.channels, [&](auto v) {
       F32 sum{};
@@ -175,7 +195,7 @@ void avg_pool(const Pool& k, const T* x, T* y) {
 template <class T>
 void avg_pool_grad(const Pool& k, const T* dy, T* dx) {
   if (k.rows.stride >= k.rows.kernel && k.columns.stride >= k.columns.kernel) {
-    spread_apart(k, dx, [&](auto v, const Window& window) {
+    spread_apart(k, dx, [&](auto v, const auto& window) {
       const F32 d = v.get(dy + window.result) * share_of(k, window);
       each_tap(k, window, [&](int32_t, int64_t at) { v.put(dx + at, d); });
     });

@@ -1,0 +1,62 @@
+// Graphs that are cut by hand: every rank's inputs are its own pieces, and the collectives between
+// ranks stand in the graph. The compiler is told that everything is replicated, so it adds nothing.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/comm.h"
+#include "trireme/exec/executor.h"
+#include "trireme/ops/ops.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/plan/strategy.h"
+#include "trireme/tensor/host_tensor.h"
+
+namespace trireme::testing_support {
+
+inline ExecutionPlan plan_by_hand(const Graph& graph, const Mesh& mesh) {
+  std::vector<Layout> layouts;
+  for (const Input& input : graph.inputs()) {
+    layouts.push_back(Layout::replicated(graph.type(input.value).shape.rank()));
+  }
+  return plan_execution(run_passes(partition(graph, propagate(graph, mesh, layouts))));
+}
+
+using Pieces = std::map<std::string, HostTensor>;  // of one rank, by name
+
+// One step on the inputs of this rank.
+inline Pieces run_step(Executor& executor, const Pieces& inputs) {
+  for (const auto& [name, tensor] : inputs) {
+    const auto bytes = tensor.view().raw();
+    std::copy(bytes.begin(), bytes.end(), executor.input(name).raw().begin());
+  }
+  executor.run();
+  Pieces out;
+  for (const PlanOutput& output : executor.plan().outputs) {
+    const View view = executor.output(output.name);
+    HostTensor piece(view.type);
+    std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
+    out.emplace(output.name, std::move(piece));
+  }
+  return out;
+}
+
+// One step on ranks that are threads: `inputs` and the result have an entry a rank.
+inline std::vector<Pieces> run_on_ranks(const ExecutionPlan& plan,
+                                        const std::vector<Pieces>& inputs) {
+  std::vector<Pieces> out(inputs.size());
+  std::mutex mutex;
+  comm::spawn_ranks(static_cast<int>(inputs.size()), "threads", [&](comm::World& world) {
+    const auto rank = static_cast<size_t>(world.rank());
+    Executor executor(plan, {.world = &world});
+    Pieces pieces = run_step(executor, inputs[rank]);
+    const std::lock_guard lock(mutex);
+    out[rank] = std::move(pieces);
+  });
+  return out;
+}
+
+}  // namespace trireme::testing_support
