@@ -4,48 +4,12 @@
 #include <cmath>
 #include <mutex>
 
-#include "tests/multi/training_support.h"
-#include "trireme/train/checkpointing.h"
+#include "tests/multi/loss_curve.h"
 
 namespace trireme {
 namespace {
 
 using namespace testing_support;
-
-constexpr int kSteps = 5;
-constexpr float kRate = 0.2F;
-
-struct Curve {
-  std::vector<float> losses;
-  std::vector<float> parameters;
-};
-
-Curve train(const Graph& graph, comm::World* world) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5});
-  session.initialise();
-  Curve out;
-  for (int step = 1; step <= kSteps; ++step) {
-    out.losses.push_back(train_step(session, step, kRate));
-    if (!world) continue;
-    const std::vector<std::string> hashes =
-        gather_texts(*world, fmt::format("{:016x}", state_hash(session)));
-    for (const std::string& other : hashes)
-      EXPECT_EQ(other, hashes[0]) << "ranks differ after step " << step;
-  }
-  for (const PlanInput& input : session.persistent()) {
-    if (input.role != Role::kParameter) continue;
-    const auto values = session.step().input(input.name).as<float>();
-    out.parameters.insert(out.parameters.end(), values.begin(), values.end());
-  }
-  return out;
-}
-
-// A rank's share changes only the order in which the terms of a step's sums over the batch are
-// added: at most one unit of rounding for each term and step, of values no larger than the loss.
-double bound_of(const Graph& graph, float loss) {
-  const double terms = static_cast<double>(graph.type(graph.input("y").value).elements());
-  return kSteps * terms * 0x1p-24 * static_cast<double>(loss);
-}
 
 struct RanksCase {
   std::string transport;
@@ -55,33 +19,11 @@ struct RanksCase {
 class Ranks : public testing::TestWithParam<RanksCase> {
  protected:
   void expect_like_one_device(const Graph& graph) {
-    const Curve whole = train(graph, nullptr);
-    const double bound = bound_of(graph, whole.losses[0]);
-    float smallest = whole.losses[0];
-    for (const float loss : whole.losses) smallest = std::min(smallest, loss);
-    float largest = whole.losses[0];
-    for (const float loss : whole.losses) largest = std::max(largest, loss);
-    EXPECT_GT(largest - smallest, 20 * bound) << "the curve is too flat to tell anything";
-
-    std::mutex mutex;
-    std::vector<Curve> curves;
+    const Curve whole = train_curve(graph, nullptr);
+    const double bound = rounding_bound(graph, whole);
     comm::spawn_ranks(GetParam().ranks, GetParam().transport, [&](comm::World& world) {
-      Curve curve = train(graph, &world);
-      const std::lock_guard lock(mutex);
-      curves.push_back(std::move(curve));
+      EXPECT_EQ(difference_of(train_curve(graph, &world), whole, bound), "") << world.rank();
     });
-    ASSERT_EQ(curves.size(), static_cast<size_t>(GetParam().ranks));
-    for (const Curve& curve : curves) {
-      for (size_t i = 0; i < whole.losses.size(); ++i)
-        EXPECT_NEAR(curve.losses[i], whole.losses[i], bound) << i;
-      ASSERT_EQ(curve.parameters.size(), whole.parameters.size());
-      double worst = 0;
-      for (size_t i = 0; i < whole.parameters.size(); ++i) {
-        worst = std::max(worst,
-                         std::fabs(static_cast<double>(curve.parameters[i] - whole.parameters[i])));
-      }
-      EXPECT_LE(worst, bound);
-    }
   }
 };
 

@@ -83,15 +83,4 @@ inline float train_step(Session& session, int64_t step, float lr) {
   return executor.output("loss").as<float>()[0];
 }
 
-// A hash of the bits of all parameters and state of this rank.
-inline uint64_t state_hash(Session& session) {
-  uint64_t out = 0;
-  for (const PlanInput& input : session.persistent()) {
-    const auto bytes = session.step().input(input.name).raw();
-    out = out * 31 +
-          hash64(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  }
-  return out;
-}
-
 }  // namespace trireme::testing_support
