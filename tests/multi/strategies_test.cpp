@@ -6,6 +6,7 @@
 
 #include "tests/multi/training_support.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/partition/partition.h"
 #include "trireme/train/strategies.h"
 
 namespace trireme {
@@ -149,6 +150,51 @@ TEST_P(Strategies, train_a_language_model_as_one_device_does) {
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Strategies, testing::ValuesIn(cases()),
                          [](const auto& about) { return about.param.name; });
+
+// Bytes a rank sends in a step of a block's products, by the formulas: n is an activation [batch, positions, width].
+Graph unclipped_step() {
+  nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 2});
+  return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), gpt_batch(), Sgd{}, {.name = "gpt"});
+}
+constexpr int64_t kLayers = 2;
+constexpr int64_t kActivation = kBatch * 8 * 16 * 4;
+
+std::map<std::string, int64_t> bytes_of(int ranks, const Parallel& parallel) {
+  std::map<std::string, int64_t> out;
+  const Graph graph = unclipped_step();
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+    const Trained mine = train(graph, parallel, &world);
+    if (world.rank() != 0) return;
+    for (const auto& [kind, t] : mine.traffic) out[kind] = t.bytes;
+  });
+  return out;
+}
+
+TEST(TensorParallelBytes, a_layer_reduces_two_activations_forward_and_two_back) {
+  std::map<std::string, int64_t> bytes = bytes_of(2, ready_made("", 2, 2, false, 0).parallel);
+  EXPECT_EQ(bytes["all_reduce"], kLayers * 4 * kActivation);  // 2 (p - 1) / p is 1 of each
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
+}
+
+TEST(SequenceParallelBytes, a_layer_gathers_and_scatters_four_activations) {
+  std::map<std::string, int64_t> bytes = bytes_of(2, ready_made("", 2, 2, true, 0).parallel);
+  EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
+  EXPECT_EQ(bytes["reduce_scatter"], kLayers * 4 * kActivation / 2);
+}
+
+TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_once_or_twice) {
+  const auto sent = [](int level) {
+    Parallel parallel = ready_made("", 4, 1, false, level).parallel;
+    parallel.optimizer.except = {"*bias", "*ln_*", "wpe*"};
+    return bytes_of(4, parallel);
+  };
+  const int64_t block = int64_t{16} * 48 + 16 * 16 + 2 * 16 * 64;
+  const int64_t weights = 4 * (kLayers * block + 20 * 16);
+  EXPECT_EQ(sent(2)["reduce_scatter"], weights * 3 / 4);
+  EXPECT_EQ(sent(2)["all_gather"], weights * 3 / 4);
+  EXPECT_EQ(sent(3)["reduce_scatter"], weights * 3 / 4);
+  EXPECT_EQ(sent(3)["all_gather"], 2 * weights * 3 / 4);
+}
 
 }  // namespace
 }  // namespace trireme

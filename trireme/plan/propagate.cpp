@@ -197,8 +197,9 @@ class Propagation {
 
   // The layout in which a node finds an operand.
   std::optional<Layout> found_by(const Node& node, ValueId operand) const {
-    const bool update = graph_.scope_of(node).starts_with(kUpdateScope);
-    if (const auto seen = asks_.seen_as.find(operand); seen != asks_.seen_as.end() && !update) return seen->second;
+    // The update of a parameter works on it as it is stored.
+    const bool stored = graph_.value(operand).producer < 0 && graph_.scope_of(node).starts_with(kUpdateScope);
+    if (const auto seen = asks_.seen_as.find(operand); seen != asks_.seen_as.end() && !stored) return seen->second;
     const std::optional<Layout>& own = layouts_[static_cast<size_t>(operand)];
     if (node.gradient_of < 0 || !own) return own;
     const Node& forward = graph_.node(node.gradient_of);

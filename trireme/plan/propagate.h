@@ -14,8 +14,8 @@ struct Asks {
   std::vector<std::optional<Layout>> inputs;
   // Cuts of single nodes.
   std::map<NodeId, FactorCuts> nodes;
-  // Readers find these values in this layout instead of the one they are made in. The ops of a parameter's update
-  // (scope kUpdateScope) read what is there.
+  // Readers find these values in this layout instead of the one they are made in. A parameter's update (scope
+  // kUpdateScope) reads the parameter as it is stored.
   std::map<ValueId, Layout> seen_as;
 };
 

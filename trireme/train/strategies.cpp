@@ -28,7 +28,10 @@ std::vector<CutRule> gpt_rules(bool sequence) {
       {"h.*.mlp.c_fc", "[dp, -, -], [-, tp]"},
       {"h.*.mlp.c_proj", "[dp, -, tp], [tp, -]" + out},
   };
-  if (sequence) rules.push_back({"/add", "[dp, tp, -], [tp, -]"});
+  if (sequence) {
+    rules.push_back({"wte", "[-, -], [dp, tp]"});
+    rules.push_back({"wpe", "[-, -], [tp]"});
+  }
   return rules;
 }
 

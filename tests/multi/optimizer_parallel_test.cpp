@@ -1,0 +1,207 @@
+// Optimizer parallelism and dataset slicing: the requirements that users of such systems are promised, one test each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "tests/multi/training_support.h"
+#include "trireme/base/error.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+using testing::HasSubstr;
+
+
+std::vector<BatchField> batch() { return {{"x", {DType::kF32, {kBatch, 12}}}, {"y", {DType::kI32, {kBatch}}}}; }
+
+// Weights [512,12], [512,512] and [10,512], as large as those of the documented example but for the first.
+Graph step(const Optimizer& optimizer) {
+  nn::Mlp mlp({12, 512, 512, 10});
+  return training_step(mlp_model(mlp), class_loss(), batch(), optimizer, {.name = "mlp"});
+}
+
+Parallel sliced(int level, int64_t threshold_kb = 64, int64_t shard_size = -1) {
+  Parallel out;
+  out.optimizer = {.level = level, .threshold_kb = threshold_kb, .shard_size = shard_size};
+  return out;
+}
+
+const Layout& layout_of(const Graph& graph, const Strategy& strategy, const std::string& name) {
+  return strategy.inputs[static_cast<size_t>(graph.value(graph.input(name).value).index)];
+}
+
+std::string shown(const Graph& graph, const Strategy& strategy, const std::string& name) {
+  return to_string(layout_of(graph, strategy, name), strategy.mesh);
+}
+
+std::vector<float> losses(const Graph& graph, int ranks, const Parallel& parallel, int steps) {
+  std::vector<float> out;
+  std::mutex mutex;
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel});
+    session.initialise();
+    std::vector<float> mine;
+    for (int step = 1; step <= steps; ++step) mine.push_back(train_step(session, step, 0.01F));
+    const std::lock_guard lock(mutex);
+    if (world.rank() == 0) out = mine;
+  });
+  return out;
+}
+
+TEST(OptimizerParallel, the_loss_over_100_steps_is_the_one_without) {
+  const Graph graph = step(Sgd{.momentum = 0.9});
+  const std::vector<float> plain = losses(graph, 8, {}, 100);
+  EXPECT_NE(plain.back(), plain.front());
+  for (const int level : {1, 2, 3}) {
+    const std::vector<float> found = losses(graph, 8, sliced(level), 100);
+    for (size_t i = 0; i < plain.size(); ++i) ASSERT_NEAR(found[i], plain[i], 1e-6) << "level " << level << " step " << i;
+  }
+}
+
+TEST(OptimizerParallel, only_parameters_that_are_large_enough_and_divide_are_sliced) {
+  const Graph graph = step(AdamW{});
+  const Strategy strategy = semi_auto(graph, 8, sliced(3));
+  EXPECT_EQ(shown(graph, strategy, "layers.1.weight"), "[dp, -]");    // 1024 KiB
+  EXPECT_EQ(shown(graph, strategy, "layers.1.weight.m"), "[dp, -]");
+  EXPECT_EQ(shown(graph, strategy, "layers.2.weight"), "[-, -]");     // 20 KiB; and 10 is not divisible by 8
+  EXPECT_EQ(shown(graph, strategy, "layers.1.bias"), "[-]");          // 2 KiB
+  EXPECT_EQ(local_shape(Shape{512, 512}, layout_of(graph, strategy, "layers.1.weight"), strategy.mesh), (Shape{64, 512}));
+}
+
+TEST(OptimizerParallel, a_parameter_exactly_at_the_threshold_is_sliced) {
+  const Graph graph = step(AdamW{});
+  EXPECT_EQ(shown(graph, semi_auto(graph, 8, sliced(1, 1024)), "layers.1.weight.m"), "[dp, -]");
+  EXPECT_EQ(shown(graph, semi_auto(graph, 8, sliced(1, 1025)), "layers.1.weight.m"), "[-, -]");
+}
+
+TEST(OptimizerParallel, state_of_sliced_parameters_is_an_eighth_on_each_rank) {
+  const Graph graph = step(AdamW{});
+  const Compiled plain = compile(graph, {.ranks = 8});
+  const Compiled first = compile(graph, {.ranks = 8, .parallel = sliced(1)});
+  const Compiled third = compile(graph, {.ranks = 8, .parallel = sliced(3)});
+  const int64_t weight = int64_t{512} * 512 * 4;
+  EXPECT_EQ(plain.plan.persistent_bytes - first.plan.persistent_bytes, 2 * weight * 7 / 8);
+  EXPECT_EQ(plain.plan.persistent_bytes - third.plan.persistent_bytes, 3 * weight * 7 / 8);
+}
+
+TEST(OptimizerParallel, slices_shared_by_2_of_8_ranks_repeat_4_times_and_a_size_that_makes_no_group_is_ignored) {
+  const Graph graph = step(AdamW{});
+  const Strategy pairs = semi_auto(graph, 8, sliced(1, 64, 2));
+  const Layout& layout = layout_of(graph, pairs, "layers.1.weight.m");
+  for (int64_t rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(local_box(Shape{512, 512}, layout, pairs.mesh, rank).start[0], rank % 2 * 256) << rank;
+  }
+  EXPECT_EQ(shown(graph, semi_auto(graph, 8, sliced(1, 64, 3)), "layers.1.weight.m"), "[dp, -]");
+}
+
+TEST(OptimizerParallel, a_parameter_that_is_left_out_by_name_stays_whole) {
+  const Graph graph = step(AdamW{});
+  Parallel parallel = sliced(3);
+  parallel.optimizer.except = {"layers.1.*"};
+  EXPECT_EQ(shown(graph, semi_auto(graph, 8, parallel), "layers.1.weight"), "[-, -]");
+}
+
+TEST(OptimizerParallel, levels_2_and_3_scatter_gradients_and_level_3_gathers_weights_for_each_pass) {
+  const Graph graph = step(AdamW{});
+  const auto calls = [&](int level) {
+    const Compiled compiled = compile(graph, {.ranks = 8, .parallel = sliced(level)});
+    std::map<std::string, int> out;
+    for (const Node& node : compiled.partitioned.graph.nodes()) {
+      for (const ValueId id : node.outputs) {
+        if (compiled.partitioned.whole[static_cast<size_t>(id)] == Shape{512, 512}) ++out[std::string(node.op->name)];
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(calls(0)["all_reduce"], 1);
+  for (const int level : {2, 3}) {
+    EXPECT_EQ(calls(level)["all_reduce"], 0) << level;
+    EXPECT_EQ(calls(level)["reduce_scatter"], 1) << level;
+  }
+  EXPECT_EQ(calls(2)["all_gather"], 1);  // of the updated weight
+  EXPECT_EQ(calls(3)["all_gather"], 2);  // forward, and again for the backward pass
+}
+
+TEST(OptimizerParallel, options_out_of_range_are_refused) {
+  const Graph graph = step(AdamW{});
+  const auto error_of = [&](const Parallel& parallel) -> std::string {
+    try {
+      semi_auto(graph, 8, parallel);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of(sliced(4)), HasSubstr("optimizer parallelism of level 4; it must be 0, 1, 2 or 3"));
+  EXPECT_THAT(error_of(sliced(1, -1)), HasSubstr("a threshold of -1 KiB; it must be 0 or more"));
+  EXPECT_THAT(error_of(sliced(1, 64, 9)), HasSubstr("a shard size of 9; it must be from 1 to the 8 ranks, or -1"));
+}
+
+TEST(DatasetStrategy, the_full_batch_on_every_rank_and_slices_of_it_train_alike) {
+  const Graph graph = step(Sgd{.momentum = 0.9});
+  Parallel full;
+  full.dataset = "full_batch";
+  const std::vector<float> whole = losses(graph, 8, full, 10);
+  const std::vector<float> cut = losses(graph, 8, {}, 10);
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(cut[i], whole[i], 1e-6) << i;
+}
+
+TEST(DatasetStrategy, a_tile_of_each_image_lies_on_the_documented_ranks) {
+  nn::LeNet lenet(10);
+  const Graph graph = training_step([&](const Tensor& x) { return lenet(x); }, class_loss(),
+                                    {{"x", {DType::kF32, {4, 28, 28, 1}}}, {"y", {DType::kI32, {4}}}}, Sgd{});
+  Parallel tiles;
+  tiles.dataset = "{{1,1,4,1},{1}}";
+  const Strategy strategy = semi_auto(graph, 8, tiles);
+  const Layout& image = layout_of(graph, strategy, "x");
+  const Shape whole{4, 28, 28, 1};
+  EXPECT_EQ(local_shape(whole, image, strategy.mesh), (Shape{4, 28, 7, 1}));
+  EXPECT_EQ(local_box(whole, image, strategy.mesh, 5), local_box(whole, image, strategy.mesh, 1));
+  EXPECT_NE(local_box(whole, image, strategy.mesh, 5), local_box(whole, image, strategy.mesh, 4));
+
+  const std::vector<float> sliced = losses(graph, 8, tiles, 3);
+  Parallel full;
+  full.dataset = "full_batch";
+  const std::vector<float> unsliced = losses(graph, 8, full, 3);
+  for (size_t i = 0; i < sliced.size(); ++i) EXPECT_NEAR(sliced[i], unsliced[i], 1e-6) << i;
+}
+
+TEST(DatasetStrategy, several_dimensions_of_one_input_may_be_cut) {
+  nn::LeNet lenet(10);
+  const Graph graph = training_step([&](const Tensor& x) { return lenet(x); }, class_loss(),
+                                    {{"x", {DType::kF32, {4, 28, 28, 1}}}, {"y", {DType::kI32, {4}}}}, Sgd{});
+  Parallel tiles;
+  tiles.dataset = "{{1,4,2,1},{1}}";
+  const Strategy strategy = semi_auto(graph, 8, tiles);
+  EXPECT_EQ(local_shape(Shape{4, 28, 28, 1}, layout_of(graph, strategy, "x"), strategy.mesh), (Shape{4, 7, 14, 1}));
+  Parallel labels;
+  labels.dataset = "{{1,1,1,1},{4}}";
+  EXPECT_NO_THROW(semi_auto(graph, 8, labels));
+}
+
+TEST(DatasetStrategy, what_does_not_divide_is_refused) {
+  nn::Mlp mlp({12, 16, 10});
+  const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(30), Sgd{});
+  const auto error_of = [&](const std::string& dataset) -> std::string {
+    Parallel parallel;
+    parallel.dataset = dataset;
+    try {
+      semi_auto(graph, 8, parallel);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of("data_parallel"), HasSubstr("the batch of 30 samples ('x' f32[30,12]) does not divide over 8 ranks"));
+  EXPECT_THAT(error_of("{{4,1},{4}}"), HasSubstr("'x'"));
+  EXPECT_THAT(error_of("{{2,1}}"), HasSubstr("dataset strategy '{{2,1}}' has 1 inputs; 'y' is another one"));
+  EXPECT_THAT(error_of("{{2},{2}}"), HasSubstr("'x' has 2 dimensions (f32[30,12]), not 1"));
+  EXPECT_THAT(error_of("halves"), HasSubstr("it must be data_parallel, full_batch, a layout"));
+}
+
+}  // namespace
+}  // namespace trireme
