@@ -8,8 +8,9 @@ namespace trireme::cli {
 
 std::vector<std::string> ParallelFlags::overrides() const {
   std::vector<std::string> out;
-  if (tp > 1 || sp) out.push_back("parallel.mode=semi_auto_parallel");
+  if (tp > 1 || cp > 1 || sp) out.push_back("parallel.mode=semi_auto_parallel");
   if (tp > 1) out.push_back(fmt::format("parallel.tp={}", tp));
+  if (cp > 1) out.push_back(fmt::format("parallel.cp={}", cp));
   if (sp) out.push_back("parallel.sp=true");
   if (zero > 0) out.push_back(fmt::format("parallel.zero={}", zero));
   return out;
@@ -17,6 +18,9 @@ std::vector<std::string> ParallelFlags::overrides() const {
 
 void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
   command.add_option("--tp", flags.tp, "Ranks that each layer's weights are cut over (tensor parallel); the rest are data parallel")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_option("--cp", flags.cp, "gpt: ranks that positions are cut over (context parallel)")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command.add_flag("--sp", flags.sp, "gpt: the ranks of --tp also cut the positions between the products (sequence parallel)");

@@ -112,6 +112,15 @@ std::vector<Case> cases() {
       ready_made("dp2_tp2_zero1", 4, 2, false, 1), ready_made("dp2_tp2_sp_zero3", 4, 2, true, 3),
       ready_made("dp4_tp2_sp_zero2", 8, 2, true, 2),
   };
+  const auto context = [](const std::string& name, int ranks, int64_t cp, int64_t tp, bool sp, int64_t zero) {
+    JobConfig config = gpt_config(tp, sp, zero);
+    config.model.heads = cp * tp;
+    config.parallel.cp = cp;
+    return Case{name, ranks, parallel_of(config, ranks)};
+  };
+  out.push_back(context("cp2", 2, 2, 1, false, 0));
+  out.push_back(context("dp2_cp2", 4, 2, 1, false, 0));
+  out.push_back(context("dp2_cp2_zero3", 4, 2, 1, false, 3));
   Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
   groups.parallel.optimizer.shard_size = 2;
   out.push_back(groups);
@@ -180,6 +189,14 @@ TEST(SequenceParallelBytes, a_layer_gathers_and_scatters_four_activations) {
   std::map<std::string, int64_t> bytes = bytes_of(2, ready_made("", 2, 2, true, 0).parallel);
   EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
   EXPECT_EQ(bytes["reduce_scatter"], kLayers * 4 * kActivation / 2);
+}
+
+TEST(ContextParallelBytes, a_layer_exchanges_query_key_value_and_result_forward_and_back) {
+  JobConfig config = gpt_config(1, false, 0);
+  config.parallel.cp = 2;
+  std::map<std::string, int64_t> bytes = bytes_of(2, parallel_of(config, 2));
+  EXPECT_EQ(bytes["all_to_all"], kLayers * 8 * (kActivation / 2) / 2);  // each rank sends half of its half
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"], 0);
 }
 
 TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_once_or_twice) {
