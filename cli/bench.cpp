@@ -82,6 +82,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.parallel.tp = args.parallel.tp;
   config.parallel.cp = args.parallel.cp;
   config.parallel.sp = args.parallel.sp;
+  config.parallel.vocabulary = args.parallel.vocabulary;
   config.parallel.zero = args.parallel.zero;
   config.train.batch = args.batch * data_parallel_degree(config, world);
   config.data.samples = config.train.batch;

@@ -85,6 +85,7 @@ struct Case {
   std::string name;
   int ranks;
   Parallel parallel;
+  bool loss_in_parts = false;
 };
 
 JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
@@ -121,6 +122,13 @@ std::vector<Case> cases() {
   out.push_back(context("cp2", 2, 2, 1, false, 0));
   out.push_back(context("dp2_cp2", 4, 2, 1, false, 0));
   out.push_back(context("dp2_cp2_zero3", 4, 2, 1, false, 3));
+  const auto vocabulary = [](const std::string& name, int ranks, bool sp, int64_t zero) {
+    JobConfig config = gpt_config(2, sp, zero);
+    config.parallel.vocabulary = true;
+    return Case{name, ranks, parallel_of(config, ranks), true};
+  };
+  out.push_back(vocabulary("tp2_vocabulary", 2, false, 0));
+  out.push_back(vocabulary("dp2_tp2_sp_vocabulary_zero2", 4, true, 2));
   Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
   groups.parallel.optimizer.shard_size = 2;
   out.push_back(groups);
@@ -141,8 +149,8 @@ std::vector<Case> cases() {
 class Strategies : public testing::TestWithParam<Case> {};
 
 TEST_P(Strategies, train_a_language_model_as_one_device_does) {
-  const Graph graph = gpt_step(Sgd{.momentum = 0.9});
-  const Trained whole = train(graph, {}, nullptr);
+  const Trained whole = train(gpt_step(Sgd{.momentum = 0.9}), {}, nullptr);
+  const Graph graph = gpt_step(Sgd{.momentum = 0.9}, GetParam().loss_in_parts);
   const double bound = bound_of(graph, whole.losses[0]);
   std::mutex mutex;
   std::vector<Trained> ranks;

@@ -59,7 +59,7 @@ struct JobConfig {
     std::string transport = "auto";      // auto | shm | ucx | mpi
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
     int64_t tp = 1, cp = 1;
-    bool sp = false;
+    bool sp = false, vocabulary = false;
     std::string dataset = "data_parallel";
     std::vector<std::string> ops, parameters;
     int64_t zero = 0;

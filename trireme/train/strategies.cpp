@@ -22,11 +22,11 @@ CutRule parse_rule(const std::string& text, const char* key) {
 
 // Between the products positions are cut over `cp`, and with sequence parallelism over `tp` too; attention has all
 // positions of some heads. Axes of one rank cut nothing.
-std::vector<CutRule> gpt_rules(bool sequence) {
+std::vector<CutRule> gpt_rules(bool sequence, bool vocabulary) {
   const std::string positions = sequence ? "cp*tp" : "cp";
   const std::string out = fmt::format(" -> [dp, {}, -]", positions);
-  return {
-      {"wte", fmt::format("[-, -], [dp, {}]", positions)},
+  std::vector<CutRule> rules{
+      {"wte", vocabulary ? "[tp, -], [dp, cp]" + out : fmt::format("[-, -], [dp, {}]", positions)},
       {"wpe", fmt::format("[-, -], [{}]", positions)},
       {"h.*.attn.c_attn", "[dp, cp, -], [-, -, tp]"},
       {"h.*.attn/attention",
@@ -35,6 +35,8 @@ std::vector<CutRule> gpt_rules(bool sequence) {
       {"h.*.mlp.c_fc", "[dp, cp, -], [-, tp]"},
       {"h.*.mlp.c_proj", "[dp, cp, tp], [tp, -]" + out},
   };
+  if (vocabulary) rules.push_back({"/matmul", "[dp, cp, -], [tp, -]"});
+  return rules;
 }
 
 // Every other layer's weight by columns and by rows: [out, in] is cut on out, then on in.
@@ -54,9 +56,10 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
     require(config.model.heads % (p.tp * p.cp) == 0,
             "configuration: model.heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks",
             config.model.heads, p.tp, p.cp);
-    return gpt_rules(p.sp);
+    return gpt_rules(p.sp, p.vocabulary);
   }
-  require(!p.sp && p.cp <= 1, "configuration: parallel.sp and parallel.cp cut positions of a text; model.kind '{}' has none",
+  require(!p.sp && !p.vocabulary && p.cp <= 1,
+          "configuration: parallel.sp, cp and vocabulary are for texts; model.kind '{}' reads none",
           config.model.kind);
   require(config.model.kind == "mlp",
           "configuration: parallel.tp has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
@@ -67,7 +70,7 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
 
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
-  return !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+  return !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
 }
 
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
