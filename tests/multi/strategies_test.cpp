@@ -6,6 +6,7 @@
 
 #include "tests/multi/training_support.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/strategies.h"
 
@@ -22,7 +23,7 @@ struct Trained {
   std::map<std::string, HostTensor> parameters;  // whole, or the rank's box
   std::map<std::string, Box> boxes;
   std::map<std::string, comm::World::Traffic> traffic;  // of the last step
-  int64_t persistent_bytes = 0;
+  std::vector<PlanTraffic> planned;
 };
 
 std::map<std::string, comm::World::Traffic> traffic_of(const comm::World& world) {
@@ -55,7 +56,7 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
     out.boxes[input.name] = session.step().input_box(input.name);
     out.parameters[input.name] = std::move(copy);
   }
-  out.persistent_bytes = session.compiled().plan.persistent_bytes;
+  out.planned = traffic_per_step(session.compiled().plan);
   return out;
 }
 
@@ -162,6 +163,17 @@ TEST_P(Strategies, train_a_language_model_as_one_device_does) {
   for (const Trained& rank : ranks) {
     for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(rank.losses[i], whole.losses[i], bound) << i;
     EXPECT_LE(worst_difference(rank, whole), bound);
+    // What was sent is what the plan said; each call may round the bytes of a group that does not divide them.
+    std::map<std::string, PlanTraffic> planned;
+    for (const PlanTraffic& t : rank.planned) {
+      planned[t.op].bytes += t.bytes;
+      planned[t.op].calls += t.calls;
+    }
+    for (const auto& [kind, sent] : rank.traffic) {
+      EXPECT_NEAR(static_cast<double>(sent.bytes), static_cast<double>(planned[kind].bytes),
+                  static_cast<double>(sent.calls)) << kind;
+    }
+    for (const auto& [kind, plan] : planned) EXPECT_GT(rank.traffic.count(kind), 0U) << kind;
   }
 }
 
