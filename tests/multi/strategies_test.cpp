@@ -6,6 +6,7 @@
 
 #include "tests/multi/training_support.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/strategies.h"
 
@@ -22,7 +23,7 @@ struct Trained {
   std::map<std::string, HostTensor> parameters;  // whole, or the rank's box
   std::map<std::string, Box> boxes;
   std::map<std::string, comm::World::Traffic> traffic;  // of the last step
-  int64_t persistent_bytes = 0;
+  std::vector<PlanTraffic> planned;
 };
 
 std::map<std::string, comm::World::Traffic> traffic_of(const comm::World& world) {
@@ -55,7 +56,7 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
     out.boxes[input.name] = session.step().input_box(input.name);
     out.parameters[input.name] = std::move(copy);
   }
-  out.persistent_bytes = session.compiled().plan.persistent_bytes;
+  out.planned = traffic_per_step(session.compiled().plan);
   return out;
 }
 
@@ -85,6 +86,7 @@ struct Case {
   std::string name;
   int ranks;
   Parallel parallel;
+  bool loss_in_parts = false;
 };
 
 JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
@@ -112,6 +114,22 @@ std::vector<Case> cases() {
       ready_made("dp2_tp2_zero1", 4, 2, false, 1), ready_made("dp2_tp2_sp_zero3", 4, 2, true, 3),
       ready_made("dp4_tp2_sp_zero2", 8, 2, true, 2),
   };
+  const auto context = [](const std::string& name, int ranks, int64_t cp, int64_t tp, bool sp, int64_t zero) {
+    JobConfig config = gpt_config(tp, sp, zero);
+    config.model.heads = cp * tp;
+    config.parallel.cp = cp;
+    return Case{name, ranks, parallel_of(config, ranks)};
+  };
+  out.push_back(context("cp2", 2, 2, 1, false, 0));
+  out.push_back(context("dp2_cp2", 4, 2, 1, false, 0));
+  out.push_back(context("dp2_cp2_zero3", 4, 2, 1, false, 3));
+  const auto vocabulary = [](const std::string& name, int ranks, bool sp, int64_t zero) {
+    JobConfig config = gpt_config(2, sp, zero);
+    config.parallel.vocabulary = true;
+    return Case{name, ranks, parallel_of(config, ranks), true};
+  };
+  out.push_back(vocabulary("tp2_vocabulary", 2, false, 0));
+  out.push_back(vocabulary("dp2_tp2_sp_vocabulary_zero2", 4, true, 2));
   Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
   groups.parallel.optimizer.shard_size = 2;
   out.push_back(groups);
@@ -132,8 +150,8 @@ std::vector<Case> cases() {
 class Strategies : public testing::TestWithParam<Case> {};
 
 TEST_P(Strategies, train_a_language_model_as_one_device_does) {
-  const Graph graph = gpt_step(Sgd{.momentum = 0.9});
-  const Trained whole = train(graph, {}, nullptr);
+  const Trained whole = train(gpt_step(Sgd{.momentum = 0.9}), {}, nullptr);
+  const Graph graph = gpt_step(Sgd{.momentum = 0.9}, GetParam().loss_in_parts);
   const double bound = bound_of(graph, whole.losses[0]);
   std::mutex mutex;
   std::vector<Trained> ranks;
@@ -145,6 +163,17 @@ TEST_P(Strategies, train_a_language_model_as_one_device_does) {
   for (const Trained& rank : ranks) {
     for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(rank.losses[i], whole.losses[i], bound) << i;
     EXPECT_LE(worst_difference(rank, whole), bound);
+    // What was sent is what the plan said; each call may round the bytes of a group that does not divide them.
+    std::map<std::string, PlanTraffic> planned;
+    for (const PlanTraffic& t : rank.planned) {
+      planned[t.op].bytes += t.bytes;
+      planned[t.op].calls += t.calls;
+    }
+    for (const auto& [kind, sent] : rank.traffic) {
+      EXPECT_NEAR(static_cast<double>(sent.bytes), static_cast<double>(planned[kind].bytes),
+                  static_cast<double>(sent.calls)) << kind;
+    }
+    for (const auto& [kind, plan] : planned) EXPECT_GT(rank.traffic.count(kind), 0U) << kind;
   }
 }
 
@@ -180,6 +209,14 @@ TEST(SequenceParallelBytes, a_layer_gathers_and_scatters_four_activations) {
   std::map<std::string, int64_t> bytes = bytes_of(2, ready_made("", 2, 2, true, 0).parallel);
   EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
   EXPECT_EQ(bytes["reduce_scatter"], kLayers * 4 * kActivation / 2);
+}
+
+TEST(ContextParallelBytes, a_layer_exchanges_query_key_value_and_result_forward_and_back) {
+  JobConfig config = gpt_config(1, false, 0);
+  config.parallel.cp = 2;
+  std::map<std::string, int64_t> bytes = bytes_of(2, parallel_of(config, 2));
+  EXPECT_EQ(bytes["all_to_all"], kLayers * 8 * (kActivation / 2) / 2);  // each rank sends half of its half
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"], 0);
 }
 
 TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_once_or_twice) {
