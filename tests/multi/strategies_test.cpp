@@ -1,10 +1,12 @@
 // Every way to cut a model trains as one device does, and sends the bytes that its formula says.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <mutex>
 
 #include "tests/multi/training_support.h"
+#include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/strategies.h"
@@ -85,12 +87,14 @@ struct Case {
   std::string name;
   int ranks;
   Parallel parallel;
+  std::string model = "gpt";
 };
 
-JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
+JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero) {
   JobConfig config;
-  config.model.kind = "gpt";
-  config.model.heads = 2;
+  config.model.kind = model;
+  config.model.heads = model == "llama" ? 4 : 2;
+  config.model.kv_heads = 2;
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = tp;
   config.parallel.sp = sp;
@@ -99,26 +103,35 @@ JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
   return config;
 }
 
-Case ready_made(const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
-  return {name, ranks, parallel_of(gpt_config(tp, sp, zero), ranks)};
+Case ready_made(const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero, const std::string& model = "gpt") {
+  return {name, ranks, parallel_of(config_of(model, tp, sp, zero), ranks), model};
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> out{
-      ready_made("dp2", 2, 1, false, 0),        ready_made("tp2", 2, 2, false, 0),
-      ready_made("tp2_sp", 2, 2, true, 0),      ready_made("dp2_tp2", 4, 2, false, 0),
-      ready_made("dp2_tp2_sp", 4, 2, true, 0),  ready_made("zero1", 4, 1, false, 1),
-      ready_made("zero2", 4, 1, false, 2),      ready_made("zero3", 4, 1, false, 3),
-      ready_made("dp2_tp2_zero1", 4, 2, false, 1), ready_made("dp2_tp2_sp_zero3", 4, 2, true, 3),
-      ready_made("dp4_tp2_sp_zero2", 8, 2, true, 2),
+std::vector<Case> cases_of(const std::string& model) {
+  const auto made = [&](const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
+    return ready_made(model + "_" + name, ranks, tp, sp, zero, model);
   };
-  Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
-  groups.parallel.optimizer.shard_size = 2;
-  out.push_back(groups);
-  Case positions = ready_made("positions_cut_by_the_dataset", 4, 1, false, 0);
+  std::vector<Case> out{
+      made("dp2", 2, 1, false, 0),        made("tp2", 2, 2, false, 0),
+      made("tp2_sp", 2, 2, true, 0),      made("dp2_tp2", 4, 2, false, 0),
+      made("dp2_tp2_sp", 4, 2, true, 0),  made("zero1", 4, 1, false, 1),
+      made("zero2", 4, 1, false, 2),      made("zero3", 4, 1, false, 3),
+      made("dp2_tp2_zero1", 4, 2, false, 1), made("dp2_tp2_sp_zero3", 4, 2, true, 3),
+      made("dp4_tp2_sp_zero2", 8, 2, true, 2),
+  };
+  Case positions = made("positions_cut_by_the_dataset", 4, 1, false, 0);
   positions.parallel.mesh = "dp=2,sp=2";
   positions.parallel.dataset = "[dp, sp]";
   out.push_back(positions);
+  return out;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> out = cases_of("gpt");
+  for (Case& c : cases_of("llama")) out.push_back(std::move(c));
+  Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
+  groups.parallel.optimizer.shard_size = 2;
+  out.push_back(groups);
   Case full = ready_made("full_batch", 2, 1, false, 0);
   full.parallel.dataset = "full_batch";
   out.push_back(full);
@@ -132,7 +145,8 @@ std::vector<Case> cases() {
 class Strategies : public testing::TestWithParam<Case> {};
 
 TEST_P(Strategies, train_a_language_model_as_one_device_does) {
-  const Graph graph = gpt_step(Sgd{.momentum = 0.9});
+  const Sgd sgd{.momentum = 0.9};
+  const Graph graph = GetParam().model == "llama" ? llama_step(sgd) : gpt_step(sgd);
   const Trained whole = train(graph, {}, nullptr);
   const double bound = bound_of(graph, whole.losses[0]);
   std::mutex mutex;
@@ -159,9 +173,8 @@ Graph unclipped_step() {
 constexpr int64_t kLayers = 2;
 constexpr int64_t kActivation = kBatch * 8 * 16 * 4;
 
-std::map<std::string, int64_t> bytes_of(int ranks, const Parallel& parallel) {
+std::map<std::string, int64_t> bytes_of(int ranks, const Parallel& parallel, const Graph& graph = unclipped_step()) {
   std::map<std::string, int64_t> out;
-  const Graph graph = unclipped_step();
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
     const Trained mine = train(graph, parallel, &world);
     if (world.rank() != 0) return;
@@ -174,6 +187,31 @@ TEST(TensorParallelBytes, a_layer_reduces_two_activations_forward_and_two_back) 
   std::map<std::string, int64_t> bytes = bytes_of(2, ready_made("", 2, 2, false, 0).parallel);
   EXPECT_EQ(bytes["all_reduce"], kLayers * 4 * kActivation);  // 2 (p - 1) / p is 1 of each
   EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
+}
+
+// Query, key and value read one tensor, as do gate and up: it is gathered once, and their gradients are summed before they
+// are reduced.
+TEST(TensorParallelBytes, a_layer_of_llama_reduces_as_many) {
+  std::map<std::string, int64_t> bytes =
+      bytes_of(2, ready_made("", 2, 2, false, 0, "llama").parallel, llama_step(Sgd{}, 0));
+  EXPECT_EQ(bytes["all_reduce"], kLayers * 4 * kActivation);
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
+}
+
+TEST(SequenceParallelBytes, a_layer_of_llama_gathers_and_scatters_as_many) {
+  std::map<std::string, int64_t> bytes =
+      bytes_of(2, ready_made("", 2, 2, true, 0, "llama").parallel, llama_step(Sgd{}, 0));
+  EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
+  EXPECT_EQ(bytes["reduce_scatter"], kLayers * 4 * kActivation / 2);
+}
+
+TEST(TensorParallel, keys_and_values_of_llama_must_divide_over_the_ranks) {
+  try {
+    parallel_of(config_of("llama", 4, false, 0), 4);
+    FAIL() << "4 ranks share 2 kv_heads";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 4 ranks"));
+  }
 }
 
 TEST(SequenceParallelBytes, a_layer_gathers_and_scatters_four_activations) {

@@ -7,6 +7,7 @@
 #include "trireme/base/hash.h"
 #include "trireme/base/rng.h"
 #include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/session.h"
@@ -46,6 +47,12 @@ inline Graph gpt_step(const Optimizer& optimizer) {
       {.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 2, .dropout = 0.1});
   return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), gpt_batch(),
                        optimizer, {.name = "gpt", .seed = 3, .clip_norm = 1});
+}
+
+inline Graph llama_step(const Optimizer& optimizer, double clip_norm = 1) {
+  nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24});
+  return training_step([&](const Tensor& x) { return llama(x); }, class_loss(), gpt_batch(),
+                       optimizer, {.name = "llama", .seed = 3, .clip_norm = clip_norm});
 }
 
 // The batch of a step: normal numbers and ids below 10.

@@ -35,6 +35,21 @@ std::vector<CutRule> gpt_rules(bool sequence) {
   return rules;
 }
 
+// The products that read the residual stream by columns, those that write to it by rows; weights are [out, in]. Heads
+// stay whole, each with its keys and values.
+std::vector<CutRule> llama_rules(bool sequence) {
+  const std::string out = sequence ? " -> [dp, tp, -]" : "";
+  std::vector<CutRule> rules;
+  for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, -, -], [tp, -]"});
+  }
+  for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, -, tp], [-, tp]" + out});
+  }
+  if (sequence) rules.push_back({"model.embed_tokens", "[-, -], [dp, tp]"});
+  return rules;
+}
+
 // Every other layer's weight by columns and by rows: [out, in] is cut on out, then on in.
 std::vector<CutRule> mlp_rules(size_t layers) {
   std::vector<CutRule> rules;
@@ -52,6 +67,14 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
     require(config.model.heads % p.tp == 0, "configuration: model.heads = {} does not divide over parallel.tp = {} ranks",
             config.model.heads, p.tp);
     return gpt_rules(p.sp);
+  }
+  if (config.model.kind == "llama") {
+    const int64_t kv_heads = config.model.kv_heads == 0 ? config.model.heads : config.model.kv_heads;
+    require(kv_heads % p.tp == 0,
+            "configuration: model.kv_heads = {} does not divide over parallel.tp = {} ranks; use a tp that divides the "
+            "kv_heads",
+            kv_heads, p.tp);
+    return llama_rules(p.sp);
   }
   require(!p.sp, "configuration: parallel.sp cuts positions of a text; model.kind '{}' has none", config.model.kind);
   require(config.model.kind == "mlp",
