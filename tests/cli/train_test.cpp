@@ -96,6 +96,23 @@ TEST_F(TrainTest, OneAndTwoAndFourRanksTrainToTheEndAndAgreeOnTheLoss) {
   EXPECT_THAT(left_over(), IsEmpty());
 }
 
+TEST_F(TrainTest, ALlamaTrainsAsOneRankDoesWithItsWeightsCutAndWrites) {
+  write_gpt(kSgd);
+  replace("gpt.toml", "kind = \"gpt\"", "kind = \"llama\"\nkv_heads = 2\nmlp_width = 40");
+  const Outcome one = run({"train", "gpt.toml", "--out", "one", "--set", "train.lr=0.1"});
+  const Outcome cut = run({"train", "gpt.toml", "--out", "cut", "--set", "train.lr=0.1", "-n", "4", "--tp", "2", "--sp", "--zero", "3"});
+
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(cut.code, 0) << cut.err;
+  EXPECT_THAT(one.out, HasSubstr("llama with "));
+  expect_run_is_complete("one", 6);
+  expect_run_is_complete("cut", 6);
+  expect_close(losses("one"), losses("cut"));
+  const Outcome text = run({"generate", "cut/checkpoints", "--prompt", "line", "--tokens", "8"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, SizeIs(4 + 8 + 1));
+}
+
 TEST_F(TrainTest, AnMlpOnSyntheticImagesSaysItsAccuracy) {
   write_mlp();
   const Outcome outcome = run({"train", "mlp.toml", "--out", "mlp", "-n", "2"});

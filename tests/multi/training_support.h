@@ -50,7 +50,8 @@ inline Graph gpt_step(const Optimizer& optimizer) {
 }
 
 inline Graph llama_step(const Optimizer& optimizer, double clip_norm = 1) {
-  nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24});
+  nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24,
+                   .init_std = 0.2});  // large enough for positions to tell in the loss
   return training_step([&](const Tensor& x) { return llama(x); }, class_loss(), gpt_batch(),
                        optimizer, {.name = "llama", .seed = 3, .clip_norm = clip_norm});
 }

@@ -5,10 +5,8 @@
 namespace trireme::nn {
 namespace {
 
-constexpr double kInitStd = 0.02;
-
-LinearOptions projection(std::string name) {
-  return {.name = std::move(name), .bias = false, .init_std = kInitStd};
+LinearOptions projection(const LlamaConfig& config, std::string name) {
+  return {.name = std::move(name), .bias = false, .init_std = config.init_std};
 }
 
 // What follows where 0 is given; throws where the sizes do not fit.
@@ -45,13 +43,15 @@ LlamaBlock::LlamaBlock(const LlamaConfig& config, std::string name)
       post_attention_layernorm_(config.width, "post_attention_layernorm", config.eps),
       self_attn_("self_attn"),
       mlp_("mlp"),
-      q_proj_(config.width, config.width, projection("q_proj")),
-      k_proj_(config.width, config.width / config.heads * config.kv_heads, projection("k_proj")),
-      v_proj_(config.width, config.width / config.heads * config.kv_heads, projection("v_proj")),
-      o_proj_(config.width, config.width, projection("o_proj")),
-      gate_proj_(config.width, config.hidden, projection("gate_proj")),
-      up_proj_(config.width, config.hidden, projection("up_proj")),
-      down_proj_(config.hidden, config.width, projection("down_proj")) {}
+      q_proj_(config.width, config.width, projection(config, "q_proj")),
+      k_proj_(config.width, config.width / config.heads * config.kv_heads,
+              projection(config, "k_proj")),
+      v_proj_(config.width, config.width / config.heads * config.kv_heads,
+              projection(config, "v_proj")),
+      o_proj_(config.width, config.width, projection(config, "o_proj")),
+      gate_proj_(config.width, config.hidden, projection(config, "gate_proj")),
+      up_proj_(config.width, config.hidden, projection(config, "up_proj")),
+      down_proj_(config.hidden, config.width, projection(config, "down_proj")) {}
 
 Tensor LlamaBlock::attend(const Tensor& x) {
   const Scope scope(self_attn_);
@@ -79,9 +79,9 @@ Tensor LlamaBlock::forward(const Tensor& x) {
 Llama::Llama(const LlamaConfig& config)
     : config_(settled(config)),
       model_("model"),
-      embed_tokens_(config.vocabulary, config.width, {"embed_tokens", kInitStd}),
+      embed_tokens_(config.vocabulary, config.width, {"embed_tokens", config.init_std}),
       norm_(config.width, "norm", config.eps),
-      lm_head_(config.width, config.vocabulary, projection("lm_head")) {
+      lm_head_(config.width, config.vocabulary, projection(config, "lm_head")) {
   for (int64_t i = 0; i < config_.layers; ++i) {
     blocks_.push_back(std::make_unique<LlamaBlock>(config_, fmt::format("layers.{}", i)));
   }

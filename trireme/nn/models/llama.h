@@ -20,8 +20,9 @@ struct LlamaConfig {
   int64_t kv_heads = 0;  // of keys and values, a divisor of heads; 0: as many as heads
   int64_t hidden = 0;    // of the MLP; 0: 8/3 of the width, rounded up to a multiple of 64
   double rope_theta = 10000;
-  double eps = 1e-5;  // of the norms
-  bool tied = false;  // the head is the embedding's table
+  double eps = 1e-5;       // of the norms
+  double init_std = 0.02;  // of all weights but the norms'
+  bool tied = false;       // the head is the embedding's table
 };
 
 class LlamaBlock : public Module {
