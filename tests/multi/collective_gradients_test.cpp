@@ -258,8 +258,8 @@ const std::vector<Case>& cases() {
       {"an exchange of rows for columns", exchanged, {{4, 3}}, {.dim = 0, .from_dim = 1}},
       {"an exchange of columns for rows", exchanged, {{3, 4}}, {.dim = 1, .from_dim = 0}},
       {"an exchange of rows", exchanged, {{8, 2}}, {.dim = 0, .from_dim = 0}},
-      {"a broadcast of the first", broadcasted, {{3, 2}}, {.root = 0}},
-      {"a broadcast of the last", broadcasted, {{3, 2}}, {.root = -1}},
+      {"a broadcast of the first", broadcasted, {{3, 2}, {4}}, {.root = 0}},
+      {"a broadcast of the last", broadcasted, {{3, 2}, {4}}, {.root = -1}},
       {"a slice of rows", sliced, {{4, 3}}, {.dim = 0}, true},
       {"a slice of columns", sliced, {{3, 4}}, {.dim = 1}, true},
   };

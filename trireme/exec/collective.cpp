@@ -62,7 +62,7 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
     : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(&group),
       reduce_(reduce_of(attrs.as<CollectiveAttrs>().reduction)) {
   if (op.name != "all_reduce") {
-    works_.reserve(1);
+    works_.reserve(out_.size());
     return;
   }
   // Results that follow each other with no more than alignment between them are one run.
@@ -100,8 +100,12 @@ void BoundCollective::start() {
     works_.push_back(group_->all_to_all(flat(packed, in.type.dtype, in.elements()),
                                         flat(arrived, out.type.dtype, out.elements())));
   } else if (op_->name == "broadcast") {
-    if (out.data != in.data) std::memcpy(out.data, in.data, static_cast<size_t>(in.bytes()));
-    works_.push_back(group_->broadcast(out, static_cast<int>(attrs.root)));
+    for (size_t i = 0; i < in_.size(); ++i) {
+      if (out_[i].data != in_[i].data) {
+        std::memcpy(out_[i].data, in_[i].data, static_cast<size_t>(in_[i].bytes()));
+      }
+      works_.push_back(group_->broadcast(out_[i], static_cast<int>(attrs.root)));
+    }
   } else {
     invariant(false, "no collective '{}'", op_->name);
   }

@@ -68,12 +68,12 @@ class Partitioner {
     const ShardingRule& rule = rules_[static_cast<size_t>(&node - graph_.nodes().data())];
     const std::vector<Layout> in = operand_layouts(rule, cuts);
     const std::vector<Layout> out = result_layouts(rule, cuts);
+    program_.graph.set_scope(graph_.scope_of(node));
+    program_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i], node.gradient_of >= 0));
     std::vector<TensorType> types;
     for (size_t i = 0; i < node.outputs.size(); ++i) types.push_back(local_type(node.outputs[i], out[i]));
-    program_.graph.set_scope(graph_.scope_of(node));
-    program_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = program_.graph.add_node(*node.op, node.attrs, inputs, types);
     made_of_.push_back(made);
     for (size_t i = 0; i < node.outputs.size(); ++i) {

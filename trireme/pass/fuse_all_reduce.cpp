@@ -5,6 +5,7 @@
 #include <map>
 
 #include "trireme/op/structural.h"
+#include "trireme/pass/rewrite.h"
 
 namespace trireme {
 namespace {
@@ -62,26 +63,7 @@ Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& opti
   const std::map<NodeId, std::vector<NodeId>> buckets = choose_buckets(from, options, skip);
   if (buckets.empty()) return program;
 
-  Program out{Graph(from.name()), program.mesh, {}, {}};
-  std::vector<ValueId> map(from.values().size(), kNoValue);
-  const auto define = [&](ValueId old_id, ValueId id) {
-    map[static_cast<size_t>(old_id)] = id;
-    out.layouts.push_back(program.layouts[static_cast<size_t>(old_id)]);
-    out.whole.push_back(program.whole[static_cast<size_t>(old_id)]);
-  };
-  const auto add = [&](const Node& like, const std::vector<ValueId>& old_in, const std::vector<ValueId>& old_out) {
-    std::vector<ValueId> in;
-    std::vector<TensorType> types;
-    for (const ValueId id : old_in) in.push_back(map[static_cast<size_t>(id)]);
-    for (const ValueId id : old_out) types.push_back(from.type(id));
-    out.graph.set_scope(from.scope_of(like));
-    const NodeId made = out.graph.add_node(*like.op, like.attrs, in, types);
-    for (size_t i = 0; i < old_out.size(); ++i) define(old_out[i], out.graph.node(made).outputs[i]);
-  };
-
-  for (const Input& input : from.inputs()) {
-    define(input.value, out.graph.add_input(input.name, from.type(input.value), input.role, input.init));
-  }
+  Rewrite rewrite(program);
   for (NodeId id = 0; id < static_cast<NodeId>(from.nodes().size()); ++id) {
     const auto bucket = buckets.find(id);
     if (bucket != buckets.end()) {
@@ -90,16 +72,12 @@ Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& opti
         in.push_back(from.node(member).inputs[0]);
         results.push_back(from.node(member).outputs[0]);
       }
-      add(from.node(id), in, results);
+      rewrite.copy(id, in, results);
     } else if (!skip[static_cast<size_t>(id)]) {
-      add(from.node(id), from.node(id).inputs, from.node(id).outputs);
+      rewrite.copy(id);
     }
   }
-  for (const Output& output : from.outputs()) {
-    out.graph.add_output(output.name, map[static_cast<size_t>(output.value)],
-                         output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);
-  }
-  return out;
+  return rewrite.finish();
 }
 
 }  // namespace trireme

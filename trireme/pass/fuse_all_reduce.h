@@ -1,9 +1,8 @@
 // Fuses all-reduces over the same ranks into buckets, each one operation.
 //
 // Before: every partial gradient has an all-reduce of its own. After: neighbours in the order in which they become
-// ready are one operation with many operands, whose buffers the memory plan lays side by side. Runs last among the
-// passes, because a bucket fixes when its members are reduced: at the place of its last member. No member
-// moves past its first reader.
+// ready are one operation with many operands, whose buffers the memory plan lays side by side. A bucket fixes when its members are
+// reduced: at the place of its last member. No member moves past its first reader.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/early_updates.h"
 #include "trireme/pass/fuse_all_reduce.h"
 
 namespace trireme {
@@ -28,6 +29,8 @@ const std::vector<Pass>& passes() {
        [](const Program& program, const PassOptions& options) {
          return fuse_all_reduce(program, {.bucket_bytes = options.bucket_bytes});
        }},
+      {"early_updates", "parameters are updated as soon as their gradients are there",
+       [](const Program& program, const PassOptions&) { return early_updates(program); }},
   };
   return kPasses;
 }

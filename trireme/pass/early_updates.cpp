@@ -1,0 +1,126 @@
+#include "trireme/pass/early_updates.h"
+
+#include <algorithm>
+#include <map>
+
+#include "trireme/op/op_def.h"
+#include "trireme/pass/rewrite.h"
+
+namespace trireme {
+namespace {
+
+class EarlyUpdates {
+ public:
+  explicit EarlyUpdates(const Program& program)
+      : graph_(program.graph), rewrite_(program), waits_for_(graph_.nodes().size(), 0) {
+    mark_updates();
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      if (is_update(id)) count_waits(id);
+    }
+  }
+
+  Program run() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      if (is_update(id) && graph_.node(id).inputs.empty()) add_once(id);
+    }
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      if (!is_update(id)) add(id);
+      else if (waits_for_[static_cast<size_t>(id)] == 0) add_once(id);  // what it reads was there from the start
+    }
+    while (!on_their_way_.empty()) arrive();
+    return rewrite_.finish();
+  }
+
+ private:
+  bool is_update(NodeId id) const { return updates_[static_cast<size_t>(id)] != 0; }
+
+  // The ops of updates, all that read what they make, and constants for them alone.
+  void mark_updates() {
+    for (const Node& node : graph_.nodes()) {
+      bool update = graph_.scope_of(node).starts_with(kUpdateScope);
+      for (const ValueId operand : node.inputs) {
+        const NodeId producer = graph_.value(operand).producer;
+        update = update || (producer >= 0 && is_update(producer));
+      }
+      updates_.push_back(update ? 1 : 0);
+    }
+    for (size_t i = 0; i < updates_.size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (!node.inputs.empty() || node.outputs.empty()) continue;
+      const std::vector<NodeId>& readers = readers_of(node.outputs[0]);
+      if (!readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId id) { return is_update(id); })) {
+        updates_[i] = 1;
+      }
+    }
+  }
+
+  // What the update must see done: the nodes that make its operands, and all others that read the inputs it overwrites.
+  void count_waits(NodeId id) {
+    for (const ValueId operand : graph_.node(id).inputs) {
+      const NodeId producer = graph_.value(operand).producer;
+      if (producer >= 0) {
+        wait(id, producer);
+        continue;
+      }
+      for (const NodeId reader : readers_of(operand)) {
+        if (!is_update(reader)) wait(id, reader);
+      }
+    }
+  }
+  void wait(NodeId id, NodeId for_node) {
+    ++waits_for_[static_cast<size_t>(id)];
+    waited_by_[for_node].push_back(id);
+  }
+
+  const std::vector<NodeId>& readers_of(ValueId value) {
+    if (readers_.empty()) {
+      readers_.resize(graph_.values().size());
+      for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+        for (const ValueId operand : graph_.node(id).inputs) readers_[static_cast<size_t>(operand)].push_back(id);
+      }
+    }
+    return readers_[static_cast<size_t>(value)];
+  }
+
+  void add(NodeId id) {
+    rewrite_.copy(id);
+    const bool sends = def_of(graph_.node(id)).traits.collective && graph_.node(id).op->name != "shard_slice";
+    if (!sends) return done(id);
+    arrive();
+    on_their_way_.push_back(id);
+  }
+
+  void add_once(NodeId id) {
+    waits_for_[static_cast<size_t>(id)] = -1;
+    add(id);
+  }
+
+  // What collectives began to send counts as there.
+  void arrive() {
+    std::vector<NodeId> arrived;
+    arrived.swap(on_their_way_);
+    for (const NodeId id : arrived) done(id);
+  }
+
+  void done(NodeId id) {
+    const auto waiting = waited_by_.find(id);
+    if (waiting == waited_by_.end()) return;
+    for (const NodeId update : waiting->second) {
+      if (--waits_for_[static_cast<size_t>(update)] == 0) add_once(update);
+    }
+  }
+
+  const Graph& graph_;
+  Rewrite rewrite_;
+  std::vector<char> updates_;   // of nodes
+  std::vector<int> waits_for_;  // of updates: nodes that are not done yet; -1: it is added
+  std::map<NodeId, std::vector<NodeId>> waited_by_;
+  std::vector<std::vector<NodeId>> readers_;
+  std::vector<NodeId> on_their_way_;
+};
+
+}  // namespace
+
+Program early_updates(const Program& program) { return EarlyUpdates(program).run(); }
+
+}  // namespace trireme

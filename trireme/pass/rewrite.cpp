@@ -1,0 +1,51 @@
+#include "trireme/pass/rewrite.h"
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+
+Rewrite::Rewrite(const Program& from)
+    : from_(from), to_{Graph(from.graph.name()), from.mesh, {}, {}}, map_(from.graph.values().size(), kNoValue),
+      made_of_(from.graph.nodes().size(), -1) {
+  for (const Input& input : from.graph.inputs()) {
+    define(input.value, to_.graph.add_input(input.name, from.graph.type(input.value), input.role, input.init,
+                                            input.saved_as));
+  }
+}
+
+void Rewrite::define(ValueId old_id, ValueId id) {
+  map_[static_cast<size_t>(old_id)] = id;
+  to_.layouts.push_back(from_.layouts[static_cast<size_t>(old_id)]);
+  to_.whole.push_back(from_.whole[static_cast<size_t>(old_id)]);
+}
+
+void Rewrite::copy(NodeId id) {
+  const Node& node = from_.graph.node(id);
+  copy(id, node.inputs, node.outputs);
+}
+
+void Rewrite::copy(NodeId like, std::span<const ValueId> in, std::span<const ValueId> out) {
+  const Node& node = from_.graph.node(like);
+  std::vector<ValueId> inputs;
+  std::vector<TensorType> types;
+  for (const ValueId id : in) {
+    inputs.push_back(map_[static_cast<size_t>(id)]);
+    invariant(inputs.back() != kNoValue, "%{} is read before it is made", id);
+  }
+  for (const ValueId id : out) types.push_back(from_.graph.type(id));
+  to_.graph.set_scope(from_.graph.scope_of(node));
+  to_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
+  const NodeId made = to_.graph.add_node(*node.op, node.attrs, inputs, types);
+  made_of_[static_cast<size_t>(like)] = made;
+  for (size_t i = 0; i < out.size(); ++i) define(out[i], to_.graph.node(made).outputs[i]);
+}
+
+Program Rewrite::finish() {
+  for (const Output& output : from_.graph.outputs()) {
+    to_.graph.add_output(output.name, map_[static_cast<size_t>(output.value)],
+                         output.updates == kNoValue ? kNoValue : map_[static_cast<size_t>(output.updates)]);
+  }
+  return std::move(to_);
+}
+
+}  // namespace trireme
