@@ -98,9 +98,14 @@ TEST_F(TrainTest, OneAndTwoAndFourRanksTrainToTheEndAndAgreeOnTheLoss) {
 
 TEST_F(TrainTest, ALlamaTrainsAsOneRankDoesWithItsWeightsCutAndWrites) {
   write_gpt(kSgd);
-  replace("gpt.toml", "kind = \"gpt\"", "kind = \"llama\"\nkv_heads = 2\nmlp_width = 40");
-  const Outcome one = run({"train", "gpt.toml", "--out", "one", "--set", "train.lr=0.1"});
-  const Outcome cut = run({"train", "gpt.toml", "--out", "cut", "--set", "train.lr=0.1", "-n", "4", "--tp", "2", "--sp", "--zero", "3"});
+  const auto train = [&](const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--out", out, "--set", "model.kind=llama", "--set", "model.kv_heads=2",
+                "--set", "model.mlp_width=40", "--set", "train.lr=0.1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome one = train("one", {});
+  const Outcome cut = train("cut", {"-n", "4", "--tp", "2", "--sp", "--zero", "3"});
 
   ASSERT_EQ(one.code, 0) << one.err;
   ASSERT_EQ(cut.code, 0) << cut.err;
