@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/parallel_flags.h"
 #include "trireme/base/error.h"
+#include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"
 #include "trireme/train/config.h"
@@ -16,7 +17,7 @@
 namespace trireme::cli {
 namespace {
 
-const std::vector<std::string> kStages{"graph", "grad", "plan", "partition", "passes", "memory", "actions"};
+const std::vector<std::string> kStages{"graph", "grad", "plan", "partition", "passes", "memory", "traffic", "actions"};
 
 struct ExplainArgs {
   std::string config;
@@ -57,6 +58,16 @@ std::string memory_text(const ExecutionPlan& plan) {
   return out;
 }
 
+std::string traffic_text(const ExecutionPlan& plan) {
+  std::string out = fmt::format("{:<15} {:<12} {:>7} {:>16}\n", "collective", "over", "a step", "bytes of a rank");
+  int64_t bytes = 0;
+  for (const PlanTraffic& t : traffic_per_step(plan)) {
+    out += fmt::format("{:<15} {:<12} {:>7} {:>16}\n", t.op, t.axes, t.calls, t.bytes);
+    bytes += t.bytes;
+  }
+  return out + fmt::format("{:<36} {:>16}\n", "all", bytes);
+}
+
 std::string text_of(const ExplainArgs& args, const JobConfig& config, const ModelFn& forward,
                     const std::vector<BatchField>& batch) {
   const LossFn loss = make_loss(config);
@@ -74,7 +85,8 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Mode
   if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "passes") return to_string(compiled.program);
-  return args.stage == "memory" ? memory_text(compiled.plan) : to_string(compiled.plan);
+  if (args.stage == "memory") return memory_text(compiled.plan);
+  return args.stage == "traffic" ? traffic_text(compiled.plan) : to_string(compiled.plan);
 }
 
 int run(const ExplainArgs& args) {
@@ -99,7 +111,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   command->add_option("config", args->config, "The job's TOML file")->required();
   command->add_option("--stage", args->stage,
                       "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program; "
-                      "passes: after the passes; memory: every buffer; actions: the execution plan")
+                      "passes: after the passes; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
       ->capture_default_str();
   command->add_option("--value", args->value,
                       "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "

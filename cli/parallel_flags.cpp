@@ -8,9 +8,11 @@ namespace trireme::cli {
 
 std::vector<std::string> ParallelFlags::overrides() const {
   std::vector<std::string> out;
-  if (tp > 1 || sp) out.push_back("parallel.mode=semi_auto_parallel");
+  if (tp > 1 || cp > 1 || sp || vocabulary) out.push_back("parallel.mode=semi_auto_parallel");
   if (tp > 1) out.push_back(fmt::format("parallel.tp={}", tp));
+  if (cp > 1) out.push_back(fmt::format("parallel.cp={}", cp));
   if (sp) out.push_back("parallel.sp=true");
+  if (vocabulary) out.push_back("parallel.vocabulary=true");
   if (zero > 0) out.push_back(fmt::format("parallel.zero={}", zero));
   return out;
 }
@@ -19,7 +21,11 @@ void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
   command.add_option("--tp", flags.tp, "Ranks that each layer's weights are cut over (tensor parallel); the rest are data parallel")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  command.add_option("--cp", flags.cp, "gpt, llama: ranks that positions are cut over (context parallel)")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   command.add_flag("--sp", flags.sp, "gpt, llama: the ranks of --tp also cut the positions between the products (sequence parallel)");
+  command.add_flag("--vocab-parallel", flags.vocabulary, "gpt, llama: the ranks of --tp also cut embedding, head and loss by tokens");
   command.add_option("--zero", flags.zero, "Slice over data parallel ranks 1: optimizer state, 2: and gradients, 3: and weights")
       ->check(CLI::Range(0, 3))
       ->capture_default_str();

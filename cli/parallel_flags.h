@@ -12,8 +12,8 @@ class App;
 namespace trireme::cli {
 
 struct ParallelFlags {
-  int64_t tp = 1;
-  bool sp = false;
+  int64_t tp = 1, cp = 1;
+  bool sp = false, vocabulary = false;
   int64_t zero = 0;
 
   // As keys of the configuration, for what is not as it is by default.

@@ -5,6 +5,8 @@
 #include "tests/multi/contract_support.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
+#include "trireme/nn/layers.h"
+#include "trireme/op/registry.h"
 
 namespace trireme {
 namespace {
@@ -203,6 +205,38 @@ TEST(OperatorParallel, what_does_not_fit_is_refused_with_what_would) {
   stored.parameters = {{"fc.wight", "[dp, -]"}};
   EXPECT_THAT(error_of([&] { semi_auto(graph, 8, stored); }),
               HasSubstr("parameter rule 'fc.wight' matches no parameter. Did you mean 'fc.weight'?"));
+}
+
+struct Pair : nn::Module {
+  nn::Linear up{16, 32, {.name = "up"}}, down{32, 8, {.name = "down"}};
+  Tensor forward(const Tensor& x) override { return down(relu(up(x))); }
+};
+
+// The loss and the gradients of the model.
+Graph graph_of(Pair& model) {
+  Graph graph;
+  const Tensor x = data(graph, "x", {8, 16});
+  nn::Trace trace(graph);
+  const Tensor loss = mean(square(model(x)));
+  graph.add_output("loss", loss.id());
+  const std::vector<Tensor> grads = gradients(loss, trace.parameters());
+  for (size_t i = 0; i < grads.size(); ++i) graph.add_output(fmt::format("grad{}", i), grads[i].id());
+  return graph;
+}
+
+TEST(OperatorParallel, a_module_says_how_its_product_is_cut) {
+  Pair plain;
+  const OnRanks one = run_on_ranks(graph_of(plain), 1, {});
+  Pair cut;
+  cut.up.shard({{2, 1}, {2, 1}});  // weights are [out, in]
+  cut.down.shard("[dp, tp], [-, tp] -> [dp*tp, -]");
+  const Graph graph = graph_of(cut);
+  EXPECT_EQ(to_string(parse_graph(to_string(graph), [](std::string_view name) -> const OpBase* { return find_op(name); })), to_string(graph));
+  const OnRanks four = run_on_ranks(graph, 4, by_hand("dp=2,tp=2", {}));
+  expect_equal(four, one, 64);
+  EXPECT_EQ(to_string(four.strategy.inputs[1], four.strategy.mesh), "[tp, -]") << "up.weight";
+  EXPECT_EQ(to_string(four.strategy.inputs[3], four.strategy.mesh), "[-, tp]") << "down.weight";
+  EXPECT_EQ(four.strategy.why_nodes[0], "asked for by shard() of 'up'");
 }
 
 // Named axes: the order of the axes in a dimension is the order of significance.

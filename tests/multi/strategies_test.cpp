@@ -8,6 +8,7 @@
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/strategies.h"
 
@@ -24,7 +25,7 @@ struct Trained {
   std::map<std::string, HostTensor> parameters;  // whole, or the rank's box
   std::map<std::string, Box> boxes;
   std::map<std::string, comm::World::Traffic> traffic;  // of the last step
-  int64_t persistent_bytes = 0;
+  std::vector<PlanTraffic> planned;
 };
 
 std::map<std::string, comm::World::Traffic> traffic_of(const comm::World& world) {
@@ -57,7 +58,7 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
     out.boxes[input.name] = session.step().input_box(input.name);
     out.parameters[input.name] = std::move(copy);
   }
-  out.persistent_bytes = session.compiled().plan.persistent_bytes;
+  out.planned = traffic_per_step(session.compiled().plan);
   return out;
 }
 
@@ -88,6 +89,7 @@ struct Case {
   int ranks;
   Parallel parallel;
   std::string model = "gpt";
+  bool loss_in_parts = false;
 };
 
 JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero) {
@@ -111,13 +113,33 @@ std::vector<Case> cases_of(const std::string& model) {
   const auto made = [&](const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
     return ready_made(model + "_" + name, ranks, tp, sp, zero, model);
   };
+  const auto context = [&](const std::string& name, int ranks, int64_t cp, int64_t tp, bool sp, int64_t zero) {
+    JobConfig config = config_of(model, tp, sp, zero);
+    config.parallel.cp = cp;
+    return Case{model + "_" + name, ranks, parallel_of(config, ranks), model};
+  };
+  const auto vocabulary = [&](const std::string& name, int ranks, bool sp, int64_t zero) {
+    JobConfig config = config_of(model, 2, sp, zero);
+    config.parallel.vocabulary = true;
+    return Case{model + "_" + name, ranks, parallel_of(config, ranks), model, true};
+  };
   std::vector<Case> out{
-      made("dp2", 2, 1, false, 0),        made("tp2", 2, 2, false, 0),
-      made("tp2_sp", 2, 2, true, 0),      made("dp2_tp2", 4, 2, false, 0),
-      made("dp2_tp2_sp", 4, 2, true, 0),  made("zero1", 4, 1, false, 1),
-      made("zero2", 4, 1, false, 2),      made("zero3", 4, 1, false, 3),
-      made("dp2_tp2_zero1", 4, 2, false, 1), made("dp2_tp2_sp_zero3", 4, 2, true, 3),
+      made("dp2", 2, 1, false, 0),
+      made("tp2", 2, 2, false, 0),
+      made("tp2_sp", 2, 2, true, 0),
+      made("dp2_tp2", 4, 2, false, 0),
+      made("dp2_tp2_sp", 4, 2, true, 0),
+      made("zero1", 4, 1, false, 1),
+      made("zero2", 4, 1, false, 2),
+      made("zero3", 4, 1, false, 3),
+      made("dp2_tp2_zero1", 4, 2, false, 1),
+      made("dp2_tp2_sp_zero3", 4, 2, true, 3),
       made("dp4_tp2_sp_zero2", 8, 2, true, 2),
+      context("cp2", 2, 2, 1, false, 0),
+      context("dp2_cp2", 4, 2, 1, false, 0),
+      context("dp2_cp2_zero3", 4, 2, 1, false, 3),
+      vocabulary("tp2_vocabulary", 2, false, 0),
+      vocabulary("dp2_tp2_sp_vocabulary_zero2", 4, true, 2),
   };
   Case positions = made("positions_cut_by_the_dataset", 4, 1, false, 0);
   positions.parallel.mesh = "dp=2,sp=2";
@@ -142,12 +164,17 @@ std::vector<Case> cases() {
   return out;
 }
 
+Graph step_of(const std::string& model, bool loss_in_parts) {
+  const Sgd sgd{.momentum = 0.9};
+  return model == "llama" ? llama_step(sgd, loss_in_parts) : gpt_step(sgd, loss_in_parts);
+}
+
 class Strategies : public testing::TestWithParam<Case> {};
 
 TEST_P(Strategies, train_a_language_model_as_one_device_does) {
-  const Sgd sgd{.momentum = 0.9};
-  const Graph graph = GetParam().model == "llama" ? llama_step(sgd) : gpt_step(sgd);
-  const Trained whole = train(graph, {}, nullptr);
+  const Graph one = step_of(GetParam().model, false);
+  const Trained whole = train(one, {}, nullptr);
+  const Graph graph = step_of(GetParam().model, GetParam().loss_in_parts);
   const double bound = bound_of(graph, whole.losses[0]);
   std::mutex mutex;
   std::vector<Trained> ranks;
@@ -159,6 +186,17 @@ TEST_P(Strategies, train_a_language_model_as_one_device_does) {
   for (const Trained& rank : ranks) {
     for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(rank.losses[i], whole.losses[i], bound) << i;
     EXPECT_LE(worst_difference(rank, whole), bound);
+    // What was sent is what the plan said; each call may round the bytes of a group that does not divide them.
+    std::map<std::string, PlanTraffic> planned;
+    for (const PlanTraffic& t : rank.planned) {
+      planned[t.op].bytes += t.bytes;
+      planned[t.op].calls += t.calls;
+    }
+    for (const auto& [kind, sent] : rank.traffic) {
+      EXPECT_NEAR(static_cast<double>(sent.bytes), static_cast<double>(planned[kind].bytes),
+                  static_cast<double>(sent.calls)) << kind;
+    }
+    for (const auto& [kind, plan] : planned) EXPECT_GT(rank.traffic.count(kind), 0U) << kind;
   }
 }
 
@@ -193,14 +231,14 @@ TEST(TensorParallelBytes, a_layer_reduces_two_activations_forward_and_two_back) 
 // are reduced.
 TEST(TensorParallelBytes, a_layer_of_llama_reduces_as_many) {
   std::map<std::string, int64_t> bytes =
-      bytes_of(2, ready_made("", 2, 2, false, 0, "llama").parallel, llama_step(Sgd{}, 0));
+      bytes_of(2, ready_made("", 2, 2, false, 0, "llama").parallel, llama_step(Sgd{}, false, 0));
   EXPECT_EQ(bytes["all_reduce"], kLayers * 4 * kActivation);
   EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
 }
 
 TEST(SequenceParallelBytes, a_layer_of_llama_gathers_and_scatters_as_many) {
   std::map<std::string, int64_t> bytes =
-      bytes_of(2, ready_made("", 2, 2, true, 0, "llama").parallel, llama_step(Sgd{}, 0));
+      bytes_of(2, ready_made("", 2, 2, true, 0, "llama").parallel, llama_step(Sgd{}, false, 0));
   EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
   EXPECT_EQ(bytes["reduce_scatter"], kLayers * 4 * kActivation / 2);
 }
@@ -210,7 +248,7 @@ TEST(TensorParallel, keys_and_values_of_llama_must_divide_over_the_ranks) {
     parallel_of(config_of("llama", 4, false, 0), 4);
     FAIL() << "4 ranks share 2 kv_heads";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 4 ranks"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 4 x parallel.cp = 1 ranks"));
   }
 }
 
@@ -218,6 +256,23 @@ TEST(SequenceParallelBytes, a_layer_gathers_and_scatters_four_activations) {
   std::map<std::string, int64_t> bytes = bytes_of(2, ready_made("", 2, 2, true, 0).parallel);
   EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
   EXPECT_EQ(bytes["reduce_scatter"], kLayers * 4 * kActivation / 2);
+}
+
+TEST(ContextParallelBytes, a_layer_exchanges_query_key_value_and_result_forward_and_back) {
+  JobConfig config = config_of("gpt", 1, false, 0);
+  config.parallel.cp = 2;
+  std::map<std::string, int64_t> bytes = bytes_of(2, parallel_of(config, 2));
+  EXPECT_EQ(bytes["all_to_all"], kLayers * 8 * (kActivation / 2) / 2);  // each rank sends half of its half
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"], 0);
+}
+
+// Keys and values have half as many heads as queries.
+TEST(ContextParallelBytes, a_layer_of_llama_exchanges_fewer_keys_and_values) {
+  JobConfig config = config_of("llama", 1, false, 0);
+  config.parallel.cp = 2;
+  std::map<std::string, int64_t> bytes = bytes_of(2, parallel_of(config, 2), llama_step(Sgd{}, false, 0));
+  EXPECT_EQ(bytes["all_to_all"], kLayers * 6 * (kActivation / 2) / 2);
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"], 0);
 }
 
 TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_once_or_twice) {

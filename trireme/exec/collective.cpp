@@ -57,6 +57,19 @@ int64_t collective_scratch(const OpDef& op, const TypeArgs& types) {
   return 0;
 }
 
+std::vector<Run> joined(std::vector<Run> runs) {
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.offset < b.offset; });
+  std::vector<Run> out;
+  for (const Run& run : runs) {
+    if (!out.empty() && out.back().dtype == run.dtype && run.offset - out.back().end() < kBufferAlignment) {
+      out.back().elements = (run.end() - out.back().offset) / size_of(run.dtype);
+    } else {
+      out.push_back(run);
+    }
+  }
+  return out;
+}
+
 BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
                                  std::span<std::byte> scratch, comm::Group& group)
     : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(&group),
@@ -65,17 +78,11 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
     works_.reserve(out_.size());
     return;
   }
-  // Results that follow each other with no more than alignment between them are one run.
-  std::vector<View> sorted = out_;
-  std::sort(sorted.begin(), sorted.end(), [](const View& a, const View& b) { return a.data < b.data; });
-  for (const View& view : sorted) {
-    if (!runs_.empty() && runs_.back().type.dtype == view.type.dtype &&
-        view.data - (runs_.back().data + runs_.back().bytes()) < kBufferAlignment) {
-      runs_.back().type.shape[0] = (view.data + view.bytes() - runs_.back().data) / size_of(view.type.dtype);
-    } else {
-      runs_.push_back(flat(view.data, view.type.dtype, view.elements()));
-    }
-  }
+  std::byte* first = out_[0].data;
+  for (const View& view : out_) first = std::min(first, view.data);
+  std::vector<Run> runs;
+  for (const View& view : out_) runs.push_back({view.data - first, view.type.dtype, view.elements()});
+  for (const Run& run : joined(std::move(runs))) runs_.push_back(flat(first + run.offset, run.dtype, run.elements));
   works_.reserve(runs_.size());
 }
 

@@ -17,6 +17,16 @@ bool is_communication(const OpDef& op);
 // Bytes of packing space that the collective needs on these local types.
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types);
 
+// Elements side by side in memory. Runs that follow each other with no more than alignment between them are sent as one,
+// with what lies between.
+struct Run {
+  int64_t offset = 0;  // bytes
+  DType dtype = DType::kF32;
+  int64_t elements = 0;
+  int64_t end() const { return offset + elements * size_of(dtype); }
+};
+std::vector<Run> joined(std::vector<Run> runs);
+
 // One collective action of one rank, bound to its memory and group.
 class BoundCollective {
  public:

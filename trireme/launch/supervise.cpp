@@ -261,7 +261,7 @@ WorkerStart worker_start(const LaunchOptions& options, int rank, const comm::Tcp
         cores.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(rank) * threads);
     start.cores.assign(first, first + static_cast<std::ptrdiff_t>(threads));
   } else if (options.pin && rank == 0) {
-    TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} of {} threads need more than {} cores",
+    TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} ranks with {} threads each need more than {} cores",
                 ranks, threads, cores.size());
   }
   return start;

@@ -133,6 +133,13 @@ Tensor log_softmax(const Tensor& x);
 // label `ignore_index` have loss 0. With label_smoothing s the target is (1-s) onehot + s/v.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels);
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index, double label_smoothing = 0);
+// The same loss of plain ops, each of which lets v be cut (vocabulary parallelism, Shoeybi et al., 2019): the largest
+// logit and the sum of exponentials are reduced over the ranks, and the logits stay where they are.
+Tensor cross_entropy_in_parts(const Tensor& logits, const Tensor& labels);
+// y[*] = x[*, ids[*]]; 0 where ids is outside.
+Tensor pick(const Tensor& x, const Tensor& ids);
+// x, through which no gradient flows back.
+Tensor stop_gradient(const Tensor& x);
 struct MeanLossOptions {
   int64_t ignore_index = -100;
   double label_smoothing = 0;

@@ -233,6 +233,7 @@ void check_values(const JobConfig& c) {
   check_sizes(c);
   check_training(c);
   require_from("parallel.tp", c.parallel.tp, 1);
+  require_from("parallel.cp", c.parallel.cp, 1);
   require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
           c.parallel.zero);
   require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
@@ -302,6 +303,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
+      {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},
+      {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
       {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
@@ -389,7 +392,10 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
   return std::make_unique<nn::Mlp>(sizes);
 }
 
-LossFn make_loss(const JobConfig&) {
+LossFn make_loss(const JobConfig& config) {
+  if (config.parallel.vocabulary) {
+    return [](const Tensor& prediction, const Tensor& target) { return cross_entropy_in_parts(prediction, target); };
+  }
   return [](const Tensor& prediction, const Tensor& target) { return cross_entropy(prediction, target); };
 }
 

@@ -62,8 +62,8 @@ struct JobConfig {
     std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | stand_alone
     std::string transport = "auto";      // auto | shm | ucx | mpi
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
-    int64_t tp = 1;
-    bool sp = false;
+    int64_t tp = 1, cp = 1;
+    bool sp = false, vocabulary = false;
     std::string dataset = "data_parallel";
     std::vector<std::string> ops, parameters;
     int64_t zero = 0;

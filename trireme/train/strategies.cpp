@@ -20,33 +20,42 @@ CutRule parse_rule(const std::string& text, const char* key) {
   return {trim(text.substr(0, equals)), trim(text.substr(equals + 1))};
 }
 
-std::vector<CutRule> gpt_rules(bool sequence) {
-  const std::string out = sequence ? " -> [dp, tp, -]" : "";
+// Between the products positions are cut over `cp`, and with sequence parallelism over `tp` too; attention has all
+// positions of some heads. Axes of one rank cut nothing.
+std::vector<CutRule> gpt_rules(bool sequence, bool vocabulary) {
+  const std::string positions = sequence ? "cp*tp" : "cp";
+  const std::string out = fmt::format(" -> [dp, {}, -]", positions);
   std::vector<CutRule> rules{
-      {"h.*.attn.c_attn", "[dp, -, -], [-, -, tp]"},
-      {"h.*.attn.c_proj", "[dp, -, tp], [tp, -]" + out},
-      {"h.*.mlp.c_fc", "[dp, -, -], [-, tp]"},
-      {"h.*.mlp.c_proj", "[dp, -, tp], [tp, -]" + out},
+      {"wte", vocabulary ? "[tp, -], [dp, cp]" + out : fmt::format("[-, -], [dp, {}]", positions)},
+      {"wpe", fmt::format("[-, -], [{}]", positions)},
+      {"h.*.attn.c_attn", "[dp, cp, -], [-, -, tp]"},
+      {"h.*.attn/attention",
+       "[dp, -, tp*cp, -], [dp, -, tp*cp, -], [dp, -, tp*cp, -] -> [dp, cp, tp, -], [dp, tp*cp, -]"},
+      {"h.*.attn.c_proj", "[dp, cp, tp], [tp, -]" + out},
+      {"h.*.mlp.c_fc", "[dp, cp, -], [-, tp]"},
+      {"h.*.mlp.c_proj", "[dp, cp, tp], [tp, -]" + out},
   };
-  if (sequence) {
-    rules.push_back({"wte", "[-, -], [dp, tp]"});
-    rules.push_back({"wpe", "[-, -], [tp]"});
-  }
+  if (vocabulary) rules.push_back({"/matmul", "[dp, cp, -], [tp, -]"});
   return rules;
 }
 
-// The products that read the residual stream by columns, those that write to it by rows; weights are [out, in]. Heads
-// stay whole, each with its keys and values.
-std::vector<CutRule> llama_rules(bool sequence) {
-  const std::string out = sequence ? " -> [dp, tp, -]" : "";
-  std::vector<CutRule> rules;
+// As gpt_rules: the products that read the residual stream by columns, those that write to it by rows. Weights are
+// [out, in].
+std::vector<CutRule> llama_rules(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const std::string positions = p.sp ? "cp*tp" : "cp";
+  const std::string out = fmt::format(" -> [dp, {}, -]", positions);
+  std::vector<CutRule> rules{
+      {"model.embed_tokens", p.vocabulary ? "[tp, -], [dp, cp]" + out : fmt::format("[-, -], [dp, {}]", positions)},
+      {"model.layers.*.self_attn/attention",
+       "[dp, -, tp*cp, -], [dp, -, tp*cp, -], [dp, -, tp*cp, -] -> [dp, cp, tp, -], [dp, tp*cp, -]"}};
   for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
-    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, -, -], [tp, -]"});
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, -], [tp, -]"});
   }
   for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
-    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, -, tp], [-, tp]" + out});
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, tp], [-, tp]" + out});
   }
-  if (sequence) rules.push_back({"model.embed_tokens", "[-, -], [dp, tp]"});
+  if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", "[dp, cp, -], [tp, -]"});
   return rules;
 }
 
@@ -62,21 +71,24 @@ std::vector<CutRule> mlp_rules(size_t layers) {
 
 std::vector<CutRule> ready_made(const JobConfig& config) {
   const auto& p = config.parallel;
-  if (p.tp <= 1) return {};
+  if (p.tp <= 1 && p.cp <= 1) return {};
   if (config.model.kind == "gpt") {
-    require(config.model.heads % p.tp == 0, "configuration: model.heads = {} does not divide over parallel.tp = {} ranks",
-            config.model.heads, p.tp);
-    return gpt_rules(p.sp);
+    require(config.model.heads % (p.tp * p.cp) == 0,
+            "configuration: model.heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks",
+            config.model.heads, p.tp, p.cp);
+    return gpt_rules(p.sp, p.vocabulary);
   }
   if (config.model.kind == "llama") {
     const int64_t kv_heads = config.model.kv_heads == 0 ? config.model.heads : config.model.kv_heads;
-    require(kv_heads % p.tp == 0,
-            "configuration: model.kv_heads = {} does not divide over parallel.tp = {} ranks; use a tp that divides the "
-            "kv_heads",
-            kv_heads, p.tp);
-    return llama_rules(p.sp);
+    require(kv_heads % (p.tp * p.cp) == 0,
+            "configuration: model.kv_heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks; each rank "
+            "has whole heads of keys and values",
+            kv_heads, p.tp, p.cp);
+    return llama_rules(config);
   }
-  require(!p.sp, "configuration: parallel.sp cuts positions of a text; model.kind '{}' has none", config.model.kind);
+  require(!p.sp && !p.vocabulary && p.cp <= 1,
+          "configuration: parallel.sp, cp and vocabulary are for texts; model.kind '{}' reads none",
+          config.model.kind);
   require(config.model.kind == "mlp",
           "configuration: parallel.tp has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
           "parallel.ops",
@@ -86,19 +98,21 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
 
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
-  return !p.mesh.empty() || p.tp > 1 || p.sp || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+  return !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
 }
 
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (!p.mesh.empty()) {
-    require(p.tp <= 1, "configuration: both parallel.mesh = '{}' and parallel.tp = {} are set; keep one", p.mesh, p.tp);
+    require(p.tp <= 1 && p.cp <= 1, "configuration: both parallel.mesh = '{}' and parallel.tp = {}, cp = {} are set; keep one",
+            p.mesh, p.tp, p.cp);
     return p.mesh;
   }
-  if (p.tp <= 1) return "";
-  require(ranks % p.tp == 0, "configuration: parallel.tp = {} does not divide the job's {} ranks; start {} or {}", p.tp,
-          ranks, std::max<int64_t>(ranks / p.tp, 1) * p.tp, (ranks / p.tp + 1) * p.tp);
-  return fmt::format("dp={},tp={}", ranks / p.tp, p.tp);
+  const int64_t copy = p.tp * p.cp;  // ranks that hold one copy of the model
+  if (copy <= 1) return "";
+  require(ranks % copy == 0, "configuration: parallel.tp = {} x parallel.cp = {} does not divide the job's {} ranks; start {} or {}",
+          p.tp, p.cp, ranks, std::max<int64_t>(ranks / copy, 1) * copy, (ranks / copy + 1) * copy);
+  return fmt::format("dp={},cp={},tp={}", ranks / copy, p.cp, p.tp);
 }
 
 }  // namespace
@@ -111,7 +125,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
           p.mode);
   Parallel out;
   out.mesh = mesh_of(config, ranks);
-  out.dataset = p.dataset;
+  out.dataset = p.cp > 1 && p.dataset == "data_parallel" ? "[dp, cp]" : p.dataset;
   out.ops = ready_made(config);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
   for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));

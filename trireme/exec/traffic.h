@@ -1,0 +1,22 @@
+// Traffic: the bytes that a plan sends, known before it runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/exec/plan.h"
+
+namespace trireme {
+
+struct PlanTraffic {
+  std::string op;     // "all_reduce", ...
+  std::string axes;   // of the mesh that its groups lie along: "dp*tp"
+  int64_t calls = 0;
+  int64_t bytes = 0;  // sent by each rank in a step, as comm::World::Traffic counts them
+};
+
+// One entry for each op and axes that occur, in order of first occurrence.
+std::vector<PlanTraffic> traffic_per_step(const ExecutionPlan& plan);
+
+}  // namespace trireme
