@@ -153,7 +153,7 @@ struct Executor::State {
 
   void bind_work(Bound& bound) {
     const Action& action = *bound.action;
-    if (action.op->traits.zero_cost_view) return;
+    if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
     if (!action.op->traits.collective) {
       for (const Kernel* kernel : kernels_of(*action.op)) {
         if (kernel->name == action.kernel) bound.kernel = kernel->run;

@@ -74,6 +74,19 @@ TEST(Executor, updates_that_are_not_in_place_are_copied_at_the_steps_end) {
   EXPECT_THAT(get(executor.input("w")), ElementsAre(2, 6));
 }
 
+TEST(Executor, a_view_of_a_parameter_kept_as_a_result_is_what_it_was_before_the_update) {
+  Graph graph;
+  const Tensor w = input(graph, "w", {4});
+  graph.add_output("before", reshape(reshape(w, {2, 2}), {1, 4}).id());
+  graph.add_output("w", scale(w, 2).id(), w.id());
+  const ExecutionPlan plan = plan_of(graph);
+  Executor executor(plan, {});
+  set(executor.input("w"), {1, 2, 3, 4});
+  executor.run();
+  EXPECT_THAT(get(executor.output("before")), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(get(executor.input("w")), ElementsAre(2, 4, 6, 8));
+}
+
 TEST(Executor, a_state_that_keeps_a_parameters_old_value_gets_it_before_the_update) {
   Graph graph;
   const Tensor w = input(graph, "w", {2});

@@ -22,6 +22,7 @@ class Planner {
     plan_.mesh = program_.mesh;
     plan_.threads = options_.threads;
     add_actions();
+    find_kept_results();
     find_last_uses();
     for (const Input& input : graph_.inputs()) add_input(input);
     for (int i = 0; i < end_; ++i) add_results(i);
@@ -91,7 +92,22 @@ class Planner {
     }
   }
 
-  bool is_view(int action) const { return def_of(node(action)).traits.zero_cost_view; }
+  // A view of what the step replaces, kept as a result, must be what it was before: it is a copy.
+  void find_kept_results() {
+    keeps_.assign(static_cast<size_t>(end_), 0);
+    for (const Output& output : graph_.outputs()) {
+      const int from = producer_[static_cast<size_t>(output.value)];
+      ValueId base = output.value;
+      for (int i = from; i >= 0 && is_view(i); i = producer_[static_cast<size_t>(base)]) base = node(i).inputs[0];
+      const bool replaced = base != output.updates && std::any_of(graph_.outputs().begin(), graph_.outputs().end(),
+                                                                  [&](const Output& o) { return o.updates == base; });
+      if (replaced && base != output.value) keeps_[static_cast<size_t>(from)] = 1;
+    }
+  }
+
+  bool is_view(int action) const {
+    return def_of(node(action)).traits.zero_cost_view && keeps_[static_cast<size_t>(action)] == 0;
+  }
 
   int new_buffer(Holding holding, int64_t bytes, int first, int last) {
     plan_.buffers.push_back({holding, bytes, 0, first, last});
@@ -288,6 +304,7 @@ class Planner {
   std::vector<int> producer_;
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
+  std::vector<char> keeps_;                   // per action
   std::vector<std::vector<ValueId>> users_;   // per buffer
   std::vector<std::vector<int>> together_;
   ExecutionPlan plan_;

@@ -1,6 +1,8 @@
 #include "trireme/partition/partition.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/op/build.h"
@@ -166,6 +168,63 @@ class Partitioner {
   Program program_;
 };
 
+// The reshard step that a collective of the program does; none for `broadcast`, which no reshard is.
+std::optional<ReshardStep> step_of(const Node& node) {
+  using Kind = ReshardStep::Kind;
+  static const std::map<std::string_view, Kind> kKinds{{"shard_slice", Kind::kSlice},
+                                                       {"all_gather", Kind::kAllGather},
+                                                       {"all_to_all", Kind::kAllToAll},
+                                                       {"all_reduce", Kind::kAllReduce},
+                                                       {"reduce_scatter", Kind::kReduceScatter}};
+  const auto kind = kKinds.find(node.op->name);
+  if (kind == kKinds.end()) return std::nullopt;
+  const auto& attrs = node.attrs.as<CollectiveAttrs>();
+  ReshardStep step{.kind = kind->second};
+  if (step.kind != Kind::kAllReduce) step.dim = static_cast<int>(attrs.dim);
+  if (step.kind == Kind::kAllToAll) step.from_dim = static_cast<int>(attrs.from_dim);
+  step.axes.assign(attrs.axes.begin(), attrs.axes.end());
+  if (attrs.reduction == "max") step.reduction = Reduction::kMax;
+  if (attrs.reduction == "min") step.reduction = Reduction::kMin;
+  return step;
+}
+
+// What is wrong with one collective between values k of its operands and results, or "".
+std::string check_collective(const Program& program, const Node& node, size_t k) {
+  const auto in = static_cast<size_t>(node.inputs[k]);
+  const auto out = static_cast<size_t>(node.outputs[k]);
+  const Layout& before = program.layouts[in];
+  const Layout& after = program.layouts[out];
+  // In models that are cut by hand layouts say nothing: each rank's piece is a tensor of its own.
+  if (before.is_replicated() && after.is_replicated()) return "";
+  const std::optional<ReshardStep> step = step_of(node);
+  if (!step) return "is between values that are cut";
+  if (program.whole[in] != program.whole[out]) {
+    return fmt::format("makes {} of a whole {}", to_string(program.whole[out]), to_string(program.whole[in]));
+  }
+  try {
+    const int64_t size = program.mesh.size_of(step->axes);
+    if (node.attrs.as<CollectiveAttrs>().size != size) {
+      return fmt::format("says that {} ranks take part; its axes have {}", node.attrs.as<CollectiveAttrs>().size, size);
+    }
+    const Layout right = layout_after(*step, before);
+    if (right == after) return "";
+    return fmt::format("makes {} of {}, and its result is taken for {}", to_string(right, program.mesh),
+                       to_string(before, program.mesh), to_string(after, program.mesh));
+  } catch (const Error& e) {
+    return fmt::format("cannot be done to {}: {}", to_string(before, program.mesh), e.text());
+  }
+}
+
+void check_collectives(const Program& program, std::vector<std::string>& out) {
+  for (const Node& node : program.graph.nodes()) {
+    if (!def_of(node).traits.collective) continue;
+    for (size_t k = 0; k < std::min(node.inputs.size(), node.outputs.size()); ++k) {
+      const std::string wrong = check_collective(program, node, k);
+      if (!wrong.empty()) out.push_back(fmt::format("{} that makes %{} {}", node.op->name, node.outputs[k], wrong));
+    }
+  }
+}
+
 }  // namespace
 
 Program partition(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs) {
@@ -183,6 +242,7 @@ std::vector<std::string> verify(const Program& program) {
                               to_string(program.layouts[id], program.mesh), to_string(program.whole[id]),
                               to_string(local)));
   }
+  check_collectives(program, out);
   for (const Output& output : graph.outputs()) {
     const Layout& layout = program.layouts[static_cast<size_t>(output.value)];
     if (layout.is_partial()) out.push_back(fmt::format("output '{}' is a partial sum", output.name));

@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -145,6 +148,48 @@ TEST(Verify, a_missing_reduction_is_found) {
   broken.layouts.pop_back();
   broken.whole.pop_back();
   EXPECT_THAT(verify(broken), ElementsAre("output 'y' is a partial sum"));
+}
+
+// The first collective of a program with something about it changed.
+Program with_collective(std::string_view op, const std::function<void(CollectiveAttrs&)>& change) {
+  const Program sound = megatron_program();
+  Program out{Graph("changed"), sound.mesh, sound.layouts, sound.whole};
+  for (const Input& input : sound.graph.inputs()) {
+    out.graph.add_input(input.name, sound.graph.type(input.value), input.role);
+  }
+  for (const Node& node : sound.graph.nodes()) {
+    Attrs attrs = node.attrs;
+    if (node.op->name == op) {
+      CollectiveAttrs changed = attrs.as<CollectiveAttrs>();
+      change(changed);
+      attrs = Attrs::of(changed);
+    }
+    std::vector<TensorType> types;
+    for (const ValueId id : node.outputs) types.push_back(sound.graph.type(id));
+    out.graph.add_node(*node.op, attrs, node.inputs, types);
+  }
+  return out;
+}
+
+TEST(VerifyProgram, a_collective_must_do_what_the_layouts_say) {
+  EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs&) {})), IsEmpty());
+  EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.reduction = "max"; })),
+              ElementsAre(HasSubstr("cannot be done to [-, -] partial(sum: tp)")));
+  EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.size = 4; })),
+              ElementsAre(HasSubstr("says that 4 ranks take part; its axes have 2")));
+  EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.axes = {}; a.size = 1; })),
+              ElementsAre(HasSubstr("makes [-, -] partial(sum: tp) of [-, -] partial(sum: tp), and its result is taken "
+                                    "for [-, -]")));
+}
+
+TEST(VerifyProgram, a_result_that_is_taken_for_another_layout_is_found) {
+  Program program = megatron_program();
+  const auto sum = static_cast<size_t>(program.graph.output("y").value);
+  program.layouts[sum] = parse_layout("[-, -] partial(sum: tp)", program.mesh);
+  EXPECT_THAT(verify(program), Contains(HasSubstr("all_reduce that makes %")));
+  program.layouts[sum] = parse_layout("[-, -]", program.mesh);
+  program.whole[sum] = Shape{8, 5};
+  EXPECT_THAT(verify(program), Contains(HasSubstr("makes [8,5] of a whole [8,4]")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/exec/soundness.h"
 #include "trireme/op/build.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/initialise.h"
@@ -20,7 +21,8 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   out.program = run_passes(out.partitioned, options.passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
                                           .external_parameters = options.external_parameters});
-  const std::vector<std::string> unsound = verify(out.plan);
+  std::vector<std::string> unsound = verify(out.plan);
+  if (unsound.empty()) unsound = check_communication(out.plan);
   invariant(unsound.empty(), "plan '{}': {}", out.plan.name, unsound.empty() ? "" : unsound.front());
   return out;
 }

@@ -36,7 +36,7 @@ Problem problem_of(Pass pass, const TensorType& a, const TensorType& b, const Te
   Problem c{.x = a.shape,
             .w = b.shape,
             .y = result.shape,
-            .groups = attrs.groups,
+            .groups = 1,
             .stride = {attrs.stride[0], attrs.stride[1]},
             .dilation = {attrs.dilation[0] - 1, attrs.dilation[1] - 1},
             .before = {p[0], four ? p[2] : p[1]},
@@ -44,6 +44,7 @@ Problem problem_of(Pass pass, const TensorType& a, const TensorType& b, const Te
             .type = a.dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32};
   if (pass == Pass::kInput) c.x = result.shape, c.w = a.shape, c.y = b.shape;
   if (pass == Pass::kWeight) c.w = result.shape, c.y = b.shape;
+  c.groups = c.x[3] / c.w[3];  // those of this piece: the attribute counts the whole tensor's
   return c;
 }
 

@@ -1,0 +1,26 @@
+// A case: a graph on whole tensors, a strategy that cuts it, and how both are run. It is text that reads back equal, so a
+// case that fails can be kept and run again.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trireme/plan/strategy.h"
+
+namespace trireme::equivalence {
+
+struct Case {
+  Graph graph;
+  Strategy strategy;
+  uint32_t seed = 0;  // of the values of the inputs
+  int steps = 1;      // parameters and state are carried from one to the next
+  int64_t bucket_bytes = int64_t{16} << 20;
+};
+
+// The case of a seed: a random graph, mesh and strategy.
+Case random_case(uint32_t seed);
+
+std::string to_string(const Case& test);
+Case parse_case(std::string_view text);
+
+}  // namespace trireme::equivalence

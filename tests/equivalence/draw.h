@@ -1,0 +1,38 @@
+// Random choices that are the same on every machine for the same seed.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <random>
+#include <vector>
+
+namespace trireme::equivalence {
+
+class Draw {
+ public:
+  explicit Draw(uint32_t seed) : bits_(seed) {}
+
+  int64_t below(int64_t n) { return static_cast<int64_t>(bits_() % static_cast<uint64_t>(n)); }
+  bool chance(int percent) { return below(100) < percent; }
+  double between(double low, double high) {
+    return low + (high - low) * static_cast<double>(bits_() >> 8) / static_cast<double>(1 << 24);
+  }
+  template <class T>
+  const T& of(const std::vector<T>& choices) {
+    return choices[static_cast<size_t>(below(static_cast<int64_t>(choices.size())))];
+  }
+  int64_t of(std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + below(static_cast<int64_t>(choices.size())));
+  }
+  template <class T>
+  void shuffle(std::vector<T>& items) {
+    for (size_t i = items.size(); i > 1; --i) {
+      std::swap(items[i - 1], items[static_cast<size_t>(below(static_cast<int64_t>(i)))]);
+    }
+  }
+
+ private:
+  std::mt19937 bits_;
+};
+
+}  // namespace trireme::equivalence

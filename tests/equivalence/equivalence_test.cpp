@@ -1,0 +1,141 @@
+// The plan may change the speed, never the answer: random graphs, cut by random legal strategies over random meshes,
+// compute on the ranks what one device computes.
+//
+//   equivalence_test                      2,000 cases, a test for every 250 of them
+//   equivalence_test --cases=20000        so many, in one go; --seed=N starts elsewhere
+//   equivalence_test --replay=FILE        the case that a failure printed
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+#include "tests/equivalence/run.h"
+#include "tests/equivalence/shrink.h"
+#include "trireme/op/registry.h"
+
+namespace trireme::equivalence {
+namespace {
+
+constexpr uint32_t kCasesOfOne = 250;
+
+class Equivalence : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(Equivalence, ranks_compute_together_what_one_device_computes) {
+  const Tally tally = run_seeds(GetParam() * kCasesOfOne + 1, kCasesOfOne, true);
+  EXPECT_EQ(tally.failure, "");
+  // What is not compared must stay the exception.
+  EXPECT_LE(tally.wild * 20, tally.cases);
+  EXPECT_LE(tally.vague * 20, tally.compared);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Equivalence, testing::Range(0U, 8U));
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Equivalence, cases_that_once_went_wrong_agree) {
+  int cases = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/tests/equivalence/found")) {
+    const Case test = parse_case(read(entry.path()));
+    const Verdict verdict = run_cases({&test, 1}).front();
+    EXPECT_EQ(verdict.text, "") << entry.path();
+    EXPECT_EQ(verdict.vague, 0) << entry.path();
+    ++cases;
+  }
+  EXPECT_GT(cases, 0);
+}
+
+// Every op that can be cut is drawn, and cut.
+TEST(RandomCase, cuts_every_op_that_can_be_cut) {
+  std::set<std::string_view> cut;
+  for (uint32_t seed = 1; seed <= 8 * kCasesOfOne; ++seed) {
+    const Case test = random_case(seed);
+    for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
+      for (const std::vector<int>& axes : test.strategy.nodes[i].axes) {
+        if (!axes.empty()) cut.insert(test.graph.nodes()[i].op->name);
+      }
+    }
+  }
+  for (const OpDef* op : all_ops()) {
+    if (!op->shard) continue;
+    bool can_cut = false;
+    for (const Example& example : op->examples()) {
+      const std::vector<TensorType> results = op->infer.get()({example.in, example.attrs});
+      for (const Factor& factor : op->shard.get()({example.in, results, example.attrs}).factors) {
+        can_cut = can_cut || (factor.can_cut && factor.size > 1);
+      }
+    }
+    EXPECT_TRUE(!can_cut || cut.contains(op->name)) << op->name;
+  }
+}
+
+TEST(Case, reads_back_as_it_was_printed) {
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    const Case test = random_case(seed);
+    const std::string text = to_string(test);
+    EXPECT_EQ(to_string(parse_case(text)), text) << "seed " << seed;
+  }
+}
+
+TEST(Shrink, keeps_what_matters_and_little_else) {
+  const auto has_product = [](const Case& test) {
+    for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
+      if (test.graph.nodes()[i].op->name != "matmul") continue;
+      for (const std::vector<int>& axes : test.strategy.nodes[i].axes) {
+        if (!axes.empty()) return true;
+      }
+    }
+    return false;
+  };
+  int found = 0;
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    const Case test = random_case(seed);
+    if (!has_product(test)) continue;
+    ++found;
+    const Case small = shrunk(test, has_product);
+    EXPECT_EQ(small.graph.nodes().size(), 1U) << "seed " << seed << "\n" << to_string(small);
+    EXPECT_EQ(small.strategy.mesh.axes(), 1) << "seed " << seed;
+    EXPECT_EQ(small.steps, 1) << "seed " << seed;
+    EXPECT_FALSE(run_cases({&small, 1}).front().is_bad()) << "seed " << seed << "\n" << to_string(small);
+  }
+  EXPECT_GT(found, 5);
+}
+
+}  // namespace
+
+int run_many(uint32_t first, uint32_t count) {
+  const Tally tally = run_seeds(first, count, true);
+  std::cout << fmt::format("{} cases from seed {}: {} outputs compared, {} too sensitive to say, {} cases out of bounds\n",
+                           tally.cases, first, tally.compared - tally.vague, tally.vague, tally.wild)
+            << tally.failure;
+  return tally.failure.empty() ? 0 : 1;
+}
+
+int replay(const std::string& path) {
+  const Case test = parse_case(read(path));
+  const Verdict verdict = run_cases({&test, 1}).front();
+  std::cout << (verdict.is_bad() ? verdict.text : "agrees") << '\n';
+  return verdict.is_bad() ? 1 : 0;
+}
+
+}  // namespace trireme::equivalence
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  uint32_t cases = 0;
+  uint32_t seed = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    if (arg.starts_with("--cases=")) cases = static_cast<uint32_t>(std::stoul(std::string(arg.substr(8))));
+    if (arg.starts_with("--seed=")) seed = static_cast<uint32_t>(std::stoul(std::string(arg.substr(7))));
+    if (arg.starts_with("--replay=")) return trireme::equivalence::replay(std::string(arg.substr(9)));
+  }
+  return cases > 0 ? trireme::equivalence::run_many(seed, cases) : RUN_ALL_TESTS();
+}

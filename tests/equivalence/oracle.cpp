@@ -1,0 +1,257 @@
+#include "tests/equivalence/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "tests/equivalence/draw.h"
+#include "trireme/op/conformance.h"
+#include "trireme/op/interpret.h"
+
+namespace trireme::equivalence {
+namespace {
+
+constexpr int kDisturbedRuns = 2;
+constexpr double kFewRuns = 8;       // what two random runs may miss of the worst
+constexpr double kTooSensitive = 1e-2;  // of an output's magnitude: says nothing any more
+
+int64_t bound_of(const std::string& name) {
+  const size_t at = name.find(".below");
+  return at == std::string::npos ? 2 : std::stoll(name.substr(at + 6));
+}
+
+void fill(const HostTensor& tensor, const std::string& name, int64_t step, Draw& draw) {
+  const DType dtype = tensor.type().dtype;
+  const bool whole = name.find(".below") != std::string::npos;
+  for (int64_t k = 0; k < tensor.type().elements(); ++k) {
+    const auto i = static_cast<size_t>(k);
+    const double value = name == "step"                   ? static_cast<double>(step)
+                         : name == "lr"                   ? 0.1
+                         : whole || !is_floating(dtype)   ? static_cast<double>(draw.below(bound_of(name)))
+                                                          : draw.between(-1, 1);
+    switch (dtype) {
+      case DType::kF32: tensor.as<float>()[i] = static_cast<float>(value); break;
+      case DType::kF64: tensor.as<double>()[i] = value; break;
+      case DType::kI32: tensor.as<int32_t>()[i] = static_cast<int32_t>(value); break;
+      case DType::kI64: tensor.as<int64_t>()[i] = static_cast<int64_t>(value); break;
+      case DType::kBool: tensor.as<bool>()[i] = value != 0; break;
+      default: invariant(false, "inputs of {} are not drawn", to_string(tensor.type()));
+    }
+  }
+}
+
+double magnitude_of(const HostTensor& tensor) { return conformance::magnitude({&tensor, 1}); }
+
+bool has_factor(const DimFactors& tensor, int factor) {
+  return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
+// Terms that an element of a result is made of: its op sums over the factors of the rule that the result does not have,
+// and may do so over those that cannot be cut and over dimensions without a factor.
+int64_t terms_of(const Graph& graph, const Node& node, size_t result) {
+  const ShardingRule rule = rule_of(graph, node);
+  int64_t terms = 1;
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    if (!rule.factors[f].can_cut || !has_factor(rule.out[result], static_cast<int>(f))) terms *= rule.factors[f].size;
+  }
+  for (size_t i = 0; i < rule.in.size(); ++i) {
+    int64_t own = 1;
+    for (size_t dim = 0; dim < rule.in[i].size(); ++dim) {
+      if (rule.in[i][dim].empty()) own *= graph.type(node.inputs[i]).shape[static_cast<int>(dim)];
+    }
+    terms = std::max(terms, own);
+  }
+  return terms;
+}
+
+// What one op's rounding may do to a result: sums of so many terms, each a product of an element of every operand. What
+// an op computes on the way to a result that cancels is as large as that.
+double rounding_of(const std::vector<const HostTensor*>& operands, const HostTensor& result, int64_t terms) {
+  double largest = 0;
+  double product = 1;
+  for (const HostTensor* operand : operands) {
+    const double magnitude = magnitude_of(*operand);
+    largest = std::max(largest, magnitude);
+    product *= std::max(magnitude, 1.0);
+  }
+  if (largest > 1) largest = product;
+  return conformance::tolerance(result.type().dtype, terms, std::max(largest, magnitude_of(result)));
+}
+
+bool are_whole_numbers(const std::vector<double>& elements) {
+  return std::all_of(elements.begin(), elements.end(), [](double x) { return x == std::trunc(x); });
+}
+
+// Moves the elements that the op has computed; sums of whole numbers and copies of an operand's element are exact.
+void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result, int64_t terms, Draw& draw) {
+  if (!is_floating(result.type().dtype)) return;
+  std::vector<double> known;
+  for (const HostTensor* operand : operands) {
+    for (int64_t i = 0; i < operand->type().elements(); ++i) known.push_back(conformance::element(*operand, i));
+  }
+  std::sort(known.begin(), known.end());
+  if (are_whole_numbers(known)) return;
+  const double most = rounding_of(operands, result, terms);
+  for (int64_t k = 0; k < result.type().elements(); ++k) {
+    const double x = conformance::element(result, k);
+    if (std::binary_search(known.begin(), known.end(), x)) continue;
+    // Without sums the error is relative to each element, and keeps its sign.
+    const double move = terms == 1 ? conformance::tolerance(result.type().dtype, 4, std::fabs(x)) : most;
+    const double y = x + move * draw.between(-1, 1);
+    const auto i = static_cast<size_t>(k);
+    if (result.type().dtype == DType::kF32) result.as<float>()[i] = static_cast<float>(y);
+    if (result.type().dtype == DType::kF64) result.as<double>()[i] = y;
+  }
+}
+
+// Every node in turn; `draw`, if given, disturbs what it computes.
+Tensors run_once(const Graph& graph, const Tensors& inputs, Draw* draw) {
+  std::vector<HostTensor> values(graph.values().size());
+  for (const Input& input : graph.inputs()) {
+    values[static_cast<size_t>(input.value)] = inputs.at(input.name).clone();
+  }
+  for (const Node& node : graph.nodes()) {
+    std::vector<const HostTensor*> in;
+    for (const ValueId id : node.inputs) in.push_back(&values[static_cast<size_t>(id)]);
+    std::vector<TensorType> types;
+    for (const ValueId id : node.outputs) types.push_back(graph.type(id));
+    std::vector<HostTensor> results = run_reference(def_of(node), node.attrs, in, types);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (draw != nullptr) disturb(in, results[i], terms_of(graph, node, i), *draw);
+      values[static_cast<size_t>(node.outputs[i])] = std::move(results[i]);
+    }
+  }
+  Tensors out;
+  for (const Output& output : graph.outputs()) {
+    out.insert_or_assign(output.name, values[static_cast<size_t>(output.value)].clone());
+  }
+  return out;
+}
+
+Tensors run_steps(const Graph& graph, const std::vector<Tensors>& inputs, Draw* draw) {
+  Tensors now, results;
+  for (const Tensors& step : inputs) {
+    for (const auto& [name, tensor] : step) now.insert_or_assign(name, tensor.clone());
+    results = run_once(graph, now, draw);
+    for (const Output& output : graph.outputs()) {
+      if (output.updates == kNoValue) continue;
+      const Value& updated = graph.value(output.updates);
+      now.insert_or_assign(graph.inputs()[static_cast<size_t>(updated.index)].name, results.at(output.name).clone());
+    }
+  }
+  return results;
+}
+
+double distance(const HostTensor& a, const HostTensor& b) {
+  double out = 0;
+  for (int64_t i = 0; i < a.type().elements(); ++i) {
+    const double d = std::fabs(conformance::element(a, i) - conformance::element(b, i));
+    out = std::isfinite(d) ? std::max(out, d) : INFINITY;
+  }
+  return out;
+}
+
+bool is_tame(const Tensors& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const auto& named) {
+    for (int64_t i = 0; i < named.second.type().elements(); ++i) {
+      if (!(std::fabs(conformance::element(named.second, i)) < 1e5)) return false;
+    }
+    return true;
+  });
+}
+
+// The loss with the inputs moved by `step` along a direction.
+double loss_at(const Graph& graph, const Tensors& inputs, const Tensors& direction, double step) {
+  Tensors moved;
+  for (const auto& [name, tensor] : inputs) {
+    HostTensor copy = tensor.clone();
+    if (const auto along = direction.find(name); along != direction.end()) {
+      for (size_t i = 0; i < copy.as<double>().size(); ++i) copy.as<double>()[i] += step * along->second.as<double>()[i];
+    }
+    moved.emplace(name, std::move(copy));
+  }
+  return run_once(graph, moved, nullptr).at("loss").as<double>()[0];
+}
+
+}  // namespace
+
+std::vector<Tensors> random_inputs(const Graph& graph, uint32_t seed, int steps) {
+  std::vector<Tensors> out(static_cast<size_t>(steps));
+  for (int step = 0; step < steps; ++step) {
+    for (const Input& input : graph.inputs()) {
+      const bool kept = input.role == Role::kParameter || input.role == Role::kState;
+      if (kept && step > 0) continue;
+      HostTensor tensor(graph.type(input.value));
+      // By its name, so that a case keeps its values while it is shrunk.
+      uint32_t mixed = seed * 2654435761U + static_cast<uint32_t>(step);
+      for (const char c : input.name) mixed = mixed * 16777619U ^ static_cast<uint32_t>(c);
+      Draw draw(mixed);
+      if (input.role != Role::kState) fill(tensor, input.name, step + 1, draw);
+      out[static_cast<size_t>(step)].emplace(input.name, std::move(tensor));
+    }
+  }
+  return out;
+}
+
+Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs) {
+  Expected out;
+  out.outputs = run_steps(graph, inputs, nullptr);
+  out.finite = is_tame(out.outputs);
+  if (!out.finite) return out;
+  std::map<std::string, double> sensitivity;
+  for (int run = 0; run < kDisturbedRuns; ++run) {
+    Draw draw(static_cast<uint32_t>(run + 1));
+    const Tensors disturbed = run_steps(graph, inputs, &draw);
+    for (const auto& [name, tensor] : out.outputs) {
+      sensitivity[name] = std::max(sensitivity[name], distance(tensor, disturbed.at(name)));
+    }
+  }
+  for (const auto& [name, tensor] : out.outputs) {
+    const double magnitude = std::max(magnitude_of(tensor), 1.0);
+    const double allowed = kFewRuns * sensitivity[name] + conformance::tolerance(tensor.type().dtype, 4, magnitude);
+    out.allowed[name] = allowed > kTooSensitive * magnitude ? -1 : allowed;
+  }
+  return out;
+}
+
+std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t seed) {
+  const bool has_loss = std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                                    [](const Output& output) { return output.name == "loss"; });
+  if (!has_loss) return "";
+  Graph forward(graph);
+  forward.clear_outputs();
+  forward.add_output("loss", graph.output("loss").value);
+  forward = without_dead_nodes(forward);
+  if (forward.type(forward.output("loss").value) != TensorType{DType::kF64, {}}) return "";
+  Draw draw(seed);
+  const Tensors results = run_once(graph, inputs, nullptr);
+  Tensors direction;
+  double slope = 0;
+  double terms = 1e-3;
+  for (const Output& output : graph.outputs()) {
+    if (!output.name.starts_with("grad.")) continue;
+    const std::string name = output.name.substr(5);
+    HostTensor along(graph.type(output.value));
+    fill(along, name, 0, draw);
+    const HostTensor& gradient = results.at(output.name);
+    for (size_t i = 0; i < along.as<double>().size(); ++i) {
+      const double term = along.as<double>()[i] * gradient.as<double>()[i];
+      slope += term;
+      terms += std::fabs(term);
+    }
+    direction.emplace(name, std::move(along));
+  }
+  if (direction.empty()) return "";
+  const auto difference = [&](double h) {
+    return (loss_at(forward, inputs, direction, h) - loss_at(forward, inputs, direction, -h)) / (2 * h);
+  };
+  const double coarse = difference(2e-6);
+  const double fine = difference(5e-7);
+  const double allowed = 1e-5 * terms;  // far above the differences' own error, far below any term left out
+  if (!(std::fabs(coarse - fine) < 0.1 * allowed) || std::fabs(slope - fine) <= allowed) return "";
+  return fmt::format("the loss changes by {} along a direction; its gradients say {}", fine, slope);
+}
+
+}  // namespace trireme::equivalence

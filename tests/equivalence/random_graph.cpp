@@ -1,0 +1,430 @@
+#include "tests/equivalence/random_graph.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "trireme/base/error.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/nn/optimizer.h"
+#include "trireme/op/registry.h"
+#include "trireme/ops/ops.h"
+
+namespace trireme::equivalence {
+namespace {
+
+constexpr int64_t kMostElements = 700;  // of one value
+
+class RandomGraph {
+ public:
+  explicit RandomGraph(Draw& draw)
+      : draw_(draw), real_(draw.chance(50) ? DType::kF64 : DType::kF32) {}
+
+  Graph build() {
+    const int64_t length = 1 + draw_.below(6);
+    for (int64_t i = 0; i < length; ++i) {
+      graph_.set_scope(fmt::format("part{}", i));
+      if (draw_.chance(45)) {
+        add_example();
+      } else {
+        add_block();
+      }
+    }
+    add_loss();
+    graph_.set_scope("");
+    return without_dead_nodes(graph_);
+  }
+
+ private:
+  int64_t size() { return draw_.of({1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 12, 12}); }
+
+  // -- operands -----------------------------------------------------------------------------------
+
+  Tensor data(DType dtype, const Shape& shape, const std::string& values = "") {
+    const std::string name = fmt::format("x{}{}", graph_.inputs().size(), values);
+    return {graph_, graph_.add_input(name, {dtype, shape}, Role::kData)};
+  }
+
+  Tensor whole_numbers(const TensorType& type, int64_t low, int64_t high) {
+    const Tensor from_zero = data(type.dtype, type.shape, fmt::format(".below{}", high - low));
+    return low == 0 || type.dtype == DType::kBool ? from_zero
+                                                  : add_scalar(from_zero, static_cast<double>(low));
+  }
+
+  Tensor parameter(const Shape& shape) {
+    std::vector<Tensor> alike;
+    for (const Tensor& known : parameters_) {
+      if (known.shape() == shape) alike.push_back(known);
+    }
+    if (!alike.empty() && draw_.chance(50)) return draw_.of(alike);
+    const std::string name = fmt::format("w{}", parameters_.size());
+    parameters_.emplace_back(graph_, graph_.add_input(name, {real_, shape}, Role::kParameter));
+    return parameters_.back();
+  }
+
+  Tensor schedule(const std::string& name, DType dtype) {
+    for (const Input& input : graph_.inputs()) {
+      if (input.name == name) return {graph_, input.value};
+    }
+    return {graph_, graph_.add_input(name, {dtype, {}}, Role::kSchedule)};
+  }
+
+  // A value of this shape: from the batch, a parameter, or made of what the graph has computed so far.
+  Tensor operand(const Shape& shape) {
+    const int64_t from = draw_.below(10);
+    if (from < 3) return parameter(shape);
+    if (from < 4 || made_.empty()) return data(real_, shape);
+    const Tensor x = draw_.chance(60) ? made_.back() : draw_.of(made_);
+    const Tensor y = fitted(x, shape);
+    return draw_.chance(30) ? tanh(y) : y;
+  }
+
+  Tensor fitted(const Tensor& x, const Shape& shape) {
+    if (x.shape() == shape) return x;
+    const int64_t have = x.shape().elements();
+    const int64_t want = shape.elements();
+    if (have == want) return reshape(x, shape);
+    if (x.rank() == shape.rank()) return boxed(x, shape);
+    if (want % have == 0 && draw_.chance(60)) {
+      return reshape(broadcast_to(reshape(x, {1, have}), {want / have, have}), shape);
+    }
+    if (have % want == 0 && draw_.chance(60)) {
+      return reshape(mean(reshape(x, {have / want, want}), {0}), shape);
+    }
+    return reshape(boxed(reshape(x, {have}), {want}), shape);
+  }
+
+  // Each dimension sliced or padded.
+  Tensor boxed(Tensor x, const Shape& shape) {
+    std::vector<int64_t> after;
+    for (int dim = 0; dim < shape.rank(); ++dim) {
+      const int64_t spare = x.size(dim) - shape[dim];
+      if (spare > 0) x = slice(x, dim, draw_.below(spare + 1), shape[dim]);
+      after.push_back(std::max<int64_t>(-spare, 0));
+    }
+    const bool grows = std::any_of(after.begin(), after.end(), [](int64_t n) { return n > 0; });
+    return grows ? pad(x, std::vector<int64_t>(after.size(), 0), after, 0.5) : x;
+  }
+
+  // Remembers a value that later parts and the loss may read.
+  void keep(const Tensor& x) {
+    made_.push_back(x);
+    const bool computed = graph_.value(x.id()).producer >= 0;
+    if (computed && draw_.chance(8)) graph_.add_output(fmt::format("value{}", made_.size()), x.id());
+  }
+
+  // -- any op, by its examples ------------------------------------------------------------------------
+
+  void add_example() {
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      const OpDef& op = *all_ops()[static_cast<size_t>(draw_.below(static_cast<int64_t>(all_ops().size())))];
+      if (op.traits.collective || op.examples == nullptr) continue;
+      const std::vector<Example> examples = op.examples();
+      if (std::optional<Example> example = with_types(op, draw_.of(examples))) {
+        apply_example(op, *example);
+        return;
+      }
+    }
+  }
+
+  // The example with this graph's floating type, and now and then with other sizes: where the op takes them.
+  std::optional<Example> with_types(const OpDef& op, const Example& as_is) {
+    Example out = as_is;
+    for (TensorType& type : out.in) {
+      if (type.dtype == DType::kF32 || type.dtype == DType::kBF16) type.dtype = real_;
+    }
+    const bool numbers = std::any_of(out.fill.begin(), out.fill.end(),
+                                     [](const Fill& f) { return f.kind == Fill::Kind::kIntegers; });
+    if (!numbers && draw_.chance(60)) {
+      Example resized = out;
+      std::map<int64_t, int64_t> sizes;
+      for (TensorType& type : resized.in) {
+        for (int dim = 0; dim < type.shape.rank(); ++dim) {
+          type.shape[dim] = sizes.try_emplace(type.shape[dim], size()).first->second;
+        }
+      }
+      if (is_taken(op, resized)) return resized;
+    }
+    if (is_taken(op, out)) return out;
+    return std::nullopt;
+  }
+
+  bool is_taken(const OpDef& op, const Example& example) {
+    try {
+      for (const TensorType& type : op.infer.get()({example.in, example.attrs})) {
+        const bool known = type.dtype != DType::kBF16 && type.dtype != DType::kF16;
+        if (!known || type.elements() > kMostElements) return false;
+      }
+    } catch (const Error&) {
+      return false;
+    }
+    return std::all_of(example.in.begin(), example.in.end(), [](const TensorType& type) {
+      return type.elements() <= kMostElements && type.dtype != DType::kF16;
+    });
+  }
+
+  Tensor example_operand(const Example& example, size_t i) {
+    const TensorType& type = example.in[i];
+    Fill fill = i < example.fill.size() ? example.fill[i] : Fill{};
+    if (!is_floating(type.dtype)) {
+      if (i >= example.fill.size()) fill = {Fill::Kind::kIntegers, 0, 2};
+      return whole_numbers(type, static_cast<int64_t>(fill.low), static_cast<int64_t>(fill.high));
+    }
+    const Tensor x = operand(type.shape);
+    const bool any = fill.kind == Fill::Kind::kUniform && fill.low == -1 && fill.high == 1;
+    if (fill.kind == Fill::Kind::kIntegers) return data(type.dtype, type.shape, ".below5") + fill.low;
+    return any ? x : sigmoid(x) * (fill.high - fill.low) + fill.low;
+  }
+
+  void apply_example(const OpDef& op, const Example& example) {
+    std::vector<Tensor> in;
+    for (size_t i = 0; i < example.in.size(); ++i) in.push_back(example_operand(example, i));
+    const std::vector<Tensor> results =
+        in.empty() ? std::vector<Tensor>{made_by(op, example)} : apply(op, in, example.attrs);
+    for (size_t i = 0; i < results.size(); ++i) {
+      // Statistics beside a first result have no gradient of their own.
+      const bool differentiable = op.grad && results[i].dtype() == real_ && (i == 0 || op.name == "split");
+      if (differentiable) {
+        keep(results[i]);
+      } else {
+        graph_.add_output(fmt::format("extra{}", graph_.outputs().size()), results[i].id());
+      }
+    }
+  }
+
+  Tensor made_by(const OpDef& op, const Example& example) {
+    const std::vector<TensorType> types = op.infer.get()({{}, example.attrs});
+    const NodeId node = graph_.add_node(op, example.attrs, {}, types);
+    return {graph_, graph_.node(node).outputs[0]};
+  }
+
+  // -- blocks of models ---------------------------------------------------------------------------------
+
+  void add_block() {
+    switch (draw_.below(9)) {
+      case 0: return add_linear();
+      case 1: return add_attention();
+      case 2: return add_embedding();
+      case 3: return add_images();
+      case 4: return add_residual();
+      case 5: return add_movement();
+      case 6: return add_reduction();
+      case 7: return add_projections();
+      default: return add_norm();
+    }
+  }
+
+  Shape batch_and_positions(int64_t width) {
+    return draw_.chance(60) ? Shape{size(), draw_.of({1, 2, 3, 4, 6}), width} : Shape{size(), width};
+  }
+
+  Tensor activated(const Tensor& x) {
+    switch (draw_.below(6)) {
+      case 0: return gelu(x, draw_.chance(50));
+      case 1: return relu(x);
+      case 2: return silu(x);
+      case 3: return tanh(x);
+      default: return x;
+    }
+  }
+
+  Tensor linear(const Tensor& x, int64_t out) {
+    const bool transposed = draw_.chance(50);
+    const int64_t in = x.size(-1);
+    Tensor y = matmul(x, parameter(transposed ? Shape{out, in} : Shape{in, out}), false, transposed);
+    if (draw_.chance(50)) y = add(y, parameter({out}));
+    return y;
+  }
+
+  void add_linear() {
+    Tensor x = operand(batch_and_positions(size()));
+    const int64_t layers = 1 + draw_.below(3);
+    for (int64_t i = 0; i < layers; ++i) x = activated(linear(x, size()));
+    keep(x);
+  }
+
+  void add_residual() {
+    const Tensor x = operand(batch_and_positions(size()));
+    const Tensor hidden = activated(linear(normed(x), size()));
+    keep(add(x, linear(hidden, x.size(-1))));
+  }
+
+  Tensor normed(const Tensor& x) {
+    const Tensor gamma = add_scalar(parameter({x.size(-1)}), 1.5);
+    switch (draw_.below(3)) {
+      case 0: return layer_norm(x, gamma, parameter({x.size(-1)}), 0.1).y;
+      case 1: return rms_norm(x, gamma, 0.1).y;
+      default: return x;
+    }
+  }
+
+  void add_norm() {
+    const Tensor x = normed(operand(batch_and_positions(size())));
+    switch (draw_.below(4)) {
+      case 0: return keep(softmax(x));
+      case 1: return keep(log_softmax(x));
+      case 2:
+        return keep(dropout(x, schedule("step", DType::kI64), 0.25, 11, static_cast<int64_t>(made_.size())));
+      default: return keep(x);
+    }
+  }
+
+  void add_attention() {
+    const int64_t batch = draw_.of({1, 2, 3, 4, 6});
+    const int64_t positions = draw_.of({1, 2, 3, 5});
+    const int64_t groups = draw_.of({1, 2, 3, 4});
+    const int64_t heads = groups * draw_.of({1, 1, 2});
+    const int64_t width = draw_.of({1, 2, 3});
+    const Tensor x = operand({batch, positions, heads * width});
+    const Tensor q = reshape(linear(x, heads * width), {batch, positions, heads, width});
+    const Tensor k = reshape(linear(x, groups * width), {batch, positions, groups, width});
+    const Tensor v = operand({batch, positions, groups, width});
+    const Tensor y = attention(q, k, v, {.causal = draw_.chance(50)});
+    keep(add(x, reshape(y, {batch, positions, heads * width})));
+  }
+
+  void add_projections() {  // several maps of one value by one weight, then apart again
+    const Tensor x = operand(batch_and_positions(size()));
+    const int64_t parts = draw_.of({2, 3});
+    const Tensor y = multi_linear(x, parameter({x.size(-1), parts, size()}));
+    const std::vector<Tensor> apart = split(y, y.rank() - 2, static_cast<int>(parts));
+    keep(mul(squeeze(apart[0], apart[0].rank() - 2), squeeze(apart[1], apart[1].rank() - 2)));
+  }
+
+  void add_embedding() {
+    const int64_t vocabulary = draw_.of({2, 5, 6, 8, 12});
+    const Shape positions = draw_.chance(50) ? Shape{size()} : Shape{size(), draw_.of({1, 2, 3, 4})};
+    const Tensor ids =
+        whole_numbers({draw_.chance(50) ? DType::kI32 : DType::kI64, positions}, 0, vocabulary);
+    const Tensor table = parameter({vocabulary, size()});
+    Tensor x = embedding(table, ids);
+    if (draw_.chance(50)) x = activated(linear(x, table.size(1)));
+    keep(x);
+    if (draw_.chance(50)) return;
+    const Tensor labels = whole_numbers({DType::kI32, positions}, 0, vocabulary);
+    const Tensor logits = draw_.chance(60) ? matmul(x, table, false, true) : linear(x, vocabulary);
+    // A tied head reads the table twice; a matrix product takes two dimensions or more.
+    keep(draw_.chance(50) ? cross_entropy(logits, labels) : cross_entropy(logits, labels, 1, 0.1));
+  }
+
+  void add_images() {
+    const int64_t side = draw_.of({2, 3, 4, 5});
+    const int64_t groups = draw_.of({1, 1, 2});
+    const int64_t channels = groups * draw_.of({1, 2, 3});
+    const Tensor x = operand({draw_.of({1, 2, 3, 4}), side, side, channels});
+    const Tensor weight = parameter({groups * draw_.of({1, 2, 3, 4}), 2, 2, channels / groups});
+    Tensor y = conv2d(x, weight, {.padding = {1, 1}, .groups = groups});
+    if (draw_.chance(50)) y = add(y, parameter({y.size(3)}));
+    y = activated(y);
+    switch (draw_.below(3)) {
+      case 0: return keep(max_pool2d(y));
+      case 1: return keep(avg_pool2d(y));
+      default: return keep(mean(y, {1, 2}));
+    }
+  }
+
+  void add_movement() {
+    const int64_t width = 2 * draw_.of({1, 2, 3, 4, 6});
+    const Tensor x = operand({size(), draw_.of({1, 2, 3, 4}), width});
+    switch (draw_.below(5)) {
+      case 0: {
+        const std::vector<Tensor> halves = split(x, -1, 2);
+        return keep(concat({activated(halves[1]), halves[0]}, -1));
+      }
+      case 1: return keep(linear(transpose(x, {1, 0, 2}), size()));
+      case 2: return keep(activated(reshape(x, {x.size(0) * x.size(1), width})));
+      case 3: return keep(reshape(x, {x.size(0), x.size(1), 2, width / 2}));
+      default: return keep(cumsum(x, static_cast<int>(draw_.below(3)), draw_.chance(50)));
+    }
+  }
+
+  void add_reduction() {
+    const Tensor x = operand({size(), draw_.of({1, 2, 3, 4}), size()});
+    const std::vector<int64_t> dims = draw_.of(std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}});
+    switch (draw_.below(4)) {
+      case 0: return keep(add(x, reduce_max(x, dims, true)));
+      case 1: return keep(sub(x, mean(x, dims, true)));
+      case 2: return keep(reduce_sum(x, dims) * 0.3);
+      default: return keep(mul(x, sigmoid(reduce_min(x, dims, true))));
+    }
+  }
+
+  // -- training ------------------------------------------------------------------------------------------
+
+  void add_loss() {
+    graph_.set_scope("loss");
+    if (made_.empty()) keep(mul(parameter({4}), data(real_, {4})));
+    Tensor loss;
+    const int64_t terms = 1 + draw_.below(3);
+    for (int64_t i = 0; i < terms; ++i) {
+      const Tensor x = i == 0 ? made_.back() : draw_.of(made_);
+      const Tensor term = draw_.chance(60) ? mean(square(x)) : mean(mul(x, data(real_, x.shape())));
+      loss = loss ? add(loss, term) : term;
+    }
+    graph_.add_output("loss", loss.id());
+    std::vector<Tensor> wrt = parameters_;
+    if (draw_.chance(50)) {
+      for (const Input& input : graph_.inputs()) {
+        if (input.role == Role::kData && graph_.type(input.value).dtype == real_) {
+          wrt.emplace_back(graph_, input.value);
+        }
+      }
+    }
+    const std::vector<Tensor> grads = gradients(loss, wrt);
+    const bool trains = draw_.chance(60);
+    if (trains) add_updates(grads);
+    if (!trains || draw_.chance(40)) {
+      for (size_t i = 0; i < wrt.size(); ++i) {
+        if (grads[i]) graph_.add_output("grad." + name_of(wrt[i]), grads[i].id());
+      }
+    }
+  }
+
+  std::string name_of(const Tensor& input) const {
+    return graph_.inputs()[static_cast<size_t>(graph_.value(input.id()).index)].name;
+  }
+
+  Optimizer optimizer() {
+    const double eps = draw_.of(std::vector<double>{1, 1e-2});
+    switch (draw_.below(6)) {
+      case 0: return Sgd{.weight_decay = 0.01};
+      case 1: return Sgd{.momentum = 0.9};
+      case 2: return Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
+      case 3: return AdamW{.eps = eps};
+      case 4: return Adam{.eps = eps, .weight_decay = 0.01};
+      default: return Lamb{.eps = eps};
+    }
+  }
+
+  void add_updates(const std::vector<Tensor>& grads) {
+    const Tensor lr = schedule("lr", DType::kF32);
+    const Tensor step = schedule("step", DType::kI64);
+    const Tensor factor = draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
+    const Optimizer how = optimizer();
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (grads[i]) nn::add_update(how, {name_of(parameters_[i]), parameters_[i], grads[i], lr, step, factor});
+    }
+  }
+
+  Tensor clipping(const std::vector<Tensor>& grads) {
+    graph_.set_scope("clip");
+    Tensor sum = constant(graph_, {real_, {}}, 0);
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (grads[i]) sum = add(sum, square_sum(grads[i]));
+    }
+    if (draw_.chance(50)) return clip_scale(sum, 0.5);
+    return clamp(scale(reciprocal(sqrt(sum) + 1e-6), 0.5), 0, 1);
+  }
+
+  Draw& draw_;
+  DType real_;
+  Graph graph_{"random"};
+  std::vector<Tensor> parameters_;
+  std::vector<Tensor> made_;  // that have a gradient
+};
+
+}  // namespace
+
+Graph random_graph(Draw& draw) { return RandomGraph(draw).build(); }
+
+}  // namespace trireme::equivalence

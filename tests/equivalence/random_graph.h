@@ -1,0 +1,16 @@
+// Random graphs over the whole op set: chains and blocks with shared parameters, their gradients, and some steps of an
+// optimizer.
+//
+// The values of the inputs are told by their names: "ids3.below7" holds whole numbers from 0 to 6, "step" counts from 1,
+// "lr" is the learning rate, and every other is drawn from [-1, 1). So a graph's text says all about it.
+#pragma once
+
+#include "tests/equivalence/draw.h"
+#include "trireme/ir/graph.h"
+
+namespace trireme::equivalence {
+
+// Floating values are all f32, or all f64.
+Graph random_graph(Draw& draw);
+
+}  // namespace trireme::equivalence

@@ -1,0 +1,161 @@
+#include "tests/equivalence/random_strategy.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme::equivalence {
+namespace {
+
+Mesh random_mesh(Draw& draw) {
+  static const std::vector<std::string> kMeshes{
+      "",        "dp=2",      "dp=2",      "dp=3",      "dp=4",      "dp=2,tp=2", "dp=2,tp=2",
+      "dp=6",    "dp=2,tp=3", "dp=3,tp=2", "dp=8",      "dp=4,tp=2", "dp=2,tp=4", "dp=2,tp=2,sp=2"};
+  return parse_mesh(draw.of(kMeshes));
+}
+
+// Each axis cuts a random dimension that it divides, or none.
+Layout random_layout(const Shape& shape, const Mesh& mesh, Draw& draw) {
+  Layout layout = Layout::replicated(shape.rank());
+  std::vector<int> axes;
+  for (int axis = 0; axis < mesh.axes(); ++axis) axes.push_back(axis);
+  draw.shuffle(axes);
+  for (const int axis : axes) {
+    const auto dim = static_cast<size_t>(draw.below(shape.rank() + 1));
+    if (dim == layout.dims.size()) continue;
+    layout.dims[dim].push_back(axis);
+    if (!fits(layout, shape, mesh)) layout.dims[dim].pop_back();
+  }
+  return layout;
+}
+
+FactorCuts uncut(const ShardingRule& rule) {
+  FactorCuts cuts;
+  cuts.axes.resize(rule.factors.size());
+  return cuts;
+}
+
+// Lets sums that are not done yet flow through a linear set of operands, all of which must come as such sums.
+void let_through(const ShardingRule& rule, const std::vector<Layout>& have, FactorCuts& cuts, Draw& draw) {
+  if (rule.linear.empty() || !draw.chance(70)) return;
+  const auto set = static_cast<size_t>(draw.below(static_cast<int64_t>(rule.linear.size())));
+  const std::vector<int>& members = rule.linear[set];
+  for (const PartialAxis& p : have[static_cast<size_t>(members.front())].partial) {
+    const bool all = std::all_of(members.begin(), members.end(), [&](int member) {
+      return have[static_cast<size_t>(member)].is_partial_over(p.axis) && p.reduction == Reduction::kSum &&
+             have[static_cast<size_t>(member)].partial.front().reduction == Reduction::kSum;
+    });
+    if (all && draw.chance(80)) cuts.through.push_back(p);
+  }
+  if (!cuts.through.empty()) cuts.linear_set = static_cast<int>(set);
+}
+
+// `have`: the layouts the operands are made in.
+FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have, const Mesh& mesh, Draw& draw) {
+  FactorCuts cuts = uncut(rule);
+  let_through(rule, have, cuts, draw);
+  std::vector<int> axes;
+  for (int axis = 0; axis < mesh.axes(); ++axis) axes.push_back(axis);
+  draw.shuffle(axes);
+  for (const int axis : axes) {
+    if (rule.factors.empty() || draw.chance(15)) continue;
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      std::vector<int>& factor = cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
+      factor.push_back(axis);
+      if (why_illegal(rule, cuts, mesh).empty()) break;
+      factor.pop_back();
+    }
+  }
+  return cuts;
+}
+
+// Every input, node and output on its own.
+Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
+  Strategy out;
+  out.mesh = mesh;
+  std::vector<Layout> layouts(graph.values().size());
+  for (const Input& input : graph.inputs()) {
+    out.inputs.push_back(random_layout(graph.type(input.value).shape, mesh, draw));
+    layouts[static_cast<size_t>(input.value)] = out.inputs.back();
+  }
+  for (const Node& node : graph.nodes()) {
+    const ShardingRule rule = rule_of(graph, node);
+    std::vector<Layout> have;
+    for (const ValueId id : node.inputs) have.push_back(layouts[static_cast<size_t>(id)]);
+    out.nodes.push_back(draw.chance(85) ? random_cuts(rule, have, mesh, draw) : uncut(rule));
+    const std::vector<Layout> results = result_layouts(rule, out.nodes.back());
+    for (size_t i = 0; i < results.size(); ++i) layouts[static_cast<size_t>(node.outputs[i])] = results[i];
+  }
+  for (const Output& output : graph.outputs()) {
+    out.outputs.push_back(output.updates == kNoValue
+                              ? random_layout(graph.type(output.value).shape, mesh, draw)
+                              : layouts[static_cast<size_t>(output.updates)]);
+  }
+  return out;
+}
+
+OptimizerParallel random_optimizer_parallel(const Mesh& mesh, Draw& draw) {
+  OptimizerParallel out;
+  out.level = static_cast<int>(draw.below(4));
+  out.threshold_kb = 0;
+  out.shard_size = draw.chance(50) ? -1 : 1 + draw.below(mesh.devices());
+  return out;
+}
+
+Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
+  Asks asks;
+  for (const Input& input : graph.inputs()) {
+    const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
+    asks.inputs.push_back(draw.chance(50) ? std::optional(layout) : std::nullopt);
+  }
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (!draw.chance(20)) continue;
+    const std::vector<Layout> unknown(node.inputs.size());
+    asks.nodes[static_cast<NodeId>(i)] = random_cuts(rule_of(graph, node), unknown, mesh, draw);
+  }
+  for (size_t id = 0; id < graph.values().size(); ++id) {
+    if (!draw.chance(10)) continue;
+    asks.seen_as[static_cast<ValueId>(id)] = random_layout(graph.values()[id].type.shape, mesh, draw);
+  }
+  const Strategy plain = propagate(graph, mesh, asks);
+  for (size_t i = 0; i < plain.inputs.size(); ++i) asks.inputs[i] = plain.inputs[i];
+  ask_optimizer_parallel(graph, plain, random_optimizer_parallel(mesh, draw), asks);
+  return propagate(graph, mesh, std::move(asks));
+}
+
+// As configuration says it. Batches that the dataset's cut does not divide are refused, so every rank then has all of it.
+Strategy from_configuration(const Graph& graph, const Mesh& mesh, Draw& draw) {
+  static const std::vector<std::string> kDatasets{"data_parallel", "full_batch", "[dp]", "[-, dp]", "[-, -, dp]"};
+  Parallel parallel{.mesh = to_string(mesh),
+                    .dataset = mesh.axes() == 0 ? "full_batch" : draw.of(kDatasets),
+                    .optimizer = random_optimizer_parallel(mesh, draw)};
+  for (const Input& input : graph.inputs()) {
+    if (input.role != Role::kParameter || !draw.chance(40)) continue;
+    const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
+    parallel.parameters.push_back({input.name, to_string(layout, mesh)});
+  }
+  try {
+    return semi_auto(graph, mesh.devices(), parallel);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kInvalidArgument || e.text().find("batch") == std::string::npos) {
+      if (e.text().find("data input") == std::string::npos) throw;
+    }
+  }
+  parallel.dataset = "full_batch";
+  return semi_auto(graph, mesh.devices(), parallel);
+}
+
+}  // namespace
+
+Strategy random_strategy(const Graph& graph, Draw& draw) {
+  const Mesh mesh = random_mesh(draw);
+  switch (draw.below(4)) {
+    case 0: return from_configuration(graph, mesh, draw);
+    case 1: return from_random_asks(graph, mesh, draw);
+    default: return anything_legal(graph, mesh, draw);
+  }
+}
+
+}  // namespace trireme::equivalence

@@ -1,0 +1,212 @@
+#include "tests/equivalence/run.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "tests/equivalence/oracle.h"
+#include "tests/equivalence/shrink.h"
+#include "trireme/comm/comm.h"
+#include "trireme/exec/executor.h"
+#include "trireme/exec/soundness.h"
+#include "trireme/layout/simulate.h"
+#include "trireme/op/build.h"
+#include "trireme/op/conformance.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
+
+namespace trireme::equivalence {
+namespace {
+
+constexpr uint32_t kBatch = 48;  // cases that are made, run and compared together
+
+// A case on its way from the graph to its verdict.
+struct Running {
+  const Case* test = nullptr;
+  std::vector<Tensors> inputs;  // of each step
+  Expected expected;
+  Program program;
+  ExecutionPlan plan;
+  std::vector<std::vector<HostTensor>> outputs;  // of each output, every rank's piece
+  Verdict verdict;
+
+  bool is_open() const { return verdict.kind == Verdict::Kind::kAgrees; }
+  void fail(const std::string& text) { verdict = {Verdict::Kind::kFails, text}; }
+};
+
+void refuse(const std::vector<std::string>& findings, std::string_view what) {
+  if (!findings.empty()) fail(ErrorKind::kInternal, "{}: {}", what, findings.front());
+}
+
+void check_texts(const Running& r) {
+  const Case& test = *r.test;
+  const std::string strategy = to_string(test.graph, test.strategy);
+  invariant(to_string(test.graph, parse_strategy(strategy, test.graph)) == strategy, "the strategy reads back otherwise");
+  const std::string plan = to_string(r.plan);
+  invariant(to_string(parse_plan(plan)) == plan, "the plan reads back otherwise");
+}
+
+std::vector<std::string> check_all_ranks(const ExecutionPlan& plan) {
+  std::vector<std::vector<CommCall>> calls;
+  for (int64_t rank = 0; rank < plan.mesh.devices(); ++rank) calls.push_back(calls_of(plan, rank));
+  return check_communication(calls);
+}
+
+void compile(Running& r) {
+  const Case& test = *r.test;
+  refuse(verify(test.graph), "graph");
+  r.program = partition(test.graph, test.strategy);
+  refuse(verify(r.program), "partitioned program");
+  r.program = run_passes(r.program, {.bucket_bytes = test.bucket_bytes});
+  r.plan = plan_execution(r.program);
+  refuse(verify(r.plan), "plan");
+  refuse(check_communication(r.plan), "communication");
+  if (test.seed % 8 == 0) refuse(check_all_ranks(r.plan), "communication of all ranks");
+  if (test.seed % 8 == 0) check_texts(r);
+  r.outputs.resize(r.plan.outputs.size());
+  for (auto& pieces : r.outputs) pieces.resize(static_cast<size_t>(r.plan.mesh.devices()));
+}
+
+Running begin(const Case& test) {
+  Running r;
+  r.test = &test;
+  try {
+    r.inputs = random_inputs(test.graph, test.seed, test.steps);
+    r.expected = one_device(test.graph, r.inputs);
+    if (!r.expected.finite) {
+      r.verdict.kind = Verdict::Kind::kWild;
+      return r;
+    }
+    if (test.seed % 4 == 0) {
+      const std::string wrong = check_gradients(test.graph, r.inputs.front(), test.seed);
+      if (!wrong.empty()) r.verdict = {Verdict::Kind::kDiffers, wrong};
+    }
+    compile(r);
+  } catch (const std::exception& e) {
+    r.fail(e.what());
+  }
+  return r;
+}
+
+void run_on_rank(Running& r, comm::World& world) {
+  Executor executor(r.plan, {.world = &world});
+  for (const Tensors& inputs : r.inputs) {
+    for (const auto& [name, whole] : inputs) {
+      const Box box = executor.input_box(name);
+      copy_region(whole.view(), Box::whole(whole.shape()), executor.input(name), box, box);
+    }
+    executor.run();
+  }
+  for (size_t i = 0; i < r.plan.outputs.size(); ++i) {
+    const View view = executor.output(r.plan.outputs[i].name);
+    HostTensor piece(view.type);
+    std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
+    r.outputs[i][static_cast<size_t>(world.rank())] = std::move(piece);  // each rank has a place of its own
+  }
+}
+
+void run_together(std::span<Running* const> all) {
+  const auto ranks = static_cast<int>(all.front()->plan.mesh.devices());
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+    for (Running* r : all) run_on_rank(*r, world);
+  });
+}
+
+// An error breaks the world, so cases that share one with it are run again on their own.
+void run_on_ranks(std::span<Running* const> all) {
+  try {
+    run_together(all);
+  } catch (const std::exception& e) {
+    if (all.size() == 1) return all.front()->fail(e.what());
+    for (Running* const& one : all) run_on_ranks({&one, 1});
+  }
+}
+
+void compare(Running& r) {
+  for (size_t i = 0; i < r.plan.outputs.size(); ++i) {
+    const PlanOutput& output = r.plan.outputs[i];
+    const HostTensor& want = r.expected.outputs.at(output.name);
+    const Layout& layout = r.plan.values[static_cast<size_t>(output.value)].layout;
+    const double allowed = r.expected.allowed.at(output.name);
+    const HostTensor got = gather(r.outputs[i], layout, r.plan.mesh, want.type());
+    ++r.verdict.compared;
+    if (allowed < 0) {
+      ++r.verdict.vague;
+      continue;
+    }
+    const std::string difference = conformance::difference(got, want, allowed);
+    if (difference.empty()) continue;
+    r.verdict = {Verdict::Kind::kDiffers, fmt::format("output '{}': {}", output.name, difference)};
+    return;
+  }
+}
+
+std::string beginning(const std::string& text) { return text.substr(0, 24); }
+
+std::string report(const Case& test, const Verdict& verdict, bool shrink) {
+  const std::string what = fmt::format("seed {}: {}\n", test.seed, verdict.text);
+  if (!shrink) return what;
+  const Case small = shrunk(test, [&](const Case& smaller) {
+    const Verdict now = run_cases({&smaller, 1}).front();
+    if (now.kind != verdict.kind) return false;
+    return now.kind == Verdict::Kind::kDiffers || beginning(now.text) == beginning(verdict.text);
+  });
+  std::string program;
+  try {
+    program = to_string(run_passes(partition(small.graph, small.strategy), {.bucket_bytes = small.bucket_bytes}));
+  } catch (const std::exception& e) {
+    program = e.what();
+  }
+  return fmt::format("{}the smallest case like it: {}\n{}its program:\n{}", what, run_cases({&small, 1}).front().text,
+                     to_string(small), program);
+}
+
+}  // namespace
+
+std::vector<Verdict> run_cases(std::span<const Case> cases) {
+  std::deque<Running> all;
+  for (const Case& test : cases) all.push_back(begin(test));
+  std::map<int64_t, std::vector<Running*>> by_ranks;
+  for (Running& r : all) {
+    if (r.is_open()) by_ranks[r.plan.mesh.devices()].push_back(&r);
+  }
+  for (const auto& [ranks, group] : by_ranks) run_on_ranks(group);
+  std::vector<Verdict> out;
+  for (Running& r : all) {
+    try {
+      if (r.is_open()) compare(r);
+    } catch (const std::exception& e) {  // replicas that differ in some bit
+      r.verdict = {Verdict::Kind::kDiffers, e.what()};
+    }
+    out.push_back(r.verdict);
+  }
+  return out;
+}
+
+Tally run_seeds(uint32_t first, uint32_t count, bool shrink) {
+  Tally tally;
+  for (uint32_t from = first; from < first + count; from += kBatch) {
+    std::vector<Case> cases;
+    for (uint32_t seed = from; seed < std::min(from + kBatch, first + count); ++seed) {
+      try {
+        cases.push_back(random_case(seed));
+      } catch (const std::exception& e) {
+        tally.failure = fmt::format("seed {}: no case can be made: {}", seed, e.what());
+        return tally;
+      }
+    }
+    const std::vector<Verdict> verdicts = run_cases(cases);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      ++tally.cases;
+      tally.wild += verdicts[i].kind == Verdict::Kind::kWild ? 1 : 0;
+      tally.compared += verdicts[i].compared;
+      tally.vague += verdicts[i].vague;
+      if (!verdicts[i].is_bad()) continue;
+      tally.failure = report(cases[i], verdicts[i], shrink);
+      return tally;
+    }
+  }
+  return tally;
+}
+
+}  // namespace trireme::equivalence

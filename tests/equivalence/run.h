@@ -1,0 +1,42 @@
+// Runs cases on ranks that are threads, through the whole chain (partition, passes, execution plan, executor), and
+// compares every output with what one device computes.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/equivalence/case.h"
+
+namespace trireme::equivalence {
+
+struct Verdict {
+  enum class Kind {
+    kAgrees,
+    kDiffers,  // a result is wrong
+    kFails,    // something threw, or a check of the program or the plan found it unsound
+    kWild,     // not compared: values grow out of bounds on one device
+  };
+  Kind kind = Kind::kAgrees;
+  std::string text;
+  int compared = 0;  // outputs
+  int vague = 0;     // outputs so ill-conditioned that nothing can be said of them
+
+  bool is_bad() const { return kind == Kind::kDiffers || kind == Kind::kFails; }
+};
+
+// One verdict a case. Cases for the same number of ranks share the threads.
+std::vector<Verdict> run_cases(std::span<const Case> cases);
+
+// Random cases of these seeds, up to the first that is bad: then what is wrong, the seed, and the smallest case that
+// goes wrong in the same way. "" when all agree.
+struct Tally {
+  std::string failure;
+  int cases = 0;
+  int wild = 0;
+  int compared = 0;
+  int vague = 0;
+};
+Tally run_seeds(uint32_t first, uint32_t count, bool shrink);
+
+}  // namespace trireme::equivalence

@@ -1,0 +1,297 @@
+#include "tests/equivalence/shrink.h"
+
+#include <algorithm>
+#include <map>
+
+namespace trireme::equivalence {
+namespace {
+
+// What is done to a case's graph.
+struct Edit {
+  std::vector<char> keep_output;      // of graph.outputs()
+  std::map<size_t, ValueId> moved;    // outputs that become other values
+  ValueId becomes_input = kNoValue;
+  ValueId left_out = kNoValue;        // its readers read `instead`
+  ValueId instead = kNoValue;
+};
+
+// Rebuilds graph and strategy side by side, with the nodes and inputs that the kept outputs need.
+class Editor {
+ public:
+  Editor(const Case& test, const Edit& edit)
+      : test_(test), from_(test.graph), edit_(edit), needed_(from_.values().size(), 0),
+        map_(from_.values().size(), kNoValue), nodes_(from_.nodes().size(), -1) {}
+
+  Case run() {
+    mark_needed();
+    out_ = test_;
+    out_.graph = Graph(from_.name());
+    out_.strategy = {.mesh = test_.strategy.mesh};
+    layouts_ = value_layouts(from_, test_.strategy);
+    for (size_t id = 0; id < from_.values().size(); ++id) {
+      if (needed_[id]) add(static_cast<ValueId>(id));
+    }
+    for (size_t i = 0; i < from_.outputs().size(); ++i) {
+      const Output& output = from_.outputs()[i];
+      if (!edit_.keep_output[i]) continue;
+      const ValueId updates = output.updates == kNoValue ? kNoValue : mapped(output.updates);
+      out_.graph.add_output(output.name, mapped(value_of(i)), updates);
+      out_.strategy.outputs.push_back(edit_.moved.contains(i)
+                                          ? Layout::replicated(from_.type(value_of(i)).shape.rank())
+                                          : test_.strategy.outputs[i]);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  ValueId source(ValueId id) const { return id == edit_.left_out ? edit_.instead : id; }
+  ValueId mapped(ValueId id) const { return map_[static_cast<size_t>(source(id))]; }
+
+  ValueId value_of(size_t output) const {
+    const auto moved = edit_.moved.find(output);
+    return moved == edit_.moved.end() ? from_.outputs()[output].value : moved->second;
+  }
+
+  void mark_needed() {
+    const auto need = [&](ValueId id) { needed_[static_cast<size_t>(source(id))] = 1; };
+    for (size_t i = 0; i < from_.outputs().size(); ++i) {
+      if (!edit_.keep_output[i]) continue;
+      need(value_of(i));
+      if (from_.outputs()[i].updates != kNoValue) need(from_.outputs()[i].updates);
+    }
+    for (size_t id = from_.values().size(); id-- > 0;) {
+      const Value& value = from_.values()[id];
+      if (!needed_[id] || value.producer < 0 || static_cast<ValueId>(id) == edit_.becomes_input) continue;
+      for (const ValueId input : from_.node(value.producer).inputs) need(input);
+    }
+  }
+
+  void add(ValueId id) {
+    const Value& value = from_.value(id);
+    const auto i = static_cast<size_t>(id);
+    if (id == edit_.becomes_input) {
+      map_[i] = out_.graph.add_input(fmt::format("cut{}", id), value.type, Role::kData);
+      Layout layout = layouts_[i];
+      layout.partial.clear();
+      out_.strategy.inputs.push_back(layout);
+    } else if (value.producer < 0) {
+      const Input& input = from_.inputs()[static_cast<size_t>(value.index)];
+      map_[i] = out_.graph.add_input(input.name, value.type, input.role, input.init, input.saved_as);
+      out_.strategy.inputs.push_back(test_.strategy.inputs[static_cast<size_t>(value.index)]);
+    } else if (nodes_[static_cast<size_t>(value.producer)] < 0) {
+      add_node(value.producer);
+    }
+  }
+
+  void add_node(NodeId id) {
+    const Node& node = from_.node(id);
+    std::vector<ValueId> in;
+    std::vector<TensorType> types;
+    for (const ValueId input : node.inputs) in.push_back(mapped(input));
+    for (const ValueId output : node.outputs) types.push_back(from_.type(output));
+    out_.graph.set_scope(from_.scope_of(node));
+    out_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : nodes_[static_cast<size_t>(node.gradient_of)]);
+    const NodeId made = out_.graph.add_node(*node.op, node.attrs, in, types);
+    nodes_[static_cast<size_t>(id)] = made;
+    out_.strategy.nodes.push_back(test_.strategy.nodes[static_cast<size_t>(id)]);
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k] != edit_.becomes_input) {
+        map_[static_cast<size_t>(node.outputs[k])] = out_.graph.node(made).outputs[k];
+      }
+    }
+  }
+
+  const Case& test_;
+  const Graph& from_;
+  const Edit& edit_;
+  std::vector<char> needed_;
+  std::vector<ValueId> map_;
+  std::vector<NodeId> nodes_;
+  std::vector<Layout> layouts_;
+  Case out_;
+};
+
+void drop_axis(std::vector<int>& axes, int axis) {
+  std::erase(axes, axis);
+  for (int& other : axes) other -= other > axis ? 1 : 0;
+}
+
+void drop_axis(std::vector<PartialAxis>& partial, int axis) {
+  std::erase_if(partial, [&](const PartialAxis& p) { return p.axis == axis; });
+  for (PartialAxis& other : partial) other.axis -= other.axis > axis ? 1 : 0;
+}
+
+Case without_axis(Case test, int axis) {
+  std::vector<MeshAxis> axes;
+  for (int i = 0; i < test.strategy.mesh.axes(); ++i) {
+    if (i != axis) axes.push_back({fmt::format("a{}", axes.size()), test.strategy.mesh.axis(i).size});
+  }
+  test.strategy.mesh = Mesh(axes);
+  for (std::vector<Layout>* layouts : {&test.strategy.inputs, &test.strategy.outputs}) {
+    for (Layout& layout : *layouts) {
+      for (std::vector<int>& dim : layout.dims) drop_axis(dim, axis);
+    }
+  }
+  for (FactorCuts& cuts : test.strategy.nodes) {
+    for (std::vector<int>& factor : cuts.axes) drop_axis(factor, axis);
+    drop_axis(cuts.through, axis);
+    if (cuts.through.empty()) cuts.linear_set = -1;
+  }
+  return test;
+}
+
+class Shrinker {
+ public:
+  Shrinker(Case test, const std::function<bool(const Case&)>& goes_wrong) : best_(std::move(test)), goes_wrong_(goes_wrong) {}
+
+  Case run() {
+    for (bool changed = true; changed && tries_ < kTries;) {
+      changed = fewer_steps();
+      changed = fewer_outputs() || changed;
+      changed = earlier_outputs() || changed;
+      changed = fewer_nodes() || changed;
+      changed = fewer_axes() || changed;
+      changed = fewer_cuts() || changed;
+    }
+    return std::move(best_);
+  }
+
+ private:
+  static constexpr int kTries = 1500;
+
+  bool attempt(Case candidate) {
+    if (++tries_ > kTries || !goes_wrong_(candidate)) return false;
+    best_ = std::move(candidate);
+    return true;
+  }
+
+  Edit all_outputs() const { return {.keep_output = std::vector<char>(best_.graph.outputs().size(), 1)}; }
+
+  bool fewer_steps() {
+    if (best_.steps == 1) return false;
+    Case candidate = best_;
+    candidate.steps = 1;
+    return attempt(std::move(candidate));
+  }
+
+  bool fewer_outputs() {
+    const size_t count = best_.graph.outputs().size();
+    for (size_t only = 0; count > 1 && only < count; ++only) {
+      Edit edit{.keep_output = std::vector<char>(count, 0)};
+      edit.keep_output[only] = 1;
+      if (attempt(Editor(best_, edit).run())) return true;
+    }
+    bool changed = false;
+    for (size_t i = best_.graph.outputs().size(); i-- > 0 && best_.graph.outputs().size() > 1;) {
+      Edit edit = all_outputs();
+      edit.keep_output[i] = 0;
+      changed = attempt(Editor(best_, edit).run()) || changed;
+    }
+    return changed;
+  }
+
+  // An output becomes an operand of the node that makes it.
+  bool earlier_outputs() {
+    bool changed = false;
+    for (size_t i = 0; i < best_.graph.outputs().size(); ++i) {
+      for (bool moved = true; moved;) moved = move_output(i), changed = changed || moved;
+    }
+    return changed;
+  }
+
+  bool move_output(size_t i) {
+    const Output& output = best_.graph.outputs()[i];
+    const NodeId producer = best_.graph.value(output.value).producer;
+    if (output.updates != kNoValue || producer < 0) return false;
+    const std::vector<ValueId> operands = best_.graph.node(producer).inputs;
+    return std::any_of(operands.begin(), operands.end(), [&](ValueId operand) {
+      Edit edit = all_outputs();
+      edit.moved[i] = operand;
+      return attempt(Editor(best_, edit).run());
+    });
+  }
+
+  bool fewer_nodes() {
+    bool changed = false;
+    for (size_t id = best_.graph.values().size(); id-- > 0;) {
+      if (id >= best_.graph.values().size() || best_.graph.values()[id].producer < 0) continue;
+      const auto value = static_cast<ValueId>(id);
+      changed = attempt(Editor(best_, with_input(value)).run()) || leave_out(value) || changed;
+    }
+    return changed;
+  }
+
+  Edit with_input(ValueId value) const {
+    Edit edit = all_outputs();
+    edit.becomes_input = value;
+    return edit;
+  }
+
+  bool leave_out(ValueId value) {
+    const Value& v = best_.graph.value(value);
+    if (v.producer < 0) return false;
+    const std::vector<ValueId> operands = best_.graph.node(v.producer).inputs;
+    for (const ValueId operand : operands) {
+      if (best_.graph.type(operand) != best_.graph.type(value)) continue;
+      Edit edit = all_outputs();
+      edit.left_out = value;
+      edit.instead = operand;
+      if (attempt(Editor(best_, edit).run())) return true;
+    }
+    return false;
+  }
+
+  bool fewer_axes() {
+    bool changed = false;
+    for (int axis = best_.strategy.mesh.axes(); axis-- > 0;) changed = attempt(without_axis(best_, axis)) || changed;
+    return changed;
+  }
+
+  bool fewer_cuts() {
+    bool changed = false;
+    for (size_t i = 0; i < best_.strategy.nodes.size(); ++i) changed = uncut_node(i) || changed;
+    for (size_t i = 0; i < best_.strategy.inputs.size(); ++i) changed = uncut_input(i) || changed;
+    for (size_t i = 0; i < best_.strategy.outputs.size(); ++i) {
+      Layout& layout = best_.strategy.outputs[i];
+      if (layout.is_replicated() || best_.graph.outputs()[i].updates != kNoValue) continue;
+      Case candidate = best_;
+      candidate.strategy.outputs[i] = Layout::replicated(layout.rank());
+      changed = attempt(std::move(candidate)) || changed;
+    }
+    return changed;
+  }
+
+  bool uncut_node(size_t i) {
+    const FactorCuts& cuts = best_.strategy.nodes[i];
+    const bool any = std::any_of(cuts.axes.begin(), cuts.axes.end(), [](const auto& axes) { return !axes.empty(); });
+    if (!any && cuts.linear_set < 0) return false;
+    Case candidate = best_;
+    candidate.strategy.nodes[i] = {.axes = std::vector<std::vector<int>>(cuts.axes.size())};
+    return attempt(std::move(candidate));
+  }
+
+  bool uncut_input(size_t i) {
+    const Layout& layout = best_.strategy.inputs[i];
+    if (layout.is_replicated()) return false;
+    Case candidate = best_;
+    candidate.strategy.inputs[i] = Layout::replicated(layout.rank());
+    for (size_t k = 0; k < best_.graph.outputs().size(); ++k) {
+      if (best_.graph.outputs()[k].updates == best_.graph.inputs()[i].value) {
+        candidate.strategy.outputs[k] = candidate.strategy.inputs[i];
+      }
+    }
+    return attempt(std::move(candidate));
+  }
+
+  Case best_;
+  const std::function<bool(const Case&)>& goes_wrong_;
+  int tries_ = 0;
+};
+
+}  // namespace
+
+Case shrunk(Case test, const std::function<bool(const Case&)>& goes_wrong) {
+  return Shrinker(std::move(test), goes_wrong).run();
+}
+
+}  // namespace trireme::equivalence
