@@ -301,6 +301,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
       {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
+      {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
       {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {
@@ -98,7 +99,7 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
 
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
-  return !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
 }
 
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
@@ -120,10 +121,14 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   require(p.mode == "semi_auto_parallel" || !cuts_by_hand(config),
-          "configuration: parallel.mesh, tp, sp, ops, parameters and dataset are for parallel.mode = 'semi_auto_parallel'; "
+          "configuration: parallel.strategy, mesh, tp, cp, sp, vocabulary, ops, parameters and dataset are for parallel.mode = 'semi_auto_parallel'; "
           "the mode is '{}'",
           p.mode);
   Parallel out;
+  if (!p.strategy.empty()) {
+    require(is_file(p.strategy), "configuration: parallel.strategy: there is no file '{}'", p.strategy);
+    out.strategy = read_file(p.strategy);
+  }
   out.mesh = mesh_of(config, ranks);
   out.dataset = p.cp > 1 && p.dataset == "data_parallel" ? "[dp, cp]" : p.dataset;
   out.ops = ready_made(config);
