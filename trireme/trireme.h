@@ -20,6 +20,7 @@
 #include "trireme/nn/models/mlp.h"
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/nn/parallel.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
