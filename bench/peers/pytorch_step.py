@@ -1,7 +1,9 @@
 """One training step in PyTorch on CPU, measured as `trireme bench step` measures ours: one line of JSON.
 
 Written as its users would for speed: fused AdamW, fused attention, gradients set to none, DDP over gloo with gradients
-in the buckets. `-n` starts that many workers; with `--compile` the model goes through torch.compile.
+in the buckets. `-n` starts that many workers; with `--compile` the model goes through torch.compile. `--tp` cuts the GPT's
+layers by DTensor (columns, then rows), `--zero 3` and `--zero 2` shard it by FSDP2 with and without freeing the gathered
+weights between the passes.
 """
 
 import argparse
@@ -26,6 +28,8 @@ def parse():
     parser.add_argument("--hidden", default="512,512")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("-n", "--ranks", type=int, default=1)
+    parser.add_argument("--tp", type=int, default=1)
+    parser.add_argument("--zero", type=int, choices=(0, 2, 3), default=0)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--compile", action="store_true")
@@ -61,14 +65,22 @@ def make_gpt(args):
             super().__init__()
             d = args.width
             self.ln_1, self.ln_2 = nn.LayerNorm(d), nn.LayerNorm(d)
-            self.c_attn, self.c_proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
+            if args.tp > 1:  # a column of a fused weight would hold the query of one head and the key of another
+                self.q, self.k, self.v = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
+            else:
+                self.c_attn = nn.Linear(d, 3 * d)
+            self.c_proj = nn.Linear(d, d)
             self.fc, self.proj = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
 
         def forward(self, x):
             b, s, d = x.shape
-            q, k, v = self.c_attn(self.ln_1(x)).view(b, s, 3, args.heads, d // args.heads).permute(2, 0, 3, 1, 4)
+            h = self.ln_1(x)
+            if args.tp > 1:
+                q, k, v = (part(h).view(b, s, -1, d // args.heads).transpose(1, 2) for part in (self.q, self.k, self.v))
+            else:
+                q, k, v = self.c_attn(h).view(b, s, 3, args.heads, d // args.heads).permute(2, 0, 3, 1, 4)
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.c_proj(y.transpose(1, 2).reshape(b, s, d))
+            x = x + self.c_proj(y.transpose(1, 2).reshape(b, s, -1))
             return x + self.proj(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
 
     class Gpt(nn.Module):
@@ -128,6 +140,29 @@ def make_classifier(args):
     return Classifier(), images, torch.randint(10, (args.batch,)), 1, "samples"
 
 
+def distribute(model, args, world):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if args.tp > 1:
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        plan = {name: ColwiseParallel() for name in ("q", "k", "v", "fc")} | {name: RowwiseParallel() for name in ("c_proj", "proj")}
+        mesh = init_device_mesh("cpu", (world,))
+        for block in model.blocks:
+            parallelize_module(block, mesh, plan)
+        return model
+    if args.zero:
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh("cpu", (world,))
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh, reshard_after_forward=args.zero == 3)
+        return fully_shard(model, mesh=mesh, reshard_after_forward=args.zero == 3)
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+
+
 def run(args, rank, world, start):
     import torch
 
@@ -135,13 +170,12 @@ def run(args, rank, world, start):
     torch.manual_seed(1)
     model, x, y, units_per_sample, unit = make_gpt(args) if args.model == "gpt" else make_classifier(args)
     parameters = sum(p.numel() for p in model.parameters())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     if world > 1:
         import torch.distributed as dist
-        from torch.nn.parallel import DistributedDataParallel
 
         dist.init_process_group("gloo", rank=rank, world_size=world)
-        model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+        model = distribute(model, args, world)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=args.tp == 1 and args.zero == 0)
     if args.compile:
         model = torch.compile(model)
     first_step_s, ms, loss = 0.0, [], None
@@ -167,7 +201,7 @@ def run(args, rank, world, start):
         print(json.dumps({
             "model": args.model, "world": world, "threads": args.threads, "dtype": "f32", "batch": args.batch,
             "parameters": parameters, "ms": median, "min_ms": ms[0],
-            "per_s": args.batch * world * units_per_sample / median * 1e3, "unit": unit,
+            "per_s": args.batch * (world // args.tp) * units_per_sample / median * 1e3, "unit": unit,
             "first_step_s": first_step_s, "rss_mb": rss_mb, "loss": loss.item(),
             "peer": "pytorch", "compiled": args.compile, "version": torch.__version__}), flush=True)
 

@@ -5,7 +5,7 @@
 #include "tests/multi/contract_support.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
-#include "trireme/nn/layers.h"
+#include "trireme/nn/parallel.h"
 #include "trireme/op/registry.h"
 
 namespace trireme {
@@ -237,6 +237,57 @@ TEST(OperatorParallel, a_module_says_how_its_product_is_cut) {
   EXPECT_EQ(to_string(four.strategy.inputs[1], four.strategy.mesh), "[tp, -]") << "up.weight";
   EXPECT_EQ(to_string(four.strategy.inputs[3], four.strategy.mesh), "[-, tp]") << "down.weight";
   EXPECT_EQ(four.strategy.why_nodes[0], "asked for by shard() of 'up'");
+}
+
+// A block of building blocks: tokens cut by vocabulary, a column and a row product, logits and loss by vocabulary again.
+struct Blocks : nn::Module {
+  explicit Blocks(bool scatter) : down(16, 8, {.name = "down"}, {}, {.scatter = scatter}) {}
+  nn::VocabularyEmbedding words{12, 8, {.name = "words"}};
+  nn::ColumnLinear up{8, 16, {.name = "up"}};
+  nn::RowLinear down;
+  nn::ColumnLinear head{8, 12, {.name = "head", .bias = false}};
+  Tensor forward(const Tensor& ids) override {
+    const Tensor x = words(ids);
+    return head(add(x, down(relu(up(x)))));
+  }
+};
+struct PlainBlocks : nn::Module {
+  nn::Embedding words{12, 8, {.name = "words"}};
+  nn::Linear up{8, 16, {.name = "up"}}, down{16, 8, {.name = "down"}}, head{8, 12, {.name = "head", .bias = false}};
+  Tensor forward(const Tensor& ids) override {
+    const Tensor x = words(ids);
+    return head(add(x, down(relu(up(x)))));
+  }
+};
+
+template <class Model>
+Graph token_graph(Model& model, Tensor (*loss_of)(const Tensor&, const Tensor&)) {
+  Graph graph;
+  const Tensor ids(graph, graph.add_input("ids", {DType::kI32, {4, 6}}, Role::kData));
+  const Tensor targets(graph, graph.add_input("targets", {DType::kI32, {4, 6}}, Role::kData));
+  nn::Trace trace(graph);
+  const Tensor loss = mean(loss_of(model(ids), targets));
+  graph.add_output("loss", loss.id());
+  const std::vector<Tensor> grads = gradients(loss, trace.parameters());
+  for (size_t i = 0; i < grads.size(); ++i) graph.add_output(fmt::format("grad{}", i), grads[i].id());
+  return graph;
+}
+
+TEST(ParallelLayers, compute_what_the_plain_layers_do_with_their_weights_cut) {
+  PlainBlocks plain;
+  const OnRanks one = run_on_ranks(token_graph(plain, cross_entropy), 1, {});
+  for (const bool scatter : {false, true}) {
+    SCOPED_TRACE(scatter ? "scattered along positions" : "reduced");
+    Blocks blocks(scatter);
+    Parallel parallel = by_hand("dp=2,tp=2", {});
+    parallel.dataset = "data_parallel";
+    const OnRanks four = run_on_ranks(token_graph(blocks, cross_entropy_in_parts), 4, parallel);
+    expect_equal(four, one, 256);
+    for (const char* name : {"words.weight", "up.weight", "up.bias", "head.weight"}) {
+      const Input& input = four.program.graph.input(name);
+      EXPECT_EQ(four.program.layouts[static_cast<size_t>(input.value)].cuts(0, four.strategy.mesh), 2) << name;
+    }
+  }
 }
 
 // Named axes: the order of the axes in a dimension is the order of significance.

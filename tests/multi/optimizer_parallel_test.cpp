@@ -141,6 +141,27 @@ TEST(OptimizerParallel, options_out_of_range_are_refused) {
   EXPECT_THAT(error_of(sliced(1, 64, 9)), HasSubstr("a shard size of 9; it must be from 1 to the 8 ranks, or -1"));
 }
 
+TEST(StrategyFile, a_strategy_that_was_written_down_trains_alike_and_fits_its_model_and_ranks_only) {
+  const Graph graph = step(Sgd{.momentum = 0.9});
+  Parallel tensor;
+  tensor.mesh = "dp=2,tp=2";
+  tensor.ops = {{"layers.1", "[dp, -], [tp, -]"}, {"layers.2", "[dp, tp], [-, tp]"}};
+  Parallel file;
+  file.strategy = to_string(graph, semi_auto(graph, 4, tensor));
+  EXPECT_EQ(to_string(graph, semi_auto(graph, 4, file)), file.strategy);
+  EXPECT_EQ(losses(graph, 4, file, 5), losses(graph, 4, tensor, 5));
+  const auto error_of = [&](const Graph& other, int64_t ranks) -> std::string {
+    try {
+      semi_auto(other, ranks, file);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of(graph, 8), HasSubstr("the strategy is for 4 ranks (mesh 'dp=2,tp=2') but the job has 8"));
+  EXPECT_THAT(error_of(mlp_step(Sgd{}), 4), HasSubstr("the strategy is for another model than 'mlp'"));
+}
+
 TEST(DatasetStrategy, the_full_batch_on_every_rank_and_slices_of_it_train_alike) {
   const Graph graph = step(Sgd{.momentum = 0.9});
   Parallel full;

@@ -7,6 +7,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/early_gathers.h"
 #include "trireme/pass/early_updates.h"
 #include "trireme/pass/fuse_all_reduce.h"
 
@@ -31,6 +32,8 @@ const std::vector<Pass>& passes() {
        }},
       {"early_updates", "parameters are updated as soon as their gradients are there",
        [](const Program& program, const PassOptions&) { return early_updates(program); }},
+      {"early_gathers", "weights that lie in slices are gathered one reader ahead",
+       [](const Program& program, const PassOptions&) { return early_gathers(program); }},
   };
   return kPasses;
 }

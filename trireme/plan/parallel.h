@@ -47,6 +47,8 @@ struct Parallel {
   // those numbers of dimensions. These win over what the model's code asks with Module::shard.
   std::vector<CutRule> ops;
   OptimizerParallel optimizer;
+  // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked.
+  std::string strategy;
 };
 
 // Throws kInvalidArgument for whatever does not fit: a mesh of another size, a rule that matches nothing, cuts that do

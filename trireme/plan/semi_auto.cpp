@@ -267,8 +267,29 @@ bool matches(std::string_view pattern, std::string_view name) {
   return false;
 }
 
+namespace {
+
+// A strategy that was written down for this graph.
+Strategy read_strategy(const std::string& text, const Graph& graph, int64_t ranks) {
+  Strategy strategy;
+  try {
+    strategy = parse_strategy(text, graph);
+  } catch (Error& e) {
+    e.note(fmt::format("the strategy is for another model than '{}', or was changed by hand", graph.name()));
+    throw;
+  }
+  require(strategy.mesh.devices() == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks",
+          strategy.mesh.devices(), to_string(strategy.mesh), ranks, strategy.mesh.devices());
+  strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
+  strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
+  return strategy;
+}
+
+}  // namespace
+
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
                    const std::map<std::string, Layout>* stored) {
+  if (!parallel.strategy.empty() && stored == nullptr) return read_strategy(parallel.strategy, graph, ranks);
   return SemiAuto(graph, ranks, parallel, stored).run();
 }
 

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/strategies.h"
@@ -166,6 +167,20 @@ void require_below_one(const std::string& key, double value) {
   require(value >= 0 && value < 1, "configuration: {} = {}; it must be from 0 to below 1", key, value);
 }
 
+void check_llama(const JobConfig& c) {
+  const auto& m = c.model;
+  require_from("model.kv_heads", m.kv_heads, 0);
+  require_from("model.mlp_width", m.mlp_width, 0);
+  require(m.kv_heads == 0 || m.heads % m.kv_heads == 0,
+          "configuration: model.heads = {} is not divisible by model.kv_heads = {}; use kv_heads that divide the heads",
+          m.heads, m.kv_heads);
+  require(m.width / m.heads % 2 == 0,
+          "configuration: model.width = {} over model.heads = {} is a head size of {}; llama needs an even one", m.width,
+          m.heads, m.width / m.heads);
+  require(m.rope_theta > 0 && m.rope_theta < std::numeric_limits<double>::infinity(),
+          "configuration: model.rope_theta = {}; it must be above 0", m.rope_theta);
+}
+
 void check_sizes(const JobConfig& c) {
   for (const auto& [key, value] : {std::pair<const char*, int64_t>{"model.layers", c.model.layers},
                                    {"model.width", c.model.width},
@@ -178,10 +193,11 @@ void check_sizes(const JobConfig& c) {
     require_from(key, value, 1);
   }
   for (const int64_t size : c.model.hidden) require_from("model.hidden", size, 1);
-  require(c.model.kind != "gpt" || c.model.width % c.model.heads == 0,
+  require(predicts_classes(c) || c.model.width % c.model.heads == 0,
           "configuration: model.width = {} is not divisible by model.heads = {}; use a width that is a multiple of the "
           "heads",
           c.model.width, c.model.heads);
+  if (c.model.kind == "llama") check_llama(c);
   require(c.data.kind != "text" || c.model.vocabulary >= data::kByteVocabulary,
           "configuration: model.vocabulary = {}; text is read as bytes and needs {}", c.model.vocabulary,
           +data::kByteVocabulary);
@@ -208,7 +224,7 @@ void check_training(const JobConfig& c) {
 }
 
 void check_values(const JobConfig& c) {
-  require_one_of("model.kind", c.model.kind, {"gpt", "mlp", "lenet"});
+  require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet"});
   require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
@@ -226,11 +242,12 @@ void check_values(const JobConfig& c) {
   require(c.data.validation >= 0 && c.data.validation < 1,
           "configuration: data.validation = {}; it is the share of samples held out, from 0 to below 1",
           c.data.validation);
-  require(c.data.kind != "text" || c.model.kind == "gpt",
-          "configuration: data.kind 'text' needs model.kind 'gpt', not '{}'; use data.kind 'idx' for images",
+  require(c.data.kind != "text" || !predicts_classes(c),
+          "configuration: data.kind 'text' needs model.kind 'gpt' or 'llama', not '{}'; use data.kind 'idx' for images",
           c.model.kind);
-  require(c.data.kind != "idx" || c.model.kind != "gpt",
-          "configuration: data.kind 'idx' needs model.kind 'mlp' or 'lenet', not 'gpt'; use data.kind 'text' for text");
+  require(c.data.kind != "idx" || predicts_classes(c),
+          "configuration: data.kind 'idx' needs model.kind 'mlp' or 'lenet', not '{}'; use data.kind 'text' for text",
+          c.model.kind);
   require(c.data.kind != "text" || !c.data.paths.empty(),
           "configuration: data.paths is empty; name the files or folders with the text");
   require(c.data.kind != "idx" || (!c.data.images.empty() && !c.data.labels.empty()),
@@ -242,11 +259,15 @@ void check_values(const JobConfig& c) {
 std::vector<ConfigKey> config_keys(JobConfig& c) {
   return {
       {"name", &c.name, "of the run, in its report"},
-      {"model.kind", &c.model.kind, "gpt, mlp or lenet"},
-      {"model.layers", &c.model.layers, "gpt: blocks"},
-      {"model.width", &c.model.width, "gpt: of the residual stream"},
-      {"model.heads", &c.model.heads, "gpt: attention heads; they divide the width"},
-      {"model.vocabulary", &c.model.vocabulary, "gpt: tokens; bytes have 256"},
+      {"model.kind", &c.model.kind, "gpt, llama, mlp or lenet"},
+      {"model.layers", &c.model.layers, "gpt, llama: blocks"},
+      {"model.width", &c.model.width, "gpt, llama: of the residual stream"},
+      {"model.heads", &c.model.heads, "gpt, llama: attention heads; they divide the width"},
+      {"model.kv_heads", &c.model.kv_heads, "llama: heads of keys and values, which divide the heads; 0: as many"},
+      {"model.mlp_width", &c.model.mlp_width, "llama: of the MLP; 0: 8/3 of the width, rounded up to a multiple of 64"},
+      {"model.rope_theta", &c.model.rope_theta, "llama: base of the rotary angles"},
+      {"model.tied", &c.model.tied, "llama: the head is the embedding's table"},
+      {"model.vocabulary", &c.model.vocabulary, "gpt, llama: tokens; bytes have 256"},
       {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
       {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},
       {"model.classes", &c.model.classes, "mlp, lenet: of the labels"},
@@ -280,11 +301,12 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
       {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
+      {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
-      {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, mlp)"},
-      {"parallel.cp", &c.parallel.cp, "gpt: ranks that positions are cut over, with all-to-all around attention"},
-      {"parallel.vocabulary", &c.parallel.vocabulary, "gpt: the ranks of tp also cut the embedding, the head and the loss by tokens"},
-      {"parallel.sp", &c.parallel.sp, "gpt: the ranks of tp also cut the positions between the products"},
+      {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
+      {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},
+      {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
+      {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
       {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
@@ -353,6 +375,17 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                    .heads = m.heads,
                                                    .dropout = m.dropout});
   }
+  if (m.kind == "llama") {
+    return std::make_unique<nn::Llama>(nn::LlamaConfig{.vocabulary = m.vocabulary,
+                                                       .context = config.data.seq,
+                                                       .layers = m.layers,
+                                                       .width = m.width,
+                                                       .heads = m.heads,
+                                                       .kv_heads = m.kv_heads,
+                                                       .hidden = m.mlp_width,
+                                                       .rope_theta = m.rope_theta,
+                                                       .tied = m.tied});
+  }
   if (m.kind == "lenet") return std::make_unique<nn::LeNet>(m.classes);
   std::vector<int64_t> sizes{28 * 28};
   sizes.insert(sizes.end(), m.hidden.begin(), m.hidden.end());
@@ -375,7 +408,7 @@ data::SourcePtr make_source(const JobConfig& config) {
     return data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
   }
   if (d.kind == "idx") return data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
-  if (config.model.kind == "gpt") {
+  if (!predicts_classes(config)) {
     return data::synthetic_tokens({.samples = d.samples, .seq = d.seq, .vocabulary = config.model.vocabulary});
   }
   return data::synthetic_images({.samples = d.samples, .classes = config.model.classes});
@@ -414,7 +447,9 @@ Optimizer make_optimizer(const JobConfig& config) {
   return AdamW{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
 }
 
-bool predicts_classes(const JobConfig& config) { return config.model.kind != "gpt"; }
+bool predicts_classes(const JobConfig& config) {
+  return config.model.kind != "gpt" && config.model.kind != "llama";
+}
 
 namespace {
 
@@ -453,7 +488,7 @@ FitOptions fit_options(const JobConfig& config) {
 }
 
 std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch) {
-  if (config.model.kind == "gpt") {
+  if (!predicts_classes(config)) {
     return {{"tokens", {DType::kI32, {batch, config.data.seq}}}, {"targets", {DType::kI32, {batch, config.data.seq}}}};
   }
   return {{"image", {DType::kF32, {batch, 28, 28, 1}}}, {"label", {DType::kI32, {batch}}}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 
 namespace trireme {
 namespace {
@@ -39,6 +40,26 @@ std::vector<CutRule> gpt_rules(bool sequence, bool vocabulary) {
   return rules;
 }
 
+// As gpt_rules: the products that read the residual stream by columns, those that write to it by rows. Weights are
+// [out, in].
+std::vector<CutRule> llama_rules(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const std::string positions = p.sp ? "cp*tp" : "cp";
+  const std::string out = fmt::format(" -> [dp, {}, -]", positions);
+  std::vector<CutRule> rules{
+      {"model.embed_tokens", p.vocabulary ? "[tp, -], [dp, cp]" + out : fmt::format("[-, -], [dp, {}]", positions)},
+      {"model.layers.*.self_attn/attention",
+       "[dp, -, tp*cp, -], [dp, -, tp*cp, -], [dp, -, tp*cp, -] -> [dp, cp, tp, -], [dp, tp*cp, -]"}};
+  for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, -], [tp, -]"});
+  }
+  for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, tp], [-, tp]" + out});
+  }
+  if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", "[dp, cp, -], [tp, -]"});
+  return rules;
+}
+
 // Every other layer's weight by columns and by rows: [out, in] is cut on out, then on in.
 std::vector<CutRule> mlp_rules(size_t layers) {
   std::vector<CutRule> rules;
@@ -58,6 +79,14 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
             config.model.heads, p.tp, p.cp);
     return gpt_rules(p.sp, p.vocabulary);
   }
+  if (config.model.kind == "llama") {
+    const int64_t kv_heads = config.model.kv_heads == 0 ? config.model.heads : config.model.kv_heads;
+    require(kv_heads % (p.tp * p.cp) == 0,
+            "configuration: model.kv_heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks; each rank "
+            "has whole heads of keys and values",
+            kv_heads, p.tp, p.cp);
+    return llama_rules(config);
+  }
   require(!p.sp && !p.vocabulary && p.cp <= 1,
           "configuration: parallel.sp, cp and vocabulary are for texts; model.kind '{}' reads none",
           config.model.kind);
@@ -70,7 +99,7 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
 
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
-  return !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
 }
 
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
@@ -92,10 +121,14 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   require(p.mode == "semi_auto_parallel" || !cuts_by_hand(config),
-          "configuration: parallel.mesh, tp, sp, ops, parameters and dataset are for parallel.mode = 'semi_auto_parallel'; "
+          "configuration: parallel.strategy, mesh, tp, cp, sp, vocabulary, ops, parameters and dataset are for parallel.mode = 'semi_auto_parallel'; "
           "the mode is '{}'",
           p.mode);
   Parallel out;
+  if (!p.strategy.empty()) {
+    require(is_file(p.strategy), "configuration: parallel.strategy: there is no file '{}'", p.strategy);
+    out.strategy = read_file(p.strategy);
+  }
   out.mesh = mesh_of(config, ranks);
   out.dataset = p.cp > 1 && p.dataset == "data_parallel" ? "[dp, cp]" : p.dataset;
   out.ops = ready_made(config);

@@ -1,0 +1,59 @@
+#include "trireme/pass/early_gathers.h"
+
+#include <algorithm>
+#include <map>
+
+#include "trireme/pass/rewrite.h"
+
+namespace trireme {
+namespace {
+
+struct Gather {
+  NodeId node = -1;
+  NodeId first_reader = -1;
+};
+
+// All-gathers of the program's inputs that something reads, in program order.
+std::vector<Gather> gathers_of(const Graph& graph) {
+  std::vector<Gather> out;
+  std::map<ValueId, size_t> result;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    for (const ValueId operand : node.inputs) {
+      const auto gather = result.find(operand);
+      if (gather == result.end()) continue;
+      out[gather->second].first_reader = id;
+      result.erase(gather);
+    }
+    if (node.op->name == "all_gather" && graph.value(node.inputs[0]).producer < 0) {
+      result.emplace(node.outputs[0], out.size());
+      out.push_back({id, -1});
+    }
+  }
+  std::erase_if(out, [](const Gather& gather) { return gather.first_reader < 0; });
+  return out;
+}
+
+}  // namespace
+
+Program early_gathers(const Program& program) {
+  const std::vector<Gather> gathers = gathers_of(program.graph);
+  std::map<NodeId, std::vector<NodeId>> before;  // gathers that move, by the node they move before
+  std::map<NodeId, bool> moves;
+  for (size_t i = 1; i < gathers.size(); ++i) {
+    if (gathers[i - 1].first_reader >= gathers[i].node) continue;
+    before[gathers[i - 1].first_reader].push_back(gathers[i].node);
+    moves[gathers[i].node] = true;
+  }
+  if (moves.empty()) return program;
+  Rewrite rewrite(program);
+  for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
+    if (const auto here = before.find(id); here != before.end()) {
+      for (const NodeId gather : here->second) rewrite.copy(gather);
+    }
+    if (moves.count(id) == 0) rewrite.copy(id);
+  }
+  return rewrite.finish();
+}
+
+}  // namespace trireme
