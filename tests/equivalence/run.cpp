@@ -58,7 +58,7 @@ void compile(Running& r) {
   refuse(verify(test.graph), "graph");
   r.program = partition(test.graph, test.strategy);
   refuse(verify(r.program), "partitioned program");
-  r.program = run_passes(r.program, {.bucket_bytes = test.bucket_bytes});
+  if (test.passes) r.program = run_passes(r.program, {.bucket_bytes = test.bucket_bytes});
   r.plan = plan_execution(r.program);
   refuse(verify(r.plan), "plan");
   refuse(check_communication(r.plan), "communication");
@@ -157,8 +157,8 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   });
   std::string program;
   try {
-    program = to_string(
-        run_passes(partition(small.graph, small.strategy), {.bucket_bytes = small.bucket_bytes}));
+    const Program made = partition(small.graph, small.strategy);
+    program = to_string(small.passes ? run_passes(made, {.bucket_bytes = small.bucket_bytes}) : made);
   } catch (const std::exception& e) {
     program = e.what();
   }
