@@ -87,6 +87,7 @@ struct Case {
   int ranks;
   Parallel parallel;
   bool loss_in_parts = false;
+  int64_t experts = 0;
 };
 
 JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
@@ -130,6 +131,16 @@ std::vector<Case> cases() {
   };
   out.push_back(vocabulary("tp2_vocabulary", 2, false, 0));
   out.push_back(vocabulary("dp2_tp2_sp_vocabulary_zero2", 4, true, 2));
+  const auto experts = [](const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero) {
+    JobConfig config = gpt_config(tp, false, zero);
+    config.model.experts = 4;
+    config.parallel.ep = ep;
+    return Case{name, ranks, parallel_of(config, ranks), false, 4};
+  };
+  out.push_back(experts("experts_dp2", 2, 1, 1, 0));
+  out.push_back(experts("experts_ep2", 2, 2, 1, 0));
+  out.push_back(experts("experts_dp2_ep2", 4, 2, 1, 0));
+  out.push_back(experts("experts_ep2_tp2_zero2", 4, 2, 2, 2));
   Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
   groups.parallel.optimizer.shard_size = 2;
   out.push_back(groups);
@@ -150,8 +161,8 @@ std::vector<Case> cases() {
 class Strategies : public testing::TestWithParam<Case> {};
 
 TEST_P(Strategies, train_a_language_model_as_one_device_does) {
-  const Trained whole = train(gpt_step(Sgd{.momentum = 0.9}), {}, nullptr);
-  const Graph graph = gpt_step(Sgd{.momentum = 0.9}, GetParam().loss_in_parts);
+  const Trained whole = train(gpt_step(Sgd{.momentum = 0.9}, false, GetParam().experts), {}, nullptr);
+  const Graph graph = gpt_step(Sgd{.momentum = 0.9}, GetParam().loss_in_parts, GetParam().experts);
   const double bound = bound_of(graph, whole.losses[0]);
   std::mutex mutex;
   std::vector<Trained> ranks;

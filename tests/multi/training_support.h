@@ -41,9 +41,15 @@ inline Graph mlp_evaluation(int64_t batch = kBatch) {
   return evaluation(mlp_model(mlp), class_loss(), mlp_batch(batch),
                     {.name = "mlp", .accuracy = true});
 }
-inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false) {
-  nn::Gpt gpt(
-      {.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 2, .dropout = 0.1});
+inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
+                      int64_t experts = 0) {
+  nn::Gpt gpt({.vocabulary = 20,
+               .context = 8,
+               .layers = 2,
+               .width = 16,
+               .heads = 2,
+               .dropout = 0.1,
+               .experts = experts});
   const LossFn in_parts = [](const Tensor& y, const Tensor& t) { return cross_entropy_in_parts(y, t); };
   return training_step([&](const Tensor& x) { return gpt(x); },
                        loss_in_parts ? in_parts : class_loss(), gpt_batch(), optimizer, {.name = "gpt", .seed = 3, .clip_norm = 1});
