@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 
 struct StepArgs {
   std::string model = "gpt";
-  int64_t layers = 4, width = 256, heads = 4, seq = 256, batch = 16, vocab = 256;
+  int64_t layers = 4, width = 256, heads = 4, kv_heads = 0, mlp_width = 0, seq = 256, batch = 16, vocab = 256;
   std::vector<int64_t> hidden = {512, 512};
   std::string dtype = "f32";
   std::string optimizer = "adamw";
@@ -74,6 +74,8 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.model.layers = args.layers;
   config.model.width = args.width;
   config.model.heads = args.heads;
+  config.model.kv_heads = args.kv_heads;
+  config.model.mlp_width = args.mlp_width;
   config.model.vocabulary = args.vocab;
   config.model.hidden = args.hidden;
   config.data.kind = "synthetic";
@@ -102,7 +104,7 @@ void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const
       fill_normal({1, 1}, first, 0, view.as<float>());
       continue;
     }
-    const auto classes = static_cast<uint32_t>(config.model.kind == "gpt" ? config.model.vocabulary : config.model.classes);
+    const auto classes = static_cast<uint32_t>(predicts_classes(config) ? config.model.classes : config.model.vocabulary);
     uint64_t at = first;
     for (int32_t& id : view.as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % classes);
   }
@@ -120,7 +122,7 @@ void print_by_op(const Executor& executor, int64_t steps) {
 }
 
 void check(const StepArgs& args) {
-  const std::vector<std::string> models{"gpt", "mlp", "lenet"};
+  const std::vector<std::string> models{"gpt", "llama", "mlp", "lenet"};
   require(std::find(models.begin(), models.end(), args.model) != models.end(), "bench step: no model '{}'.{}", args.model,
           suggestion(args.model, models));
   require(args.dtype == "f32", "bench step: --dtype {}; only f32 is computed", args.dtype);
@@ -162,7 +164,7 @@ int step(const StepArgs& args) {
   first_step_s = over_ranks(job.world(), first_step_s);
   std::sort(ms.begin(), ms.end());
   const double median = over_ranks(job.world(), ms[ms.size() / 2]);
-  const double units = static_cast<double>(config.train.batch * (args.model == "gpt" ? args.seq : 1));
+  const double units = static_cast<double>(config.train.batch * (predicts_classes(config) ? 1 : args.seq));
   if (job.rank() != 0) return 0;
   if (args.by_op) print_by_op(executor, args.steps);
   print({{"model", args.model},
@@ -175,7 +177,7 @@ int step(const StepArgs& args) {
          {"ms", median},
          {"min_ms", ms.front()},
          {"per_s", units / median * 1e3},
-         {"unit", args.model == "gpt" ? "tokens" : "samples"},
+         {"unit", predicts_classes(config) ? "samples" : "tokens"},
          {"ready_s", ready_s},
          {"first_step_s", first_step_s},
          {"rss_mb", rss},
@@ -224,14 +226,16 @@ int collective(const CollectiveArgs& args) {
 void add_step(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<StepArgs>();
   CLI::App* command = bench.add_subcommand("step", "Time the training step of a built-in model");
-  command->add_option("--model", args->model, "gpt, mlp or lenet")->capture_default_str();
-  command->add_option("--layers", args->layers, "gpt: blocks")->capture_default_str();
-  command->add_option("--width", args->width, "gpt: width of the residual stream")->capture_default_str();
-  command->add_option("--heads", args->heads, "gpt: attention heads")->capture_default_str();
-  command->add_option("--seq", args->seq, "gpt: tokens of a sample")->capture_default_str();
+  command->add_option("--model", args->model, "gpt, llama, mlp or lenet")->capture_default_str();
+  command->add_option("--layers", args->layers, "gpt, llama: blocks")->capture_default_str();
+  command->add_option("--width", args->width, "gpt, llama: width of the residual stream")->capture_default_str();
+  command->add_option("--heads", args->heads, "gpt, llama: attention heads")->capture_default_str();
+  command->add_option("--kv-heads", args->kv_heads, "llama: heads of keys and values; 0: as many")->capture_default_str();
+  command->add_option("--mlp-width", args->mlp_width, "llama: of the MLP; 0: 8/3 of the width")->capture_default_str();
+  command->add_option("--seq", args->seq, "gpt, llama: tokens of a sample")->capture_default_str();
   add_parallel_flags(*command, args->parallel);
   command->add_option("--batch", args->batch, "Samples of one data parallel rank")->capture_default_str();
-  command->add_option("--vocab", args->vocab, "gpt: tokens known")->capture_default_str();
+  command->add_option("--vocab", args->vocab, "gpt, llama: tokens known")->capture_default_str();
   command->add_option("--hidden", args->hidden, "mlp: sizes of the hidden layers")->delimiter(',')->capture_default_str();
   command->add_option("--dtype", args->dtype, "f32")->capture_default_str();
   command->add_option("--optimizer", args->optimizer, "sgd, adam, adamw or lamb")->capture_default_str();

@@ -22,14 +22,14 @@ void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
   command.add_option("--tp", flags.tp, "Ranks that each layer's weights are cut over (tensor parallel); the rest are data parallel")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command.add_option("--cp", flags.cp, "gpt: ranks that positions are cut over (context parallel)")
+  command.add_option("--cp", flags.cp, "gpt, llama: ranks that positions are cut over (context parallel)")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command.add_option("--ep", flags.ep, "gpt: data parallel ranks that share a block's experts (expert parallel)")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command.add_flag("--sp", flags.sp, "gpt: the ranks of --tp also cut the positions between the products (sequence parallel)");
-  command.add_flag("--vocab-parallel", flags.vocabulary, "gpt: the ranks of --tp also cut embedding, head and loss by tokens");
+  command.add_flag("--sp", flags.sp, "gpt, llama: the ranks of --tp also cut the positions between the products (sequence parallel)");
+  command.add_flag("--vocab-parallel", flags.vocabulary, "gpt, llama: the ranks of --tp also cut embedding, head and loss by tokens");
   command.add_option("--zero", flags.zero, "Slice over data parallel ranks 1: optimizer state, 2: and gradients, 3: and weights")
       ->check(CLI::Range(0, 3))
       ->capture_default_str();

@@ -87,7 +87,7 @@ void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResu
   if (config.data.validation > 0) std::printf(", validation loss %.4f", result.validation_loss);
   if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
   std::printf("\nReport:     %s\nCheckpoint: %s\n", result.report.c_str(), result.checkpoint.c_str());
-  if (config.model.kind == "gpt" && config.model.vocabulary == data::kByteVocabulary) {
+  if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary) {
     std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());
   }
 }
@@ -107,7 +107,7 @@ int work(const TrainArgs& args) {
     options.on_start = [&](const Session& session, const StartInfo& info) {
       announce(config, session, info, args.out);
     };
-    if (config.model.kind == "gpt" && config.model.vocabulary == data::kByteVocabulary) {
+    if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary) {
       options.sample = [&](const std::function<View(std::string_view)>& parameter) {
         sample = generate(config, parameter, &job.pool(), {.prompt = "The ", .tokens = 320});
         return sample;

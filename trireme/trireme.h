@@ -16,6 +16,7 @@
 #include "trireme/mesh/mesh.h"
 #include "trireme/nn/layers.h"
 #include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"

@@ -100,7 +100,7 @@ TEST_F(CommandTest, GenerateWritesTheSameTextForTheSameSeed) {
 TEST_F(CommandTest, GenerateOfAModelThatDoesNotWriteIsRefused) {
   write_mlp();
   ASSERT_EQ(run({"train", "mlp.toml", "--out", "run", "--quiet"}).code, 0);
-  expect_error({"generate", "run", "--prompt", "a"}, 2, HasSubstr("it must be a gpt over bytes"));
+  expect_error({"generate", "run", "--prompt", "a"}, 2, HasSubstr("it must be a gpt or llama over bytes"));
 }
 
 TEST_F(CommandTest, ExplainPrintsEveryStage) {
@@ -138,7 +138,7 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
 }
 
 TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
-  for (const char* model : {"gpt", "mlp", "lenet"}) {
+  for (const char* model : {"gpt", "llama", "mlp", "lenet"}) {
     for (const char* ranks : {"1", "2"}) {
       const Outcome outcome =
           run({"bench", "step", "--model", model, "--layers", "1", "--width", "16", "--heads", "2", "--seq", "16",

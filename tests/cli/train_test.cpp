@@ -96,6 +96,28 @@ TEST_F(TrainTest, OneAndTwoAndFourRanksTrainToTheEndAndAgreeOnTheLoss) {
   EXPECT_THAT(left_over(), IsEmpty());
 }
 
+TEST_F(TrainTest, ALlamaTrainsAsOneRankDoesWithItsWeightsCutAndWrites) {
+  write_gpt(kSgd);
+  const auto train = [&](const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--out", out, "--set", "model.kind=llama", "--set", "model.kv_heads=2",
+                "--set", "model.mlp_width=40", "--set", "train.lr=0.1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome one = train("one", {});
+  const Outcome cut = train("cut", {"-n", "4", "--tp", "2", "--sp", "--zero", "3"});
+
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(cut.code, 0) << cut.err;
+  EXPECT_THAT(one.out, HasSubstr("llama with "));
+  expect_run_is_complete("one", 6);
+  expect_run_is_complete("cut", 6);
+  expect_close(losses("one"), losses("cut"));
+  const Outcome text = run({"generate", "cut/checkpoints", "--prompt", "line", "--tokens", "8"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, SizeIs(4 + 8 + 1));
+}
+
 TEST_F(TrainTest, AnMlpOnSyntheticImagesSaysItsAccuracy) {
   write_mlp();
   const Outcome outcome = run({"train", "mlp.toml", "--out", "mlp", "-n", "2"});

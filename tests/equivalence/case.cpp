@@ -12,7 +12,8 @@ constexpr std::string_view kStrategy = "strategy mesh=";
 
 int64_t number_after(std::string_view line, std::string_view key) {
   const size_t at = line.find(key);
-  require(at != std::string_view::npos, "a case begins with 'case seed=... steps=... bucket=...', not '{}'", line);
+  require(at != std::string_view::npos,
+          "a case begins with 'case seed=... steps=... bucket=...', not '{}'", line);
   return std::stoll(std::string(line.substr(at + key.size())));
 }
 
@@ -32,14 +33,16 @@ Case random_case(uint32_t seed) {
 }
 
 std::string to_string(const Case& test) {
-  return fmt::format("case seed={} steps={} bucket={}\n{}{}", test.seed, test.steps, test.bucket_bytes,
-                     to_string(test.graph), to_string(test.graph, test.strategy));
+  return fmt::format("case seed={} steps={} bucket={}\n{}{}", test.seed, test.steps,
+                     test.bucket_bytes, to_string(test.graph),
+                     to_string(test.graph, test.strategy));
 }
 
 Case parse_case(std::string_view text) {
   const size_t end = text.find('\n');
   const size_t strategy = text.find(kStrategy);
-  require(end != std::string_view::npos && strategy != std::string_view::npos, "a case is a line, a graph and a strategy");
+  require(end != std::string_view::npos && strategy != std::string_view::npos,
+          "a case is a line, a graph and a strategy");
   const std::string_view line = text.substr(0, end);
   Case out;
   out.seed = static_cast<uint32_t>(number_after(line, "seed="));

@@ -1,5 +1,5 @@
-// A case: a graph on whole tensors, a strategy that cuts it, and how both are run. It is text that reads back equal, so a
-// case that fails can be kept and run again.
+// A case: a graph on whole tensors, a strategy that cuts it, and how both are run. It is text that
+// reads back equal, so a case that fails can be kept and run again.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The plan may change the speed, never the answer: random graphs, cut by random legal strategies over random meshes,
-// compute on the ranks what one device computes.
+// The plan may change the speed, never the answer: random graphs, cut by random legal strategies
+// over random meshes, compute on the ranks what one device computes.
 //
 //   equivalence_test                      2,000 cases, a test for every 250 of them
 //   equivalence_test --cases=20000        so many, in one go; --seed=N starts elsewhere
@@ -42,7 +42,8 @@ std::string read(const std::filesystem::path& path) {
 
 TEST(Equivalence, cases_that_once_went_wrong_agree) {
   int cases = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/tests/equivalence/found")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/tests/equivalence/found")) {
     const Case test = parse_case(read(entry.path()));
     const Verdict verdict = run_cases({&test, 1}).front();
     EXPECT_EQ(verdict.text, "") << entry.path();
@@ -103,7 +104,8 @@ TEST(Shrink, keeps_what_matters_and_little_else) {
     EXPECT_EQ(small.graph.nodes().size(), 1U) << "seed " << seed << "\n" << to_string(small);
     EXPECT_EQ(small.strategy.mesh.axes(), 1) << "seed " << seed;
     EXPECT_EQ(small.steps, 1) << "seed " << seed;
-    EXPECT_FALSE(run_cases({&small, 1}).front().is_bad()) << "seed " << seed << "\n" << to_string(small);
+    EXPECT_FALSE(run_cases({&small, 1}).front().is_bad()) << "seed " << seed << "\n"
+                                                          << to_string(small);
   }
   EXPECT_GT(found, 5);
 }
@@ -112,8 +114,10 @@ TEST(Shrink, keeps_what_matters_and_little_else) {
 
 int run_many(uint32_t first, uint32_t count) {
   const Tally tally = run_seeds(first, count, true);
-  std::cout << fmt::format("{} cases from seed {}: {} outputs compared, {} too sensitive to say, {} cases out of bounds\n",
-                           tally.cases, first, tally.compared - tally.vague, tally.vague, tally.wild)
+  std::cout << fmt::format(
+                   "{} cases from seed {}: {} outputs compared, {} too sensitive to say, {} cases "
+                   "out of bounds\n",
+                   tally.cases, first, tally.compared - tally.vague, tally.vague, tally.wild)
             << tally.failure;
   return tally.failure.empty() ? 0 : 1;
 }
@@ -133,9 +137,12 @@ int main(int argc, char** argv) {
   uint32_t seed = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
-    if (arg.starts_with("--cases=")) cases = static_cast<uint32_t>(std::stoul(std::string(arg.substr(8))));
-    if (arg.starts_with("--seed=")) seed = static_cast<uint32_t>(std::stoul(std::string(arg.substr(7))));
-    if (arg.starts_with("--replay=")) return trireme::equivalence::replay(std::string(arg.substr(9)));
+    if (arg.starts_with("--cases="))
+      cases = static_cast<uint32_t>(std::stoul(std::string(arg.substr(8))));
+    if (arg.starts_with("--seed="))
+      seed = static_cast<uint32_t>(std::stoul(std::string(arg.substr(7))));
+    if (arg.starts_with("--replay="))
+      return trireme::equivalence::replay(std::string(arg.substr(9)));
   }
   return cases > 0 ? trireme::equivalence::run_many(seed, cases) : RUN_ALL_TESTS();
 }

@@ -12,7 +12,7 @@ namespace trireme::equivalence {
 namespace {
 
 constexpr int kDisturbedRuns = 2;
-constexpr double kFewRuns = 8;       // what two random runs may miss of the worst
+constexpr double kFewRuns = 8;          // what two random runs may miss of the worst
 constexpr double kTooSensitive = 1e-2;  // of an output's magnitude: says nothing any more
 
 int64_t bound_of(const std::string& name) {
@@ -25,22 +25,36 @@ void fill(const HostTensor& tensor, const std::string& name, int64_t step, Draw&
   const bool whole = name.find(".below") != std::string::npos;
   for (int64_t k = 0; k < tensor.type().elements(); ++k) {
     const auto i = static_cast<size_t>(k);
-    const double value = name == "step"                   ? static_cast<double>(step)
-                         : name == "lr"                   ? 0.1
-                         : whole || !is_floating(dtype)   ? static_cast<double>(draw.below(bound_of(name)))
-                                                          : draw.between(-1, 1);
+    const double value = name == "step" ? static_cast<double>(step)
+                         : name == "lr" ? 0.1
+                         : whole || !is_floating(dtype)
+                             ? static_cast<double>(draw.below(bound_of(name)))
+                             : draw.between(-1, 1);
     switch (dtype) {
-      case DType::kF32: tensor.as<float>()[i] = static_cast<float>(value); break;
-      case DType::kF64: tensor.as<double>()[i] = value; break;
-      case DType::kI32: tensor.as<int32_t>()[i] = static_cast<int32_t>(value); break;
-      case DType::kI64: tensor.as<int64_t>()[i] = static_cast<int64_t>(value); break;
-      case DType::kBool: tensor.as<bool>()[i] = value != 0; break;
-      default: invariant(false, "inputs of {} are not drawn", to_string(tensor.type()));
+      case DType::kF32:
+        tensor.as<float>()[i] = static_cast<float>(value);
+        break;
+      case DType::kF64:
+        tensor.as<double>()[i] = value;
+        break;
+      case DType::kI32:
+        tensor.as<int32_t>()[i] = static_cast<int32_t>(value);
+        break;
+      case DType::kI64:
+        tensor.as<int64_t>()[i] = static_cast<int64_t>(value);
+        break;
+      case DType::kBool:
+        tensor.as<bool>()[i] = value != 0;
+        break;
+      default:
+        invariant(false, "inputs of {} are not drawn", to_string(tensor.type()));
     }
   }
 }
 
-double magnitude_of(const HostTensor& tensor) { return conformance::magnitude({&tensor, 1}); }
+double magnitude_of(const HostTensor& tensor) {
+  return conformance::magnitude({&tensor, 1});
+}
 
 bool has_factor(const DimFactors& tensor, int factor) {
   return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
@@ -48,13 +62,15 @@ bool has_factor(const DimFactors& tensor, int factor) {
   });
 }
 
-// Terms that an element of a result is made of: its op sums over the factors of the rule that the result does not have,
-// and may do so over those that cannot be cut and over dimensions without a factor.
+// Terms that an element of a result is made of: its op sums over the factors of the rule that the
+// result does not have, and may do so over those that cannot be cut and over dimensions without a
+// factor.
 int64_t terms_of(const Graph& graph, const Node& node, size_t result) {
   const ShardingRule rule = rule_of(graph, node);
   int64_t terms = 1;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
-    if (!rule.factors[f].can_cut || !has_factor(rule.out[result], static_cast<int>(f))) terms *= rule.factors[f].size;
+    if (!rule.factors[f].can_cut || !has_factor(rule.out[result], static_cast<int>(f)))
+      terms *= rule.factors[f].size;
   }
   for (size_t i = 0; i < rule.in.size(); ++i) {
     int64_t own = 1;
@@ -66,9 +82,10 @@ int64_t terms_of(const Graph& graph, const Node& node, size_t result) {
   return terms;
 }
 
-// What one op's rounding may do to a result: sums of so many terms, each a product of an element of every operand. What
-// an op computes on the way to a result that cancels is as large as that.
-double rounding_of(const std::vector<const HostTensor*>& operands, const HostTensor& result, int64_t terms) {
+// What one op's rounding may do to a result: sums of so many terms, each a product of an element of
+// every operand. What an op computes on the way to a result that cancels is as large as that.
+double rounding_of(const std::vector<const HostTensor*>& operands, const HostTensor& result,
+                   int64_t terms) {
   double largest = 0;
   double product = 1;
   for (const HostTensor* operand : operands) {
@@ -77,19 +94,23 @@ double rounding_of(const std::vector<const HostTensor*>& operands, const HostTen
     product *= std::max(magnitude, 1.0);
   }
   if (largest > 1) largest = product;
-  return conformance::tolerance(result.type().dtype, terms, std::max(largest, magnitude_of(result)));
+  return conformance::tolerance(result.type().dtype, terms,
+                                std::max(largest, magnitude_of(result)));
 }
 
 bool are_whole_numbers(const std::vector<double>& elements) {
   return std::all_of(elements.begin(), elements.end(), [](double x) { return x == std::trunc(x); });
 }
 
-// Moves the elements that the op has computed; sums of whole numbers and copies of an operand's element are exact.
-void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result, int64_t terms, Draw& draw) {
+// Moves the elements that the op has computed; sums of whole numbers and copies of an operand's
+// element are exact.
+void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result,
+             int64_t terms, Draw& draw) {
   if (!is_floating(result.type().dtype)) return;
   std::vector<double> known;
   for (const HostTensor* operand : operands) {
-    for (int64_t i = 0; i < operand->type().elements(); ++i) known.push_back(conformance::element(*operand, i));
+    for (int64_t i = 0; i < operand->type().elements(); ++i)
+      known.push_back(conformance::element(*operand, i));
   }
   std::sort(known.begin(), known.end());
   if (are_whole_numbers(known)) return;
@@ -98,7 +119,8 @@ void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& r
     const double x = conformance::element(result, k);
     if (std::binary_search(known.begin(), known.end(), x)) continue;
     // Without sums the error is relative to each element, and keeps its sign.
-    const double move = terms == 1 ? conformance::tolerance(result.type().dtype, 4, std::fabs(x)) : most;
+    const double move =
+        terms == 1 ? conformance::tolerance(result.type().dtype, 4, std::fabs(x)) : most;
     const double y = x + move * draw.between(-1, 1);
     const auto i = static_cast<size_t>(k);
     if (result.type().dtype == DType::kF32) result.as<float>()[i] = static_cast<float>(y);
@@ -138,7 +160,8 @@ Tensors run_steps(const Graph& graph, const std::vector<Tensors>& inputs, Draw* 
     for (const Output& output : graph.outputs()) {
       if (output.updates == kNoValue) continue;
       const Value& updated = graph.value(output.updates);
-      now.insert_or_assign(graph.inputs()[static_cast<size_t>(updated.index)].name, results.at(output.name).clone());
+      now.insert_or_assign(graph.inputs()[static_cast<size_t>(updated.index)].name,
+                           results.at(output.name).clone());
     }
   }
   return results;
@@ -168,7 +191,8 @@ double loss_at(const Graph& graph, const Tensors& inputs, const Tensors& directi
   for (const auto& [name, tensor] : inputs) {
     HostTensor copy = tensor.clone();
     if (const auto along = direction.find(name); along != direction.end()) {
-      for (size_t i = 0; i < copy.as<double>().size(); ++i) copy.as<double>()[i] += step * along->second.as<double>()[i];
+      for (size_t i = 0; i < copy.as<double>().size(); ++i)
+        copy.as<double>()[i] += step * along->second.as<double>()[i];
     }
     moved.emplace(name, std::move(copy));
   }
@@ -210,7 +234,8 @@ Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs) {
   }
   for (const auto& [name, tensor] : out.outputs) {
     const double magnitude = std::max(magnitude_of(tensor), 1.0);
-    const double allowed = kFewRuns * sensitivity[name] + conformance::tolerance(tensor.type().dtype, 4, magnitude);
+    const double allowed =
+        kFewRuns * sensitivity[name] + conformance::tolerance(tensor.type().dtype, 4, magnitude);
     out.allowed[name] = allowed > kTooSensitive * magnitude ? -1 : allowed;
   }
   return out;
@@ -245,11 +270,13 @@ std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t 
   }
   if (direction.empty()) return "";
   const auto difference = [&](double h) {
-    return (loss_at(forward, inputs, direction, h) - loss_at(forward, inputs, direction, -h)) / (2 * h);
+    return (loss_at(forward, inputs, direction, h) - loss_at(forward, inputs, direction, -h)) /
+           (2 * h);
   };
   const double coarse = difference(2e-6);
   const double fine = difference(5e-7);
-  const double allowed = 1e-5 * terms;  // far above the differences' own error, far below any term left out
+  const double allowed =
+      1e-5 * terms;  // far above the differences' own error, far below any term left out
   if (!(std::fabs(coarse - fine) < 0.1 * allowed) || std::fabs(slope - fine) <= allowed) return "";
   return fmt::format("the loss changes by {} along a direction; its gradients say {}", fine, slope);
 }

@@ -16,17 +16,20 @@ using Tensors = std::map<std::string, HostTensor>;
 std::vector<Tensors> random_inputs(const Graph& graph, uint32_t seed, int steps);
 
 struct Expected {
-  Tensors outputs;                        // after the last step
-  std::map<std::string, double> allowed;  // of each; negative: so ill-conditioned that nothing can be said
-  bool finite = true;                     // and no larger than 1e5
+  Tensors outputs;  // after the last step
+  std::map<std::string, double>
+      allowed;         // of each; negative: so ill-conditioned that nothing can be said
+  bool finite = true;  // and no larger than 1e5
 };
 
-// The bounds are derived, by stochastic arithmetic (Parker, 1997): the graph is run again with every result of every op
-// moved at random by as much as that op's own rounding may move it, and an output may lie as far from the exact run as
-// the runs so disturbed do, with a factor for the runs being few.
+// The bounds are derived, by stochastic arithmetic (Parker, 1997): the graph is run again with
+// every result of every op moved at random by as much as that op's own rounding may move it, and an
+// output may lie as far from the exact run as the runs so disturbed do, with a factor for the runs
+// being few.
 Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs);
 
-// Compares the gradients of the loss, outputs "grad.<input>", with central differences in f64 along a random direction.
+// Compares the gradients of the loss, outputs "grad.<input>", with central differences in f64 along
+// a random direction.
 // "" when they agree, or where the loss is not smooth enough to tell.
 std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t seed);
 

@@ -69,7 +69,8 @@ class RandomGraph {
     return {graph_, graph_.add_input(name, {dtype, {}}, Role::kSchedule)};
   }
 
-  // A value of this shape: from the batch, a parameter, or made of what the graph has computed so far.
+  // A value of this shape: from the batch, a parameter, or made of what the graph has computed so
+  // far.
   Tensor operand(const Shape& shape) {
     const int64_t from = draw_.below(10);
     if (from < 3) return parameter(shape);
@@ -110,14 +111,16 @@ class RandomGraph {
   void keep(const Tensor& x) {
     made_.push_back(x);
     const bool computed = graph_.value(x.id()).producer >= 0;
-    if (computed && draw_.chance(8)) graph_.add_output(fmt::format("value{}", made_.size()), x.id());
+    if (computed && draw_.chance(8))
+      graph_.add_output(fmt::format("value{}", made_.size()), x.id());
   }
 
-  // -- any op, by its examples ------------------------------------------------------------------------
+  // -- any op, by its examples --------------------------------------------------------------------
 
   void add_example() {
     for (int attempt = 0; attempt < 20; ++attempt) {
-      const OpDef& op = *all_ops()[static_cast<size_t>(draw_.below(static_cast<int64_t>(all_ops().size())))];
+      const OpDef& op =
+          *all_ops()[static_cast<size_t>(draw_.below(static_cast<int64_t>(all_ops().size())))];
       if (op.traits.collective || op.examples == nullptr) continue;
       const std::vector<Example> examples = op.examples();
       if (std::optional<Example> example = with_types(op, draw_.of(examples))) {
@@ -127,7 +130,8 @@ class RandomGraph {
     }
   }
 
-  // The example with this graph's floating type, and now and then with other sizes: where the op takes them.
+  // The example with this graph's floating type, and now and then with other sizes: where the op
+  // takes them.
   std::optional<Example> with_types(const OpDef& op, const Example& as_is) {
     Example out = as_is;
     for (TensorType& type : out.in) {
@@ -172,7 +176,8 @@ class RandomGraph {
     }
     const Tensor x = operand(type.shape);
     const bool any = fill.kind == Fill::Kind::kUniform && fill.low == -1 && fill.high == 1;
-    if (fill.kind == Fill::Kind::kIntegers) return data(type.dtype, type.shape, ".below5") + fill.low;
+    if (fill.kind == Fill::Kind::kIntegers)
+      return data(type.dtype, type.shape, ".below5") + fill.low;
     return any ? x : sigmoid(x) * (fill.high - fill.low) + fill.low;
   }
 
@@ -183,7 +188,8 @@ class RandomGraph {
         in.empty() ? std::vector<Tensor>{made_by(op, example)} : apply(op, in, example.attrs);
     for (size_t i = 0; i < results.size(); ++i) {
       // Statistics beside a first result have no gradient of their own.
-      const bool differentiable = op.grad && results[i].dtype() == real_ && (i == 0 || op.name == "split");
+      const bool differentiable =
+          op.grad && results[i].dtype() == real_ && (i == 0 || op.name == "split");
       if (differentiable) {
         keep(results[i]);
       } else {
@@ -198,40 +204,56 @@ class RandomGraph {
     return {graph_, graph_.node(node).outputs[0]};
   }
 
-  // -- blocks of models ---------------------------------------------------------------------------------
+  // -- blocks of models ---------------------------------------------------------------------------
 
   void add_block() {
     switch (draw_.below(9)) {
-      case 0: return add_linear();
-      case 1: return add_attention();
-      case 2: return add_embedding();
-      case 3: return add_images();
-      case 4: return add_residual();
-      case 5: return add_movement();
-      case 6: return add_reduction();
-      case 7: return add_projections();
-      default: return add_norm();
+      case 0:
+        return add_linear();
+      case 1:
+        return add_attention();
+      case 2:
+        return add_embedding();
+      case 3:
+        return add_images();
+      case 4:
+        return add_residual();
+      case 5:
+        return add_movement();
+      case 6:
+        return add_reduction();
+      case 7:
+        return add_projections();
+      default:
+        return add_norm();
     }
   }
 
   Shape batch_and_positions(int64_t width) {
-    return draw_.chance(60) ? Shape{size(), draw_.of({1, 2, 3, 4, 6}), width} : Shape{size(), width};
+    return draw_.chance(60) ? Shape{size(), draw_.of({1, 2, 3, 4, 6}), width}
+                            : Shape{size(), width};
   }
 
   Tensor activated(const Tensor& x) {
     switch (draw_.below(6)) {
-      case 0: return gelu(x, draw_.chance(50));
-      case 1: return relu(x);
-      case 2: return silu(x);
-      case 3: return tanh(x);
-      default: return x;
+      case 0:
+        return gelu(x, draw_.chance(50));
+      case 1:
+        return relu(x);
+      case 2:
+        return silu(x);
+      case 3:
+        return tanh(x);
+      default:
+        return x;
     }
   }
 
   Tensor linear(const Tensor& x, int64_t out) {
     const bool transposed = draw_.chance(50);
     const int64_t in = x.size(-1);
-    Tensor y = matmul(x, parameter(transposed ? Shape{out, in} : Shape{in, out}), false, transposed);
+    Tensor y =
+        matmul(x, parameter(transposed ? Shape{out, in} : Shape{in, out}), false, transposed);
     if (draw_.chance(50)) y = add(y, parameter({out}));
     return y;
   }
@@ -252,20 +274,27 @@ class RandomGraph {
   Tensor normed(const Tensor& x) {
     const Tensor gamma = add_scalar(parameter({x.size(-1)}), 1.5);
     switch (draw_.below(3)) {
-      case 0: return layer_norm(x, gamma, parameter({x.size(-1)}), 0.1).y;
-      case 1: return rms_norm(x, gamma, 0.1).y;
-      default: return x;
+      case 0:
+        return layer_norm(x, gamma, parameter({x.size(-1)}), 0.1).y;
+      case 1:
+        return rms_norm(x, gamma, 0.1).y;
+      default:
+        return x;
     }
   }
 
   void add_norm() {
     const Tensor x = normed(operand(batch_and_positions(size())));
     switch (draw_.below(4)) {
-      case 0: return keep(softmax(x));
-      case 1: return keep(log_softmax(x));
+      case 0:
+        return keep(softmax(x));
+      case 1:
+        return keep(log_softmax(x));
       case 2:
-        return keep(dropout(x, schedule("step", DType::kI64), 0.25, 11, static_cast<int64_t>(made_.size())));
-      default: return keep(x);
+        return keep(dropout(x, schedule("step", DType::kI64), 0.25, 11,
+                            static_cast<int64_t>(made_.size())));
+      default:
+        return keep(x);
     }
   }
 
@@ -293,7 +322,8 @@ class RandomGraph {
 
   void add_embedding() {
     const int64_t vocabulary = draw_.of({2, 5, 6, 8, 12});
-    const Shape positions = draw_.chance(50) ? Shape{size()} : Shape{size(), draw_.of({1, 2, 3, 4})};
+    const Shape positions =
+        draw_.chance(50) ? Shape{size()} : Shape{size(), draw_.of({1, 2, 3, 4})};
     const Tensor ids =
         whole_numbers({draw_.chance(50) ? DType::kI32 : DType::kI64, positions}, 0, vocabulary);
     const Tensor table = parameter({vocabulary, size()});
@@ -303,7 +333,6 @@ class RandomGraph {
     if (draw_.chance(50)) return;
     const Tensor labels = whole_numbers({DType::kI32, positions}, 0, vocabulary);
     const Tensor logits = draw_.chance(60) ? matmul(x, table, false, true) : linear(x, vocabulary);
-    // A tied head reads the table twice; a matrix product takes two dimensions or more.
     keep(draw_.chance(50) ? cross_entropy(logits, labels) : cross_entropy(logits, labels, 1, 0.1));
   }
 
@@ -317,9 +346,12 @@ class RandomGraph {
     if (draw_.chance(50)) y = add(y, parameter({y.size(3)}));
     y = activated(y);
     switch (draw_.below(3)) {
-      case 0: return keep(max_pool2d(y));
-      case 1: return keep(avg_pool2d(y));
-      default: return keep(mean(y, {1, 2}));
+      case 0:
+        return keep(max_pool2d(y));
+      case 1:
+        return keep(avg_pool2d(y));
+      default:
+        return keep(mean(y, {1, 2}));
     }
   }
 
@@ -331,25 +363,34 @@ class RandomGraph {
         const std::vector<Tensor> halves = split(x, -1, 2);
         return keep(concat({activated(halves[1]), halves[0]}, -1));
       }
-      case 1: return keep(linear(transpose(x, {1, 0, 2}), size()));
-      case 2: return keep(activated(reshape(x, {x.size(0) * x.size(1), width})));
-      case 3: return keep(reshape(x, {x.size(0), x.size(1), 2, width / 2}));
-      default: return keep(cumsum(x, static_cast<int>(draw_.below(3)), draw_.chance(50)));
+      case 1:
+        return keep(linear(transpose(x, {1, 0, 2}), size()));
+      case 2:
+        return keep(activated(reshape(x, {x.size(0) * x.size(1), width})));
+      case 3:
+        return keep(reshape(x, {x.size(0), x.size(1), 2, width / 2}));
+      default:
+        return keep(cumsum(x, static_cast<int>(draw_.below(3)), draw_.chance(50)));
     }
   }
 
   void add_reduction() {
     const Tensor x = operand({size(), draw_.of({1, 2, 3, 4}), size()});
-    const std::vector<int64_t> dims = draw_.of(std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}});
+    const std::vector<int64_t> dims =
+        draw_.of(std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}});
     switch (draw_.below(4)) {
-      case 0: return keep(add(x, reduce_max(x, dims, true)));
-      case 1: return keep(sub(x, mean(x, dims, true)));
-      case 2: return keep(reduce_sum(x, dims) * 0.3);
-      default: return keep(mul(x, sigmoid(reduce_min(x, dims, true))));
+      case 0:
+        return keep(add(x, reduce_max(x, dims, true)));
+      case 1:
+        return keep(sub(x, mean(x, dims, true)));
+      case 2:
+        return keep(reduce_sum(x, dims) * 0.3);
+      default:
+        return keep(mul(x, sigmoid(reduce_min(x, dims, true))));
     }
   }
 
-  // -- training ------------------------------------------------------------------------------------------
+  // -- training -----------------------------------------------------------------------------------
 
   void add_loss() {
     graph_.set_scope("loss");
@@ -387,22 +428,30 @@ class RandomGraph {
   Optimizer optimizer() {
     const double eps = draw_.of(std::vector<double>{1, 1e-2});
     switch (draw_.below(6)) {
-      case 0: return Sgd{.weight_decay = 0.01};
-      case 1: return Sgd{.momentum = 0.9};
-      case 2: return Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
-      case 3: return AdamW{.eps = eps};
-      case 4: return Adam{.eps = eps, .weight_decay = 0.01};
-      default: return Lamb{.eps = eps};
+      case 0:
+        return Sgd{.weight_decay = 0.01};
+      case 1:
+        return Sgd{.momentum = 0.9};
+      case 2:
+        return Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
+      case 3:
+        return AdamW{.eps = eps};
+      case 4:
+        return Adam{.eps = eps, .weight_decay = 0.01};
+      default:
+        return Lamb{.eps = eps};
     }
   }
 
   void add_updates(const std::vector<Tensor>& grads) {
     const Tensor lr = schedule("lr", DType::kF32);
     const Tensor step = schedule("step", DType::kI64);
-    const Tensor factor = draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
+    const Tensor factor =
+        draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
     const Optimizer how = optimizer();
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (grads[i]) nn::add_update(how, {name_of(parameters_[i]), parameters_[i], grads[i], lr, step, factor});
+      if (grads[i])
+        nn::add_update(how, {name_of(parameters_[i]), parameters_[i], grads[i], lr, step, factor});
     }
   }
 
@@ -425,6 +474,8 @@ class RandomGraph {
 
 }  // namespace
 
-Graph random_graph(Draw& draw) { return RandomGraph(draw).build(); }
+Graph random_graph(Draw& draw) {
+  return RandomGraph(draw).build();
+}
 
 }  // namespace trireme::equivalence

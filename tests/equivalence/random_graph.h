@@ -1,8 +1,9 @@
-// Random graphs over the whole op set: chains and blocks with shared parameters, their gradients, and some steps of an
-// optimizer.
+// Random graphs over the whole op set: chains and blocks with shared parameters, their gradients,
+// and some steps of an optimizer.
 //
-// The values of the inputs are told by their names: "ids3.below7" holds whole numbers from 0 to 6, "step" counts from 1,
-// "lr" is the learning rate, and every other is drawn from [-1, 1). So a graph's text says all about it.
+// The values of the inputs are told by their names: "ids3.below7" holds whole numbers from 0 to 6,
+// "step" counts from 1, "lr" is the learning rate, and every other is drawn from [-1, 1). So a
+// graph's text says all about it.
 #pragma once
 
 #include "tests/equivalence/draw.h"

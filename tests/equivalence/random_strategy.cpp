@@ -10,8 +10,8 @@ namespace {
 
 Mesh random_mesh(Draw& draw) {
   static const std::vector<std::string> kMeshes{
-      "",        "dp=2",      "dp=2",      "dp=3",      "dp=4",      "dp=2,tp=2", "dp=2,tp=2",
-      "dp=6",    "dp=2,tp=3", "dp=3,tp=2", "dp=8",      "dp=4,tp=2", "dp=2,tp=4", "dp=2,tp=2,sp=2"};
+      "",     "dp=2",      "dp=2",      "dp=3", "dp=4",      "dp=2,tp=2", "dp=2,tp=2",
+      "dp=6", "dp=2,tp=3", "dp=3,tp=2", "dp=8", "dp=4,tp=2", "dp=2,tp=4", "dp=2,tp=2,sp=2"};
   return parse_mesh(draw.of(kMeshes));
 }
 
@@ -36,14 +36,17 @@ FactorCuts uncut(const ShardingRule& rule) {
   return cuts;
 }
 
-// Lets sums that are not done yet flow through a linear set of operands, all of which must come as such sums.
-void let_through(const ShardingRule& rule, const std::vector<Layout>& have, FactorCuts& cuts, Draw& draw) {
+// Lets sums that are not done yet flow through a linear set of operands, all of which must come as
+// such sums.
+void let_through(const ShardingRule& rule, const std::vector<Layout>& have, FactorCuts& cuts,
+                 Draw& draw) {
   if (rule.linear.empty() || !draw.chance(70)) return;
   const auto set = static_cast<size_t>(draw.below(static_cast<int64_t>(rule.linear.size())));
   const std::vector<int>& members = rule.linear[set];
   for (const PartialAxis& p : have[static_cast<size_t>(members.front())].partial) {
     const bool all = std::all_of(members.begin(), members.end(), [&](int member) {
-      return have[static_cast<size_t>(member)].is_partial_over(p.axis) && p.reduction == Reduction::kSum &&
+      return have[static_cast<size_t>(member)].is_partial_over(p.axis) &&
+             p.reduction == Reduction::kSum &&
              have[static_cast<size_t>(member)].partial.front().reduction == Reduction::kSum;
     });
     if (all && draw.chance(80)) cuts.through.push_back(p);
@@ -52,7 +55,8 @@ void let_through(const ShardingRule& rule, const std::vector<Layout>& have, Fact
 }
 
 // `have`: the layouts the operands are made in.
-FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have, const Mesh& mesh, Draw& draw) {
+FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have, const Mesh& mesh,
+                       Draw& draw) {
   FactorCuts cuts = uncut(rule);
   let_through(rule, have, cuts, draw);
   std::vector<int> axes;
@@ -61,7 +65,8 @@ FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have
   for (const int axis : axes) {
     if (rule.factors.empty() || draw.chance(15)) continue;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      std::vector<int>& factor = cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
+      std::vector<int>& factor =
+          cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
       factor.push_back(axis);
       if (why_illegal(rule, cuts, mesh).empty()) break;
       factor.pop_back();
@@ -85,7 +90,8 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
     for (const ValueId id : node.inputs) have.push_back(layouts[static_cast<size_t>(id)]);
     out.nodes.push_back(draw.chance(85) ? random_cuts(rule, have, mesh, draw) : uncut(rule));
     const std::vector<Layout> results = result_layouts(rule, out.nodes.back());
-    for (size_t i = 0; i < results.size(); ++i) layouts[static_cast<size_t>(node.outputs[i])] = results[i];
+    for (size_t i = 0; i < results.size(); ++i)
+      layouts[static_cast<size_t>(node.outputs[i])] = results[i];
   }
   for (const Output& output : graph.outputs()) {
     out.outputs.push_back(output.updates == kNoValue
@@ -117,7 +123,8 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
   }
   for (size_t id = 0; id < graph.values().size(); ++id) {
     if (!draw.chance(10)) continue;
-    asks.seen_as[static_cast<ValueId>(id)] = random_layout(graph.values()[id].type.shape, mesh, draw);
+    asks.seen_as[static_cast<ValueId>(id)] =
+        random_layout(graph.values()[id].type.shape, mesh, draw);
   }
   const Strategy plain = propagate(graph, mesh, asks);
   for (size_t i = 0; i < plain.inputs.size(); ++i) asks.inputs[i] = plain.inputs[i];
@@ -125,9 +132,11 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
   return propagate(graph, mesh, std::move(asks));
 }
 
-// As configuration says it. Batches that the dataset's cut does not divide are refused, so every rank then has all of it.
+// As configuration says it. Batches that the dataset's cut does not divide are refused, so every
+// rank then has all of it.
 Strategy from_configuration(const Graph& graph, const Mesh& mesh, Draw& draw) {
-  static const std::vector<std::string> kDatasets{"data_parallel", "full_batch", "[dp]", "[-, dp]", "[-, -, dp]"};
+  static const std::vector<std::string> kDatasets{"data_parallel", "full_batch", "[dp]", "[-, dp]",
+                                                  "[-, -, dp]"};
   Parallel parallel{.mesh = to_string(mesh),
                     .dataset = mesh.axes() == 0 ? "full_batch" : draw.of(kDatasets),
                     .optimizer = random_optimizer_parallel(mesh, draw)};
@@ -152,9 +161,12 @@ Strategy from_configuration(const Graph& graph, const Mesh& mesh, Draw& draw) {
 Strategy random_strategy(const Graph& graph, Draw& draw) {
   const Mesh mesh = random_mesh(draw);
   switch (draw.below(4)) {
-    case 0: return from_configuration(graph, mesh, draw);
-    case 1: return from_random_asks(graph, mesh, draw);
-    default: return anything_legal(graph, mesh, draw);
+    case 0:
+      return from_configuration(graph, mesh, draw);
+    case 1:
+      return from_random_asks(graph, mesh, draw);
+    default:
+      return anything_legal(graph, mesh, draw);
   }
 }
 

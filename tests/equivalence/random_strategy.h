@@ -1,5 +1,5 @@
-// Random legal strategies for any graph, in three ways: every node, input and output cut at random; propagation from
-// random asks; and what a person says (semi_auto).
+// Random legal strategies for any graph, in three ways: every node, input and output cut at random;
+// propagation from random asks; and what a person says (semi_auto).
 #pragma once
 
 #include "tests/equivalence/draw.h"

@@ -41,7 +41,8 @@ void refuse(const std::vector<std::string>& findings, std::string_view what) {
 void check_texts(const Running& r) {
   const Case& test = *r.test;
   const std::string strategy = to_string(test.graph, test.strategy);
-  invariant(to_string(test.graph, parse_strategy(strategy, test.graph)) == strategy, "the strategy reads back otherwise");
+  invariant(to_string(test.graph, parse_strategy(strategy, test.graph)) == strategy,
+            "the strategy reads back otherwise");
   const std::string plan = to_string(r.plan);
   invariant(to_string(parse_plan(plan)) == plan, "the plan reads back otherwise");
 }
@@ -101,7 +102,8 @@ void run_on_rank(Running& r, comm::World& world) {
     const View view = executor.output(r.plan.outputs[i].name);
     HostTensor piece(view.type);
     std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
-    r.outputs[i][static_cast<size_t>(world.rank())] = std::move(piece);  // each rank has a place of its own
+    r.outputs[i][static_cast<size_t>(world.rank())] =
+        std::move(piece);  // each rank has a place of its own
   }
 }
 
@@ -141,7 +143,9 @@ void compare(Running& r) {
   }
 }
 
-std::string beginning(const std::string& text) { return text.substr(0, 24); }
+std::string beginning(const std::string& text) {
+  return text.substr(0, 24);
+}
 
 std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   const std::string what = fmt::format("seed {}: {}\n", test.seed, verdict.text);
@@ -153,12 +157,13 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   });
   std::string program;
   try {
-    program = to_string(run_passes(partition(small.graph, small.strategy), {.bucket_bytes = small.bucket_bytes}));
+    program = to_string(
+        run_passes(partition(small.graph, small.strategy), {.bucket_bytes = small.bucket_bytes}));
   } catch (const std::exception& e) {
     program = e.what();
   }
-  return fmt::format("{}the smallest case like it: {}\n{}its program:\n{}", what, run_cases({&small, 1}).front().text,
-                     to_string(small), program);
+  return fmt::format("{}the smallest case like it: {}\n{}its program:\n{}", what,
+                     run_cases({&small, 1}).front().text, to_string(small), program);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Runs cases on ranks that are threads, through the whole chain (partition, passes, execution plan, executor), and
-// compares every output with what one device computes.
+// Runs cases on ranks that are threads, through the whole chain (partition, passes, execution plan,
+// executor), and compares every output with what one device computes.
 #pragma once
 
 #include <span>
@@ -28,8 +28,8 @@ struct Verdict {
 // One verdict a case. Cases for the same number of ranks share the threads.
 std::vector<Verdict> run_cases(std::span<const Case> cases);
 
-// Random cases of these seeds, up to the first that is bad: then what is wrong, the seed, and the smallest case that
-// goes wrong in the same way. "" when all agree.
+// Random cases of these seeds, up to the first that is bad: then what is wrong, the seed, and the
+// smallest case that goes wrong in the same way. "" when all agree.
 struct Tally {
   std::string failure;
   int cases = 0;

@@ -8,10 +8,10 @@ namespace {
 
 // What is done to a case's graph.
 struct Edit {
-  std::vector<char> keep_output;      // of graph.outputs()
-  std::map<size_t, ValueId> moved;    // outputs that become other values
+  std::vector<char> keep_output;    // of graph.outputs()
+  std::map<size_t, ValueId> moved;  // outputs that become other values
   ValueId becomes_input = kNoValue;
-  ValueId left_out = kNoValue;        // its readers read `instead`
+  ValueId left_out = kNoValue;  // its readers read `instead`
   ValueId instead = kNoValue;
 };
 
@@ -19,8 +19,12 @@ struct Edit {
 class Editor {
  public:
   Editor(const Case& test, const Edit& edit)
-      : test_(test), from_(test.graph), edit_(edit), needed_(from_.values().size(), 0),
-        map_(from_.values().size(), kNoValue), nodes_(from_.nodes().size(), -1) {}
+      : test_(test),
+        from_(test.graph),
+        edit_(edit),
+        needed_(from_.values().size(), 0),
+        map_(from_.values().size(), kNoValue),
+        nodes_(from_.nodes().size(), -1) {}
 
   Case run() {
     mark_needed();
@@ -61,7 +65,8 @@ class Editor {
     }
     for (size_t id = from_.values().size(); id-- > 0;) {
       const Value& value = from_.values()[id];
-      if (!needed_[id] || value.producer < 0 || static_cast<ValueId>(id) == edit_.becomes_input) continue;
+      if (!needed_[id] || value.producer < 0 || static_cast<ValueId>(id) == edit_.becomes_input)
+        continue;
       for (const ValueId input : from_.node(value.producer).inputs) need(input);
     }
   }
@@ -76,7 +81,8 @@ class Editor {
       out_.strategy.inputs.push_back(layout);
     } else if (value.producer < 0) {
       const Input& input = from_.inputs()[static_cast<size_t>(value.index)];
-      map_[i] = out_.graph.add_input(input.name, value.type, input.role, input.init, input.saved_as);
+      map_[i] =
+          out_.graph.add_input(input.name, value.type, input.role, input.init, input.saved_as);
       out_.strategy.inputs.push_back(test_.strategy.inputs[static_cast<size_t>(value.index)]);
     } else if (nodes_[static_cast<size_t>(value.producer)] < 0) {
       add_node(value.producer);
@@ -90,7 +96,8 @@ class Editor {
     for (const ValueId input : node.inputs) in.push_back(mapped(input));
     for (const ValueId output : node.outputs) types.push_back(from_.type(output));
     out_.graph.set_scope(from_.scope_of(node));
-    out_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : nodes_[static_cast<size_t>(node.gradient_of)]);
+    out_.graph.set_gradient_of(
+        node.gradient_of < 0 ? -1 : nodes_[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = out_.graph.add_node(*node.op, node.attrs, in, types);
     nodes_[static_cast<size_t>(id)] = made;
     out_.strategy.nodes.push_back(test_.strategy.nodes[static_cast<size_t>(id)]);
@@ -124,7 +131,8 @@ void drop_axis(std::vector<PartialAxis>& partial, int axis) {
 Case without_axis(Case test, int axis) {
   std::vector<MeshAxis> axes;
   for (int i = 0; i < test.strategy.mesh.axes(); ++i) {
-    if (i != axis) axes.push_back({fmt::format("a{}", axes.size()), test.strategy.mesh.axis(i).size});
+    if (i != axis)
+      axes.push_back({fmt::format("a{}", axes.size()), test.strategy.mesh.axis(i).size});
   }
   test.strategy.mesh = Mesh(axes);
   for (std::vector<Layout>* layouts : {&test.strategy.inputs, &test.strategy.outputs}) {
@@ -142,7 +150,8 @@ Case without_axis(Case test, int axis) {
 
 class Shrinker {
  public:
-  Shrinker(Case test, const std::function<bool(const Case&)>& goes_wrong) : best_(std::move(test)), goes_wrong_(goes_wrong) {}
+  Shrinker(Case test, const std::function<bool(const Case&)>& goes_wrong)
+      : best_(std::move(test)), goes_wrong_(goes_wrong) {}
 
   Case run() {
     for (bool changed = true; changed && tries_ < kTries;) {
@@ -165,7 +174,9 @@ class Shrinker {
     return true;
   }
 
-  Edit all_outputs() const { return {.keep_output = std::vector<char>(best_.graph.outputs().size(), 1)}; }
+  Edit all_outputs() const {
+    return {.keep_output = std::vector<char>(best_.graph.outputs().size(), 1)};
+  }
 
   bool fewer_steps() {
     if (best_.steps == 1) return false;
@@ -243,7 +254,8 @@ class Shrinker {
 
   bool fewer_axes() {
     bool changed = false;
-    for (int axis = best_.strategy.mesh.axes(); axis-- > 0;) changed = attempt(without_axis(best_, axis)) || changed;
+    for (int axis = best_.strategy.mesh.axes(); axis-- > 0;)
+      changed = attempt(without_axis(best_, axis)) || changed;
     return changed;
   }
 
@@ -263,7 +275,8 @@ class Shrinker {
 
   bool uncut_node(size_t i) {
     const FactorCuts& cuts = best_.strategy.nodes[i];
-    const bool any = std::any_of(cuts.axes.begin(), cuts.axes.end(), [](const auto& axes) { return !axes.empty(); });
+    const bool any = std::any_of(cuts.axes.begin(), cuts.axes.end(),
+                                 [](const auto& axes) { return !axes.empty(); });
     if (!any && cuts.linear_set < 0) return false;
     Case candidate = best_;
     candidate.strategy.nodes[i] = {.axes = std::vector<std::vector<int>>(cuts.axes.size())};

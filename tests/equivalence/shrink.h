@@ -7,8 +7,8 @@
 
 namespace trireme::equivalence {
 
-// Greedily, while `goes_wrong` says yes: fewer steps and outputs, values that become inputs, nodes left out, cuts left
-// out, mesh axes left out.
+// Greedily, while `goes_wrong` says yes: fewer steps and outputs, values that become inputs, nodes
+// left out, cuts left out, mesh axes left out.
 Case shrunk(Case test, const std::function<bool(const Case&)>& goes_wrong);
 
 }  // namespace trireme::equivalence

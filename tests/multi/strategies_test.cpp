@@ -1,10 +1,12 @@
 // Every way to cut a model trains as one device does, and sends the bytes that its formula says.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <mutex>
 
 #include "tests/multi/training_support.h"
+#include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
@@ -86,14 +88,15 @@ struct Case {
   std::string name;
   int ranks;
   Parallel parallel;
+  std::string model = "gpt";
   bool loss_in_parts = false;
-  int64_t experts = 0;
 };
 
-JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
+JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero) {
   JobConfig config;
-  config.model.kind = "gpt";
-  config.model.heads = 2;
+  config.model.kind = model;
+  config.model.heads = model == "llama" ? 4 : 2;
+  config.model.kv_heads = 2;
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = tp;
   config.parallel.sp = sp;
@@ -102,52 +105,67 @@ JobConfig gpt_config(int64_t tp, bool sp, int64_t zero) {
   return config;
 }
 
-Case ready_made(const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
-  return {name, ranks, parallel_of(gpt_config(tp, sp, zero), ranks)};
+Case ready_made(const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero, const std::string& model = "gpt") {
+  return {name, ranks, parallel_of(config_of(model, tp, sp, zero), ranks), model};
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> out{
-      ready_made("dp2", 2, 1, false, 0),        ready_made("tp2", 2, 2, false, 0),
-      ready_made("tp2_sp", 2, 2, true, 0),      ready_made("dp2_tp2", 4, 2, false, 0),
-      ready_made("dp2_tp2_sp", 4, 2, true, 0),  ready_made("zero1", 4, 1, false, 1),
-      ready_made("zero2", 4, 1, false, 2),      ready_made("zero3", 4, 1, false, 3),
-      ready_made("dp2_tp2_zero1", 4, 2, false, 1), ready_made("dp2_tp2_sp_zero3", 4, 2, true, 3),
-      ready_made("dp4_tp2_sp_zero2", 8, 2, true, 2),
+std::vector<Case> cases_of(const std::string& model) {
+  const auto made = [&](const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
+    return ready_made(model + "_" + name, ranks, tp, sp, zero, model);
   };
-  const auto context = [](const std::string& name, int ranks, int64_t cp, int64_t tp, bool sp, int64_t zero) {
-    JobConfig config = gpt_config(tp, sp, zero);
-    config.model.heads = cp * tp;
+  const auto context = [&](const std::string& name, int ranks, int64_t cp, int64_t tp, bool sp, int64_t zero) {
+    JobConfig config = config_of(model, tp, sp, zero);
     config.parallel.cp = cp;
-    return Case{name, ranks, parallel_of(config, ranks)};
+    return Case{model + "_" + name, ranks, parallel_of(config, ranks), model};
   };
-  out.push_back(context("cp2", 2, 2, 1, false, 0));
-  out.push_back(context("dp2_cp2", 4, 2, 1, false, 0));
-  out.push_back(context("dp2_cp2_zero3", 4, 2, 1, false, 3));
-  const auto vocabulary = [](const std::string& name, int ranks, bool sp, int64_t zero) {
-    JobConfig config = gpt_config(2, sp, zero);
+  const auto vocabulary = [&](const std::string& name, int ranks, bool sp, int64_t zero) {
+    JobConfig config = config_of(model, 2, sp, zero);
     config.parallel.vocabulary = true;
-    return Case{name, ranks, parallel_of(config, ranks), true};
+    return Case{model + "_" + name, ranks, parallel_of(config, ranks), model, true};
   };
-  out.push_back(vocabulary("tp2_vocabulary", 2, false, 0));
-  out.push_back(vocabulary("dp2_tp2_sp_vocabulary_zero2", 4, true, 2));
-  const auto experts = [](const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero) {
-    JobConfig config = gpt_config(tp, false, zero);
-    config.model.experts = 4;
-    config.parallel.ep = ep;
-    return Case{name, ranks, parallel_of(config, ranks), false, 4};
+  std::vector<Case> out{
+      made("dp2", 2, 1, false, 0),
+      made("tp2", 2, 2, false, 0),
+      made("tp2_sp", 2, 2, true, 0),
+      made("dp2_tp2", 4, 2, false, 0),
+      made("dp2_tp2_sp", 4, 2, true, 0),
+      made("zero1", 4, 1, false, 1),
+      made("zero2", 4, 1, false, 2),
+      made("zero3", 4, 1, false, 3),
+      made("dp2_tp2_zero1", 4, 2, false, 1),
+      made("dp2_tp2_sp_zero3", 4, 2, true, 3),
+      made("dp4_tp2_sp_zero2", 8, 2, true, 2),
+      context("cp2", 2, 2, 1, false, 0),
+      context("dp2_cp2", 4, 2, 1, false, 0),
+      context("dp2_cp2_zero3", 4, 2, 1, false, 3),
+      vocabulary("tp2_vocabulary", 2, false, 0),
+      vocabulary("dp2_tp2_sp_vocabulary_zero2", 4, true, 2),
   };
-  out.push_back(experts("experts_dp2", 2, 1, 1, 0));
-  out.push_back(experts("experts_ep2", 2, 2, 1, 0));
-  out.push_back(experts("experts_dp2_ep2", 4, 2, 1, 0));
-  out.push_back(experts("experts_ep2_tp2_zero2", 4, 2, 2, 2));
-  Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
-  groups.parallel.optimizer.shard_size = 2;
-  out.push_back(groups);
-  Case positions = ready_made("positions_cut_by_the_dataset", 4, 1, false, 0);
+  Case positions = made("positions_cut_by_the_dataset", 4, 1, false, 0);
   positions.parallel.mesh = "dp=2,sp=2";
   positions.parallel.dataset = "[dp, sp]";
   out.push_back(positions);
+  return out;
+}
+
+// A GPT of experts, which ranks share.
+Case experts(const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero) {
+  JobConfig config = config_of("gpt", tp, false, zero);
+  config.model.experts = 4;
+  config.parallel.ep = ep;
+  return {"experts_" + name, ranks, parallel_of(config, ranks), "experts"};
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> out = cases_of("gpt");
+  out.push_back(experts("dp2", 2, 1, 1, 0));
+  out.push_back(experts("ep2", 2, 2, 1, 0));
+  out.push_back(experts("dp2_ep2", 4, 2, 1, 0));
+  out.push_back(experts("ep2_tp2_zero2", 4, 2, 2, 2));
+  for (Case& c : cases_of("llama")) out.push_back(std::move(c));
+  Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
+  groups.parallel.optimizer.shard_size = 2;
+  out.push_back(groups);
   Case full = ready_made("full_batch", 2, 1, false, 0);
   full.parallel.dataset = "full_batch";
   out.push_back(full);
@@ -158,11 +176,18 @@ std::vector<Case> cases() {
   return out;
 }
 
+Graph step_of(const std::string& model, bool loss_in_parts) {
+  const Sgd sgd{.momentum = 0.9};
+  if (model == "llama") return llama_step(sgd, loss_in_parts);
+  return gpt_step(sgd, loss_in_parts, model == "experts" ? 4 : 0);
+}
+
 class Strategies : public testing::TestWithParam<Case> {};
 
 TEST_P(Strategies, train_a_language_model_as_one_device_does) {
-  const Trained whole = train(gpt_step(Sgd{.momentum = 0.9}, false, GetParam().experts), {}, nullptr);
-  const Graph graph = gpt_step(Sgd{.momentum = 0.9}, GetParam().loss_in_parts, GetParam().experts);
+  const Graph one = step_of(GetParam().model, false);
+  const Trained whole = train(one, {}, nullptr);
+  const Graph graph = step_of(GetParam().model, GetParam().loss_in_parts);
   const double bound = bound_of(graph, whole.losses[0]);
   std::mutex mutex;
   std::vector<Trained> ranks;
@@ -199,9 +224,8 @@ Graph unclipped_step() {
 constexpr int64_t kLayers = 2;
 constexpr int64_t kActivation = kBatch * 8 * 16 * 4;
 
-std::map<std::string, int64_t> bytes_of(int ranks, const Parallel& parallel) {
+std::map<std::string, int64_t> bytes_of(int ranks, const Parallel& parallel, const Graph& graph = unclipped_step()) {
   std::map<std::string, int64_t> out;
-  const Graph graph = unclipped_step();
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
     const Trained mine = train(graph, parallel, &world);
     if (world.rank() != 0) return;
@@ -216,6 +240,31 @@ TEST(TensorParallelBytes, a_layer_reduces_two_activations_forward_and_two_back) 
   EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
 }
 
+// Query, key and value read one tensor, as do gate and up: it is gathered once, and their gradients are summed before they
+// are reduced.
+TEST(TensorParallelBytes, a_layer_of_llama_reduces_as_many) {
+  std::map<std::string, int64_t> bytes =
+      bytes_of(2, ready_made("", 2, 2, false, 0, "llama").parallel, llama_step(Sgd{}, false, 0));
+  EXPECT_EQ(bytes["all_reduce"], kLayers * 4 * kActivation);
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
+}
+
+TEST(SequenceParallelBytes, a_layer_of_llama_gathers_and_scatters_as_many) {
+  std::map<std::string, int64_t> bytes =
+      bytes_of(2, ready_made("", 2, 2, true, 0, "llama").parallel, llama_step(Sgd{}, false, 0));
+  EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
+  EXPECT_EQ(bytes["reduce_scatter"], kLayers * 4 * kActivation / 2);
+}
+
+TEST(TensorParallel, keys_and_values_of_llama_must_divide_over_the_ranks) {
+  try {
+    parallel_of(config_of("llama", 4, false, 0), 4);
+    FAIL() << "4 ranks share 2 kv_heads";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 4 x parallel.cp = 1 ranks"));
+  }
+}
+
 TEST(SequenceParallelBytes, a_layer_gathers_and_scatters_four_activations) {
   std::map<std::string, int64_t> bytes = bytes_of(2, ready_made("", 2, 2, true, 0).parallel);
   EXPECT_EQ(bytes["all_gather"], kLayers * 4 * kActivation / 2);
@@ -223,10 +272,19 @@ TEST(SequenceParallelBytes, a_layer_gathers_and_scatters_four_activations) {
 }
 
 TEST(ContextParallelBytes, a_layer_exchanges_query_key_value_and_result_forward_and_back) {
-  JobConfig config = gpt_config(1, false, 0);
+  JobConfig config = config_of("gpt", 1, false, 0);
   config.parallel.cp = 2;
   std::map<std::string, int64_t> bytes = bytes_of(2, parallel_of(config, 2));
   EXPECT_EQ(bytes["all_to_all"], kLayers * 8 * (kActivation / 2) / 2);  // each rank sends half of its half
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"], 0);
+}
+
+// Keys and values have half as many heads as queries.
+TEST(ContextParallelBytes, a_layer_of_llama_exchanges_fewer_keys_and_values) {
+  JobConfig config = config_of("llama", 1, false, 0);
+  config.parallel.cp = 2;
+  std::map<std::string, int64_t> bytes = bytes_of(2, parallel_of(config, 2), llama_step(Sgd{}, false, 0));
+  EXPECT_EQ(bytes["all_to_all"], kLayers * 6 * (kActivation / 2) / 2);
   EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"], 0);
 }
 

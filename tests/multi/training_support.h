@@ -7,6 +7,7 @@
 #include "trireme/base/hash.h"
 #include "trireme/base/rng.h"
 #include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/session.h"
@@ -41,6 +42,12 @@ inline Graph mlp_evaluation(int64_t batch = kBatch) {
   return evaluation(mlp_model(mlp), class_loss(), mlp_batch(batch),
                     {.name = "mlp", .accuracy = true});
 }
+inline Graph language_step(nn::Module& model, const Optimizer& optimizer, bool loss_in_parts, double clip_norm) {
+  const LossFn in_parts = [](const Tensor& y, const Tensor& t) { return cross_entropy_in_parts(y, t); };
+  return training_step([&](const Tensor& x) { return model(x); },
+                       loss_in_parts ? in_parts : class_loss(), gpt_batch(), optimizer,
+                       {.name = "text", .seed = 3, .clip_norm = clip_norm});
+}
 inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
                       int64_t experts = 0) {
   nn::Gpt gpt({.vocabulary = 20,
@@ -50,9 +57,13 @@ inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
                .heads = 2,
                .dropout = 0.1,
                .experts = experts});
-  const LossFn in_parts = [](const Tensor& y, const Tensor& t) { return cross_entropy_in_parts(y, t); };
-  return training_step([&](const Tensor& x) { return gpt(x); },
-                       loss_in_parts ? in_parts : class_loss(), gpt_batch(), optimizer, {.name = "gpt", .seed = 3, .clip_norm = 1});
+  return language_step(gpt, optimizer, loss_in_parts, 1);
+}
+// Weights are large enough for positions to tell in the loss.
+inline Graph llama_step(const Optimizer& optimizer, bool loss_in_parts = false, double clip_norm = 1) {
+  nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24,
+                   .init_std = 0.2});
+  return language_step(llama, optimizer, loss_in_parts, clip_norm);
 }
 
 // The batch of a step: normal numbers and ids below 10.

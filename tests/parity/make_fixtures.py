@@ -1,4 +1,5 @@
-"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,mlp,lenet}.safetensors.
+"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,mlp,lenet}.safetensors,
+or those of the models that are named as arguments.
 
 Each model trains 20 steps of AdamW in PyTorch on the CPU twice, in f32 and in f64, from the same starting weights and
 on the same batches. README.md says how to run this and what a file holds. Parameters are held under Trireme's names
@@ -17,11 +18,14 @@ import torch.nn.functional as F
 
 STEPS = 20
 GPT = {"vocabulary": 65, "context": 16, "layers": 2, "width": 32, "heads": 4, "batch": 8}
+LLAMA = {"vocabulary": 65, "context": 16, "layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 88, "batch": 8,
+         "rope_theta": 10000.0, "norm_eps": 1e-5}
 MLP = {"sizes": [64, 48, 48, 10], "batch": 16}
 LENET = {"classes": 10, "batch": 8}
 ADAMW = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
 OPTIONS = {
     "gpt": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
+    "llama": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
     "mlp": ADAMW | {"lr": 4e-3, "clip_norm": 0.0},
     "lenet": ADAMW | {"lr": 2e-3, "clip_norm": 0.0},
 }
@@ -75,9 +79,75 @@ def gpt_loss(p, tokens, targets):
     return F.cross_entropy(logits.reshape(b * s, -1), targets.reshape(-1).long())
 
 
-def gpt_batches(rng):
+def llama_parameters(rng):
+    d, head = LLAMA["width"], LLAMA["width"] // LLAMA["heads"]
+    out = {"model.embed_tokens.weight": rng.normal(0, 0.02, (LLAMA["vocabulary"], d))}
+
+    def norm(name):
+        out[name + ".weight"] = 1 + rng.normal(0, 0.1, d)
+
+    def linear(name, n_in, n_out, std=0.1):
+        out[name + ".weight"] = rng.normal(0, std, (n_out, n_in))
+
+    residual = 1 / math.sqrt(2 * LLAMA["layers"])
+    for i in range(LLAMA["layers"]):
+        layer = f"model.layers.{i}."
+        norm(layer + "input_layernorm")
+        linear(layer + "self_attn.q_proj", d, d)
+        linear(layer + "self_attn.k_proj", d, LLAMA["kv_heads"] * head)
+        linear(layer + "self_attn.v_proj", d, LLAMA["kv_heads"] * head)
+        linear(layer + "self_attn.o_proj", d, d, 0.1 * residual)
+        norm(layer + "post_attention_layernorm")
+        linear(layer + "mlp.gate_proj", d, LLAMA["hidden"])
+        linear(layer + "mlp.up_proj", d, LLAMA["hidden"])
+        linear(layer + "mlp.down_proj", LLAMA["hidden"], d, 0.1 * residual)
+    norm("model.norm")
+    linear("lm_head", d, LLAMA["vocabulary"], 0.02)
+    return out
+
+
+def llama_loss(p, tokens, targets):
+    b, s = tokens.shape
+    d, heads, kv_heads = LLAMA["width"], LLAMA["heads"], LLAMA["kv_heads"]
+    head = d // heads
+    x = p["model.embed_tokens.weight"][tokens]
+    frequency = LLAMA["rope_theta"] ** (-torch.arange(0, head, 2, dtype=x.dtype) / head)
+    angle = torch.arange(s, dtype=x.dtype)[:, None] * frequency
+    cos, sin = (torch.cat([f(angle), f(angle)], -1) for f in (torch.cos, torch.sin))  # [s,head]
+
+    def norm(name, x):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + LLAMA["norm_eps"]) * p[name + ".weight"]
+
+    def linear(name, x):
+        return x @ p[name + ".weight"].T
+
+    def by_head(x, n):
+        return x.view(b, s, n, head).transpose(1, 2)
+
+    def turned(x):
+        half = torch.cat([-x[..., head // 2:], x[..., :head // 2]], -1)
+        return x * cos + half * sin
+
+    future = torch.ones(s, s, dtype=torch.bool).triu(1)
+    for i in range(LLAMA["layers"]):
+        layer = f"model.layers.{i}."
+        h = norm(layer + "input_layernorm", x)
+        q = turned(by_head(linear(layer + "self_attn.q_proj", h), heads))
+        k = turned(by_head(linear(layer + "self_attn.k_proj", h), kv_heads))
+        v = by_head(linear(layer + "self_attn.v_proj", h), kv_heads)
+        k, v = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (k, v))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(head)
+        mixed = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+        x = x + linear(layer + "self_attn.o_proj", mixed.transpose(1, 2).reshape(b, s, d))
+        h = norm(layer + "post_attention_layernorm", x)
+        x = x + linear(layer + "mlp.down_proj", F.silu(linear(layer + "mlp.gate_proj", h)) * linear(layer + "mlp.up_proj", h))
+    logits = linear("lm_head", norm("model.norm", x))
+    return F.cross_entropy(logits.reshape(b * s, -1), targets.reshape(-1).long())
+
+
+def text_batches(rng, sizes):
     """Text of a random order-1 grammar, so that there is something to learn."""
-    vocabulary, batch, length = GPT["vocabulary"], GPT["batch"], GPT["context"] + 1
+    vocabulary, batch, length = sizes["vocabulary"], sizes["batch"], sizes["context"] + 1
     after = rng.integers(0, vocabulary, (vocabulary, 3))
     text = np.zeros((STEPS, batch, length), np.int32)
     text[:, :, 0] = rng.integers(0, vocabulary, (STEPS, batch))
@@ -204,16 +274,21 @@ def make(name, seed, parameters, loss_fn, batches_of, sizes):
     print(f"{name}: loss {loss_f64[0]:.4f} -> {loss_f64[-1]:.4f}; f32 to f64: loss {apart:.1e}, gradients {worst:.1e}")
 
 
-def main():
+def main(names):
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    make("gpt", 1, gpt_parameters, gpt_loss, gpt_batches, GPT)
     sizes = MLP | {"sizes": ",".join(str(size) for size in MLP["sizes"])}
-    make("mlp", 2, mlp_parameters, mlp_loss,
-         lambda rng: image_batches(rng, (MLP["sizes"][0],), MLP["batch"], MLP["sizes"][-1]), sizes)
-    make("lenet", 3, lenet_parameters, lenet_loss,
-         lambda rng: image_batches(rng, (28, 28, 1), LENET["batch"], LENET["classes"]), LENET)
+    models = {
+        "gpt": (1, gpt_parameters, gpt_loss, lambda rng: text_batches(rng, GPT), GPT),
+        "mlp": (2, mlp_parameters, mlp_loss,
+                lambda rng: image_batches(rng, (MLP["sizes"][0],), MLP["batch"], MLP["sizes"][-1]), sizes),
+        "lenet": (3, lenet_parameters, lenet_loss,
+                  lambda rng: image_batches(rng, (28, 28, 1), LENET["batch"], LENET["classes"]), LENET),
+        "llama": (4, llama_parameters, llama_loss, lambda rng: text_batches(rng, LLAMA), LLAMA),
+    }
+    for name in names or models:
+        make(name, *models[name])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

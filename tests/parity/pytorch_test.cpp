@@ -15,6 +15,7 @@
 #include "trireme/exec/executor.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/initialise.h"
@@ -122,6 +123,37 @@ Case gpt_case() {
           roundings};
 }
 
+// Queries, keys and values are products of one x, as are gate and up: the longest of each counts. Their gradients meet in
+// one sum. The head is a matrix of its own; rotations turn pairs.
+Case llama_case() {
+  Fixture f("llama");
+  const nn::LlamaConfig config{.vocabulary = f.count("vocabulary"),
+                               .context = f.count("context"),
+                               .layers = f.count("layers"),
+                               .width = f.count("width"),
+                               .heads = f.count("heads"),
+                               .kv_heads = f.count("kv_heads"),
+                               .hidden = f.count("hidden"),
+                               .rope_theta = f.number("rope_theta"),
+                               .eps = f.number("norm_eps")};
+  const int64_t d = config.width;
+  const int64_t s = config.context;
+  const int64_t rotations = 2 * 2;
+  const int64_t shared_keys = config.heads / config.kv_heads;
+  const int64_t block = 2 * through_norm(d) + through_linear(d, d) + 3 + rotations +
+                        through_attention(d / config.heads, s) + shared_keys +
+                        through_linear(d, d) + 2 * through_linear(d, config.hidden) + 2;
+  const int64_t roundings = config.layers * block + through_norm(d) +
+                            through_linear(d, config.vocabulary) +
+                            through_cross_entropy(config.vocabulary) + f.count("batch") * s;
+  const Shape tokens{f.count("batch"), s};
+  auto model = std::make_unique<nn::Llama>(config);
+  return {std::move(f),
+          std::move(model),
+          {{"tokens", {DType::kI32, tokens}}, {"targets", {DType::kI32, tokens}}},
+          roundings};
+}
+
 Case mlp_case() {
   Fixture f("mlp");
   const std::vector<int64_t> sizes = f.counts("sizes");
@@ -153,6 +185,7 @@ Case lenet_case() {
 
 Case make_case(const std::string& model) {
   if (model == "gpt") return gpt_case();
+  if (model == "llama") return llama_case();
   return model == "mlp" ? mlp_case() : lenet_case();
 }
 
@@ -345,11 +378,12 @@ TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off
   EXPECT_GT(broken, 0) << "of " << names.size();
 }
 
-INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "mlp", "lenet"),
+INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "llama", "mlp", "lenet"),
                          [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, PyTorchParity,
-                         testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"mlp", 1},
-                                         Param{"mlp", 2}, Param{"lenet", 1}, Param{"lenet", 2}),
+                         testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"llama", 1},
+                                         Param{"llama", 2}, Param{"mlp", 1}, Param{"mlp", 2},
+                                         Param{"lenet", 1}, Param{"lenet", 2}),
                          [](const auto& param) {
                            const Param& p = param.param;
                            return p.model + "_on_" + std::to_string(p.ranks) +

@@ -102,6 +102,11 @@ inline std::vector<Example> more_cases(std::string_view op) {
             {.in = {f32_of({1031, 257}), f32_of({1031, 129})}}};
   }
   if (op == "dropout") return dropout_cases();
+  if (op == "rotary") {
+    return {{.in = {f32_of({1, 1, 1, 2})}, .attrs = Attrs::of(RotaryAttrs{})},
+            {.in = {f32_of({3, 37, 5, 34})}, .attrs = Attrs::of(RotaryAttrs{.theta = 500000})},
+            {.in = {f32_of({2, 301, 2, 64})}, .attrs = Attrs::of(RotaryAttrs{.inverse = true})}};
+  }
   if (op == "one_hot") {
     return {{.in = {i64_of({301})},
              .attrs = trireme::op("one_hot").parse_attrs("{depth=67}"),

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/base/seeded_defect.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/layout/box.h"
 #include "trireme/op/structural.h"
@@ -26,7 +27,8 @@ void pack(const View& whole, std::byte* pieces, int dim, int64_t parts, bool unp
   piece.shape[dim] /= parts;
   for (int64_t i = 0; i < parts; ++i) {
     Box part = Box::whole(piece.shape);
-    part.start[dim] = i * piece.shape[dim];
+    const bool rotated = !unpack && seeded_defect("collective: each rank gets its neighbour's piece");
+    part.start[dim] = (rotated ? (i + 1) % parts : i) * piece.shape[dim];
     const View dense{pieces + i * piece.bytes(), piece};
     if (unpack) {
       copy_region(dense, part, whole, box, part);
@@ -38,6 +40,7 @@ void pack(const View& whole, std::byte* pieces, int dim, int64_t parts, bool unp
 
 comm::Reduce reduce_of(const std::string& name) {
   if (name == "max") return comm::Reduce::kMax;
+  if (seeded_defect("collective: sums are maxima")) return comm::Reduce::kMax;
   if (name == "min") return comm::Reduce::kMin;
   invariant(name == "sum", "no reduction '{}'", name);
   return comm::Reduce::kSum;
@@ -120,11 +123,20 @@ void BoundCollective::start() {
 
 void BoundCollective::start_all_reduce() {
   for (size_t i = 0; i < in_.size(); ++i) {
+    if (seeded_defect("collective: all but the first of a bucket are stale") && i > 0) break;
     if (in_[i].data != out_[i].data) {
       std::memcpy(out_[i].data, in_[i].data, static_cast<size_t>(in_[i].bytes()));
     }
   }
-  for (const View& run : runs_) works_.push_back(group_->all_reduce(run, reduce_));
+  if (seeded_defect("collective: nothing is reduced")) return;
+  for (const View& run : runs_) {
+    works_.push_back(group_->all_reduce(run, reduce_));
+    if (seeded_defect("collective: only the first run of a bucket is reduced")) return;
+    if (seeded_defect("collective: sums are taken twice")) {
+      works_.back().wait();
+      works_.push_back(group_->all_reduce(run, reduce_));
+    }
+  }
 }
 
 void BoundCollective::wait() {
@@ -133,10 +145,12 @@ void BoundCollective::wait() {
   for (comm::Work& work : works_) work.wait();
   if (scratch_.empty()) return;
   const auto& attrs = attrs_.as<CollectiveAttrs>();
+  if (seeded_defect("collective: what arrived is not unpacked")) return;
   if (op_->name == "all_gather") {
     pack(out_[0], scratch_.data(), static_cast<int>(attrs.dim), group_->size(), true);
   } else if (op_->name == "all_to_all") {
-    pack(out_[0], scratch_.data() + align_buffer(in_[0].bytes()), static_cast<int>(attrs.from_dim), group_->size(),
+    const int64_t arrived = seeded_defect("collective: what was sent is unpacked") ? 0 : align_buffer(in_[0].bytes());
+    pack(out_[0], scratch_.data() + arrived, static_cast<int>(attrs.from_dim), group_->size(),
          true);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
+#include "trireme/base/seeded_defect.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/structural.h"
 
@@ -121,7 +122,13 @@ struct Executor::State {
 
   Place place_of(int value) const {
     const PlanValue& v = plan.values[static_cast<size_t>(value)];
-    return {v.whole, local_box(v.whole, v.layout, plan.mesh, rank).start};
+    const int64_t whose = seeded_defect("executor: pieces lie where rank 0 has them") ? 0 : rank;
+    return {v.whole, local_box(v.whole, v.layout, plan.mesh, whose).start};
+  }
+
+  static std::span<const int> waits_of(const Action& action) {
+    if (seeded_defect("executor: nobody waits before the end of the step")) return {};
+    return action.waits;
   }
 
   void bind_actions() {
@@ -143,7 +150,7 @@ struct Executor::State {
         const Buffer& buffer = plan.buffers[static_cast<size_t>(action.scratch)];
         bound.scratch = arena.subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
       }
-      for (const int comm : action.waits) waited[static_cast<size_t>(comm)] = 1;
+      for (const int comm : waits_of(action)) waited[static_cast<size_t>(comm)] = 1;
       bind_work(bound);
     }
     for (size_t i = 0; i < actions.size(); ++i) {
@@ -166,6 +173,7 @@ struct Executor::State {
     const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
     if (!is_communication(*action.op)) {
       bound.part = plan.mesh.index_along(rank, axes);
+      if (seeded_defect("executor: the first part is cut out")) bound.part = 0;
       return;
     }
     invariant(options.world != nullptr, "{} without a world", action.op->name);
@@ -176,7 +184,7 @@ struct Executor::State {
   }
 
   void run_action(Bound& bound) {
-    for (const int comm : bound.action->waits) wait(actions[static_cast<size_t>(comm)]);
+    for (const int comm : waits_of(*bound.action)) wait(actions[static_cast<size_t>(comm)]);
     const auto start = timing ? Clock::now() : Clock::time_point{};
     if (bound.kernel != nullptr) {
       const KernelArgs args{bound.in, bound.out, bound.in_place, bound.out_place, bound.action->attrs,
@@ -207,6 +215,7 @@ struct Executor::State {
       }
     }
     for (BoundCollective* collective : in_flight_at_end) collective->wait();
+    if (seeded_defect("executor: updates that are not in place are lost")) return;
     for (const auto& [from, to] : copies) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
   }
 

@@ -22,7 +22,8 @@ std::string what_of(const ExecutionPlan& plan, const Action& action) {
     const TensorType& type = plan.values[static_cast<size_t>(action.in[i])].type;
     out += fmt::format("{} {} x {}", i > 0 ? "," : "", to_string(type.dtype), type.elements());
   }
-  if (action.op->name == "all_reduce" || action.op->name == "reduce_scatter") out += " by " + attrs.reduction;
+  if (action.op->name == "all_reduce" || action.op->name == "reduce_scatter")
+    out += " by " + attrs.reduction;
   if (action.op->name == "broadcast") out += fmt::format(" from {}", attrs.root);
   return out;
 }
@@ -32,9 +33,11 @@ std::string describe(const CommCall& call) {
                      call.scope.empty() ? "" : fmt::format(" at '{}'", call.scope));
 }
 
-// -- all ranks -------------------------------------------------------------------------------------------------
+// -- all ranks ------------------------------------------------------------------------------------
 
-using Sequences = std::map<std::vector<int>, std::map<int, std::vector<const CommCall*>>>;  // by communicator and rank
+using Sequences =
+    std::map<std::vector<int>,
+             std::map<int, std::vector<const CommCall*>>>;  // by communicator and rank
 
 Sequences by_communicator(const std::vector<std::vector<CommCall>>& calls, Findings& out) {
   Sequences sequences;
@@ -42,8 +45,8 @@ Sequences by_communicator(const std::vector<std::vector<CommCall>>& calls, Findi
     for (const CommCall& call : calls[rank]) {
       const auto me = static_cast<int>(rank);
       if (std::find(call.ranks.begin(), call.ranks.end(), me) == call.ranks.end()) {
-        out.push_back(fmt::format("rank {}: {} is on the ranks {}, which it is none of", me, describe(call),
-                                  fmt::join(call.ranks, ",")));
+        out.push_back(fmt::format("rank {}: {} is on the ranks {}, which it is none of", me,
+                                  describe(call), fmt::join(call.ranks, ",")));
         return sequences;
       }
       sequences[call.ranks][me].push_back(&call);
@@ -53,7 +56,8 @@ Sequences by_communicator(const std::vector<std::vector<CommCall>>& calls, Findi
 }
 
 // The first place where a member's sequence is not the first member's.
-std::string first_difference(const std::vector<int>& ranks, const std::map<int, std::vector<const CommCall*>>& members) {
+std::string first_difference(const std::vector<int>& ranks,
+                             const std::map<int, std::vector<const CommCall*>>& members) {
   static const std::vector<const CommCall*> kNone;
   const auto sequence = [&](int rank) -> const std::vector<const CommCall*>& {
     const auto found = members.find(rank);
@@ -64,8 +68,9 @@ std::string first_difference(const std::vector<int>& ranks, const std::map<int, 
     const std::vector<const CommCall*>& other = sequence(rank);
     for (size_t k = 0; k < std::max(first.size(), other.size()); ++k) {
       if (k < first.size() && k < other.size() && first[k]->what == other[k]->what) continue;
-      return fmt::format("operation {} on the ranks {}: rank {} starts {}, rank {} starts {}", k, fmt::join(ranks, ","),
-                         ranks.front(), k < first.size() ? describe(*first[k]) : "nothing", rank,
+      return fmt::format("operation {} on the ranks {}: rank {} starts {}, rank {} starts {}", k,
+                         fmt::join(ranks, ","), ranks.front(),
+                         k < first.size() ? describe(*first[k]) : "nothing", rank,
                          k < other.size() ? describe(*other[k]) : "nothing");
     }
   }
@@ -88,7 +93,8 @@ class OrderGraph {
           next_.emplace_back();
         }
         const int node = known[number];
-        if (before >= 0) next_[static_cast<size_t>(before)].push_back({node, static_cast<int>(rank), &call});
+        if (before >= 0)
+          next_[static_cast<size_t>(before)].push_back({node, static_cast<int>(rank), &call});
         before = node;
       }
     }
@@ -123,7 +129,8 @@ class OrderGraph {
     const CommCall* call = nullptr;  // the one that is started second
   };
 
-  // Walks backward from any operation that never gets ready, along operations that do not either, until one is met again.
+  // Walks backward from any operation that never gets ready, along operations that do not either,
+  // until one is met again.
   std::string walk(const std::vector<int>& waits) const {
     std::vector<std::pair<int, Edge>> from(next_.size(), {-1, {}});
     for (size_t i = 0; i < next_.size(); ++i) {
@@ -139,8 +146,8 @@ class OrderGraph {
     const int start = at;
     do {
       const auto& [before, edge] = from[static_cast<size_t>(at)];
-      out += fmt::format(" rank {} starts {} on the ranks {} only after the next;", edge.rank, describe(*edge.call),
-                         fmt::join(edge.call->ranks, ","));
+      out += fmt::format(" rank {} starts {} on the ranks {} only after the next;", edge.rank,
+                         describe(*edge.call), fmt::join(edge.call->ranks, ","));
       at = before;
     } while (at != start);
     out.pop_back();
@@ -150,26 +157,31 @@ class OrderGraph {
   std::vector<std::vector<Edge>> next_;
 };
 
-// -- one plan ---------------------------------------------------------------------------------------------------
+// -- one plan -------------------------------------------------------------------------------------
 
 // Whether the axes name groups that every rank is in exactly one of; "" or what is wrong.
 std::string check_axes(const std::vector<int>& axes, const Mesh& mesh) {
   std::vector<int> sorted = axes;
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i) {
-    if (sorted[i] < 0 || sorted[i] >= mesh.axes()) return fmt::format("the mesh '{}' has no axis {}", to_string(mesh), sorted[i]);
-    if (i > 0 && sorted[i] == sorted[i - 1]) return fmt::format("axis '{}' is named twice", mesh.axis(sorted[i]).name);
+    if (sorted[i] < 0 || sorted[i] >= mesh.axes())
+      return fmt::format("the mesh '{}' has no axis {}", to_string(mesh), sorted[i]);
+    if (i > 0 && sorted[i] == sorted[i - 1])
+      return fmt::format("axis '{}' is named twice", mesh.axis(sorted[i]).name);
   }
   std::vector<int> times(static_cast<size_t>(mesh.devices()), 0);
   for (const std::vector<int64_t>& group : mesh.groups(axes)) {
     for (const int64_t rank : group) ++times[static_cast<size_t>(rank)];
   }
-  if (std::any_of(times.begin(), times.end(), [](int n) { return n != 1; })) return "a rank is not in one group";
+  if (std::any_of(times.begin(), times.end(), [](int n) { return n != 1; }))
+    return "a rank is not in one group";
   return "";
 }
 
-// Elements that a result has for each of the operand's, times the group: all_gather multiplies, reduce_scatter divides.
-bool counts_belong(const Action& action, const TensorType& in, const TensorType& out, int64_t size) {
+// Elements that a result has for each of the operand's, times the group: all_gather multiplies,
+// reduce_scatter divides.
+bool counts_belong(const Action& action, const TensorType& in, const TensorType& out,
+                   int64_t size) {
   if (in.dtype != out.dtype) return false;
   if (action.op->name == "all_gather") return out.elements() == in.elements() * size;
   if (action.op->name == "reduce_scatter") return in.elements() == out.elements() * size;
@@ -180,8 +192,10 @@ std::string check_action(const ExecutionPlan& plan, const Action& action) {
   const auto& attrs = action.attrs.as<CollectiveAttrs>();
   const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
   const int64_t size = plan.mesh.size_of(axes);
-  if (attrs.size != size) return fmt::format("says its groups have {} ranks; they have {}", attrs.size, size);
-  if (attrs.root < 0 || attrs.root >= size) return fmt::format("its root is {} in groups of {} ranks", attrs.root, size);
+  if (attrs.size != size)
+    return fmt::format("says its groups have {} ranks; they have {}", attrs.size, size);
+  if (attrs.root < 0 || attrs.root >= size)
+    return fmt::format("its root is {} in groups of {} ranks", attrs.root, size);
   if (action.in.size() != action.out.size()) {
     return fmt::format("has {} operands and {} results", action.in.size(), action.out.size());
   }
@@ -203,9 +217,11 @@ std::vector<CommCall> calls_of(const ExecutionPlan& plan, int64_t rank) {
     const Action& action = plan.actions[i];
     if (!is_communication(*action.op)) continue;
     const auto& attrs = action.attrs.as<CollectiveAttrs>();
-    CommCall call{.what = what_of(plan, action), .action = static_cast<int>(i), .scope = action.scope};
+    CommCall call{
+        .what = what_of(plan, action), .action = static_cast<int>(i), .scope = action.scope};
     const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
-    for (const int64_t member : plan.mesh.group_of(rank, axes)) call.ranks.push_back(static_cast<int>(member));
+    for (const int64_t member : plan.mesh.group_of(rank, axes))
+      call.ranks.push_back(static_cast<int>(member));
     out.push_back(std::move(call));
   }
   return out;
@@ -216,10 +232,12 @@ std::vector<std::string> check_communication(const std::vector<std::vector<CommC
   const Sequences sequences = by_communicator(calls, out);
   if (!out.empty()) return out;
   for (const auto& [ranks, members] : sequences) {
-    if (std::string found = first_difference(ranks, members); !found.empty()) out.push_back(std::move(found));
+    if (std::string found = first_difference(ranks, members); !found.empty())
+      out.push_back(std::move(found));
   }
   if (!out.empty()) return out;  // there is no one graph of operations that do not match
-  if (std::string cycle = OrderGraph(calls).cycle(); !cycle.empty()) out.push_back(std::move(cycle));
+  if (std::string cycle = OrderGraph(calls).cycle(); !cycle.empty())
+    out.push_back(std::move(cycle));
   return out;
 }
 
@@ -236,7 +254,8 @@ std::vector<std::string> check_communication(const ExecutionPlan& plan) {
     const std::string wrong = known->second.empty() ? check_action(plan, action) : known->second;
     if (wrong.empty()) continue;
     out.push_back(fmt::format("action {} ({}{}): {}", i, what_of(plan, action),
-                              action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope), wrong));
+                              action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope),
+                              wrong));
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include "trireme/grad/gradients.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
 
@@ -35,6 +36,9 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
   std::vector<Tensor> cotangent(graph.values().size());
   graph.set_scope("grad");
   cotangent[static_cast<size_t>(loss.id())] = constant(graph, loss.type(), 1.0);
+  if (seeded_defect("grad: the loss counts twice")) {
+    cotangent[static_cast<size_t>(loss.id())] = constant(graph, loss.type(), 2.0);
+  }
 
   for (NodeId id = forward_nodes; id-- > 0;) {
     const Node node = graph.node(id);  // a copy: the graph grows below
@@ -70,6 +74,7 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
                 to_string(din[i].type()), to_string(in[i].type()));
       Tensor& sum = cotangent[static_cast<size_t>(in[i].id())];
       graph.set_gradient_of(-1);  // a sum of gradients is no one node's
+      if (seeded_defect("grad: of a value read twice one gradient is lost")) sum = {};
       sum = sum ? add_gradients(sum, din[i]) : din[i];
     }
   }

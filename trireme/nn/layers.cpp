@@ -68,6 +68,12 @@ Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, weight, bias, eps_).y;
 }
 
+RmsNorm::RmsNorm(int64_t width, std::string name, double eps) : Module(std::move(name)), width_(width), eps_(eps) {}
+
+Tensor RmsNorm::forward(const Tensor& x) {
+  return rms_norm(x, parameter("weight", {x.dtype(), {width_}}, {Init::Kind::kConstant, 1, 0}), eps_).y;
+}
+
 Dropout::Dropout(double p, std::string name) : Module(std::move(name)), p_(p) {
   require(p >= 0 && p < 1, "Dropout({}): the probability must be in [0, 1)", p);
 }

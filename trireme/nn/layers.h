@@ -69,6 +69,24 @@ class LayerNorm : public Module {
   double eps_;
 };
 
+// x / sqrt(mean of squares + eps) over the last dimension, times weight [width].
+class RmsNorm : public Module {
+ public:
+  explicit RmsNorm(int64_t width, std::string name = "", double eps = 1e-6);
+  Tensor forward(const Tensor& x) override;
+  std::string_view kind() const override { return "rms_norm"; }
+
+ private:
+  int64_t width_;
+  double eps_;
+};
+
+// A name scope and nothing else.
+class Group : public Module {
+ public:
+  using Module::Module;
+};
+
 // Zeroes each element with probability p while training; nothing otherwise. Its mask is a function of the trace's
 // seed, the module's name, the element's global index and the step.
 class Dropout : public Module {

@@ -44,6 +44,14 @@ struct AttentionAttrs {
   }
 };
 
+struct RotaryAttrs {
+  double theta = 10000;  // a pair's angle at position s is s theta^(-2i/d)
+  bool inverse = false;
+  static constexpr auto fields() {
+    return std::tuple{field("theta", &RotaryAttrs::theta), field("inverse", &RotaryAttrs::inverse)};
+  }
+};
+
 struct SgdAttrs {
   double momentum = 0.9;
   double weight_decay = 0;

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "trireme/base/error.h"
+#include "trireme/base/seeded_defect.h"
 #include "trireme/mesh/mesh.h"
 
 namespace trireme {
@@ -191,13 +192,13 @@ std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& c
   std::vector<Layout> out;
   for (const DimFactors& tensor : rule.out) {
     Layout layout = layout_of(tensor, cuts);
-    layout.partial = cuts.through;
+    if (!seeded_defect("rule: sums that flow through are taken for whole")) layout.partial = cuts.through;
     for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
       if (contains(tensor, static_cast<int>(factor))) continue;
       const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
         return contains(operand, static_cast<int>(factor));
       });
-      if (!in_operands) continue;
+      if (!in_operands || seeded_defect("rule: a cut sum is taken for whole")) continue;
       for (const int axis : cuts.axes[factor]) {
         layout.partial.push_back({axis, rule.factors[factor].reduction});
       }
@@ -220,7 +221,7 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
     }
     const Factor& factor = rule.factors[i];
     if (ways[i] > 1 && !factor.can_cut) return fmt::format("factor '{}' cannot be cut", factor.name);
-    if (factor.size % ways[i] != 0) {
+    if (factor.size % ways[i] != 0 && !seeded_defect("rule: cuts need not divide")) {
       return fmt::format("{} ranks do not divide factor '{}' of size {}", ways[i], factor.name, factor.size);
     }
   }
@@ -234,6 +235,7 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
         bool all_cut = true;
         for (const int factor : dim) {
           const auto f = static_cast<size_t>(factor);
+          if (seeded_defect("rule: any factor of a compound dimension may be cut")) all_cut = true;
           if (ways[f] > 1 && !all_cut) return false;
           all_cut = all_cut && ways[f] == rule.factors[f].size;
         }

@@ -176,6 +176,9 @@ Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
 Normalised rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
 
 // -- attention -----------------------------------------------------------------------------------------------
+// Rotary position embedding of x[b,s,h,d], d even: elements i and i+d/2 of a head are a pair that is turned by the angle
+// s theta^(-2i/d), s being the position in the whole tensor. Batch, positions and heads may be cut.
+Tensor rotary(const Tensor& x, double theta = 10000);
 struct AttentionOptions {
   bool causal = false;  // query i sees keys 0 .. i + t - s
   double scale = 0;     // of the scores; 0: 1/sqrt(d)

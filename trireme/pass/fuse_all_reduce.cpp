@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "trireme/base/seeded_defect.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/rewrite.h"
 
@@ -42,13 +43,16 @@ std::map<NodeId, std::vector<NodeId>> choose_buckets(const Graph& graph, const F
     const Node& node = graph.node(id);
     if (node.op->name != "all_reduce" || node.inputs.size() != 1) continue;
     const TensorType& type = graph.type(node.inputs[0]);
-    Bucket& bucket = open[node.attrs.text() + std::string(to_string(type.dtype))];
+    std::string key = node.attrs.text() + std::string(to_string(type.dtype));
+    if (seeded_defect("fuse: sums over other ranks join a bucket")) key = to_string(type.dtype);
+    Bucket& bucket = open[key];
     if (!bucket.members.empty() &&
         (bucket.bytes + type.bytes() > options.bucket_bytes || bucket.first_reader <= id)) {
       close(bucket);
     }
     bucket.members.push_back(id);
     bucket.bytes += type.bytes();
+    if (seeded_defect("fuse: a bucket closes after its first reader")) continue;
     bucket.first_reader = std::min(bucket.first_reader, readers[static_cast<size_t>(node.outputs[0])]);
   }
   for (auto& [key, bucket] : open) close(bucket);
@@ -72,6 +76,7 @@ Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& opti
         in.push_back(from.node(member).inputs[0]);
         results.push_back(from.node(member).outputs[0]);
       }
+      if (seeded_defect("fuse: results in the reverse order")) std::reverse(results.begin(), results.end());
       rewrite.copy(id, in, results);
     } else if (!skip[static_cast<size_t>(id)]) {
       rewrite.copy(id);

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/seeded_defect.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
@@ -38,7 +39,8 @@ Update update_of(const Graph& graph, const Input& parameter) {
 std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, const Mesh& mesh, int64_t size) {
   std::vector<int> all;
   for (const int axis : gradient.partial_axes()) {
-    if (!parameter.uses(axis)) all.push_back(axis);
+    const bool is_used = parameter.uses(axis) && !seeded_defect("optimizer parallel: an axis cuts a parameter twice");
+    if (!is_used) all.push_back(axis);
   }
   if (size < 0) return all;
   std::vector<int> some;

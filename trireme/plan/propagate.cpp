@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
@@ -68,6 +69,7 @@ class NodeChoice {
   bool fits_through(const std::vector<int>& members, const std::vector<PartialAxis>& partial) const {
     for (size_t i = 0; i < have_.size(); ++i) {
       if (holds(members, static_cast<int>(i))) {
+        if (have_[i] && seeded_defect("propagate: sums flow on beside whole operands")) continue;
         if (!have_[i] || have_[i]->partial != partial) return false;
         continue;
       }
@@ -135,7 +137,8 @@ class Propagation {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) choose(static_cast<NodeId>(i));
     for (const Input& input : graph_.inputs()) strategy_.inputs.push_back(layout_or_whole(input.value));
     for (const Output& output : graph_.outputs()) {
-      strategy_.outputs.push_back(output.updates == kNoValue
+      const bool anew = output.updates == kNoValue || seeded_defect("propagate: what is updated is left whole");
+      strategy_.outputs.push_back(anew
                                       ? Layout::replicated(graph_.type(output.value).shape.rank())
                                       : layout_or_whole(output.updates));
     }

@@ -1,149 +1,18 @@
 #include "trireme/train/config.h"
 
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/base/file.h"
 #include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
+#include "trireme/train/config_impl.h"
 #include "trireme/train/strategies.h"
 
 namespace trireme {
 namespace {
-
-std::string_view type_name(const ConfigKey& key) {
-  static constexpr std::string_view kNames[] = {"true or false", "a whole number",   "a number",
-                                                "a string",      "a list of strings", "a list of whole numbers"};
-  return kNames[key.target.index()];
-}
-
-[[noreturn]] void wrong_type(const ConfigKey& key, const std::string& where, std::string_view found) {
-  fail(ErrorKind::kInvalidArgument, "{}: '{}' must be {}; found {}", where, key.name, type_name(key), found);
-}
-
-std::string where_of(const toml::node& node, const std::string& source) {
-  return fmt::format("{}:{}", source, node.source().begin.line);
-}
-
-std::string describe(const toml::node& node) {
-  std::string out;
-  node.visit([&](const auto& n) {
-    if constexpr (toml::is_string<decltype(n)>) {
-      out = fmt::format("the string '{}'", n.get());
-    } else if constexpr (toml::is_integer<decltype(n)>) {
-      out = fmt::format("{}", n.get());
-    } else if constexpr (toml::is_floating_point<decltype(n)>) {
-      out = fmt::format("{}", n.get());
-    } else if constexpr (toml::is_boolean<decltype(n)>) {
-      out = n.get() ? "true" : "false";
-    } else if constexpr (toml::is_array<decltype(n)>) {
-      out = "a list";
-    } else if constexpr (toml::is_table<decltype(n)>) {
-      out = "a table";
-    } else {
-      out = "a date or time";
-    }
-  });
-  return out;
-}
-
-template <class T>
-std::vector<T> read_list(const toml::node& node, const ConfigKey& key, const std::string& where) {
-  const toml::array* array = node.as_array();
-  if (array == nullptr) wrong_type(key, where, describe(node));
-  std::vector<T> out;
-  for (const toml::node& item : *array) {
-    const auto value = item.value_exact<T>();
-    if (!value) wrong_type(key, where, fmt::format("a list with {}", describe(item)));
-    out.push_back(*value);
-  }
-  return out;
-}
-
-void assign(const ConfigKey& key, const toml::node& node, const std::string& source) {
-  const std::string where = where_of(node, source);
-  std::visit(
-      [&](auto* target) {
-        using T = std::remove_pointer_t<decltype(target)>;
-        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-          *target = read_list<std::string>(node, key, where);
-        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
-          *target = read_list<int64_t>(node, key, where);
-        } else if constexpr (std::is_same_v<T, double>) {
-          if (!node.is_number()) wrong_type(key, where, describe(node));
-          *target = *node.value<double>();
-        } else {
-          const auto value = node.value_exact<T>();
-          if (!value) wrong_type(key, where, describe(node));
-          *target = *value;
-        }
-      },
-      key.target);
-}
-
-const ConfigKey& find_key(const std::vector<ConfigKey>& keys, const std::string& name, const std::string& where) {
-  std::vector<std::string> names;
-  for (const ConfigKey& key : keys) {
-    if (key.name == name) return key;
-    names.push_back(key.name);
-  }
-  const std::string near = closest(name, names);
-  fail(ErrorKind::kInvalidArgument, "{}: no key '{}'.{}", where, name,
-       near.empty() ? " `trireme help config` lists the keys." : fmt::format(" Did you mean '{}'?", near));
-}
-
-void read_table(const toml::table& table, const std::string& prefix, const std::vector<ConfigKey>& keys,
-                const std::string& source) {
-  for (const auto& [raw_name, node] : table) {
-    const std::string name = prefix + std::string(raw_name.str());
-    if (const toml::table* inner = node.as_table()) {
-      read_table(*inner, name + ".", keys, source);
-    } else {
-      assign(find_key(keys, name, where_of(node, source)), node, source);
-    }
-  }
-}
-
-toml::table parse_toml(std::string_view text, const std::string& source) {
-  try {
-    return toml::parse(text, source);
-  } catch (const toml::parse_error& e) {
-    fail(ErrorKind::kInvalidArgument, "{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
-         e.description());
-  }
-}
-
-// --set train.lr=0.001: the value as TOML; a bare word is a string.
-void apply_override(const std::string& text, const std::vector<ConfigKey>& keys) {
-  const size_t equals = text.find('=');
-  require(equals != std::string::npos && equals > 0, "--set '{}': it must be key=value, like train.lr=0.001", text);
-  const std::string where = "--set";
-  const ConfigKey& key = find_key(keys, text.substr(0, equals), where);
-  const std::string value = text.substr(equals + 1);
-  if (auto* const* target = std::get_if<std::string*>(&key.target);
-      target != nullptr && (value.empty() || value.front() != '"')) {
-    **target = value;
-    return;
-  }
-  toml::table table;
-  try {
-    table = toml::parse("value = " + value);
-  } catch (const toml::parse_error&) {
-    wrong_type(key, where, fmt::format("'{}'", value));
-  }
-  const toml::node& node = *table.get("value");
-  try {
-    assign(key, node, where);
-  } catch (const Error&) {
-    wrong_type(key, where, fmt::format("'{}'", value));
-  }
-}
 
 void require_one_of(const std::string& key, const std::string& value, const std::vector<std::string>& candidates) {
   if (std::find(candidates.begin(), candidates.end(), value) != candidates.end()) return;
@@ -166,6 +35,20 @@ void require_below_one(const std::string& key, double value) {
   require(value >= 0 && value < 1, "configuration: {} = {}; it must be from 0 to below 1", key, value);
 }
 
+void check_llama(const JobConfig& c) {
+  const auto& m = c.model;
+  require_from("model.kv_heads", m.kv_heads, 0);
+  require_from("model.mlp_width", m.mlp_width, 0);
+  require(m.kv_heads == 0 || m.heads % m.kv_heads == 0,
+          "configuration: model.heads = {} is not divisible by model.kv_heads = {}; use kv_heads that divide the heads",
+          m.heads, m.kv_heads);
+  require(m.width / m.heads % 2 == 0,
+          "configuration: model.width = {} over model.heads = {} is a head size of {}; llama needs an even one", m.width,
+          m.heads, m.width / m.heads);
+  require(m.rope_theta > 0 && m.rope_theta < std::numeric_limits<double>::infinity(),
+          "configuration: model.rope_theta = {}; it must be above 0", m.rope_theta);
+}
+
 void check_sizes(const JobConfig& c) {
   for (const auto& [key, value] : {std::pair<const char*, int64_t>{"model.layers", c.model.layers},
                                    {"model.width", c.model.width},
@@ -178,10 +61,11 @@ void check_sizes(const JobConfig& c) {
     require_from(key, value, 1);
   }
   for (const int64_t size : c.model.hidden) require_from("model.hidden", size, 1);
-  require(c.model.kind != "gpt" || c.model.width % c.model.heads == 0,
+  require(predicts_classes(c) || c.model.width % c.model.heads == 0,
           "configuration: model.width = {} is not divisible by model.heads = {}; use a width that is a multiple of the "
           "heads",
           c.model.width, c.model.heads);
+  if (c.model.kind == "llama") check_llama(c);
   require(c.data.kind != "text" || c.model.vocabulary >= data::kByteVocabulary,
           "configuration: model.vocabulary = {}; text is read as bytes and needs {}", c.model.vocabulary,
           +data::kByteVocabulary);
@@ -207,8 +91,10 @@ void check_training(const JobConfig& c) {
   require_not_negative("train.final_ratio", c.train.final_ratio);
 }
 
+}  // namespace
+
 void check_values(const JobConfig& c) {
-  require_one_of("model.kind", c.model.kind, {"gpt", "mlp", "lenet"});
+  require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet"});
   require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
@@ -228,27 +114,30 @@ void check_values(const JobConfig& c) {
   require(c.data.validation >= 0 && c.data.validation < 1,
           "configuration: data.validation = {}; it is the share of samples held out, from 0 to below 1",
           c.data.validation);
-  require(c.data.kind != "text" || c.model.kind == "gpt",
-          "configuration: data.kind 'text' needs model.kind 'gpt', not '{}'; use data.kind 'idx' for images",
+  require(c.data.kind != "text" || !predicts_classes(c),
+          "configuration: data.kind 'text' needs model.kind 'gpt' or 'llama', not '{}'; use data.kind 'idx' for images",
           c.model.kind);
-  require(c.data.kind != "idx" || c.model.kind != "gpt",
-          "configuration: data.kind 'idx' needs model.kind 'mlp' or 'lenet', not 'gpt'; use data.kind 'text' for text");
+  require(c.data.kind != "idx" || predicts_classes(c),
+          "configuration: data.kind 'idx' needs model.kind 'mlp' or 'lenet', not '{}'; use data.kind 'text' for text",
+          c.model.kind);
   require(c.data.kind != "text" || !c.data.paths.empty(),
           "configuration: data.paths is empty; name the files or folders with the text");
   require(c.data.kind != "idx" || (!c.data.images.empty() && !c.data.labels.empty()),
           "configuration: data.images and data.labels must both name a file");
 }
 
-}  // namespace
-
 std::vector<ConfigKey> config_keys(JobConfig& c) {
   return {
       {"name", &c.name, "of the run, in its report"},
-      {"model.kind", &c.model.kind, "gpt, mlp or lenet"},
-      {"model.layers", &c.model.layers, "gpt: blocks"},
-      {"model.width", &c.model.width, "gpt: of the residual stream"},
-      {"model.heads", &c.model.heads, "gpt: attention heads; they divide the width"},
-      {"model.vocabulary", &c.model.vocabulary, "gpt: tokens; bytes have 256"},
+      {"model.kind", &c.model.kind, "gpt, llama, mlp or lenet"},
+      {"model.layers", &c.model.layers, "gpt, llama: blocks"},
+      {"model.width", &c.model.width, "gpt, llama: of the residual stream"},
+      {"model.heads", &c.model.heads, "gpt, llama: attention heads; they divide the width"},
+      {"model.kv_heads", &c.model.kv_heads, "llama: heads of keys and values, which divide the heads; 0: as many"},
+      {"model.mlp_width", &c.model.mlp_width, "llama: of the MLP; 0: 8/3 of the width, rounded up to a multiple of 64"},
+      {"model.rope_theta", &c.model.rope_theta, "llama: base of the rotary angles"},
+      {"model.tied", &c.model.tied, "llama: the head is the embedding's table"},
+      {"model.vocabulary", &c.model.vocabulary, "gpt, llama: tokens; bytes have 256"},
       {"model.experts", &c.model.experts, "gpt: experts of every block's MLP; 0: one plain MLP"},
       {"model.top_k", &c.model.top_k, "gpt: experts a token goes to, 1 or 2"},
       {"model.capacity_factor", &c.model.capacity_factor, "gpt: places of an expert, as a multiple of its even share of tokens"},
@@ -287,11 +176,11 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
       {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
-      {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, mlp)"},
-      {"parallel.cp", &c.parallel.cp, "gpt: ranks that positions are cut over, with all-to-all around attention"},
+      {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
+      {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},
+      {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
+      {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
       {"parallel.ep", &c.parallel.ep, "gpt: data parallel ranks that share the experts of a block"},
-      {"parallel.vocabulary", &c.parallel.vocabulary, "gpt: the ranks of tp also cut the embedding, the head and the loss by tokens"},
-      {"parallel.sp", &c.parallel.sp, "gpt: the ranks of tp also cut the positions between the products"},
       {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
@@ -300,54 +189,6 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"parallel.zero_shard_size", &c.parallel.zero_shard_size, "ranks that share one copy; -1: all"},
       {"parallel.zero_except", &c.parallel.zero_except, "patterns of parameters that are not sliced"},
   };
-}
-
-JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides) {
-  JobConfig config;
-  const std::vector<ConfigKey> keys = config_keys(config);
-  read_table(parse_toml(text, source), "", keys, source);
-  for (const std::string& item : overrides) apply_override(item, keys);
-  check_values(config);
-  return config;
-}
-
-JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  if (!is_file(path)) {
-    fail(ErrorKind::kNotFound, "configuration: there is no file '{}'; name a TOML file like those in examples/", path);
-  }
-  return parse_config(read_file(path), path, overrides);
-}
-
-std::string to_toml(JobConfig config) {
-  std::string out;
-  std::string section;
-  for (const ConfigKey& key : config_keys(config)) {
-    const size_t dot = key.name.find('.');
-    const std::string head = dot == std::string::npos ? "" : key.name.substr(0, dot);
-    if (head != section) {
-      out += fmt::format("\n[{}]\n", head);
-      section = head;
-    }
-    toml::table table;
-    std::visit(
-        [&](auto* target) {
-          using T = std::remove_pointer_t<decltype(target)>;
-          if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {
-            toml::array array;
-            for (const auto& item : *target) array.push_back(item);
-            table.insert("v", array);
-          } else {
-            table.insert("v", *target);
-          }
-        },
-        key.target);
-    std::ostringstream value;
-    value << toml::toml_formatter{table, toml::toml_formatter::default_flags & ~toml::format_flags::indentation};
-    std::string line = value.str();
-    line = line.substr(line.find('=') + 2);
-    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1), line);
-  }
-  return out;
 }
 
 std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
@@ -362,6 +203,17 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                    .experts = m.experts,
                                                    .top_k = m.top_k,
                                                    .capacity_factor = m.capacity_factor});
+  }
+  if (m.kind == "llama") {
+    return std::make_unique<nn::Llama>(nn::LlamaConfig{.vocabulary = m.vocabulary,
+                                                       .context = config.data.seq,
+                                                       .layers = m.layers,
+                                                       .width = m.width,
+                                                       .heads = m.heads,
+                                                       .kv_heads = m.kv_heads,
+                                                       .hidden = m.mlp_width,
+                                                       .rope_theta = m.rope_theta,
+                                                       .tied = m.tied});
   }
   if (m.kind == "lenet") return std::make_unique<nn::LeNet>(m.classes);
   std::vector<int64_t> sizes{28 * 28};
@@ -385,7 +237,7 @@ data::SourcePtr make_source(const JobConfig& config) {
     return data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
   }
   if (d.kind == "idx") return data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
-  if (config.model.kind == "gpt") {
+  if (!predicts_classes(config)) {
     return data::synthetic_tokens({.samples = d.samples, .seq = d.seq, .vocabulary = config.model.vocabulary});
   }
   return data::synthetic_images({.samples = d.samples, .classes = config.model.classes});
@@ -424,7 +276,9 @@ Optimizer make_optimizer(const JobConfig& config) {
   return AdamW{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
 }
 
-bool predicts_classes(const JobConfig& config) { return config.model.kind != "gpt"; }
+bool predicts_classes(const JobConfig& config) {
+  return config.model.kind != "gpt" && config.model.kind != "llama";
+}
 
 namespace {
 
@@ -463,7 +317,7 @@ FitOptions fit_options(const JobConfig& config) {
 }
 
 std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch) {
-  if (config.model.kind == "gpt") {
+  if (!predicts_classes(config)) {
     return {{"tokens", {DType::kI32, {batch, config.data.seq}}}, {"targets", {DType::kI32, {batch, config.data.seq}}}};
   }
   return {{"image", {DType::kF32, {batch, 28, 28, 1}}}, {"label", {DType::kI32, {batch}}}};

@@ -15,10 +15,14 @@ namespace trireme {
 
 struct JobConfig {
   struct {
-    std::string kind = "gpt";  // gpt | mlp | lenet
+    std::string kind = "gpt";  // gpt | llama | mlp | lenet
     int64_t layers = 4;
     int64_t width = 256;
     int64_t heads = 4;
+    int64_t kv_heads = 0;   // of llama, as are the next three; 0: as many as heads
+    int64_t mlp_width = 0;  // 0: 8/3 of the width, rounded up to a multiple of 64
+    double rope_theta = 10000;
+    bool tied = false;
     int64_t vocabulary = 256;
     double dropout = 0;
     int64_t experts = 0, top_k = 2;
@@ -92,7 +96,7 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config);
 LossFn make_loss(const JobConfig& config);  // cross entropy, for all built-in models
 data::Split make_data(const JobConfig& config);
 Optimizer make_optimizer(const JobConfig& config);
-bool predicts_classes(const JobConfig& config);  // images: one class a sample; text: one token a position
+bool predicts_classes(const JobConfig& config);  // images: one class a sample; gpt and llama: one token a position
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
 FitOptions fit_options(const JobConfig& config);
 // The batch's fields and the graphs of the job, for those who compile without training.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/models/llama.h"
 
 namespace trireme {
 namespace {
@@ -79,6 +80,29 @@ TEST(Config, every_key_is_written) {
   }
 }
 
+TEST(Config, a_llama_is_described_by_the_keys_of_its_own) {
+  const std::string text = std::string("[model]\nkind = \"llama\"\n") + "[data]\nkind = \"synthetic\"\n[train]\nsteps = 1\n";
+  const std::vector<std::string> sizes{"model.layers=1", "model.width=16", "model.heads=4"};
+  const auto with_key = [&](const std::string& key) {
+    std::vector<std::string> all = sizes;
+    all.push_back(key);
+    return all;
+  };
+  JobConfig config = parse_config(text, "job.toml", with_key("model.kv_heads=2"));
+  config.model.mlp_width = 40;
+  config.model.rope_theta = 500;
+  const auto model = make_model(config);
+  const auto& llama = dynamic_cast<const nn::Llama&>(*model);
+  EXPECT_EQ(llama.config().kv_heads, 2);
+  EXPECT_EQ(llama.config().hidden, 40);
+  EXPECT_EQ(llama.config().rope_theta, 500);
+  EXPECT_FALSE(predicts_classes(config));
+  EXPECT_THAT(error_of(text, with_key("model.kv_heads=3")), HasSubstr("model.heads = 4 is not divisible by model.kv_heads = 3"));
+  EXPECT_THAT(error_of(text, with_key("model.width=12")), HasSubstr("a head size of 3; llama needs an even one"));
+  EXPECT_THAT(error_of(text, with_key("model.rope_theta=0")), HasSubstr("model.rope_theta = 0; it must be above 0"));
+  EXPECT_THAT(error_of(text, with_key("model.mlp_width=-1")), HasSubstr("model.mlp_width = -1; it must be 0 or more"));
+}
+
 TEST(Config, a_key_that_is_none_is_refused_with_its_line_and_the_likely_one) {
   EXPECT_EQ(error_of(with("btach = 8")),
             "job.toml:10: no key 'train.btach'. Did you mean 'train.batch'?");
@@ -129,7 +153,7 @@ TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
               HasSubstr("data.validation = 1; it is the share of samples"));
   EXPECT_THAT(error_of(kText, {"data.kind=text"}), HasSubstr("data.paths is empty"));
   EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=mlp"}),
-              HasSubstr("data.kind 'text' needs model.kind 'gpt'"));
+              HasSubstr("data.kind 'text' needs model.kind 'gpt' or 'llama'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
               HasSubstr("data.kind 'idx' needs model.kind 'mlp' or 'lenet'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx", "model.kind=mlp"}),

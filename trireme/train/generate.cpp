@@ -32,8 +32,8 @@ int32_t draw(std::span<const float> logits, double temperature, float uniform) {
 
 std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter,
                      ThreadPool* pool, const GenerateOptions& options, const std::function<void(char)>& each) {
-  require(config.model.kind == "gpt" && config.model.vocabulary == data::kByteVocabulary,
-          "generate: the model is '{}' with a vocabulary of {}; it must be a gpt over bytes (vocabulary {})",
+  require(!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary,
+          "generate: the model is '{}' with a vocabulary of {}; it must be a gpt or llama over bytes (vocabulary {})",
           config.model.kind, config.model.vocabulary, +data::kByteVocabulary);
   require(!options.prompt.empty(), "generate: the prompt is empty; give it one character at least");
   require(options.tokens >= 0, "generate: {} tokens; it must be 0 or more", options.tokens);

@@ -76,6 +76,15 @@ TEST(Generate, says_the_same_for_the_same_seed_and_something_else_for_another) {
   EXPECT_EQ(say(1, 0), say(2, 0)) << "the likeliest byte is no matter of chance";
 }
 
+TEST(Generate, a_llama_writes_too) {
+  JobConfig config = tiny();
+  config.model.kind = "llama";
+  config.model.kv_heads = 1;
+  const Parameters parameters(config);
+  const std::string text = generate(config, parameters.by_name(), nullptr, {.prompt = "abc", .tokens = 9});
+  EXPECT_EQ(text.size(), 12U);
+}
+
 TEST(Generate, what_cannot_be_is_refused) {
   JobConfig images = tiny();
   images.model.kind = "mlp";

@@ -48,6 +48,26 @@ std::vector<CutRule> moe_rules() {
   return {{"h.*.moe.up/matmul", "[ep, -, -], [ep, -, tp]"}, {"h.*.moe.down/matmul", "[ep, -, tp], [ep, tp, -] -> [ep, -, -]"}};
 }
 
+// As gpt_rules: the products that read the residual stream by columns, those that write to it by rows. Weights are
+// [out, in].
+std::vector<CutRule> llama_rules(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const std::string positions = p.sp ? "cp*tp" : "cp";
+  const std::string out = fmt::format(" -> [dp, {}, -]", positions);
+  std::vector<CutRule> rules{
+      {"model.embed_tokens", p.vocabulary ? "[tp, -], [dp, cp]" + out : fmt::format("[-, -], [dp, {}]", positions)},
+      {"model.layers.*.self_attn/attention",
+       "[dp, -, tp*cp, -], [dp, -, tp*cp, -], [dp, -, tp*cp, -] -> [dp, cp, tp, -], [dp, tp*cp, -]"}};
+  for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, -], [tp, -]"});
+  }
+  for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
+    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, tp], [-, tp]" + out});
+  }
+  if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", "[dp, cp, -], [tp, -]"});
+  return rules;
+}
+
 // Every other layer's weight by columns and by rows: [out, in] is cut on out, then on in.
 std::vector<CutRule> mlp_rules(size_t layers) {
   std::vector<CutRule> rules;
@@ -72,8 +92,17 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
     rules.insert(rules.end(), mlp.begin(), mlp.end());
     return rules;
   }
+  if (config.model.kind == "llama") {
+    const int64_t kv_heads = config.model.kv_heads == 0 ? config.model.heads : config.model.kv_heads;
+    require(kv_heads % (p.tp * p.cp) == 0,
+            "configuration: model.kv_heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks; each rank "
+            "has whole heads of keys and values",
+            kv_heads, p.tp, p.cp);
+    require(p.ep == 1, "configuration: parallel.ep = {} shares experts; model.kind 'llama' has none", p.ep);
+    return llama_rules(config);
+  }
   require(!p.sp && !p.vocabulary && p.cp <= 1 && p.ep <= 1,
-          "configuration: parallel.sp, cp, ep and vocabulary are for model.kind 'gpt', not '{}'",
+          "configuration: parallel.sp, cp, ep and vocabulary are for texts; model.kind '{}' reads none",
           config.model.kind);
   require(config.model.kind == "mlp",
           "configuration: parallel.tp has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
@@ -84,7 +113,8 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
 
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
-  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.ep > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.ep > 1 || p.sp || p.vocabulary ||
+         !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
 }
 
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
@@ -108,8 +138,8 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   require(p.mode == "semi_auto_parallel" || !cuts_by_hand(config),
-          "configuration: parallel.strategy, mesh, tp, cp, sp, vocabulary, ops, parameters and dataset are for parallel.mode = 'semi_auto_parallel'; "
-          "the mode is '{}'",
+          "configuration: parallel.strategy, mesh, tp, cp, ep, sp, vocabulary, ops, parameters and dataset are for "
+          "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
           p.mode);
   Parallel out;
   if (!p.strategy.empty()) {
@@ -117,7 +147,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
     out.strategy = read_file(p.strategy);
   }
   out.mesh = mesh_of(config, ranks);
-  const bool ready = !out.mesh.empty() && p.mesh.empty() && config.model.kind == "gpt";
+  const bool ready = !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
   out.dataset = ready && p.dataset == "data_parallel" ? "[dp*ep, cp]" : p.dataset;
   out.ops = ready_made(config);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));

@@ -30,10 +30,6 @@ class GptBlock : public Module {
  private:
   Tensor attend(const Tensor& x);
 
-  class Group : public Module {  // a name scope of its own, "attn" or "mlp"
-   public:
-    using Module::Module;
-  };
   int64_t width_, heads_;
   LayerNorm ln_1_, ln_2_;
   Group attn_, mlp_;

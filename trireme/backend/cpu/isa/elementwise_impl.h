@@ -179,6 +179,16 @@ void dropout(int64_t n, const uint32_t* words, uint64_t limit, float scale, cons
   });
 }
 
+template <class T>
+void rotate(int64_t n, const float* cos, const float* sin, const T* x, T* y) {
+  for_each_vector(n, [&](auto v) {
+    const F32 first = v.get(x);
+    const F32 second = v.get(x + n);
+    v.put(y, fma(first, v.get(cos), -(second * v.get(sin))));
+    v.put(y + n, fma(second, v.get(cos), first * v.get(sin)));
+  });
+}
+
 // More chains than a multiply-add's latency times the units that do them, and few enough for the
 // registers.
 inline constexpr int64_t kChains = 12;

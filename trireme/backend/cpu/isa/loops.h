@@ -177,6 +177,9 @@ struct TensorLoops {
 
   // y = scale x where the element's word is not below `limit` <= 2^32, else 0.
   void (*dropout)(int64_t n, const uint32_t* words, uint64_t limit, float scale, const T* x, T* y);
+
+  // Turns n pairs (x[i], x[n+i]), each by its angle.
+  void (*rotate)(int64_t n, const float* cos, const float* sin, const T* x, T* y);
 };
 
 struct Loops {

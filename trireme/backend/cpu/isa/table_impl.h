@@ -65,6 +65,7 @@ constexpr cpu::TensorLoops<T> make_tensor_table() {
   table.add_scaled = add_scaled<T>;
   table.huber = huber<T>;
   table.dropout = dropout<T>;
+  table.rotate = rotate<T>;
   return table;
 }
 
