@@ -80,9 +80,10 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.model.hidden = args.hidden;
   config.data.kind = "synthetic";
   config.data.seq = args.seq;
-  config.parallel.mode = args.parallel.tp > 1 || args.parallel.cp > 1 ? "semi_auto_parallel" : "data_parallel";
+  config.parallel.mode = args.parallel.overrides().size() > (args.parallel.zero > 0 ? 1U : 0U) ? "semi_auto_parallel" : "data_parallel";
   config.parallel.tp = args.parallel.tp;
   config.parallel.cp = args.parallel.cp;
+  config.parallel.ep = args.parallel.ep;
   config.parallel.sp = args.parallel.sp;
   config.parallel.vocabulary = args.parallel.vocabulary;
   config.parallel.zero = args.parallel.zero;

@@ -8,9 +8,10 @@ namespace trireme::cli {
 
 std::vector<std::string> ParallelFlags::overrides() const {
   std::vector<std::string> out;
-  if (tp > 1 || cp > 1 || sp || vocabulary) out.push_back("parallel.mode=semi_auto_parallel");
+  if (tp > 1 || cp > 1 || ep > 1 || sp || vocabulary) out.push_back("parallel.mode=semi_auto_parallel");
   if (tp > 1) out.push_back(fmt::format("parallel.tp={}", tp));
   if (cp > 1) out.push_back(fmt::format("parallel.cp={}", cp));
+  if (ep > 1) out.push_back(fmt::format("parallel.ep={}", ep));
   if (sp) out.push_back("parallel.sp=true");
   if (vocabulary) out.push_back("parallel.vocabulary=true");
   if (zero > 0) out.push_back(fmt::format("parallel.zero={}", zero));
@@ -22,6 +23,9 @@ void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command.add_option("--cp", flags.cp, "gpt, llama: ranks that positions are cut over (context parallel)")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_option("--ep", flags.ep, "gpt: data parallel ranks that share a block's experts (expert parallel)")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command.add_flag("--sp", flags.sp, "gpt, llama: the ranks of --tp also cut the positions between the products (sequence parallel)");

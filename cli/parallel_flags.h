@@ -12,7 +12,7 @@ class App;
 namespace trireme::cli {
 
 struct ParallelFlags {
-  int64_t tp = 1, cp = 1;
+  int64_t tp = 1, cp = 1, ep = 1;
   bool sp = false, vocabulary = false;
   int64_t zero = 0;
 

@@ -207,6 +207,16 @@ TEST(OperatorParallel, what_does_not_fit_is_refused_with_what_would) {
               HasSubstr("parameter rule 'fc.wight' matches no parameter. Did you mean 'fc.weight'?"));
 }
 
+TEST(OperatorParallel, a_collective_in_the_models_code_must_fit_the_mesh) {
+  const auto error_with = [](const CollectiveAttrs& attrs) {
+    Graph graph;
+    graph.add_output("y", all_gather(data(graph, "x", {4, 4}), attrs).id());
+    return error_of([&] { semi_auto(graph, 4, by_hand("dp=2,tp=2", {})); });
+  };
+  EXPECT_THAT(error_with({.axes = {2}, .size = 2}), HasSubstr("is over axis 2 of the mesh 'dp=2,tp=2', which has 2 prime axes"));
+  EXPECT_THAT(error_with({.axes = {1}, .size = 4}), HasSubstr("says a group of 4 ranks; over tp of the mesh 'dp=2,tp=2' it has 2"));
+}
+
 struct Pair : nn::Module {
   nn::Linear up{16, 32, {.name = "up"}}, down{32, 8, {.name = "down"}};
   Tensor forward(const Tensor& x) override { return down(relu(up(x))); }

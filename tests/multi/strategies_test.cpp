@@ -148,8 +148,20 @@ std::vector<Case> cases_of(const std::string& model) {
   return out;
 }
 
+// A GPT of experts, which ranks share.
+Case experts(const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero) {
+  JobConfig config = config_of("gpt", tp, false, zero);
+  config.model.experts = 4;
+  config.parallel.ep = ep;
+  return {"experts_" + name, ranks, parallel_of(config, ranks), "experts"};
+}
+
 std::vector<Case> cases() {
   std::vector<Case> out = cases_of("gpt");
+  out.push_back(experts("dp2", 2, 1, 1, 0));
+  out.push_back(experts("ep2", 2, 2, 1, 0));
+  out.push_back(experts("dp2_ep2", 4, 2, 1, 0));
+  out.push_back(experts("ep2_tp2_zero2", 4, 2, 2, 2));
   for (Case& c : cases_of("llama")) out.push_back(std::move(c));
   Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
   groups.parallel.optimizer.shard_size = 2;
@@ -166,7 +178,8 @@ std::vector<Case> cases() {
 
 Graph step_of(const std::string& model, bool loss_in_parts) {
   const Sgd sgd{.momentum = 0.9};
-  return model == "llama" ? llama_step(sgd, loss_in_parts) : gpt_step(sgd, loss_in_parts);
+  if (model == "llama") return llama_step(sgd, loss_in_parts);
+  return gpt_step(sgd, loss_in_parts, model == "experts" ? 4 : 0);
 }
 
 class Strategies : public testing::TestWithParam<Case> {};

@@ -48,9 +48,15 @@ inline Graph language_step(nn::Module& model, const Optimizer& optimizer, bool l
                        loss_in_parts ? in_parts : class_loss(), gpt_batch(), optimizer,
                        {.name = "text", .seed = 3, .clip_norm = clip_norm});
 }
-inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false) {
-  nn::Gpt gpt(
-      {.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 2, .dropout = 0.1});
+inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
+                      int64_t experts = 0) {
+  nn::Gpt gpt({.vocabulary = 20,
+               .context = 8,
+               .layers = 2,
+               .width = 16,
+               .heads = 2,
+               .dropout = 0.1,
+               .experts = experts});
   return language_step(gpt, optimizer, loss_in_parts, 1);
 }
 // Weights are large enough for positions to tell in the loss.

@@ -43,6 +43,9 @@ class Trace {
   Tensor parameter(const std::string& name, const TensorType& type, Init init, Shape saved_as = {});
   // In the order they were made.
   const std::vector<Tensor>& parameters() const { return parameters_; }
+  // A scalar that a module adds to what training minimises, besides the loss of the model's result.
+  void add_loss(const Tensor& loss) { losses_.push_back(loss); }
+  const std::vector<Tensor>& losses() const { return losses_; }
 
  private:
   friend class Module;
@@ -57,6 +60,7 @@ class Trace {
   std::map<std::string, int> kinds_;  // how many modules of a kind a scope has named
   std::map<std::string, Tensor> by_name_;
   std::vector<Tensor> parameters_;
+  std::vector<Tensor> losses_;
   Tensor step_;
 };
 

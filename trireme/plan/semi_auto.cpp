@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/op/op_def.h"
+#include "trireme/op/structural.h"
 #include "trireme/plan/cuts.h"
 #include "trireme/plan/parallel.h"
 
@@ -39,6 +41,7 @@ class SemiAuto {
   }
 
   Strategy run() {
+    for (const Node& node : graph_.nodes()) check_collective(node);
     ask_data();
     for (const CutRule& rule : parallel_.parameters) ask_parameters(rule);
     for (const ShardRequest& request : graph_.shard_requests()) {
@@ -68,6 +71,21 @@ class SemiAuto {
   }
 
  private:
+  // A collective in the model's own code must fit the mesh.
+  void check_collective(const Node& node) const {
+    if (!def_of(node).traits.collective) return;
+    const auto& attrs = node.attrs.as<CollectiveAttrs>();
+    std::vector<int> axes;
+    for (const int64_t axis : attrs.axes) {
+      require(axis >= 0 && axis < mesh_.axes(), "{} of '{}' is over axis {} of the mesh '{}', which has {} prime axes",
+              node.op->name, graph_.scope_of(node), axis, to_string(mesh_), mesh_.axes());
+      axes.push_back(static_cast<int>(axis));
+    }
+    require(attrs.size == mesh_.size_of(axes), "{} of '{}' says a group of {} ranks; over {} of the mesh '{}' it has {}",
+            node.op->name, graph_.scope_of(node), attrs.size, print_axes(axes, mesh_), to_string(mesh_),
+            mesh_.size_of(axes));
+  }
+
   void ask_data() {
     size_t index = 0;
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {

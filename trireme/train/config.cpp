@@ -104,6 +104,8 @@ void check_values(const JobConfig& c) {
   check_training(c);
   require_from("parallel.tp", c.parallel.tp, 1);
   require_from("parallel.cp", c.parallel.cp, 1);
+  require_from("parallel.ep", c.parallel.ep, 1);
+  require_from("model.experts", c.model.experts, 0);
   require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
           c.parallel.zero);
   require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
@@ -136,6 +138,9 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"model.rope_theta", &c.model.rope_theta, "llama: base of the rotary angles"},
       {"model.tied", &c.model.tied, "llama: the head is the embedding's table"},
       {"model.vocabulary", &c.model.vocabulary, "gpt, llama: tokens; bytes have 256"},
+      {"model.experts", &c.model.experts, "gpt: experts of every block's MLP; 0: one plain MLP"},
+      {"model.top_k", &c.model.top_k, "gpt: experts a token goes to, 1 or 2"},
+      {"model.capacity_factor", &c.model.capacity_factor, "gpt: places of an expert, as a multiple of its even share of tokens"},
       {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
       {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},
       {"model.classes", &c.model.classes, "mlp, lenet: of the labels"},
@@ -175,6 +180,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},
       {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
+      {"parallel.ep", &c.parallel.ep, "gpt: data parallel ranks that share the experts of a block"},
       {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
@@ -193,7 +199,10 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                    .layers = m.layers,
                                                    .width = m.width,
                                                    .heads = m.heads,
-                                                   .dropout = m.dropout});
+                                                   .dropout = m.dropout,
+                                                   .experts = m.experts,
+                                                   .top_k = m.top_k,
+                                                   .capacity_factor = m.capacity_factor});
   }
   if (m.kind == "llama") {
     return std::make_unique<nn::Llama>(nn::LlamaConfig{.vocabulary = m.vocabulary,

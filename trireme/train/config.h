@@ -25,6 +25,8 @@ struct JobConfig {
     bool tied = false;
     int64_t vocabulary = 256;
     double dropout = 0;
+    int64_t experts = 0, top_k = 2;
+    double capacity_factor = 1.25;
     std::vector<int64_t> hidden = {512, 512};  // of mlp
     int64_t classes = 10;
   } model;
@@ -63,7 +65,7 @@ struct JobConfig {
     std::string transport = "auto";      // auto | shm | ucx | mpi
     std::string strategy;                // a file
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
-    int64_t tp = 1, cp = 1;
+    int64_t tp = 1, cp = 1, ep = 1;
     bool sp = false, vocabulary = false;
     std::string dataset = "data_parallel";
     std::vector<std::string> ops, parameters;

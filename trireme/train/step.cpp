@@ -49,10 +49,12 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   nn::Trace trace(graph, {.training = true, .seed = options.seed});
   const Tensor value = mean_loss(loss, model(fields[0]), fields[1]);
   graph.add_output("loss", value.id());
+  Tensor objective = value;
+  for (const Tensor& extra : trace.losses()) objective = add(objective, extra);
 
   const std::vector<Tensor> parameters = trace.parameters();
   require(!parameters.empty(), "the model '{}' has no parameters to train", options.name);
-  const std::vector<Tensor> grads = gradients(value, parameters);
+  const std::vector<Tensor> grads = gradients(objective, parameters);
   std::vector<Tensor> reached;
   for (const Tensor& grad : grads) {
     if (grad) reached.push_back(grad);

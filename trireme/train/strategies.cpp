@@ -25,19 +25,27 @@ CutRule parse_rule(const std::string& text, const char* key) {
 // positions of some heads. Axes of one rank cut nothing.
 std::vector<CutRule> gpt_rules(bool sequence, bool vocabulary) {
   const std::string positions = sequence ? "cp*tp" : "cp";
-  const std::string out = fmt::format(" -> [dp, {}, -]", positions);
+  const std::string out = fmt::format(" -> [dp*ep, {}, -]", positions);
   std::vector<CutRule> rules{
-      {"wte", vocabulary ? "[tp, -], [dp, cp]" + out : fmt::format("[-, -], [dp, {}]", positions)},
+      {"wte", vocabulary ? "[tp, -], [dp*ep, cp]" + out : fmt::format("[-, -], [dp*ep, {}]", positions)},
       {"wpe", fmt::format("[-, -], [{}]", positions)},
-      {"h.*.attn.c_attn", "[dp, cp, -], [-, -, tp]"},
+      {"h.*.attn.c_attn", "[dp*ep, cp, -], [-, -, tp]"},
       {"h.*.attn/attention",
-       "[dp, -, tp*cp, -], [dp, -, tp*cp, -], [dp, -, tp*cp, -] -> [dp, cp, tp, -], [dp, tp*cp, -]"},
-      {"h.*.attn.c_proj", "[dp, cp, tp], [tp, -]" + out},
-      {"h.*.mlp.c_fc", "[dp, cp, -], [-, tp]"},
-      {"h.*.mlp.c_proj", "[dp, cp, tp], [tp, -]" + out},
+       "[dp*ep, -, tp*cp, -], [dp*ep, -, tp*cp, -], [dp*ep, -, tp*cp, -] -> [dp*ep, cp, tp, -], [dp*ep, tp*cp, -]"},
+      {"h.*.attn.c_proj", "[dp*ep, cp, tp], [tp, -]" + out},
   };
-  if (vocabulary) rules.push_back({"/matmul", "[dp, cp, -], [tp, -]"});
+  if (vocabulary) rules.push_back({"/matmul", "[dp*ep, cp, -], [tp, -]"});
   return rules;
+}
+
+std::vector<CutRule> gpt_mlp_rules(bool sequence) {
+  const std::string out = fmt::format(" -> [dp*ep, {}, -]", sequence ? "cp*tp" : "cp");
+  return {{"h.*.mlp.c_fc", "[dp*ep, cp, -], [-, tp]"}, {"h.*.mlp.c_proj", "[dp*ep, cp, tp], [tp, -]" + out}};
+}
+
+// Each rank of `ep` computes its own experts, and `tp` cuts each expert's weights.
+std::vector<CutRule> moe_rules() {
+  return {{"h.*.moe.up/matmul", "[ep, -, -], [ep, -, tp]"}, {"h.*.moe.down/matmul", "[ep, -, tp], [ep, tp, -] -> [ep, -, -]"}};
 }
 
 // As gpt_rules: the products that read the residual stream by columns, those that write to it by rows. Weights are
@@ -72,12 +80,17 @@ std::vector<CutRule> mlp_rules(size_t layers) {
 
 std::vector<CutRule> ready_made(const JobConfig& config) {
   const auto& p = config.parallel;
-  if (p.tp <= 1 && p.cp <= 1) return {};
+  if (p.tp <= 1 && p.cp <= 1 && p.ep <= 1) return {};
   if (config.model.kind == "gpt") {
     require(config.model.heads % (p.tp * p.cp) == 0,
             "configuration: model.heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks",
             config.model.heads, p.tp, p.cp);
-    return gpt_rules(p.sp, p.vocabulary);
+    require(p.ep == 1 || (config.model.experts > 0 && config.model.experts % p.ep == 0),
+            "configuration: model.experts = {} does not divide over parallel.ep = {} ranks", config.model.experts, p.ep);
+    std::vector<CutRule> rules = gpt_rules(p.sp, p.vocabulary);
+    const std::vector<CutRule> mlp = config.model.experts > 0 ? moe_rules() : gpt_mlp_rules(p.sp);
+    rules.insert(rules.end(), mlp.begin(), mlp.end());
+    return rules;
   }
   if (config.model.kind == "llama") {
     const int64_t kv_heads = config.model.kv_heads == 0 ? config.model.heads : config.model.kv_heads;
@@ -85,10 +98,11 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
             "configuration: model.kv_heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks; each rank "
             "has whole heads of keys and values",
             kv_heads, p.tp, p.cp);
+    require(p.ep == 1, "configuration: parallel.ep = {} shares experts; model.kind 'llama' has none", p.ep);
     return llama_rules(config);
   }
-  require(!p.sp && !p.vocabulary && p.cp <= 1,
-          "configuration: parallel.sp, cp and vocabulary are for texts; model.kind '{}' reads none",
+  require(!p.sp && !p.vocabulary && p.cp <= 1 && p.ep <= 1,
+          "configuration: parallel.sp, cp, ep and vocabulary are for texts; model.kind '{}' reads none",
           config.model.kind);
   require(config.model.kind == "mlp",
           "configuration: parallel.tp has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
@@ -99,21 +113,24 @@ std::vector<CutRule> ready_made(const JobConfig& config) {
 
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
-  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.sp || p.vocabulary || !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.ep > 1 || p.sp || p.vocabulary ||
+         !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
 }
 
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (!p.mesh.empty()) {
-    require(p.tp <= 1 && p.cp <= 1, "configuration: both parallel.mesh = '{}' and parallel.tp = {}, cp = {} are set; keep one",
-            p.mesh, p.tp, p.cp);
+    require(p.tp <= 1 && p.cp <= 1 && p.ep <= 1,
+            "configuration: both parallel.mesh = '{}' and parallel.tp = {}, cp = {}, ep = {} are set; keep one", p.mesh, p.tp,
+            p.cp, p.ep);
     return p.mesh;
   }
-  const int64_t copy = p.tp * p.cp;  // ranks that hold one copy of the model
+  const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
   if (copy <= 1) return "";
-  require(ranks % copy == 0, "configuration: parallel.tp = {} x parallel.cp = {} does not divide the job's {} ranks; start {} or {}",
-          p.tp, p.cp, ranks, std::max<int64_t>(ranks / copy, 1) * copy, (ranks / copy + 1) * copy);
-  return fmt::format("dp={},cp={},tp={}", ranks / copy, p.cp, p.tp);
+  require(ranks % copy == 0,
+          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}", p.tp, p.cp,
+          p.ep, ranks, std::max<int64_t>(ranks / copy, 1) * copy, (ranks / copy + 1) * copy);
+  return fmt::format("dp={},ep={},cp={},tp={}", ranks / copy, p.ep, p.cp, p.tp);
 }
 
 }  // namespace
@@ -121,8 +138,8 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   require(p.mode == "semi_auto_parallel" || !cuts_by_hand(config),
-          "configuration: parallel.strategy, mesh, tp, cp, sp, vocabulary, ops, parameters and dataset are for parallel.mode = 'semi_auto_parallel'; "
-          "the mode is '{}'",
+          "configuration: parallel.strategy, mesh, tp, cp, ep, sp, vocabulary, ops, parameters and dataset are for "
+          "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
           p.mode);
   Parallel out;
   if (!p.strategy.empty()) {
@@ -130,7 +147,8 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
     out.strategy = read_file(p.strategy);
   }
   out.mesh = mesh_of(config, ranks);
-  out.dataset = p.cp > 1 && p.dataset == "data_parallel" ? "[dp, cp]" : p.dataset;
+  const bool ready = !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
+  out.dataset = ready && p.dataset == "data_parallel" ? "[dp*ep, cp]" : p.dataset;
   out.ops = ready_made(config);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
   for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
@@ -148,7 +166,7 @@ int64_t data_parallel_degree(const JobConfig& config, int64_t ranks) {
   const Mesh mesh = parse_mesh(text);
   int64_t degree = 1;
   for (const MeshAxis& axis : mesh.user_axes()) {
-    if (axis.name == "dp") degree = axis.size;
+    if (axis.name == "dp" || (axis.name == "ep" && config.parallel.mesh.empty())) degree *= axis.size;
   }
   return degree;
 }

@@ -2,7 +2,8 @@
 // have ready-made ones: `tp` cuts every layer's weights over the axis "tp" as Megatron-LM does (Shoeybi et al., 2019:
 // columns of the first product, rows of the second), `sp` the residual stream between them along positions over
 // the same axis (Korthikanti et al., 2022), and `cp` cuts the positions of all activations over an axis of its own, with
-// an all-to-all to heads and back around attention (DeepSpeed-Ulysses, Jacobs et al., 2023).
+// an all-to-all to heads and back around attention (DeepSpeed-Ulysses, Jacobs et al., 2023). `ep` ranks of the data parallel
+// ones share the experts of a mixture.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,15 @@ GptBlock::GptBlock(const GptConfig& config, std::string name)
       attn_proj_(config.width, config.width, conv1d("c_proj", residual_std(config))),
       c_fc_(config.width, 4 * config.width, conv1d("c_fc")),
       mlp_proj_(4 * config.width, config.width, conv1d("c_proj", residual_std(config))),
-      attn_drop_(config.dropout, "resid_dropout"), mlp_drop_(config.dropout, "dropout") {}
+      attn_drop_(config.dropout, "resid_dropout"), mlp_drop_(config.dropout, "dropout") {
+  if (config.experts == 0) return;
+  moe_ = std::make_unique<Moe>(config.width, 4 * config.width,
+                               MoeOptions{.name = "moe",
+                                          .experts = config.experts,
+                                          .top_k = config.top_k,
+                                          .capacity_factor = config.capacity_factor,
+                                          .init_std = kInitStd});
+}
 
 Tensor GptBlock::attend(const Tensor& x) {
   const Scope scope(attn_);
@@ -42,6 +50,7 @@ Tensor GptBlock::attend(const Tensor& x) {
 Tensor GptBlock::forward(const Tensor& x) {
   const Tensor a = add(x, attend(ln_1_(x)));
   const Tensor h = ln_2_(a);
+  if (moe_) return add(a, mlp_drop_((*moe_)(h)));
   const Scope scope(mlp_);
   return add(a, mlp_drop_(mlp_proj_(gelu(c_fc_(h), true))));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/nn/layers.h"
+#include "trireme/nn/moe.h"
 
 namespace trireme::nn {
 
@@ -16,6 +17,9 @@ struct GptConfig {
   int64_t width = 256;
   int64_t heads = 4;
   double dropout = 0;
+  int64_t experts = 0;  // of every block's MLP, which is a mixture of them (nn/moe.h); 0: one plain MLP
+  int64_t top_k = 2;
+  double capacity_factor = 1.25;
 };
 
 class GptBlock : public Module {
@@ -29,6 +33,7 @@ class GptBlock : public Module {
   int64_t width_, heads_;
   LayerNorm ln_1_, ln_2_;
   Group attn_, mlp_;
+  std::unique_ptr<Moe> moe_;
   MultiLinear c_attn_;
   Linear attn_proj_, c_fc_, mlp_proj_;
   Dropout attn_drop_, mlp_drop_;
