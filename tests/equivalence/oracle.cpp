@@ -64,22 +64,27 @@ bool has_factor(const DimFactors& tensor, int factor) {
 
 // Terms that an element of a result is made of: its op sums over the factors of the rule that the
 // result does not have, and may do so over those that cannot be cut and over dimensions without a
-// factor.
+// factor. 0 where it has none of these: then each element stands alone.
 int64_t terms_of(const Graph& graph, const Node& node, size_t result) {
   const ShardingRule rule = rule_of(graph, node);
+  bool alone = true;
   int64_t terms = 1;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
-    if (!rule.factors[f].can_cut || !has_factor(rule.out[result], static_cast<int>(f)))
-      terms *= rule.factors[f].size;
+    if (rule.factors[f].can_cut && has_factor(rule.out[result], static_cast<int>(f))) continue;
+    alone = false;
+    terms *= rule.factors[f].size;
   }
+  int64_t longest = 1;
   for (size_t i = 0; i < rule.in.size(); ++i) {
     int64_t own = 1;
     for (size_t dim = 0; dim < rule.in[i].size(); ++dim) {
-      if (rule.in[i][dim].empty()) own *= graph.type(node.inputs[i]).shape[static_cast<int>(dim)];
+      if (!rule.in[i][dim].empty()) continue;
+      alone = false;
+      own *= graph.type(node.inputs[i]).shape[static_cast<int>(dim)];
     }
-    terms = std::max(terms, own);
+    longest = std::max(longest, own);
   }
-  return terms;
+  return alone ? 0 : terms * longest;
 }
 
 // What one op's rounding may do to a result: sums of so many terms, each a product of an element of
@@ -120,7 +125,7 @@ void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& r
     if (std::binary_search(known.begin(), known.end(), x)) continue;
     // Without sums the error is relative to each element, and keeps its sign.
     const double move =
-        terms == 1 ? conformance::tolerance(result.type().dtype, 4, std::fabs(x)) : most;
+        terms == 0 ? conformance::tolerance(result.type().dtype, 4, std::fabs(x)) : most;
     const double y = x + move * draw.between(-1, 1);
     const auto i = static_cast<size_t>(k);
     if (result.type().dtype == DType::kF32) result.as<float>()[i] = static_cast<float>(y);
