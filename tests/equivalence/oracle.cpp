@@ -107,26 +107,38 @@ bool are_whole_numbers(const std::vector<double>& elements) {
   return std::all_of(elements.begin(), elements.end(), [](double x) { return x == std::trunc(x); });
 }
 
-// Moves the elements that the op has computed; sums of whole numbers and copies of an operand's
-// element are exact.
+// Whether the op only picks elements of its operands: then it is exact. (Zeros alone say nothing: they
+// may be what is left of terms that cancel.)
+bool is_selection(const HostTensor& result, const std::vector<double>& known) {
+  bool any = false;
+  for (int64_t i = 0; i < result.type().elements(); ++i) {
+    const double x = conformance::element(result, i);
+    if (!std::binary_search(known.begin(), known.end(), x)) return false;
+    any = any || x != 0;
+  }
+  return any;
+}
+
+// Moves the elements that the op has computed; what is picked, and sums of whole numbers, are exact.
 void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result,
              int64_t terms, Draw& draw) {
   if (!is_floating(result.type().dtype)) return;
   std::vector<double> known;
   for (const HostTensor* operand : operands) {
-    for (int64_t i = 0; i < operand->type().elements(); ++i)
+    for (int64_t i = 0; i < operand->type().elements(); ++i) {
       known.push_back(conformance::element(*operand, i));
+    }
   }
   std::sort(known.begin(), known.end());
-  if (are_whole_numbers(known)) return;
+  if (are_whole_numbers(known) || is_selection(result, known)) return;
   const double most = rounding_of(operands, result, terms);
   for (int64_t k = 0; k < result.type().elements(); ++k) {
     const double x = conformance::element(result, k);
-    if (std::binary_search(known.begin(), known.end(), x)) continue;
+    const bool stands_alone = terms == 0;
+    if (stands_alone && std::binary_search(known.begin(), known.end(), x)) continue;
     // Without sums the error is relative to each element, and keeps its sign.
-    const double move =
-        terms == 0 ? conformance::tolerance(result.type().dtype, 4, std::fabs(x)) : most;
-    const double y = x + move * draw.between(-1, 1);
+    const double own = conformance::tolerance(result.type().dtype, 4, std::fabs(x));
+    const double y = x + (stands_alone ? own : most) * draw.between(-1, 1);
     const auto i = static_cast<size_t>(k);
     if (result.type().dtype == DType::kF32) result.as<float>()[i] = static_cast<float>(y);
     if (result.type().dtype == DType::kF64) result.as<double>()[i] = y;
