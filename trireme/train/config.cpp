@@ -174,6 +174,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
       {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
+      {"parallel.gradients_mean", &c.parallel.gradients_mean, "false: gradients are sums over the data parallel ranks, of each one's mean"},
+      {"parallel.parameter_broadcast", &c.parallel.parameter_broadcast, "starting values come from the first rank that holds them"},
       {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
@@ -302,7 +304,9 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .tokens_per_sample = classes ? 1 : config.data.seq,
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
-          .parallel = parallel_of(config, ranks)};
+          .parallel = parallel_of(config, ranks),
+          .gradient_scale = config.parallel.gradients_mean ? 1 : static_cast<double>(data_parallel_degree(config, ranks)),
+          .parameter_broadcast = config.parallel.parameter_broadcast};
 }
 
 FitOptions fit_options(const JobConfig& config) {
