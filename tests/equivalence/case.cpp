@@ -13,7 +13,7 @@ constexpr std::string_view kStrategy = "strategy mesh=";
 int64_t number_after(std::string_view line, std::string_view key) {
   const size_t at = line.find(key);
   require(at != std::string_view::npos,
-          "a case begins with 'case seed=... steps=... bucket=...', not '{}'", line);
+          "a case begins with 'case seed=... steps=... bucket=... passes=...', not '{}'", line);
   return std::stoll(std::string(line.substr(at + key.size())));
 }
 
@@ -29,12 +29,13 @@ Case random_case(uint32_t seed) {
     if (output.updates != kNoValue) out.steps = 3;
   }
   out.bucket_bytes = draw.of({1, 200, 1000, int64_t{16} << 20});
+  out.passes = draw.chance(80);
   return out;
 }
 
 std::string to_string(const Case& test) {
-  return fmt::format("case seed={} steps={} bucket={}\n{}{}", test.seed, test.steps,
-                     test.bucket_bytes, to_string(test.graph),
+  return fmt::format("case seed={} steps={} bucket={} passes={:d}\n{}{}", test.seed, test.steps,
+                     test.bucket_bytes, test.passes, to_string(test.graph),
                      to_string(test.graph, test.strategy));
 }
 
@@ -48,6 +49,7 @@ Case parse_case(std::string_view text) {
   out.seed = static_cast<uint32_t>(number_after(line, "seed="));
   out.steps = static_cast<int>(number_after(line, "steps="));
   out.bucket_bytes = number_after(line, "bucket=");
+  out.passes = number_after(line, "passes=") != 0;
   out.graph = parse_graph(text.substr(end + 1, strategy - end - 1), find_op_base);
   out.strategy = parse_strategy(text.substr(strategy), out.graph);
   return out;

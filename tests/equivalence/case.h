@@ -15,6 +15,7 @@ struct Case {
   uint32_t seed = 0;  // of the values of the inputs
   int steps = 1;      // parameters and state are carried from one to the next
   int64_t bucket_bytes = int64_t{16} << 20;
+  bool passes = true;  // whether the partitioned program goes through the passes
 };
 
 // The case of a seed: a random graph, mesh and strategy.

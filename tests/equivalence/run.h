@@ -14,6 +14,7 @@ struct Verdict {
   enum class Kind {
     kAgrees,
     kDiffers,  // a result is wrong
+    kSlope,    // a gradient is not that of the loss; found on one device
     kFails,    // something threw, or a check of the program or the plan found it unsound
     kWild,     // not compared: values grow out of bounds on one device
   };
@@ -22,7 +23,7 @@ struct Verdict {
   int compared = 0;  // outputs
   int vague = 0;     // outputs so ill-conditioned that nothing can be said of them
 
-  bool is_bad() const { return kind == Kind::kDiffers || kind == Kind::kFails; }
+  bool is_bad() const { return kind != Kind::kAgrees && kind != Kind::kWild; }
 };
 
 // One verdict a case. Cases for the same number of ranks share the threads.

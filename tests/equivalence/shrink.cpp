@@ -156,6 +156,7 @@ class Shrinker {
   Case run() {
     for (bool changed = true; changed && tries_ < kTries;) {
       changed = fewer_steps();
+      changed = without_passes() || changed;
       changed = fewer_outputs() || changed;
       changed = earlier_outputs() || changed;
       changed = fewer_nodes() || changed;
@@ -182,6 +183,13 @@ class Shrinker {
     if (best_.steps == 1) return false;
     Case candidate = best_;
     candidate.steps = 1;
+    return attempt(std::move(candidate));
+  }
+
+  bool without_passes() {
+    if (!best_.passes) return false;
+    Case candidate = best_;
+    candidate.passes = false;
     return attempt(std::move(candidate));
   }
 

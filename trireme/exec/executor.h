@@ -61,7 +61,7 @@ class Executor {
 };
 
 // The plan's hash agreed by all ranks of the world before anything runs; throws kInvalidArgument naming the ranks
-// that differ.
+// that differ and the first line of the plans that does.
 void agree(const ExecutionPlan& plan, comm::World& world);
 
 }  // namespace trireme

@@ -15,6 +15,7 @@
 namespace trireme {
 namespace {
 
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -219,6 +220,7 @@ TEST(Agree, ranks_that_planned_something_else_are_named) {
   ASSERT_EQ(errors.size(), 4U);
   for (const std::string& what : errors) {
     EXPECT_THAT(what, HasSubstr("the ranks have planned different programs: rank 1, 3 (plan "));
+    EXPECT_THAT(what, ContainsRegex("is first to differ: '[^']*value=1[^']*' on rank 0, '[^']*value=2[^']*' on rank 1;"));
   }
 }
 
