@@ -71,6 +71,45 @@ TEST(DataParallel, a_gradient_is_of_the_mean_over_the_global_batch_whatever_the_
   });
 }
 
+TEST(DataParallel, without_the_mean_a_gradient_is_as_many_times_larger_as_there_are_ranks) {
+  nn::Mlp mlp({12, 16, 10});
+  const auto gradient = [&](comm::World* world, double factor) {
+    Session session(training_step(mlp_model(mlp), class_loss(), mlp_batch(), Sgd{.lr = 1}, {.gradient_scale = factor}),
+                    std::nullopt, {.world = world, .seed = 5});
+    session.initialise();
+    const auto bias = session.step().input("layers.1.bias").as<float>();
+    std::fill(bias.begin(), bias.end(), 0.0F);  // so that the step leaves minus the gradient there, to the bit
+    train_step(session, 1, 1.0F);
+    return std::vector<float>(bias.begin(), bias.end());
+  };
+  comm::spawn_ranks(4, "threads", [&](comm::World& world) {
+    const std::vector<float> mean = gradient(&world, 1);
+    const std::vector<float> sum = gradient(&world, 4);
+    for (size_t i = 0; i < mean.size(); ++i) EXPECT_EQ(sum[i], 4 * mean[i]);
+  });
+}
+
+TEST(DataParallel, ranks_of_different_seeds_start_with_the_first_ones_values_but_for_those_left_out) {
+  const auto values = [](comm::World& world, uint64_t seed, bool broadcast, const std::string& name) {
+    Session session(mlp_step(Sgd{}), std::nullopt,
+                    {.world = &world, .seed = seed, .parameter_broadcast = broadcast, .layerwise = {"layers.1.*"}});
+    session.initialise();
+    const auto weight = session.step().input(name).as<float>();
+    return std::vector<float>(weight.begin(), weight.end());
+  };
+  comm::spawn_ranks(4, "threads", [&](comm::World& world) {
+    const auto own = static_cast<uint64_t>(world.rank() + 1);
+    EXPECT_EQ(values(world, own, true, "layers.0.weight"), values(world, 1, false, "layers.0.weight"));
+    EXPECT_EQ(values(world, own, true, "layers.1.weight"), values(world, own, false, "layers.1.weight"));
+    if (world.rank() > 0) {
+      EXPECT_NE(values(world, own, false, "layers.0.weight"), values(world, 1, false, "layers.0.weight"));
+    } else {
+      values(world, own, false, "layers.0.weight");  // making a session takes all ranks
+      values(world, 1, false, "layers.0.weight");
+    }
+  });
+}
+
 TEST(DataParallel, the_loss_of_ten_classes_starts_near_its_logarithm_and_falls) {
   std::mutex mutex;
   std::vector<float> losses;

@@ -126,8 +126,35 @@ void check_values(const JobConfig& c) {
           "configuration: data.images and data.labels must both name a file");
 }
 
-std::vector<ConfigKey> config_keys(JobConfig& c) {
+namespace {
+
+std::vector<ConfigKey> parallel_keys(JobConfig& c) {
   return {
+      {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
+      {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
+      {"parallel.gradients_mean", &c.parallel.gradients_mean, "false: gradients are sums over the data parallel ranks, of each one's mean"},
+      {"parallel.parameter_broadcast", &c.parallel.parameter_broadcast, "starting values come from the first rank that holds them"},
+      {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
+      {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
+      {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
+      {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},
+      {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
+      {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
+      {"parallel.ep", &c.parallel.ep, "gpt: data parallel ranks that share the experts of a block"},
+      {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
+      {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
+      {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
+      {"parallel.zero", &c.parallel.zero, "optimizer parallelism: 1 state, 2 and gradients, 3 and weights are sliced"},
+      {"parallel.zero_threshold_kb", &c.parallel.zero_threshold_kb, "smaller parameters are not sliced"},
+      {"parallel.zero_shard_size", &c.parallel.zero_shard_size, "ranks that share one copy; -1: all"},
+      {"parallel.zero_except", &c.parallel.zero_except, "patterns of parameters that are not sliced"},
+  };
+}
+
+}  // namespace
+
+std::vector<ConfigKey> config_keys(JobConfig& c) {
+  std::vector<ConfigKey> keys{
       {"name", &c.name, "of the run, in its report"},
       {"model.kind", &c.model.kind, "gpt, llama, mlp or lenet"},
       {"model.layers", &c.model.layers, "gpt, llama: blocks"},
@@ -172,23 +199,9 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
       {"train.keep", &c.train.keep, "checkpoints that stay"},
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
-      {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
-      {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
-      {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
-      {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
-      {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
-      {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},
-      {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
-      {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
-      {"parallel.ep", &c.parallel.ep, "gpt: data parallel ranks that share the experts of a block"},
-      {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
-      {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
-      {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
-      {"parallel.zero", &c.parallel.zero, "optimizer parallelism: 1 state, 2 and gradients, 3 and weights are sliced"},
-      {"parallel.zero_threshold_kb", &c.parallel.zero_threshold_kb, "smaller parameters are not sliced"},
-      {"parallel.zero_shard_size", &c.parallel.zero_shard_size, "ranks that share one copy; -1: all"},
-      {"parallel.zero_except", &c.parallel.zero_except, "patterns of parameters that are not sliced"},
   };
+  for (ConfigKey& key : parallel_keys(c)) keys.push_back(std::move(key));
+  return keys;
 }
 
 std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
@@ -302,7 +315,9 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .tokens_per_sample = classes ? 1 : config.data.seq,
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
-          .parallel = parallel_of(config, ranks)};
+          .parallel = parallel_of(config, ranks),
+          .gradient_scale = config.parallel.gradients_mean ? 1 : static_cast<double>(data_parallel_degree(config, ranks)),
+          .parameter_broadcast = config.parallel.parameter_broadcast};
 }
 
 FitOptions fit_options(const JobConfig& config) {

@@ -63,6 +63,7 @@ struct JobConfig {
   struct {
     std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | stand_alone
     std::string transport = "auto";      // auto | shm | ucx | mpi
+    bool gradients_mean = true, parameter_broadcast = false;
     std::string strategy;                // a file
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;

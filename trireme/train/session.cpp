@@ -70,6 +70,19 @@ void Session::initialise() {
     trireme::initialise(step_->input(input.name), step_->input_box(input.name), value.whole, input.init,
                         options_.seed, input.name);
   }
+  if (options_.parameter_broadcast && options_.world && options_.world->size() > 1) broadcast_parameters();
+}
+
+void Session::broadcast_parameters() {
+  const Mesh& mesh = compiled_.plan.mesh;
+  for (const PlanInput& input : persistent_) {
+    const auto is_own = [&](const std::string& pattern) { return matches(pattern, input.name); };
+    if (input.role != Role::kParameter || std::any_of(options_.layerwise.begin(), options_.layerwise.end(), is_own)) continue;
+    const std::vector<int> axes = compiled_.plan.values[static_cast<size_t>(input.value)].layout.replica_axes(mesh);
+    const std::vector<int64_t> holders = mesh.group_of(options_.world->rank(), axes);
+    if (holders.size() < 2) continue;
+    options_.world->group({holders.begin(), holders.end()}).broadcast(step_->input(input.name), 0).wait();
+  }
 }
 
 int64_t Session::parameter_count() const {

@@ -43,12 +43,16 @@ class Session {
     ThreadPool* pool = nullptr;
     uint64_t seed = 0;  // of the starting values
     Parallel parallel = {};
+    // Starting values of parameters come from the first of the ranks that hold the same piece, whatever the others' seeds
+    // are; parameters that match one of `layerwise` are left as each rank made them.
+    bool parameter_broadcast = false;
+    std::vector<std::string> layerwise = {};
     PassOptions passes = {};
   };
   // The evaluation graph, if any, runs in the step's memory. Collective.
   Session(Graph step, std::optional<Graph> evaluation, const Options& options);
 
-  // Starting values of all parameters and state.
+  // Starting values of all parameters and state. Collective with parameter_broadcast.
   void initialise();
 
   Executor& step() { return *step_; }
@@ -66,6 +70,8 @@ class Session {
   std::vector<PlanInput> pieces_to_write(int64_t rank) const;
 
  private:
+  void broadcast_parameters();
+
   Options options_;
   Compiled compiled_;
   std::optional<Compiled> compiled_evaluation_;

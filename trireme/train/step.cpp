@@ -51,6 +51,7 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   graph.add_output("loss", value.id());
   Tensor objective = value;
   for (const Tensor& extra : trace.losses()) objective = add(objective, extra);
+  if (options.gradient_scale != 1) objective = scale(objective, options.gradient_scale);
 
   const std::vector<Tensor> parameters = trace.parameters();
   require(!parameters.empty(), "the model '{}' has no parameters to train", options.name);

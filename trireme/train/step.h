@@ -26,6 +26,7 @@ using LossFn = std::function<Tensor(const Tensor& prediction, const Tensor& targ
 struct StepOptions {
   std::string name = "model";
   uint64_t seed = 0;        // of dropout
+  double gradient_scale = 1;  // multiplies every gradient, before clipping
   double clip_norm = 0;     // gradients are scaled so that their global norm is at most this; 0: not at all
   bool accuracy = false;    // evaluation: also the share of targets that the largest output hits
 };

@@ -101,7 +101,8 @@ class Run {
       : options_(options), fit_(fit), job_(job), optimizer_(optimizer), train_(train),
         fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)),
         session_(training_step(model, loss, fields_, optimizer, step_options()), evaluation_graph(model, loss),
-                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed, .parallel = options.parallel}) {}
+                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed, .parallel = options.parallel,
+                  .parameter_broadcast = options.parameter_broadcast}) {}
 
   FitResult run() {
     start();
@@ -133,7 +134,8 @@ class Run {
 
  private:
   StepOptions step_options() const {
-    return {.name = options_.name, .seed = options_.seed, .clip_norm = options_.clip_norm,
+    return {.name = options_.name, .seed = options_.seed, .gradient_scale = options_.gradient_scale,
+            .clip_norm = options_.clip_norm,
             .accuracy = options_.accuracy};
   }
 

@@ -44,6 +44,8 @@ struct TrainerOptions {
   std::string command;           // for the report; "": the job's
   std::string config_text;       // kept in the checkpoint, for who reads it later
   Parallel parallel = {};        // how the model is cut
+  double gradient_scale = 1;     // multiplies every gradient, before clipping
+  bool parameter_broadcast = false;  // starting values come from the first rank (Session::Options)
   // On rank 0, before the first step.
   std::function<void(const Session&, const StartInfo&)> on_start = {};
   // At the end, on rank 0: text for the report, made with the trained parameters by name.
