@@ -11,7 +11,6 @@
 namespace trireme::equivalence {
 namespace {
 
-constexpr int kDisturbedRuns = 2;
 constexpr double kFewRuns = 8;          // what two random runs may miss of the worst
 constexpr double kTooSensitive = 1e-2;  // of an output's magnitude: says nothing any more
 
@@ -107,8 +106,8 @@ bool are_whole_numbers(const std::vector<double>& elements) {
   return std::all_of(elements.begin(), elements.end(), [](double x) { return x == std::trunc(x); });
 }
 
-// Whether the op only picks elements of its operands: then it is exact. (Zeros alone say nothing: they
-// may be what is left of terms that cancel.)
+// Whether the op only picks elements of its operands: then it is exact. (Zeros alone say nothing:
+// they may be what is left of terms that cancel.)
 bool is_selection(const HostTensor& result, const std::vector<double>& known) {
   bool any = false;
   for (int64_t i = 0; i < result.type().elements(); ++i) {
@@ -119,7 +118,8 @@ bool is_selection(const HostTensor& result, const std::vector<double>& known) {
   return any;
 }
 
-// Moves the elements that the op has computed; what is picked, and sums of whole numbers, are exact.
+// Moves the elements that the op has computed; what is picked, and sums of whole numbers, are
+// exact.
 void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result,
              int64_t terms, Draw& draw) {
   if (!is_floating(result.type().dtype)) return;
@@ -236,13 +236,13 @@ std::vector<Tensors> random_inputs(const Graph& graph, uint32_t seed, int steps)
   return out;
 }
 
-Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs) {
+Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs, int disturbed_runs) {
   Expected out;
   out.outputs = run_steps(graph, inputs, nullptr);
   out.finite = is_tame(out.outputs);
   if (!out.finite) return out;
   std::map<std::string, double> sensitivity;
-  for (int run = 0; run < kDisturbedRuns; ++run) {
+  for (int run = 0; run < disturbed_runs; ++run) {
     Draw draw(static_cast<uint32_t>(run + 1));
     const Tensors disturbed = run_steps(graph, inputs, &draw);
     for (const auto& [name, tensor] : out.outputs) {
@@ -267,7 +267,8 @@ std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t 
   forward.add_output("loss", graph.output("loss").value);
   forward = without_dead_nodes(forward);
   for (const Node& node : forward.nodes()) {
-    if (node.op->name == "stop_gradient") return "";  // there gradients leave the loss's slope on purpose
+    if (node.op->name == "stop_gradient")
+      return "";  // there gradients leave the loss's slope on purpose
   }
   if (forward.type(forward.output("loss").value) != TensorType{DType::kF64, {}}) return "";
   Draw draw(seed);
@@ -294,7 +295,8 @@ std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t 
   constexpr double kStep = 5e-7;
   const double coarse = difference(4 * kStep);
   const double fine = difference(kStep);
-  const double allowed = 1e-5 * terms;  // far above the differences' own error, far below a term left out
+  const double allowed =
+      1e-5 * terms;  // far above the differences' own error, far below a term left out
   if (!(std::fabs(coarse - fine) < 0.1 * allowed) || std::fabs(slope - fine) <= allowed) return "";
   // At a kink, where any slope between those of its two sides is right, the two sides differ.
   const double kink = std::fabs(loss(kStep) - 2 * loss(0) + loss(-kStep)) / kStep;

@@ -25,8 +25,9 @@ struct Expected {
 // The bounds are derived, by stochastic arithmetic (Parker, 1997): the graph is run again with
 // every result of every op moved at random by as much as that op's own rounding may move it, and an
 // output may lie as far from the exact run as the runs so disturbed do, with a factor for the runs
-// being few.
-Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs);
+// being few. Two tell most; where equal values compete, as in a maximum, it takes more to see that
+// either may win.
+Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs, int disturbed_runs = 2);
 
 // Compares the gradients of the loss, outputs "grad.<input>", with central differences in f64 along
 // a random direction.

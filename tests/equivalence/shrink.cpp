@@ -170,9 +170,17 @@ class Shrinker {
   static constexpr int kTries = 1500;
 
   bool attempt(Case candidate) {
+    if (gives_inputs_back(candidate.graph)) return false;
     if (++tries_ > kTries || !goes_wrong_(candidate)) return false;
     best_ = std::move(candidate);
     return true;
+  }
+
+  // An output that is an input is found as the step leaves it, which is another matter.
+  static bool gives_inputs_back(const Graph& graph) {
+    return std::any_of(graph.outputs().begin(), graph.outputs().end(), [&](const Output& output) {
+      return graph.value(output.value).producer < 0;
+    });
   }
 
   Edit all_outputs() const {
