@@ -129,8 +129,10 @@ inline std::vector<Example> more_cases(std::string_view op) {
 // Whether an operand stays f32 where an op's tensors are bf16: statistics, losses and numbers of an
 // update.
 inline bool stays_f32(std::string_view op, size_t operand, const TensorType& type) {
-  if (op == "layer_norm_grad") return operand == 2 || operand == 3;
-  if (op == "rms_norm_grad" || op == "cross_entropy_grad") return operand == 2;
+  if (op == "layer_norm" || op == "rms_norm") return operand > 0;
+  if (op == "layer_norm_grad") return operand > 0 && operand < 4;
+  if (op == "rms_norm_grad") return operand == 1 || operand == 2;
+  if (op == "cross_entropy_grad") return operand == 2;
   if (op == "attention_grad") return operand == 4;
   const bool update = op.ends_with("_update") || op.starts_with("lamb_");
   return update && type.shape.rank() == 0;

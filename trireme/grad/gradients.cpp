@@ -23,6 +23,13 @@ std::vector<char> dependents(const Graph& graph, std::span<const Tensor> wrt) {
   return depends;
 }
 
+// Gradients may be wider than their values (structural.h).
+void round_to_types_of(std::span<const Tensor> values, std::vector<Tensor>& gradients) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (gradients[i]) gradients[i] = cast_to(gradients[i], values[i].dtype());
+  }
+}
+
 }  // namespace
 
 std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
@@ -35,10 +42,8 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
 
   std::vector<Tensor> cotangent(graph.values().size());
   graph.set_scope("grad");
-  cotangent[static_cast<size_t>(loss.id())] = constant(graph, loss.type(), 1.0);
-  if (seeded_defect("grad: the loss counts twice")) {
-    cotangent[static_cast<size_t>(loss.id())] = constant(graph, loss.type(), 2.0);
-  }
+  const double start = seeded_defect("grad: the loss counts twice") ? 2 : 1;
+  cotangent[static_cast<size_t>(loss.id())] = constant(graph, loss.type(), start);
 
   for (NodeId id = forward_nodes; id-- > 0;) {
     const Node node = graph.node(id);  // a copy: the graph grows below
@@ -65,12 +70,13 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
     }
     graph.set_scope("grad/" + std::string(graph.scope_of(node)));
     graph.set_gradient_of(id);
+    if (!is_cast(node)) round_to_types_of(out, dout);  // a cast takes it as wide as it comes
     const std::vector<Tensor> din = def.grad.get()({in, out, dout, wanted, node.attrs});
     invariant(din.size() == in.size(), "{}: gradient gives {} cotangents for {} operands", def.name, din.size(),
               in.size());
     for (size_t i = 0; i < in.size(); ++i) {
       if (!wanted[i] || !din[i]) continue;
-      invariant(din[i].type() == in[i].type(), "{}: the gradient of operand {} is {}, the operand {}", def.name, i,
+      invariant(is_gradient_type(din[i].type(), in[i].type()), "{}: the gradient of operand {} is {}, the operand {}", def.name, i,
                 to_string(din[i].type()), to_string(in[i].type()));
       Tensor& sum = cotangent[static_cast<size_t>(in[i].id())];
       graph.set_gradient_of(-1);  // a sum of gradients is no one node's
@@ -83,6 +89,7 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
 
   std::vector<Tensor> result;
   for (const Tensor& tensor : wrt) result.push_back(cotangent[static_cast<size_t>(tensor.id())]);
+  round_to_types_of(wrt, result);
   return result;
 }
 

@@ -82,6 +82,36 @@ TEST(Gradients, of_a_value_on_the_way_is_what_flows_through_it) {
   EXPECT_EQ(out.at("dx").as<float>()[1], 40);
 }
 
+TEST(Gradients, of_a_weight_used_in_bf16_is_not_rounded_to_it) {
+  Graph graph;
+  const Tensor x = cast(input(graph, "x", {2, 3}), DType::kBF16);
+  const Tensor w = input(graph, "w", {3, 4});
+  const Tensor b = input(graph, "b", {4});
+  const Tensor y = add(matmul(x, cast(w, DType::kBF16)), cast(b, DType::kBF16));
+  const Tensor loss = reduce_sum(cast(square(y), DType::kF32));
+  const size_t before = graph.nodes().size();
+  const std::vector<Tensor> grads = gradients(loss, {{w, b}});
+  EXPECT_EQ(grads[0].type(), w.type());
+  EXPECT_EQ(grads[1].type(), b.type());
+  for (size_t i = before; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (node.op->name != "cast") continue;
+    EXPECT_EQ(graph.type(node.outputs[0]).dtype, DType::kBF16) << "a gradient was rounded, then widened";
+  }
+}
+
+TEST(Gradients, of_a_weight_cast_twice_is_summed_in_f32_and_of_one_in_bf16_is_bf16) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {2, 3}, DType::kBF16);
+  const Tensor w = input(graph, "w", {3, 4});
+  const Tensor v = input(graph, "v", {4, 3}, DType::kBF16);
+  const Tensor y = matmul(matmul(x, cast(w, DType::kBF16)), v);
+  const Tensor z = matmul(y, cast(w, DType::kBF16));
+  const std::vector<Tensor> grads = gradients(reduce_sum(cast(z, DType::kF32)), {{w, v}});
+  EXPECT_EQ(grads[0].dtype(), DType::kF32);
+  EXPECT_EQ(grads[1].dtype(), DType::kBF16);
+}
+
 TEST(Gradients, nodes_carry_the_scope_of_what_they_differentiate) {
   Graph graph;
   const Tensor x = input(graph, "x", {2});

@@ -6,7 +6,20 @@
 
 namespace trireme {
 
-// Sum of two gradients of one value.
+struct CastAttrs {
+  DType dtype = DType::kF32;
+  static constexpr auto fields() { return std::tuple{field("dtype", &CastAttrs::dtype)}; }
+};
+
+// x in another element type; x itself where it has it.
+Tensor cast_to(const Tensor& x, DType dtype);
+bool is_cast(const Node& node);
+
+// Whether a gradient rule may give this for a value of that type: the type itself, or, for a value narrower than f32, f32,
+// in which sums over many elements are taken. They stay f32 up to a cast to the value, or are rounded to its type.
+bool is_gradient_type(const TensorType& gradient, const TensorType& value);
+
+// Sum of two gradients of one value, in the wider type of both.
 Tensor add_gradients(const Tensor& a, const Tensor& b);
 // A gradient of the given type that is one (a loss's own) or zero everywhere.
 Tensor constant(Graph& graph, const TensorType& type, double value);

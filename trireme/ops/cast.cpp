@@ -1,15 +1,11 @@
 // cast: y = x in another element type. Floating to integer rounds toward zero; to bool asks whether
 // x is not zero.
+#include "trireme/op/structural.h"
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace {
-
-struct CastAttrs {
-  DType dtype = DType::kF32;
-  static constexpr auto fields() { return std::tuple{field("dtype", &CastAttrs::dtype)}; }
-};
 
 std::vector<TensorType> infer(const InferArgs& args) {
   return {{args.attrs.as<CastAttrs>().dtype, args.in[0].shape}};
@@ -80,8 +76,7 @@ extern const OpDef cast{{"cast", &Attrs::parse<CastAttrs>},
 }  // namespace ops
 
 Tensor cast(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  return apply1(ops::cast, {x}, Attrs::of(CastAttrs{dtype}));
+  return cast_to(x, dtype);
 }
 
 }  // namespace trireme

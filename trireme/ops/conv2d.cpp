@@ -82,7 +82,7 @@ void kernel(const KernelArgs& args) {
   const Conv conv{x.type, w.type, y.type,
                   conv_windows("conv2d", w.type, args.attrs.as<Conv2dAttrs>())};
   with_floating("conv2d", y.type.dtype, [&](auto zero) {
-    accumulate<decltype(zero)>(conv, y, x, w, [](size_t xi, size_t wi, size_t yi) {
+    accumulate<decltype(zero), decltype(zero)>(conv, y, x, w, [](size_t xi, size_t wi, size_t yi) {
       return std::array{yi, xi, wi};
     });
   });

@@ -52,7 +52,7 @@ void each_product(const Conv& conv, Fn&& fn) {
 
 // result[r] += a[.] b[.] over all products, in double; `pick` maps the three elements to those of
 // (result, a, b).
-template <class T, class Pick>
+template <class T, class Result, class Pick>
 void accumulate(const Conv& conv, const View& result, const View& a, const View& b, Pick&& pick) {
   const auto left = a.as<T>();
   const auto right = b.as<T>();
@@ -61,7 +61,7 @@ void accumulate(const Conv& conv, const View& result, const View& a, const View&
     const auto [r, p, q] = pick(x, w, y);
     sums[r] += load(left[p]) * load(right[q]);
   });
-  for (size_t i = 0; i < sums.size(); ++i) result.as<T>()[i] = store<T>(sums[i]);
+  for (size_t i = 0; i < sums.size(); ++i) result.as<Result>()[i] = store<Result>(sums[i]);
 }
 
 }  // namespace trireme::detail

@@ -3,7 +3,8 @@
 // a d, q s - left + b d, i]
 //
 // The shapes of their operands do not determine the size of their result; the attribute `size`
-// does. With conv2d they are closed under differentiation.
+// does. With conv2d they are closed under differentiation. The weight's gradient of bf16 operands is
+// f32.
 #include "trireme/ops/conv2d.h"
 #include "trireme/ops/ops.h"
 
@@ -53,7 +54,7 @@ std::vector<TensorType> weight_infer(const InferArgs& args) {
   const auto [height, width] = size_of(kOp, attrs);
   const TensorType w{x.dtype, {dy.shape[3], height, width, x.shape[3] / attrs.groups}};
   check_dy(kOp, conv_of(kOp, x, w, attrs), dy);
-  return {w};
+  return {{statistic_type(w.dtype), w.shape}};
 }
 
 ConvOptions options_of(const Conv2dAttrs& a) {
@@ -74,7 +75,7 @@ std::vector<Tensor> input_grad(const GradArgs& args) {
 std::vector<Tensor> weight_grad(const GradArgs& args) {
   const auto& attrs = args.attrs.as<Conv2dAttrs>();
   const Tensor& x = args.in[0];
-  const Tensor& ddw = args.dout[0];
+  const Tensor ddw = cast(args.dout[0], x.dtype());
   Tensor dx, ddy;
   if (args.wanted[0])
     dx = conv2d_grad_input(ddw, args.in[1], options_of(attrs), {x.size(1), x.size(2)});
@@ -110,7 +111,8 @@ void input_kernel(const KernelArgs& args) {
   const Conv conv{dx.type, w.type, dy.type,
                   conv_windows("conv2d_grad_input", w.type, args.attrs.as<Conv2dAttrs>())};
   with_floating("conv2d_grad_input", dx.type.dtype, [&](auto zero) {
-    accumulate<decltype(zero)>(conv, dx, w, dy, [](size_t x, size_t wi, size_t y) {
+    using T = decltype(zero);
+    accumulate<T, T>(conv, dx, w, dy, [](size_t x, size_t wi, size_t y) {
       return std::array{x, wi, y};
     });
   });
@@ -120,10 +122,12 @@ void weight_kernel(const KernelArgs& args) {
   const View& x = args.in[0];
   const View& dy = args.in[1];
   const View& dw = args.out[0];
-  const Conv conv{x.type, dw.type, dy.type,
-                  conv_windows("conv2d_grad_weight", dw.type, args.attrs.as<Conv2dAttrs>())};
-  with_floating("conv2d_grad_weight", dw.type.dtype, [&](auto zero) {
-    accumulate<decltype(zero)>(conv, dw, x, dy, [](size_t xi, size_t w, size_t y) {
+  const TensorType w_type{x.type.dtype, dw.type.shape};
+  const Conv conv{x.type, w_type, dy.type,
+                  conv_windows("conv2d_grad_weight", w_type, args.attrs.as<Conv2dAttrs>())};
+  with_floating("conv2d_grad_weight", x.type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    accumulate<T, Statistic<T>>(conv, dw, x, dy, [](size_t xi, size_t w, size_t y) {
       return std::array{w, xi, y};
     });
   });
@@ -145,6 +149,8 @@ std::vector<Example> weight_examples() {
           {.in = {f32({6, 7, 4, 2}), f32({6, 3, 4, 12})},
            .attrs = Attrs::of(Conv2dAttrs{
                .stride = {2, 1}, .padding = {1, 0, 0, 2}, .dilation = {1, 2}, .size = {3, 2}})},
+          {.in = {{DType::kBF16, {2, 5, 5, 6}}, {DType::kBF16, {2, 5, 5, 6}}},
+           .attrs = Attrs::of(Conv2dAttrs{.padding = {1, 1}, .size = {3, 3}})},
           {.in = {f32({1, 4, 4, 6}), f32({1, 3, 3, 12})},
            .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {2, 2}})}};
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -206,13 +207,27 @@ extern const OpDef cross_entropy_grad{{"cross_entropy_grad", &Attrs::parse<Cross
                                       grad_examples};
 }  // namespace ops
 
+namespace {
+
+// Logits before a cast from bf16 to f32: statistics are taken in f32 anyhow.
+Tensor before_widening(const Tensor& logits) {
+  const Graph& graph = logits.graph();
+  const NodeId producer = graph.value(logits.id()).producer;
+  if (producer < 0 || logits.dtype() != DType::kF32 || !is_cast(graph.node(producer))) return logits;
+  const ValueId x = graph.node(producer).inputs[0];
+  return graph.type(x).dtype == DType::kBF16 ? Tensor(logits.graph(), x) : logits;
+}
+
+}  // namespace
+
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
-  return apply1(ops::cross_entropy, {logits, labels}, Attrs::of(CrossEntropyAttrs{}));
+  const CrossEntropyAttrs plain{};
+  return cross_entropy(logits, labels, plain.ignore_index, plain.label_smoothing);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index,
                      double label_smoothing) {
-  return apply1(ops::cross_entropy, {logits, labels},
+  return apply1(ops::cross_entropy, {before_widening(logits), labels},
                 Attrs::of(CrossEntropyAttrs{.ignore_index = ignore_index,
                                             .label_smoothing = label_smoothing}));
 }

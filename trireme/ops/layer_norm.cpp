@@ -2,7 +2,8 @@
 // and
 //             rstd[*] = 1 / sqrt(sum_d (x - mean)^2 / D + eps)
 //
-// The statistics are results (f32, or f64 for f64) so that the gradient need not take them again.
+// The statistics are results (f32, or f64 for f64) so that the gradient need not take them again;
+// gamma, beta and their gradients have the same type.
 #include <cmath>
 
 #include "trireme/ops/ops.h"
@@ -16,7 +17,7 @@ extern const OpDef layer_norm_grad;
 namespace {
 
 TensorType line_type(const TensorType& x) {
-  return {x.dtype, {x.shape[x.shape.rank() - 1]}};
+  return {statistic_type(x.dtype), {x.shape[x.shape.rank() - 1]}};
 }
 // A statistic repeated along the lines of x.
 Tensor along_lines(const Tensor& s, const Tensor& x) {
@@ -34,7 +35,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
           "layer_norm: x must be floating and have 1 dimension or more (x {})", to_string(x));
   require(
       args.in[1] == line_type(x) && args.in[2] == line_type(x),
-      "layer_norm: gamma and beta must be {}, the last dimension of x (x {}, gamma {}, beta {})",
+      "layer_norm: gamma and beta must be {}, for the last dimension of x (x {}, gamma {}, beta {})",
       to_string(line_type(x)), to_string(x), to_string(args.in[1]), to_string(args.in[2]));
   require(eps > 0, "layer_norm: eps is {}; it must be above 0", eps);
   return {x, statistic(x), statistic(x)};
@@ -88,8 +89,8 @@ Cost grad_cost(const TypeArgs& args) {
 template <class T, class S>
 void forward(const KernelArgs& args) {
   const auto x = args.in[0].as<T>();
-  const auto gamma = args.in[1].as<T>();
-  const auto beta = args.in[2].as<T>();
+  const auto gamma = args.in[1].as<S>();
+  const auto beta = args.in[2].as<S>();
   const auto y = args.out[0].as<T>();
   const auto means = args.out[1].as<S>();
   const auto rstds = args.out[2].as<S>();
@@ -116,7 +117,7 @@ void forward(const KernelArgs& args) {
 template <class T, class S>
 void backward(const KernelArgs& args) {
   const auto x = args.in[0].as<T>();
-  const auto gamma = args.in[1].as<T>();
+  const auto gamma = args.in[1].as<S>();
   const auto means = args.in[2].as<S>();
   const auto rstds = args.in[3].as<S>();
   const auto dy = args.in[4].as<T>();
@@ -142,22 +143,22 @@ void backward(const KernelArgs& args) {
     }
   }
   for (size_t i = 0; i < size; ++i) {
-    args.out[1].as<T>()[i] = store<T>(dgamma[i]);
-    args.out[2].as<T>()[i] = store<T>(dbeta[i]);
+    args.out[1].as<S>()[i] = store<S>(dgamma[i]);
+    args.out[2].as<S>()[i] = store<S>(dbeta[i]);
   }
 }
 
 void kernel(const KernelArgs& args) {
   with_floating("layer_norm", args.in[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    forward<T, std::conditional_t<std::is_same_v<T, double>, double, float>>(args);
+    forward<T, Statistic<T>>(args);
   });
 }
 
 void grad_kernel(const KernelArgs& args) {
   with_floating("layer_norm_grad", args.in[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    backward<T, std::conditional_t<std::is_same_v<T, double>, double, float>>(args);
+    backward<T, Statistic<T>>(args);
   });
 }
 
@@ -199,8 +200,9 @@ extern const OpDef layer_norm_grad{{"layer_norm_grad", &Attrs::parse<NoAttrs>},
 }  // namespace ops
 
 Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
-  const std::vector<Tensor> out =
-      apply(ops::layer_norm, {x, gamma, beta}, Attrs::of(NormAttrs{eps}));
+  const DType type = statistic_type(x.dtype());
+  const std::vector<Tensor> out = apply(ops::layer_norm, {x, cast(gamma, type), cast(beta, type)},
+                                        Attrs::of(NormAttrs{eps}));
   return {out[0], out[1], out[2]};
 }
 

@@ -35,7 +35,7 @@ TEST(LayerNorm, RefusesAGammaOfAnotherSize) {
   });
 
   EXPECT_EQ(text,
-            "layer_norm: gamma and beta must be f32[2], the last dimension of x "
+            "layer_norm: gamma and beta must be f32[2], for the last dimension of x "
             "(x f32[1,2], gamma f32[1], beta f32[2])");
 }
 

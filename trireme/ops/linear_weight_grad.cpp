@@ -1,7 +1,8 @@
 // linear_weight_grad: w[k,n] = sum_* x[*,k] y[*,n]
 //
 // The gradient of a weight that serves all leading dimensions. They are summed, so cutting them
-// leaves the result partial: this is where a data-parallel gradient comes from.
+// leaves the result partial: this is where a data-parallel gradient comes from. The sums of bf16
+// operands are f32.
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -21,14 +22,14 @@ std::vector<TensorType> infer(const InferArgs& args) {
   require(leading(x.shape) == leading(y.shape),
           "linear_weight_grad: leading dimensions differ; they must be equal (x {}, y {})",
           to_string(x), to_string(y));
-  return {{x.dtype, {x.shape[rank - 1], y.shape[rank - 1]}}};
+  return {{statistic_type(x.dtype), {x.shape[rank - 1], y.shape[rank - 1]}}};
 }
 
 // dx[*,k] = sum_n y[*,n] dw[k,n] and dy[*,n] = sum_k x[*,k] dw[k,n].
 std::vector<Tensor> grad(const GradArgs& args) {
   const Tensor& x = args.in[0];
   const Tensor& y = args.in[1];
-  const Tensor& dw = args.dout[0];
+  const Tensor dw = cast(args.dout[0], x.dtype());
   Tensor dx, dy;
   if (args.wanted[0]) dx = matmul(y, dw, false, true);
   if (args.wanted[1]) dy = matmul(x, dw);
@@ -45,11 +46,11 @@ Cost cost(const TypeArgs& args) {
           .bytes = tensor_bytes(args)};
 }
 
-template <class T>
+template <class T, class W>
 void sum_products(const KernelArgs& args) {
   const auto x = args.in[0].as<T>();
   const auto y = args.in[1].as<T>();
-  const auto w = args.out[0].as<T>();
+  const auto w = args.out[0].as<W>();
   const auto k = static_cast<size_t>(args.out[0].type.shape[0]);
   const auto n = static_cast<size_t>(args.out[0].type.shape[1]);
   const auto rows = static_cast<size_t>(leading(args.in[0].type.shape).elements());
@@ -57,20 +58,23 @@ void sum_products(const KernelArgs& args) {
     for (size_t j = 0; j < n; ++j) {
       double sum = 0;
       for (size_t row = 0; row < rows; ++row) sum += load(x[row * k + i]) * load(y[row * n + j]);
-      w[i * n + j] = store<T>(sum);
+      w[i * n + j] = store<W>(sum);
     }
   }
 }
 
 void kernel(const KernelArgs& args) {
-  with_floating("linear_weight_grad", args.out[0].type.dtype,
-                [&](auto zero) { sum_products<decltype(zero)>(args); });
+  with_floating("linear_weight_grad", args.in[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    sum_products<T, Statistic<T>>(args);
+  });
 }
 
 std::vector<Example> examples() {
   return {{.in = {f32({6, 4}), f32({6, 12})}},
           {.in = {f32({2, 6, 3}), f32({2, 6, 4})}},
-          {.in = {f32({5, 7}), f32({5, 1})}}};
+          {.in = {f32({5, 7}), f32({5, 1})}},
+          {.in = {{DType::kBF16, {6, 4}}, {DType::kBF16, {6, 12}}}}};
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 // weight [k, p n]; with the parts a dimension of their own, n can be cut so that every rank has its heads of each.
 //   multi_linear_input_grad   x[*,k]   = sum_pn y[*,p,n] w[k,p,n]
 //   multi_linear_weight_grad  w[k,p,n] = sum_*  x[*,k] y[*,p,n]
-// The three are products of two of the same three tensors, so the gradient of each is the other two.
+// The three are products of two of the same three tensors, so the gradient of each is the other two. The weight's
+// gradient of bf16 operands is f32.
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -60,7 +61,7 @@ std::vector<TensorType> infer_weight_grad(const InferArgs& args) {
   const Shape& y = args.in[1].shape;
   check_types("multi_linear_weight_grad", args,
               x.rank() >= 1 && y.rank() == x.rank() + 1 && rows_of(x, 1) == rows_of(y, 2), "x[*,k] and y[*,p,n]");
-  return {{args.in[0].dtype, {x[x.rank() - 1], y[y.rank() - 2], y[y.rank() - 1]}}};
+  return {{statistic_type(args.in[0].dtype), {x[x.rank() - 1], y[y.rank() - 2], y[y.rank() - 1]}}};
 }
 
 std::vector<Tensor> grad_forward(const GradArgs& args) {
@@ -73,7 +74,7 @@ std::vector<Tensor> grad_input_grad(const GradArgs& args) {
           args.wanted[1] ? weight_grad(dx, args.in[0]) : Tensor()};
 }
 std::vector<Tensor> grad_weight_grad(const GradArgs& args) {
-  const Tensor& dw = args.dout[0];
+  const Tensor dw = cast(args.dout[0], args.in[0].dtype());
   return {args.wanted[0] ? input_grad(args.in[1], dw) : Tensor(),
           args.wanted[1] ? multi_linear(args.in[0], dw) : Tensor()};
 }
@@ -134,17 +135,20 @@ void kernel_input_grad(const KernelArgs& args) {
 }
 void kernel_weight_grad(const KernelArgs& args) {
   const Sizes s = sizes_of(args.in[0].type.shape, args.out[0].type.shape);
-  with_floating("multi_linear_weight_grad", args.out[0].type.dtype, [&]<class T>(T) {
+  with_floating("multi_linear_weight_grad", args.in[0].type.dtype, [&]<class T>(T) {
     const auto x = args.in[0].as<T>();
     const auto y = args.in[1].as<T>();
     multiply(s.k, s.n, s.rows, [&](size_t i, size_t l) { return x[l * s.k + i]; },
-             [&](size_t l, size_t j) { return y[l * s.n + j]; }, args.out[0].as<T>());
+             [&](size_t l, size_t j) { return y[l * s.n + j]; }, args.out[0].as<Statistic<T>>());
   });
 }
 
 std::vector<Example> examples_forward() { return {{.in = {f32({2, 4}), f32({4, 3, 6})}}, {.in = {f32({2, 3, 4}), f32({4, 2, 5})}}}; }
 std::vector<Example> examples_input_grad() { return {{.in = {f32({2, 3, 6}), f32({4, 3, 6})}}}; }
-std::vector<Example> examples_weight_grad() { return {{.in = {f32({2, 3, 4}), f32({2, 3, 2, 6})}}}; }
+std::vector<Example> examples_weight_grad() {
+  return {{.in = {f32({2, 3, 4}), f32({2, 3, 2, 6})}},
+          {.in = {{DType::kBF16, {2, 3, 4}}, {DType::kBF16, {2, 3, 2, 6}}}}};
+}
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // reduce_sum, reduce_max, reduce_min: y = f over the given dimensions of x, which go or stay with
 // size 1; square_sum: y = sum of x^2; mean and sum_to are made of them. Sums are accumulated in
-// double.
+// double, and those of bf16 are given in f32.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -36,7 +36,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
     require(std::count(attrs.dims.begin(), attrs.dims.end(), dim) == 1,
             "{}: dimension {} is given twice", F::name, dim);
   }
-  TensorType y{x.dtype, {}};
+  TensorType y{F::result(x.dtype), {}};
   for (int dim = 0; dim < x.shape.rank(); ++dim) {
     if (!reduces(attrs, dim)) {
       y.shape.push_back(x.shape[dim]);
@@ -50,6 +50,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 struct Sum {
+  static DType result(DType x) { return is_floating(x) ? statistic_type(x) : x; }
   static constexpr std::string_view name = "reduce_sum", doc = "y = sum of x over dims";
   static constexpr Reduction reduction = Reduction::kSum;
   static constexpr bool has_empty = true;
@@ -65,6 +66,7 @@ struct Sum {
 };
 
 struct Max {
+  static DType result(DType x) { return x; }
   static constexpr std::string_view name = "reduce_max", doc = "y = largest of x over dims";
   static constexpr Reduction reduction = Reduction::kMax;
   static constexpr bool has_empty = false;
@@ -81,6 +83,7 @@ struct Max {
 };
 
 struct Min {
+  static DType result(DType x) { return x; }
   static constexpr std::string_view name = "reduce_min", doc = "y = smallest of x over dims";
   static constexpr Reduction reduction = Reduction::kMin;
   static constexpr bool has_empty = false;
@@ -99,7 +102,7 @@ struct Min {
 std::vector<Tensor> grad_sum(const GradArgs& args) {
   const Tensor& x = args.in[0];
   const Shape one = kept(x.shape(), args.attrs.as<ReduceAttrs>());
-  return {broadcast_to(reshape(args.dout[0], one), x.shape())};
+  return {broadcast_to(reshape(cast(args.dout[0], x.dtype()), one), x.shape())};
 }
 
 // Elements that share the extreme value share the gradient.
@@ -141,17 +144,20 @@ template <class F>
 void kernel(const KernelArgs& args) {
   const Shape& shape = args.in[0].type.shape;
   const Shape one = kept(shape, args.attrs.as<ReduceAttrs>());
-  with_number(F::name, args.out[0].type.dtype, [&](auto zero) {
+  with_number(F::name, args.in[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     using W = Wide<T>;
-    const auto y = args.out[0].as<T>();
-    std::vector<W> result(y.size(), F::template start<W>());
+    const View& y = args.out[0];
+    std::vector<W> result(static_cast<size_t>(y.elements()), F::template start<W>());
     BroadcastWalk<1> at(shape, {&one});
     for (const T& x : args.in[0].as<T>()) {
       result[at[0]] = F::f(result[at[0]], widen(x));
       at.next();
     }
-    for (size_t i = 0; i < y.size(); ++i) y[i] = narrow<T>(result[i]);
+    with_number(F::name, y.type.dtype, [&](auto of_result) {
+      using Y = decltype(of_result);
+      for (size_t i = 0; i < result.size(); ++i) y.as<Y>()[i] = narrow<Y>(static_cast<Wide<Y>>(result[i]));
+    });
   });
 }
 
@@ -255,7 +261,7 @@ extern const OpDef square_sum{{"square_sum", &Attrs::parse<NoAttrs>},
 }  // namespace ops
 
 Tensor reduce_sum(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
-  return reduce(ops::reduce_sum, x, std::move(dims), keep_dims);
+  return cast(reduce(ops::reduce_sum, x, std::move(dims), keep_dims), x.dtype());
 }
 Tensor reduce_max(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
   return reduce(ops::reduce_max, x, std::move(dims), keep_dims);
@@ -291,7 +297,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
             x.shape()[dim], dim, to_string(x.type()), to_string(shape));
     dims.push_back(dim);
   }
-  return reshape(reduce_sum(x, dims, true), shape);
+  return reshape(reduce(ops::reduce_sum, x, dims, true), shape);
 }
 
 }  // namespace trireme

@@ -62,6 +62,9 @@ inline DType statistic_type(DType dtype) {
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
+template <class T>
+using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
 // A floating scalar's value, of whichever type it is.
 inline double scalar(std::string_view op, const View& view) {
   double value = 0;

@@ -1,4 +1,6 @@
 // rms_norm: y[*,d] = gamma[d] x[*,d] rstd[*], with rstd[*] = 1 / sqrt(sum_d x[*,d]^2 / D + eps)
+//
+// rstd, gamma and its gradient are f32, or f64 for f64.
 #include <cmath>
 
 #include "trireme/ops/ops.h"
@@ -12,7 +14,7 @@ extern const OpDef rms_norm_grad;
 namespace {
 
 TensorType line_type(const TensorType& x) {
-  return {x.dtype, {x.shape[x.shape.rank() - 1]}};
+  return {statistic_type(x.dtype), {x.shape[x.shape.rank() - 1]}};
 }
 TensorType statistic(const TensorType& x) {
   return {statistic_type(x.dtype), leading(x.shape)};
@@ -24,7 +26,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   require(is_floating(x.dtype) && x.shape.rank() >= 1,
           "rms_norm: x must be floating and have 1 dimension or more (x {})", to_string(x));
   require(args.in[1] == line_type(x),
-          "rms_norm: gamma must be {}, the last dimension of x (x {}, gamma {})",
+          "rms_norm: gamma must be {}, for the last dimension of x (x {}, gamma {})",
           to_string(line_type(x)), to_string(x), to_string(args.in[1]));
   require(eps > 0, "rms_norm: eps is {}; it must be above 0", eps);
   return {x, statistic(x)};
@@ -73,7 +75,7 @@ Cost grad_cost(const TypeArgs& args) {
 template <class T, class S>
 void forward(const KernelArgs& args) {
   const auto x = args.in[0].as<T>();
-  const auto gamma = args.in[1].as<T>();
+  const auto gamma = args.in[1].as<S>();
   const auto y = args.out[0].as<T>();
   const auto rstds = args.out[1].as<S>();
   const double eps = args.attrs.as<NormAttrs>().eps;
@@ -93,7 +95,7 @@ void forward(const KernelArgs& args) {
 template <class T, class S>
 void backward(const KernelArgs& args) {
   const auto x = args.in[0].as<T>();
-  const auto gamma = args.in[1].as<T>();
+  const auto gamma = args.in[1].as<S>();
   const auto rstds = args.in[2].as<S>();
   const auto dy = args.in[3].as<T>();
   const size_t size = gamma.size();
@@ -113,20 +115,20 @@ void backward(const KernelArgs& args) {
           store<T>(rstd * (g - n * sum_gn / static_cast<double>(size)));
     }
   }
-  for (size_t i = 0; i < size; ++i) args.out[1].as<T>()[i] = store<T>(dgamma[i]);
+  for (size_t i = 0; i < size; ++i) args.out[1].as<S>()[i] = store<S>(dgamma[i]);
 }
 
 void kernel(const KernelArgs& args) {
   with_floating("rms_norm", args.in[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    forward<T, std::conditional_t<std::is_same_v<T, double>, double, float>>(args);
+    forward<T, Statistic<T>>(args);
   });
 }
 
 void grad_kernel(const KernelArgs& args) {
   with_floating("rms_norm_grad", args.in[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
-    backward<T, std::conditional_t<std::is_same_v<T, double>, double, float>>(args);
+    backward<T, Statistic<T>>(args);
   });
 }
 
@@ -168,7 +170,8 @@ extern const OpDef rms_norm_grad{{"rms_norm_grad", &Attrs::parse<NoAttrs>},
 }  // namespace ops
 
 Normalised rms_norm(const Tensor& x, const Tensor& gamma, double eps) {
-  const std::vector<Tensor> out = apply(ops::rms_norm, {x, gamma}, Attrs::of(NormAttrs{eps}));
+  const std::vector<Tensor> out = apply(
+      ops::rms_norm, {x, cast(gamma, statistic_type(x.dtype()))}, Attrs::of(NormAttrs{eps}));
   return {out[0], {}, out[1]};
 }
 

@@ -1,5 +1,5 @@
-// attention and attention_grad of f32 and bf16 tensors, in tiles of queries and keys: the scores of
-// a whole head are never stored, and tiles that a causal mask hides are skipped.
+// attention and attention_grad of f32 and bf16 tensors, in f32 tiles of queries and keys: the scores
+// of a whole head are never stored, and tiles that a causal mask hides are skipped.
 //
 // The forward pass walks the key tiles of one query tile and keeps, per query, the maximum so far,
 // the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/backend/cpu/attention_sizes.h"
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
@@ -19,43 +20,8 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr int64_t kQueries = 64;  // of a tile
-constexpr int64_t kKeys = 256;
-
-// b batches, s queries, t keys, h query heads of which r share one of g key heads, d elements of a
-// head.
-struct Sizes {
-  int64_t b, s, t, h, g, d;
-  bool causal;
-  float scale;
-  int64_t query_tiles() const { return (s + kQueries - 1) / kQueries; }
-  int64_t r() const { return h / g; }
-  // Keys seen by query i.
-  int64_t keys(int64_t i) const { return causal ? std::clamp<int64_t>(i + t - s + 1, 0, t) : t; }
-};
-
-Sizes sizes_of(const KernelArgs& args) {
-  const auto& attrs = args.attrs.as<AttentionAttrs>();
-  const Shape& q = args.in[0].type.shape;
-  const Shape& k = args.in[1].type.shape;
-  const double scale = attrs.scale == 0 ? 1 / std::sqrt(static_cast<double>(q[3])) : attrs.scale;
-  return {q[0], q[1], k[1], q[2], k[2], q[3], attrs.causal, static_cast<float>(scale)};
-}
-
-struct Tile {
-  int64_t query, queries;  // first query and their number
-  int64_t key, keys;
-  // Columns that row 0 sees; each further row sees one more. All of them without a mask.
-  int64_t visible;
-};
-
-// The part of a tile that is not hidden from all its queries; keys is 0 when there is none.
-Tile tile_of(const Sizes& n, int64_t query, int64_t key) {
-  Tile tile{query, std::min(kQueries, n.s - query), key, 0, kKeys};
-  tile.keys = std::max<int64_t>(0, std::min(kKeys, n.keys(query + tile.queries - 1) - key));
-  if (n.causal) tile.visible = query + n.t - n.s + 1 - key;
-  return tile;
-}
+using Sizes = AttentionSizes;
+using Tile = AttentionTile;
 
 // Rows in f32, `stride` apart.
 struct Rows {

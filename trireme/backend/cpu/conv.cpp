@@ -52,8 +52,8 @@ memory::desc image_desc(const Problem& c, const Shape& s, int64_t images) {
   return {{images, s[3], s[1], s[2]}, c.type, memory::format_tag::nhwc};
 }
 
-// The weight [o,h,w,i] as oneDNN's [o,i,h,w] or [g,o,i,h,w].
-memory::desc weight_desc(const Problem& c) {
+// The weight [o,h,w,i] as oneDNN's [o,i,h,w] or [g,o,i,h,w]. Its gradient is f32.
+memory::desc weight_desc(const Problem& c, Pass pass) {
   const int64_t o = c.w[0] / c.groups, h = c.w[1], w = c.w[2], i = c.w[3];
   Pairs sizes{o, i, h, w};
   Pairs strides{h * w * i, 1, w * i, i};
@@ -61,12 +61,12 @@ memory::desc weight_desc(const Problem& c) {
     sizes.insert(sizes.begin(), c.groups);
     strides.insert(strides.begin(), o * h * w * i);
   }
-  return {sizes, c.type, strides};
+  return {sizes, pass == Pass::kWeight ? memory::data_type::f32 : c.type, strides};
 }
 
 // In the order that oneDNN likes.
 memory::desc weight_desc(const Problem& c, memory::data_type type) {
-  return {weight_desc(c).dims(), type, memory::format_tag::any};
+  return {weight_desc(c, Pass::kForward).dims(), type, memory::format_tag::any};
 }
 
 // One convolution of `images` images.
@@ -135,7 +135,7 @@ struct Plan {
     const auto type = pass == Pass::kWeight ? memory::data_type::f32 : c.type;
     whole = make_step(pass, c, per_part, weight_desc(c, type));
     last = make_step(pass, c, images - (parts - 1) * per_part, whole.w);
-    w_user = weight_desc(c);
+    w_user = weight_desc(c, pass);
     w_bytes = aligned(static_cast<int64_t>(whole.w.get_size()));
     pad_bytes = aligned(
         static_cast<int64_t>(std::max(whole.scratchpad.get_size(), last.scratchpad.get_size())));

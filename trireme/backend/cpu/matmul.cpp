@@ -74,9 +74,9 @@ Product product_of(const TypeArgs& args) {
   return product(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs);
 }
 
-template <class T>
-Matrices<T> matrices_of(const KernelArgs& args) {
-  return {data_of<T>(args.in[0]), data_of<T>(args.in[1]), data_of<T>(args.out[0])};
+template <class T, class C = T>
+Matrices<T, C> matrices_of(const KernelArgs& args) {
+  return {data_of<T>(args.in[0]), data_of<T>(args.in[1]), data_of<C>(args.out[0])};
 }
 
 template <ProductFn product>
@@ -97,19 +97,19 @@ void run_sgemm(const KernelArgs& args) {
                p.batch, p.steps, args.pool);
 }
 
-template <ProductFn product>
+template <ProductFn product, class C>
 void run_onednn(const KernelArgs& args) {
-  multiply_by_onednn(product_of<product>(args), matrices_of<Bf16>(args), args);
+  multiply_by_onednn(product_of<product>(args), matrices_of<Bf16, C>(args), args);
 }
 
-template <ProductFn product>
+template <ProductFn product, class C>
 int64_t onednn_bytes(const TypeArgs& args, int threads) {
-  return onednn_scratch(product_of<product>(args), threads);
+  return onednn_scratch<C>(product_of<product>(args), threads);
 }
 
-template <ProductFn product>
+template <ProductFn product, class C>
 void run_widened(const KernelArgs& args) {
-  multiply_widened(product_of<product>(args), matrices_of<Bf16>(args), args);
+  multiply_widened(product_of<product>(args), matrices_of<Bf16, C>(args), args);
 }
 
 int64_t widened_bytes(const TypeArgs&, int threads) {
@@ -130,18 +130,18 @@ std::string no_bf16_products(const TypeArgs& args) {
       to_string(isa()));
 }
 
-// The three ways to make the product that an op is.
+// The three ways to make the product that an op is; with C the type of its result on bf16.
 template <ProductFn product>
 constexpr Kernel sgemm(std::string_view op, std::string_view name) {
   return {op, name, not_all_f32, nullptr, run_sgemm<product>};
 }
-template <ProductFn product>
+template <ProductFn product, class C = Bf16>
 constexpr Kernel onednn(std::string_view op, std::string_view name) {
-  return {op, name, no_bf16_products, onednn_bytes<product>, run_onednn<product>};
+  return {op, name, no_bf16_products, onednn_bytes<product, C>, run_onednn<product, C>};
 }
-template <ProductFn product>
+template <ProductFn product, class C = Bf16>
 constexpr Kernel widened(std::string_view op, std::string_view name) {
-  return {op, name, not_bf16, widened_bytes, run_widened<product>};
+  return {op, name, not_bf16, widened_bytes, run_widened<product, C>};
 }
 
 }  // namespace
@@ -150,8 +150,8 @@ extern const Kernel matmul_sgemm = sgemm<of_matmul>("matmul", "matmul.sgemm");
 extern const Kernel matmul_bf16 = onednn<of_matmul>("matmul", "matmul.bf16");
 extern const Kernel matmul_widened = widened<of_matmul>("matmul", "matmul.widened");
 extern const Kernel linear_weight_grad_sgemm = sgemm<of_weight_grad>("linear_weight_grad", "linear_weight_grad.sgemm");
-extern const Kernel linear_weight_grad_bf16 = onednn<of_weight_grad>("linear_weight_grad", "linear_weight_grad.bf16");
-extern const Kernel linear_weight_grad_widened = widened<of_weight_grad>("linear_weight_grad", "linear_weight_grad.widened");
+extern const Kernel linear_weight_grad_bf16 = onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16");
+extern const Kernel linear_weight_grad_widened = widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened");
 extern const Kernel multi_linear_sgemm = sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm");
 extern const Kernel multi_linear_bf16 = onednn<of_multi_linear>("multi_linear", "multi_linear.bf16");
 extern const Kernel multi_linear_widened = widened<of_multi_linear>("multi_linear", "multi_linear.widened");
@@ -159,7 +159,7 @@ extern const Kernel multi_linear_input_grad_sgemm = sgemm<of_multi_linear_input_
 extern const Kernel multi_linear_input_grad_bf16 = onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16");
 extern const Kernel multi_linear_input_grad_widened = widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened");
 extern const Kernel multi_linear_weight_grad_sgemm = sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm");
-extern const Kernel multi_linear_weight_grad_bf16 = onednn<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16");
-extern const Kernel multi_linear_weight_grad_widened = widened<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.widened");
+extern const Kernel multi_linear_weight_grad_bf16 = onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16");
+extern const Kernel multi_linear_weight_grad_widened = widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened");
 
 }  // namespace trireme::cpu

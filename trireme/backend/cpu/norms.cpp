@@ -15,8 +15,8 @@ void layer_norm(const KernelArgs& args) {
   const int64_t size = last_size(args.in[0].type.shape);
   const auto eps = static_cast<float>(args.attrs.as<NormAttrs>().eps);
   const T* x = data_of<T>(args.in[0]);
-  const T* gamma = data_of<T>(args.in[1]);
-  const T* beta = data_of<T>(args.in[2]);
+  const float* gamma = args.in[1].as<float>().data();
+  const float* beta = args.in[2].as<float>().data();
   T* y = data_of<T>(args.out[0]);
   float* mean = args.out[1].as<float>().data();
   float* rstd = args.out[2].as<float>().data();
@@ -41,19 +41,18 @@ int64_t norm_grad_scratch(const TypeArgs& args, int) {
 }
 
 // Adds up the parts of the gradients of lines, `results` in turn.
-template <class T>
 void add_parts(std::span<const View> results, float* sums, int64_t parts, int64_t size) {
   const auto lines = static_cast<int64_t>(results.size());
   for (int64_t line = 0; line < lines; ++line) {
-    T* result = data_of<T>(results[static_cast<size_t>(line)]);
+    float* result = results[static_cast<size_t>(line)].as<float>().data();
     if (parts == 0) {
-      std::fill_n(result, size, T{});
+      std::fill_n(result, size, 0.0F);
       continue;
     }
     float* total = sums + line * size;
     for (int64_t part = 1; part < parts; ++part)
       loops().f32.accumulate(size, sums + (part * lines + line) * size, total);
-    loops_on<T>().from_f32(size, total, result);
+    std::copy_n(total, size, result);
   }
 }
 
@@ -63,7 +62,7 @@ void layer_norm_grad(const KernelArgs& args) {
   const int64_t rows = rows_of(args.in[0].type);
   const int64_t parts = norm_parts(args.in[0].type);
   const T* x = data_of<T>(args.in[0]);
-  const T* gamma = data_of<T>(args.in[1]);
+  const float* gamma = args.in[1].as<float>().data();
   const float* mean = args.in[2].as<float>().data();
   const float* rstd = args.in[3].as<float>().data();
   const T* dy = data_of<T>(args.in[4]);
@@ -77,7 +76,7 @@ void layer_norm_grad(const KernelArgs& args) {
                                   mean + row, rstd + row, dy + row * size, dx + row * size, mine,
                                   mine + size);
   });
-  add_parts<T>(args.out.subspan(1), sums, parts, size);
+  add_parts(args.out.subspan(1), sums, parts, size);
 }
 
 template <class T>
@@ -85,7 +84,7 @@ void rms_norm(const KernelArgs& args) {
   const int64_t size = last_size(args.in[0].type.shape);
   const auto eps = static_cast<float>(args.attrs.as<NormAttrs>().eps);
   const T* x = data_of<T>(args.in[0]);
-  const T* gamma = data_of<T>(args.in[1]);
+  const float* gamma = args.in[1].as<float>().data();
   T* y = data_of<T>(args.out[0]);
   float* rstd = args.out[1].as<float>().data();
   for_range(args, rows_of(args.in[0].type), rows_per_task(size), [&](int64_t row, int64_t end) {
@@ -100,7 +99,7 @@ void rms_norm_grad(const KernelArgs& args) {
   const int64_t rows = rows_of(args.in[0].type);
   const int64_t parts = norm_parts(args.in[0].type);
   const T* x = data_of<T>(args.in[0]);
-  const T* gamma = data_of<T>(args.in[1]);
+  const float* gamma = args.in[1].as<float>().data();
   const float* rstd = args.in[2].as<float>().data();
   const T* dy = data_of<T>(args.in[3]);
   T* dx = data_of<T>(args.out[0]);
@@ -112,7 +111,7 @@ void rms_norm_grad(const KernelArgs& args) {
     loops_on<T>().rms_norm_grad({std::min(rows - row, kNormRows), size}, x + row * size, gamma,
                                 rstd + row, dy + row * size, dx + row * size, mine);
   });
-  add_parts<T>(args.out.subspan(1), sums, parts, size);
+  add_parts(args.out.subspan(1), sums, parts, size);
 }
 
 }  // namespace

@@ -11,7 +11,12 @@ namespace {
 
 using dnnl::memory;
 
+template <class C>
+constexpr memory::data_type kTypeOf =
+    std::is_same_v<C, float> ? memory::data_type::f32 : memory::data_type::bf16;
+
 // The primitives of a product's blocks. Those of the last row and column of blocks may be smaller.
+template <class C>
 class Plan {
  public:
   explicit Plan(const Product& product)
@@ -31,7 +36,7 @@ class Plan {
   int64_t scratch_bytes(int threads) const { return kAlign + threads * pad_bytes_; }
   int64_t tasks() const { return product_.batch * blocks_.count_m * blocks_.count_n; }
 
-  void run(int64_t task, int thread, const Matrices<Bf16>& at, std::byte* scratch) const {
+  void run(int64_t task, int thread, const Matrices<Bf16, C>& at, std::byte* scratch) const {
     const int64_t column = task % blocks_.count_n;
     const int64_t row = task / blocks_.count_n % blocks_.count_m;
     const int64_t p = task / blocks_.count_n / blocks_.count_m;
@@ -40,7 +45,7 @@ class Plan {
     const Block& block = made_[row + 1 == blocks_.count_m][column + 1 == blocks_.count_n];
     const Bf16* a = at.a + p * product_.steps.a + (product_.transpose_a ? i : i * product_.lda());
     const Bf16* b = at.b + p * product_.steps.b + (product_.transpose_b ? j * product_.ldb() : j);
-    Bf16* c = at.c + p * product_.steps.c + i * product_.n + j;
+    C* c = at.c + p * product_.steps.c + i * product_.n + j;
     std::byte* pad = align(scratch) + thread * pad_bytes_;
     prepare_onednn();
     dnnl::stream stream(onednn_engine());
@@ -60,12 +65,12 @@ class Plan {
   Block make_block(int64_t m, int64_t n) const {
     const auto desc = [](int64_t rows, int64_t columns, int64_t stride, bool transpose) {
       const memory::dims strides = transpose ? memory::dims{1, stride} : memory::dims{stride, 1};
-      return memory::desc({rows, columns}, memory::data_type::bf16, strides);
+      return memory::desc({rows, columns}, kTypeOf<Bf16>, strides);
     };
     Block block;
     block.a = desc(m, product_.k, product_.lda(), product_.transpose_a);
     block.b = desc(product_.k, n, product_.ldb(), product_.transpose_b);
-    block.c = desc(m, n, product_.n, false);
+    block.c = memory::desc({m, n}, kTypeOf<C>, memory::dims{product_.n, 1});
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::matmul::primitive_desc made({block.a, block.b, block.c}, attr, onednn_engine());
@@ -85,9 +90,10 @@ bool is_empty(const Product& product) {
 }
 
 // No terms: the result is zero.
-bool has_no_terms(const Product& product, const Matrices<Bf16>& at) {
+template <class C>
+bool has_no_terms(const Product& product, const Matrices<Bf16, C>& at) {
   if (product.k > 0 || is_empty(product)) return is_empty(product);
-  std::fill_n(at.c, product.batch * product.m * product.n, Bf16{});
+  std::fill_n(at.c, product.batch * product.m * product.n, C{});
   return true;
 }
 
@@ -102,7 +108,8 @@ void widen_rows(const Bf16* from, int64_t rows, int64_t columns, int64_t stride,
 }
 
 // The tile of c at row i and column j.
-void multiply_tile(const Product& p, const Matrices<Bf16>& at, int64_t i, int64_t j, float* room) {
+template <class C>
+void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int64_t j, float* room) {
   float* a = room;
   float* b = a + kRows * kTerms;
   float* c = b + kTerms * kColumns;
@@ -134,22 +141,25 @@ void multiply_tile(const Product& p, const Matrices<Bf16>& at, int64_t i, int64_
           .beta = first > 0 ? 1.0F : 0.0F});
   }
   for (int64_t row = 0; row < m; ++row)
-    loops().bf16.from_f32(n, c + row * n, at.c + (i + row) * p.n + j);
+    loops_on<C>().from_f32(n, c + row * n, at.c + (i + row) * p.n + j);
 }
 
 }  // namespace
 
+template <class C>
 int64_t onednn_scratch(const Product& product, int threads) {
   if (is_empty(product) || product.k == 0) return 0;
-  return Plan(product).scratch_bytes(threads);
+  return Plan<C>(product).scratch_bytes(threads);
 }
 
-void multiply_by_onednn(const Product& product, const Matrices<Bf16>& at, const KernelArgs& args) {
+template <class C>
+void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at,
+                        const KernelArgs& args) {
   if (has_no_terms(product, at)) return;
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
-  if (!state) state = std::make_shared<Plan>(product);
-  const Plan& plan = *static_cast<const Plan*>(state.get());
+  if (!state) state = std::make_shared<Plan<C>>(product);
+  const auto& plan = *static_cast<const Plan<C>*>(state.get());
   run_tasks(args.pool, plan.tasks(),
             [&](int64_t task, int thread) { plan.run(task, thread, at, args.scratch.data()); });
 }
@@ -158,19 +168,27 @@ int64_t widening_scratch(int threads) {
   return threads * kTileFloats * static_cast<int64_t>(sizeof(float));
 }
 
-void multiply_widened(const Product& product, const Matrices<Bf16>& at, const KernelArgs& args) {
+template <class C>
+void multiply_widened(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args) {
   if (has_no_terms(product, at)) return;
   auto* rooms = reinterpret_cast<float*>(args.scratch.data());
   const int64_t down = (product.m + kRows - 1) / kRows;
   const int64_t across = (product.n + kColumns - 1) / kColumns;
   run_tasks(args.pool, product.batch * down * across, [&](int64_t task, int thread) {
     const int64_t batch = task / across / down;
-    multiply_tile(product,
+    multiply_tile<C>(product,
                   {at.a + batch * product.steps.a, at.b + batch * product.steps.b,
                    at.c + batch * product.steps.c},
                   task / across % down * kRows, task % across * kColumns,
                   rooms + thread * kTileFloats);
   });
 }
+
+template int64_t onednn_scratch<Bf16>(const Product&, int);
+template int64_t onednn_scratch<float>(const Product&, int);
+template void multiply_by_onednn(const Product&, const Matrices<Bf16>&, const KernelArgs&);
+template void multiply_by_onednn(const Product&, const Matrices<Bf16, float>&, const KernelArgs&);
+template void multiply_widened(const Product&, const Matrices<Bf16>&, const KernelArgs&);
+template void multiply_widened(const Product&, const Matrices<Bf16, float>&, const KernelArgs&);
 
 }  // namespace trireme::cpu

@@ -19,19 +19,23 @@ struct Product {
 };
 
 // Where the matrices lie.
-template <class T>
+template <class T, class C = T>
 struct Matrices {
   const T* a;
   const T* b;
-  T* c;
+  C* c;
 };
 
-// By oneDNN, which keeps what it compiles in `state`.
+// Of bf16 matrices, with c bf16 or f32, by oneDNN, which keeps what it compiles in `state`.
+template <class C>
 int64_t onednn_scratch(const Product& product, int threads);
-void multiply_by_onednn(const Product& product, const Matrices<Bf16>& at, const KernelArgs& args);
+template <class C>
+void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at,
+                        const KernelArgs& args);
 
 // In tiles widened to f32.
 int64_t widening_scratch(int threads);
-void multiply_widened(const Product& product, const Matrices<Bf16>& at, const KernelArgs& args);
+template <class C>
+void multiply_widened(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args);
 
 }  // namespace trireme::cpu

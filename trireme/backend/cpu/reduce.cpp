@@ -1,5 +1,5 @@
-// Sums and extremes of f32 and bf16 tensors, accumulated in f32. Parts of fixed size are reduced
-// first, and the parts in their order.
+// Sums and extremes of f32 and bf16 tensors, accumulated in f32; sums are given in it too. Parts of
+// fixed size are reduced first, and the parts in their order.
 #include <algorithm>
 #include <bit>
 
@@ -125,10 +125,10 @@ void reduce_part(Fold fold, int64_t rows, int64_t wide, int64_t width, const T* 
   }
 }
 
-template <class T>
+template <class T, class Y>
 void reduce_rows(const KernelArgs& args, const Split& s, Fold fold) {
   const T* x = data_of<T>(args.in[0]);
-  T* y = data_of<T>(args.out[0]);
+  Y* y = data_of<Y>(args.out[0]);
   const Cut cut = cut_of(s);
   auto* results = reinterpret_cast<float*>(args.scratch.data());
   float* rooms = results + s.before * cut.parts * s.after;
@@ -148,21 +148,22 @@ void reduce_rows(const KernelArgs& args, const Split& s, Fold fold) {
       float* result = results + i * cut.parts * s.after;
       for (int64_t part = 1; part < cut.parts; ++part)
         loops_of<float>(fold).into(s.after, result + part * s.after, result);
-      loops_on<T>().from_f32(s.after, result, y + i * s.after);
+      loops_on<Y>().from_f32(s.after, result, y + i * s.after);
     }
   });
 }
 
 template <Fold fold, class T>
 void reduce(const KernelArgs& args) {
+  using Y = std::conditional_t<fold == Fold::kSum, float, T>;
   const Split s = split_of(args.in[0].type.shape, args.attrs.as<ReduceAttrs>());
   const int64_t results = args.out[0].elements();
   if (results == 0 || s.reduced == 0) {
-    std::fill_n(data_of<T>(args.out[0]), results, T{});
+    std::fill_n(data_of<Y>(args.out[0]), results, Y{});
   } else if (s.after > 1) {
-    reduce_rows<T>(args, s, fold);
+    reduce_rows<T, Y>(args, s, fold);
   } else {
-    reduce_contiguous<T, T>(args, s.before, s.reduced, loops_of<T>(fold).row,
+    reduce_contiguous<T, Y>(args, s.before, s.reduced, loops_of<T>(fold).row,
                             [](std::span<const float> parts) {
                               if (fold == Fold::kSum) return total_of(parts);
                               return loops_of<float>(fold).row(std::ssize(parts), parts.data());

@@ -14,6 +14,9 @@ extern const cpu::Loops kLoops;
 namespace isa_avx512 {
 extern const cpu::Loops kLoops;
 }
+namespace isa_avx512_bf16 {
+extern const cpu::Loops kLoops;
+}
 #endif
 
 namespace cpu {
@@ -26,8 +29,9 @@ const Loops& loops() {
     case Isa::kAvx2:
       return isa_avx2::kLoops;
     case Isa::kAvx512:
-    case Isa::kAvx512Bf16:
       return isa_avx512::kLoops;
+    case Isa::kAvx512Bf16:
+      return isa_avx512_bf16::kLoops;
   }
 #endif
   return isa_baseline::kLoops;

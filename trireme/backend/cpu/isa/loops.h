@@ -146,15 +146,15 @@ struct TensorLoops {
   // y = factor softmax(x) + add, and y[at] += more: the gradient of a cross entropy.
   void (*softmax_affine)(int64_t n, const T* x, const SoftmaxAffine& k, T* y);
 
-  void (*layer_norm)(Lines lines, const T* x, const T* gamma, const T* beta, float eps, T* y,
-                     float* mean, float* rstd);
+  void (*layer_norm)(Lines lines, const T* x, const float* gamma, const float* beta, float eps,
+                     T* y, float* mean, float* rstd);
   // dgamma and dbeta are added to.
-  void (*layer_norm_grad)(Lines lines, const T* x, const T* gamma, const float* mean,
+  void (*layer_norm_grad)(Lines lines, const T* x, const float* gamma, const float* mean,
                           const float* rstd, const T* dy, T* dx, float* dgamma, float* dbeta);
 
-  void (*rms_norm)(Lines lines, const T* x, const T* gamma, float eps, T* y, float* rstd);
-  void (*rms_norm_grad)(Lines lines, const T* x, const T* gamma, const float* rstd, const T* dy,
-                        T* dx, float* dgamma);
+  void (*rms_norm)(Lines lines, const T* x, const float* gamma, float eps, T* y, float* rstd);
+  void (*rms_norm_grad)(Lines lines, const T* x, const float* gamma, const float* rstd,
+                        const T* dy, T* dx, float* dgamma);
 
   // One image. The gradient of max_pool takes room for a number per element of dy, or null where no
   // windows overlap.
@@ -182,6 +182,33 @@ struct TensorLoops {
   void (*rotate)(int64_t n, const float* cos, const float* sin, const T* x, T* y);
 };
 
+// c[m,n] = sum over pairs of a's and b's, or added to c. Pairs of a are `a_row` and `a_pair` apart from row to row and along
+// a row; rows of b, one a pair, `b_pair`. Columns of b and c are touched up to whole vectors of 16.
+struct PairProduct {
+  int64_t m = 0, n = 0, pairs = 0;
+  const uint32_t* a = nullptr;
+  int64_t a_row = 0, a_pair = 1;
+  const uint32_t* b = nullptr;
+  int64_t b_pair = 0;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  bool add = false;
+};
+
+// Products of bf16 in pairs, and the ways to make the pairs; null below avx512_bf16. Rows of x lie `stride` apart.
+struct PairLoops {
+  void (*multiply)(const PairProduct& k);
+  // Row i of the result: elements of rows 2 i and 2 i + 1 of x, or of zeros where there is no such row. Written up to whole
+  // vectors.
+  void (*pair_rows)(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to);
+  void (*round_and_pair_rows)(Lines x, int64_t stride, const float* from, int64_t to_stride,
+                              uint32_t* to);
+  // Row i of the result: elements 2 i and 2 i + 1 of each row of x, whose size is even, then zeros up to whole vectors.
+  void (*pair_columns)(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to);
+  // x rounded; a zero is put after a row of odd size.
+  void (*round_rows)(Lines x, int64_t stride, const float* from, Bf16* to);
+};
+
 struct Loops {
   TensorLoops<float> f32;
   TensorLoops<Bf16> bf16;
@@ -199,6 +226,8 @@ struct Loops {
   // ds = p (dp - delta[row]) scale, over dp
   void (*softmax_tile_grad)(Lines tile, int64_t stride, float scale, const float* delta,
                             const float* p, float* dp);
+
+  PairLoops pairs;
 
   // For measuring: `turns` turns of that many independent f32 multiply-adds.
   float (*multiply_adds)(int64_t turns);

@@ -8,7 +8,7 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 using cpu::Lines;
 
 template <class T>
-void layer_norm(Lines lines, const T* x, const T* gamma, const T* beta, float eps, T* y,
+void layer_norm(Lines lines, const T* x, const float* gamma, const float* beta, float eps, T* y,
                 float* mean, float* rstd) {
   const float inverse = 1.0F / static_cast<float>(lines.size);
   for (int64_t row = 0; row < lines.rows; ++row) {
@@ -29,8 +29,8 @@ void layer_norm(Lines lines, const T* x, const T* gamma, const T* beta, float ep
 }
 
 template <class T>
-void layer_norm_grad(Lines lines, const T* x, const T* gamma, const float* mean, const float* rstd,
-                     const T* dy, T* dx, float* dgamma, float* dbeta) {
+void layer_norm_grad(Lines lines, const T* x, const float* gamma, const float* mean,
+                     const float* rstd, const T* dy, T* dx, float* dgamma, float* dbeta) {
   const int64_t n = lines.size;
   const float inverse = 1.0F / static_cast<float>(n);
   for (int64_t row = 0; row < lines.rows; ++row) {
@@ -62,7 +62,7 @@ void layer_norm_grad(Lines lines, const T* x, const T* gamma, const float* mean,
 }
 
 template <class T>
-void rms_norm(Lines lines, const T* x, const T* gamma, float eps, T* y, float* rstd) {
+void rms_norm(Lines lines, const T* x, const float* gamma, float eps, T* y, float* rstd) {
   const float inverse = 1.0F / static_cast<float>(lines.size);
   for (int64_t row = 0; row < lines.rows; ++row) {
     const T* in = x + row * lines.size;
@@ -74,8 +74,8 @@ void rms_norm(Lines lines, const T* x, const T* gamma, float eps, T* y, float* r
 }
 
 template <class T>
-void rms_norm_grad(Lines lines, const T* x, const T* gamma, const float* rstd, const T* dy, T* dx,
-                   float* dgamma) {
+void rms_norm_grad(Lines lines, const T* x, const float* gamma, const float* rstd, const T* dy,
+                   T* dx, float* dgamma) {
   const float inverse = 1.0F / static_cast<float>(lines.size);
   for (int64_t row = 0; row < lines.rows; ++row) {
     const T* in = x + row * lines.size;

@@ -6,6 +6,9 @@
 #include "trireme/backend/cpu/isa/pool_impl.h"
 #include "trireme/backend/cpu/isa/reduce_impl.h"
 #include "trireme/backend/cpu/isa/rows_impl.h"
+#if defined(__AVX512BF16__)
+#include "trireme/backend/cpu/isa/pairs_impl.h"
+#endif
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
@@ -77,6 +80,9 @@ constexpr cpu::Loops make_table() {
   table.recompute_softmax = recompute_softmax;
   table.scale_rows = scale_rows;
   table.softmax_tile_grad = softmax_tile_grad;
+#if defined(__AVX512BF16__)
+  table.pairs = make_pair_table();
+#endif
   table.multiply_adds = multiply_adds;
   table.multiply_adds_per_turn = kChains * kLanes;
   return table;
