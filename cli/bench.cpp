@@ -19,6 +19,7 @@
 #include "trireme/comm/bench.h"
 #include "trireme/train/config.h"
 #include "trireme/train/job.h"
+#include "trireme/train/precision.h"
 #include "trireme/train/session.h"
 #include "trireme/train/strategies.h"
 
@@ -70,6 +71,8 @@ void print(const Json& line, bool json) {
 
 JobConfig config_of(const StepArgs& args, int64_t world) {
   JobConfig config;
+  config.name = args.model;
+  config.train.seed = 0;
   config.model.kind = args.model;
   config.model.layers = args.layers;
   config.model.width = args.width;
@@ -91,6 +94,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.data.samples = config.train.batch;
   config.train.optimizer = args.optimizer;
   config.train.clip = args.clip;
+  config.train.dtype = args.dtype;
   return config;
 }
 
@@ -125,7 +129,7 @@ void check(const StepArgs& args) {
   const std::vector<std::string> models{"gpt", "llama", "mlp", "lenet"};
   require(std::find(models.begin(), models.end(), args.model) != models.end(), "bench step: no model '{}'.{}", args.model,
           suggestion(args.model, models));
-  require(args.dtype == "f32", "bench step: --dtype {}; only f32 is computed", args.dtype);
+  parse_compute_type(args.dtype, "bench step: --dtype");
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
           args.warmup);
 }
@@ -134,12 +138,13 @@ int step(const StepArgs& args) {
   check(args);
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
+  if (job.rank() == 0) log_slow_products(parse_compute_type(args.dtype, "bench step: --dtype"));
   const JobConfig config = config_of(args, job.size());
   const auto model = make_model(config);
   const std::vector<BatchField> fields = batch_of(config, config.train.batch);
   Session session(training_step([&](const Tensor& x) { return (*model)(x); },
                                 make_loss(config), fields,
-                                make_optimizer(config), {.name = args.model, .clip_norm = args.clip}),
+                                make_optimizer(config), step_options(config)),
                   std::nullopt,
                   {.world = job.world(), .pool = &job.pool(), .parallel = parallel_of(config, job.size())});
   session.initialise();
@@ -237,7 +242,7 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--batch", args->batch, "Samples of one data parallel rank")->capture_default_str();
   command->add_option("--vocab", args->vocab, "gpt, llama: tokens known")->capture_default_str();
   command->add_option("--hidden", args->hidden, "mlp: sizes of the hidden layers")->delimiter(',')->capture_default_str();
-  command->add_option("--dtype", args->dtype, "f32")->capture_default_str();
+  command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in")->capture_default_str();
   command->add_option("--optimizer", args->optimizer, "sgd, adam, adamw or lamb")->capture_default_str();
   command->add_option("--clip", args->clip, "Largest gradient norm; 0 does not clip")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();

@@ -72,11 +72,9 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Mode
                     const std::vector<BatchField>& batch) {
   const LossFn loss = make_loss(config);
   if (args.stage == "graph" && args.value.empty()) {
-    return to_string(evaluation(forward, loss, batch, {.name = config.name}));
+    return to_string(evaluation(forward, loss, batch, step_options(config)));
   }
-  Graph step = training_step(forward, loss, batch, make_optimizer(config),
-                             {.name = config.name, .seed = static_cast<uint64_t>(config.train.seed),
-                              .clip_norm = config.train.clip});
+  Graph step = training_step(forward, loss, batch, make_optimizer(config), step_options(config));
   if (args.stage == "grad" && args.value.empty()) return to_string(step);
   const Compiled compiled = compile(std::move(step), {.ranks = args.ranks,
                                                       .threads = args.threads,

@@ -28,6 +28,7 @@ struct TrainArgs {
   std::string out = "runs/latest";
   bool resume = false;
   bool quiet = false;
+  std::string dtype;
   ParallelFlags parallel;
 };
 
@@ -160,7 +161,8 @@ int train(const TrainArgs& args) {
 
 // The flags, as they were typed, are keys of the configuration; --set wins over them.
 TrainArgs with_flags(TrainArgs args) {
-  const std::vector<std::string> keys = args.parallel.overrides();
+  std::vector<std::string> keys = args.parallel.overrides();
+  if (!args.dtype.empty()) keys.push_back("train.dtype=" + args.dtype);
   args.set.insert(args.set.begin(), keys.begin(), keys.end());
   return args;
 }
@@ -175,6 +177,7 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
       ->check(CLI::Range(0, 1024));
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
+  command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in");
   add_parallel_flags(*command, args->parallel);
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");

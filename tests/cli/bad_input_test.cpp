@@ -64,6 +64,10 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
   expect_set("train.optimizer=adamm",
              "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw' or 'lamb'. Did you mean "
              "'adam'?");
+  expect_set("train.dtype=f16", "configuration: train.dtype = 'f16'; it must be one of 'f32' or 'bf16'. Did you mean "
+                                "'bf16'?");
+  expect_error({"train", "gpt.toml", "--dtype", "f64"}, kCaller,
+               HasSubstr("configuration: train.dtype = 'f64'; it must be one of 'f32' or 'bf16'"));
   expect_set("model.layers=0", "configuration: model.layers = 0; it must be 1 or more");
   expect_set("model.width=-4", "configuration: model.width = -4; it must be 1 or more");
   expect_set("model.heads=3", "configuration: model.width = 16 is not divisible by model.heads = 3; use a width that is a "

@@ -157,7 +157,18 @@ TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
     }
   }
   expect_error({"bench", "step", "--model", "gpd"}, 2, "bench step: no model 'gpd'. Did you mean 'gpt'?");
-  expect_error({"bench", "step", "--dtype", "bf16"}, 2, HasSubstr("only f32 is computed"));
+  expect_error({"bench", "step", "--dtype", "f16"}, 2, "bench step: --dtype 'f16'; layers compute in one of 'f32' or 'bf16'");
+}
+
+TEST_F(CommandTest, BenchStepTimesBf16) {
+  for (const char* model : {"gpt", "mlp", "lenet"}) {
+    const Outcome outcome = run({"bench", "step", "--model", model, "--layers", "1", "--width", "16", "--heads", "2",
+                                 "--seq", "16", "--batch", "2", "--vocab", "64", "--hidden", "8", "--dtype", "bf16",
+                                 "--steps", "1", "--warmup", "0", "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("\"dtype\":\"bf16\""));
+    EXPECT_GT(number_in(outcome.out, "loss"), 0);
+  }
 }
 
 TEST_F(CommandTest, BenchCollectivePrintsALineForEverySize) {

@@ -151,6 +151,26 @@ TEST_F(TrainTest, StoppedAndResumedItGivesTheBitsOfARunWithoutAStop) {
   expect_same_checkpoint("whole", "parts");
 }
 
+TEST_F(TrainTest, InBf16CheckpointsHoldF32AndARunGoesOnWithTheSameBits) {
+  write_gpt();
+  const auto train = [&](const char* out, const char* steps, bool resume) {
+    std::vector<std::string> words{"train", "gpt.toml", "--dtype", "bf16", "--out", out, "-n", "2", "--set", steps};
+    if (resume) words.emplace_back("--resume");
+    return run(words);
+  };
+  ASSERT_EQ(train("whole", "train.steps=8", false).code, 0);
+  ASSERT_EQ(train("parts", "train.steps=4", false).code, 0);
+  const Outcome rest = train("parts", "train.steps=8", true);
+
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  expect_same_checkpoint("whole", "parts");
+  const ckpt::Reader reader(path("whole/checkpoints"));
+  for (const std::string& name : reader.names()) EXPECT_EQ(reader.read(name).type().dtype, DType::kF32) << name;
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "wide", "-n", "2", "--set", "train.steps=8"}).code, 0);
+  EXPECT_NE(losses("whole"), losses("wide"));
+}
+
 TEST_F(TrainTest, ARunGoesOnWithAnotherNumberOfRanks) {
   write_gpt(kSgd);
   ASSERT_EQ(run({"train", "gpt.toml", "--out", "whole", "--set", "train.steps=8"}).code, 0);

@@ -13,6 +13,8 @@ Init uniform_by(int64_t fan_in) {
   return {Init::Kind::kUniform, -bound, bound};
 }
 
+Tensor in_compute_type(const Tensor& x) { return Trace::current().in_compute_type(x); }
+
 }  // namespace
 
 Linear::Linear(int64_t in, int64_t out, LinearOptions options)
@@ -20,17 +22,18 @@ Linear::Linear(int64_t in, int64_t out, LinearOptions options)
   require(in > 0 && out > 0, "Linear({}, {}): sizes must be 1 or more", in, out);
 }
 
-Tensor Linear::weight(DType dtype) const {
+Tensor Linear::weight() const {
   const Init init = options_.init_std > 0 ? Init{Init::Kind::kNormal, 0, options_.init_std} : uniform_by(in_);
-  return parameter("weight", {dtype, options_.in_out ? Shape{in_, out_} : Shape{out_, in_}}, init);
+  return operand("weight", options_.in_out ? Shape{in_, out_} : Shape{out_, in_}, init);
 }
 
 Tensor Linear::forward(const Tensor& x) {
   require(x.rank() >= 1 && x.size(-1) == in_, "Linear({}, {}) got {}; the last dimension must be {}", in_, out_,
           to_string(x.type()), in_);
-  const Tensor y = matmul(x, weight(x.dtype()), false, !options_.in_out);
+  const Tensor in = in_compute_type(x);
+  const Tensor y = matmul(in, weight(), false, !options_.in_out);
   if (!options_.bias) return y;
-  return add(y, parameter("bias", {x.dtype(), {out_}}, options_.init_std > 0 ? Init{} : uniform_by(in_)));
+  return add(y, operand("bias", {out_}, options_.init_std > 0 ? Init{} : uniform_by(in_)));
 }
 
 MultiLinear::MultiLinear(int64_t in, int64_t parts, int64_t out, std::string name, double init_std)
@@ -41,10 +44,11 @@ MultiLinear::MultiLinear(int64_t in, int64_t parts, int64_t out, std::string nam
 Tensor MultiLinear::forward(const Tensor& x) {
   require(x.rank() >= 1 && x.size(-1) == in_, "MultiLinear({}, {}, {}) got {}; the last dimension must be {}", in_, parts_,
           out_, to_string(x.type()), in_);
-  const Tensor weight = parameter("weight", {x.dtype(), {in_, parts_, out_}}, {Init::Kind::kNormal, 0, init_std_},
-                                  {in_, parts_ * out_});
-  const Tensor y = multi_linear(x, weight);
-  return add(y, parameter("bias", {x.dtype(), {parts_, out_}}, {}, {parts_ * out_}));
+  const Tensor in = in_compute_type(x);
+  const Tensor weight =
+      operand("weight", {in_, parts_, out_}, {Init::Kind::kNormal, 0, init_std_}, {in_, parts_ * out_});
+  const Tensor y = multi_linear(in, weight);
+  return add(y, operand("bias", {parts_, out_}, {}, {parts_ * out_}));
 }
 
 Embedding::Embedding(int64_t vocabulary, int64_t width, EmbeddingOptions options)
@@ -56,13 +60,14 @@ Tensor Embedding::weight() const {
   return parameter("weight", {DType::kF32, {vocabulary_, width_}}, {Init::Kind::kNormal, 0, options_.init_std});
 }
 
-Tensor Embedding::forward(const Tensor& ids) { return embedding(weight(), ids); }
+// Rows are cast, not the table, of which a step may read few.
+Tensor Embedding::forward(const Tensor& ids) { return in_compute_type(embedding(weight(), ids)); }
 
 LayerNorm::LayerNorm(int64_t width, std::string name, double eps)
     : Module(std::move(name)), width_(width), eps_(eps) {}
 
 Tensor LayerNorm::forward(const Tensor& x) {
-  const TensorType type{x.dtype(), {width_}};
+  const TensorType type{DType::kF32, {width_}};
   const Tensor weight = parameter("weight", type, {Init::Kind::kConstant, 1, 0});  // in order, whatever the compiler
   const Tensor bias = parameter("bias", type, {});
   return layer_norm(x, weight, bias, eps_).y;
@@ -71,7 +76,7 @@ Tensor LayerNorm::forward(const Tensor& x) {
 RmsNorm::RmsNorm(int64_t width, std::string name, double eps) : Module(std::move(name)), width_(width), eps_(eps) {}
 
 Tensor RmsNorm::forward(const Tensor& x) {
-  return rms_norm(x, parameter("weight", {x.dtype(), {width_}}, {Init::Kind::kConstant, 1, 0}), eps_).y;
+  return rms_norm(x, parameter("weight", {DType::kF32, {width_}}, {Init::Kind::kConstant, 1, 0}), eps_).y;
 }
 
 Dropout::Dropout(double p, std::string name) : Module(std::move(name)), p_(p) {
@@ -90,10 +95,11 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options)
 
 Tensor Conv2d::forward(const Tensor& x) {
   const Init init = uniform_by(in_ * kernel_ * kernel_);
-  const Tensor weight = parameter("weight", {x.dtype(), {out_, kernel_, kernel_, in_}}, init);
-  const Tensor y = conv2d(x, weight, {.stride = {options_.stride, options_.stride},
+  const Tensor in = in_compute_type(x);
+  const Tensor weight = operand("weight", {out_, kernel_, kernel_, in_}, init);
+  const Tensor y = conv2d(in, weight, {.stride = {options_.stride, options_.stride},
                                       .padding = {options_.padding, options_.padding}});
-  return options_.bias ? add(y, parameter("bias", {x.dtype(), {out_}}, init)) : y;
+  return options_.bias ? add(y, operand("bias", {out_}, init)) : y;
 }
 
 }  // namespace trireme::nn

@@ -1,4 +1,5 @@
-// Layers: the modules models are made of. Names and shapes of parameters are PyTorch's, unless said.
+// Layers: the modules models are made of. Names and shapes of parameters are PyTorch's, unless said. Layers with products
+// take x of any floating type and give TraceOptions::compute; the others give what they take.
 #pragma once
 
 #include "trireme/nn/module.h"
@@ -19,7 +20,7 @@ class Linear : public Module {
   Linear(int64_t in, int64_t out, LinearOptions options = {});
   Tensor forward(const Tensor& x) override;
   std::string_view kind() const override { return "linear"; }
-  Tensor weight(DType dtype = DType::kF32) const;
+  Tensor weight() const;  // in the type that layers compute in
 
  private:
   int64_t in_, out_;
@@ -50,7 +51,7 @@ class Embedding : public Module {
   Embedding(int64_t vocabulary, int64_t width, EmbeddingOptions options = {});
   Tensor forward(const Tensor& ids) override;
   std::string_view kind() const override { return "embedding"; }
-  Tensor weight() const;  // [vocabulary,width], for a tied head
+  Tensor weight() const;  // f32[vocabulary,width], for a tied head
 
  private:
   int64_t vocabulary_, width_;

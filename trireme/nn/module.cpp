@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "trireme/base/error.h"
+#include "trireme/ops/ops.h"
 
 namespace trireme::nn {
 namespace {
@@ -18,6 +19,8 @@ std::string join(std::string_view scope, std::string_view name) {
 }  // namespace
 
 Trace::Trace(Graph& graph, TraceOptions options) : graph_(graph), options_(options), outer_(current_trace) {
+  require(options.compute == DType::kF32 || options.compute == DType::kBF16,
+          "layers cannot compute in {}; they compute in f32 or bf16", to_string(options.compute));
   current_trace = this;
 }
 
@@ -43,6 +46,14 @@ Tensor Trace::parameter(const std::string& name, const TensorType& type, Init in
   const Tensor made(graph_, graph_.add_input(name, type, Role::kParameter, init, saved_as));
   by_name_.emplace(name, made);
   parameters_.push_back(made);
+  return made;
+}
+
+Tensor Trace::in_compute_type(const Tensor& x) {
+  if (!is_floating(x.dtype()) || x.dtype() == options_.compute) return x;
+  if (graph_.value(x.id()).producer >= 0) return cast(x, options_.compute);
+  Tensor& made = cast_parameters_[x.id()];
+  if (!made) made = cast(x, options_.compute);
   return made;
 }
 
@@ -79,6 +90,10 @@ Tensor Module::forward(const Tensor&) {
 Tensor Module::parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as) const {
   Trace& trace = Trace::current();
   return trace.parameter(join(trace.path_of(*this), name), type, init, saved_as);
+}
+
+Tensor Module::operand(std::string_view name, const Shape& shape, Init init, Shape saved_as) const {
+  return Trace::current().in_compute_type(parameter(name, {DType::kF32, shape}, init, saved_as));
 }
 
 Scope::Scope(const Module& module) : trace_(Trace::current()), outer_(trace_.scope_) {

@@ -22,6 +22,9 @@ class Module;
 struct TraceOptions {
   bool training = true;  // dropout is on
   uint64_t seed = 0;     // of the random choices made at each step
+  // f32 or bf16: what layers compute in and hand on. Parameters are f32 whatever it is; layers cast them where they use
+  // them, so that gradients reach them in f32.
+  DType compute = DType::kF32;
 };
 
 // While it lives, modules on this thread add to its graph.
@@ -41,6 +44,8 @@ class Trace {
   Tensor step();
   // A parameter by its full name; made on first use, with the type checked after. `saved_as`: ir/graph.h.
   Tensor parameter(const std::string& name, const TensorType& type, Init init, Shape saved_as = {});
+  // x in the type that layers compute in; what is not floating as it is. A parameter is cast once a trace.
+  Tensor in_compute_type(const Tensor& x);
   // In the order they were made.
   const std::vector<Tensor>& parameters() const { return parameters_; }
   // A scalar that a module adds to what training minimises, besides the loss of the model's result.
@@ -60,6 +65,7 @@ class Trace {
   std::map<std::string, int> kinds_;  // how many modules of a kind a scope has named
   std::map<std::string, Tensor> by_name_;
   std::vector<Tensor> parameters_;
+  std::map<ValueId, Tensor> cast_parameters_;
   std::vector<Tensor> losses_;
   Tensor step_;
 };
@@ -87,6 +93,8 @@ class Module {
   friend class Trace;
   // A parameter of this module in the current trace: "<scope>.<name>".
   Tensor parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as = {}) const;
+  // An f32 parameter, in the type that layers compute in.
+  Tensor operand(std::string_view name, const Shape& shape, Init init, Shape saved_as = {}) const;
 
  private:
   std::string name_;

@@ -89,6 +89,22 @@ TEST(Module, a_tied_weight_is_one_parameter) {
   EXPECT_THAT(parameters_of(graph), ElementsAre("wte.weight f32[6,4]"));
 }
 
+TEST(Module, layers_that_compute_in_bf16_cast_their_f32_parameters_once) {
+  Graph graph;
+  Linear linear(4, 4, {.name = "shared"});
+  const Trace trace(graph, {.compute = DType::kBF16});
+  const Tensor y = linear(linear(batch(graph)));
+  EXPECT_EQ(to_string(y.type()), "bf16[2,4]");
+  EXPECT_THAT(parameters_of(graph), ElementsAre("shared.weight f32[4,4]", "shared.bias f32[4]"));
+  EXPECT_EQ(count(graph, "cast"), 3) << "x, the weight and the bias";
+}
+
+TEST(Module, a_type_that_layers_do_not_compute_in_is_refused) {
+  Graph graph;
+  EXPECT_THAT(error_of([&] { const Trace trace(graph, {.compute = DType::kF16}); }),
+              HasSubstr("layers cannot compute in f16; they compute in f32 or bf16"));
+}
+
 TEST(Module, a_parameter_used_again_with_another_type_is_refused) {
   Graph graph;
   Trace trace(graph);

@@ -11,9 +11,10 @@ Moe::Part::Part(std::string name, int64_t experts, int64_t in, int64_t out, doub
     : Module(std::move(name)), experts_(experts), in_(in), out_(out), init_std_(init_std) {}
 
 Tensor Moe::Part::forward(const Tensor& x) {
-  const Tensor weight = parameter("weight", {x.dtype(), {experts_, in_, out_}}, {Init::Kind::kNormal, 0, init_std_});
-  const Tensor y = matmul(x, weight);
-  return add(y, parameter("bias", {x.dtype(), {experts_, 1, out_}}, {}));
+  const Tensor in = Trace::current().in_compute_type(x);
+  const Tensor weight = operand("weight", {experts_, in_, out_}, {Init::Kind::kNormal, 0, init_std_});
+  const Tensor y = matmul(in, weight);
+  return add(y, operand("bias", {experts_, 1, out_}, {}));
 }
 
 Tensor Moe::Router::weight(int64_t width, int64_t experts, double init_std) const {

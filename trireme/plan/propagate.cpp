@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -159,6 +160,10 @@ class Propagation {
     if (asked != asks_.nodes.end()) {
       strategy_.nodes.push_back(asked->second);
       strategy_.why_nodes.emplace_back("asked for");
+    } else if (is_cast(node) && !layouts_[static_cast<size_t>(node.inputs[0])]) {
+      strategy_.nodes.emplace_back().axes.resize(rule.factors.size());
+      strategy_.why_nodes.emplace_back("nothing reads it cut");
+      return;  // cut as the first op that reads it has it: settle()
     } else {
       std::vector<std::optional<Layout>> have;
       std::vector<int64_t> bytes;
@@ -181,13 +186,28 @@ class Propagation {
   void settle_inputs(const Node& node, const ShardingRule& rule) {
     const std::vector<Layout> operands = operand_layouts(rule, strategy_.nodes.back());
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      std::optional<Layout>& layout = layouts_[static_cast<size_t>(node.inputs[i])];
-      if (layout) continue;
-      layout = operands[i];
-      layout->partial.clear();
-      strategy_.why_inputs[static_cast<size_t>(graph_.value(node.inputs[i]).index)] =
-          fmt::format("as its first reader has it, {}", name_of(node));
+      if (layouts_[static_cast<size_t>(node.inputs[i])]) continue;
+      Layout layout = operands[i];
+      layout.partial.clear();
+      settle(node.inputs[i], layout, fmt::format("as its first reader has it, {}", name_of(node)));
     }
+  }
+
+  // An input, or a cast of one, which is then cut alike.
+  void settle(ValueId id, const Layout& layout, const std::string& why) {
+    layouts_[static_cast<size_t>(id)] = layout;
+    const Value& value = graph_.value(id);
+    if (value.producer < 0) {
+      strategy_.why_inputs[static_cast<size_t>(value.index)] = why;
+      return;
+    }
+    const auto cast = static_cast<size_t>(value.producer);
+    for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+      for (const int factor : rules_[cast].in[0][dim]) strategy_.nodes[cast].axes[static_cast<size_t>(factor)] = layout.dims[dim];
+    }
+    strategy_.why_nodes[cast] = why;
+    const ValueId x = graph_.node(value.producer).inputs[0];
+    if (!layouts_[static_cast<size_t>(x)]) settle(x, layout, why);
   }
 
   std::string name_of(const Node& node) const {

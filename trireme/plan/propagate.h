@@ -10,7 +10,8 @@
 namespace trireme {
 
 struct Asks {
-  // Of graph.inputs(). Nothing: the input is cut as the first op that reads it cuts it, which costs no bytes.
+  // Of graph.inputs(). Nothing: the input is cut as the first op that reads it, or a cast of it, cuts it, which costs no
+  // bytes.
   std::vector<std::optional<Layout>> inputs;
   // Cuts of single nodes.
   std::map<NodeId, FactorCuts> nodes;

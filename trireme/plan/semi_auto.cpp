@@ -224,7 +224,10 @@ class SemiAuto {
     }
   }
 
+  // What is asked of a parameter's cast is asked of the parameter.
   void ask_operand(ValueId value, const Layout& layout, const std::string& who) {
+    const NodeId producer = graph_.value(value).producer;
+    if (producer >= 0 && is_cast(graph_.node(producer))) return ask_operand(graph_.node(producer).inputs[0], layout, who);
     const Value& v = graph_.value(value);
     if (v.producer >= 0 || graph_.inputs()[static_cast<size_t>(v.index)].role != Role::kParameter) return;
     const auto [known, is_new] = parameters_.try_emplace(value, Asked{layout, who});

@@ -9,6 +9,7 @@
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/config_impl.h"
+#include "trireme/train/precision.h"
 #include "trireme/train/strategies.h"
 
 namespace trireme {
@@ -96,6 +97,7 @@ void check_training(const JobConfig& c) {
 void check_values(const JobConfig& c) {
   require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet"});
   require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
+  require_one_of("train.dtype", c.train.dtype, kComputeTypes);
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
   require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "semi_auto_parallel", "stand_alone"});
@@ -184,6 +186,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.steps", &c.train.steps, "how many; or set train.epochs"},
       {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
       {"train.batch", &c.train.batch, "samples of a step over all ranks"},
+      {"train.dtype", &c.train.dtype, "f32 or bf16: what layers compute in; parameters, their state and the loss are f32"},
       {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
       {"train.lr", &c.train.lr, "peak learning rate"},
       {"train.momentum", &c.train.momentum, "sgd"},
@@ -308,6 +311,7 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .mode = parse_mode(config.parallel.mode),
           .seed = static_cast<uint64_t>(config.train.seed),
           .clip_norm = config.train.clip,
+          .compute = parse_compute_type(config.train.dtype, "configuration: train.dtype ="),
           .schedule = {.kind = parse_schedule(config.train.schedule),
                        .warmup_steps = config.train.warmup,
                        .final_ratio = config.train.final_ratio},
@@ -318,6 +322,13 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .parallel = parallel_of(config, ranks),
           .gradient_scale = config.parallel.gradients_mean ? 1 : static_cast<double>(data_parallel_degree(config, ranks)),
           .parameter_broadcast = config.parallel.parameter_broadcast};
+}
+
+StepOptions step_options(const JobConfig& config) {
+  return {.name = config.name,
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .clip_norm = config.train.clip,
+          .compute = parse_compute_type(config.train.dtype, "configuration: train.dtype =")};
 }
 
 FitOptions fit_options(const JobConfig& config) {

@@ -44,6 +44,7 @@ struct JobConfig {
     int64_t steps = 0;
     int64_t epochs = 0;
     int64_t batch = 32;
+    std::string dtype = "f32";        // f32 | bf16
     std::string optimizer = "adamw";  // sgd | adam | adamw | lamb
     double lr = 1e-3;
     double momentum = 0.9;
@@ -99,6 +100,7 @@ data::Split make_data(const JobConfig& config);
 Optimizer make_optimizer(const JobConfig& config);
 bool predicts_classes(const JobConfig& config);  // images: one class a sample; gpt and llama: one token a position
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
+StepOptions step_options(const JobConfig& config);  // of graphs made without a Trainer
 FitOptions fit_options(const JobConfig& config);
 // The batch's fields and the graphs of the job, for those who compile without training.
 std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch);

@@ -15,6 +15,12 @@ std::vector<Tensor> add_batch(Graph& graph, const std::vector<BatchField>& batch
   return out;
 }
 
+// What the model gives, in f32 whatever it computes in.
+Tensor predict(const ModelFn& model, const Tensor& x) {
+  const Tensor y = model(x);
+  return y.dtype() == DType::kBF16 ? cast(y, DType::kF32) : y;
+}
+
 Tensor mean_loss(const LossFn& loss, const Tensor& prediction, const Tensor& target) {
   const Tensor values = loss(prediction, target);
   return values.rank() == 0 ? values : mean(values);
@@ -46,8 +52,8 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   require(batch.size() == 2, "training_step: {} batch fields; it takes the input and the target", batch.size());
   Graph graph(options.name);
   const std::vector<Tensor> fields = add_batch(graph, batch);
-  nn::Trace trace(graph, {.training = true, .seed = options.seed});
-  const Tensor value = mean_loss(loss, model(fields[0]), fields[1]);
+  nn::Trace trace(graph, {.training = true, .seed = options.seed, .compute = options.compute});
+  const Tensor value = mean_loss(loss, predict(model, fields[0]), fields[1]);
   graph.add_output("loss", value.id());
   Tensor objective = value;
   for (const Tensor& extra : trace.losses()) objective = add(objective, extra);
@@ -79,8 +85,8 @@ Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<Bat
                  const StepOptions& options) {
   Graph graph(options.name + ".evaluation");
   const std::vector<Tensor> fields = add_batch(graph, batch);
-  nn::Trace trace(graph, {.training = false});
-  const Tensor prediction = model(fields[0]);
+  nn::Trace trace(graph, {.training = false, .compute = options.compute});
+  const Tensor prediction = predict(model, fields[0]);
   graph.add_output("loss", mean_loss(loss, prediction, fields[1]).id());
   if (options.accuracy) graph.add_output("correct", count_correct(prediction, fields[1]).id());
   return without_dead_nodes(graph);
@@ -89,8 +95,8 @@ Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<Bat
 Graph inference(const ModelFn& model, const BatchField& field, const StepOptions& options) {
   Graph graph(options.name + ".inference");
   const std::vector<Tensor> fields = add_batch(graph, {field});
-  nn::Trace trace(graph, {.training = false});
-  graph.add_output("prediction", model(fields[0]).id());
+  nn::Trace trace(graph, {.training = false, .compute = options.compute});
+  graph.add_output("prediction", predict(model, fields[0]).id());
   return without_dead_nodes(graph);
 }
 

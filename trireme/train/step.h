@@ -19,7 +19,8 @@ struct BatchField {
   TensorType type;
 };
 
-// The model as a function of the first field, and its loss against the second: a scalar, or values that are averaged.
+// The model as a function of the first field, and its loss against the second: a scalar, or values that are averaged. The
+// loss is given the prediction in f32.
 using ModelFn = std::function<Tensor(const Tensor& x)>;
 using LossFn = std::function<Tensor(const Tensor& prediction, const Tensor& target)>;
 
@@ -28,6 +29,7 @@ struct StepOptions {
   uint64_t seed = 0;        // of dropout
   double gradient_scale = 1;  // multiplies every gradient, before clipping
   double clip_norm = 0;     // gradients are scaled so that their global norm is at most this; 0: not at all
+  DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h). Parameters, state and loss are f32
   bool accuracy = false;    // evaluation: also the share of targets that the largest output hits
 };
 

@@ -13,6 +13,7 @@
 #include "trireme/train/checkpointing.h"
 #include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
+#include "trireme/train/precision.h"
 #include "trireme/train/recorder.h"
 #include "trireme/train/session.h"
 
@@ -135,8 +136,7 @@ class Run {
  private:
   StepOptions step_options() const {
     return {.name = options_.name, .seed = options_.seed, .gradient_scale = options_.gradient_scale,
-            .clip_norm = options_.clip_norm,
-            .accuracy = options_.accuracy};
+            .clip_norm = options_.clip_norm, .compute = options_.compute, .accuracy = options_.accuracy};
   }
 
   std::optional<Graph> evaluation_graph(const ModelFn& model, const LossFn& loss) const {
@@ -161,6 +161,7 @@ class Run {
 
   // Starting values, or those of the newest checkpoint.
   void start() {
+    if (job_.rank() == 0) log_slow_products(options_.compute);
     const std::string root = checkpoints();
     if (fit_.resume && !options_.out.empty() && ckpt::find_latest(root)) {
       const ckpt::Reader reader(root);

@@ -35,6 +35,7 @@ struct TrainerOptions {
   Mode mode = Mode::kDataParallel;
   uint64_t seed = 1;             // of starting values, dropout and the order of samples
   double clip_norm = 0;          // 0: gradients are not clipped
+  DType compute = DType::kF32;   // f32 or bf16: what layers compute in (nn/module.h)
   Schedule schedule = {};
   bool accuracy = false;         // evaluation counts right answers: for targets that are classes
   std::string out;               // folder for logs, report and checkpoints; "": none are written

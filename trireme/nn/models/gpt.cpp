@@ -80,7 +80,7 @@ Tensor Gpt::forward(const Tensor& tokens) {
   Tensor x = drop_(add(words, places));
   for (const auto& block : blocks_) x = (*block)(x);
   const Tensor last = ln_f_(x);
-  return matmul(last, wte_.weight(), false, true);
+  return matmul(last, Trace::current().in_compute_type(wte_.weight()), false, true);
 }
 
 }  // namespace trireme::nn

@@ -42,7 +42,7 @@ class GptBlock : public Module {
 class Gpt : public Module {
  public:
   explicit Gpt(const GptConfig& config);
-  Tensor forward(const Tensor& tokens) override;  // i32[b,s] -> f32[b,s,vocabulary]
+  Tensor forward(const Tensor& tokens) override;  // i32[b,s] -> [b,s,vocabulary]
   const GptConfig& config() const { return config_; }
 
  private:

@@ -98,7 +98,7 @@ Tensor Llama::forward(const Tensor& tokens) {
     for (const auto& block : blocks_) x = (*block)(x);
     x = norm_(x);
   }
-  return config_.tied ? matmul(x, embed_tokens_.weight(), false, true) : lm_head_(x);
+  return config_.tied ? matmul(x, Trace::current().in_compute_type(embed_tokens_.weight()), false, true) : lm_head_(x);
 }
 
 }  // namespace trireme::nn
