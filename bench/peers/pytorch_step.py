@@ -29,6 +29,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("-n", "--ranks", type=int, default=1)
     parser.add_argument("--tp", type=int, default=1)
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 is autocast")
     parser.add_argument("--zero", type=int, choices=(0, 2, 3), default=0)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
@@ -181,7 +182,8 @@ def run(args, rank, world, start):
     first_step_s, ms, loss = 0.0, [], None
     for step in range(args.warmup + args.steps):
         begin = time.perf_counter()
-        loss = model(x, y)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+            loss = model(x, y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -199,7 +201,7 @@ def run(args, rank, world, start):
     median, first_step_s, rss_mb = worst.tolist()
     if rank == 0:
         print(json.dumps({
-            "model": args.model, "world": world, "threads": args.threads, "dtype": "f32", "batch": args.batch,
+            "model": args.model, "world": world, "threads": args.threads, "dtype": args.dtype, "batch": args.batch,
             "parameters": parameters, "ms": median, "min_ms": ms[0],
             "per_s": args.batch * (world // args.tp) * units_per_sample / median * 1e3, "unit": unit,
             "first_step_s": first_step_s, "rss_mb": rss_mb, "loss": loss.item(),
