@@ -1,4 +1,5 @@
-// The sizes of an attention and of its tiles of queries and keys, which the kernels of both kinds of tiles share.
+// The sizes of an attention and of its tiles of queries and keys, which the kernels of both kinds
+// of tiles share.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,8 @@ inline AttentionSizes attention_sizes(const Shape& q, const Shape& k, const Atte
   return {q[0], q[1], k[1], q[2], k[2], q[3], attrs.causal, static_cast<float>(scale)};
 }
 inline AttentionSizes sizes_of(const KernelArgs& args) {
-  return attention_sizes(args.in[0].type.shape, args.in[1].type.shape, args.attrs.as<AttentionAttrs>());
+  return attention_sizes(args.in[0].type.shape, args.in[1].type.shape,
+                         args.attrs.as<AttentionAttrs>());
 }
 inline AttentionSizes sizes_of(const TypeArgs& args) {
   return attention_sizes(args.in[0].shape, args.in[1].shape, args.attrs.as<AttentionAttrs>());

@@ -1,5 +1,5 @@
-// Products of bf16 matrices by the instruction that multiplies two elements with two others and adds both to an f32 sum.
-// Elements that are so multiplied lie side by side, as a pair of 32 bits.
+// Products of bf16 matrices by the instruction that multiplies two elements with two others and
+// adds both to an f32 sum. Elements that are so multiplied lie side by side, as a pair of 32 bits.
 #pragma once
 
 #include "trireme/backend/cpu/isa/loops.h"
@@ -77,22 +77,25 @@ void pair_rows(Lines x, int64_t stride, const T* from, int64_t to_stride, uint32
     uint32_t* out = to + row / 2 * to_stride;
     for (int64_t i = 0; i < x.size; i += kLanes) {
       const int64_t n = x.size - i;
-      put_pairs(out + i, bits_of(low + i, n), row + 1 < x.rows ? bits_of(low + stride + i, n) : U16{});
+      put_pairs(out + i, bits_of(low + i, n),
+                row + 1 < x.rows ? bits_of(low + stride + i, n) : U16{});
     }
   }
 }
 
-// The pairs of each row, an even number of elements, one under the other: a transpose. Columns past the last row, up to
-// whole vectors, are zero.
-static void pair_columns(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to) {
+// The pairs of each row, an even number of elements, one under the other: a transpose. Columns past
+// the last row, up to whole vectors, are zero.
+static void pair_columns(Lines x, int64_t stride, const Bf16* from, int64_t to_stride,
+                         uint32_t* to) {
   for (int64_t row = 0; row < x.rows; row += kLanes) {
     const int64_t rows = x.rows - row < kLanes ? x.rows - row : kLanes;
     const I32 places = I32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} *
                        set_i(static_cast<int32_t>(stride / 2));
     const auto some = static_cast<__mmask16>((1U << rows) - 1U);
     for (int64_t pair = 0; pair < x.size / 2; ++pair) {
-      const __m512i column = _mm512_mask_i32gather_epi32(
-          _mm512_setzero_si512(), some, reinterpret_cast<__m512i>(places), from + row * stride + 2 * pair, 4);
+      const __m512i column = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), some,
+                                                         reinterpret_cast<__m512i>(places),
+                                                         from + row * stride + 2 * pair, 4);
       _mm512_storeu_si512(to + pair * to_stride + row, column);
     }
   }
