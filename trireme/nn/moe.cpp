@@ -36,8 +36,8 @@ int64_t Moe::capacity(int64_t tokens) const {
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(share * options_.capacity_factor)));
 }
 
-Moe::Choice Moe::choose(const Tensor& probabilities) const {
-  const Tensor expert = argmax(probabilities, -1);
+Moe::Choice Moe::choose(const Tensor& scores, const Tensor& probabilities) const {
+  const Tensor expert = argmax(scores, -1);
   return {cast(expert, DType::kF32), one_hot(expert, options_.experts, DType::kF32), pick(probabilities, expert)};
 }
 
@@ -74,12 +74,11 @@ Tensor Moe::forward(const Tensor& x) {
     const Tensor weight = router_.weight(width_, options_.experts, options_.init_std);
     probabilities = softmax(matmul(cast(rows, DType::kF32), weight));
   }
-  std::vector<Choice> choices{choose(probabilities)};
+  std::vector<Choice> choices{choose(probabilities, probabilities)};
   balance(probabilities, choices[0].mask);
   std::vector<Place> places{place(choices[0], {}, room)};
   if (options_.top_k == 2) {
-    choices.push_back(choose(sub(probabilities, scale(choices[0].mask, 2))));
-    choices[1].gate = pick(probabilities, cast(choices[1].expert, DType::kI32));
+    choices.push_back(choose(sub(probabilities, scale(choices[0].mask, 2)), probabilities));
     places.push_back(place(choices[1], reduce_sum(choices[0].mask, {0}), room));
     const Tensor both = add(choices[0].gate, choices[1].gate);
     for (Choice& choice : choices) choice.gate = div(choice.gate, both);

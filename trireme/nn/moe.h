@@ -55,7 +55,8 @@ class Moe : public Module {
     Tensor row;   // i32[t]
     Tensor kept;  // f32[t]
   };
-  Choice choose(const Tensor& probabilities) const;
+  // The expert of each token with the highest of `scores`, f32[t,experts].
+  Choice choose(const Tensor& scores, const Tensor& probabilities) const;
   Place place(const Choice& choice, const Tensor& before, int64_t capacity) const;
   void balance(const Tensor& probabilities, const Tensor& mask) const;
 
