@@ -79,7 +79,7 @@ class Module {
 
   // How the module's op is cut: the first op in its scope that has operands of these ranks. Cuts of each operand's
   // dimensions, in the order of the op's operands: layer.shard({{2, 1}, {1, 4}}); or layouts by the mesh's axes:
-  // layer.shard("[dp, -], [-, tp]"), with "-> [dp*tp, -]" after them for the result's.
+  // layer.shard("[dp, -], [-, tp]"), with "-> [dp*tp, -]" after them for the result's. On one rank nothing is cut.
   void shard(std::string cuts) { shard_ = std::move(cuts); }
   void shard(const std::vector<std::vector<int64_t>>& cuts);
 
