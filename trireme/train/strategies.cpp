@@ -141,6 +141,9 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
           "configuration: parallel.strategy, mesh, tp, cp, ep, sp, vocabulary, ops, parameters and dataset are for "
           "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
           p.mode);
+  require(p.gradients_mean || (p.dataset == "data_parallel" && p.strategy.empty()),
+          "configuration: parallel.gradients_mean = false sums over the data parallel ranks; it goes with parallel.dataset = "
+          "'data_parallel' and no parallel.strategy");
   Parallel out;
   if (!p.strategy.empty()) {
     require(is_file(p.strategy), "configuration: parallel.strategy: there is no file '{}'", p.strategy);
@@ -160,7 +163,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
 }
 
 int64_t data_parallel_degree(const JobConfig& config, int64_t ranks) {
-  if (config.parallel.dataset != "data_parallel") return 1;
+  if (config.parallel.dataset != "data_parallel" || !config.parallel.strategy.empty()) return 1;
   const std::string text = mesh_of(config, ranks);
   if (text.empty()) return ranks;
   const Mesh mesh = parse_mesh(text);

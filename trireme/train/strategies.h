@@ -16,7 +16,7 @@ namespace trireme {
 // Throws kInvalidArgument when the ranks do not divide, or the model has no ready-made strategy of the kind asked for.
 Parallel parallel_of(const JobConfig& config, int64_t ranks);
 
-// In how many parts the batch falls.
+// In how many parts the batch falls; 1 where a strategy file or another dataset strategy than data_parallel says it.
 int64_t data_parallel_degree(const JobConfig& config, int64_t ranks);
 
 }  // namespace trireme
