@@ -83,7 +83,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.model.hidden = args.hidden;
   config.data.kind = "synthetic";
   config.data.seq = args.seq;
-  config.parallel.mode = args.parallel.overrides().size() > (args.parallel.zero > 0 ? 1U : 0U) ? "semi_auto_parallel" : "data_parallel";
+  config.parallel.mode = args.parallel.cuts_the_model() ? "semi_auto_parallel" : "data_parallel";
   config.parallel.tp = args.parallel.tp;
   config.parallel.cp = args.parallel.cp;
   config.parallel.ep = args.parallel.ep;
@@ -98,7 +98,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   return config;
 }
 
-// Random data of the right kind, different on each rank.
+// Random data of the right kind, different on each data parallel rank.
 void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const JobConfig& config) {
   for (const BatchField& field : fields) {
     const View view = executor.input(field.name);

@@ -8,7 +8,7 @@ namespace trireme::cli {
 
 std::vector<std::string> ParallelFlags::overrides() const {
   std::vector<std::string> out;
-  if (tp > 1 || cp > 1 || ep > 1 || sp || vocabulary) out.push_back("parallel.mode=semi_auto_parallel");
+  if (cuts_the_model()) out.push_back("parallel.mode=semi_auto_parallel");
   if (tp > 1) out.push_back(fmt::format("parallel.tp={}", tp));
   if (cp > 1) out.push_back(fmt::format("parallel.cp={}", cp));
   if (ep > 1) out.push_back(fmt::format("parallel.ep={}", ep));

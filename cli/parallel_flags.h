@@ -16,6 +16,8 @@ struct ParallelFlags {
   bool sp = false, vocabulary = false;
   int64_t zero = 0;
 
+  // Whether anything but optimizer parallelism is asked for.
+  bool cuts_the_model() const { return tp > 1 || cp > 1 || ep > 1 || sp || vocabulary; }
   // As keys of the configuration, for what is not as it is by default.
   std::vector<std::string> overrides() const;
 };
