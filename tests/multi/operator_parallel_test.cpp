@@ -81,8 +81,8 @@ TEST(OperatorParallel, a_product_cut_2_by_4_has_the_documented_local_shapes) {
   EXPECT_THAT(local_types(eight.program, "matmul"), testing::ElementsAre("f32[128,784]", "f32[784,16]", "f32[128,16]"));
   expect_equal(eight, run_on_ranks(graph, 1, {}), 784);
   // Ranks 0 to 3 hold the first rows of x; ranks 0 and 4 the first columns of w.
-  const Layout& rows = eight.program.layouts[static_cast<size_t>(eight.program.graph.nodes().front().outputs[0])];
-  EXPECT_EQ(rows.dims.size(), 2U);
+  const Layout product = value_layouts(graph, eight.strategy)[static_cast<size_t>(graph.output("y").value)];
+  EXPECT_EQ(to_string(product, eight.strategy.mesh), "[dp.0, dp.1*dp.2]");
   const Layout w_layout = eight.strategy.inputs[1];
   const Mesh& mesh = eight.strategy.mesh;
   for (int64_t rank = 0; rank < 8; ++rank) {
@@ -247,6 +247,7 @@ TEST(OperatorParallel, a_module_says_how_its_product_is_cut) {
   EXPECT_EQ(to_string(four.strategy.inputs[1], four.strategy.mesh), "[tp, -]") << "up.weight";
   EXPECT_EQ(to_string(four.strategy.inputs[3], four.strategy.mesh), "[-, tp]") << "down.weight";
   EXPECT_EQ(four.strategy.why_nodes[0], "asked for by shard() of 'up'");
+  expect_equal(run_on_ranks(graph, 1, {}), one, 1);  // one rank has no such axes, and needs none
 }
 
 // A block of building blocks: tokens cut by vocabulary, a column and a row product, logits and loss by vocabulary again.
