@@ -106,7 +106,7 @@ TEST(Machine, is_written_to_and_read_from_a_file) {
 }
 
 TEST(Machine, shipped_files_are_valid_and_named_as_their_machine) {
-  const auto folder = std::filesystem::path(__FILE__).parent_path() / "../../machines";
+  const auto folder = std::filesystem::path(TRIREME_SOURCE_DIR) / "machines";
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     EXPECT_EQ(read_machine(entry.path()).name, entry.path().stem().string());
