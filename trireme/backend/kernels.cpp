@@ -1,5 +1,6 @@
 #include "trireme/backend/kernels.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -44,9 +45,33 @@ std::vector<const Kernel*> kernels_of(const OpDef& def) {
   return all;
 }
 
-const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args) {
+bool invariant_over(const ShardingRule& rule, int factor, Bits bits) {
+  const auto stands_in = [](const DimFactors& dims, int f) {
+    return std::any_of(dims.begin(), dims.end(), [&](const std::vector<int>& parts) {
+      return std::find(parts.begin(), parts.end(), f) != parts.end();
+    });
+  };
+  const auto is_summed = [&](int f) {
+    return !std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& dims) { return stands_in(dims, f); });
+  };
+  if (bits == Bits::kShape) return false;
+  if (bits == Bits::kExact || !is_summed(factor)) return true;
+  if (bits == Bits::kElement) return false;
+  for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
+    const Factor& each = rule.factors[static_cast<size_t>(f)];
+    if (each.can_cut && each.size > 1 && is_summed(f)) return f == factor;
+  }
+  return false;
+}
+
+std::string_view to_string(Numerics numerics) {
+  return numerics == Numerics::kInvariant ? "invariant" : "fast";
+}
+
+const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, Numerics numerics) {
   for (const Kernel* kernel : kernels_of(def)) {
-    const std::string reason = kernel->why_not == nullptr ? "" : kernel->why_not(args);
+    std::string reason = kernel->why_not == nullptr ? "" : kernel->why_not(args);
+    if (numerics == Numerics::kInvariant && kernel->bits == Bits::kShape) reason = "its bits depend on the cuts";
     if (reason.empty()) return *kernel;
     TRIREME_LOG(kDebug, "dispatch", "'{}' does not run '{}': {}", kernel->name, def.name, reason);
   }

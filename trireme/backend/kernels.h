@@ -11,6 +11,25 @@
 
 namespace trireme {
 
+// What the bits of an element of a kernel's result depend on, beside the operands' elements it is computed from.
+enum class Bits {
+  kElement,  // nothing else, as long as no dimension it sums over is cut
+  kLeaves,   // nothing else, also where the first dimension it sums over is cut (cpu/leaves.h)
+  kExact,    // nothing else, whatever is cut: its sums are exact
+  kShape,    // the sizes of the piece
+};
+
+// Whether a factor of an op's rule may be cut and the bits stay: any that stands in every result; of those that a result
+// sums over, the first that is longer than one element under kLeaves, and any under kExact.
+bool invariant_over(const ShardingRule& rule, int factor, Bits bits);
+
+// What is promised of a run's bits.
+enum class Numerics {
+  kFast,       // results in the bounds of the arithmetic; the same bits for the same cuts, whatever the threads
+  kInvariant,  // the same bits however the job is cut
+};
+std::string_view to_string(Numerics numerics);  // "fast", "invariant"
+
 struct Kernel {
   std::string_view op;
   std::string_view name;  // "matmul.sgemm"; "reference" for the op's own
@@ -19,6 +38,7 @@ struct Kernel {
   // Bytes of KernelArgs::scratch it needs with a pool of `threads`. Null: none.
   int64_t (*scratch)(const TypeArgs& args, int threads);
   KernelFn* run;
+  Bits bits = Bits::kElement;
 
   int64_t scratch_bytes(const TypeArgs& args, int threads) const {
     return scratch == nullptr ? 0 : scratch(args, threads);
@@ -28,9 +48,9 @@ struct Kernel {
 // All kernels of an op, best first; the last is the reference, if the op has one.
 std::vector<const Kernel*> kernels_of(const OpDef& def);
 
-// The first of them that can run; each refusal is logged (component `dispatch`, level debug).
-// Throws kUnsupported when there is none, with the op's reason. The result lives as long as the
-// program.
-const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args);
+// The first of them that can run and, under kInvariant, whose bits do not depend on shapes; each
+// refusal is logged (component `dispatch`, level debug). Throws kUnsupported when there is none,
+// with the op's reason. The result lives as long as the program.
+const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, Numerics numerics = Numerics::kFast);
 
 }  // namespace trireme

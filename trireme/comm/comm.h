@@ -4,7 +4,7 @@
 // members of a group start the same collectives in the same order. Several operations may be in
 // flight. Views must stay valid until `wait` returns. After an error of a peer the world is broken:
 // what is pending and what is started later fails with the same cause. Element-wise reductions run
-// in rank order, so that all members get equal bits. Every error carries rank, peer, operation,
+// in a fixed tree over the ranks (reduce.h), so that all members get equal bits. Every error carries rank, peer, operation,
 // group, bytes and elapsed time (kComm: a peer is gone; kTimeout: the deadline passed).
 #pragma once
 

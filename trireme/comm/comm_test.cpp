@@ -233,7 +233,7 @@ TEST(Reduce, IntegersWrapAndOutMayBeASource) {
   const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(a.data()),
                                       reinterpret_cast<const std::byte*>(b.data())};
   std::byte* const out = reinterpret_cast<std::byte*>(a.data());
-  reduce_in_order(Reduce::kSum, DType::kI8, sources, {&out, 1}, 3);
+  reduce_in_tree(Reduce::kSum, DType::kI8, sources, {&out, 1}, 3);
   EXPECT_EQ(a, (std::vector<int8_t>{-56, 56, 11}));
 }
 

@@ -370,19 +370,16 @@ TEST_P(EveryTransport, AllMembersGetTheSameBitsInEveryRun) {
     return results;
   };
   for (const int64_t count : {100, 90'001}) {
-    std::vector<float> in_order(static_cast<size_t>(count));
+    std::vector<float> in_tree(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
-      float sum = 0;
-      for (int r = 0; r < 5; ++r) {
-        const float x =
-            std::sin(static_cast<float>(i * 5 + r)) * std::pow(10.0F, static_cast<float>(r));
-        sum = r == 0 ? x : sum + x;
-      }
-      in_order[static_cast<size_t>(i)] = sum;
+      const auto x = [&](int r) {
+        return std::sin(static_cast<float>(i * 5 + r)) * std::pow(10.0F, static_cast<float>(r));
+      };
+      in_tree[static_cast<size_t>(i)] = ((x(0) + x(1)) + (x(2) + x(3))) + x(4);
     }
     for (const bool in_arena : {false, true}) {
       const auto results = run(count, in_arena);
-      for (const auto& result : results) ASSERT_EQ(result, in_order) << count;
+      for (const auto& result : results) ASSERT_EQ(result, in_tree) << count;
     }
   }
 }

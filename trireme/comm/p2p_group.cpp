@@ -141,7 +141,7 @@ Task P2pGroup::gather(Operation& operation, const Slices& slices) {
 }
 
 // Every member sends each other member that one's slice, and reduces its own slice over all members
-// in rank order. (A ring would move as many bytes but sum each slice in another order; here the
+// in the tree of reduce.h. (A ring would move as many bytes but sum each slice in another order; here the
 // bits do not depend on the algorithm.) The own slice is reduced in stages: while stage k is
 // reduced the messages of stage k+1 arrive, into the other half of `stage`. Slices may differ by
 // one element, so the stages a member sends to another are counted by that one's slice.
@@ -187,7 +187,7 @@ Task P2pGroup::reduce_to_owner(Operation& operation, const Slices& slices, std::
     for (int d = 1; d < size(); ++d) sources_[static_cast<size_t>(before(d))] = place(k, d);
     sources_[static_cast<size_t>(rank())] = slices.raw(rank()).data() + offset;
     std::byte* const to = out + offset;
-    reduce_in_order(op, slices.dtype, sources_, {&to, 1}, std::min(step, own - k * step));
+    reduce_in_tree(op, slices.dtype, sources_, {&to, 1}, std::min(step, own - k * step));
   }
   for (size_t i = 0; i < sends; ++i) co_await arrivals(operation, sent.subspan(i, 1));
 }
@@ -196,7 +196,7 @@ Task P2pGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
   co_await reduce_to_owner(operation, slices_of(in), out.data, op);
 }
 
-// Small: everyone gathers everything and reduces it in rank order. Large: everyone reduces its
+// Small: everyone gathers everything and reduces it. Large: everyone reduces its
 // slice, then the slices are gathered; 2 n (p - 1) / p bytes leave each member.
 Task P2pGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
   if (inout.bytes() * size() > kSmallReduce) {
@@ -212,7 +212,7 @@ Task P2pGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
   std::copy_n(inout.data, slices.raw(rank()).size(), slices.raw(rank()).data());
   co_await gather(operation, slices);
   for (int i = 0; i < size(); ++i) sources_[static_cast<size_t>(i)] = slices.raw(i).data();
-  reduce_in_order(op, inout.type.dtype, sources_, {&inout.data, 1}, count);
+  reduce_in_tree(op, inout.type.dtype, sources_, {&inout.data, 1}, count);
 }
 
 Task P2pGroup::run_all_gather(Operation& operation, View in, View out) {

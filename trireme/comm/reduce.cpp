@@ -12,7 +12,10 @@ namespace trireme::comm {
 namespace {
 
 // Elements reduced at a time: the sums stay in the first-level cache between the sources.
-constexpr int64_t kBlock = 2048;
+constexpr int64_t kBlock = 512;
+// Sums of 2, 4, 8, ... sources that wait for their like.
+constexpr int kLevels = 16;
+constexpr size_t kMaxSources = size_t{1} << kLevels;
 
 // bf16 is summed in f32; integers in their unsigned kin, whose overflow is defined.
 template <class T>
@@ -40,22 +43,41 @@ template <Reduce op, class A>
   }
 }
 
+// sums = first op second, or first alone.
+template <Reduce op, class T, class A>
+[[gnu::always_inline]] inline void reduce_pair(const T* first, const T* second, A* sums,
+                                               int64_t n) {
+  if (second == nullptr) {
+    for (int64_t i = 0; i < n; ++i) sums[i] = static_cast<A>(first[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      sums[i] = combine<op>(static_cast<A>(first[i]), static_cast<A>(second[i]));
+  }
+}
+
 template <Reduce op, class T>
 [[gnu::always_inline]] inline void reduce_blocks(std::span<const std::byte* const> sources,
                                                  std::span<std::byte* const> outs, int64_t count) {
   using A = typename Accumulate<T>::Type;
-  alignas(64) A sums[kBlock];
+  alignas(64) A levels[kLevels][kBlock];
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t n = std::min(kBlock, count - begin);
-    const T* first = reinterpret_cast<const T*>(sources[0]) + begin;
-    const T* second = reinterpret_cast<const T*>(sources[1]) + begin;
-    for (int64_t i = 0; i < n; ++i) {
-      sums[i] = combine<op>(static_cast<A>(first[i]), static_cast<A>(second[i]));
+    const auto block = [&](size_t s) {
+      return s < sources.size() ? reinterpret_cast<const T*>(sources[s]) + begin : nullptr;
+    };
+    int depth = 0;
+    const auto merge = [&] {
+      --depth;
+      A* to = levels[depth - 1];
+      const A* from = levels[depth];
+      for (int64_t i = 0; i < n; ++i) to[i] = combine<op>(to[i], from[i]);
+    };
+    for (size_t pair = 0; 2 * pair < sources.size(); ++pair) {
+      reduce_pair<op>(block(2 * pair), block(2 * pair + 1), levels[depth++], n);
+      for (size_t done = pair; (done & 1) != 0; done >>= 1) merge();
     }
-    for (size_t s = 2; s < sources.size(); ++s) {
-      const T* source = reinterpret_cast<const T*>(sources[s]) + begin;
-      for (int64_t i = 0; i < n; ++i) sums[i] = combine<op>(sums[i], static_cast<A>(source[i]));
-    }
+    while (depth > 1) merge();
+    const A* sums = levels[0];
     for (std::byte* out : outs) {
       T* to = reinterpret_cast<T*>(out) + begin;
       for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sums[i]);
@@ -127,14 +149,15 @@ Kernel kernel_of(Reduce op, DType dtype) {
 
 }  // namespace
 
-void reduce_in_order(Reduce op, DType dtype, std::span<const std::byte* const> sources,
-                     std::span<std::byte* const> outs, int64_t count) {
+void reduce_in_tree(Reduce op, DType dtype, std::span<const std::byte* const> sources,
+                    std::span<std::byte* const> outs, int64_t count) {
   if (count == 0) return;
   if (sources.size() == 1) {
     const size_t bytes = static_cast<size_t>(count * size_of(dtype));
     for (std::byte* out : outs) std::memmove(out, sources[0], bytes);
     return;
   }
+  invariant(sources.size() <= kMaxSources, "{} sources to reduce", sources.size());
   kernel_of(op, dtype)(sources, outs, count);
 }
 

@@ -130,14 +130,14 @@ Task ShmGroup::copy(Operation& operation, std::byte* to, const std::byte* from, 
   }
 }
 
-// Small: everyone reads all slots and reduces them itself, in rank order.
+// Small: everyone reads all slots and reduces them itself.
 Task ShmGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
   const auto bytes = static_cast<uint64_t>(inout.bytes());
   enter(operation, {.detail = static_cast<uint32_t>(op), .bytes = bytes, .operand = inout.raw()});
   co_await everyone(operation);
   check_calls(operation);
   if (bytes <= kSmall) {
-    reduce_in_order(op, inout.type.dtype, payloads(operation), {&inout.data, 1}, inout.elements());
+    reduce_in_tree(op, inout.type.dtype, payloads(operation), {&inout.data, 1}, inout.elements());
   } else if (all_shared(operation)) {
     co_await reduce_in_place(operation, inout, op);
   } else if (size() == 2) {
@@ -163,7 +163,7 @@ Task ShmGroup::reduce_as_pair(Operation& operation, View inout, Reduce op) {
     const std::byte* sources[2];
     sources[rank()] = data;
     sources[peer] = bounce(peer, round);
-    reduce_in_order(op, dtype, sources, {&data, 1}, count);
+    reduce_in_tree(op, dtype, sources, {&data, 1}, count);
   }
 }
 
@@ -181,7 +181,7 @@ Task ShmGroup::reduce_in_place(Operation& operation, View inout, Reduce op) {
           operand_of(operation, i, inout.raw().size()) + begin * size_of(dtype);
     }
     std::copy(targets_.begin(), targets_.end(), sources_.begin());
-    reduce_in_order(op, dtype, sources_, targets_, std::min(step, end - begin));
+    reduce_in_tree(op, dtype, sources_, targets_, std::min(step, end - begin));
     if (begin + step < end) co_await let_others_run(operation);
   }
   publish();
@@ -207,7 +207,7 @@ Task ShmGroup::reduce_by_bounce(Operation& operation, View inout, Reduce op) {
     const auto length = [&](int i) { return static_cast<size_t>(from(i + 1) - from(i)); };
     for (int i = 0; i < size(); ++i) sources_[static_cast<size_t>(i)] = bounce(i, 0) + from(rank());
     std::byte* const own = data + from(rank());
-    reduce_in_order(op, dtype, sources_, {&own, 1}, static_cast<int64_t>(length(rank())) / width);
+    reduce_in_tree(op, dtype, sources_, {&own, 1}, static_cast<int64_t>(length(rank())) / width);
     hand_over(bounce(rank(), 1) + from(rank()), own, length(rank()));
     publish();
     co_await everyone(operation);
@@ -276,7 +276,7 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
         sources_[static_cast<size_t>(i)] = from + rank() * piece + begin * size_of(dtype);
       }
       std::byte* const to = out.data + begin * size_of(dtype);
-      reduce_in_order(op, dtype, sources_, {&to, 1}, std::min(step, out.elements() - begin));
+      reduce_in_tree(op, dtype, sources_, {&to, 1}, std::min(step, out.elements() - begin));
     }
     if (small) co_return;
     publish();
@@ -296,7 +296,7 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
     for (int i = 0; i < size(); ++i)
       sources_[static_cast<size_t>(i)] = bounce(i, round) + rank() * part;
     std::byte* const to = out.data + begin;
-    reduce_in_order(op, dtype, sources_, {&to, 1}, bytes / size_of(dtype));
+    reduce_in_tree(op, dtype, sources_, {&to, 1}, bytes / size_of(dtype));
   }
 }
 

@@ -1,16 +1,18 @@
-// attention and attention_grad of f32 and bf16 tensors, in f32 tiles of queries and keys: the scores
-// of a whole head are never stored, and tiles that a causal mask hides are skipped.
+// attention and attention_grad of f32 and bf16 tensors, in f32 tiles of queries and keys: the
+// scores of a whole head are never stored, and tiles that a causal mask hides are skipped.
 //
 // The forward pass walks the key tiles of one query tile and keeps, per query, the maximum so far,
 // the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
 // whenever the maximum grows (online softmax). The backward pass takes the probabilities anew from
-// lse. Tiles depend on sizes alone.
+// lse. Tiles depend on the sizes of a head alone. Their products are oneDNN's, or, in the kernels
+// of fixed tiles, those of leaf_product.h, whose bits do not depend on how far rows lie apart, that
+// is, on how many heads are here.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "trireme/backend/cpu/attention_sizes.h"
-#include "trireme/backend/cpu/gemm.h"
+#include "trireme/backend/cpu/leaf_product.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
@@ -62,22 +64,30 @@ void put_rows(const ResultRows& from, int64_t rows, int64_t size, T* y, int64_t 
   }
 }
 
+// For the second operand of any product of a tile: keys or queries by d, or d by keys.
+int64_t packing_floats(int64_t d) {
+  return std::max(one_leaf_floats(kKeys, d), one_leaf_floats(d, kKeys));
+}
+
 // What a task keeps in its thread's scratch. Rows of bf16 tensors are widened to it, and sums that
 // become such rows are taken in it; those of f32 stay where they are.
 template <class T>
 struct ForwardRoom {
   static constexpr bool kWidens = !std::is_same_v<T, float>;
   float *scores, *max, *sum, *correction;
+  float* packing = nullptr;  // of fixed tiles
   float *q = nullptr, *k = nullptr, *v = nullptr, *out = nullptr;
 
-  static int64_t floats(int64_t d) {
-    return kQueries * kKeys + 3 * kQueries + (kWidens ? 2 * (kQueries + kKeys) * d : 0);
+  static int64_t floats(int64_t d, bool fixed) {
+    return kQueries * kKeys + 3 * kQueries + (kWidens ? 2 * (kQueries + kKeys) * d : 0) +
+           (fixed ? packing_floats(d) : 0);
   }
-  ForwardRoom(float* first, int64_t d)
+  ForwardRoom(float* first, int64_t d, bool fixed)
       : scores(first),
         max(scores + kQueries * kKeys),
         sum(max + kQueries),
         correction(sum + kQueries) {
+    if (fixed) packing = first + floats(d, false);
     if (!kWidens) return;
     q = correction + kQueries;
     out = q + kQueries * d;
@@ -91,15 +101,17 @@ template <class T>
 struct BackwardRoom {
   static constexpr bool kWidens = !std::is_same_v<T, float>;
   float *p, *dp, *delta, *dout;
+  float* packing = nullptr;
   float *q = nullptr, *dq = nullptr;                               // of a tile
   float *k = nullptr, *v = nullptr, *dk = nullptr, *dv = nullptr;  // of a key head
 
-  static int64_t floats(int64_t t, int64_t d) {
+  static int64_t floats(int64_t t, int64_t d, bool fixed) {
     return 2 * kQueries * kKeys + kQueries + kQueries * d +
-           (kWidens ? 2 * kQueries * d + 4 * t * d : 0);
+           (kWidens ? 2 * kQueries * d + 4 * t * d : 0) + (fixed ? packing_floats(d) : 0);
   }
-  BackwardRoom(float* first, int64_t t, int64_t d)
+  BackwardRoom(float* first, int64_t t, int64_t d, bool fixed)
       : p(first), dp(p + kQueries * kKeys), delta(dp + kQueries * kKeys), dout(delta + kQueries) {
+    if (fixed) packing = first + floats(t, d, false);
     if (!kWidens) return;
     q = dout + kQueries * d;
     dq = q + kQueries * d;
@@ -110,66 +122,80 @@ struct BackwardRoom {
   }
 };
 
+template <bool fixed>
 int64_t forward_scratch(const TypeArgs& args, int threads) {
   const int64_t d = args.in[0].shape[3];
   const bool narrow = args.in[0].dtype == DType::kBF16;
-  const int64_t floats = narrow ? ForwardRoom<Bf16>::floats(d) : ForwardRoom<float>::floats(d);
+  const int64_t floats =
+      narrow ? ForwardRoom<Bf16>::floats(d, fixed) : ForwardRoom<float>::floats(d, fixed);
   return threads * floats * static_cast<int64_t>(sizeof(float));
 }
 
+template <bool fixed>
 int64_t backward_scratch(const TypeArgs& args, int threads) {
   const int64_t t = args.in[1].shape[1];
   const int64_t d = args.in[0].shape[3];
   const bool narrow = args.in[0].dtype == DType::kBF16;
   const int64_t floats =
-      narrow ? BackwardRoom<Bf16>::floats(t, d) : BackwardRoom<float>::floats(t, d);
+      narrow ? BackwardRoom<Bf16>::floats(t, d, fixed) : BackwardRoom<float>::floats(t, d, fixed);
   return threads * floats * static_cast<int64_t>(sizeof(float));
 }
 
+void multiply(const Gemm& product, float* packing) {
+  if (packing == nullptr) {
+    gemm(product);
+  } else {
+    gemm_in_one_leaf(product, packing);
+  }
+}
+
 // scores = q k^T of a tile.
-void multiply_scores(const Sizes& n, const Tile& tile, const Rows& q, const Rows& k,
-                     float* scores) {
-  gemm({.m = tile.queries,
-        .n = tile.keys,
-        .k = n.d,
-        .a = q.data,
-        .b = k.data,
-        .c = scores,
-        .lda = q.stride,
-        .ldb = k.stride,
-        .ldc = kKeys,
-        .transpose_b = true});
+void multiply_scores(const Sizes& n, const Tile& tile, const Rows& q, const Rows& k, float* scores,
+                     float* packing) {
+  multiply({.m = tile.queries,
+            .n = tile.keys,
+            .k = n.d,
+            .a = q.data,
+            .b = k.data,
+            .c = scores,
+            .lda = q.stride,
+            .ldb = k.stride,
+            .ldc = kKeys,
+            .transpose_b = true},
+           packing);
 }
 
 // c[queries,d] = scores b, added to c past the first key.
 void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const Rows& b,
-                   const ResultRows& c) {
-  gemm({.m = tile.queries,
-        .n = n.d,
-        .k = tile.keys,
-        .a = scores,
-        .b = b.data,
-        .c = c.data,
-        .lda = kKeys,
-        .ldb = b.stride,
-        .ldc = c.stride,
-        .beta = tile.key > 0 ? 1.0F : 0.0F});
+                   const ResultRows& c, float* packing) {
+  multiply({.m = tile.queries,
+            .n = n.d,
+            .k = tile.keys,
+            .a = scores,
+            .b = b.data,
+            .c = c.data,
+            .lda = kKeys,
+            .ldb = b.stride,
+            .ldc = c.stride,
+            .beta = tile.key > 0 ? 1.0F : 0.0F},
+           packing);
 }
 
 // c[keys,d] += scores^T b
 void add_queries(const Sizes& n, const Tile& tile, const float* scores, const Rows& b,
-                 const ResultRows& c) {
-  gemm({.m = tile.keys,
-        .n = n.d,
-        .k = tile.queries,
-        .a = scores,
-        .b = b.data,
-        .c = c.data,
-        .lda = kKeys,
-        .ldb = b.stride,
-        .ldc = c.stride,
-        .transpose_a = true,
-        .beta = 1});
+                 const ResultRows& c, float* packing) {
+  multiply({.m = tile.keys,
+            .n = n.d,
+            .k = tile.queries,
+            .a = scores,
+            .b = b.data,
+            .c = c.data,
+            .lda = kKeys,
+            .ldb = b.stride,
+            .ldc = c.stride,
+            .transpose_a = true,
+            .beta = 1},
+           packing);
 }
 
 template <class T>
@@ -198,12 +224,12 @@ void forward_tile(const Sizes& n, int64_t query, const Operands<T>& at, T* out, 
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
     multiply_scores(n, tile, q, rows_in(at.k + key * k_row, tile.keys, n.d, k_row, room.k),
-                    room.scores);
+                    room.scores, room.packing);
     loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores,
                            room.max, room.sum, room.correction);
     if (key > 0) loops().scale_rows({queries, n.d}, result.stride, room.correction, result.data);
     multiply_keys(n, tile, room.scores, rows_in(at.v + key * k_row, tile.keys, n.d, k_row, room.v),
-                  result);
+                  result, room.packing);
   }
   for (int64_t i = 0; i < queries; ++i) {
     room.correction[i] = 1 / room.sum[i];
@@ -213,7 +239,7 @@ void forward_tile(const Sizes& n, int64_t query, const Operands<T>& at, T* out, 
   put_rows(result, queries, n.d, out, q_row);
 }
 
-template <class T>
+template <class T, bool fixed>
 void attention(const KernelArgs& args) {
   const Sizes n = sizes_of(args);
   const Operands<T> all = operands_of<T>(args);
@@ -229,7 +255,7 @@ void attention(const KernelArgs& args) {
     const int64_t k_at = (batch * n.t * n.g + head / n.r()) * n.d;
     forward_tile(n, query, {all.q + q_at, all.k + k_at, all.v + k_at}, out + q_at,
                  lse + (batch * n.h + head) * n.s + query,
-                 ForwardRoom<T>(scratch + thread * ForwardRoom<T>::floats(n.d), n.d));
+                 ForwardRoom<T>(scratch + thread * ForwardRoom<T>::floats(n.d, fixed), n.d, fixed));
   });
 }
 
@@ -271,13 +297,13 @@ void backward_tile(const Sizes& n, const Tile& tile, const Rows& q, const float*
                    const KeyHead& head, const ResultRows& dq, const BackwardRoom<T>& room) {
   const Rows k = rows_from(head.k, tile.key);
   const Rows dout{room.dout, n.d};
-  multiply_scores(n, tile, q, k, room.p);
+  multiply_scores(n, tile, q, k, room.p, room.packing);
   loops().recompute_softmax({tile.queries, tile.keys}, kKeys, tile.visible, n.scale, lse, room.p);
-  add_queries(n, tile, room.p, dout, rows_from(head.dv, tile.key));
-  multiply_scores(n, tile, dout, rows_from(head.v, tile.key), room.dp);
+  add_queries(n, tile, room.p, dout, rows_from(head.dv, tile.key), room.packing);
+  multiply_scores(n, tile, dout, rows_from(head.v, tile.key), room.dp, room.packing);
   loops().softmax_tile_grad({tile.queries, tile.keys}, kKeys, n.scale, room.delta, room.p, room.dp);
-  multiply_keys(n, tile, room.dp, k, dq);
-  add_queries(n, tile, room.dp, q, rows_from(head.dk, tile.key));
+  multiply_keys(n, tile, room.dp, k, dq, room.packing);
+  add_queries(n, tile, room.dp, q, rows_from(head.dk, tile.key), room.packing);
 }
 
 template <class T>
@@ -302,7 +328,7 @@ void clear_rows(const ResultRows& rows, int64_t count, int64_t size) {
 
 // A task is one key head and the query heads that share it: what they add to dk and dv is added in
 // their order.
-template <class T>
+template <class T, bool fixed>
 void attention_grad(const KernelArgs& args) {
   const Sizes n = sizes_of(args);
   const Operands<T> all = operands_of<T>(args);
@@ -316,7 +342,8 @@ void attention_grad(const KernelArgs& args) {
   run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
     const int64_t batch = task / n.g;
     const int64_t group = task % n.g;
-    const BackwardRoom<T> room(scratch + thread * BackwardRoom<T>::floats(n.t, n.d), n.t, n.d);
+    const BackwardRoom<T> room(scratch + thread * BackwardRoom<T>::floats(n.t, n.d, fixed), n.t,
+                               n.d, fixed);
     const int64_t k_at = (batch * n.t * n.g + group) * n.d;
     const int64_t k_row = n.g * n.d;
     const KeyHead keys{rows_in(all.k + k_at, n.t, n.d, k_row, room.k),
@@ -341,10 +368,24 @@ void attention_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel attention_tiles{"attention", "attention.tiles", first_not_float,
-                                    forward_scratch, by_storage<attention<float>, attention<Bf16>>};
-extern const Kernel attention_grad_tiles{"attention_grad", "attention_grad.tiles", first_not_float,
-                                         backward_scratch,
-                                         by_storage<attention_grad<float>, attention_grad<Bf16>>};
+extern const Kernel attention_tiles{"attention",
+                                    "attention.tiles",
+                                    first_not_float,
+                                    forward_scratch<false>,
+                                    by_storage<attention<float, false>, attention<Bf16, false>>,
+                                    Bits::kShape};
+extern const Kernel attention_fixed_tiles{
+    "attention", "attention.fixed_tiles", first_not_float, forward_scratch<true>,
+    by_storage<attention<float, true>, attention<Bf16, true>>};
+extern const Kernel attention_grad_tiles{
+    "attention_grad",
+    "attention_grad.tiles",
+    first_not_float,
+    backward_scratch<false>,
+    by_storage<attention_grad<float, false>, attention_grad<Bf16, false>>,
+    Bits::kShape};
+extern const Kernel attention_grad_fixed_tiles{
+    "attention_grad", "attention_grad.fixed_tiles", first_not_float, backward_scratch<true>,
+    by_storage<attention_grad<float, true>, attention_grad<Bf16, true>>};
 
 }  // namespace trireme::cpu

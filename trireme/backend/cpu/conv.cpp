@@ -241,12 +241,12 @@ std::string conv_why_not(const TypeArgs& args) {
 }  // namespace
 
 extern const Kernel conv2d_onednn{"conv2d", "conv2d.onednn", conv_why_not,
-                                  conv_scratch<Pass::kForward>, run_conv<Pass::kForward>};
+                                  conv_scratch<Pass::kForward>, run_conv<Pass::kForward>, Bits::kShape};
 extern const Kernel conv2d_grad_input_onednn{"conv2d_grad_input", "conv2d_grad_input.onednn",
                                              conv_why_not, conv_scratch<Pass::kInput>,
-                                             run_conv<Pass::kInput>};
+                                             run_conv<Pass::kInput>, Bits::kShape};
 extern const Kernel conv2d_grad_weight_onednn{"conv2d_grad_weight", "conv2d_grad_weight.onednn",
                                               conv_why_not, conv_scratch<Pass::kWeight>,
-                                              run_conv<Pass::kWeight>};
+                                              run_conv<Pass::kWeight>, Bits::kShape};
 
 }  // namespace trireme::cpu

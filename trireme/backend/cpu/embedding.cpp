@@ -3,6 +3,7 @@
 #include <array>
 
 #include "trireme/backend/cpu/index.h"
+#include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
@@ -94,15 +95,60 @@ void sum_tokens(const Chains& chains, int64_t row, int64_t width, const T* dy, f
   }
 }
 
-template <class T>
-void embedding_grad(const KernelArgs& args) {
-  const Indices ids(args.in[0]);
+// The same in leaves of the tokens' first dimension, of which one is `inner` tokens. Leaves without a token of the row
+// are left out: they would add nothing.
+class LeafSums {
+ public:
+  LeafSums(const Leaves& leaves, int64_t inner) : leaves_(leaves), inner_(inner) {}
+
+  void sum(const Chains& chains, int64_t row, int64_t width, const float* dy, float* to) {
+    for (int64_t column = 0; column < width; column += kColumns) {
+      const int64_t n = std::min(kColumns, width - column);
+      LeafTree tree;
+      const auto merge = [&](int older, int newer) { add(n, older, newer); };
+      int64_t token = chains.first[row];
+      for (int64_t leaf = 0; leaf < leaves_.count(); ++leaf) {
+        const int place = tree.next();
+        filled_[at(place)] = false;
+        for (; token >= 0 && token < leaves_.begin(leaf + 1) * inner_; token = chains.next[token]) {
+          if (!filled_[at(place)]) std::fill_n(sums_[at(place)].data(), n, 0.0F);
+          filled_[at(place)] = true;
+          loops().f32.accumulate(n, dy + token * width + column, sums_[at(place)].data());
+        }
+        tree.push(merge);
+      }
+      tree.finish(merge);
+      if (filled_[0]) {
+        std::copy_n(sums_[0].data(), n, to + column);
+      } else {
+        std::fill_n(to + column, n, 0.0F);
+      }
+    }
+  }
+
+ private:
+  static size_t at(int place) { return static_cast<size_t>(place); }
+  void add(int64_t n, int older, int newer) {
+    if (!filled_[at(newer)]) return;
+    if (filled_[at(older)]) {
+      loops().f32.accumulate(n, sums_[at(newer)].data(), sums_[at(older)].data());
+    } else {
+      std::copy_n(sums_[at(newer)].data(), n, sums_[at(older)].data());
+      filled_[at(older)] = true;
+    }
+  }
+
+  Leaves leaves_;
+  int64_t inner_;
+  std::array<std::array<float, kColumns>, LeafTree::levels()> sums_;
+  std::array<bool, LeafTree::levels()> filled_{};
+};
+
+// The chains of the rows that are here.
+Chains chains_of(const KernelArgs& args, const Indices& ids) {
   const int64_t rows = args.out[0].type.shape[0];
-  const int64_t width = args.out[0].type.shape[1];
   const int64_t start = args.out_start(0, 0);
   const int64_t vocabulary = args.attrs.as<EmbeddingGradAttrs>().vocabulary;
-  const T* dy = data_of<T>(args.in[1]);
-  T* table = data_of<T>(args.out[0]);
   for (int64_t token = 0; token < ids.size(); ++token)
     checked("embedding_grad", ids, token, vocabulary);
   Chains chains(args.scratch, rows);
@@ -110,7 +156,36 @@ void embedding_grad(const KernelArgs& args) {
     const int64_t row = ids[token] - start;
     if (row >= 0 && row < rows) chains.put_in_front(row, token);
   }
-  for_range(args, rows, rows_per_task(width), [&](int64_t row, int64_t end) {
+  return chains;
+}
+
+void embedding_grad_in_leaves(const KernelArgs& args) {
+  const Shape& shape = args.in[0].type.shape;
+  const int64_t width = args.out[0].type.shape[1];
+  const float* dy = args.in[1].as<float>().data();
+  float* table = args.out[0].as<float>().data();
+  const Chains chains = chains_of(args, Indices(args.in[0]));
+  const Leaves leaves = shape.rank() == 0 ? Leaves(1, 0, 1) : Leaves(args.in_whole(0)[0], args.in_start(0, 0), shape[0]);
+  const int64_t inner = shape.rank() == 0 || shape[0] == 0 ? 1 : shape.elements() / shape[0];
+  for_range(args, args.out[0].type.shape[0], rows_per_task(width), [&](int64_t row, int64_t end) {
+    LeafSums sums(leaves, inner);
+    for (; row < end; ++row) sums.sum(chains, row, width, dy, table + row * width);
+  });
+}
+
+std::string not_f32_gradients(const TypeArgs& args) {
+  std::string reason = embedding_grad_why_not(args);
+  if (!reason.empty() || args.in[1].dtype == DType::kF32) return reason;
+  return fmt::format("operand 1 is {}, not f32", to_string(args.in[1]));
+}
+
+template <class T>
+void embedding_grad(const KernelArgs& args) {
+  const int64_t width = args.out[0].type.shape[1];
+  const T* dy = data_of<T>(args.in[1]);
+  T* table = data_of<T>(args.out[0]);
+  const Chains chains = chains_of(args, Indices(args.in[0]));
+  for_range(args, args.out[0].type.shape[0], rows_per_task(width), [&](int64_t row, int64_t end) {
     std::array<float, kColumns> room;
     for (; row < end; ++row) sum_tokens(chains, row, width, dy, room.data(), table + row * width);
   });
@@ -122,6 +197,9 @@ extern const Kernel embedding_rows{"embedding", "embedding.rows", embedding_why_
                                    by_storage<embedding<float>, embedding<Bf16>>};
 extern const Kernel embedding_grad_rows{"embedding_grad", "embedding_grad.rows",
                                         embedding_grad_why_not, embedding_grad_scratch,
-                                        by_storage<embedding_grad<float>, embedding_grad<Bf16>, 1>};
+                                        by_storage<embedding_grad<float>, embedding_grad<Bf16>, 1>,
+                                        Bits::kShape};
+extern const Kernel embedding_grad_leaves{"embedding_grad", "embedding_grad.leaves", not_f32_gradients,
+                                          embedding_grad_scratch, embedding_grad_in_leaves, Bits::kLeaves};
 
 }  // namespace trireme::cpu

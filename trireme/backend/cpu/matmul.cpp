@@ -1,4 +1,5 @@
-// matmul, linear_weight_grad and multi_linear in f32 through gemm, and on bf16 by oneDNN or widened to f32.
+// matmul, linear_weight_grad and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN or widened to f32.
+#include "trireme/backend/cpu/leaf_product.h"
 #include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
@@ -130,35 +131,93 @@ std::string no_bf16_products(const TypeArgs& args) {
       to_string(isa()));
 }
 
-// The three ways to make the product that an op is; with C the type of its result on bf16.
+// The dimension that a product sums over, and how much of it is here.
+LeafDim last_of_operand(const KernelArgs& args, int dim) {
+  const Shape& here = args.in[0].type.shape;
+  return {.whole = args.in_whole(0)[dim], .start = args.in_start(0, dim), .size = here[dim]};
+}
+
+LeafDim terms_of_matmul(const KernelArgs& args) {
+  const int rank = args.in[0].type.shape.rank();
+  return last_of_operand(args, args.attrs.as<MatMulAttrs>().transpose_a ? rank - 2 : rank - 1);
+}
+
+// The rows of x, in leaves of its first dimension.
+LeafDim terms_of_weight_grad(const KernelArgs& args) {
+  const Shape& x = args.in[0].type.shape;
+  if (x.rank() == 1) return {.whole = 1, .start = 0, .size = 1};
+  LeafDim dim = last_of_operand(args, 0);
+  for (int i = 1; i < x.rank() - 1; ++i) dim.inner *= x[i];
+  return dim;
+}
+
+LeafDim terms_of_multi_linear(const KernelArgs& args) {
+  return last_of_operand(args, args.in[0].type.shape.rank() - 1);
+}
+
+// The n of all parts of y[*,p,n].
+LeafDim terms_of_multi_linear_input_grad(const KernelArgs& args) {
+  const Shape& y = args.in[0].type.shape;
+  LeafDim dim = last_of_operand(args, y.rank() - 1);
+  dim.repeats = y[y.rank() - 2];
+  dim.repeat_step = dim.size;
+  return dim;
+}
+
+using TermsFn = LeafDim(const KernelArgs& args);
+
+template <ProductFn product, TermsFn terms>
+void run_leaves(const KernelArgs& args) {
+  std::shared_ptr<void> own;
+  std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
+  if (!state) state = std::make_shared<std::vector<LeafRun>>(leaf_runs(terms(args)));
+  multiply_in_leaves(product_of<product>(args), *static_cast<const std::vector<LeafRun>*>(state.get()),
+                     matrices_of<float>(args), args);
+}
+
+template <ProductFn product>
+int64_t leaves_bytes(const TypeArgs& args, int threads) {
+  return leaf_product_scratch(product_of<product>(args), threads);
+}
+
+// The four ways to make the product that an op is; with C the type of its result on bf16.
 template <ProductFn product>
 constexpr Kernel sgemm(std::string_view op, std::string_view name) {
-  return {op, name, not_all_f32, nullptr, run_sgemm<product>};
+  return {op, name, not_all_f32, nullptr, run_sgemm<product>, Bits::kShape};
+}
+template <ProductFn product, TermsFn terms>
+constexpr Kernel leaves(std::string_view op, std::string_view name) {
+  return {op, name, not_all_f32, leaves_bytes<product>, run_leaves<product, terms>, Bits::kLeaves};
 }
 template <ProductFn product, class C = Bf16>
 constexpr Kernel onednn(std::string_view op, std::string_view name) {
-  return {op, name, no_bf16_products, onednn_bytes<product, C>, run_onednn<product, C>};
+  return {op, name, no_bf16_products, onednn_bytes<product, C>, run_onednn<product, C>, Bits::kShape};
 }
 template <ProductFn product, class C = Bf16>
 constexpr Kernel widened(std::string_view op, std::string_view name) {
-  return {op, name, not_bf16, widened_bytes, run_widened<product, C>};
+  return {op, name, not_bf16, widened_bytes, run_widened<product, C>, Bits::kShape};
 }
 
 }  // namespace
 
 extern const Kernel matmul_sgemm = sgemm<of_matmul>("matmul", "matmul.sgemm");
+extern const Kernel matmul_leaves = leaves<of_matmul, terms_of_matmul>("matmul", "matmul.leaves");
 extern const Kernel matmul_bf16 = onednn<of_matmul>("matmul", "matmul.bf16");
 extern const Kernel matmul_widened = widened<of_matmul>("matmul", "matmul.widened");
 extern const Kernel linear_weight_grad_sgemm = sgemm<of_weight_grad>("linear_weight_grad", "linear_weight_grad.sgemm");
+extern const Kernel linear_weight_grad_leaves = leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves");
 extern const Kernel linear_weight_grad_bf16 = onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16");
 extern const Kernel linear_weight_grad_widened = widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened");
 extern const Kernel multi_linear_sgemm = sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm");
+extern const Kernel multi_linear_leaves = leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves");
 extern const Kernel multi_linear_bf16 = onednn<of_multi_linear>("multi_linear", "multi_linear.bf16");
 extern const Kernel multi_linear_widened = widened<of_multi_linear>("multi_linear", "multi_linear.widened");
 extern const Kernel multi_linear_input_grad_sgemm = sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm");
+extern const Kernel multi_linear_input_grad_leaves = leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.leaves");
 extern const Kernel multi_linear_input_grad_bf16 = onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16");
 extern const Kernel multi_linear_input_grad_widened = widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened");
 extern const Kernel multi_linear_weight_grad_sgemm = sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm");
+extern const Kernel multi_linear_weight_grad_leaves = leaves<of_multi_linear_weight_grad, terms_of_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.leaves");
 extern const Kernel multi_linear_weight_grad_bf16 = onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16");
 extern const Kernel multi_linear_weight_grad_widened = widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened");
 

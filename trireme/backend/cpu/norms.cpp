@@ -1,6 +1,7 @@
 // layer_norm, rms_norm and their gradients on f32 and bf16 tensors. Statistics are f32.
 #include <algorithm>
 
+#include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
@@ -26,41 +27,75 @@ void layer_norm(const KernelArgs& args) {
   });
 }
 
-// Rows whose parts of dgamma and dbeta are summed together; those sums are then added in order.
-constexpr int64_t kNormRows = 64;
+// Rows whose parts of dgamma and dbeta are summed together: so many, whose sums are then added in order...
+struct InOrder {
+  static constexpr int64_t kRows = 64;
+  int64_t rows, parts;
 
-int64_t norm_parts(const TensorType& x) {
-  return (rows_of(x) + kNormRows - 1) / kNormRows;
-}
+  explicit InOrder(const KernelArgs& args) : InOrder(args.in[0].type) {}
+  explicit InOrder(const TensorType& x) : rows(rows_of(x)), parts((rows + kRows - 1) / kRows) {}
+  int64_t begin(int64_t part) const { return std::min(rows, part * kRows); }
+  static int64_t parts_at_most(const TensorType& x) { return InOrder(x).parts; }
+
+  void add(int64_t size, float* sums, int64_t step) const {
+    for (int64_t part = 1; part < parts; ++part) loops().f32.accumulate(size, sums + part * step, sums);
+  }
+};
+
+// ... or those of a leaf of x's first dimension, whose sums are added in the tree.
+struct InLeaves {
+  Leaves leaves;
+  int64_t inner;  // rows of a step along the first dimension
+  int64_t parts;
+
+  explicit InLeaves(const KernelArgs& args) : leaves(leaves_of(args)), inner(1), parts(leaves.count()) {
+    const Shape& x = args.in[0].type.shape;
+    for (int dim = 1; dim < x.rank() - 1; ++dim) inner *= x[dim];
+  }
+  int64_t begin(int64_t part) const { return leaves.begin(part) * inner; }
+  static int64_t parts_at_most(const TensorType&) { return kLeaves; }
+
+  void add(int64_t size, float* sums, int64_t step) const {
+    for (int64_t apart = 1; apart < parts; apart *= 2) {
+      for (int64_t part = 0; part + apart < parts; part += 2 * apart)
+        loops().f32.accumulate(size, sums + (part + apart) * step, sums + part * step);
+    }
+  }
+
+ private:
+  static Leaves leaves_of(const KernelArgs& args) {
+    const Shape& x = args.in[0].type.shape;
+    if (x.rank() == 1) return Leaves(1, 0, 1);
+    return Leaves(args.in_whole(0)[0], args.in_start(0, 0), x[0]);
+  }
+};
 
 // For each part `lines` sums of a line.
-template <int lines>
+template <int lines, class Parts>
 int64_t norm_grad_scratch(const TypeArgs& args, int) {
-  return norm_parts(args.in[0]) * lines * last_size(args.in[0].shape) *
+  return Parts::parts_at_most(args.in[0]) * lines * last_size(args.in[0].shape) *
          static_cast<int64_t>(sizeof(float));
 }
 
 // Adds up the parts of the gradients of lines, `results` in turn.
-void add_parts(std::span<const View> results, float* sums, int64_t parts, int64_t size) {
+template <class Parts>
+void add_parts(std::span<const View> results, float* sums, const Parts& parts, int64_t size) {
   const auto lines = static_cast<int64_t>(results.size());
   for (int64_t line = 0; line < lines; ++line) {
     float* result = results[static_cast<size_t>(line)].as<float>().data();
-    if (parts == 0) {
+    if (parts.parts == 0) {
       std::fill_n(result, size, 0.0F);
       continue;
     }
-    float* total = sums + line * size;
-    for (int64_t part = 1; part < parts; ++part)
-      loops().f32.accumulate(size, sums + (part * lines + line) * size, total);
-    std::copy_n(total, size, result);
+    parts.add(size, sums + line * size, lines * size);
+    std::copy_n(sums + line * size, size, result);
   }
 }
 
-template <class T>
+template <class T, class Parts>
 void layer_norm_grad(const KernelArgs& args) {
   const int64_t size = last_size(args.in[0].type.shape);
-  const int64_t rows = rows_of(args.in[0].type);
-  const int64_t parts = norm_parts(args.in[0].type);
+  const Parts parts(args);
   const T* x = data_of<T>(args.in[0]);
   const float* gamma = args.in[1].as<float>().data();
   const float* mean = args.in[2].as<float>().data();
@@ -68,11 +103,11 @@ void layer_norm_grad(const KernelArgs& args) {
   const T* dy = data_of<T>(args.in[4]);
   T* dx = data_of<T>(args.out[0]);
   auto* sums = reinterpret_cast<float*>(args.scratch.data());
-  run_tasks(args.pool, parts, [&](int64_t part, int) {
-    const int64_t row = part * kNormRows;
+  run_tasks(args.pool, parts.parts, [&](int64_t part, int) {
+    const int64_t row = parts.begin(part);
     float* mine = sums + part * 2 * size;
     std::fill_n(mine, 2 * size, 0.0F);
-    loops_on<T>().layer_norm_grad({std::min(rows - row, kNormRows), size}, x + row * size, gamma,
+    loops_on<T>().layer_norm_grad({parts.begin(part + 1) - row, size}, x + row * size, gamma,
                                   mean + row, rstd + row, dy + row * size, dx + row * size, mine,
                                   mine + size);
   });
@@ -93,22 +128,21 @@ void rms_norm(const KernelArgs& args) {
   });
 }
 
-template <class T>
+template <class T, class Parts>
 void rms_norm_grad(const KernelArgs& args) {
   const int64_t size = last_size(args.in[0].type.shape);
-  const int64_t rows = rows_of(args.in[0].type);
-  const int64_t parts = norm_parts(args.in[0].type);
+  const Parts parts(args);
   const T* x = data_of<T>(args.in[0]);
   const float* gamma = args.in[1].as<float>().data();
   const float* rstd = args.in[2].as<float>().data();
   const T* dy = data_of<T>(args.in[3]);
   T* dx = data_of<T>(args.out[0]);
   auto* sums = reinterpret_cast<float*>(args.scratch.data());
-  run_tasks(args.pool, parts, [&](int64_t part, int) {
-    const int64_t row = part * kNormRows;
+  run_tasks(args.pool, parts.parts, [&](int64_t part, int) {
+    const int64_t row = parts.begin(part);
     float* mine = sums + part * size;
     std::fill_n(mine, size, 0.0F);
-    loops_on<T>().rms_norm_grad({std::min(rows - row, kNormRows), size}, x + row * size, gamma,
+    loops_on<T>().rms_norm_grad({parts.begin(part + 1) - row, size}, x + row * size, gamma,
                                 rstd + row, dy + row * size, dx + row * size, mine);
   });
   add_parts(args.out.subspan(1), sums, parts, size);
@@ -118,13 +152,19 @@ void rms_norm_grad(const KernelArgs& args) {
 
 extern const Kernel layer_norm_simd{"layer_norm", "layer_norm.simd", first_not_float, nullptr,
                                     by_storage<layer_norm<float>, layer_norm<Bf16>>};
-extern const Kernel layer_norm_grad_simd{"layer_norm_grad", "layer_norm_grad.simd", first_not_float,
-                                         norm_grad_scratch<2>,
-                                         by_storage<layer_norm_grad<float>, layer_norm_grad<Bf16>>};
+extern const Kernel layer_norm_grad_simd{
+    "layer_norm_grad", "layer_norm_grad.simd", first_not_float, norm_grad_scratch<2, InOrder>,
+    by_storage<layer_norm_grad<float, InOrder>, layer_norm_grad<Bf16, InOrder>>, Bits::kShape};
+extern const Kernel layer_norm_grad_leaves{
+    "layer_norm_grad", "layer_norm_grad.leaves", first_not_float, norm_grad_scratch<2, InLeaves>,
+    by_storage<layer_norm_grad<float, InLeaves>, layer_norm_grad<Bf16, InLeaves>>, Bits::kLeaves};
 extern const Kernel rms_norm_simd{"rms_norm", "rms_norm.simd", first_not_float, nullptr,
                                   by_storage<rms_norm<float>, rms_norm<Bf16>>};
-extern const Kernel rms_norm_grad_simd{"rms_norm_grad", "rms_norm_grad.simd", first_not_float,
-                                       norm_grad_scratch<1>,
-                                       by_storage<rms_norm_grad<float>, rms_norm_grad<Bf16>>};
+extern const Kernel rms_norm_grad_simd{
+    "rms_norm_grad", "rms_norm_grad.simd", first_not_float, norm_grad_scratch<1, InOrder>,
+    by_storage<rms_norm_grad<float, InOrder>, rms_norm_grad<Bf16, InOrder>>, Bits::kShape};
+extern const Kernel rms_norm_grad_leaves{
+    "rms_norm_grad", "rms_norm_grad.leaves", first_not_float, norm_grad_scratch<1, InLeaves>,
+    by_storage<rms_norm_grad<float, InLeaves>, rms_norm_grad<Bf16, InLeaves>>, Bits::kLeaves};
 
 }  // namespace trireme::cpu

@@ -183,7 +183,8 @@ void square_sum(const KernelArgs& args) {
 template <Fold fold>
 constexpr Kernel reduction(std::string_view op, std::string_view name) {
   return {op, name, reduce_why_not, reduce_scratch,
-          by_storage<reduce<fold, float>, reduce<fold, Bf16>>};
+          by_storage<reduce<fold, float>, reduce<fold, Bf16>>,
+          fold == Fold::kSum ? Bits::kShape : Bits::kElement};
 }
 
 }  // namespace
@@ -193,6 +194,7 @@ extern const Kernel reduce_max_parts = reduction<Fold::kLargest>("reduce_max", "
 extern const Kernel reduce_min_parts = reduction<Fold::kSmallest>("reduce_min", "reduce_min.parts");
 extern const Kernel square_sum_parts{"square_sum", "square_sum.parts", first_not_float,
                                      square_sum_scratch,
-                                     by_storage<square_sum<float>, square_sum<Bf16>>};
+                                     by_storage<square_sum<float>, square_sum<Bf16>>,
+                                     Bits::kShape};
 
 }  // namespace trireme::cpu

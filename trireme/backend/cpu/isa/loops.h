@@ -209,6 +209,30 @@ struct PairLoops {
   void (*round_rows)(Lines x, int64_t stride, const float* from, Bf16* to);
 };
 
+// A run of terms of a sum: `length` of them from the k-th `start` on.
+struct LeafRun {
+  int64_t start = 0, length = 0;
+  bool ends_leaf = true;
+};
+
+// Sums of so many leaves may wait for their like in the tree of a sum (cpu/leaves.h).
+inline constexpr int kMaxLeafLevels = 5;
+
+// A tile c[rows, columns] of a product: sums in leaves, each leaf one or more of the runs in turn. Elements of a are
+// `a_row` and `a_k` apart; b is packed: whole rows of Loops::tile_columns, one a term, in the order of the runs. `add`
+// begins with c, for a sum of one leaf that was begun before.
+struct LeafTile {
+  int64_t rows = 0, columns = 0;
+  const float* a = nullptr;
+  int64_t a_row = 0, a_k = 1;
+  const float* b = nullptr;
+  const LeafRun* runs = nullptr;
+  int64_t count = 0;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  bool add = false;
+};
+
 struct Loops {
   TensorLoops<float> f32;
   TensorLoops<Bf16> bf16;
@@ -228,6 +252,10 @@ struct Loops {
                             const float* p, float* dp);
 
   PairLoops pairs;
+
+  // At most tile_rows rows and tile_columns columns.
+  void (*leaf_tile)(const LeafTile& tile);
+  int64_t tile_rows, tile_columns;
 
   // For measuring: `turns` turns of that many independent f32 multiply-adds.
   float (*multiply_adds)(int64_t turns);

@@ -4,6 +4,7 @@
 #include "trireme/backend/cpu/isa/elementwise_impl.h"
 #include "trireme/backend/cpu/isa/norm_impl.h"
 #include "trireme/backend/cpu/isa/pool_impl.h"
+#include "trireme/backend/cpu/isa/product_impl.h"
 #include "trireme/backend/cpu/isa/reduce_impl.h"
 #include "trireme/backend/cpu/isa/rows_impl.h"
 #if defined(__AVX512BF16__)
@@ -83,6 +84,9 @@ constexpr cpu::Loops make_table() {
 #if defined(__AVX512BF16__)
   table.pairs = make_pair_table();
 #endif
+  table.leaf_tile = leaf_tile_of<>;
+  table.tile_rows = kTileRows;
+  table.tile_columns = kTileColumns;
   table.multiply_adds = multiply_adds;
   table.multiply_adds_per_turn = kChains * kLanes;
   return table;

@@ -1,0 +1,99 @@
+// reduce_sum of f32 tensors in leaves (leaves.h).
+#include <algorithm>
+
+#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/leaves.h"
+#include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/why_not.h"
+#include "trireme/backend/kernels.h"
+#include "trireme/op/op_attrs.h"
+
+namespace trireme::cpu {
+namespace {
+
+// The operand seen as [before, leaf, inner, after]: summed over leaf and inner, in leaves of the
+// dimension `dim`.
+struct Sum {
+  int64_t before = 1, leaf = 1, inner = 1, after = 1;
+  int dim = -1;         // of the leaves; -1: nothing is summed
+  bool regular = true;  // false: kept dimensions lie between the summed ones
+};
+
+Sum sum_of(const Shape& x, const ReduceAttrs& attrs) {
+  Sum s;
+  bool ended = false;
+  for (int dim = 0; dim < x.rank(); ++dim) {
+    if (x[dim] == 1 && s.dim >= 0) continue;
+    const bool summed = std::ranges::find(attrs.dims, dim) != attrs.dims.end();
+    if (!summed) {
+      ended = s.dim >= 0;
+      (ended ? s.after : s.before) *= x[dim];
+    } else if (s.dim < 0) {
+      s.dim = dim;
+      s.leaf = x[dim];
+    } else {
+      if (ended) s.regular = false;
+      s.inner *= x[dim];
+    }
+  }
+  return s;
+}
+
+std::string sum_why_not(const TypeArgs& args) {
+  std::string reason = not_all_f32(args);
+  if (!reason.empty()) return reason;
+  if (sum_of(args.in[0].shape, args.attrs.as<ReduceAttrs>()).regular) return "";
+  return fmt::format("kept dimensions of {} lie between summed ones", to_string(args.in[0]));
+}
+
+int64_t sum_scratch(const TypeArgs& args, int) {
+  const Sum s = sum_of(args.in[0].shape, args.attrs.as<ReduceAttrs>());
+  return s.before * kLeaves * s.after * static_cast<int64_t>(sizeof(float));
+}
+
+// Sums of `rows` rows of `after` elements.
+void sum_rows(int64_t rows, int64_t after, const float* x, float* to) {
+  if (after == 1) {
+    *to = loops().f32.sum(rows, x);
+    return;
+  }
+  std::fill_n(to, after, 0.0F);
+  for (int64_t row = 0; row < rows; ++row) loops().f32.accumulate(after, x + row * after, to);
+}
+
+void reduce_sum_in_leaves(const KernelArgs& args) {
+  const Sum s = sum_of(args.in[0].type.shape, args.attrs.as<ReduceAttrs>());
+  const float* x = args.in[0].as<float>().data();
+  float* y = args.out[0].as<float>().data();
+  const Leaves leaves = s.dim < 0
+                            ? Leaves(1, 0, 1)
+                            : Leaves(args.in_whole(0)[s.dim], args.in_start(0, s.dim), s.leaf);
+  const int64_t count = leaves.count();
+  auto* sums = reinterpret_cast<float*>(args.scratch.data());
+  const int64_t row = s.inner * s.after;
+  for_range(
+      args, s.before * count, rows_per_task(s.leaf * row / count), [&](int64_t item, int64_t end) {
+        for (; item < end; ++item) {
+          const int64_t leaf = item % count;
+          sum_rows(leaves.size(leaf) * s.inner, s.after,
+                   x + (item / count * s.leaf + leaves.begin(leaf)) * row, sums + item * s.after);
+        }
+      });
+  for_range(args, s.before, rows_per_task(count * s.after), [&](int64_t i, int64_t end) {
+    for (; i < end; ++i) {
+      float* mine = sums + i * count * s.after;
+      for (int64_t apart = 1; apart < count; apart *= 2) {
+        for (int64_t leaf = 0; leaf + apart < count; leaf += 2 * apart)
+          loops().f32.accumulate(s.after, mine + (leaf + apart) * s.after, mine + leaf * s.after);
+      }
+      std::copy_n(mine, s.after, y + i * s.after);
+    }
+  });
+}
+
+}  // namespace
+
+extern const Kernel reduce_sum_leaves{"reduce_sum", "reduce_sum.leaves",  sum_why_not,
+                                      sum_scratch,  reduce_sum_in_leaves, Bits::kLeaves};
+
+}  // namespace trireme::cpu
