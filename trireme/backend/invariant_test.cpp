@@ -28,10 +28,10 @@ struct Cut {
 };
 
 // One factor in 2 or 4 parts, as far as the kernel's claim goes.
-std::vector<Cut> cuts_of(const ShardingRule& rule, Bits bits) {
+std::vector<Cut> cuts_of(const ShardingRule& rule, const Kernel& kernel) {
   std::vector<Cut> out;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
-    if (!invariant_over(rule, static_cast<int>(f), bits)) continue;
+    if (!invariant_over(kernel, rule, static_cast<int>(f))) continue;
     for (const std::vector<MeshAxis>& axes :
          {std::vector<MeshAxis>{{"x", 2}}, {{"x", 2}, {"y", 2}}}) {
       Cut cut{Mesh(axes), {}};
@@ -130,13 +130,16 @@ std::vector<Example> wide_cases(std::string_view op) {
         {.in = {f32({4, 12, 40}), f32({4, 40, 36})}, .attrs = Attrs::of(MatMulAttrs{})});
     return cases;
   }
-  if (op == "linear_weight_grad") return {{.in = {f32({20, 7, 36}), f32({20, 7, 68})}}};
+  if (op == "linear_weight_grad") {
+    return {{.in = {f32({20, 7, 36}), f32({20, 7, 68})}}, {.in = {f32({1, 28, 36}), f32({1, 28, 68})}}};
+  }
   if (op == "multi_linear") return {{.in = {f32({4, 9, 36}), f32({36, 3, 20})}}};
   if (op == "multi_linear_input_grad") return {{.in = {f32({4, 9, 3, 20}), f32({36, 3, 20})}}};
   if (op == "multi_linear_weight_grad") return {{.in = {f32({12, 9, 36}), f32({12, 9, 3, 20})}}};
   if (op == "reduce_sum") {
     return {{.in = {f32({20, 9, 36})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})},
             {.in = {f32({4, 100})}, .attrs = Attrs::of(ReduceAttrs{{1}, false})},
+            {.in = {f32({1, 36, 5})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})},
             {.in = {f32({28, 11})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})}};
   }
   if (op == "exact_square_sum") return {{.in = {f32({36, 100})}}};
@@ -161,7 +164,7 @@ int check(const OpDef& op, const Example& example, uint64_t seed) {
   const std::vector<HostTensor> operands = conformance::operands_of(example, seed);
   const std::vector<HostTensor> want = run(call, operands, types, {}, {}, nullptr);
   int checked = 0;
-  for (const Cut& cut : cuts_of(rule, kernel.bits)) {
+  for (const Cut& cut : cuts_of(rule, kernel)) {
     const std::string found = check_cut(call, cut, rule, operands, want);
     EXPECT_EQ(found, "") << kernel.name << " on " << conformance::describe(op, example) << " over "
                          << to_string(

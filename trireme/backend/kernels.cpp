@@ -45,7 +45,7 @@ std::vector<const Kernel*> kernels_of(const OpDef& def) {
   return all;
 }
 
-bool invariant_over(const ShardingRule& rule, int factor, Bits bits) {
+bool invariant_over(const Kernel& kernel, const ShardingRule& rule, int factor) {
   const auto stands_in = [](const DimFactors& dims, int f) {
     return std::any_of(dims.begin(), dims.end(), [&](const std::vector<int>& parts) {
       return std::find(parts.begin(), parts.end(), f) != parts.end();
@@ -54,18 +54,15 @@ bool invariant_over(const ShardingRule& rule, int factor, Bits bits) {
   const auto is_summed = [&](int f) {
     return !std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& dims) { return stands_in(dims, f); });
   };
-  if (bits == Bits::kShape) return false;
-  if (bits == Bits::kExact || !is_summed(factor)) return true;
-  if (bits == Bits::kElement) return false;
+  if (kernel.bits == Bits::kShape) return false;
+  if (kernel.bits == Bits::kExact || !is_summed(factor)) return true;
+  if (kernel.bits == Bits::kElement) return false;
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
     const Factor& each = rule.factors[static_cast<size_t>(f)];
-    if (each.can_cut && each.size > 1 && is_summed(f)) return f == factor;
+    if (!is_summed(f) || each.size <= 1 || !each.can_cut) continue;
+    if (kernel.leaf_factor.empty() || kernel.leaf_factor == each.name) return f == factor;
   }
   return false;
-}
-
-std::string_view to_string(Numerics numerics) {
-  return numerics == Numerics::kInvariant ? "invariant" : "fast";
 }
 
 const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, Numerics numerics) {

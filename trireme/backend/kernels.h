@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
@@ -14,21 +15,10 @@ namespace trireme {
 // What the bits of an element of a kernel's result depend on, beside the operands' elements it is computed from.
 enum class Bits {
   kElement,  // nothing else, as long as no dimension it sums over is cut
-  kLeaves,   // nothing else, also where the first dimension it sums over is cut (cpu/leaves.h)
+  kLeaves,   // nothing else, also where one of the dimensions it sums over is cut (cpu/leaves.h)
   kExact,    // nothing else, whatever is cut: its sums are exact
   kShape,    // the sizes of the piece
 };
-
-// Whether a factor of an op's rule may be cut and the bits stay: any that stands in every result; of those that a result
-// sums over, the first that is longer than one element under kLeaves, and any under kExact.
-bool invariant_over(const ShardingRule& rule, int factor, Bits bits);
-
-// What is promised of a run's bits.
-enum class Numerics {
-  kFast,       // results in the bounds of the arithmetic; the same bits for the same cuts, whatever the threads
-  kInvariant,  // the same bits however the job is cut
-};
-std::string_view to_string(Numerics numerics);  // "fast", "invariant"
 
 struct Kernel {
   std::string_view op;
@@ -39,11 +29,17 @@ struct Kernel {
   int64_t (*scratch)(const TypeArgs& args, int threads);
   KernelFn* run;
   Bits bits = Bits::kElement;
+  // The factor of the op's rule that kLeaves speaks of; "": the first summed over that is longer than one element.
+  std::string_view leaf_factor = "";
 
   int64_t scratch_bytes(const TypeArgs& args, int threads) const {
     return scratch == nullptr ? 0 : scratch(args, threads);
   }
 };
+
+// Whether a factor of the op's rule may be cut and the bits stay: any that stands in every result; of those that a
+// result sums over, that of the leaves under kLeaves and any under kExact.
+bool invariant_over(const Kernel& kernel, const ShardingRule& rule, int factor);
 
 // All kernels of an op, best first; the last is the reference, if the op has one.
 std::vector<const Kernel*> kernels_of(const OpDef& def);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
+#include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
@@ -69,6 +70,7 @@ struct ExecutionPlan {
   std::string name;
   Mesh mesh;
   int threads = 1;             // compute threads per rank that scratch sizes are made for
+  std::string bits = "fast";   // what is promised of them: "fast", or "invariant on <isa>"
   int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
   int64_t arena_bytes = 0;
   int64_t lower_bound = 0;     // of arena_bytes, for these lifetimes
@@ -85,6 +87,8 @@ struct ExecutionPlan {
 
 struct PlanOptions {
   int threads = 1;
+  // kInvariant: kernels are chosen by the whole types, so that no cut changes the choice.
+  Numerics numerics = Numerics::kFast;
   // Parameters and state are not in the arena: another executor holds them. For programs that only read them.
   bool external_parameters = false;
 };

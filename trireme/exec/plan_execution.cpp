@@ -1,6 +1,7 @@
 // From a program to its execution plan: kernels, buffers, lanes, offsets. See plan.h.
 #include <algorithm>
 
+#include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
@@ -22,6 +23,7 @@ class Planner {
     plan_.name = graph_.name();
     plan_.mesh = program_.mesh;
     plan_.threads = options_.threads;
+    if (options_.numerics == Numerics::kInvariant) plan_.bits = fmt::format("invariant on {}", to_string(isa()));
     add_actions();
     find_kept_results();
     find_last_uses();
@@ -56,7 +58,7 @@ class Planner {
         action.lane = Lane::kComm;
         scratch = collective_scratch(*action.op, types);
       } else if (!action.op->traits.collective) {
-        const Kernel& kernel = choose_kernel(*action.op, types);
+        const Kernel& kernel = kernel_of(n, types);
         action.kernel = kernel.name;
         scratch = kernel.scratch_bytes(types, options_.threads);
       }
@@ -71,6 +73,14 @@ class Planner {
       scratch_bytes_.push_back(scratch);
       plan_.actions.push_back(std::move(action));
     }
+  }
+
+  const Kernel& kernel_of(const Node& n, const TypeArgs& local) const {
+    if (options_.numerics == Numerics::kFast) return choose_kernel(def_of(n), local);
+    std::vector<TensorType> in, out;
+    for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, program_.whole[static_cast<size_t>(id)]});
+    for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, program_.whole[static_cast<size_t>(id)]});
+    return choose_kernel(def_of(n), {in, out, n.attrs}, Numerics::kInvariant);
   }
 
   // The last action that touches each value. What a communication touches stays in use until the first action

@@ -89,6 +89,10 @@ Tensor reduce_min(const Tensor& x, std::vector<int64_t> dims = {}, bool keep_dim
 Tensor mean(const Tensor& x, std::vector<int64_t> dims = {}, bool keep_dims = false);
 // The sum of all squares: f32[], or f64[] of an f64 x.
 Tensor square_sum(const Tensor& x);
+// The same of an f32 x, exact and therefore the same bits however x is cut: its digits, f64[12], which are added (add)
+// over tensors; and the value of such a sum of digits, f32[].
+Tensor exact_square_sum(const Tensor& x);
+Tensor total_of_digits(const Tensor& digits);
 // Sums x to a shape that broadcasts to x's: the gradient of a broadcast.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 // The first index of the largest element, as i32; the dimension goes.

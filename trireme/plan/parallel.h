@@ -15,6 +15,7 @@
 
 #include "trireme/layout/reshard.h"
 #include "trireme/mesh/machine.h"
+#include "trireme/op/numerics.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/strategy.h"
 
@@ -62,6 +63,7 @@ struct Parallel {
   OptimizerParallel optimizer;
   Communication communication;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
+  Numerics numerics = Numerics::kFast;
   // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked.
   std::string strategy;
 };

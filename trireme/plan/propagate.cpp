@@ -26,8 +26,8 @@ class NodeChoice {
   }
 
   // `bytes` of each operand, and of all results.
-  FactorCuts choose(const std::vector<int64_t>& bytes, int64_t result_bytes) {
-    let_partials_through(bytes, result_bytes);
+  FactorCuts choose(const std::vector<int64_t>& bytes, int64_t result_bytes, bool sums_flow) {
+    if (sums_flow) let_partials_through(bytes, result_bytes);
     std::vector<size_t> order(have_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
@@ -174,7 +174,7 @@ class Propagation {
       int64_t result_bytes = 0;
       for (const ValueId result : node.outputs) result_bytes += graph_.type(result).bytes();
       NodeChoice choice(rule, have, strategy_.mesh);
-      strategy_.nodes.push_back(choice.choose(bytes, result_bytes));
+      strategy_.nodes.push_back(choice.choose(bytes, result_bytes, asks_.sums_flow));
       strategy_.why_nodes.push_back(choice.why() + as_gradient(node));
     }
     settle_inputs(node, rule);

@@ -18,6 +18,9 @@ struct Asks {
   // Readers find these values in this layout instead of the one they are made in. A parameter's update (scope
   // kUpdateScope) reads the parameter as it is stored.
   std::map<ValueId, Layout> seen_as;
+  // Whether partial sums may flow through linear ops. Where they may not they are reduced before anything reads them:
+  // (a + b) summed over ranks has other bits than the sum of a over ranks and that of b.
+  bool sums_flow = true;
 };
 
 // Nodes that nothing is asked of take the cuts their operands come with, as far as their rule allows; the largest operand

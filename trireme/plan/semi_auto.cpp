@@ -41,6 +41,7 @@ class SemiAuto {
   }
 
   Strategy run() {
+    asks_.sums_flow = parallel_.numerics == Numerics::kFast;
     for (const Node& node : graph_.nodes()) check_collective(node);
     ask_data();
     for (const CutRule& rule : parallel_.parameters) ask_parameters(rule);

@@ -98,6 +98,10 @@ void check_values(const JobConfig& c) {
   require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet"});
   require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
   require_one_of("train.dtype", c.train.dtype, kComputeTypes);
+  require_one_of("train.numerics", c.train.numerics, {"fast", "invariant"});
+  require(c.train.numerics == "fast" || c.train.dtype == "f32",
+          "configuration: train.numerics = 'invariant' keeps the bits of f32 sums only; train.dtype is '{}', use 'f32'",
+          c.train.dtype);
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
   require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "semi_auto_parallel", "stand_alone"});
@@ -196,6 +200,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
       {"train.batch", &c.train.batch, "samples of a step over all ranks"},
       {"train.dtype", &c.train.dtype, "f32 or bf16: what layers compute in; parameters, their state and the loss are f32"},
+      {"train.numerics", &c.train.numerics,
+       "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep them is refused"},
       {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
       {"train.lr", &c.train.lr, "peak learning rate"},
       {"train.momentum", &c.train.momentum, "sgd"},
@@ -337,6 +343,7 @@ StepOptions step_options(const JobConfig& config) {
   return {.name = config.name,
           .seed = static_cast<uint64_t>(config.train.seed),
           .clip_norm = config.train.clip,
+          .numerics = parse_numerics(config.train.numerics),
           .compute = parse_compute_type(config.train.dtype, "configuration: train.dtype =")};
 }
 

@@ -45,6 +45,7 @@ struct JobConfig {
     int64_t epochs = 0;
     int64_t batch = 32;
     std::string dtype = "f32";        // f32 | bf16
+    std::string numerics = "fast";    // fast | invariant
     std::string optimizer = "adamw";  // sgd | adam | adamw | lamb
     double lr = 1e-3;
     double momentum = 0.9;

@@ -8,6 +8,7 @@
 #include "trireme/op/build.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/initialise.h"
+#include "trireme/train/invariant.h"
 
 namespace trireme {
 
@@ -20,8 +21,13 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   const Communication& how = options.parallel.communication;
   out.partitioned = partition(out.graph, out.strategy, {.costs = reshard_costs(how, out.strategy.mesh),
                                                         .sum_types = sum_types(out.graph, how)});
+  if (options.parallel.numerics == Numerics::kInvariant) {
+    require_invariant(out.graph, out.strategy);
+    require_invariant(out.partitioned);
+  }
   out.program = run_passes(out.partitioned, options.passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
+                                          .numerics = options.parallel.numerics,
                                           .external_parameters = options.external_parameters});
   std::vector<std::string> unsound = verify(out.plan);
   if (unsound.empty()) unsound = check_communication(out.plan);

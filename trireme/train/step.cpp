@@ -33,14 +33,15 @@ Tensor count_correct(const Tensor& prediction, const Tensor& target) {
 }
 
 // The factor that brings the gradients' global norm down to the limit; also names the norm as an output.
-Tensor clip(Graph& graph, const std::vector<Tensor>& grads, double limit) {
+Tensor clip(Graph& graph, const std::vector<Tensor>& grads, double limit, Numerics numerics) {
   graph.set_scope("clip");
+  const bool exact = numerics == Numerics::kInvariant;
   Tensor sum;
   for (const Tensor& grad : grads) {
-    const Tensor squares = square_sum(grad);
+    const Tensor squares = exact ? exact_square_sum(grad) : square_sum(grad);
     sum = sum ? add(sum, squares) : squares;
   }
-  const Tensor norm = sqrt(sum);
+  const Tensor norm = sqrt(exact ? total_of_digits(sum) : sum);
   graph.add_output("grad_norm", norm.id());
   return clamp(scale(reciprocal(norm + 1e-6), limit), 0, 1);  // as torch.nn.utils.clip_grad_norm_
 }
@@ -71,7 +72,7 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   const Tensor step = trace.step();
   const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
   const Tensor factor =
-      options.clip_norm > 0 ? clip(graph, reached, options.clip_norm) : constant(graph, {DType::kF32, {}}, 1);
+      options.clip_norm > 0 ? clip(graph, reached, options.clip_norm, options.numerics) : constant(graph, {DType::kF32, {}}, 1);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!grads[i]) continue;
     const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;

@@ -10,6 +10,7 @@
 #include "trireme/ir/tensor.h"
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/op/numerics.h"
 
 namespace trireme {
 
@@ -29,6 +30,7 @@ struct StepOptions {
   uint64_t seed = 0;        // of dropout
   double gradient_scale = 1;  // multiplies every gradient, before clipping
   double clip_norm = 0;     // gradients are scaled so that their global norm is at most this; 0: not at all
+  Numerics numerics = Numerics::kFast;  // kInvariant: the gradients' norm is summed exactly
   DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h). Parameters, state and loss are f32
   bool accuracy = false;    // evaluation: also the share of targets that the largest output hits
 };

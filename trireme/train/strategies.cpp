@@ -152,6 +152,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.communication = {.all_to_all = p.enable_alltoall,
                        .gradients_in_f32 = p.gradient_fp32_sync,
                        .all_in_f32 = p.force_fp32_communication};
+  out.numerics = parse_numerics(config.train.numerics);
   if (!p.machine.empty()) {
     require(is_file(p.machine), "configuration: parallel.machine: there is no file '{}'; name one like those in machines/",
             p.machine);

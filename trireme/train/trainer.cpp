@@ -150,7 +150,7 @@ class Run {
 
   StepOptions step_options() const {
     return {.name = options_.name, .seed = options_.seed, .gradient_scale = options_.gradient_scale,
-            .clip_norm = options_.clip_norm, .compute = options_.compute, .accuracy = options_.accuracy};
+            .clip_norm = options_.clip_norm, .numerics = options_.parallel.numerics, .compute = options_.compute, .accuracy = options_.accuracy};
   }
 
   std::optional<Graph> evaluation_graph(const ModelFn& model, const LossFn& loss) const {

@@ -95,11 +95,11 @@ void sum_tokens(const Chains& chains, int64_t row, int64_t width, const T* dy, f
   }
 }
 
-// The same in leaves of the tokens' first dimension, of which one is `inner` tokens. Leaves without a token of the row
+// The same in leaves of the tokens. Leaves without a token of the row
 // are left out: they would add nothing.
 class LeafSums {
  public:
-  LeafSums(const Leaves& leaves, int64_t inner) : leaves_(leaves), inner_(inner) {}
+  explicit LeafSums(const LeafRows& tokens) : leaves_(tokens.leaves()), inner_(tokens.inner) {}
 
   void sum(const Chains& chains, int64_t row, int64_t width, const float* dy, float* to) {
     for (int64_t column = 0; column < width; column += kColumns) {
@@ -160,15 +160,13 @@ Chains chains_of(const KernelArgs& args, const Indices& ids) {
 }
 
 void embedding_grad_in_leaves(const KernelArgs& args) {
-  const Shape& shape = args.in[0].type.shape;
   const int64_t width = args.out[0].type.shape[1];
   const float* dy = args.in[1].as<float>().data();
   float* table = args.out[0].as<float>().data();
   const Chains chains = chains_of(args, Indices(args.in[0]));
-  const Leaves leaves = shape.rank() == 0 ? Leaves(1, 0, 1) : Leaves(args.in_whole(0)[0], args.in_start(0, 0), shape[0]);
-  const int64_t inner = shape.rank() == 0 || shape[0] == 0 ? 1 : shape.elements() / shape[0];
+  const LeafRows tokens = leaf_rows(args, 0, args.in[0].type.shape.rank());
   for_range(args, args.out[0].type.shape[0], rows_per_task(width), [&](int64_t row, int64_t end) {
-    LeafSums sums(leaves, inner);
+    LeafSums sums(tokens);
     for (; row < end; ++row) sums.sum(chains, row, width, dy, table + row * width);
   });
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "trireme/base/error.h"
+#include "trireme/op/op_def.h"
 
 namespace trireme::cpu {
 
@@ -39,6 +40,25 @@ class Leaves {
  private:
   int64_t whole_, start_, first_, count_;
 };
+
+// The leading dimensions of an operand, all summed over: in leaves of the first that is longer than one element in the
+// whole, `inner` rows a step.
+struct LeafRows {
+  int64_t whole = 1, start = 0, size = 1;
+  int64_t inner = 1;
+
+  Leaves leaves() const { return {whole, start, size}; }
+};
+inline LeafRows leaf_rows(const KernelArgs& args, size_t operand, int leading) {
+  LeafRows rows;
+  int dim = 0;
+  while (dim < leading && args.in_whole(operand)[dim] == 1) ++dim;
+  if (dim == leading) return rows;
+  const Shape& here = args.in[operand].type.shape;
+  rows = {args.in_whole(operand)[dim], args.in_start(operand, dim), here[dim], 1};
+  while (++dim < leading) rows.inner *= here[dim];
+  return rows;
+}
 
 // Adds the sums of leaves as they come, in the order of the tree. At most levels() sums wait at a
 // time: `merge(to, from)` adds sum `from` to sum `to`, both places in 0..levels()-1; the caller

@@ -1,5 +1,6 @@
 // matmul, linear_weight_grad and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN or widened to f32.
 #include "trireme/backend/cpu/leaf_product.h"
+#include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
@@ -142,13 +143,9 @@ LeafDim terms_of_matmul(const KernelArgs& args) {
   return last_of_operand(args, args.attrs.as<MatMulAttrs>().transpose_a ? rank - 2 : rank - 1);
 }
 
-// The rows of x, in leaves of its first dimension.
 LeafDim terms_of_weight_grad(const KernelArgs& args) {
-  const Shape& x = args.in[0].type.shape;
-  if (x.rank() == 1) return {.whole = 1, .start = 0, .size = 1};
-  LeafDim dim = last_of_operand(args, 0);
-  for (int i = 1; i < x.rank() - 1; ++i) dim.inner *= x[i];
-  return dim;
+  const LeafRows rows = leaf_rows(args, 0, args.in[0].type.shape.rank() - 1);
+  return {.whole = rows.whole, .start = rows.start, .size = rows.size, .inner = rows.inner};
 }
 
 LeafDim terms_of_multi_linear(const KernelArgs& args) {
@@ -186,8 +183,8 @@ constexpr Kernel sgemm(std::string_view op, std::string_view name) {
   return {op, name, not_all_f32, nullptr, run_sgemm<product>, Bits::kShape};
 }
 template <ProductFn product, TermsFn terms>
-constexpr Kernel leaves(std::string_view op, std::string_view name) {
-  return {op, name, not_all_f32, leaves_bytes<product>, run_leaves<product, terms>, Bits::kLeaves};
+constexpr Kernel leaves(std::string_view op, std::string_view name, std::string_view factor = "") {
+  return {op, name, not_all_f32, leaves_bytes<product>, run_leaves<product, terms>, Bits::kLeaves, factor};
 }
 template <ProductFn product, class C = Bf16>
 constexpr Kernel onednn(std::string_view op, std::string_view name) {
@@ -213,7 +210,7 @@ extern const Kernel multi_linear_leaves = leaves<of_multi_linear, terms_of_multi
 extern const Kernel multi_linear_bf16 = onednn<of_multi_linear>("multi_linear", "multi_linear.bf16");
 extern const Kernel multi_linear_widened = widened<of_multi_linear>("multi_linear", "multi_linear.widened");
 extern const Kernel multi_linear_input_grad_sgemm = sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm");
-extern const Kernel multi_linear_input_grad_leaves = leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.leaves");
+extern const Kernel multi_linear_input_grad_leaves = leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.leaves", "n");
 extern const Kernel multi_linear_input_grad_bf16 = onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16");
 extern const Kernel multi_linear_input_grad_widened = widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened");
 extern const Kernel multi_linear_weight_grad_sgemm = sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm");

@@ -44,15 +44,13 @@ struct InOrder {
 
 // ... or those of a leaf of x's first dimension, whose sums are added in the tree.
 struct InLeaves {
+  LeafRows rows;
   Leaves leaves;
-  int64_t inner;  // rows of a step along the first dimension
   int64_t parts;
 
-  explicit InLeaves(const KernelArgs& args) : leaves(leaves_of(args)), inner(1), parts(leaves.count()) {
-    const Shape& x = args.in[0].type.shape;
-    for (int dim = 1; dim < x.rank() - 1; ++dim) inner *= x[dim];
-  }
-  int64_t begin(int64_t part) const { return leaves.begin(part) * inner; }
+  explicit InLeaves(const KernelArgs& args)
+      : rows(leaf_rows(args, 0, args.in[0].type.shape.rank() - 1)), leaves(rows.leaves()), parts(leaves.count()) {}
+  int64_t begin(int64_t part) const { return leaves.begin(part) * rows.inner; }
   static int64_t parts_at_most(const TensorType&) { return kLeaves; }
 
   void add(int64_t size, float* sums, int64_t step) const {
@@ -60,13 +58,6 @@ struct InLeaves {
       for (int64_t part = 0; part + apart < parts; part += 2 * apart)
         loops().f32.accumulate(size, sums + (part + apart) * step, sums + part * step);
     }
-  }
-
- private:
-  static Leaves leaves_of(const KernelArgs& args) {
-    const Shape& x = args.in[0].type.shape;
-    if (x.rank() == 1) return Leaves(1, 0, 1);
-    return Leaves(args.in_whole(0)[0], args.in_start(0, 0), x[0]);
   }
 };
 

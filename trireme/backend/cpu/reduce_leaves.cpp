@@ -1,4 +1,4 @@
-// reduce_sum of f32 tensors in leaves (leaves.h).
+// Sums of f32 tensors whose bits do not depend on cuts: reduce_sum in leaves (leaves.h), and exact_square_sum.
 #include <algorithm>
 
 #include "trireme/backend/cpu/isa/loops.h"
@@ -7,6 +7,7 @@
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
+#include "trireme/op/exact_sum.h"
 
 namespace trireme::cpu {
 namespace {
@@ -19,11 +20,11 @@ struct Sum {
   bool regular = true;  // false: kept dimensions lie between the summed ones
 };
 
-Sum sum_of(const Shape& x, const ReduceAttrs& attrs) {
+Sum sum_of(const Shape& x, const Shape& whole, const ReduceAttrs& attrs) {
   Sum s;
   bool ended = false;
   for (int dim = 0; dim < x.rank(); ++dim) {
-    if (x[dim] == 1 && s.dim >= 0) continue;
+    if (whole[dim] == 1) continue;
     const bool summed = std::ranges::find(attrs.dims, dim) != attrs.dims.end();
     if (!summed) {
       ended = s.dim >= 0;
@@ -42,12 +43,12 @@ Sum sum_of(const Shape& x, const ReduceAttrs& attrs) {
 std::string sum_why_not(const TypeArgs& args) {
   std::string reason = not_all_f32(args);
   if (!reason.empty()) return reason;
-  if (sum_of(args.in[0].shape, args.attrs.as<ReduceAttrs>()).regular) return "";
+  if (sum_of(args.in[0].shape, args.in[0].shape, args.attrs.as<ReduceAttrs>()).regular) return "";
   return fmt::format("kept dimensions of {} lie between summed ones", to_string(args.in[0]));
 }
 
 int64_t sum_scratch(const TypeArgs& args, int) {
-  const Sum s = sum_of(args.in[0].shape, args.attrs.as<ReduceAttrs>());
+  const Sum s = sum_of(args.in[0].shape, args.in[0].shape, args.attrs.as<ReduceAttrs>());
   return s.before * kLeaves * s.after * static_cast<int64_t>(sizeof(float));
 }
 
@@ -62,7 +63,7 @@ void sum_rows(int64_t rows, int64_t after, const float* x, float* to) {
 }
 
 void reduce_sum_in_leaves(const KernelArgs& args) {
-  const Sum s = sum_of(args.in[0].type.shape, args.attrs.as<ReduceAttrs>());
+  const Sum s = sum_of(args.in[0].type.shape, args.in_whole(0), args.attrs.as<ReduceAttrs>());
   const float* x = args.in[0].as<float>().data();
   float* y = args.out[0].as<float>().data();
   const Leaves leaves = s.dim < 0
@@ -91,8 +92,33 @@ void reduce_sum_in_leaves(const KernelArgs& args) {
   });
 }
 
+int64_t exact_chunks(int64_t n) {
+  return (n + kGrain - 1) / kGrain;
+}
+
+int64_t exact_scratch(const TypeArgs& args, int) {
+  return exact_chunks(args.in[0].elements()) * kSumDigits * static_cast<int64_t>(sizeof(double));
+}
+
+// Digits are added exactly, so the order of the chunks is of no matter.
+void exact_square_sum(const KernelArgs& args) {
+  const int64_t n = args.in[0].elements();
+  const float* x = args.in[0].as<float>().data();
+  auto* parts = reinterpret_cast<double*>(args.scratch.data());
+  std::fill_n(parts, exact_chunks(n) * kSumDigits, 0.0);
+  for_range(args, n, kGrain, [&](int64_t begin, int64_t end) {
+    loops().exact_squares(end - begin, x + begin, kSumGrids.data(), kSumLimit, kSumDigits,
+                          parts + begin / kGrain * kSumDigits);
+  });
+  double* sums = args.out[0].as<double>().data();
+  std::fill_n(sums, kSumDigits, 0.0);
+  for (int64_t i = 0; i < exact_chunks(n) * kSumDigits; ++i) sums[i % kSumDigits] += parts[i];
+}
+
 }  // namespace
 
+extern const Kernel exact_square_sum_simd{"exact_square_sum", "exact_square_sum.simd", nullptr,
+                                          exact_scratch, exact_square_sum, Bits::kExact};
 extern const Kernel reduce_sum_leaves{"reduce_sum", "reduce_sum.leaves",  sum_why_not,
                                       sum_scratch,  reduce_sum_in_leaves, Bits::kLeaves};
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trireme/backend/cpu/isa/elementwise_impl.h"
+#include "trireme/backend/cpu/isa/exact_impl.h"
 #include "trireme/backend/cpu/isa/norm_impl.h"
 #include "trireme/backend/cpu/isa/pool_impl.h"
 #include "trireme/backend/cpu/isa/product_impl.h"
@@ -87,6 +88,7 @@ constexpr cpu::Loops make_table() {
   table.leaf_tile = leaf_tile_of<>;
   table.tile_rows = kTileRows;
   table.tile_columns = kTileColumns;
+  table.exact_squares = exact_squares;
   table.multiply_adds = multiply_adds;
   table.multiply_adds_per_turn = kChains * kLanes;
   return table;

@@ -1,0 +1,178 @@
+// numerics = "invariant": the same bits of losses, parameters and optimizer state however a job is cut.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "tests/multi/training_support.h"
+#include "trireme/base/error.h"
+#include "trireme/base/thread_pool.h"
+#include "trireme/comm/comm.h"
+#include "trireme/tensor/host_tensor.h"
+#include "trireme/train/strategies.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+
+constexpr int kSteps = 4;
+constexpr int64_t kSamples = 32;  // in leaves of 2
+
+struct Piece {
+  Box box;
+  HostTensor values;
+};
+struct Trained {
+  std::vector<float> losses, norms;
+  std::map<std::string, Piece> pieces;  // of parameters and optimizer state
+};
+
+Graph step_of(const std::string& model, Numerics numerics) {
+  const auto train = [&](const ModelFn& forward, const std::vector<BatchField>& batch) {
+    return training_step(forward, class_loss(), batch, AdamW{.weight_decay = 0.1},
+                         {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
+  };
+  const std::vector<BatchField> text = {{"x", {DType::kI32, {kSamples, 8}}}, {"y", {DType::kI32, {kSamples, 8}}}};
+  if (model == "gpt") {
+    nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .dropout = 0.1});
+    return train([&](const Tensor& x) { return gpt(x); }, text);
+  }
+  if (model == "llama") {
+    nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24,
+                     .init_std = 0.2});
+    return train([&](const Tensor& x) { return llama(x); }, text);
+  }
+  nn::Mlp mlp({12, 16, 10});
+  return train(mlp_model(mlp), mlp_batch(kSamples));
+}
+
+Trained train(const std::string& model, Parallel parallel, comm::World* world, int threads,
+              Numerics numerics = Numerics::kInvariant) {
+  parallel.numerics = numerics;
+  ThreadPool pool(threads);
+  Session session(step_of(model, numerics), std::nullopt,
+                  {.world = world, .pool = &pool, .seed = 5, .parallel = parallel});
+  session.initialise();
+  Trained out;
+  for (int step = 1; step <= kSteps; ++step) {
+    out.losses.push_back(train_step(session, step, 0.01F));
+    out.norms.push_back(session.step().output("grad_norm").as<float>()[0]);
+  }
+  for (const PlanInput& input : session.persistent()) {
+    const View view = session.step().input(input.name);
+    HostTensor copy(view.type);
+    std::memcpy(copy.view().data, view.data, static_cast<size_t>(view.bytes()));
+    out.pieces.emplace(input.name, Piece{session.step().input_box(input.name), std::move(copy)});
+  }
+  return out;
+}
+
+// "" when the rank's losses, norms and pieces are those of the whole, to the bit.
+std::string difference_of(const Trained& rank, const Trained& whole) {
+  const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  };
+  if (!same(rank.losses, whole.losses)) return "other losses";
+  if (!same(rank.norms, whole.norms)) return "other gradient norms";
+  for (const auto& [name, piece] : rank.pieces) {
+    const HostTensor& all = whole.pieces.at(name).values;
+    HostTensor expected(piece.values.type());
+    copy_region(all.view(), Box::whole(all.shape()), expected.view(), piece.box, piece.box);
+    if (!std::ranges::equal(expected.view().raw(), piece.values.view().raw())) return "other bits of " + name;
+  }
+  return "";
+}
+
+struct Case {
+  std::string name;
+  int64_t ranks = 1, tp = 1, zero = 0;
+  int threads = 1;
+};
+
+Parallel parallel_for(const Case& c, const std::string& model) {
+  JobConfig config;
+  config.model.kind = model;
+  config.model.heads = 4;
+  config.model.kv_heads = 2;
+  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.tp = c.tp;
+  config.parallel.zero = c.zero;
+  config.parallel.zero_threshold_kb = 0;
+  return parallel_of(config, c.ranks);
+}
+
+std::vector<Case> cases() {
+  return {{"one_rank_three_threads", 1, 1, 0, 3}, {"dp2", 2},
+          {"dp4_two_threads", 4, 1, 0, 2},        {"dp8", 8},
+          {"tp2", 2, 2},                          {"dp2_tp2", 4, 2},
+          {"dp4_tp2_two_threads", 8, 2, 0, 2},    {"zero1_dp2", 2, 1, 1},
+          {"zero2_dp4", 4, 1, 2},                 {"zero3_dp4", 4, 1, 3},
+          {"dp2_tp2_zero1", 4, 2, 1},             {"dp2_tp2_zero2", 4, 2, 2},
+          {"dp2_tp2_zero3_two_threads", 4, 2, 3, 2}};
+}
+
+class Invariant : public testing::TestWithParam<std::tuple<std::string, Case>> {};
+
+TEST_P(Invariant, HasTheBitsOfOneRank) {
+  const auto& [model, c] = GetParam();
+  const Trained whole = train(model, {}, nullptr, 1);
+  ASSERT_NE(whole.losses.front(), whole.losses.back());
+  const Parallel parallel = parallel_for(c, model);
+  std::mutex mutex;
+
+  comm::spawn_ranks(static_cast<int>(c.ranks), "threads", [&](comm::World& world) {
+    const Trained mine = train(model, parallel, &world, c.threads);
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(difference_of(mine, whole), "") << "rank " << world.rank();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
+                         testing::Combine(testing::Values("mlp", "gpt", "llama"), testing::ValuesIn(cases())),
+                         [](const auto& each) {
+                           return std::get<0>(each.param) + "_" + std::get<1>(each.param).name;
+                         });
+
+// So that the test above can fail: it is the mode that keeps the bits, not chance.
+TEST(InvariantMode, FastHasOtherBitsSomewhere) {
+  std::mutex mutex;
+  std::string found;
+  const Trained whole = train("gpt", {}, nullptr, 1, Numerics::kFast);
+  for (const Case& c : {Case{"dp4", 4}, Case{"tp2", 2, 2}}) {
+    comm::spawn_ranks(static_cast<int>(c.ranks), "threads", [&](comm::World& world) {
+      const Trained mine = train("gpt", parallel_for(c, "gpt"), &world, 1, Numerics::kFast);
+      const std::lock_guard lock(mutex);
+      found += difference_of(mine, whole);
+    });
+  }
+  EXPECT_NE(found, "");
+}
+
+std::string refusal(const Case& c, const std::string& model, const std::string& dataset = "") {
+  Parallel parallel = parallel_for(c, model);
+  parallel.numerics = Numerics::kInvariant;
+  if (!dataset.empty()) parallel.dataset = dataset;
+  try {
+    compile(step_of(model, Numerics::kInvariant), {.ranks = c.ranks, .parallel = parallel});
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kUnsupported);
+    return e.text();
+  }
+  return "";
+}
+
+TEST(InvariantErrors, SumsInPartsThatAreNoPowerOfTwoAreRefused) {
+  EXPECT_THAT(refusal({"", 32}, "mlp"), testing::HasSubstr("the parts must be 2, 4, 8 or 16"));
+}
+
+TEST(InvariantErrors, SumsOverPositionsAreRefused) {
+  EXPECT_THAT(refusal({"", 2}, "gpt", "[-, dp]"),
+              testing::AllOf(testing::HasSubstr("numerics = 'invariant': "),
+                             testing::HasSubstr("which it sums over in one piece"),
+                             testing::HasSubstr("or use numerics = 'fast'")));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,22 @@
+// What is promised of the bits of a run.
+#pragma once
+
+#include <string_view>
+
+namespace trireme {
+
+enum class Numerics {
+  kFast,       // results within the bounds of the arithmetic; the same bits for the same cuts, whatever the threads
+  kInvariant,  // the same bits however the job is cut, as far as a plan is accepted
+};
+
+constexpr std::string_view to_string(Numerics numerics) {
+  return numerics == Numerics::kInvariant ? "invariant" : "fast";
+}
+
+// Of the names above; the caller has checked them.
+constexpr Numerics parse_numerics(std::string_view name) {
+  return name == "invariant" ? Numerics::kInvariant : Numerics::kFast;
+}
+
+}  // namespace trireme
