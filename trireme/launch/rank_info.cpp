@@ -1,46 +1,25 @@
 #include "trireme/launch/rank_info.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/launch/failure.h"
 #include "trireme/launch/rendezvous.h"
+#include "trireme/launch/secret.h"
 
 namespace trireme::launch {
 
 namespace {
 
-comm::Secret read_secret(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    fail(ErrorKind::kIo, "job secret: cannot open TRIREME_SECRET_FILE='{}' ({})", path,
-         std::strerror(errno));
-  }
-  struct stat info {};
-  fstat(fd, &info);
-  char text[65];
-  const ssize_t got = read(fd, text, sizeof text);
-  close(fd);
-  require((info.st_mode & 077) == 0,
-          "job secret: '{}' has mode {:04o}, so others can read it; make it 0600", path,
-          info.st_mode & 07777);
-  std::string_view hex(text, static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  if (hex.ends_with('\n')) hex.remove_suffix(1);
-  return comm::secret_from_hex(hex);
-}
-
 std::optional<comm::Secret> find_secret() {
   const auto file = flag_text("TRIREME_SECRET_FILE");
   const auto text = flag_text("TRIREME_SECRET");
   if (!file && !text) return std::nullopt;
-  const comm::Secret secret = file ? read_secret(*file) : comm::secret_from_hex(*text);
+  const comm::Secret secret = file ? read_secret(*file, "TRIREME_SECRET_FILE") : comm::secret_from_hex(*text);
   require(!file || !text || secret == comm::secret_from_hex(*text),
           "job secret: TRIREME_SECRET and TRIREME_SECRET_FILE='{}' differ; unset one of them",
           *file);
