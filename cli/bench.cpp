@@ -33,6 +33,7 @@ struct StepArgs {
   int64_t layers = 4, width = 256, heads = 4, kv_heads = 0, mlp_width = 0, seq = 256, batch = 16, vocab = 256;
   std::vector<int64_t> hidden = {512, 512};
   std::string dtype = "f32";
+  std::string numerics = "fast";
   std::string optimizer = "adamw";
   int threads = 1;
   int ranks = 1;
@@ -95,6 +96,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.train.optimizer = args.optimizer;
   config.train.clip = args.clip;
   config.train.dtype = args.dtype;
+  config.train.numerics = args.numerics;
   return config;
 }
 
@@ -130,6 +132,10 @@ void check(const StepArgs& args) {
   require(std::find(models.begin(), models.end(), args.model) != models.end(), "bench step: no model '{}'.{}", args.model,
           suggestion(args.model, models));
   parse_compute_type(args.dtype, "bench step: --dtype");
+  require(args.numerics == "fast" || args.numerics == "invariant", "bench step: --numerics {}; fast or invariant",
+          args.numerics);
+  require(args.numerics == "fast" || args.dtype == "f32", "bench step: --numerics invariant is for --dtype f32, not {}",
+          args.dtype);
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
           args.warmup);
 }
@@ -176,6 +182,7 @@ int step(const StepArgs& args) {
          {"world", job.size()},
          {"threads", job.pool().size()},
          {"dtype", args.dtype},
+         {"numerics", args.numerics},
          {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
          {"batch", args.batch},
          {"parameters", session.parameter_count()},
@@ -243,6 +250,8 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--vocab", args->vocab, "gpt, llama: tokens known")->capture_default_str();
   command->add_option("--hidden", args->hidden, "mlp: sizes of the hidden layers")->delimiter(',')->capture_default_str();
   command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in")->capture_default_str();
+  command->add_option("--numerics", args->numerics, "fast, or invariant: the same bits however the job is cut")
+      ->capture_default_str();
   command->add_option("--optimizer", args->optimizer, "sgd, adam, adamw or lamb")->capture_default_str();
   command->add_option("--clip", args->clip, "Largest gradient norm; 0 does not clip")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();

@@ -30,6 +30,7 @@ struct TrainArgs {
   bool quiet = false;
   bool insecure = false;
   std::string dtype;
+  std::string numerics;
   std::string transport;
   ParallelFlags parallel;
 };
@@ -166,6 +167,7 @@ int train(const TrainArgs& args) {
 TrainArgs with_flags(TrainArgs args) {
   std::vector<std::string> keys = args.parallel.overrides();
   if (!args.dtype.empty()) keys.push_back("train.dtype=" + args.dtype);
+  if (!args.numerics.empty()) keys.push_back("train.numerics=" + args.numerics);
   if (!args.transport.empty()) keys.push_back("parallel.transport=" + args.transport);
   args.set.insert(args.set.begin(), keys.begin(), keys.end());
   return args;
@@ -183,6 +185,7 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi: how ranks exchange tensors");
   command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in");
+  command->add_option("--numerics", args->numerics, "fast, or invariant: the same bits however the job is cut");
   add_parallel_flags(*command, args->parallel);
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");

@@ -1,4 +1,5 @@
-// numerics = "invariant": the same bits of losses, parameters and optimizer state however a job is cut.
+// numerics = "invariant": the same bits of losses, parameters and optimizer state however a job is
+// cut.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,13 +35,21 @@ Graph step_of(const std::string& model, Numerics numerics) {
     return training_step(forward, class_loss(), batch, AdamW{.weight_decay = 0.1},
                          {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
   };
-  const std::vector<BatchField> text = {{"x", {DType::kI32, {kSamples, 8}}}, {"y", {DType::kI32, {kSamples, 8}}}};
+  const std::vector<BatchField> text = {{"x", {DType::kI32, {kSamples, 8}}},
+                                        {"y", {DType::kI32, {kSamples, 8}}}};
   if (model == "gpt") {
-    nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .dropout = 0.1});
+    nn::Gpt gpt(
+        {.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .dropout = 0.1});
     return train([&](const Tensor& x) { return gpt(x); }, text);
   }
   if (model == "llama") {
-    nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24,
+    nn::Llama llama({.vocabulary = 20,
+                     .context = 8,
+                     .layers = 2,
+                     .width = 16,
+                     .heads = 4,
+                     .kv_heads = 2,
+                     .hidden = 24,
                      .init_std = 0.2});
     return train([&](const Tensor& x) { return llama(x); }, text);
   }
@@ -80,7 +89,8 @@ std::string difference_of(const Trained& rank, const Trained& whole) {
     const HostTensor& all = whole.pieces.at(name).values;
     HostTensor expected(piece.values.type());
     copy_region(all.view(), Box::whole(all.shape()), expected.view(), piece.box, piece.box);
-    if (!std::ranges::equal(expected.view().raw(), piece.values.view().raw())) return "other bits of " + name;
+    if (!std::ranges::equal(expected.view().raw(), piece.values.view().raw()))
+      return "other bits of " + name;
   }
   return "";
 }
@@ -104,12 +114,18 @@ Parallel parallel_for(const Case& c, const std::string& model) {
 }
 
 std::vector<Case> cases() {
-  return {{"one_rank_three_threads", 1, 1, 0, 3}, {"dp2", 2},
-          {"dp4_two_threads", 4, 1, 0, 2},        {"dp8", 8},
-          {"tp2", 2, 2},                          {"dp2_tp2", 4, 2},
-          {"dp4_tp2_two_threads", 8, 2, 0, 2},    {"zero1_dp2", 2, 1, 1},
-          {"zero2_dp4", 4, 1, 2},                 {"zero3_dp4", 4, 1, 3},
-          {"dp2_tp2_zero1", 4, 2, 1},             {"dp2_tp2_zero2", 4, 2, 2},
+  return {{"one_rank_three_threads", 1, 1, 0, 3},
+          {"dp2", 2},
+          {"dp4_two_threads", 4, 1, 0, 2},
+          {"dp8", 8},
+          {"tp2", 2, 2},
+          {"dp2_tp2", 4, 2},
+          {"dp4_tp2_two_threads", 8, 2, 0, 2},
+          {"zero1_dp2", 2, 1, 1},
+          {"zero2_dp4", 4, 1, 2},
+          {"zero3_dp4", 4, 1, 3},
+          {"dp2_tp2_zero1", 4, 2, 1},
+          {"dp2_tp2_zero2", 4, 2, 2},
           {"dp2_tp2_zero3_two_threads", 4, 2, 3, 2}};
 }
 
@@ -130,7 +146,8 @@ TEST_P(Invariant, HasTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
-                         testing::Combine(testing::Values("mlp", "gpt", "llama"), testing::ValuesIn(cases())),
+                         testing::Combine(testing::Values("mlp", "gpt", "llama"),
+                                          testing::ValuesIn(cases())),
                          [](const auto& each) {
                            return std::get<0>(each.param) + "_" + std::get<1>(each.param).name;
                          });

@@ -14,17 +14,20 @@ constexpr int64_t kMostParts = 16;  // the leaves of a sum
 
 class Check {
  public:
-  Check(const Graph& graph, const Mesh& mesh, const Node& node) : graph_(graph), mesh_(mesh), node_(node) {
+  Check(const Graph& graph, const Mesh& mesh, const Node& node)
+      : graph_(graph), mesh_(mesh), node_(node) {
     for (const ValueId id : node.inputs) in_.push_back(graph.type(id));
     for (const ValueId id : node.outputs) out_.push_back(graph.type(id));
   }
 
   void run(const FactorCuts& cuts) const {
     const OpDef& def = def_of(node_);
-    if (def.traits.collective) refuse("a collective of the program's own, which knows no order of its terms");
+    if (def.traits.collective)
+      refuse("a collective of the program's own, which knows no order of its terms");
     const Kernel& kernel = kernel_for(def);
     const ShardingRule rule = rule_of(graph_, node_);
-    if (!cuts.through.empty()) refuse("given partial sums, which have other bits when they are added later");
+    if (!cuts.through.empty())
+      refuse("given partial sums, which have other bits when they are added later");
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (!cuts.axes[f].empty()) check_factor(kernel, rule, static_cast<int>(f), cuts.axes[f]);
     }
@@ -40,21 +43,27 @@ class Check {
     }
   }
 
-  void check_factor(const Kernel& kernel, const ShardingRule& rule, int factor, const std::vector<int>& axes) const {
+  void check_factor(const Kernel& kernel, const ShardingRule& rule, int factor,
+                    const std::vector<int>& axes) const {
     const Factor& f = rule.factors[static_cast<size_t>(factor)];
     const int64_t parts = mesh_.size_of(axes);
     if (!invariant_over(kernel, rule, factor)) {
-      refuse(fmt::format("cut in {} parts along '{}' of {}, which it sums over in one piece; cut another dimension", parts,
-                         f.name, to_string(rule)));
+      refuse(
+          fmt::format("cut in {} parts along '{}' of {}, which it sums over in one piece; cut "
+                      "another dimension",
+                      parts, f.name, to_string(rule)));
     }
     if (stands_in_all_results(rule, factor) || kernel.bits == Bits::kExact) return;
     if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > kMostParts) {
-      refuse(fmt::format("cut in {} parts along '{}' of {}, which it sums over; the parts must be 2, 4, 8 or 16", parts,
-                         f.name, to_string(rule)));
+      refuse(fmt::format(
+          "cut in {} parts along '{}' of {}, which it sums over; the parts must be 2, 4, 8 or 16",
+          parts, f.name, to_string(rule)));
     }
     if (!std::is_sorted(axes.begin(), axes.end())) {
-      refuse(fmt::format("cut along '{}' of {}, which it sums over, by mesh axes in another order than the mesh has them",
-                         f.name, to_string(rule)));
+      refuse(
+          fmt::format("cut along '{}' of {}, which it sums over, by mesh axes in another order "
+                      "than the mesh has them",
+                      f.name, to_string(rule)));
     }
   }
 
@@ -66,9 +75,12 @@ class Check {
     });
   }
 
-  std::string place() const { return fmt::format("{} of '{}'", node_.op->name, graph_.scope_of(node_)); }
+  std::string place() const {
+    return fmt::format("{} of '{}'", node_.op->name, graph_.scope_of(node_));
+  }
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(ErrorKind::kUnsupported, "numerics = 'invariant': {} is {}; or use numerics = 'fast'", place(), why);
+    fail(ErrorKind::kUnsupported, "numerics = 'invariant': {} is {}; or use numerics = 'fast'",
+         place(), why);
   }
 
   const Graph& graph_;
@@ -91,9 +103,11 @@ void require_invariant(const Program& program) {
     for (const ValueId out : node.outputs) {
       if (!program.layouts[static_cast<size_t>(out)].is_partial()) continue;
       fail(ErrorKind::kUnsupported,
-           "numerics = 'invariant': the sum over ranks of a value of '{}' is made in more than one step ({} leaves it {}); let "
+           "numerics = 'invariant': the sum over ranks of a value of '{}' is made in more than one "
+           "step ({} leaves it {}); let "
            "its ranks be one group, or use numerics = 'fast'",
-           program.graph.scope_of(node), node.op->name, to_string(program.layouts[static_cast<size_t>(out)], program.mesh));
+           program.graph.scope_of(node), node.op->name,
+           to_string(program.layouts[static_cast<size_t>(out)], program.mesh));
     }
   }
 }

@@ -77,16 +77,25 @@ void pack_b(const float* b, int64_t ldb, bool transpose, int64_t columns,
   }
 }
 
-// `rows` columns of a stored transposed a, as panels of tile_rows: all k of each in turn.
-void pack_transposed_a(const float* a, int64_t lda, int64_t rows, int64_t k, float* to) {
+// `rows` rows of op(a), as panels of tile_rows: all k of each in turn.
+void pack_a(const float* a, int64_t lda, bool transpose, int64_t rows, int64_t k, float* to) {
   const int64_t width = loops().tile_rows;
   for (int64_t i = 0; i < rows; i += width) {
     const int64_t n = std::min(width, rows - i);
-    for (int64_t term = 0; term < k; ++term, to += width) std::copy_n(a + term * lda + i, n, to);
+    if (transpose) {
+      for (int64_t term = 0; term < k; ++term)
+        std::copy_n(a + term * lda + i, n, to + term * width);
+    } else {
+      for (int64_t row = 0; row < n; ++row) {
+        const float* from = a + (i + row) * lda;
+        for (int64_t term = 0; term < k; ++term) to[term * width + row] = from[term];
+      }
+    }
+    to += k * width;
   }
 }
 
-// The tiles of rows x columns of c; a as it is stored, or packed.
+// The tiles of rows x columns of c; the rows of a tile lie a_panel after those of the one before.
 void multiply_block(const LeafTile& first, int64_t rows, int64_t columns, int64_t a_panel,
                     int64_t k) {
   const Loops& all = loops();
@@ -119,15 +128,15 @@ std::vector<LeafRun> leaf_runs(const LeafDim& dim) {
 
 int64_t leaf_product_scratch(const Product& product, int threads) {
   const LeafBlocks blocks = leaf_blocks(product, threads);
-  const int64_t a = product.transpose_a ? blocks.packed_a(product.k) : 0;
-  return threads * (a + blocks.packed_b(product.k)) * static_cast<int64_t>(sizeof(float));
+  return threads * (blocks.packed_a(product.k) + blocks.packed_b(product.k)) *
+         static_cast<int64_t>(sizeof(float));
 }
 
 void multiply_in_leaves(const Product& p, const std::vector<LeafRun>& runs,
                         const Matrices<float>& at, const KernelArgs& args) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   const LeafBlocks blocks = leaf_blocks(p, threads_of(args));
-  const int64_t floats_a = p.transpose_a ? blocks.packed_a(p.k) : 0;
+  const int64_t floats_a = blocks.packed_a(p.k);
   const int64_t floats = floats_a + blocks.packed_b(p.k);
   auto* scratch = reinterpret_cast<float*>(args.scratch.data());
   run_tasks(args.pool, p.batch * blocks.across * blocks.down, [&](int64_t task, int thread) {
@@ -141,17 +150,17 @@ void multiply_in_leaves(const Product& p, const std::vector<LeafRun>& runs,
     const float* a = at.a + batch * p.steps.a + (p.transpose_a ? i : i * p.lda());
     const float* b = at.b + batch * p.steps.b + (p.transpose_b ? j * p.ldb() : j);
     pack_b(b, p.ldb(), p.transpose_b, columns, runs, b_room);
-    if (p.transpose_a) pack_transposed_a(a, p.lda(), rows, p.k, a_room);
+    pack_a(a, p.lda(), p.transpose_a, rows, p.k, a_room);
     const int64_t tile_rows = loops().tile_rows;
-    multiply_block({.a = p.transpose_a ? a_room : a,
-                    .a_row = p.transpose_a ? 1 : p.lda(),
-                    .a_k = p.transpose_a ? tile_rows : 1,
+    multiply_block({.a = a_room,
+                    .a_row = 1,
+                    .a_k = tile_rows,
                     .b = b_room,
                     .runs = runs.data(),
                     .count = std::ssize(runs),
                     .c = at.c + batch * p.steps.c + i * p.n + j,
                     .c_row = p.n},
-                   rows, columns, p.transpose_a ? tile_rows * p.k : tile_rows * p.lda(), p.k);
+                   rows, columns, tile_rows * p.k, p.k);
   });
 }
 

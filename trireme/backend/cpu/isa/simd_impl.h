@@ -26,8 +26,9 @@ typedef int32_t I32 __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t U32 __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
 
+// x - 0 is x, also where it is -0; nothing is left of it but the broadcast.
 [[gnu::always_inline]] static inline F32 set(float x) {
-  return F32{} + x;
+  return x - F32{};
 }
 [[gnu::always_inline]] static inline I32 set_i(int32_t x) {
   return I32{} + x;
