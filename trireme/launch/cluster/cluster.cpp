@@ -278,6 +278,10 @@ void Cluster::end(Ending ending) {
                                            : fmt::format("the job is over, exit code {}: {}", ending_.exit_code, ending_.text));
 }
 
+void Cluster::end_now(const Ending& ending) {
+  if (phase_ != Phase::kOver) end(ending);
+}
+
 void Cluster::disconnected(const std::string& node_id, uint64_t instance, int64_t now_ms) {
   const auto found = nodes_.find(node_id);
   if (found == nodes_.end() || found->second.last.instance != instance) return;

@@ -82,6 +82,9 @@ class Cluster {
   // Ends what time ends: the window, nodes that are silent, a failure whose cause does not show. Call it now and then.
   void tick(int64_t now_ms);
 
+  // Ends the job for a reason of the caller's, unless it is over.
+  void end_now(const Ending& ending);
+
   bool has(const std::string& node_id) const { return nodes_.contains(node_id); }
   // What a node that has a place would be told now.
   ClusterView view_of(const std::string& node_id) const;
