@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "trireme/base/clock.h"
 
@@ -66,6 +67,10 @@ Outcome CliTest::run(const Words& words, const Words& environment) {
 }
 
 void CliTest::start(const Words& words, const Words& environment) {
+  pid_ = spawn(words, environment, io_ + "/out", io_ + "/err");
+}
+
+int CliTest::spawn(const Words& words, const Words& environment, const std::string& out, const std::string& err) const {
   Words command{TRIREME_PROGRAM};
   command.insert(command.end(), words.begin(), words.end());
   Words variables = clean_environment();
@@ -73,11 +78,9 @@ void CliTest::start(const Words& words, const Words& environment) {
   variables.insert(variables.end(), environment.begin(), environment.end());
   const std::vector<char*> argv = pointers(command);
   const std::vector<char*> envp = pointers(variables);
-  const std::string out = io_ + "/out";
-  const std::string err = io_ + "/err";
   for (const std::string& file : {out, err}) std::ofstream(file).close();  // nothing is left of an earlier command's
-  pid_ = ::fork();
-  if (pid_ != 0) return;
+  const int pid = ::fork();
+  if (pid != 0) return pid;
   const int files[] = {::open("/dev/null", O_RDONLY), ::open(out.c_str(), O_WRONLY | O_APPEND),
                        ::open(err.c_str(), O_WRONLY | O_APPEND)};
   for (int i = 0; i < 3; ++i) ::dup2(files[i], i);
@@ -87,24 +90,43 @@ void CliTest::start(const Words& words, const Words& environment) {
 }
 
 Outcome CliTest::wait() {
+  Outcome outcome = reap(pid_, io_ + "/out", io_ + "/err");
+  pid_ = -1;
+  return outcome;
+}
+
+Outcome CliTest::reap(int pid, const std::string& out, const std::string& err) const {
   Outcome outcome;
   int status = 0;
   const Deadline deadline(kLimit);
-  while (::waitpid(pid_, &status, WNOHANG) == 0) {
+  while (::waitpid(pid, &status, WNOHANG) == 0) {
     if (deadline.passed()) {
       outcome.out_of_time = true;
       for (const int process : left_over()) ::kill(process, SIGKILL);
-      ::waitpid(pid_, &status, 0);
+      ::waitpid(pid, &status, 0);
       break;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  pid_ = -1;
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.out = out_so_far();
-  outcome.err = err_so_far();
+  outcome.out = read(out);
+  outcome.err = read(err);
   EXPECT_FALSE(outcome.out_of_time) << outcome.out << outcome.err;
   return outcome;
+}
+
+CliTest::Program CliTest::begin(const std::string& name, const Words& words, const Words& environment) const {
+  return {name, spawn(words, environment, io_ + "/" + name + ".out", io_ + "/" + name + ".err")};
+}
+
+Outcome CliTest::finish(Program& program) const {
+  return reap(std::exchange(program.pid, -1), io_ + "/" + program.name + ".out", io_ + "/" + program.name + ".err");
+}
+
+bool CliTest::is_running(const Program& program) {
+  siginfo_t ended{};
+  ::waitid(P_PID, static_cast<id_t>(program.pid), &ended, WEXITED | WNOHANG | WNOWAIT);
+  return ended.si_pid != program.pid;
 }
 
 bool CliTest::wait_until(const std::function<bool()>& holds) {

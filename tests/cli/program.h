@@ -31,6 +31,17 @@ class CliTest : public testing::Test {
   Outcome wait();
   // Waits until `holds`, or until the program has ended or its time is over: then false.
   bool wait_until(const std::function<bool()>& holds);
+  // Several at once: a name for each.
+  struct Program {
+    std::string name;
+    int pid = -1;
+  };
+  Program begin(const std::string& name, const Words& words, const Words& environment = {}) const;
+  Outcome finish(Program& program) const;
+  std::string out_of(const Program& program) const { return read(io_ + "/" + program.name + ".out"); }
+  std::string err_of(const Program& program) const { return read(io_ + "/" + program.name + ".err"); }
+  static bool is_running(const Program& program);
+
   std::string out_so_far() const { return read(io_ + "/out"); }
   std::string err_so_far() const { return read(io_ + "/err"); }
 
@@ -49,6 +60,9 @@ class CliTest : public testing::Test {
   std::string dir_;
 
  private:
+  int spawn(const Words& words, const Words& environment, const std::string& out, const std::string& err) const;
+  Outcome reap(int pid, const std::string& out, const std::string& err) const;
+
   std::string io_;
   std::string temporary_;
   int pid_ = -1;

@@ -25,6 +25,8 @@ constexpr std::array kFlags{
          "How ranks exchange tensors. Default auto: the fastest that reaches every rank."},
     Flag{"TRIREME_SECRET_FILE", "path",
          "File of mode 0600 with the job's secret, 64 hexadecimal digits. Set by the launcher."},
+    Flag{"TRIREME_SECRET", "64 hexadecimal digits",
+         "The job's secret itself, where a file on every host is not to be had."},
     Flag{"TRIREME_ERROR_FD", "number",
          "Pipe on which a worker tells the launcher why it failed. Set by the launcher."},
     Flag{"RANK", "0..WORLD_SIZE-1",

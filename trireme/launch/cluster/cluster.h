@@ -60,7 +60,8 @@ struct ClusterView {
   std::string store_address;  // where all ranks meet
   uint16_t store_port = 0;
   int interrupt = 0;
-  Ending ending;  // when over
+  int64_t beat_ms = 0;  // how often the node is to report
+  Ending ending;        // when over
 };
 
 struct ClusterOptions {

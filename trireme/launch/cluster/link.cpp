@@ -31,15 +31,13 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRetryLow{200};  // the pause before the next attempt is drawn between these
 constexpr milliseconds kRetryHigh{500};
 constexpr milliseconds kHandshake{5'000};
+constexpr milliseconds kFirstBeat{500};  // until the scheduler says how often it wants to hear
 constexpr milliseconds kLook{20};  // at what `tell` left, and at the heartbeat
 
 std::shared_ptr<grpc::Channel> channel_of(const LinkOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(kRetryLow.count()));
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(kRetryLow.count()));
   arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
   const std::string target = (is_ipv6(options.address) ? "ipv6:" : "ipv4:") + host_port_text(options.address, options.port);
   if (!options.tls) return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
@@ -56,7 +54,6 @@ class SchedulerLink::Loop {
     quiet_grpc();
     wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_ < 0) fail(ErrorKind::kIo, "launch: cannot make an event descriptor ({})", std::strerror(errno));
-    stub_ = std::make_unique<grpc::GenericStub>(channel_of(options_));
     thread_ = std::thread([this] { run(); });
   }
   ~Loop() {
@@ -126,7 +123,8 @@ class SchedulerLink::Loop {
   void attempt() {
     grpc::CompletionQueue queue;
     Attempt a(options_.secret);
-    a.stream = stub_->PrepareCall(&a.context, kMethod, &queue);
+    grpc::GenericStub stub(channel_of(options_));  // anew: a channel's own way of trying again is not asked
+    a.stream = stub.PrepareCall(&a.context, kMethod, &queue);
     a.stream->StartCall(tag(kStart));
     const Deadline prove_by(kHandshake);
     Deadline close_by(milliseconds(1'000));
@@ -221,13 +219,15 @@ class SchedulerLink::Loop {
   void beat(Attempt& a) {
     if (a.writing || a.closing) return;
     std::string bytes;
+    milliseconds interval = kFirstBeat;
     {
       const std::lock_guard lock(mutex_);
       if (!due_ && a.next_beat && !a.next_beat->passed()) return;
       due_ = false;
       bytes = encode(report_);
+      if (news_.view && news_.view->beat_ms > 0) interval = milliseconds(news_.view->beat_ms);
     }
-    a.next_beat.emplace(options_.heartbeat);
+    a.next_beat.emplace(interval);
     write(a, a.seals->seal(bytes));
   }
 
@@ -235,8 +235,11 @@ class SchedulerLink::Loop {
     const std::lock_guard lock(mutex_);
     news_.connected = false;
     const bool refused = a.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
-    news_.trouble = !a.trouble.empty() ? a.trouble : refused ? "it says: " + a.status.error_message() : a.status.error_message();
-    if (news_.trouble.empty()) news_.trouble = "it closed the connection";
+    news_.trouble = !a.trouble.empty()    ? a.trouble
+                    : refused             ? "it says: " + a.status.error_message()
+                    : a.answered          ? "it closed the connection"
+                    : options_.tls        ? a.status.error_message()  // has what is wrong with a certificate
+                                          : "nobody answers there";
     news_.hopeless = refused || a.hopeless;
     wake();
   }
@@ -248,7 +251,6 @@ class SchedulerLink::Loop {
 
   LinkOptions options_;
   int wake_ = -1;
-  std::unique_ptr<grpc::GenericStub> stub_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false;

@@ -2,7 +2,6 @@
 // connected to when it comes, and told all again. A thread of its own does this; nothing here waits for the network.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,7 +19,6 @@ struct LinkOptions {
   uint16_t port = 0;
   comm::Secret secret{};
   std::optional<TlsTexts> tls;
-  std::chrono::milliseconds heartbeat{2500};
 };
 
 class SchedulerLink {
@@ -30,7 +28,7 @@ class SchedulerLink {
   SchedulerLink(const SchedulerLink&) = delete;
   SchedulerLink& operator=(const SchedulerLink&) = delete;
 
-  // What is reported from now on: at once, and again at every heartbeat. `seen` is filled in.
+  // What is reported from now on: at once, and again as often as the scheduler wants. `seen` is filled in.
   void tell(const NodeReport& report);
 
   struct News {

@@ -5,7 +5,7 @@
 
 #include <array>
 #include <condition_variable>
-#include <cstdio>
+#include <fstream>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -41,6 +41,8 @@ struct Call {
   bool accepted = false;
   bool writing = false;
   bool finishing = false;
+  bool finished = false;
+  std::optional<grpc::Status> last_words;  // when what is being written has gone
   ServerHandshake handshake;
   std::optional<Deadline> prove_by;  // while it has not
   std::optional<Seals> seals;        // once it has
@@ -55,25 +57,21 @@ struct Call {
   }
 };
 
+// What happens to the job, in this process's log and in a file.
 class JobLog {
  public:
-  explicit JobLog(const std::string& path) : file_(path.empty() ? nullptr : std::fopen(path.c_str(), "ae")) {
-    if (!path.empty() && file_ == nullptr) fail(ErrorKind::kIo, "scheduler: cannot write the log '{}'", path);
+  explicit JobLog(const std::string& path) {
+    if (path.empty()) return;
+    file_.open(path, std::ios::app);
+    if (!file_) fail(ErrorKind::kIo, "scheduler: cannot write the log '{}'", path);
   }
-  ~JobLog() {
-    if (file_ != nullptr) std::fclose(file_);
-  }
-  JobLog(const JobLog&) = delete;
-  JobLog& operator=(const JobLog&) = delete;
   void write(const std::string& line) {
     TRIREME_LOG(kInfo, "launch", "scheduler: {}", line);
-    if (file_ == nullptr) return;
-    std::fprintf(file_, "%s %s\n", time_of_day().c_str(), line.c_str());
-    std::fflush(file_);
+    if (file_.is_open()) file_ << time_of_day() << ' ' << line << std::endl;
   }
 
  private:
-  std::FILE* file_;
+  std::ofstream file_;
 };
 
 std::shared_ptr<grpc::ServerCredentials> credentials_of(const std::optional<TlsTexts>& tls) {
@@ -99,6 +97,10 @@ class Scheduler::Loop {
   }
 
   ~Loop() {
+    {
+      const std::lock_guard lock(posting_);
+      stopping_ = true;
+    }
     server_->Shutdown(std::chrono::system_clock::now());  // the loop takes the last events meanwhile
     queue_->Shutdown();
     thread_.join();
@@ -160,15 +162,16 @@ class Scheduler::Loop {
       const auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(50);
       const auto status = queue_->AsyncNext(&tag, &ok, until);
       if (status == grpc::CompletionQueue::SHUTDOWN) return;
+      const std::lock_guard lock(posting_);
       if (status == grpc::CompletionQueue::GOT_EVENT) {
         const Event event = *static_cast<Event*>(tag);
         --event.call->due;
-        take(*event.call, event.step, ok);
+        if (!stopping_) take(*event.call, event.step, ok);
         if (event.call->due == 0) {
           std::erase_if(calls_, [&](const Call& call) { return &call == event.call; });
         }
       }
-      turn();
+      if (!stopping_) turn();
     }
   }
 
@@ -189,6 +192,7 @@ class Scheduler::Loop {
         return take_message(call, text_of(call.in));
       case Step::kWrite:
         call.writing = false;
+        if (call.last_words) return finish(call, call.last_words->error_code(), call.last_words->error_message());
         if (ok) write(call);
         return;
       case Step::kFinish:
@@ -216,8 +220,14 @@ class Scheduler::Loop {
   }
 
   void finish(Call& call, grpc::StatusCode code, const std::string& why) {
-    if (std::exchange(call.finishing, true)) return;
     call.prove_by.reset();
+    if (call.finished) return;
+    call.finishing = true;
+    if (call.writing) {  // one thing is sent at a time
+      if (!call.last_words) call.last_words.emplace(code, why);
+      return;
+    }
+    call.finished = true;
     call.stream.Finish(grpc::Status(code, why), call.event(Step::kFinish));
   }
 
@@ -316,6 +326,8 @@ class Scheduler::Loop {
   uint16_t port_ = 0;
   std::list<Call> calls_;
   uint64_t told_ = 0;
+  std::mutex posting_;  // held while the loop may ask gRPC for more, which it must not once the server is being ended
+  bool stopping_ = false;
   std::optional<Deadline> linger_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -53,8 +53,7 @@ class SchedulerTest : public testing::Test {
  protected:
   SchedulerOptions options(int world) const { return {.cluster = {.world = world}, .secret = secret_}; }
   LinkOptions link(const Scheduler& scheduler) const {
-    return {.host = "127.0.0.1", .address = "127.0.0.1", .port = scheduler.port(), .secret = secret_,
-            .heartbeat = milliseconds(100)};
+    return {.host = "127.0.0.1", .address = "127.0.0.1", .port = scheduler.port(), .secret = secret_};
   }
   static ClusterView wait_for(const SchedulerLink& link, Phase phase) {
     ClusterView view;

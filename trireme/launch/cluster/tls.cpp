@@ -48,7 +48,8 @@ void check_dates(const X509& certificate, const std::string& path, int warn_days
 std::string read_key(const std::string& path) {
   std::string pem = read_file(path);
   struct stat info {};
-  require(stat(path.c_str(), &info) == 0 && (info.st_mode & 077) == 0,
+  const bool found = stat(path.c_str(), &info) == 0;
+  require(found && (info.st_mode & 077) == 0,
           "tls: the key '{}' has mode {:04o}, so others can read it; make it 0600", path, info.st_mode & 07777);
   require(pem.find("PRIVATE KEY-----") != std::string::npos && pem.find("ENCRYPTED") == std::string::npos,
           "tls: '{}' is not an unencrypted private key in PEM form", path);
