@@ -12,6 +12,7 @@ class App;
 
 namespace trireme::launch {
 struct LaunchResult;
+struct NodeOptions;
 }
 
 namespace trireme::cli {
@@ -32,11 +33,14 @@ struct RelaunchOptions {
   int ranks = 1;
   int threads = 0;
   std::string log_dir;
+  const launch::NodeOptions* node = nullptr;  // of a job on several nodes; null: the job is on this host alone
 };
 int relaunch(const RelaunchOptions& options);
 // Says on standard error what a launcher has to report, and returns the job's exit code.
 int tell(const launch::LaunchResult& result);
-// Whether this process is a worker that a launcher started.
+// Whether this process is one of several ranks that some launcher has started.
 bool is_worker();
+// In such a rank, throws when its command line asks for another number of ranks.
+void check_ranks(int asked);
 
 }  // namespace trireme::cli

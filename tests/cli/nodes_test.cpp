@@ -222,7 +222,7 @@ TEST_F(NodesTest, Section1_8_Item7_AllGatherOfTheRanksOnTwoNodes) {
 
 TEST(NodesWorker, DISABLED_GathersRanks) {
   const launch::RankInfo info = launch::find_rank();
-  const auto world = launch::join(info, "auto");
+  const auto world = launch::join(info);
   float own = static_cast<float>(info.rank);
   std::vector<float> all(static_cast<size_t>(info.world), -1);
   world->all()
@@ -253,6 +253,28 @@ TEST_F(NodesTest, RanksOfEitherNodeGetTorchrunsVariables) {
   EXPECT_EQ(finish(zero).out, "[1] 1 4 1 2 0 127.0.0.1\n[1] 600\n");
   const std::string out = finish(one).out;
   EXPECT_THAT(out, AllOf(HasSubstr("[2] 2 4 0 2 1 127.0.0.1\n"), HasSubstr("[3] 3 4 1 2 1 127.0.0.1\n")));
+}
+
+TEST_F(NodesTest, TrainOnTwoNodesTrainsAsOnOne) {
+  write_gpt();
+  const auto train = [&](const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--out", out, "--quiet"};
+    append(words, more);
+    return words;
+  };
+  const Outcome one = run(train("one", {"-n", "2"}));
+  ASSERT_EQ(one.code, 0) << one.err;
+  std::vector<Program> nodes;
+  for (const char* rank : {"0", "1"}) {
+    nodes.push_back(begin(fmt::format("node{}", rank), train("two", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master", master(),
+                                                                     "--secret-file", "secret"})));
+  }
+  const Outcome zero = finish(nodes[0]);
+  EXPECT_EQ(zero.code, 0) << zero.err;
+  EXPECT_EQ(finish(nodes[1]).code, 0);
+  const auto loss = [](const std::string& out) { return out.substr(out.find("Training loss"), 40); };
+  EXPECT_EQ(loss(zero.out), loss(one.out));
+  EXPECT_THAT(error_line(run(train("x", {"-n", "3", "--nnodes", "2", "--master", master()}))), HasSubstr("does not divide over 6 ranks"));
 }
 
 TEST_F(NodesTest, ASignalToOneNodeEndsTheJobInOrderOnAll) {

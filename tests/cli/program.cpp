@@ -35,12 +35,19 @@ std::vector<std::string> clean_environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     bool drop = false;
-    for (const char* prefix : {"TRIREME_", "OMPI_", "RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TMPDIR="}) {
+    for (const char* prefix : {"TRIREME_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE=", "LOCAL_", "MASTER_", "JOB_",
+                               "MS_", "TMPDIR="}) {
       drop = drop || text.starts_with(prefix);
     }
     if (!drop) out.push_back(text);
   }
   return out;
+}
+
+std::vector<std::string> of_trireme(const std::vector<std::string>& words) {
+  std::vector<std::string> command{TRIREME_PROGRAM};
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
 }
 
 }  // namespace
@@ -66,13 +73,18 @@ Outcome CliTest::run(const Words& words, const Words& environment) {
   return wait();
 }
 
-void CliTest::start(const Words& words, const Words& environment) {
-  pid_ = spawn(words, environment, io_ + "/out", io_ + "/err");
+void CliTest::start(const Words& words, const Words& environment) { start_program(of_trireme(words), environment); }
+
+Outcome CliTest::run_shell(const std::string& script, const Words& environment) {
+  start_program({"/bin/sh", "-c", script}, environment);
+  return wait();
 }
 
-int CliTest::spawn(const Words& words, const Words& environment, const std::string& out, const std::string& err) const {
-  Words command{TRIREME_PROGRAM};
-  command.insert(command.end(), words.begin(), words.end());
+void CliTest::start_program(const Words& command, const Words& environment) {
+  pid_ = spawn(command, environment, io_ + "/out", io_ + "/err");
+}
+
+int CliTest::spawn(Words command, const Words& environment, const std::string& out, const std::string& err) const {
   Words variables = clean_environment();
   variables.push_back("TMPDIR=" + temporary_);  // also the mark by which left_over() knows them
   variables.insert(variables.end(), environment.begin(), environment.end());
@@ -116,7 +128,7 @@ Outcome CliTest::reap(int pid, const std::string& out, const std::string& err) c
 }
 
 CliTest::Program CliTest::begin(const std::string& name, const Words& words, const Words& environment) const {
-  return {name, spawn(words, environment, io_ + "/" + name + ".out", io_ + "/" + name + ".err")};
+  return {name, spawn(of_trireme(words), environment, io_ + "/" + name + ".out", io_ + "/" + name + ".err")};
 }
 
 Outcome CliTest::finish(Program& program) const {

@@ -25,8 +25,11 @@ class CliTest : public testing::Test {
 
   using Words = std::vector<std::string>;
   Outcome run(const Words& words, const Words& environment = {});
+  // A shell's script, in which TRIREME_PROGRAM is to be given by its path.
+  Outcome run_shell(const std::string& script, const Words& environment = {});
   // In two halves, for what happens in between.
   void start(const Words& words, const Words& environment = {});
+  void start_program(const Words& command, const Words& environment = {});
   int pid() const { return pid_; }
   Outcome wait();
   // Waits until `holds`, or until the program has ended or its time is over: then false.
@@ -60,7 +63,7 @@ class CliTest : public testing::Test {
   std::string dir_;
 
  private:
-  int spawn(const Words& words, const Words& environment, const std::string& out, const std::string& err) const;
+  int spawn(Words command, const Words& environment, const std::string& out, const std::string& err) const;
   Outcome reap(int pid, const std::string& out, const std::string& err) const;
 
   std::string io_;

@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
+#include "trireme/launch/start.h"
 
 namespace trireme::launch {
 namespace {
@@ -32,18 +33,18 @@ WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
   WorkerStart start;
   start.rank = place.rank;
   start.command = options.command;
-  start.environment = {{"RANK", std::to_string(place.rank)},
-                       {"WORLD_SIZE", std::to_string(place.world)},
-                       {"LOCAL_RANK", std::to_string(place.local_rank)},
-                       {"LOCAL_WORLD_SIZE", std::to_string(place.local_world)},
-                       {"GROUP_RANK", std::to_string(place.node)},
-                       {"MASTER_ADDR", place.store_address},
-                       {"MASTER_PORT", std::to_string(place.store_port)},
-                       {"TRIREME_SECRET_FILE", place.secret_file},
-                       {"TRIREME_SECRET", ""},
-                       // A launcher that mpirun started is not a rank of that job.
-                       {"OMPI_COMM_WORLD_RANK", ""},
-                       {"OMPI_COMM_WORLD_SIZE", ""}};
+  // A launcher that itself runs in a job of another launcher is not a rank of that job.
+  for (const std::string& name : start_variables()) start.environment.emplace_back(name, "");
+  start.environment.insert(start.environment.end(),
+                           {{"RANK", std::to_string(place.rank)},
+                            {"WORLD_SIZE", std::to_string(place.world)},
+                            {"LOCAL_RANK", std::to_string(place.local_rank)},
+                            {"LOCAL_WORLD_SIZE", std::to_string(place.local_world)},
+                            {"GROUP_RANK", std::to_string(place.node)},
+                            {"MASTER_ADDR", place.store_address},
+                            {"MASTER_PORT", std::to_string(place.store_port)},
+                            {"TRIREME_SECRET_FILE", place.secret_file},
+                            {"TRIREME_SECRET", ""}});
   if (options.threads > 0 || !flag_text("TRIREME_THREADS")) {
     start.environment.emplace_back("TRIREME_THREADS", std::to_string(threads));
   }
