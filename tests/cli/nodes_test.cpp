@@ -207,6 +207,31 @@ TEST_F(NodesTest, Section1_8_Item5_AStoppedNodeEndsTheJobUnlessHeartbeatsAreOff)
   }
 }
 
+TEST_F(NodesTest, Section1_8_Item5_AStoppedWorkerEndsTheJobUnlessHeartbeatsAreOff) {
+  for (const char* heartbeat : {"1", "0"}) {
+    SCOPED_TRACE(heartbeat);
+    fs::remove_all(path("up"));
+    fs::remove(path("go"));
+    Program only = begin("only", {"launch", "--nnodes", "1", "-n", "2", "--log-dir", "logs", "--heartbeat", heartbeat, "--", "sh",
+                                  "-c", "echo $$ > pid_$RANK; " + std::string(kUntilGo)});
+    ASSERT_TRUE(soon([&] { return files_in("up") == 2; }));
+    const int worker = std::atoi(read(path("pid_1")).c_str());
+    ASSERT_GT(worker, 0);
+    ASSERT_EQ(::kill(worker, SIGSTOP), 0);
+    if (std::string(heartbeat) == "1") {
+      const Outcome outcome = finish(only);
+      EXPECT_EQ(outcome.code, 3);
+      EXPECT_THAT(error_line(outcome), testing::ContainsRegex("rank 1 \\(pid [0-9]+\\) has been stopped by a signal for 1\\.[0-9] s"));
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2000));  // more than enough above
+      EXPECT_TRUE(is_running(only));
+      ::kill(worker, SIGCONT);
+      touch("go");
+      EXPECT_EQ(finish(only).code, 0);
+    }
+  }
+}
+
 TEST_F(NodesTest, Section1_8_Item7_AllGatherOfTheRanksOnTwoNodes) {
   const Words program{fs::read_symlink("/proc/self/exe").string(), "--gtest_filter=NodesWorker.DISABLED_GathersRanks",
                       "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
@@ -324,6 +349,19 @@ TEST_F(NodesTest, AnAgentWaitsForASchedulerThatComesLaterAndTheJobOutlivesItsDea
   EXPECT_EQ(finish(zero).code, 0);
   EXPECT_EQ(finish(one).code, 0);
   EXPECT_EQ(finish(again).code, 0);
+}
+
+TEST_F(NodesTest, ASchedulerThatHangsIsLeftAndTakenUpAgain) {
+  Program sched = scheduler(1);
+  Program only = agent("only", 1, kUntilGo);
+  ASSERT_TRUE(soon([&] { return files_in("up") == 1; }));
+  ::kill(sched.pid, SIGSTOP);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("has gone (it has not answered for 10.0 s)") != std::string::npos; })) << err_of(only);
+  ::kill(sched.pid, SIGCONT);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("is there again") != std::string::npos; })) << err_of(only);
+  touch("go");
+  EXPECT_EQ(finish(only).code, 0);
+  EXPECT_EQ(finish(sched).code, 0);
 }
 
 TEST_F(NodesTest, AWrongSecretIsRefused) {

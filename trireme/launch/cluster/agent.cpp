@@ -74,7 +74,7 @@ class Patience {
 class Agent {
  public:
   explicit Agent(const NodeOptions& options)
-      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace) {
+      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace, options.silence) {
     if (options.tls.on()) tls_ = read_tls(options.tls, options.tls_warn_days);
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");

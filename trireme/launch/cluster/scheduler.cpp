@@ -3,6 +3,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <fstream>
@@ -233,7 +234,11 @@ class Scheduler::Loop {
 
   void leave(Call& call) {
     if (!call.seals && !call.finishing) count(&Counts::refused);
-    if (!call.node_id.empty()) cluster_.disconnected(call.node_id, call.instance, now_ms());
+    // A node that came back by another connection is there.
+    const bool elsewhere = std::ranges::any_of(calls_, [&](const Call& other) {
+      return &other != &call && other.node_id == call.node_id && other.instance == call.instance;
+    });
+    if (!call.node_id.empty() && !elsewhere) cluster_.disconnected(call.node_id, call.instance, now_ms());
     call.node_id.clear();
     finish(call, grpc::StatusCode::OK, "");
   }
