@@ -74,7 +74,7 @@ class Patience {
 class Agent {
  public:
   explicit Agent(const NodeOptions& options)
-      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace) {
+      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace, options.silence) {
     if (options.tls.on()) tls_ = read_tls(options.tls, options.tls_warn_days);
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
@@ -131,10 +131,14 @@ class Agent {
                              .port = port_,
                              .tls = tls_};
     if (!options_.local.log_dir.empty()) options.log_path = logs_->path() + "/scheduler.log";
-    // Without node ranks the first agent of this host serves it, and the others find it there.
-    if (options_.node_rank < 0 && options_.nodes > 1 && !trouble_listening(address_, port_).empty()) return;
-    scheduler_ = std::make_unique<Scheduler>(options);
-    port_ = scheduler_->port();
+    try {
+      scheduler_ = std::make_unique<Scheduler>(options);
+      port_ = scheduler_->port();
+    } catch (const Error&) {
+      // Without node ranks the first agent of this host serves it, and the others find it there.
+      const bool taken = port_ != 0 && !trouble_listening(address_, port_).empty();
+      if (options_.node_rank >= 0 || options_.nodes == 1 || !taken) throw;
+    }
   }
 
   int report_world() const { return options_.world > 0 ? options_.world : options_.nodes * options_.local.ranks; }
