@@ -229,8 +229,10 @@ class Agent {
     const SchedulerLink::News news = link_->news();
     if (news.view) view_ = *news.view;
     if (view_.interrupt != 0 && team_.interrupted() == 0) team_.interrupt(view_.interrupt);
-    if (view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
-    if (!view_.refused.empty() && view_.phase != Phase::kOver) team_.end();
+    if (view_.refused.empty() && view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
+    if (!std::exchange(refused_, !view_.refused.empty()) && refused_) {
+      TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(), view_.refused);
+    }
     if (news.connected != connected_) {
       connected_ = news.connected;
       if (connected_) {
@@ -296,6 +298,7 @@ class Agent {
   // The job's ending as this node's terminal shows it.
   LaunchResult result_of(LaunchResult local) const {
     const Ending& job = view_.ending;
+    if (refused_) return local;  // by a scheduler of something else
     if (view_.phase != Phase::kOver || job.exit_code == 0 || job.interrupt != 0) {
       return local.exit_code != 0 || job.exit_code == 0 ? local
                                                         : LaunchResult{.exit_code = job.exit_code, .report = job.text + "\n"};
@@ -326,6 +329,7 @@ class Agent {
   std::unique_ptr<SchedulerLink> link_;
   ClusterView view_;
   bool connected_ = true;
+  bool refused_ = false;  // while it works
   int64_t failures_ = 0;
   Team team_;  // ends before what its workers need
 };
