@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace trireme::cpu {
+#include "trireme/backend/cpu/isa/products.h"
 
-// An element of a bf16 tensor, by its bits.
-using Bf16 = uint16_t;
+namespace trireme::cpu {
 
 // y = f(x) with up to two numbers of the function.
 enum class Unary {
@@ -74,11 +73,6 @@ struct SgdNumbers {
   float by_gradient = 0;  // the parts of the step along the gradient and along the velocity
   float by_velocity = 1;
   bool first = false;  // the old velocity is not read
-};
-
-struct Lines {
-  int64_t rows = 0;
-  int64_t size = 0;
 };
 
 struct LambNumbers {
@@ -180,57 +174,6 @@ struct TensorLoops {
 
   // Turns n pairs (x[i], x[n+i]), each by its angle.
   void (*rotate)(int64_t n, const float* cos, const float* sin, const T* x, T* y);
-};
-
-// c[m,n] = sum over pairs of a's and b's, or added to c. Pairs of a are `a_row` and `a_pair` apart from row to row and along
-// a row; rows of b, one a pair, `b_pair`. Columns of b and c are touched up to whole vectors of 16.
-struct PairProduct {
-  int64_t m = 0, n = 0, pairs = 0;
-  const uint32_t* a = nullptr;
-  int64_t a_row = 0, a_pair = 1;
-  const uint32_t* b = nullptr;
-  int64_t b_pair = 0;
-  float* c = nullptr;
-  int64_t c_row = 0;
-  bool add = false;
-};
-
-// Products of bf16 in pairs, and the ways to make the pairs; null below avx512_bf16. Rows of x lie `stride` apart.
-struct PairLoops {
-  void (*multiply)(const PairProduct& k);
-  // Row i of the result: elements of rows 2 i and 2 i + 1 of x, or of zeros where there is no such row. Written up to whole
-  // vectors.
-  void (*pair_rows)(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to);
-  void (*round_and_pair_rows)(Lines x, int64_t stride, const float* from, int64_t to_stride,
-                              uint32_t* to);
-  // Row i of the result: elements 2 i and 2 i + 1 of each row of x, whose size is even, then zeros up to whole vectors.
-  void (*pair_columns)(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to);
-  // x rounded; a zero is put after a row of odd size.
-  void (*round_rows)(Lines x, int64_t stride, const float* from, Bf16* to);
-};
-
-// A run of terms of a sum: `length` of them from the k-th `start` on.
-struct LeafRun {
-  int64_t start = 0, length = 0;
-  bool ends_leaf = true;
-};
-
-// Sums of so many leaves may wait for their like in the tree of a sum (cpu/leaves.h).
-inline constexpr int kMaxLeafLevels = 5;
-
-// A tile c[rows, columns] of a product: sums in leaves, each leaf one or more of the runs in turn. Elements of a are
-// `a_row` and `a_k` apart; b is packed: whole rows of Loops::tile_columns, one a term, in the order of the runs. `add`
-// begins with c, for a sum of one leaf that was begun before.
-struct LeafTile {
-  int64_t rows = 0, columns = 0;
-  const float* a = nullptr;
-  int64_t a_row = 0, a_k = 1;
-  const float* b = nullptr;
-  const LeafRun* runs = nullptr;
-  int64_t count = 0;
-  float* c = nullptr;
-  int64_t c_row = 0;
-  bool add = false;
 };
 
 struct Loops {
