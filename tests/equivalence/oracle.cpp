@@ -99,6 +99,10 @@ double rounding_of(const std::vector<const HostTensor*>& operands, const HostTen
     product *= std::max(magnitude, 1.0);
   }
   if (largest > 1) largest = product;
+  // Sums of bf16 are taken in f32, and rounded once.
+  if (result.type().dtype == DType::kBF16) {
+    return 0x1p-8 * magnitude_of(result) + conformance::tolerance(DType::kF32, terms, largest);
+  }
   return conformance::tolerance(result.type().dtype, terms,
                                 std::max(largest, magnitude_of(result)));
 }
@@ -138,7 +142,8 @@ void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& r
     const bool stands_alone = terms == 0;
     if (stands_alone && std::binary_search(known.begin(), known.end(), x)) continue;
     // Without sums the error is relative to each element, and keeps its sign.
-    const double own = conformance::tolerance(result.type().dtype, 4, std::fabs(x));
+    const bool narrow = result.type().dtype == DType::kBF16;
+    const double own = narrow ? 0x1p-8 * std::fabs(x) : conformance::tolerance(result.type().dtype, 4, std::fabs(x));
     const double y = x + (stands_alone ? own : most) * draw.between(-1, 1);
     const auto i = static_cast<size_t>(k);
     if (result.type().dtype == DType::kF32) result.as<float>()[i] = static_cast<float>(y);

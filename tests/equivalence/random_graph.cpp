@@ -212,18 +212,10 @@ class RandomGraph {
 
   // Of a model that computes in bf16, with parameters, sums and loss in f32.
   void add_narrow_block() {
-    switch (draw_.below(5)) {
-      case 0:
-        return add_attention();
-      case 1:
-        return add_residual();
-      case 2:
-        return add_movement();
-      case 3:
-        return add_norm();
-      default:
-        return add_linear();
-    }
+    using Block = void (RandomGraph::*)();
+    static const std::vector<Block> kBlocks{&RandomGraph::add_attention, &RandomGraph::add_residual, &RandomGraph::add_movement,
+                                            &RandomGraph::add_norm, &RandomGraph::add_linear};
+    (this->*draw_.of(kBlocks))();
   }
 
   void add_block() {

@@ -38,7 +38,7 @@ Tensor loss_in_parts_of(Graph& g) {
 }
 Tensor norm_of(Graph& g) { return layer_norm(data(g, "x", {8, 8}), parameter(g, "gamma", {8}), parameter(g, "beta", {8})).y; }
 Tensor lookup_of(Graph& g) { return embedding(parameter(g, "table", {8, 4}), data(g, "ids", {8, 2}, DType::kI32)); }
-Tensor scalar_lookup_of(Graph& g) { return embedding(parameter(g, "table", {8, 4}), data(g, "ids", {}, DType::kI32)); }
+Tensor scalar_lookup_of(Graph& g) { return embedding(parameter(g, "table", {8, 4}), cast(reshape(data(g, "id", {1}), {}), DType::kI32)); }
 Tensor max_of(Graph& g) { return reduce_max(data(g, "x", {8, 8}), {0}); }
 Tensor sum_of(Graph& g) { return reduce_sum(data(g, "x", {8, 8}), {0, 1}); }
 Tensor one_hot_of(Graph& g) { return scale(one_hot(data(g, "ids", {4, 2}, DType::kI32), 8), 2); }

@@ -255,7 +255,11 @@ FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mes
     parts.add(i, counts);
   }
   FactorCuts cuts;
-  cuts.axes = axes_for_cuts(parts.take(), mesh);
+  try {
+    cuts.axes = axes_for_cuts(parts.take(), mesh);
+  } catch (const Error& e) {
+    fail(e.kind(), "cuts '{}' of {}: {}", subject.text, subject.name(), e.text());
+  }
   return cuts;
 }
 
