@@ -306,6 +306,21 @@ TEST_F(NodesTest, ASchedulerThatHangsIsLeftAndTakenUpAgain) {
   EXPECT_EQ(finish(sched).code, 0);
 }
 
+TEST_F(NodesTest, ASchedulerRestartedWithOtherOptionsDoesNotEndTheJob) {
+  Program sched = scheduler(1);
+  Program only = agent("only", 1, kUntilGo);
+  ASSERT_TRUE(soon([&] { return files_in("up") == 1; }));
+  ::kill(sched.pid, SIGKILL);
+  finish(sched);
+  Program other = scheduler(2, {}, port_);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("this scheduler's job has 2; give both the same); the job goes on") != std::string::npos; }))
+      << err_of(only);
+  touch("go");
+  EXPECT_EQ(finish(only).code, 0);
+  ::kill(other.pid, SIGKILL);
+  finish(other);
+}
+
 TEST_F(NodesTest, AWrongSecretIsRefused) {
   ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
   Program sched = scheduler(1);

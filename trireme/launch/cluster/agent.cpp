@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <random>
@@ -12,6 +13,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
+#include "trireme/base/hash.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/tcp_store.h"
 #include "trireme/launch/cluster/address.h"
@@ -150,6 +152,9 @@ class Agent {
     report_.world = report_world();
     report_.workers = options_.local.ranks;
     report_.host = own_host_name();
+    std::string boot;  // of /proc, whose files have no size
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    report_.machine = hash64(boot);
     report_.node_id = !options_.node_id.empty()                             ? options_.node_id
                       : options_.node_rank >= 0 && options_.nodes > 0 ? fmt::format("node{}", options_.node_rank)
                                                                       : fmt::format("{}-{:08x}", report_.host,
@@ -229,8 +234,10 @@ class Agent {
     const SchedulerLink::News news = link_->news();
     if (news.view) view_ = *news.view;
     if (view_.interrupt != 0 && team_.interrupted() == 0) team_.interrupt(view_.interrupt);
-    if (view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
-    if (!view_.refused.empty() && view_.phase != Phase::kOver) team_.end();
+    if (view_.refused.empty() && view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
+    if (!std::exchange(refused_, !view_.refused.empty()) && refused_) {
+      TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(), view_.refused);
+    }
     if (news.connected != connected_) {
       connected_ = news.connected;
       if (connected_) {
@@ -296,6 +303,7 @@ class Agent {
   // The job's ending as this node's terminal shows it.
   LaunchResult result_of(LaunchResult local) const {
     const Ending& job = view_.ending;
+    if (refused_) return local;  // by a scheduler of something else
     if (view_.phase != Phase::kOver || job.exit_code == 0 || job.interrupt != 0) {
       return local.exit_code != 0 || job.exit_code == 0 ? local
                                                         : LaunchResult{.exit_code = job.exit_code, .report = job.text + "\n"};
@@ -326,6 +334,7 @@ class Agent {
   std::unique_ptr<SchedulerLink> link_;
   ClusterView view_;
   bool connected_ = true;
+  bool refused_ = false;  // while it works
   int64_t failures_ = 0;
   Team team_;  // ends before what its workers need
 };
