@@ -21,6 +21,12 @@ struct Asks {
   // Whether partial sums may flow through linear ops. Where they may not they are reduced before anything reads them:
   // (a + b) summed over ranks has other bits than the sum of a over ranks and that of b.
   bool sums_flow = true;
+  // Nodes that take their operands as those come, uncut only where sums must be done first (plan/vouched.h). Their results
+  // are taken to lie as given or, where nothing is given, cut by the same axes.
+  std::map<NodeId, std::vector<Layout>> as_it_comes;
+  // Nodes whose sums over ranks are not taken: each rank goes on with its own term, times the number of terms where the
+  // second is true, which makes of a sum's mean the mean of the rank's own part. So do the sums of their gradients.
+  std::map<NodeId, bool> own_terms;
 };
 
 // Nodes that nothing is asked of take the cuts their operands come with, as far as their rule allows; the largest operand
