@@ -8,6 +8,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/launch/failure.h"
+#include "trireme/launch/rank_page.h"
 #include "trireme/launch/rendezvous.h"
 #include "trireme/launch/secret.h"
 
@@ -53,6 +54,10 @@ bool report_failure(const Error& error) {
   return true;
 }
 
+void note_step() {
+  if (RankPage* const page = own_page()) page->steps.fetch_add(1);
+}
+
 std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_options) {
   const std::chrono::seconds deadline(flag_int("TRIREME_START_TIMEOUT", 1, 86'400).value_or(300));
   comm::WorldOptions options;
@@ -60,6 +65,9 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
   options.size = info.world;
   options.transport = join_options.transport;
   options.join_deadline = deadline;
+  if (RankPage* const page = own_page()) {
+    options.on_wait = [page](std::string_view what) { page->tell(what); };
+  }
   std::string place = "no other";
   if (options.transport == "mpi") {
     place = "each other by MPI";

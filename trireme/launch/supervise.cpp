@@ -32,7 +32,8 @@ std::vector<int> own_cores() {
   return cores;
 }
 
-WorkerStart worker_start(const LaunchOptions& options, int rank, const comm::TcpStoreServer& server,
+// `attempt` counts how often the job was started before.
+WorkerStart worker_start(const LaunchOptions& options, int rank, int attempt, const comm::TcpStoreServer& server,
                          const SecretFile& secret) {
   const std::vector<int> cores = own_cores();
   const size_t ranks = static_cast<size_t>(options.ranks);
@@ -51,7 +52,9 @@ WorkerStart worker_start(const LaunchOptions& options, int rank, const comm::Tcp
                             {"MASTER_ADDR", server.address()},
                             {"MASTER_PORT", std::to_string(server.port())},
                             {"TRIREME_SECRET_FILE", secret.path()},
-                            {"TRIREME_SECRET", ""}});
+                            {"TRIREME_SECRET", ""},
+                            {"TRIREME_RESTARTS", std::to_string(options.restarts)},
+                            {"TRIREME_RESTART_COUNT", std::to_string(attempt)}});
   if (options.threads > 0 || !flag_text("TRIREME_THREADS")) {
     start.environment.emplace_back("TRIREME_THREADS", std::to_string(threads));
   }
@@ -75,6 +78,36 @@ void check(const LaunchOptions& options) {
   require(options.threads >= 0 && options.threads <= 1024,
           "launch: {} threads of each rank asked for; give 1 to 1024, or 0 for cores over ranks",
           options.threads);
+  require(options.restarts >= 0 && options.restarts <= 1'000'000,
+          "launch: {} restarts asked for; give 0 to 1000000", options.restarts);
+}
+
+LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& signals,
+                      std::optional<LogFolder>& logs) {
+  const comm::Secret secret = comm::random_secret();
+  const SecretFile secret_file(secret);
+  const comm::TcpStoreServer server({.secret = secret});
+  TRIREME_LOG(kInfo, "launch", "starting {} ranks of '{}'  store={}:{}", options.ranks,
+              options.command[0], server.address(), server.port());
+  Team team(options.grace);
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    WorkerStart start = worker_start(options, rank, attempt, server, secret_file);
+    // What an earlier attempt wrote stays.
+    if (rank > 0) {
+      start.log_path = logs->file(rank) + (attempt > 0 ? fmt::format(".{}", attempt) : "");
+    }
+    team.start(start);
+  }
+  team.run(signals);
+  LaunchResult result = report_on(team.workers(), team.interrupted(), options.tail_lines);
+  result.interrupted = team.interrupted() != 0;
+  return result;
+}
+
+// A mistake of the caller's is there the next time as well.
+bool may_help_to_restart(const LaunchResult& result) {
+  return result.failed_rank >= 0 && !result.interrupted &&
+         result.exit_code != exit_code(ErrorKind::kInvalidArgument);
 }
 
 }  // namespace
@@ -84,19 +117,12 @@ LaunchResult supervise(const LaunchOptions& options) {
   std::optional<LogFolder> logs;  // a single rank writes to the terminal
   if (options.ranks > 1) logs.emplace(options.log_dir);
   const Signals signals;
-  const comm::Secret secret = comm::random_secret();
-  const SecretFile secret_file(secret);
-  const comm::TcpStoreServer server({.secret = secret});
-  TRIREME_LOG(kInfo, "launch", "starting {} ranks of '{}'  store={}:{}", options.ranks,
-              options.command[0], server.address(), server.port());
-  Team team(options.grace);
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    WorkerStart start = worker_start(options, rank, server, secret_file);
-    if (rank > 0) start.log_path = logs->file(rank);
-    team.start(start);
+  LaunchResult result = run_once(options, 0, signals, logs);
+  for (int attempt = 1; attempt <= options.restarts && may_help_to_restart(result); ++attempt) {
+    TRIREME_LOG(kWarn, "launch", "the job starts again ({} of {}): {}", attempt, options.restarts,
+                result.report.substr(0, result.report.find('\n')));
+    result = run_once(options, attempt, signals, logs);
   }
-  team.run(signals);
-  LaunchResult result = report_on(team.workers(), team.interrupted(), options.tail_lines);
   if (logs && result.failed_rank >= 0) logs->keep();
   return result;
 }

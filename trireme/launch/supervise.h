@@ -20,12 +20,14 @@ struct LaunchOptions {
   std::string log_dir;
   std::chrono::milliseconds grace{2000};  // from SIGTERM to SIGKILL
   int tail_lines = 10;                    // of the first failing rank's log in the report
+  int restarts = 0;  // at most, of all ranks, after a failure that is not the caller's (exit code 2)
 };
 
 struct LaunchResult {
   int exit_code = 0;     // of the first failure; 128 + signal when the job was interrupted; 0
   int failed_rank = -1;  // the first that failed by itself
   std::string report;    // lines for the terminal; empty when all went well
+  bool interrupted = false;  // a signal was passed on to the ranks
 };
 
 // SIGINT, SIGTERM and SIGHUP are passed to the ranks once, so that they can finish a step and save;
