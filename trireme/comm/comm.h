@@ -61,6 +61,8 @@ class Group {
   virtual Work barrier() = 0;
 };
 
+inline constexpr double kLongWait_s = 1;
+
 struct WorldOptions {
   int rank = 0;
   int size = 1;
@@ -70,8 +72,8 @@ struct WorldOptions {
   std::chrono::milliseconds deadline{300'000};       // of one operation
   std::chrono::milliseconds join_deadline{300'000};  // for all ranks to come
   bool background = true;  // a thread that makes progress while the caller computes
-  // Called now and then while a wait has lasted over a second, with the operation and the ranks it
-  // waits for, and with "" once that wait is over. One thread at a time; it must not block.
+  // Called now and then while a wait has lasted over kLongWait_s, with the operation and the ranks
+  // it waits for, and with "" once that wait is over. One thread at a time; it must not block.
   std::function<void(std::string_view what)> on_wait = {};
 };
 

@@ -11,8 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kCheckInterval = 5ms;  // of deadlines and of lost peers
-constexpr auto kLongWait = 1'000ms;     // from which on a wait is told of,
-constexpr auto kTellInterval = 500ms;  // and how often
+constexpr auto kTellInterval = 500ms;  // of long waits
 constexpr auto kHandOver = 500ms;     // spent at most on telling peers that this rank gives up
 constexpr auto kFarewell = 10'000ms;  // spent at most on waiting for peers that still need it
 constexpr uint32_t kNoticeTag = 0x7fffffff;
@@ -129,7 +128,7 @@ void Engine::check() {
 void Engine::tell_of_wait(Clock::time_point now) {
   for (const auto& operation : active_) {
     if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
-    if (now - operation->start < kLongWait) continue;
+    if (now - operation->start < std::chrono::duration<double>(kLongWait_s)) continue;
     next_telling_ = now + kTellInterval;
     told_of_wait_.store(true);
     options_.on_wait(fmt::format("{} waits for {}", describe(*operation), missing_text(*operation)));

@@ -136,7 +136,7 @@ std::string HangWatch::tell(const std::vector<Worker>& workers, const Worker& cu
   for (const Worker& worker : workers) {
     double since_s = 0;
     if (!worker.running || worker.pid == culprit.pid || !waits(worker, since_s)) continue;
-    out += fmt::format("\n  {}, for {:.1f} s", worker.page->page().read(), now - since_s + 1);
+    out += fmt::format("\n  {}, for {:.1f} s", worker.page->page().read(), now - since_s);
   }
   return out;
 }
@@ -156,10 +156,12 @@ int HangWatch::look(const std::vector<Worker>& workers, std::string& story) {
   const double limit_s = std::max(limit_s_, 3 * step_s);
   const auto waits_long = [&](const Worker& worker) {
     double since_s = 0;
-    // A wait is told of when it is a second old.
-    return worker.running && waits(worker, since_s) && now - since_s + 1 >= limit_s;
+    return worker.running && waits(worker, since_s) && now - since_s >= limit_s;
   };
   if (std::ranges::none_of(workers, waits_long)) return -1;
+  const bool joining = std::ranges::any_of(workers, [](const Worker& worker) {
+    return worker.running && worker.page && worker.page->page().joining.load();
+  });
   // One that is stopped before one that sleeps, which may sleep because of it; then the longest.
   const Seen* culprit = nullptr;
   int at = -1;
@@ -169,7 +171,7 @@ int HangWatch::look(const std::vector<Worker>& workers, std::string& story) {
     const Seen& seen = seen_[worker.pid];
     double since_s = 0;
     const bool may_wait = waits(worker, since_s) && seen.state != 'T';
-    if (may_wait || now - seen.since_s < limit_s) continue;
+    if (may_wait || (joining && seen.state != 'T') || now - seen.since_s < limit_s) continue;
     const auto order = [](const Seen& s) { return std::pair(s.state != 'T', s.since_s); };
     if (culprit != nullptr && order(*culprit) <= order(seen)) continue;
     culprit = &seen;

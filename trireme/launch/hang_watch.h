@@ -2,7 +2,9 @@
 //
 // A rank that is only slow uses a processor, or is ready to, or waits for a disk; those are left
 // alone. What is left is a process that is stopped (SIGSTOP), or that sleeps on something that is
-// not communication (a lock, a pipe) for longer than the limit and three steps of its training.
+// not communication (a lock, a pipe) for longer than the limit and three steps of its training. While
+// ranks wait for others to start, only who is stopped hangs: a program may take its time before it
+// joins.
 #pragma once
 
 #include <map>

@@ -37,7 +37,7 @@ RankPage* find_own_page() {
 
 }  // namespace
 
-void RankPage::tell(std::string_view what) {
+void RankPage::tell(std::string_view what, double waited_s) {
   if (what.empty()) {
     waiting_since.store(0);
     return;
@@ -47,7 +47,7 @@ void RankPage::tell(std::string_view what) {
   std::memcpy(text, what.data(), length);
   text[length] = '\0';
   edition.fetch_add(1);
-  if (waiting_since.load() == 0) waiting_since.store(now_s());
+  if (waiting_since.load() == 0) waiting_since.store(now_s() - waited_s);
 }
 
 std::string RankPage::read() const {

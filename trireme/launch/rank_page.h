@@ -16,10 +16,11 @@ struct RankPage {
   std::atomic<uint32_t> edition{0};      // odd while `text` is written
   std::atomic<int64_t> steps{0};         // of training
   std::atomic<double> waiting_since{0};  // seconds as now_s(); 0: it does not wait for others
+  std::atomic<bool> joining{false};      // it waits for the others to start
   char text[kText] = {};                 // what it waits for
 
-  // By the rank. `what` is as in comm::WorldOptions::on_wait.
-  void tell(std::string_view what);
+  // By the rank: for what it has waited for so many seconds already, or "" when it waits no more.
+  void tell(std::string_view what, double waited_s = 0);
   // By the launcher; empty when the rank is just writing.
   std::string read() const;
 };
