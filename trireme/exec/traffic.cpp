@@ -28,6 +28,7 @@ int64_t all_reduce_bytes(const ExecutionPlan& plan, const Action& action, int64_
 int64_t bytes_sent(const ExecutionPlan& plan, const Action& action, int64_t p) {
   if (action.op->name == "all_reduce") return all_reduce_bytes(plan, action, p);
   if (action.op->name == "broadcast") return bytes_of(plan, action.in) * (p - 1);  // the root's
+  if (action.op->name == "ring_shift") return bytes_of(plan, action.in);
   return std::max(bytes_of(plan, action.in), bytes_of(plan, action.out)) * (p - 1) / p;
 }
 
