@@ -54,10 +54,10 @@ class Soak : public CliTest {
  protected:
   // The job goes on from its newest checkpoint each time.
   void start_job(Moment moment, size_t ranks) {
-    const int64_t last = moment == Moment::kExit ? step_ + 30 : 1'000'000'000;
+    const int64_t last = moment == Moment::kExit ? step_ + 150 : 1'000'000'000;
     const int64_t every = moment == Moment::kSave ? 1 : 20;
     Words words{"train", "gpt.toml", "--out", "run", "--quiet", "-n", std::to_string(ranks),
-                "--set", fmt::format("train.steps={}", last), "--set", fmt::format("train.save_every={}", every)};
+                "--set", "train.batch=12", "--set", fmt::format("train.steps={}", last), "--set", fmt::format("train.save_every={}", every)};
     if (step_ > 0) words.push_back("--resume");
     start(words);
   }
@@ -106,7 +106,10 @@ class Soak : public CliTest {
     const int process = wait_for(moment, ranks, rank);
     if (process < 0 || ::kill(process, stop ? SIGSTOP : SIGKILL) != 0) {
       ++counts_.too_late;
-      wait();
+      const Outcome outcome = wait();
+      counts_.wrong_code += outcome.code == 0 ? 0 : 1;
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      look_at_checkpoint();
       return;
     }
     const double begin = now_s();
