@@ -21,8 +21,9 @@ struct TeamWatch {
 
 class Team {
  public:
-  // `grace`: from SIGTERM to SIGKILL.
-  explicit Team(std::chrono::milliseconds grace) : grace_(grace) {}
+  // `grace`: from SIGTERM to SIGKILL. `patience`: with a worker that a signal has stopped; 0: for ever.
+  explicit Team(std::chrono::milliseconds grace, std::chrono::milliseconds patience = std::chrono::milliseconds(0))
+      : grace_(grace), patience_(patience) {}
   // Ends all that still run.
   ~Team();
   Team(const Team&) = delete;
@@ -47,8 +48,10 @@ class Team {
   void wait(const Signals* signals, int wake);
   void kill_all();
   void end_who_hangs();
+  void end_stopped();
 
   std::chrono::milliseconds grace_;
+  std::chrono::milliseconds patience_;
   std::vector<Worker> workers_;
   HangWatch hangs_;
   int interrupted_ = 0;
