@@ -7,8 +7,10 @@
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/build.h"
+#include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
+#include "trireme/partition/copies.h"
 
 namespace trireme {
 namespace {
@@ -76,17 +78,25 @@ class Partitioner {
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i], node.gradient_of >= 0));
     if (is_ring(rule, cuts)) return add_ring(node, cuts.axes[static_cast<size_t>(rule.ring->first)], inputs, out);
-    std::vector<TensorType> types;
-    for (size_t i = 0; i < node.outputs.size(); ++i) types.push_back(local_type(node.outputs[i], out[i]));
-    const NodeId made = program_.graph.add_node(*node.op, node.attrs, inputs, types);
-    made_of_.push_back(made);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const ValueId id = program_.graph.node(made).outputs[i];
-      record(id, out[i], graph_.type(node.outputs[i]).shape);
+    std::vector<TensorType> whole;
+    for (const ValueId id : node.outputs) whole.push_back(graph_.type(id));
+    made_of_.push_back(static_cast<NodeId>(program_.graph.nodes().size()));
+    std::vector<ValueId> results;
+    if (cuts.copies > 1) {
+      made_of_.back() = add_copies(program_, {node, rule, cuts, inputs, out, whole}, results);
+    } else {
+      results = add_to(program_, *node.op, node.attrs, inputs, out, whole);
     }
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      place(node.outputs[i], program_.graph.node(made).outputs[i], out[i]);
-    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) place(node.outputs[i], scaled(results[i], cuts), out[i]);
+  }
+
+  // A rank's own term, times the number of terms it stands for.
+  ValueId scaled(ValueId id, const FactorCuts& cuts) {
+    if (!cuts.vouched || cuts.vouched->factor == 1) return id;
+    const auto at = static_cast<size_t>(id);
+    const TensorType whole{program_.graph.type(id).dtype, program_.whole[at]};
+    return add_to(program_, op("scale"), Attrs::of(ScalarAttrs{static_cast<double>(cuts.vouched->factor)}), {&id, 1},
+                  {program_.layouts[at]}, {whole}).front();
   }
 
   // The steps of an op in a ring over these axes.
@@ -176,12 +186,7 @@ class Partitioner {
 
   ValueId add_cast(ValueId id, DType dtype, const TensorType& whole) {
     const Layout layout = program_.layouts[static_cast<size_t>(id)];
-    const TensorType local{dtype, program_.graph.type(id).shape};
-    const NodeId node = program_.graph.add_node(op("cast"), Attrs::of(CastAttrs{dtype}), std::span<const ValueId>(&id, 1),
-                                                std::span<const TensorType>(&local, 1));
-    const ValueId made = program_.graph.node(node).outputs[0];
-    record(made, layout, whole.shape);
-    return made;
+    return add_to(program_, op("cast"), Attrs::of(CastAttrs{dtype}), {&id, 1}, {layout}, {{dtype, whole.shape}}).front();
   }
 
   ValueId add_step(ValueId id, const ReshardStep& step, const TensorType& whole) {
@@ -196,13 +201,7 @@ class Partitioner {
     if (seeded_defect("partition: collectives among one rank")) attrs.axes.clear();
     if (seeded_defect("partition: axes in the wrong order")) std::reverse(attrs.axes.begin(), attrs.axes.end());
     if (seeded_defect("partition: maxima for sums")) attrs.reduction = "max";
-    const TensorType local{whole.dtype, local_shape(whole.shape, step.after, strategy_.mesh)};
-    const NodeId node = program_.graph.add_node(op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs),
-                                                std::span<const ValueId>(&id, 1),
-                                                std::span<const TensorType>(&local, 1));
-    const ValueId made = program_.graph.node(node).outputs[0];
-    record(made, step.after, whole.shape);
-    return made;
+    return add_to(program_, op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs), {&id, 1}, {step.after}, {whole}).front();
   }
 
   // An input of the graph in another layout is made once for the forward and once for the backward pass, each time

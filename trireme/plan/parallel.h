@@ -62,7 +62,8 @@ struct Parallel {
   OptimizerParallel optimizer;
   Communication communication;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
-  // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked.
+  // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has
+  // parameters only gives the mesh and rules for them; all else is asked as above.
   std::string strategy;
 };
 
