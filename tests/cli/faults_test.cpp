@@ -105,7 +105,7 @@ TEST_F(FaultTest, AWorkerKilledAtARandomMomentOfTheSaveEndsTheJob) {
 
 TEST_F(FaultTest, AStoppedWorkerIsToldFromASlowOneAndNamed) {
   make_run();
-  start(go_on({"--set", "train.steps=1000000"}), {"TRIREME_HANG_TIMEOUT=1"});
+  start(go_on({"--set", "train.steps=1000000"}), {"TRIREME_HANG_TIMEOUT=2"});
   ASSERT_TRUE(steps_are_done()) << err_so_far();
   const std::vector<int> processes = workers();
   ASSERT_THAT(processes, SizeIs(2)) << err_so_far();
