@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "trireme/comm/comm.h"
+#include "trireme/exec/exchange.h"
 #include "trireme/mesh/mesh.h"
 #include "trireme/op/op_def.h"
 
@@ -30,13 +32,16 @@ std::vector<Run> joined(std::vector<Run> runs);
 // One collective action of one rank, bound to its memory and group.
 class BoundCollective {
  public:
+  // `group` may be null: this rank is in none of the op's groups and keeps what it has. `place` is this rank's in the
+  // group; messages between two ranks carry `tag`.
   BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
-                  std::span<std::byte> scratch, comm::Group& group);
+                  std::span<std::byte> scratch, comm::Group* group, int tag);
   void start();
   void wait();  // ends what start began; nothing to do when nothing was started
 
  private:
   void start_all_reduce();
+  void keep();
 
   const OpDef* op_;
   Attrs attrs_;
@@ -46,6 +51,7 @@ class BoundCollective {
   comm::Group* group_;
   comm::Reduce reduce_ = comm::Reduce::kSum;
   std::vector<View> runs_;  // all_reduce: results that lie side by side, as few runs of elements as possible
+  std::unique_ptr<BoundExchange> exchange_;
   std::vector<comm::Work> works_;
   bool started_ = false;
 };

@@ -22,6 +22,7 @@ class Planner {
     plan_.name = graph_.name();
     plan_.mesh = program_.mesh;
     plan_.threads = options_.threads;
+    plan_.by_hand = program_.by_hand;
     add_actions();
     find_kept_results();
     find_last_uses();

@@ -28,7 +28,8 @@ class Partitioner {
       const Input& input = graph_.inputs()[i];
       const Layout& layout = strategy_.inputs[i];
       const TensorType local = local_type(input.value, layout);
-      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init, input.saved_as);
+      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init,
+                                                      input.saved_as, input.piece);
       record(made, layout, graph_.type(input.value).shape);
       placed_[static_cast<size_t>(input.value)].push_back({layout, made});
     }
@@ -75,17 +76,77 @@ class Partitioner {
     program_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i], node.gradient_of >= 0));
+    std::vector<Shape> whole;
+    for (const ValueId id : node.outputs) whole.push_back(graph_.type(id).shape);
+    Attrs attrs = node.attrs;
+    const std::vector<Windowed> windows = windows_of(rule, cuts);
+    for (const Windowed& w : windows) {
+      const auto tensor = static_cast<size_t>(w.dim.tensor);
+      attrs = def_of(node).in_window(attrs, w.dim.dim, w.attrs.length);
+      if (w.attrs.cut().is_plain()) continue;
+      if (w.dim.is_result) {
+        whole[tensor][w.dim.dim] = w.attrs.size * w.attrs.length;
+      } else {
+        inputs[tensor] = take_windows(inputs[tensor], w.attrs);
+      }
+    }
     std::vector<TensorType> types;
-    for (size_t i = 0; i < node.outputs.size(); ++i) types.push_back(local_type(node.outputs[i], out[i]));
-    const NodeId made = program_.graph.add_node(*node.op, node.attrs, inputs, types);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      types.push_back({graph_.type(node.outputs[i]).dtype, local_shape(whole[i], out[i], strategy_.mesh)});
+    }
+    const NodeId made = program_.graph.add_node(*node.op, std::move(attrs), inputs, types);
     made_of_.push_back(made);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const ValueId id = program_.graph.node(made).outputs[i];
-      record(id, out[i], graph_.type(node.outputs[i]).shape);
+    std::vector<ValueId> results = program_.graph.node(made).outputs;
+    for (size_t i = 0; i < results.size(); ++i) record(results[i], out[i], whole[i]);
+    for (const Windowed& w : windows) {
+      if (!w.dim.is_result || w.attrs.cut().is_plain()) continue;
+      ValueId& result = results[static_cast<size_t>(w.dim.tensor)];
+      result = add_exchange("add_windows", result, w.attrs, w.attrs.extent);
     }
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      place(node.outputs[i], program_.graph.node(made).outputs[i], out[i]);
+    for (size_t i = 0; i < node.outputs.size(); ++i) place(node.outputs[i], results[i], out[i]);
+  }
+
+  // A dimension of a node that its cuts make it see through windows.
+  struct Windowed {
+    WindowedDim dim;
+    WindowAttrs attrs;
+  };
+
+  std::vector<Windowed> windows_of(const ShardingRule& rule, const FactorCuts& cuts) const {
+    std::vector<Windowed> out;
+    for (const WindowedDim& windowed : cut_windows(rule, cuts)) {
+      const std::vector<int>& axes = cuts.axes[static_cast<size_t>(windowed.factor)];
+      const WindowCut cut = window_cut(rule, windowed, strategy_.mesh.size_of(axes));
+      out.push_back({windowed, {.axes = {axes.begin(), axes.end()},
+                                .size = cut.parts,
+                                .dim = windowed.dim,
+                                .extent = cut.extent,
+                                .offset = cut.offset,
+                                .step = cut.step,
+                                .length = cut.length,
+                                .fill = windowed.window.fill}});
     }
+    return out;
+  }
+
+  // The windows of a value, taken once for all that read them.
+  ValueId take_windows(ValueId id, const WindowAttrs& attrs) {
+    const auto [known, is_new] = windows_.try_emplace({id, Attrs::of(attrs).text()}, kNoValue);
+    if (is_new) known->second = add_exchange("take_windows", id, attrs, attrs.size * attrs.length);
+    return known->second;
+  }
+
+  // The dimension becomes `extent` long.
+  ValueId add_exchange(std::string_view name, ValueId id, const WindowAttrs& attrs, int64_t extent) {
+    const Layout layout = program_.layouts[static_cast<size_t>(id)];
+    Shape whole = program_.whole[static_cast<size_t>(id)];
+    whole[static_cast<int>(attrs.dim)] = extent;
+    const TensorType local{program_.graph.type(id).dtype, local_shape(whole, layout, strategy_.mesh)};
+    const NodeId node = program_.graph.add_node(op(name), Attrs::of(attrs), std::span<const ValueId>(&id, 1),
+                                                std::span<const TensorType>(&local, 1));
+    const ValueId made = program_.graph.node(node).outputs[0];
+    record(made, layout, whole);
+    return made;
   }
 
   // Notes where a value is, and makes every other layout it is read in.
@@ -171,6 +232,7 @@ class Partitioner {
   std::vector<std::vector<Placed>> placed_;  // per whole value: where it is already; the first is its own
   std::vector<ShardingRule> rules_;
   std::vector<NodeId> made_of_;  // per node of the graph
+  std::map<std::pair<ValueId, std::string>, ValueId> windows_;
   Program program_;
 };
 
@@ -194,6 +256,22 @@ std::optional<ReshardStep> step_of(const Node& node) {
   return step;
 }
 
+// Windows are another tensor, cut by the same axes: all windows side by side.
+std::string check_windows(const Program& program, const Node& node) {
+  const auto& attrs = node.attrs.as<WindowAttrs>();
+  const auto dim = static_cast<int>(attrs.dim);
+  const bool take = node.op->name == "take_windows";
+  const auto blocks = static_cast<size_t>(take ? node.inputs[0] : node.outputs[0]);
+  const auto windows = static_cast<size_t>(take ? node.outputs[0] : node.inputs[0]);
+  Shape whole = program.whole[blocks];
+  if (program.layouts[blocks] != program.layouts[windows]) return "changes the layout";
+  const std::vector<int>& axes = program.layouts[blocks].dims[static_cast<size_t>(dim)];
+  if (!std::ranges::equal(axes, attrs.axes)) return "is over other axes than those that cut its dimension";
+  if (whole[dim] != attrs.extent || program.mesh.size_of(axes) != attrs.size) return "says another size than its blocks have";
+  whole[dim] = attrs.size * attrs.length;
+  return whole == program.whole[windows] ? "" : fmt::format("makes {} of a whole {}", to_string(program.whole[windows]), to_string(whole));
+}
+
 // What is wrong with one collective between values k of its operands and results, or "".
 std::string check_collective(const Program& program, const Node& node, size_t k) {
   const auto in = static_cast<size_t>(node.inputs[k]);
@@ -201,7 +279,8 @@ std::string check_collective(const Program& program, const Node& node, size_t k)
   const Layout& before = program.layouts[in];
   const Layout& after = program.layouts[out];
   // In models that are cut by hand layouts say nothing: each rank's piece is a tensor of its own.
-  if (before.is_replicated() && after.is_replicated()) return "";
+  if (program.by_hand || (before.is_replicated() && after.is_replicated())) return "";
+  if (node.op->name == "take_windows" || node.op->name == "add_windows") return check_windows(program, node);
   const std::optional<ReshardStep> step = step_of(node);
   if (!step) return "is between values that are cut";
   if (program.whole[in] != program.whole[out]) {
