@@ -76,10 +76,10 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Mode
   }
   Graph step = training_step(forward, loss, batch, make_optimizer(config), step_options(config));
   if (args.stage == "grad" && args.value.empty()) return to_string(step);
-  const Compiled compiled = compile(std::move(step), {.ranks = args.ranks,
-                                                      .threads = args.threads,
-                                                      .parallel = parallel_of(config, args.ranks)});
-  if (!args.value.empty()) return why(compiled.graph, compiled.strategy, args.value);
+  const Parallel parallel = parallel_of(config, args.ranks);
+  const Compiled compiled = compile(std::move(step), {.ranks = args.ranks, .threads = args.threads, .parallel = parallel});
+  const ReshardCosts costs = reshard_costs(parallel.communication, compiled.strategy.mesh);
+  if (!args.value.empty()) return why(compiled.graph, compiled.strategy, args.value, costs);
   if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "passes") return to_string(compiled.program);

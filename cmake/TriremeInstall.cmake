@@ -11,5 +11,6 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/trireme-config.cmake.i
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/trireme-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/trireme-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/trireme-config-version.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/FindTriremeDnnl.cmake DESTINATION ${package_dir})
+              ${PROJECT_SOURCE_DIR}/cmake/FindTriremeDnnl.cmake ${PROJECT_SOURCE_DIR}/cmake/FindTriremeGrpc.cmake
+        DESTINATION ${package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,16 +1,14 @@
 #include "trireme/launch/rank_info.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/tcp_store.h"
 #include "trireme/launch/failure.h"
+#include "trireme/launch/secret.h"
 
 namespace trireme::launch {
 
@@ -36,25 +34,6 @@ std::optional<Place> place_from(std::string_view rank_name, std::string_view wor
   return Place{static_cast<int>(*rank), static_cast<int>(*world)};
 }
 
-comm::Secret read_secret(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    fail(ErrorKind::kIo, "job secret: cannot open TRIREME_SECRET_FILE='{}' ({})", path,
-         std::strerror(errno));
-  }
-  struct stat info {};
-  fstat(fd, &info);
-  char text[65];
-  const ssize_t got = read(fd, text, sizeof text);
-  close(fd);
-  require((info.st_mode & 077) == 0,
-          "job secret: '{}' has mode {:04o}, so others can read it; make it 0600", path,
-          info.st_mode & 07777);
-  std::string_view hex(text, static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  if (hex.ends_with('\n')) hex.remove_suffix(1);
-  return comm::secret_from_hex(hex);
-}
-
 void find_store(RankInfo& info) {
   const auto address = flag_text("MASTER_ADDR");
   const auto port = flag_int("MASTER_PORT", 1, 65'535);
@@ -69,7 +48,7 @@ void find_store(RankInfo& info) {
           info.world);
   info.master_address = *address;
   info.master_port = static_cast<uint16_t>(*port);
-  info.secret = read_secret(*secret);
+  info.secret = read_secret(*secret, "TRIREME_SECRET_FILE");
 }
 
 void find_local(RankInfo& info, std::string_view rank_name, std::string_view world_name) {

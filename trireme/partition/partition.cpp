@@ -15,8 +15,8 @@ namespace {
 
 class Partitioner {
  public:
-  Partitioner(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs)
-      : graph_(graph), strategy_(strategy), planner_(strategy.mesh, costs), wants_(graph.values().size()),
+  Partitioner(const Graph& graph, const Strategy& strategy, const PartitionOptions& options)
+      : graph_(graph), strategy_(strategy), options_(options), planner_(strategy.mesh, options.costs), wants_(graph.values().size()),
         placed_(graph.values().size()) {
     program_.graph = Graph(graph.name());
     program_.mesh = strategy.mesh;
@@ -164,13 +164,35 @@ class Partitioner {
       if (const ValueId known = lookup(whole_id, step.after, backward); known != kNoValue) {
         id = known;
       } else {
-        id = add_step(id, step, whole);
+        id = add_step_in(sum_type(whole_id, step), id, step, whole);
         placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, backward});
       }
       have = step.after;
     }
     invariant(have == want, "reshard of %{} ends in another layout", whole_id);
     return id;
+  }
+
+  // The type in which the step moves a value.
+  DType sum_type(ValueId whole_id, const ReshardStep& step) const {
+    const bool reduces = step.kind == ReshardStep::Kind::kAllReduce || step.kind == ReshardStep::Kind::kReduceScatter;
+    const auto other = options_.sum_types.find(whole_id);
+    return reduces && other != options_.sum_types.end() ? other->second : graph_.type(whole_id).dtype;
+  }
+
+  ValueId add_step_in(DType dtype, ValueId id, const ReshardStep& step, const TensorType& whole) {
+    if (dtype == whole.dtype) return add_step(id, step, whole);
+    return add_cast(add_step(add_cast(id, dtype, whole), step, {dtype, whole.shape}), whole.dtype, whole);
+  }
+
+  ValueId add_cast(ValueId id, DType dtype, const TensorType& whole) {
+    const Layout layout = program_.layouts[static_cast<size_t>(id)];
+    const TensorType local{dtype, program_.graph.type(id).shape};
+    const NodeId node = program_.graph.add_node(op("cast"), Attrs::of(CastAttrs{dtype}), std::span<const ValueId>(&id, 1),
+                                                std::span<const TensorType>(&local, 1));
+    const ValueId made = program_.graph.node(node).outputs[0];
+    record(made, layout, whole.shape);
+    return made;
   }
 
   ValueId add_step(ValueId id, const ReshardStep& step, const TensorType& whole) {
@@ -227,6 +249,7 @@ class Partitioner {
 
   const Graph& graph_;
   const Strategy& strategy_;
+  const PartitionOptions& options_;
   ReshardPlanner planner_;
   std::vector<std::vector<Layout>> wants_;
   std::vector<std::vector<Placed>> placed_;  // per whole value: where it is already; the first is its own
@@ -312,8 +335,8 @@ void check_collectives(const Program& program, std::vector<std::string>& out) {
 
 }  // namespace
 
-Program partition(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs) {
-  return Partitioner(graph, strategy, costs).run();
+Program partition(const Graph& graph, const Strategy& strategy, const PartitionOptions& options) {
+  return Partitioner(graph, strategy, options).run();
 }
 
 std::vector<std::string> verify(const Program& program) {

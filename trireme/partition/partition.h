@@ -3,6 +3,7 @@
 // after the operand is made, once for all readers that ask alike.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,12 @@
 
 namespace trireme {
 
-Program partition(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs = {});
+struct PartitionOptions {
+  ReshardCosts costs = {};
+  // Values of the graph whose sums over ranks are taken in another type: a cast before and one after.
+  std::map<ValueId, DType> sum_types = {};
+};
+Program partition(const Graph& graph, const Strategy& strategy, const PartitionOptions& options = {});
 
 // Every program's own soundness: ops and types as in verify, local shapes equal to what the layouts give, and
 // collectives that do what the layouts say. Empty when sound.

@@ -11,8 +11,8 @@ namespace {
 
 class Why {
  public:
-  Why(const Graph& graph, const Strategy& strategy)
-      : graph_(graph), strategy_(strategy), planner_(strategy.mesh), layouts_(value_layouts(graph, strategy)) {
+  Why(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs)
+      : graph_(graph), strategy_(strategy), planner_(strategy.mesh, costs), layouts_(value_layouts(graph, strategy)) {
     for (const Node& node : graph.nodes()) {
       const std::vector<Layout> wanted =
           operand_layouts(rule_of(graph, node), strategy.nodes[static_cast<size_t>(&node - graph.nodes().data())]);
@@ -97,8 +97,8 @@ class Why {
 
 }  // namespace
 
-std::string why(const Graph& graph, const Strategy& strategy, std::string_view pattern) {
-  return Why(graph, strategy).about(pattern);
+std::string why(const Graph& graph, const Strategy& strategy, std::string_view pattern, const ReshardCosts& costs) {
+  return Why(graph, strategy, costs).about(pattern);
 }
 
 }  // namespace trireme

@@ -4,36 +4,10 @@
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
 #include "trireme/plan/parallel.h"
+#include "trireme/plan/updates.h"
 
 namespace trireme {
 namespace {
-
-// What the update of one parameter reads.
-struct Update {
-  ValueId gradient = kNoValue;
-  std::vector<size_t> state;  // inputs
-};
-
-Update update_of(const Graph& graph, const Input& parameter) {
-  Update out;
-  const TensorType& type = graph.type(parameter.value);
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const Input& input = graph.inputs()[i];
-    if (input.role == Role::kState && input.name.starts_with(parameter.name + ".") && graph.type(input.value) == type) {
-      out.state.push_back(i);
-    }
-  }
-  const std::string scope = std::string(kUpdateScope) + parameter.name;
-  for (const Node& node : graph.nodes()) {
-    if (graph.scope_of(node) != scope) continue;
-    for (const ValueId id : node.inputs) {
-      const NodeId producer = graph.value(id).producer;
-      const bool from_outside = producer >= 0 && graph.scope_of(graph.node(producer)) != scope;
-      if (from_outside && graph.type(id).shape == type.shape) out.gradient = id;
-    }
-  }
-  return out;
-}
 
 // The axes the gradient is summed over, or the least significant of them that make a group of `size`.
 std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, const Mesh& mesh, int64_t size) {

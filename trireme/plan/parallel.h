@@ -8,10 +8,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trireme/layout/reshard.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/strategy.h"
 
@@ -35,6 +38,16 @@ struct OptimizerParallel {
   std::vector<std::string> except = {};
 };
 
+// How what is cut is moved between ranks.
+struct Communication {
+  bool all_to_all = true;      // false: an exchange is an all-gather and a slice
+  // Sums over ranks of the gradients of parameters that layers compute with in bf16: in f32, or in bf16, which is half
+  // the bytes and rounds each addition. Gradients of a model that computes in f32 are summed in f32 either way.
+  bool gradients_in_f32 = true;
+  bool all_in_f32 = false;     // every sum over ranks of narrower floating values is taken in f32
+  std::optional<Machine> machine;  // its links are what reshards are chosen by; none: alike links of 5 GB/s
+};
+
 struct Parallel {
   std::string mesh;                      // "dp=2,tp=2"; "": "dp=<ranks>"
   // How the batch is cut: "data_parallel" (dimension 0 over "dp"), "full_batch" (every rank has all of it), a layout for
@@ -47,6 +60,8 @@ struct Parallel {
   // those numbers of dimensions. These win over what the model's code asks with Module::shard.
   std::vector<CutRule> ops;
   OptimizerParallel optimizer;
+  Communication communication;
+  bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
   // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked.
   std::string strategy;
 };
@@ -60,6 +75,12 @@ Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
 // The batch cut over all ranks, everything else replicated. Throws kInvalidArgument when the batch does not
 // divide, naming the batches that would.
 Strategy data_parallel(const Graph& graph, int64_t ranks);
+
+// The costs that reshards over the mesh are chosen by. Throws kInvalidArgument when the machine has fewer devices.
+ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh);
+
+// The values of the graph whose sums over ranks are taken in another type than their own, and in which.
+std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& communication);
 
 // Changes what is asked so that optimizer state, gradients and weights are sliced over the axes the gradients are summed
 // over. `plain` is the strategy without.

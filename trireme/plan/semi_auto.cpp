@@ -46,7 +46,8 @@ class SemiAuto {
     ask_data();
     for (const CutRule& rule : parallel_.parameters) ask_parameters(rule);
     for (const ShardRequest& request : graph_.shard_requests()) {
-      if (mesh_.devices() == 1) break;  // one rank cuts nothing, and its mesh need not have the axes
+      // One rank cuts nothing, and its mesh need not have the axes.
+      if (mesh_.devices() == 1 || !parallel_.follow_requests) break;
       ask_op(request.scope, "", request.cuts, fmt::format("shard() of '{}'", request.scope));
     }
     for (const CutRule& rule : parallel_.ops) ask_ops(rule);

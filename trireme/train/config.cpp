@@ -104,6 +104,9 @@ void check_values(const JobConfig& c) {
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
   check_sizes(c);
   check_training(c);
+  require(c.parallel.device_num == -1 || (c.parallel.device_num >= 1 && c.parallel.device_num <= 4096),
+          "configuration: parallel.device_num = {}; it must be from 1 to 4096, or -1 for as many ranks as are started",
+          c.parallel.device_num);
   require_from("parallel.tp", c.parallel.tp, 1);
   require_from("parallel.cp", c.parallel.cp, 1);
   require_from("parallel.ep", c.parallel.ep, 1);
@@ -134,8 +137,14 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
   return {
       {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
+      {"parallel.device_num", &c.parallel.device_num, "ranks the job must be started with, 1 to 4096; -1: any number"},
       {"parallel.gradients_mean", &c.parallel.gradients_mean, "false: gradients are sums over the data parallel ranks, of each one's mean"},
       {"parallel.parameter_broadcast", &c.parallel.parameter_broadcast, "starting values come from the first rank that holds them"},
+      {"parallel.gradient_fp32_sync", &c.parallel.gradient_fp32_sync, "false: gradients of layers in bf16 are summed over ranks in bf16"},
+      {"parallel.force_fp32_communication", &c.parallel.force_fp32_communication, "every sum over ranks is taken in f32"},
+      {"parallel.loss_repeated_mean", &c.parallel.loss_repeated_mean, "accepted, changes nothing: a loss that ranks repeat counts once"},
+      {"parallel.enable_alltoall", &c.parallel.enable_alltoall, "false: an exchange between ranks is an all-gather and a slice"},
+      {"parallel.machine", &c.parallel.machine, "file of a machine, like machines/h100x8.toml: its links decide how layouts are changed"},
       {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},

@@ -64,7 +64,12 @@ struct JobConfig {
   struct {
     std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | stand_alone
     std::string transport = "auto";      // auto | shm | ucx | mpi
+    int64_t device_num = -1;             // -1: as many ranks as are started
     bool gradients_mean = true, parameter_broadcast = false;
+    bool gradient_fp32_sync = true, force_fp32_communication = false;
+    bool loss_repeated_mean = true;      // changes nothing (see the guide)
+    bool enable_alltoall = true;
+    std::string machine;                 // a file
     std::string strategy;                // a file
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;

@@ -17,7 +17,9 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   Compiled out;
   out.graph = std::move(graph);
   out.strategy = semi_auto(out.graph, options.ranks, options.parallel, options.stored);
-  out.partitioned = partition(out.graph, out.strategy);
+  const Communication& how = options.parallel.communication;
+  out.partitioned = partition(out.graph, out.strategy, {.costs = reshard_costs(how, out.strategy.mesh),
+                                                        .sum_types = sum_types(out.graph, how)});
   out.program = run_passes(out.partitioned, options.passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
                                           .external_parameters = options.external_parameters});

@@ -144,7 +144,19 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   require(p.gradients_mean || (p.dataset == "data_parallel" && p.strategy.empty()),
           "configuration: parallel.gradients_mean = false sums over the data parallel ranks; it goes with parallel.dataset = "
           "'data_parallel' and no parallel.strategy");
+  require(p.device_num == -1 || p.device_num == ranks,
+          "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key", p.device_num,
+          ranks, p.device_num);
   Parallel out;
+  out.follow_requests = p.mode == "semi_auto_parallel";
+  out.communication = {.all_to_all = p.enable_alltoall,
+                       .gradients_in_f32 = p.gradient_fp32_sync,
+                       .all_in_f32 = p.force_fp32_communication};
+  if (!p.machine.empty()) {
+    require(is_file(p.machine), "configuration: parallel.machine: there is no file '{}'; name one like those in machines/",
+            p.machine);
+    out.communication.machine = read_machine(p.machine);
+  }
   if (!p.strategy.empty()) {
     require(is_file(p.strategy), "configuration: parallel.strategy: there is no file '{}'", p.strategy);
     out.strategy = read_file(p.strategy);

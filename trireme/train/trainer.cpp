@@ -102,7 +102,7 @@ class Run {
       : options_(options), fit_(fit), job_(job), optimizer_(optimizer), train_(train),
         fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)),
         session_(training_step(model, loss, fields_, optimizer, step_options()), evaluation_graph(model, loss),
-                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed, .parallel = options.parallel,
+                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed, .parallel = parallel_of(options),
                   .parameter_broadcast = options.parameter_broadcast}) {}
 
   FitResult run() {
@@ -134,6 +134,20 @@ class Run {
   }
 
  private:
+  // Data parallel ranks hold the whole model, whatever its code asks.
+  static Parallel parallel_of(const TrainerOptions& options) {
+    Parallel out = options.parallel;
+    if (options.mode == Mode::kDataParallel) out.follow_requests = false;
+    return out;
+  }
+
+  void log_ignored_requests() const {
+    const std::vector<ShardRequest>& asked = session_.compiled().graph.shard_requests();
+    if (options_.mode != Mode::kDataParallel || asked.empty()) return;
+    TRIREME_LOG(kWarn, "train", "mode data_parallel: shard() is ignored, of {} modules, the first '{}'",
+                asked.size(), asked.front().scope);
+  }
+
   StepOptions step_options() const {
     return {.name = options_.name, .seed = options_.seed, .gradient_scale = options_.gradient_scale,
             .clip_norm = options_.clip_norm, .compute = options_.compute, .accuracy = options_.accuracy};
@@ -161,7 +175,10 @@ class Run {
 
   // Starting values, or those of the newest checkpoint.
   void start() {
-    if (job_.rank() == 0) log_slow_products(options_.compute);
+    if (job_.rank() == 0) {
+      log_slow_products(options_.compute);
+      log_ignored_requests();
+    }
     const std::string root = checkpoints();
     if (fit_.resume && !options_.out.empty() && ckpt::find_latest(root)) {
       const ckpt::Reader reader(root);

@@ -1,0 +1,377 @@
+#include "trireme/launch/cluster/cluster.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <ranges>
+#include <tuple>
+#include <utility>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/base/hash.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr int64_t kComeBack = 3'000;  // ms for a node of a running job to connect again
+constexpr int kExitOfPeers = 3;       // ErrorKind::kComm's
+constexpr const char* kNotOfThisJob = "the job has been running since before this scheduler was started, and it is none of its nodes";
+
+std::string seconds_text(int64_t ms) { return duration_text(static_cast<double>(ms) / 1e3); }
+
+std::string ranks_text(int first, int count) {
+  return count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
+}
+
+// A node id that is a whole number, as its place among others; any other comes after all of them.
+int64_t number_of(const std::string& id) {
+  int64_t value = 0;
+  const auto [stop, status] = std::from_chars(id.data(), id.data() + id.size(), value);
+  const bool whole = status == std::errc() && stop == id.data() + id.size();
+  return whole ? value : std::numeric_limits<int64_t>::max();
+}
+
+auto final_place(const NodeReport& node) {
+  const int rank = node.node_rank >= 0 ? node.node_rank : std::numeric_limits<int>::max();
+  return std::tuple(rank, number_of(node.node_id), std::string_view(node.host), std::string_view(node.node_id));
+}
+
+// Agents of one name are one node: the same local ranks.
+std::string group_of(const NodeReport& node) {
+  return node.node_rank >= 0 ? fmt::format("rank {}", node.node_rank) : "host " + node.host;
+}
+
+// Tells the members of a job and their order.
+uint64_t job_of(const auto& nodes) {
+  std::string text;
+  for (const NodeReport& node : nodes) text += fmt::format("{} {} {}\n", node.node_id, node.instance, node.workers);
+  return hash64(text);
+}
+
+}  // namespace
+
+Cluster::Cluster(const ClusterOptions& options, int64_t now_ms)
+    : options_(options), window_ends_ms_(now_ms + options.window_ms) {
+  require(options.world >= 1 && options.world <= 65'536, "scheduler: a job of {} ranks; it must have 1 to 65536",
+          options.world);
+  require(options.nodes >= 0 && options.nodes <= options.world,
+          "scheduler: {} nodes for {} ranks; each node has at least one", options.nodes, options.world);
+}
+
+std::string Cluster::name_of(const NodeReport& node) const {
+  if (node.node_rank >= 0) return fmt::format("node {} ('{}' on {})", node.node_rank, node.node_id, node.host);
+  return fmt::format("node '{}' on {}", node.node_id, node.host);
+}
+
+std::string Cluster::objection_to_claim(const NodeReport& report) const {
+  if (report.first_rank < 0) return "";
+  if (report.first_rank + report.workers > options_.world) {
+    return fmt::format("it says it has {} of {}", ranks_text(report.first_rank, report.workers), options_.world);
+  }
+  for (const auto& [id, node] : nodes_) {
+    if (node.last.first_rank < 0 || id == report.node_id) continue;
+    if (node.last.job != report.job) {
+      return fmt::format("it is a node of another job than node '{}', which came first", id);
+    }
+    if (node.last.first_rank < report.first_rank + report.workers &&
+        report.first_rank < node.last.first_rank + node.last.workers) {
+      return fmt::format("it says it has {}, but node '{}' has {}", ranks_text(report.first_rank, report.workers), id,
+                         ranks_text(node.last.first_rank, node.last.workers));
+    }
+  }
+  return "";
+}
+
+// Why the node cannot have a place; empty when it can.
+std::string Cluster::objection(const NodeReport& report) const {
+  if (report.world != options_.world) {
+    return fmt::format("it was started for a job of {} ranks, but this scheduler's job has {}; give both the same",
+                       report.world, options_.world);
+  }
+  if (report.nodes != 0 && options_.nodes != 0 && report.nodes != options_.nodes) {
+    return fmt::format("it was started for a job of {} nodes, but this scheduler's job has {}; give both the same",
+                       report.nodes, options_.nodes);
+  }
+  if (report.workers < 1 || report.workers > options_.world) {
+    return fmt::format("it has {} workers; it must have 1 to {}", report.workers, options_.world);
+  }
+  const auto known = nodes_.find(report.node_id);
+  if (known != nodes_.end()) {
+    if (known->second.last.instance == report.instance) {
+      return report.workers == known->second.last.workers
+                 ? ""
+                 : fmt::format("it came with {} workers and has {} now", known->second.last.workers, report.workers);
+    }
+    return fmt::format("its id '{}' is taken by a node on {}; give each node a --node-rank (or --node-id) of its own",
+                       report.node_id, known->second.last.host);
+  }
+  if (phase_ == Phase::kOver) return "the job is over";
+  if (std::string wrong = objection_to_claim(report); !wrong.empty()) return wrong;
+  if (registered_ + report.workers <= options_.world) return "";
+  if (report.first_rank >= 0) {  // it was there before this scheduler: others make room
+    int room = options_.world - registered_;
+    for (const auto& [id, node] : nodes_) room += node.last.first_rank < 0 ? node.last.workers : 0;
+    if (phase_ == Phase::kForming && report.workers <= room) return "";
+  }
+  return fmt::format("{} of the job's {} ranks are taken by {} node{}, so there is no place for {} more", registered_,
+                     options_.world, nodes_.size(), nodes_.size() == 1 ? "" : "s", report.workers);
+}
+
+// Of the nodes that are not in the running job, the last to come go first.
+void Cluster::make_room_for(const NodeReport& report) {
+  while (registered_ + report.workers > options_.world) {
+    auto last = nodes_.end();
+    for (auto at = nodes_.begin(); at != nodes_.end(); ++at) {
+      if (at->second.last.first_rank >= 0) continue;
+      if (last == nodes_.end() || at->second.order > last->second.order) last = at;
+    }
+    invariant(last != nodes_.end(), "no node can make room for '{}'", report.node_id);
+    drop(last, "makes room for a node that has been in the job");
+  }
+}
+
+void Cluster::drop(Nodes::iterator node, const std::string& why) {
+  events_.push_back(fmt::format("{} leaves: {}", name_of(node->second.last), why));
+  registered_ -= node->second.last.workers;
+  nodes_.erase(node);
+  ++version_;
+}
+
+ClusterView Cluster::refuse(const NodeReport& report, std::string why) {
+  events_.push_back(fmt::format("{} is refused: {}", name_of(report), why));
+  ClusterView view{.version = version_, .phase = phase_, .refused = std::move(why), .registered = registered_};
+  if (phase_ == Phase::kOver) view.ending = ending_;
+  return view;
+}
+
+ClusterView Cluster::report(const NodeReport& report, int64_t now_ms) {
+  if (std::string wrong = objection(report); !wrong.empty()) return refuse(report, std::move(wrong));
+  if (!nodes_.contains(report.node_id)) {
+    make_room_for(report);
+    Node node;
+    node.order = next_order_++;
+    node.first_rank = report.first_rank >= 0 ? report.first_rank : registered_;
+    registered_ += report.workers;
+    events_.push_back(fmt::format("{} comes with {} worker{}: {} for now; {} of {} ranks are there", name_of(report),
+                                  report.workers, report.workers == 1 ? "" : "s",
+                                  ranks_text(node.first_rank, report.workers), registered_, options_.world));
+    nodes_.emplace(report.node_id, std::move(node));
+  }
+  Node& node = nodes_.at(report.node_id);
+  node.heard_ms = now_ms;
+  node.away_since_ms = -1;
+  take_in(report, node);
+  if (phase_ == Phase::kForming && registered_ == options_.world) assign_final_ranks();
+  if (phase_ == Phase::kRunning && report.state == NodeState::kFailed) note_failure(report, now_ms);
+  const bool all_ended = std::ranges::all_of(
+      nodes_, [](const auto& entry) { return entry.second.last.state == NodeState::kEnded; });
+  if (phase_ == Phase::kRunning && all_ended) {
+    Ending all{.interrupt = interrupt_};
+    if (interrupt_ != 0) {
+      all.exit_code = 128 + interrupt_;
+      all.text = fmt::format("interrupted by signal {}; all ranks ended in order", interrupt_);
+    }
+    end(std::move(all));
+  }
+  return has(report.node_id) ? view_of(report.node_id) : refuse(report, kNotOfThisJob);
+}
+
+void Cluster::take_in(const NodeReport& report, Node& node) {
+  node.last = report;
+  if (report.interrupt != 0 && interrupt_ == 0) {
+    interrupt_ = report.interrupt;
+    events_.push_back(fmt::format("{} was interrupted by signal {}; all nodes are told", name_of(report), interrupt_));
+    ++version_;
+  }
+}
+
+std::vector<Cluster::Node*> Cluster::in_final_order() {
+  std::vector<Node*> order;
+  for (auto& [id, node] : nodes_) order.push_back(&node);
+  const bool claimed = std::ranges::any_of(order, [](const Node* n) { return n->last.first_rank >= 0; });
+  std::ranges::sort(order, [](const Node* a, const Node* b) { return final_place(a->last) < final_place(b->last); });
+  if (!claimed) return order;
+  // Nodes of a job that ran under an earlier scheduler keep their ranks; what it had not told takes what is left, which
+  // in the job's own order is what it would have been given.
+  std::vector<Node*> placed;
+  std::vector<Node*> rest;
+  for (Node* node : order) (node->last.first_rank >= 0 ? placed : rest).push_back(node);
+  std::ranges::sort(placed, {}, [](const Node* n) { return n->last.first_rank; });
+  std::vector<Node*> merged;
+  int next = 0;
+  for (auto at = placed.begin(); merged.size() < order.size();) {
+    const bool here = at != placed.end() && (*at)->last.first_rank <= next;
+    if (!here && rest.empty()) break;
+    Node* node = here ? *at++ : rest.front();
+    if (!here) rest.erase(rest.begin());
+    merged.push_back(node);
+    next += node->last.workers;
+  }
+  return merged;
+}
+
+// Holds for nodes that are all new. Else the hash tells whether they are, all of them, those of the job that some say they
+// are in.
+bool Cluster::are_of_the_job_they_say(const std::vector<Node*>& order) const {
+  int next = 0;
+  for (const Node* node : order) {
+    if (node->last.first_rank >= 0 && node->last.first_rank != next) return false;
+    next += node->last.workers;
+  }
+  if (order.size() != nodes_.size()) return false;
+  const uint64_t job = job_of(order | std::views::transform([](const Node* n) -> const NodeReport& { return n->last; }));
+  return std::ranges::all_of(order, [&](const Node* n) { return n->last.first_rank < 0 || n->last.job == job; });
+}
+
+void Cluster::assign_final_ranks() {
+  const std::vector<Node*> order = in_final_order();
+  if (!are_of_the_job_they_say(order)) {
+    // Of the nodes that are not in the running job, none is what the others wait for.
+    std::erase_if(nodes_, [&](const auto& entry) {
+      const NodeReport& node = entry.second.last;
+      if (node.first_rank < 0) registered_ -= node.workers;
+      return node.first_rank < 0;
+    });
+    if (registered_ == options_.world) {
+      end({.exit_code = kExitOfPeers, .text = "the nodes that came back to the restarted scheduler do not fit together"});
+    }
+    return;
+  }
+  job_ = job_of(order | std::views::transform([](const Node* n) -> const NodeReport& { return n->last; }));
+  std::map<std::string, std::pair<int, int>> groups;  // index, ranks
+  int next = 0;
+  for (Node* node : order) {
+    auto& [index, size] = groups.try_emplace(group_of(node->last), static_cast<int>(groups.size()), 0).first->second;
+    events_.push_back(fmt::format("{}: {} for now -> {}", name_of(node->last), ranks_text(node->first_rank, node->last.workers),
+                                  ranks_text(next, node->last.workers)));
+    node->first_rank = next;
+    node->node_index = index;
+    node->first_local = size;
+    size += node->last.workers;
+    next += node->last.workers;
+  }
+  for (Node* node : order) node->local_world = groups.at(group_of(node->last)).second;
+  node_count_ = static_cast<int>(groups.size());
+  store_address_ = order.front()->last.store_address;
+  store_port_ = order.front()->last.store_port;
+  phase_ = Phase::kRunning;
+  ++version_;
+  events_.push_back(fmt::format("the cluster is complete: {} ranks on {} node{}, which meet at {}:{}", options_.world,
+                                node_count_, node_count_ == 1 ? "" : "s", store_address_, store_port_));
+}
+
+void Cluster::note_failure(const NodeReport& report, int64_t now_ms) {
+  if (!report.ending.may_be_consequence) {
+    end(report.ending);
+  } else if (decide_at_ms_ < 0) {
+    candidate_ = report.ending;
+    decide_at_ms_ = now_ms + options_.settle_ms;
+  }
+}
+
+void Cluster::end(Ending ending) {
+  ending_ = std::move(ending);
+  phase_ = Phase::kOver;
+  ++version_;
+  events_.push_back(ending_.exit_code == 0 ? "the job is over: all ranks ended well"
+                                           : fmt::format("the job is over, exit code {}: {}", ending_.exit_code, ending_.text));
+}
+
+void Cluster::disconnected(const std::string& node_id, uint64_t instance, int64_t now_ms) {
+  const auto found = nodes_.find(node_id);
+  if (found == nodes_.end() || found->second.last.instance != instance) return;
+  if (phase_ == Phase::kForming) {
+    drop(found, "its connection ended");
+  } else {
+    found->second.away_since_ms = now_ms;
+  }
+}
+
+bool Cluster::lost(const Node& node, int64_t now_ms) const {
+  if (options_.silence_ms == 0 || node.gone) return false;
+  return now_ms - node.heard_ms > options_.silence_ms ||
+         (node.away_since_ms >= 0 && now_ms - node.away_since_ms > std::min(options_.silence_ms, kComeBack));
+}
+
+void Cluster::tick(int64_t now_ms) {
+  for (auto at = nodes_.begin(); at != nodes_.end();) {
+    const auto next = std::next(at);
+    Node& node = at->second;
+    if (lost(node, now_ms)) {
+      const std::string silent = fmt::format("has not been heard of for {}", seconds_text(now_ms - node.heard_ms));
+      if (phase_ == Phase::kForming) {
+        drop(at, "it " + silent);
+      } else {
+        node.gone = true;
+        const std::string ranks = ranks_text(node.first_rank, node.last.workers);
+        events_.push_back(fmt::format("{} {}", name_of(node.last), silent));
+        if (phase_ == Phase::kRunning && node.last.state != NodeState::kEnded) {
+          end({.exit_code = kExitOfPeers,
+               .rank = node.first_rank,
+               .text = fmt::format("{}, {}, {}", name_of(node.last), ranks, silent)});
+        }
+      }
+    }
+    at = next;
+  }
+  if (phase_ == Phase::kForming && now_ms >= window_ends_ms_) {
+    end({.exit_code = kExitOfPeers, .text = missing_text()});
+  }
+  if (phase_ == Phase::kRunning && decide_at_ms_ >= 0 && now_ms >= decide_at_ms_) end(candidate_);
+}
+
+// "waiting for 2 of 8 ranks when the window of 30 s closed: node 0 has 4 of 4, node 1 has 2 of 4".
+std::string Cluster::missing_text() const {
+  const int of_each = options_.nodes > 0 && options_.world % options_.nodes == 0 ? options_.world / options_.nodes : 0;
+  const std::string expected = of_each > 0 ? fmt::format(" of {}", of_each) : "";
+  std::map<std::tuple<int, std::string>, int> groups;  // by node rank, then host
+  for (const auto& [id, node] : nodes_) {
+    groups[{node.last.node_rank, node.last.node_rank >= 0 ? "" : node.last.host}] += node.last.workers;
+  }
+  std::string text = fmt::format("waiting for {} of {} ranks when the window of {} closed", options_.world - registered_,
+                                 options_.world, seconds_text(options_.window_ms));
+  std::string separator = ": ";
+  const auto add = [&](const std::string& what) { text += std::exchange(separator, ", ") + what; };
+  size_t shown = 0;
+  for (const auto& [key, count] : groups) {
+    const auto& [rank, host] = key;
+    if (++shown > 16) continue;
+    add(rank >= 0 ? fmt::format("node {} has {}{}", rank, count, expected) : fmt::format("{} has {}{}", host, count, expected));
+  }
+  if (shown > 16) add(fmt::format("and {} more nodes", shown - 16));
+  size_t named = 0;
+  const bool by_rank = std::ranges::all_of(groups, [](const auto& entry) { return std::get<0>(entry.first) >= 0; });
+  for (int rank = 0; by_rank && !groups.empty() && rank < options_.nodes && named < 8; ++rank) {
+    if (groups.contains({rank, ""})) continue;
+    add(fmt::format("node {} did not come", rank));
+    ++named;
+  }
+  if (groups.empty()) add("nobody came");
+  return text;
+}
+
+ClusterView Cluster::view_of(const std::string& node_id) const {
+  ClusterView view{.version = version_, .phase = phase_, .job = job_, .registered = registered_,
+                   .nodes = node_count_, .store_address = store_address_, .store_port = store_port_,
+                   .interrupt = interrupt_};
+  if (phase_ == Phase::kOver) view.ending = ending_;
+  const Node& node = nodes_.at(node_id);
+  view.first_rank = node.first_rank;
+  view.node_index = node.node_index;
+  view.first_local = node.first_local;
+  view.local_world = node.local_world;
+  return view;
+}
+
+bool Cluster::everyone_knows() const {
+  return phase_ == Phase::kOver && std::ranges::all_of(nodes_, [&](const auto& entry) {
+           const Node& node = entry.second;
+           return node.gone || (node.last.state == NodeState::kEnded && node.last.seen >= version_) ||
+                  (node.last.state == NodeState::kEnded && node.away_since_ms >= 0);
+         });
+}
+
+std::vector<std::string> Cluster::take_events() { return std::exchange(events_, {}); }
+
+}  // namespace trireme::launch

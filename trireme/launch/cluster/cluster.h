@@ -1,0 +1,145 @@
+// The scheduler's knowledge of a job: which nodes have come, which ranks each of them has, which of them still live, and how
+// the job ends. No clock, no network, no threads: time comes in as milliseconds, so every order of events can be tested.
+//
+// A *node* is what one agent (`trireme launch`) answers for: some workers on one host. Each report of a node says all that
+// is to be known of it, so that reports may be repeated or lost and a scheduler that is started anew learns everything again.
+// While the job forms, a node's ranks are provisional (in the order of coming). When all ranks are there they become final:
+// by node rank, then by node ids that are numbers, then by host and node id, whatever the order of coming was.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trireme::launch {
+
+enum class NodeState : uint8_t { kWaiting, kRunning, kFailed, kEnded };
+
+// How the workers of a node, or the job, ended. Exit code 0: well.
+struct Ending {
+  int exit_code = 0;
+  int rank = -1;      // the first that failed; -1: none in particular
+  int interrupt = 0;  // the signal that made it end, or 0
+  bool may_be_consequence = false;  // of another rank's end
+  std::string text;
+};
+
+struct NodeReport {
+  std::string node_id;    // its name in the job
+  uint64_t instance = 0;  // drawn when the agent starts: tells a node that comes back from another one of its name
+  int node_rank = -1;     // the user's order of the nodes; -1: none
+  int nodes = 0;          // of the job; 0: not known
+  int world = 0;          // ranks of the job
+  int workers = 0;        // of them on this node
+  std::string host;
+  std::string store_address;  // of the store that this node serves in case it has rank 0
+  uint16_t store_port = 0;
+  uint64_t job = 0;       // what the final view said, and 0 and -1 before
+  int first_rank = -1;
+  NodeState state = NodeState::kWaiting;
+  int interrupt = 0;  // a signal that the node was asked to end by, for all nodes to pass on; or 0
+  Ending ending;      // when failed or ended
+  uint64_t seen = 0;  // version of the newest view it has
+};
+
+enum class Phase : uint8_t { kForming, kRunning, kOver };
+
+// What a node is told.
+struct ClusterView {
+  uint64_t version = 0;
+  Phase phase = Phase::kForming;
+  std::string refused;  // why the node has no place in this job; empty: it has one
+  uint64_t job = 0;     // hash of which node has which ranks, when they are final
+  int registered = 0;   // ranks
+  int first_rank = -1;  // of this node's workers, which have consecutive ones; provisional while the job forms
+  int node_index = 0;   // among the nodes; agents with the same node rank, or without one on the same host, are one node
+  int nodes = 0;
+  int first_local = 0;  // local rank of this agent's first worker
+  int local_world = 0;  // ranks of its node
+  std::string store_address;  // where all ranks meet
+  uint16_t store_port = 0;
+  int interrupt = 0;
+  Ending ending;  // when over
+};
+
+struct ClusterOptions {
+  int world = 1;
+  int nodes = 0;               // 0: as many as come
+  int64_t window_ms = 300'000; // for all ranks to come
+  int64_t silence_ms = 10'000; // after which a node counts as lost; 0: never
+  int64_t settle_ms = 500;     // for the cause of a failure to show, after one that may be a consequence
+};
+
+class Cluster {
+ public:
+  Cluster(const ClusterOptions& options, int64_t now_ms);
+
+  // Takes the report in and answers it.
+  ClusterView report(const NodeReport& report, int64_t now_ms);
+  // A node's connection ended. It may come back; while the job forms its place is free until then.
+  void disconnected(const std::string& node_id, uint64_t instance, int64_t now_ms);
+  // Ends what time ends: the window, nodes that are silent, a failure whose cause does not show. Call it now and then.
+  void tick(int64_t now_ms);
+
+  bool has(const std::string& node_id) const { return nodes_.contains(node_id); }
+  // What a node that has a place would be told now.
+  ClusterView view_of(const std::string& node_id) const;
+  // Grows when nodes that wait should be told: ranks are final, a signal is to be passed on, the job is over.
+  uint64_t version() const { return version_; }
+  Phase phase() const { return phase_; }
+  const Ending& ending() const { return ending_; }
+  int registered() const { return registered_; }
+  // True when the job is over and no node is left that does not know and can still be told.
+  bool everyone_knows() const;
+  // What happened since the last call, as lines for the scheduler's log.
+  std::vector<std::string> take_events();
+
+ private:
+  struct Node {
+    NodeReport last;
+    int64_t heard_ms = 0;
+    int64_t order = 0;  // of coming
+    int first_rank = -1;
+    int node_index = 0;
+    int first_local = 0;
+    int local_world = 0;
+    int64_t away_since_ms = -1;  // its connection ended then; -1: it is there
+    bool gone = false;           // lost after the job was over
+  };
+  using Nodes = std::map<std::string, Node>;
+
+  std::string objection(const NodeReport& report) const;
+  std::string objection_to_claim(const NodeReport& report) const;
+  ClusterView refuse(const NodeReport& report, std::string why);
+  void make_room_for(const NodeReport& report);
+  void take_in(const NodeReport& report, Node& node);
+  void drop(Nodes::iterator node, const std::string& why);
+  void assign_final_ranks();
+  bool are_of_the_job_they_say(const std::vector<Node*>& order) const;
+  std::vector<Node*> in_final_order();
+  void note_failure(const NodeReport& report, int64_t now_ms);
+  void end(Ending ending);
+  bool lost(const Node& node, int64_t now_ms) const;
+  std::string missing_text() const;
+  std::string name_of(const NodeReport& node) const;
+
+  ClusterOptions options_;
+  int64_t window_ends_ms_;
+  Phase phase_ = Phase::kForming;
+  Nodes nodes_;
+  int64_t next_order_ = 0;
+  int registered_ = 0;
+  uint64_t job_ = 0;    // when final
+  int node_count_ = 0;
+  std::string store_address_;
+  uint16_t store_port_ = 0;
+  int interrupt_ = 0;
+  int64_t decide_at_ms_ = -1;  // when candidate_ becomes the ending
+  Ending candidate_;
+  Ending ending_;
+  uint64_t version_ = 1;
+  std::vector<std::string> events_;
+};
+
+}  // namespace trireme::launch

@@ -1,0 +1,24 @@
+// The folder of the ranks' logs; a temporary one goes unless it is kept.
+#pragma once
+
+#include <string>
+
+namespace trireme::launch {
+
+class LogFolder {
+ public:
+  // `wanted` is made with its parents; empty: a temporary one.
+  explicit LogFolder(const std::string& wanted);
+  ~LogFolder();
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
+  void keep() { temporary_ = false; }
+  std::string file(int rank) const;  // worker_<rank>.log in it
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool temporary_;
+};
+
+}  // namespace trireme::launch

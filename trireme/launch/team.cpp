@@ -1,0 +1,81 @@
+#include "trireme/launch/team.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+
+namespace trireme::launch {
+namespace {
+
+// After the first failure, the time for its cause or its like in other ranks to show by itself.
+constexpr std::chrono::milliseconds kSettle{200};
+
+}  // namespace
+
+Team::~Team() {
+  kill_all();
+  while (!all_ended()) wait(nullptr, -1);
+}
+
+void Team::run(const Signals& signals, const TeamWatch& watch) {
+  while (!all_ended()) {
+    wait(&signals, watch.wake);
+    while (const int signal = signals.next()) {
+      if (signal != SIGCHLD) interrupt(signal);
+    }
+    const bool any_failed = std::ranges::any_of(workers_, failed);
+    if (any_failed && !failure_) failure_.emplace(kSettle);
+    if (failure_ && failure_->passed()) end();
+    if (ending_ && ending_->passed()) kill_all();
+    if (watch.on_turn) watch.on_turn();
+  }
+}
+
+bool Team::all_ended() const {
+  return std::ranges::none_of(workers_, [](const Worker& w) { return w.running; });
+}
+
+void Team::wait(const Signals* signals, int wake) {
+  std::vector<pollfd> polled;
+  if (signals != nullptr) polled.push_back({signals->fd(), POLLIN, 0});
+  if (wake >= 0) polled.push_back({wake, POLLIN, 0});
+  for (const Worker& worker : workers_) {
+    if (worker.error_pipe >= 0) polled.push_back({worker.error_pipe, POLLIN, 0});
+  }
+  // The time limit covers a SIGCHLD that went to another thread, and the deadlines of `run`.
+  poll(polled.data(), polled.size(), 50);
+  for (Worker& worker : workers_) {
+    read_error_pipe(worker);
+    reap(worker);
+  }
+}
+
+void Team::interrupt(int signal) {
+  if (interrupted_ != 0) {
+    end();
+    return;
+  }
+  interrupted_ = signal;
+  for (const Worker& worker : workers_) {
+    if (worker.running) kill(-worker.pid, signal);
+  }
+}
+
+void Team::end() {
+  if (ending_) return;
+  ending_.emplace(grace_);
+  for (Worker& worker : workers_) {
+    if (!worker.running) continue;
+    worker.asked = true;
+    kill(-worker.pid, SIGTERM);
+  }
+}
+
+void Team::kill_all() {
+  for (const Worker& worker : workers_) {
+    if (worker.running) kill(-worker.pid, SIGKILL);
+  }
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,55 @@
+// The workers of one launcher, and what has been asked of them so far.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "trireme/base/clock.h"
+#include "trireme/launch/signals.h"
+#include "trireme/launch/worker.h"
+
+namespace trireme::launch {
+
+// What else a team waits for: `on_turn` is called whenever something happened, `wake` became readable, or 50 ms passed.
+struct TeamWatch {
+  int wake = -1;
+  std::function<void()> on_turn;
+};
+
+class Team {
+ public:
+  // `grace`: from SIGTERM to SIGKILL.
+  explicit Team(std::chrono::milliseconds grace) : grace_(grace) {}
+  // Ends all that still run.
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  void start(const WorkerStart& start) { workers_.push_back(start_worker(start)); }
+  const std::vector<Worker>& workers() const { return workers_; }
+
+  // Returns when all workers have ended. Passes signals on; when one worker fails, the others are ended a moment later.
+  void run(const Signals& signals, const TeamWatch& watch = {});
+
+  // Passes the signal on, so that the workers can finish a step and save; the second one ends them.
+  void interrupt(int signal);
+  int interrupted() const { return interrupted_; }  // by this signal, or 0
+  // SIGTERM now, SIGKILL after the grace.
+  void end();
+  bool ending() const { return ending_.has_value(); }
+
+ private:
+  bool all_ended() const;
+  void wait(const Signals* signals, int wake);
+  void kill_all();
+
+  std::chrono::milliseconds grace_;
+  std::vector<Worker> workers_;
+  int interrupted_ = 0;
+  std::optional<Deadline> failure_;  // set by the first one; passes when the others are to end
+  std::optional<Deadline> ending_;   // set by SIGTERM; passes when SIGKILL follows
+};
+
+}  // namespace trireme::launch

@@ -1,0 +1,62 @@
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/op/structural.h"
+#include "trireme/plan/parallel.h"
+#include "trireme/plan/updates.h"
+
+namespace trireme {
+namespace {
+
+bool is_narrow(DType dtype) { return is_floating(dtype) && size_of(dtype) < size_of(DType::kF32); }
+
+// Whether layers compute with a narrower copy of the parameter.
+bool is_computed_narrow(const Graph& graph, ValueId parameter) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    return is_cast(node) && node.inputs[0] == parameter && is_narrow(graph.type(node.outputs[0]).dtype);
+  });
+}
+
+// The value that the gradient is a wider copy of, or the gradient itself.
+ValueId before_casts(const Graph& graph, ValueId id) {
+  for (NodeId producer = graph.value(id).producer; producer >= 0 && is_cast(graph.node(producer));
+       producer = graph.value(id).producer) {
+    id = graph.node(producer).inputs[0];
+  }
+  return id;
+}
+
+}  // namespace
+
+ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh) {
+  ReshardCosts costs;
+  if (const std::optional<Machine>& machine = communication.machine) {
+    require(machine->devices() >= mesh.devices(), "machine '{}' has {} devices but the job has {} ranks; name a machine of {} or more",
+            machine->name, machine->devices(), mesh.devices(), mesh.devices());
+    costs = trireme::reshard_costs(*machine, mesh);
+  }
+  costs.enable_all_to_all = communication.all_to_all;
+  return costs;
+}
+
+std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& communication) {
+  std::map<ValueId, DType> out;
+  if (communication.all_in_f32) {
+    for (size_t id = 0; id < graph.values().size(); ++id) {
+      if (is_narrow(graph.values()[id].type.dtype)) out.emplace(static_cast<ValueId>(id), DType::kF32);
+    }
+    return out;
+  }
+  for (const Input& input : graph.inputs()) {
+    if (input.role != Role::kParameter || !is_computed_narrow(graph, input.value)) continue;
+    const ValueId gradient = update_of(graph, input).gradient;
+    if (gradient == kNoValue) continue;
+    const ValueId made = before_casts(graph, gradient);
+    const bool narrow = is_narrow(graph.type(made).dtype);
+    if (communication.gradients_in_f32 && narrow) out.emplace(made, DType::kF32);
+    if (!communication.gradients_in_f32 && !narrow) out.emplace(made, DType::kBF16);
+  }
+  return out;
+}
+
+}  // namespace trireme
