@@ -24,16 +24,16 @@ Graph lenet_step() {
                        {.name = "lenet"});
 }
 
-struct Run {
+struct Outcome {
   Curve curve;
   int64_t sent = 0;     // bytes of messages between two ranks in a step, as the transport counts them
   int64_t planned = 0;  // the same by the plan
 };
 
-Run run(const Graph& graph, const Parallel& parallel, comm::World* world) {
+Outcome run(const Graph& graph, const Parallel& parallel, comm::World* world) {
   Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
   session.initialise();
-  Run out;
+  Outcome out;
   const auto sent = [&] {
     for (const comm::World::Traffic& t : world ? world->traffic() : std::vector<comm::World::Traffic>{}) {
       if (t.kind == "send") return t.bytes;
@@ -56,11 +56,11 @@ Run run(const Graph& graph, const Parallel& parallel, comm::World* world) {
   return out;
 }
 
-std::vector<Run> run_on(int ranks, const Graph& graph, const Parallel& parallel) {
-  std::vector<Run> out(static_cast<size_t>(ranks));
+std::vector<Outcome> run_on(int ranks, const Graph& graph, const Parallel& parallel) {
+  std::vector<Outcome> out(static_cast<size_t>(ranks));
   std::mutex mutex;
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Run mine = run(graph, parallel, &world);
+    Outcome mine = run(graph, parallel, &world);
     const std::lock_guard lock(mutex);
     out[static_cast<size_t>(world.rank())] = std::move(mine);
   });
@@ -76,15 +76,15 @@ double rounding_bound_of(const Curve& whole) {
 // Contracts 4.3.2 with tiles of both dimensions: two copies of 2x2 tiles.
 TEST(Spatial, contracts_4_3_lenet_on_tiles_of_each_image_trains_as_on_one_rank) {
   const Graph graph = lenet_step();
-  const Run whole = run(graph, {}, nullptr);
-  const std::vector<Run> tiled = run_on(8, graph, {.mesh = "dp=2,th=2,tw=2", .dataset = "[dp, th, tw, -]"});
+  const Outcome whole = run(graph, {}, nullptr);
+  const std::vector<Outcome> tiled = run_on(8, graph, {.mesh = "dp=2,th=2,tw=2", .dataset = "[dp, th, tw, -]"});
   // The rows and columns a rank gives to its neighbour along h, and of what it then has along w. conv1 sees 2 positions
   // beyond its tile of 14x14 on the side of the neighbour; conv2's windows of 9 have 2 beyond the tile of 7x7, of 6
   // channels, and so have their gradients.
   constexpr int64_t kConv1 = 2 * 14 + 2 * (14 + 4);
   constexpr int64_t kConv2 = 6 * (2 * 7 + 2 * 9);
   constexpr int64_t kConv2Back = 6 * (2 * 9 + 2 * 7);
-  for (const Run& rank : tiled) {
+  for (const Outcome& rank : tiled) {
     EXPECT_EQ(difference_of(rank.curve, whole.curve, rounding_bound_of(whole.curve)), "");
     EXPECT_EQ(rank.sent, rank.planned);
     EXPECT_EQ(rank.sent, kImages / 2 * 4 * (kConv1 + kConv2 + kConv2Back));

@@ -51,8 +51,8 @@ struct Input {
   Init init;
   // Its shape in checkpoints, where neighbouring dimensions are written as one; no dimensions: as it is.
   Shape saved_as;
-  // In a graph that is cut by hand, how the pieces of all ranks lie in one tensor, by the mesh's axes: "[tp, -]"; kOwnPiece:
-  // each rank's is a tensor of its own, and nothing says how they would be one; "": every rank has the same.
+  // In a graph that is cut by hand, how the pieces of all ranks lie in one tensor, by the mesh's axes: "[tp, -]", of the leading
+  // dimensions; kOwnPiece: each rank's is a tensor of its own, and nothing says how they would be one; "": every rank has the same.
   std::string piece = {};
 };
 inline constexpr std::string_view kOwnPiece = "own";

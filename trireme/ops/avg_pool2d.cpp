@@ -158,14 +158,19 @@ Pool2dAttrs overlapping() {
 std::vector<Example> examples() {
   return {{.in = {f32({2, 4, 6, 6})}, .attrs = Attrs::of(Pool2dAttrs{})},
           {.in = {f32({6, 5, 4, 3})}, .attrs = Attrs::of(overlapping())},
-          {.in = {f32({1, 2, 2, 1})}, .attrs = Attrs::of(Pool2dAttrs{.padding = {1, 0, 0, 1}})}};
+          {.in = {f32({1, 2, 2, 1})}, .attrs = Attrs::of(Pool2dAttrs{.padding = {1, 0, 0, 1}})},
+          {.in = {f32({1, 6, 12, 2})},
+           .attrs = Attrs::of(Pool2dAttrs{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}})}};
 }
 
 std::vector<Example> grad_examples() {
   Pool2dAttrs uneven = overlapping();
   uneven.size = {5, 4};
   return {{.in = {f32({2, 2, 3, 6})}, .attrs = Attrs::of(Pool2dAttrs{.size = {4, 6}})},
-          {.in = {f32({6, 3, 5, 3})}, .attrs = Attrs::of(uneven)}};
+          {.in = {f32({6, 3, 5, 3})}, .attrs = Attrs::of(uneven)},
+          {.in = {f32({1, 6, 6, 2})},
+           .attrs = Attrs::of(
+               Pool2dAttrs{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}, .size = {6, 12}})}};
 }
 
 }  // namespace

@@ -104,7 +104,9 @@ std::vector<Example> examples() {
        .attrs =
            Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 0, 0, 2}, .dilation = {1, 2}})},
       {.in = {f32({1, 4, 4, 6}), f32({12, 2, 2, 1})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 6})},
-      {.in = {f32({2, 3, 3, 6}), f32({4, 1, 1, 3})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 2})}};
+      {.in = {f32({2, 3, 3, 6}), f32({4, 1, 1, 3})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 2})},
+      {.in = {f32({1, 12, 6, 2}), f32({4, 3, 3, 2})},
+       .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}})}};
 }
 
 }  // namespace

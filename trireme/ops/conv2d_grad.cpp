@@ -148,7 +148,9 @@ std::vector<Example> input_examples() {
            .attrs = Attrs::of(Conv2dAttrs{
                .stride = {2, 1}, .padding = {1, 0, 0, 2}, .dilation = {1, 2}, .size = {7, 4}})},
           {.in = {f32({12, 2, 2, 1}), f32({1, 3, 3, 12})},
-           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {4, 4}})}};
+           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {4, 4}})},
+          {.in = {f32({4, 3, 3, 2}), f32({1, 6, 6, 4})},
+           .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}, .size = {12, 6}})}};
 }
 
 std::vector<Example> weight_examples() {
@@ -160,7 +162,9 @@ std::vector<Example> weight_examples() {
           {.in = {{DType::kBF16, {2, 5, 5, 6}}, {DType::kBF16, {2, 5, 5, 6}}},
            .attrs = Attrs::of(Conv2dAttrs{.padding = {1, 1}, .size = {3, 3}})},
           {.in = {f32({1, 4, 4, 6}), f32({1, 3, 3, 12})},
-           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {2, 2}})}};
+           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {2, 2}})},
+          {.in = {f32({1, 12, 6, 2}), f32({1, 6, 6, 4})},
+           .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}, .size = {3, 3}})}};
 }
 
 }  // namespace

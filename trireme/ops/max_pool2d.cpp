@@ -127,6 +127,9 @@ std::vector<Example> examples() {
   return {{.in = {f32({2, 4, 6, 6})}, .attrs = Attrs::of(Pool2dAttrs{}), .fill = {distinct(-1, 1)}},
           {.in = {f32({6, 5, 4, 3})},
            .attrs = Attrs::of(Pool2dAttrs{.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}}),
+           .fill = {distinct(-1, 1)}},
+          {.in = {f32({1, 6, 12, 2})},
+           .attrs = Attrs::of(Pool2dAttrs{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}}),
            .fill = {distinct(-1, 1)}}};
 }
 
@@ -134,6 +137,7 @@ std::vector<Example> grad_examples() {
   std::vector<Example> out = examples();
   out[0].in.push_back(f32({2, 2, 3, 6}));
   out[1].in.push_back(f32({6, 3, 5, 3}));
+  out[2].in.push_back(f32({1, 6, 6, 2}));
   return out;
 }
 

@@ -23,7 +23,8 @@ Layout piece_layout(const Input& input, const Shape& piece, const Mesh& mesh) {
     for (int axis = 0; axis < mesh.axes(); ++axis) layout.dims[0].push_back(axis);
     return layout;
   }
-  const Layout layout = parse_layout(input.piece, mesh, piece.rank());
+  Layout layout = parse_layout(input.piece, mesh);
+  layout.dims.resize(static_cast<size_t>(piece.rank()));
   require(!layout.is_partial(), "{} '{}' lies as {}: a piece can be a part of a cut dimension, not a term of a sum",
           to_string(input.role), input.name, input.piece);
   check(layout, whole_of(piece, layout, mesh), mesh, input.name);
