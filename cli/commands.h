@@ -35,7 +35,9 @@ struct RelaunchOptions {
 int relaunch(const RelaunchOptions& options);
 // Says on standard error what a launcher has to report, and returns the job's exit code.
 int tell(const launch::LaunchResult& result);
-// Whether this process is a worker that a launcher started.
+// Whether this process is one of several ranks that some launcher has started.
 bool is_worker();
+// In such a rank, throws when its command line asks for another number of ranks.
+void check_ranks(int asked);
 
 }  // namespace trireme::cli

@@ -5,7 +5,9 @@
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/flags.h"
+#include "trireme/launch/start.h"
 #include "trireme/launch/supervise.h"
 
 namespace trireme::cli {
@@ -28,7 +30,15 @@ std::vector<std::string> own_command() {
 
 }  // namespace
 
-bool is_worker() { return flag_text("RANK").has_value() || flag_text("OMPI_COMM_WORLD_RANK").has_value(); }
+bool is_worker() { return launch::describe_start(flag_values(), read_file).world > 1; }
+
+void check_ranks(int asked) {
+  const launch::RankInfo info = launch::describe_start(flag_values(), read_file);
+  if (info.world == 1) return;
+  require(asked == 1 || asked == info.world || asked == info.local_world,
+          "-n {}, but {} has started this process as rank {} of {} ({}); leave -n out", asked, info.started_by, info.rank,
+          info.world, info.evidence);
+}
 
 int relaunch(const RelaunchOptions& options) {
   const launch::LaunchResult result = launch::supervise({.ranks = options.ranks,

@@ -28,7 +28,9 @@ struct TrainArgs {
   std::string out = "runs/latest";
   bool resume = false;
   bool quiet = false;
+  bool insecure = false;
   std::string dtype;
+  std::string transport;
   ParallelFlags parallel;
 };
 
@@ -95,7 +97,7 @@ void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResu
 
 int work(const TrainArgs& args) {
   const JobConfig config = read_config(args.config, args.set);
-  const Job job({.transport = config.parallel.transport, .threads = args.threads});
+  const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
   if (job.rank() == 0) disk().make_directory(args.out);
   const auto model = make_model(config);
   const data::Split split = make_data(config);
@@ -137,6 +139,7 @@ std::string sizes_that_divide(int64_t batch, int64_t ranks) {
 int train(const TrainArgs& args) {
   require(args.ranks >= 1, "train: -n {}; it must be 1 or more", args.ranks);
   require(!args.out.empty(), "train: --out is empty; name a folder");
+  check_ranks(args.ranks);
   if (is_worker()) return work(args);
   const JobConfig config = read_config(args.config, args.set);  // a mistake here is told before ranks start
   parallel_of(config, args.ranks);
@@ -163,6 +166,7 @@ int train(const TrainArgs& args) {
 TrainArgs with_flags(TrainArgs args) {
   std::vector<std::string> keys = args.parallel.overrides();
   if (!args.dtype.empty()) keys.push_back("train.dtype=" + args.dtype);
+  if (!args.transport.empty()) keys.push_back("parallel.transport=" + args.transport);
   args.set.insert(args.set.begin(), keys.begin(), keys.end());
   return args;
 }
@@ -177,11 +181,13 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
       ->check(CLI::Range(0, 1024));
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
+  command->add_option("--transport", args->transport, "auto, shm, ucx or mpi: how ranks exchange tensors");
   command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in");
   add_parallel_flags(*command, args->parallel);
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");
   command->add_flag("--quiet", args->quiet, "No progress bar");
+  command->add_flag("--insecure", args->insecure, "Ranks that another launcher starts on several hosts may meet without a secret");
   command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
   command->callback([=, &chosen] { chosen = [=] { return train(with_flags(*args)); }; });
 }

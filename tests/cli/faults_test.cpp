@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -110,27 +108,19 @@ TEST_F(FaultTest, AKilledLauncherTakesItsWorkersAlong) {
   expect_checkpoint_loads();
 }
 
-TEST_F(FaultTest, APortThatSomeoneElseHoldsIsSaidInTheEnd) {
+TEST_F(FaultTest, ARankThatDoesNotStartIsNamedByTheOthers) {
   write_gpt();
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(listener, 8), 0);
-  socklen_t length = sizeof address;
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  write("secret", std::string(64, 'a'));
-  fs::permissions(path("secret"), fs::perms::owner_read | fs::perms::owner_write);
-
-  const Outcome outcome =
-      run({"train", "gpt.toml"}, {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-                                  fmt::format("MASTER_PORT={}", ntohs(address.sin_port)), "TRIREME_SECRET_FILE=secret"});
-  ::close(listener);
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(error_line(outcome),
-              AllOf(HasSubstr(fmt::format("tcp store 127.0.0.1:{}: cannot connect within", ntohs(address.sin_port))),
-                    HasSubstr("is the launcher running there?")));
+  const Words job{"WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500",
+                  "TRIREME_START_TIMEOUT=1"};
+  const auto alone = [&](const std::string& rank) {
+    Words variables = job;
+    variables.push_back("RANK=" + rank);
+    const Outcome outcome = run({"train", "gpt.toml"}, variables);
+    EXPECT_EQ(outcome.code, 3);
+    return error_line(outcome);
+  };
+  EXPECT_THAT(alone("0"), HasSubstr("[rank 0 of 2] connect (job job): rank 1 did not join within 1.0 s; start all 2 ranks"));
+  EXPECT_THAT(alone("1"), HasSubstr("[rank 1 of 2] launch: rank 0 did not start on this host within 1.0 s"));
 }
 
 // A file system of its own in "disk", seen by this process and its children only.

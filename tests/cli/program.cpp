@@ -34,7 +34,8 @@ std::vector<std::string> clean_environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     bool drop = false;
-    for (const char* prefix : {"TRIREME_", "OMPI_", "RANK=", "WORLD_SIZE=", "LOCAL_", "MASTER_", "TMPDIR="}) {
+    for (const char* prefix : {"TRIREME_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE=", "LOCAL_", "MASTER_", "JOB_",
+                               "MS_", "TMPDIR="}) {
       drop = drop || text.starts_with(prefix);
     }
     if (!drop) out.push_back(text);
@@ -68,6 +69,15 @@ Outcome CliTest::run(const Words& words, const Words& environment) {
 void CliTest::start(const Words& words, const Words& environment) {
   Words command{TRIREME_PROGRAM};
   command.insert(command.end(), words.begin(), words.end());
+  start_program(command, environment);
+}
+
+Outcome CliTest::run_shell(const std::string& script, const Words& environment) {
+  start_program({"/bin/sh", "-c", script}, environment);
+  return wait();
+}
+
+void CliTest::start_program(Words command, const Words& environment) {
   Words variables = clean_environment();
   variables.push_back("TMPDIR=" + temporary_);  // also the mark by which left_over() knows them
   variables.insert(variables.end(), environment.begin(), environment.end());

@@ -25,8 +25,11 @@ class CliTest : public testing::Test {
 
   using Words = std::vector<std::string>;
   Outcome run(const Words& words, const Words& environment = {});
+  // A shell's script, in which TRIREME_PROGRAM is to be given by its path.
+  Outcome run_shell(const std::string& script, const Words& environment = {});
   // In two halves, for what happens in between.
   void start(const Words& words, const Words& environment = {});
+  void start_program(Words command, const Words& environment = {});
   int pid() const { return pid_; }
   Outcome wait();
   // Waits until `holds`, or until the program has ended or its time is over: then false.

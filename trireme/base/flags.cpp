@@ -25,6 +25,12 @@ constexpr std::array kFlags{
          "How ranks exchange tensors. Default auto: the fastest that reaches every rank."},
     Flag{"TRIREME_SECRET_FILE", "path",
          "File of mode 0600 with the job's secret, 64 hexadecimal digits. Set by the launcher."},
+    Flag{"TRIREME_SECRET", "64 hexadecimal digits",
+         "The job's secret itself, where a file on every host is not to be had."},
+    Flag{"TRIREME_INSECURE", "0|1",
+         "1: ranks on several hosts may meet without a secret. It warns at every start. Default 0."},
+    Flag{"TRIREME_START_TIMEOUT", "1..86400",
+         "Seconds that a rank waits for the others to join. Default 300."},
     Flag{"TRIREME_ERROR_FD", "number",
          "Pipe on which a worker tells the launcher why it failed. Set by the launcher."},
     Flag{"RANK", "0..WORLD_SIZE-1",
@@ -37,10 +43,37 @@ constexpr std::array kFlags{
          "Host of the job's key-value store. Needed when WORLD_SIZE is above 1."},
     Flag{"MASTER_PORT", "1..65535",
          "Port of the job's key-value store. Needed when WORLD_SIZE is above 1."},
+    Flag{"TORCHELASTIC_RUN_ID", "name", "Name of the job under torchrun."},
+    Flag{"TORCHELASTIC_RESTART_COUNT", "0..", "How often torchrun has started the job again."},
+    Flag{"TORCHELASTIC_USE_AGENT_STORE", "True|False",
+         "True: torchrun itself listens on MASTER_PORT, so rank 0 takes the next free port."},
     Flag{"OMPI_COMM_WORLD_RANK", "0..", "Rank of this process when it is started by mpirun."},
     Flag{"OMPI_COMM_WORLD_SIZE", "1..", "Number of ranks when they are started by mpirun."},
     Flag{"OMPI_COMM_WORLD_LOCAL_RANK", "0..", "Rank among those of this host under mpirun."},
     Flag{"OMPI_COMM_WORLD_LOCAL_SIZE", "1..", "Number of ranks on this host under mpirun."},
+    Flag{"PMIX_NAMESPACE", "name", "Name of the job under mpirun."},
+    Flag{"PMIX_RANK", "0..", "Rank of this process when a launcher with PMIx started it."},
+    Flag{"PMI_RANK", "0..", "Rank of this process when MPICH's or Intel MPI's mpirun started it."},
+    Flag{"PMI_SIZE", "1..", "Number of ranks under MPICH's or Intel MPI's mpirun."},
+    Flag{"MPI_LOCALRANKID", "0..", "Rank among those of this host, as PMI_RANK."},
+    Flag{"MPI_LOCALNRANKS", "1..", "Number of ranks on this host, as PMI_SIZE."},
+    Flag{"SLURM_PROCID", "0..", "Rank of this process when srun started it."},
+    Flag{"SLURM_STEP_NUM_TASKS", "1..", "Number of ranks when srun started them."},
+    Flag{"SLURM_LOCALID", "0..", "Rank among those of this host under srun."},
+    Flag{"SLURM_NODEID", "0..", "This host's place in SLURM_STEP_NODELIST."},
+    Flag{"SLURM_STEP_NODELIST", "n[1-3,7]", "The hosts of the ranks that srun started."},
+    Flag{"SLURM_STEP_TASKS_PER_NODE", "4(x2),3", "Ranks on each host of SLURM_STEP_NODELIST."},
+    Flag{"SLURM_JOB_ID", "number", "The job's number in SLURM; with the step's it gives the port."},
+    Flag{"SLURM_STEP_ID", "number", "Number of the srun within SLURM's job."},
+    Flag{"RANK_TABLE_FILE", "path", "Rank table (JSON) with every rank's host; needs RANK_ID."},
+    Flag{"RANK_ID", "0..", "Rank of this process in RANK_TABLE_FILE."},
+    Flag{"RANK_SIZE", "1..", "Number of ranks in RANK_TABLE_FILE, if it is to be checked."},
+    Flag{"DEVICE_ID", "0..", "Device of this process in RANK_TABLE_FILE, if it is to be checked."},
+    Flag{"JOB_COMPLETION_INDEX", "0..",
+         "Rank of this pod in an indexed Kubernetes job; needs WORLD_SIZE."},
+    Flag{"MS_ROLE", "MS_WORKER|MS_SCHED|MS_PSERVER",
+         "MindSpore's name for what this process is; its jobs are started by 'trireme launch' here."},
+    Flag{"MS_WORKER_NUM", "1..", "MindSpore's name for the number of ranks."},
     Flag{"NO_COLOR", "any", "Set to anything: no colours on the terminal."},
     Flag{"LC_ALL", "name.UTF-8",
          "Language of the terminal; with UTF-8 in it the progress bar is drawn in fine steps."},
@@ -90,6 +123,14 @@ std::optional<bool> flag_bool(std::string_view name) {
   fail(ErrorKind::kInvalidArgument,
        "environment variable {}='{}': it must be 1, true, yes, on, 0, false, no or off", name,
        *text);
+}
+
+std::map<std::string, std::string, std::less<>> flag_values() {
+  std::map<std::string, std::string, std::less<>> values;
+  for (const Flag& flag : kFlags) {
+    if (auto value = flag_text(flag.name)) values.emplace(flag.name, std::move(*value));
+  }
+  return values;
 }
 
 std::vector<std::string> unknown_flags() {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +28,10 @@ std::optional<std::string> flag_text(std::string_view name);
 std::optional<int64_t> flag_int(std::string_view name, int64_t low, int64_t high);
 // 1, true, yes, on and 0, false, no, off.
 std::optional<bool> flag_bool(std::string_view name);
+
+// Every variable of the table that is set and not empty, for code that is to be a function of the
+// environment.
+std::map<std::string, std::string, std::less<>> flag_values();
 
 // Variables of the environment that begin with TRIREME_ and are not in the table: misspelt ones.
 std::vector<std::string> unknown_flags();

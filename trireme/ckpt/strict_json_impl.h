@@ -1,5 +1,4 @@
-// JSON from files we do not trust: parsed with a limit on depth, without duplicate keys, and read
-// member by member with kCorrupt errors that name the place.
+// JSON from files we do not trust, read member by member with kCorrupt errors that name the place.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/base/strict_json_impl.h"
 #include "trireme/tensor/shape.h"
 
 namespace trireme::ckpt {
-
-nlohmann::json parse_json(std::string_view text, const std::string& where);
 
 // The member of an object; `where` says what the object is.
 const nlohmann::json& member(const nlohmann::json& object, const char* key,

@@ -82,8 +82,9 @@ void check(const WorldOptions& options) {
           suggestion(options.transport, names));
   require(options.size >= 1 && options.rank >= 0 && options.rank < options.size,
           "connect: rank {} of {}: the rank must be in [0, size)", options.rank, options.size);
-  require(options.deadline.count() > 0, "connect: the deadline is {} ms; it must be positive",
-          options.deadline.count());
+  for (const auto deadline : {options.deadline, options.join_deadline}) {
+    require(deadline.count() > 0, "connect: the deadline is {} ms; it must be positive", deadline.count());
+  }
 }
 
 std::string choose(const WorldOptions& options, const Neighbours& neighbours) {
@@ -143,7 +144,7 @@ void spawn_ranks(int size, const std::string& transport, const std::function<voi
   std::string reason;
   const auto run = [&](int rank) {
     WorldOptions options{.rank = rank, .size = size, .transport = transport, .store = store};
-    options.deadline = std::chrono::seconds(60);
+    options.deadline = options.join_deadline = std::chrono::seconds(60);
     std::unique_ptr<World> world;
     try {
       world = connect(options);

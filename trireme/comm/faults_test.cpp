@@ -306,7 +306,7 @@ TEST_P(Threads, ARankThatDoesNotJoinIsNamed) {
     threads.emplace_back([&, rank] {
       errors[static_cast<size_t>(rank)] = error_of([&] {
         connect(
-            {.rank = rank, .size = 3, .transport = GetParam(), .store = store, .deadline = 500ms});
+            {.rank = rank, .size = 3, .transport = GetParam(), .store = store, .join_deadline = 500ms});
       });
     });
   }

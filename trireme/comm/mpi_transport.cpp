@@ -4,6 +4,7 @@
 // as a deadline that passes, or not at all.
 #include "trireme/base/error.h"
 #include "trireme/comm/backends.h"
+#include "trireme/comm/mpi_start.h"
 
 #if TRIREME_HAVE_MPI
 
@@ -247,11 +248,38 @@ Backend mpi_backend(const WorldOptions& options, EngineOptions& engine) {
   return message_backend(std::move(transport));
 }
 
+bool has_mpi() { return true; }
+
+std::string from_rank_0_by_mpi(const std::string& text) {
+  int started = 0;
+  int ended = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&ended);
+  require(ended == 0, "mpi: this process has ended MPI already; start it before Job::init and end it last, or set "
+          "MASTER_ADDR and MASTER_PORT");
+  if (started == 0) check(MPI_Init(nullptr, nullptr), "it can not start");
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::string out = text;
+  int size = static_cast<int>(out.size());
+  check(MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD), "rank 0's address can not be had");
+  out.resize(static_cast<size_t>(size));
+  check(MPI_Bcast(out.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD), "rank 0's address can not be had");
+  if (started == 0) MPI_Finalize();
+  return rank == 0 ? text : out;
+}
+
 }  // namespace trireme::comm
 
 #else
 
 namespace trireme::comm {
+
+bool has_mpi() { return false; }
+
+std::string from_rank_0_by_mpi(const std::string&) {
+  fail(ErrorKind::kUnsupported, "mpi: this build has no MPI; install libopenmpi-dev and build again");
+}
 
 Backend mpi_backend(const WorldOptions&, EngineOptions&) {
   fail(ErrorKind::kUnsupported,

@@ -27,12 +27,12 @@ std::string key_of(const WorldOptions& options, std::string_view name, std::stri
   fail(ErrorKind::kTimeout,
        "[rank {} of {}] connect (job {}): {} did not join within {:.1f} s; start all {} ranks",
        options.rank, options.size, options.job, who,
-       std::chrono::duration<double>(options.deadline).count(), options.size);
+       std::chrono::duration<double>(options.join_deadline).count(), options.size);
 }
 
 // Each value is preceded by its length.
 std::string collect(const WorldOptions& options, std::string_view name) {
-  const Clock::time_point end = Clock::now() + options.deadline;
+  const Clock::time_point end = Clock::now() + options.join_deadline;
   std::string list;
   std::string missing;
   for (int rank = 0; rank < options.size; ++rank) {
@@ -68,7 +68,7 @@ size_t read_hex(const std::string& text, size_t at) {
 std::string fetch(const WorldOptions& options, std::string_view name) {
   std::string list;
   try {
-    list = options.store->get(key_of(options, name, "all/0"), options.deadline);
+    list = options.store->get(key_of(options, name, "all/0"), options.join_deadline);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::kTimeout) throw;
     fail_missing(options, "rank 0 or another");
@@ -78,7 +78,7 @@ std::string fetch(const WorldOptions& options, std::string_view name) {
   list.erase(0, 9);
   for (size_t part = 1; part < parts; ++part) {
     list +=
-        options.store->get(key_of(options, name, fmt::format("all/{}", part)), options.deadline);
+        options.store->get(key_of(options, name, fmt::format("all/{}", part)), options.join_deadline);
   }
   return list;
 }

@@ -137,7 +137,7 @@ void HostMesh::connect_to(int peer, const std::string& address) {
 
 // Ranks above this one connect to it. One that does not say this rank's token is not of the job.
 void HostMesh::accept_all(const Fd& listener) {
-  const Clock::time_point end = Clock::now() + options_.deadline;
+  const Clock::time_point end = Clock::now() + options_.join_deadline;
   for (int left = options_.size - 1 - options_.rank; left > 0;) {
     if (Clock::now() > end)
       fail_waiting(ErrorKind::kTimeout, fmt::format("{} ranks did not connect", left));

@@ -92,7 +92,9 @@ Outcome recv_all(int fd, std::string& bytes, size_t count, const Deadline& deadl
 class TcpStore final : public Store {
  public:
   explicit TcpStore(TcpStoreOptions options) : options_(std::move(options)) {
-    idle_.push_back(connect_until(Deadline(options_.connect_deadline)));
+    const bool once = options_.single_attempt.count() > 0;
+    const Deadline deadline(once ? options_.single_attempt : options_.connect_deadline);
+    idle_.push_back(connect_until(deadline, once));
   }
 
   void set(std::string_view key, std::string_view value) override {
@@ -183,15 +185,15 @@ class TcpStore final : public Store {
         return socket;
       }
     }
-    return connect_until(Deadline(options_.connect_deadline));
+    return connect_until(Deadline(options_.connect_deadline), false);
   }
 
-  Socket connect_until(const Deadline& deadline) const {
+  Socket connect_until(const Deadline& deadline, bool once) const {
     std::string trouble = "no attempt";
     for (milliseconds pause{2};; pause = std::min(pause * 2, milliseconds(200))) {
       Socket socket = connect_once(deadline, trouble);
       if (socket.fd() >= 0 && shake_hands(socket.fd(), deadline, trouble)) return socket;
-      if (deadline.remaining() <= pause) {
+      if (once || deadline.remaining() <= pause) {
         fail(ErrorKind::kComm, "{}: cannot connect within {} ({}); is the launcher running there?",
              where(), duration_text(std::chrono::duration<double>(deadline.span()).count()),
              trouble);

@@ -58,6 +58,8 @@ struct TcpStoreOptions {
   uint16_t port = 0;
   Secret secret{};
   std::chrono::milliseconds connect_deadline{30'000};  // the server may start later than the client
+  // Instead of waiting for the server to start: one attempt, of at most this long. 0: wait.
+  std::chrono::milliseconds single_attempt{0};
 };
 
 // Connects at once, so that a wrong address or secret shows here. Several threads may use the

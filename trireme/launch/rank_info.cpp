@@ -4,88 +4,38 @@
 
 #include <cerrno>
 
+#include "trireme/base/file.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
-#include "trireme/comm/tcp_store.h"
 #include "trireme/launch/failure.h"
+#include "trireme/launch/rendezvous.h"
 #include "trireme/launch/secret.h"
 
 namespace trireme::launch {
 
 namespace {
 
-constexpr int64_t kMaxWorld = 65'536;
-
-struct Place {
-  int rank = 0;
-  int world = 1;
-};
-
-// Rank and world from a pair of variables that only make sense together.
-std::optional<Place> place_from(std::string_view rank_name, std::string_view world_name) {
-  const auto rank = flag_int(rank_name, 0, kMaxWorld - 1);
-  const auto world = flag_int(world_name, 1, kMaxWorld);
-  if (!rank && !world) return std::nullopt;
-  require(rank.has_value() == world.has_value(),
-          "environment: {} is set ({}) but {} is not; a rank of a job needs both",
-          rank ? rank_name : world_name, rank ? *rank : *world, rank ? world_name : rank_name);
-  require(*rank < *world, "environment: {}={} but {}={}; ranks go from 0 to {}", rank_name, *rank,
-          world_name, *world, *world - 1);
-  return Place{static_cast<int>(*rank), static_cast<int>(*world)};
-}
-
-void find_store(RankInfo& info) {
-  const auto address = flag_text("MASTER_ADDR");
-  const auto port = flag_int("MASTER_PORT", 1, 65'535);
-  const auto secret = flag_text("TRIREME_SECRET_FILE");
-  require(address.has_value() && port.has_value(),
-          "environment: WORLD_SIZE={} but {} is not set; ranks meet at the store at "
-          "MASTER_ADDR:MASTER_PORT, which 'trireme launch' provides",
-          info.world, address ? "MASTER_PORT" : "MASTER_ADDR");
-  require(secret.has_value(),
-          "environment: WORLD_SIZE={} but TRIREME_SECRET_FILE is not set; start the ranks with "
-          "'trireme launch', which gives them the job's secret",
-          info.world);
-  info.master_address = *address;
-  info.master_port = static_cast<uint16_t>(*port);
-  info.secret = read_secret(*secret, "TRIREME_SECRET_FILE");
-}
-
-void find_local(RankInfo& info, std::string_view rank_name, std::string_view world_name) {
-  info.local_world = static_cast<int>(flag_int(world_name, 1, info.world).value_or(info.world));
-  info.local_rank = static_cast<int>(
-      flag_int(rank_name, 0, kMaxWorld - 1).value_or(info.rank % info.local_world));
-  require(info.local_rank < info.local_world,
-          "environment: {}={} but {}={}; local ranks go from 0 to {}", rank_name, info.local_rank,
-          world_name, info.local_world, info.local_world - 1);
+std::optional<comm::Secret> find_secret() {
+  const auto file = flag_text("TRIREME_SECRET_FILE");
+  const auto text = flag_text("TRIREME_SECRET");
+  if (!file && !text) return std::nullopt;
+  const comm::Secret secret = file ? read_secret(*file, "TRIREME_SECRET_FILE") : comm::secret_from_hex(*text);
+  require(!file || !text || secret == comm::secret_from_hex(*text),
+          "job secret: TRIREME_SECRET and TRIREME_SECRET_FILE='{}' differ; unset one of them",
+          *file);
+  return secret;
 }
 
 }  // namespace
 
 RankInfo find_rank() {
-  RankInfo info;
-  const auto own = place_from("RANK", "WORLD_SIZE");
-  const auto mpi = place_from("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  if (own && mpi) {
-    require(own->rank == mpi->rank && own->world == mpi->world,
-            "environment: RANK={} of WORLD_SIZE={} but OMPI_COMM_WORLD_RANK={} of "
-            "OMPI_COMM_WORLD_SIZE={}; unset one pair",
-            own->rank, own->world, mpi->rank, mpi->world);
-  }
-  if (mpi) {
-    info.rank = mpi->rank;
-    info.world = mpi->world;
-    info.started_by = "mpirun";
-    find_local(info, "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
-  } else if (own) {
-    info.rank = own->rank;
-    info.world = own->world;
-    info.started_by = "a launcher";
-    find_local(info, "LOCAL_RANK", "LOCAL_WORLD_SIZE");
-    if (info.world > 1) find_store(info);
-  }
-  TRIREME_LOG(kDebug, "launch", "started by {}  rank={} world={} local_rank={}", info.started_by,
-              info.rank, info.world, info.local_rank);
+  RankInfo info = describe_start(flag_values(), read_file);
+  if (info.world > 1) info.secret = find_secret();
+  require(
+      !info.served || info.world == 1 || info.secret,
+      "environment: {} but neither TRIREME_SECRET_FILE nor TRIREME_SECRET is set; start the ranks "
+      "with 'trireme launch', which gives them the job's secret",
+      info.evidence);
   return info;
 }
 
@@ -103,15 +53,25 @@ bool report_failure(const Error& error) {
   return true;
 }
 
-std::unique_ptr<comm::World> join(const RankInfo& info, const std::string& transport) {
+std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_options) {
+  const std::chrono::seconds deadline(flag_int("TRIREME_START_TIMEOUT", 1, 86'400).value_or(300));
   comm::WorldOptions options;
   options.rank = info.rank;
   options.size = info.world;
-  options.transport = transport == "auto" && info.started_by == "mpirun" ? "mpi" : transport;
-  if (info.secret) {
-    options.store = comm::tcp_store(
-        {.address = info.master_address, .port = info.master_port, .secret = *info.secret});
+  options.transport = join_options.transport;
+  options.join_deadline = deadline;
+  std::string place = "no other";
+  if (options.transport == "mpi") {
+    place = "each other by MPI";
+  } else if (info.world > 1) {
+    const bool insecure = join_options.insecure || flag_bool("TRIREME_INSECURE").value_or(false);
+    Meeting meeting = meet(info, insecure, deadline);
+    options.store = std::move(meeting.store);
+    place = std::move(meeting.place);
   }
+  TRIREME_LOG(kInfo, "launch", "rank {} of {}, started by {}{}, meets {}", info.rank, info.world,
+              info.started_by, info.evidence.empty() ? "" : fmt::format(" ({})", info.evidence),
+              place);
   return comm::connect(options);
 }
 

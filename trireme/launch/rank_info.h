@@ -1,38 +1,32 @@
-// Who this process is in its job, however it was started: by trireme's launcher or anything that
-// sets torchrun's variables, by mpirun, or alone. Contradictory variables are refused, naming both.
+// This process as a rank of its job, however it was started (start.h), and how it joins the others.
 #pragma once
 
-#include <cstdint>
+#include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/comm.h"
-#include "trireme/comm/hmac.h"
+#include "trireme/launch/start.h"
 
 namespace trireme::launch {
 
-struct RankInfo {
-  int rank = 0;
-  int world = 1;
-  int local_rank = 0;  // among the ranks of this host
-  int local_world = 1;
-  std::string master_address;  // of the job's store; empty when there is none
-  uint16_t master_port = 0;
-  std::optional<comm::Secret> secret;
-  std::string started_by = "itself";  // "itself", "a launcher", "mpirun"
-};
-
-// Reads the environment; one rank of one without any of the variables.
+// Reads the environment; one rank of one without any of a launcher's variables. The secret comes
+// from TRIREME_SECRET_FILE, which others must not be able to read, or from TRIREME_SECRET.
 RankInfo find_rank();
 
 // Tells the launcher why this rank ends, with the error's kind and whole text. True when a launcher
 // listens (it shows the error, once for the job); false when the caller should print it.
 bool report_failure(const Error& error);
 
-// Joins the ranks of the job. `transport` as in comm::WorldOptions; "auto" under mpirun means
-// "mpi".
-std::unique_ptr<comm::World> join(const RankInfo& info, const std::string& transport);
+struct JoinOptions {
+  std::string transport = "auto";  // as in comm::WorldOptions
+  bool insecure = false;  // ranks on several hosts may meet without a secret, as TRIREME_INSECURE
+};
+
+// Joins the ranks of the job at the store that the launcher serves, or else at one of rank 0's
+// (rendezvous.h). Says in one line of the log how this process was started and where it met the
+// others. Waits for them for TRIREME_START_TIMEOUT seconds.
+std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& options = {});
 
 }  // namespace trireme::launch

@@ -59,6 +59,7 @@ class RankInfoTest : public testing::Test {
                                            "MASTER_ADDR",
                                            "MASTER_PORT",
                                            "TRIREME_SECRET_FILE",
+                                           "TRIREME_SECRET",
                                            "OMPI_COMM_WORLD_RANK",
                                            "OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -110,7 +111,8 @@ TEST_F(RankInfoTest, MpirunsVariablesAreReadAndNeedNoStore) {
 TEST_F(RankInfoTest, HalfAPairIsRefused) {
   set("RANK", "1");
   EXPECT_EQ(refusal(),
-            "environment: RANK is set (1) but WORLD_SIZE is not; a rank of a job needs both");
+            "environment: RANK is set (1) but WORLD_SIZE is not; a rank of a job needs both, and a "
+            "process that is to run alone neither");
   unsetenv("RANK");
   set("WORLD_SIZE", "4");
   EXPECT_EQ(refusal(),
@@ -144,20 +146,37 @@ TEST_F(RankInfoTest, TwoLaunchersThatDisagreeAreRefused) {
   EXPECT_EQ(
       refusal(),
       "environment: RANK=1 of WORLD_SIZE=4 but OMPI_COMM_WORLD_RANK=0 of OMPI_COMM_WORLD_SIZE=4; "
-      "unset one pair");
+      "unset the variables of one of them");
 }
 
-TEST_F(RankInfoTest, AJobWithoutAStoreOrASecretIsRefused) {
+TEST_F(RankInfoTest, AJobWithoutAStoreOrItsLaunchersSecretIsRefused) {
   set_job("1", "4");
   unsetenv("MASTER_PORT");
-  EXPECT_EQ(refusal(),
-            "environment: WORLD_SIZE=4 but MASTER_PORT is not set; ranks meet at the store at "
-            "MASTER_ADDR:MASTER_PORT, which 'trireme launch' provides");
+  EXPECT_EQ(
+      refusal(),
+      "environment: RANK=1 of WORLD_SIZE=4 but MASTER_PORT is not set; ranks meet at the store "
+      "at MASTER_ADDR:MASTER_PORT, which 'trireme launch' and torchrun provide");
   set("MASTER_PORT", "29500");
+  set("TRIREME_ERROR_FD", "1000");
   unsetenv("TRIREME_SECRET_FILE");
-  EXPECT_EQ(refusal(),
-            "environment: WORLD_SIZE=4 but TRIREME_SECRET_FILE is not set; start the ranks with "
-            "'trireme launch', which gives them the job's secret");
+  EXPECT_EQ(
+      refusal(),
+      "environment: RANK=1 of WORLD_SIZE=4 but neither TRIREME_SECRET_FILE nor TRIREME_SECRET "
+      "is set; start the ranks with 'trireme launch', which gives them the job's secret");
+}
+
+TEST_F(RankInfoTest, TheSecretMayBeInTheEnvironment) {
+  set_job("1", "4");
+  unsetenv("TRIREME_SECRET_FILE");
+  set("TRIREME_SECRET", std::string(64, 'b'));
+  EXPECT_EQ(comm::to_hex(*find_rank().secret), std::string(64, 'b'));
+  set("TRIREME_SECRET", "b");
+  EXPECT_EQ(refusal(), "job secret: it has 1 characters; it must have 64 hexadecimal digits");
+  const std::string path = secret_file(std::string(64, 'a'), 0600);
+  set("TRIREME_SECRET_FILE", path);
+  set("TRIREME_SECRET", std::string(64, 'b'));
+  EXPECT_EQ(refusal(), "job secret: TRIREME_SECRET and TRIREME_SECRET_FILE='" + path +
+                           "' differ; unset one of them");
 }
 
 TEST_F(RankInfoTest, ASecretThatOthersCanReadOrThatIsNoneIsRefused) {

@@ -13,6 +13,7 @@
 #include "trireme/launch/report.h"
 #include "trireme/launch/secret.h"
 #include "trireme/launch/signals.h"
+#include "trireme/launch/start.h"
 #include "trireme/launch/team.h"
 #include "trireme/launch/worker.h"
 
@@ -40,16 +41,17 @@ WorkerStart worker_start(const LaunchOptions& options, int rank, const comm::Tcp
   WorkerStart start;
   start.rank = rank;
   start.command = options.command;
-  start.environment = {{"RANK", std::to_string(rank)},
-                       {"WORLD_SIZE", std::to_string(options.ranks)},
-                       {"LOCAL_RANK", std::to_string(rank)},
-                       {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
-                       {"MASTER_ADDR", server.address()},
-                       {"MASTER_PORT", std::to_string(server.port())},
-                       {"TRIREME_SECRET_FILE", secret.path()},
-                       // A launcher that mpirun started is not a rank of that job.
-                       {"OMPI_COMM_WORLD_RANK", ""},
-                       {"OMPI_COMM_WORLD_SIZE", ""}};
+  // A launcher that itself runs in a job of another launcher is not a rank of that job.
+  for (const std::string& name : start_variables()) start.environment.emplace_back(name, "");
+  start.environment.insert(start.environment.end(),
+                           {{"RANK", std::to_string(rank)},
+                            {"WORLD_SIZE", std::to_string(options.ranks)},
+                            {"LOCAL_RANK", std::to_string(rank)},
+                            {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
+                            {"MASTER_ADDR", server.address()},
+                            {"MASTER_PORT", std::to_string(server.port())},
+                            {"TRIREME_SECRET_FILE", secret.path()},
+                            {"TRIREME_SECRET", ""}});
   if (options.threads > 0 || !flag_text("TRIREME_THREADS")) {
     start.environment.emplace_back("TRIREME_THREADS", std::to_string(threads));
   }

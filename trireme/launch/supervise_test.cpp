@@ -378,7 +378,7 @@ View whole(std::vector<float>& values) {
 
 TEST(LaunchWorker, DISABLED_JoinsAndSums) {
   const RankInfo info = find_rank();
-  const auto world = join(info, flag_text("TRIREME_TRANSPORT").value_or("auto"));
+  const auto world = join(info, {.transport = flag_text("TRIREME_TRANSPORT").value_or("auto")});
   std::vector<float> values(1000, static_cast<float>(info.rank + 1));
   world->all().all_reduce(whole(values), comm::Reduce::kSum).wait();
   const bool good = std::ranges::all_of(values, [](float v) { return v == 6; });
@@ -389,7 +389,7 @@ TEST(LaunchWorker, DISABLED_JoinsAndSums) {
 TEST(LaunchWorker, DISABLED_LosesAPeer) {
   const RankInfo info = find_rank();
   try {
-    const auto world = join(info, "auto");
+    const auto world = join(info);
     if (info.rank == 1) raise(SIGKILL);
     std::vector<float> values(1000);
     world->all().all_reduce(whole(values), comm::Reduce::kSum).wait();

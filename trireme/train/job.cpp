@@ -57,9 +57,13 @@ Job::Job(const JobOptions& options) : state_(std::make_unique<State>()) {
   set_log_rank(state_->info.rank);
   const int threads = options.threads > 0 ? options.threads : default_threads(state_->info.local_world);
   state_->pool = std::make_unique<ThreadPool>(threads);
-  if (state_->info.world > 1) state_->world = launch::join(state_->info, options.transport);
-  TRIREME_LOG(kInfo, "train", "rank {} of {}, started by {}  threads={} transport={}", rank(), size(),
-              state_->info.started_by, threads, state_->world ? state_->world->transport() : "none");
+  if (state_->info.world > 1) {
+    state_->world = launch::join(state_->info, {.transport = options.transport, .insecure = options.insecure});
+  } else {
+    TRIREME_LOG(kInfo, "launch", "rank 0 of 1, started by {}", state_->info.started_by);
+  }
+  TRIREME_LOG(kInfo, "train", "joined  threads={} transport={}", threads,
+              state_->world ? state_->world->transport() : "none");
   current_job = this;
 }
 

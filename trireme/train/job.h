@@ -1,5 +1,6 @@
-// Job: this process as one rank of a job. `Job::init` finds out how the program was started (alone, by trireme, by
-// torchrun's variables, by mpirun), joins the other ranks, and makes the rank's compute threads.
+// Job: this process as one rank of a job. `Job::init` finds out how the program was started (alone, by trireme, torchrun,
+// mpirun, srun, Kubernetes or with a rank table: launch/start.h), joins the other ranks, and makes the rank's compute
+// threads. docs/guide/03_starting_a_job.md shows each way.
 #pragma once
 
 #include <memory>
@@ -13,6 +14,7 @@ namespace trireme {
 struct JobOptions {
   std::string transport = "auto";  // auto | shm | ucx | mpi
   int threads = 0;                 // compute threads of this rank; 0: TRIREME_THREADS, else cores over ranks
+  bool insecure = false;  // ranks on several hosts may meet without a secret; warns at every start
 };
 
 class Job {

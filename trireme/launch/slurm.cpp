@@ -1,0 +1,130 @@
+#include "trireme/launch/slurm.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "trireme/base/error.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr size_t kMostHosts = 65'536;
+constexpr size_t kMostDigits = 9;
+
+[[noreturn]] void bad_hosts(std::string_view list, std::string_view why) {
+  fail(ErrorKind::kInvalidArgument,
+       "SLURM's list of hosts '{}': {}; it must look like 'n[1-3,7],login'", list.substr(0, 200),
+       why);
+}
+
+std::optional<int> number(std::string_view text) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const bool digits = !text.empty() && text.size() <= kMostDigits &&
+                      std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  if (!digits || std::from_chars(text.data(), end, value).ptr != end) return std::nullopt;
+  return value;
+}
+
+// The pieces between commas that stand outside brackets.
+std::vector<std::string_view> split_outside_brackets(std::string_view list) {
+  std::vector<std::string_view> out;
+  bool inside = false;
+  size_t begin = 0;
+  for (size_t i = 0; i <= list.size(); ++i) {
+    const char c = i < list.size() ? list[i] : ',';
+    if (c == '[') {
+      if (inside) bad_hosts(list, "a bracket inside a bracket");
+      inside = true;
+    } else if (c == ']') {
+      if (!inside) bad_hosts(list, "a bracket is closed that was not opened");
+      inside = false;
+    } else if (c == ',' && (!inside || i == list.size())) {
+      if (inside) bad_hosts(list, "a bracket is not closed");
+      if (begin == i) bad_hosts(list, "a name is empty");
+      out.push_back(list.substr(begin, i - begin));
+      begin = i + 1;
+    }
+  }
+  return out;
+}
+
+// "08-10,12" is 08, 09, 10, 12: the width of the first number is kept.
+std::vector<std::string> expand_range(std::string_view list, std::string_view ranges) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= ranges.size();) {
+    const size_t end = std::min(ranges.find(',', at), ranges.size());
+    const std::string_view range = ranges.substr(at, end - at);
+    at = end + 1;
+    const size_t dash = std::min(range.find('-'), range.size());
+    const auto first = number(range.substr(0, dash));
+    const auto last = dash < range.size() ? number(range.substr(dash + 1)) : first;
+    if (!first || !last || *first > *last) {
+      bad_hosts(list, fmt::format("'{}' is no range of numbers", range));
+    }
+    if (static_cast<size_t>(*last - *first) + out.size() >= kMostHosts) {
+      bad_hosts(list, fmt::format("it has more than {} hosts", kMostHosts));
+    }
+    for (int i = *first; i <= *last; ++i) out.push_back(fmt::format("{:0{}}", i, dash));
+  }
+  return out;
+}
+
+std::vector<std::string> expand_name(std::string_view list, std::string_view name) {
+  std::vector<std::string> out{""};
+  while (!name.empty()) {
+    const size_t open = std::min(name.find('['), name.size());
+    for (std::string& host : out) host += name.substr(0, open);
+    if (open == name.size()) break;
+    const size_t close = name.find(']');
+    const std::vector<std::string> numbers =
+        expand_range(list, name.substr(open + 1, close - open - 1));
+    if (out.size() * numbers.size() > kMostHosts) {
+      bad_hosts(list, fmt::format("it has more than {} hosts", kMostHosts));
+    }
+    std::vector<std::string> longer;
+    for (const std::string& host : out) {
+      for (const std::string& one : numbers) longer.push_back(host + one);
+    }
+    out = std::move(longer);
+    name.remove_prefix(close + 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_hosts(std::string_view list) {
+  std::vector<std::string> hosts;
+  for (const std::string_view name : split_outside_brackets(list)) {
+    for (std::string& host : expand_name(list, name)) hosts.push_back(std::move(host));
+    if (hosts.size() > kMostHosts) {
+      bad_hosts(list, fmt::format("it has more than {} hosts", kMostHosts));
+    }
+  }
+  return hosts;
+}
+
+std::vector<int> expand_tasks(std::string_view list) {
+  std::vector<int> out;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    std::string_view part = list.substr(at, end - at);
+    at = end + 1;
+    std::optional<int> times = 1;
+    if (const size_t open = part.find("(x"); open != std::string_view::npos && part.back() == ')') {
+      times = number(part.substr(open + 2, part.size() - open - 3));
+      part = part.substr(0, open);
+    }
+    const auto tasks = number(part);
+    require(tasks && times && *tasks >= 1 && *times >= 1 &&
+                out.size() + static_cast<size_t>(*times) <= kMostHosts,
+            "SLURM's ranks on each host '{}': it must look like '4(x2),3', for at most {} hosts",
+            list.substr(0, 200), kMostHosts);
+    out.insert(out.end(), static_cast<size_t>(*times), *tasks);
+  }
+  return out;
+}
+
+}  // namespace trireme::launch
