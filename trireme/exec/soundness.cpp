@@ -203,7 +203,7 @@ std::string check_action(const ExecutionPlan& plan, const Action& action) {
   const int64_t size = groups.ranks.empty() ? plan.mesh.size_of(axes) : groups.size;
   if (groups.size != size)
     return fmt::format("says its groups have {} ranks; they have {}", groups.size, size);
-  if (action.op->name == "broadcast") {
+  if (!is_exchange(*action.op)) {
     const int64_t root = action.attrs.as<CollectiveAttrs>().root;
     if (root < 0 || root >= size)
       return fmt::format("its root is {} in groups of {} ranks", root, size);
