@@ -86,6 +86,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.parallel.mode = args.parallel.cuts_the_model() ? "semi_auto_parallel" : "data_parallel";
   config.parallel.tp = args.parallel.tp;
   config.parallel.cp = args.parallel.cp;
+  config.parallel.cp_algorithm = args.parallel.cp_algorithm;
   config.parallel.ep = args.parallel.ep;
   config.parallel.sp = args.parallel.sp;
   config.parallel.vocabulary = args.parallel.vocabulary;

@@ -87,7 +87,9 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Mode
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "passes") return to_string(compiled.program);
   if (args.stage == "memory") return memory_text(compiled.plan);
-  return args.stage == "traffic" ? traffic_text(compiled.plan) : to_string(compiled.plan);
+  if (args.stage != "traffic") return to_string(compiled.plan);
+  const std::string context = describe_context(config);
+  return traffic_text(compiled.plan) + (context.empty() ? "" : context + "\n");
 }
 
 int run(const ExplainArgs& args) {

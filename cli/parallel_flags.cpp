@@ -11,6 +11,7 @@ std::vector<std::string> ParallelFlags::overrides() const {
   if (cuts_the_model()) out.push_back("parallel.mode=semi_auto_parallel");
   if (tp > 1) out.push_back(fmt::format("parallel.tp={}", tp));
   if (cp > 1) out.push_back(fmt::format("parallel.cp={}", cp));
+  if (cp_algorithm != "auto") out.push_back("parallel.cp_algorithm=" + cp_algorithm);
   if (ep > 1) out.push_back(fmt::format("parallel.ep={}", ep));
   if (sp) out.push_back("parallel.sp=true");
   if (vocabulary) out.push_back("parallel.vocabulary=true");
@@ -24,6 +25,11 @@ void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
       ->capture_default_str();
   command.add_option("--cp", flags.cp, "gpt, llama: ranks that positions are cut over (context parallel)")
       ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_option("--cp-algorithm", flags.cp_algorithm,
+                     "Attention over --cp: ulysses (an all-to-all to heads and back), ring (keys and values go around), hybrid "
+                     "(both), or auto: ulysses where the heads divide, else ring")
+      ->check(CLI::IsMember({"auto", "ulysses", "ring", "hybrid"}))
       ->capture_default_str();
   command.add_option("--ep", flags.ep, "gpt: data parallel ranks that share a block's experts (expert parallel)")
       ->check(CLI::Range(1, 4096))

@@ -13,6 +13,7 @@ namespace trireme::cli {
 
 struct ParallelFlags {
   int64_t tp = 1, cp = 1, ep = 1;
+  std::string cp_algorithm = "auto";
   bool sp = false, vocabulary = false;
   int64_t zero = 0;
 

@@ -54,6 +54,16 @@ void let_through(const ShardingRule& rule, const std::vector<Layout>& have, Fact
   if (!cuts.through.empty()) cuts.linear_set = static_cast<int>(set);
 }
 
+// Cuts both factors of the rule's ring over the axis, or neither.
+bool add_to_ring(const ShardingRule& rule, FactorCuts& cuts, int axis, const Mesh& mesh) {
+  FactorCuts trial = cuts;
+  trial.axes[static_cast<size_t>(rule.ring->first)].push_back(axis);
+  trial.axes[static_cast<size_t>(rule.ring->second)].push_back(axis);
+  if (!why_illegal(rule, trial, mesh).empty()) return false;
+  cuts = std::move(trial);
+  return true;
+}
+
 // `have`: the layouts the operands are made in.
 FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have, const Mesh& mesh,
                        Draw& draw) {
@@ -64,6 +74,7 @@ FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have
   draw.shuffle(axes);
   for (const int axis : axes) {
     if (rule.factors.empty() || draw.chance(15)) continue;
+    if (rule.ring && draw.chance(50) && add_to_ring(rule, cuts, axis, mesh)) continue;
     for (int attempt = 0; attempt < 3; ++attempt) {
       std::vector<int>& factor =
           cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];

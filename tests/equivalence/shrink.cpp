@@ -38,7 +38,7 @@ class Editor {
     for (size_t i = 0; i < from_.outputs().size(); ++i) {
       const Output& output = from_.outputs()[i];
       if (!edit_.keep_output[i]) continue;
-      const ValueId updates = output.updates == kNoValue ? kNoValue : mapped(output.updates);
+      const ValueId updates = updated_by(i) == kNoValue ? kNoValue : mapped(updated_by(i));
       out_.graph.add_output(output.name, mapped(value_of(i)), updates);
       out_.strategy.outputs.push_back(edit_.moved.contains(i)
                                           ? Layout::replicated(from_.type(value_of(i)).shape.rank())
@@ -56,12 +56,17 @@ class Editor {
     return moved == edit_.moved.end() ? from_.outputs()[output].value : moved->second;
   }
 
+  // A moved output is another value than the one that replaces the input.
+  ValueId updated_by(size_t output) const {
+    return edit_.moved.contains(output) ? kNoValue : from_.outputs()[output].updates;
+  }
+
   void mark_needed() {
     const auto need = [&](ValueId id) { needed_[static_cast<size_t>(source(id))] = 1; };
     for (size_t i = 0; i < from_.outputs().size(); ++i) {
       if (!edit_.keep_output[i]) continue;
       need(value_of(i));
-      if (from_.outputs()[i].updates != kNoValue) need(from_.outputs()[i].updates);
+      if (updated_by(i) != kNoValue) need(updated_by(i));
     }
     for (size_t id = from_.values().size(); id-- > 0;) {
       const Value& value = from_.values()[id];
@@ -229,7 +234,7 @@ class Shrinker {
   bool move_output(size_t i) {
     const Output& output = best_.graph.outputs()[i];
     const NodeId producer = best_.graph.value(output.value).producer;
-    if (output.updates != kNoValue || producer < 0) return false;
+    if (producer < 0) return false;
     const std::vector<ValueId> operands = best_.graph.node(producer).inputs;
     return std::any_of(operands.begin(), operands.end(), [&](ValueId operand) {
       Edit edit = all_outputs();

@@ -118,6 +118,12 @@ std::vector<Case> cases_of(const std::string& model) {
     config.parallel.cp = cp;
     return Case{model + "_" + name, ranks, parallel_of(config, ranks), model};
   };
+  const auto rings = [&](const std::string& name, int ranks, int64_t cp, int64_t tp, bool sp, int64_t zero) {
+    JobConfig config = config_of(model, tp, sp, zero);
+    config.parallel.cp = cp;
+    config.parallel.cp_algorithm = name.starts_with("hybrid") ? "hybrid" : "ring";
+    return Case{model + "_" + name, ranks, parallel_of(config, ranks), model};
+  };
   const auto vocabulary = [&](const std::string& name, int ranks, bool sp, int64_t zero) {
     JobConfig config = config_of(model, 2, sp, zero);
     config.parallel.vocabulary = true;
@@ -138,6 +144,12 @@ std::vector<Case> cases_of(const std::string& model) {
       context("cp2", 2, 2, 1, false, 0),
       context("dp2_cp2", 4, 2, 1, false, 0),
       context("dp2_cp2_zero3", 4, 2, 1, false, 3),
+      rings("ring2", 2, 2, 1, false, 0),
+      rings("ring4", 4, 4, 1, false, 0),
+      rings("dp2_ring2_zero3", 4, 2, 1, false, 3),
+      rings("ring2_tp2_sp_zero1", 4, 2, 2, true, 1),
+      rings("dp2_ring2_tp2", 8, 2, 2, false, 0),
+      rings("hybrid2x2", 4, 4, 1, false, 0),
       vocabulary("tp2_vocabulary", 2, false, 0),
       vocabulary("dp2_tp2_sp_vocabulary_zero2", 4, true, 2),
   };
@@ -261,7 +273,7 @@ TEST(TensorParallel, keys_and_values_of_llama_must_divide_over_the_ranks) {
     parallel_of(config_of("llama", 4, false, 0), 4);
     FAIL() << "4 ranks share 2 kv_heads";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 4 x parallel.cp = 1 ranks"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 4 ranks"));
   }
 }
 
@@ -286,6 +298,34 @@ TEST(ContextParallelBytes, a_layer_of_llama_exchanges_fewer_keys_and_values) {
   std::map<std::string, int64_t> bytes = bytes_of(2, parallel_of(config, 2), llama_step(Sgd{}, false, 0));
   EXPECT_EQ(bytes["all_to_all"], kLayers * 6 * (kActivation / 2) / 2);
   EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"], 0);
+}
+
+// A piece of keys and of values goes to each other rank forward and back, and back what is due to them.
+TEST(ContextParallelBytes, a_ring_hands_on_six_pieces_a_layer_for_each_other_rank) {
+  JobConfig config = config_of("gpt", 1, false, 0);
+  config.parallel.cp = 4;
+  config.parallel.cp_algorithm = "ring";
+  std::map<std::string, int64_t> bytes = bytes_of(4, parallel_of(config, 4));
+  EXPECT_EQ(bytes["ring_shift"], kLayers * 6 * 3 * (kActivation / 4));
+  EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
+}
+
+TEST(ContextParallel, is_by_heads_where_they_divide_and_a_ring_where_not) {
+  JobConfig config = config_of("llama", 1, false, 0);
+  config.parallel.cp = 2;
+  EXPECT_EQ(describe_context(config), "attention over cp = 2: ulysses (chosen): 2 heads over tp x cp");
+  config.parallel.cp = 4;
+  EXPECT_EQ(describe_context(config), "attention over cp = 4: a ring (chosen)");
+  config.parallel.cp_algorithm = "hybrid";
+  EXPECT_EQ(describe_context(config), "attention over cp = 4: rings of 2, heads over the other 2 (asked for)");
+  config.parallel.cp_algorithm = "ulysses";
+  try {
+    parallel_of(config, 4);
+    FAIL() << "4 ranks share 2 heads";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 1 x parallel.cp = 4 ranks; "
+                                             "use parallel.cp_algorithm = 'ring'"));
+  }
 }
 
 TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_once_or_twice) {

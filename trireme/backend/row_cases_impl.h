@@ -83,6 +83,12 @@ inline std::vector<Example> norm_cases(bool beta) {
 }
 
 // One tile and several of both kinds, shared key heads, one query, rests, and a mask beside none.
+inline std::vector<Example> attention_merge_cases() {
+  const TensorType out = f32_of({2, 33, 3, 5});
+  const TensorType lse = f32_of({2, 3, 33});
+  return {{.in = {out, lse, out, lse}, .fill = {{}, {Fill::Kind::kUniform, -30, 30}}}};
+}
+
 inline std::vector<Example> attention_cases(bool gradient) {
   std::vector<Example> cases;
   const auto add = [&](Shape q, int64_t t, int64_t g, bool causal) {
@@ -121,6 +127,7 @@ inline std::vector<Example> row_cases(std::string_view op) {
   if (op == "layer_norm_grad" || op == "rms_norm_grad")
     return norm_grad_cases(op == "layer_norm_grad");
   if (op == "attention") return attention_cases(false);
+  if (op == "attention_merge") return attention_merge_cases();
   if (op == "attention_grad") return attention_cases(true);
   return {};
 }

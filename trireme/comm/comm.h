@@ -51,6 +51,8 @@ class Group {
   virtual Work reduce_scatter(View in, View out,
                               Reduce op) = 0;      // in: size() pieces; out: the own one
   virtual Work all_to_all(View in, View out) = 0;  // size() equal pieces each
+  // Around the group: out is the 'in' of the member `by` places before; -size() < by < size().
+  virtual Work ring_shift(View in, View out, int by) = 0;
   virtual Work broadcast(View inout, int root) = 0;
   // Tags are in [0, 2^30). A message has the same number of bytes on both sides.
   virtual Work send(View from, int peer, int tag) = 0;
@@ -87,7 +89,7 @@ class World {
   // Operations of this rank since the start, by kind name ("all_reduce", ...), and the bytes it
   // handed to others in them, by the formula of the best algorithm whatever the transport; n bytes
   // of the whole, p members: all_reduce 2 n (p - 1) / p; all_gather, reduce_scatter, all_to_all n
-  // (p - 1) / p; broadcast n (p - 1) at the root, 0 elsewhere; send n.
+  // (p - 1) / p; ring_shift n; broadcast n (p - 1) at the root, 0 elsewhere; send n.
   struct Traffic {
     std::string kind;
     int64_t calls = 0;

@@ -199,6 +199,26 @@ TEST_P(EveryTransport, AllToAllSwapsPieces) {
   }
 }
 
+TEST_P(EveryTransport, RingShiftHandsPiecesOnByAnyNumberOfPlaces) {
+  for (const int size : {1, 2, 3, 8}) {
+    spawn(size, [](World& world) {
+      for (const bool in_arena : {false, true}) {
+        for (const int64_t count : {0, 1, 400'003}) {
+          for (int by = 1 - world.size(); by < world.size(); by += 2) {
+            const HostTensor tensor = filled<float>(world.rank(), count);
+            const View in = placed(world, tensor, in_arena);
+            const HostTensor out(TensorType{DType::kF32, Shape{count}});
+            world.all().ring_shift(in, out.view(), by).wait();
+            const int from = (world.rank() - by + world.size()) % world.size();
+            const auto wanted = [&](int64_t i) { return value_of(from, i); };
+            ASSERT_EQ(-1, first_wrong(out.as<float>(), wanted)) << count << " by " << by;
+          }
+        }
+      }
+    });
+  }
+}
+
 TEST_P(EveryTransport, BroadcastReachesAllFromEveryRoot) {
   for (const int size : {2, 5, 8}) {
     spawn(size, [](World& world) {

@@ -115,6 +115,27 @@ Work GroupBase::all_to_all(View in, View out) {
   return engine_.start(started);
 }
 
+Work GroupBase::ring_shift(View in, View out, int by) {
+  require(in.type == out.type,
+          "ring_shift (group {}): 'in' {} and 'out' {} must have the same type and shape", name(),
+          to_string(in.type), to_string(out.type));
+  require(by > -size() && by < size(),
+          "ring_shift (group {} of {}): a shift by {} places; use {} to {}", name(), size(), by,
+          1 - size(), size() - 1);
+  require(!overlap(in, out), "ring_shift (group {}): 'in' and 'out' overlap; they must be apart",
+          name());
+  by = (by + size()) % size();
+  if (by == 0) {
+    engine_.count("ring_shift", 0);
+    std::memcpy(out.data, in.data, static_cast<size_t>(in.bytes()));
+    return {};
+  }
+  engine_.count("ring_shift", in.bytes());  // n
+  auto started = operation("ring_shift", &in);
+  started->task = run_ring_shift(*started, in, out, by);
+  return engine_.start(started);
+}
+
 Work GroupBase::broadcast(View inout, int root) {
   require(root >= 0 && root < size(),
           "broadcast (group {}): root {} is not a rank of this group of {}", name(), root, size());

@@ -25,6 +25,7 @@ class GroupBase : public Group {
   Work all_gather(View in, View out) override;
   Work reduce_scatter(View in, View out, Reduce op) override;
   Work all_to_all(View in, View out) override;
+  Work ring_shift(View in, View out, int by) override;
   Work broadcast(View inout, int root) override;
   Work send(View from, int peer, int tag) override;
   Work recv(View to, int peer, int tag) override;
@@ -40,6 +41,8 @@ class GroupBase : public Group {
   virtual Task run_all_gather(Operation& operation, View in, View out) = 0;
   virtual Task run_reduce_scatter(Operation& operation, View in, View out, Reduce op) = 0;
   virtual Task run_all_to_all(Operation& operation, View in, View out) = 0;
+  // `by` is in 1 .. size() - 1.
+  virtual Task run_ring_shift(Operation& operation, View in, View out, int by) = 0;
   virtual Task run_broadcast(Operation& operation, View inout, int root) = 0;
   virtual Task run_barrier(Operation& operation) = 0;
   virtual Task run_message(Operation& operation, View view, bool is_send) = 0;

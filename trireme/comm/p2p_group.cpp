@@ -237,6 +237,13 @@ Task P2pGroup::run_all_to_all(Operation& operation, View in, View out) {
   co_await arrivals(operation, transfers);
 }
 
+Task P2pGroup::run_ring_shift(Operation& operation, View in, View out, int by) {
+  const std::span<Transfer> transfers = fresh_transfers(2);
+  post_receive(operation, transfers[0], before(by), out.raw());
+  post_send(operation, transfers[1], after(by), in.raw());
+  co_await arrivals(operation, transfers);
+}
+
 // Binomial tree, in stages. Counted from the root, member v gets the data from v without its lowest
 // set bit, and passes them on to v + 2^k for every 2^k below that bit. A stage is passed on while
 // the next arrives.

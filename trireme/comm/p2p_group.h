@@ -18,6 +18,7 @@ class P2pGroup : public GroupBase {
   Task run_all_gather(Operation& operation, View in, View out) override;
   Task run_reduce_scatter(Operation& operation, View in, View out, Reduce op) override;
   Task run_all_to_all(Operation& operation, View in, View out) override;
+  Task run_ring_shift(Operation& operation, View in, View out, int by) override;
   Task run_broadcast(Operation& operation, View inout, int root) override;
   Task run_barrier(Operation& operation) override;
   Task run_message(Operation& operation, View view, bool is_send) override;

@@ -12,8 +12,9 @@ namespace {
 
 constexpr size_t kLine = 64;                 // bytes: members do not write to the same cache line
 constexpr size_t kBreath = size_t{2} << 20;  // bytes worked on before other operations get a turn
-constexpr std::array<std::string_view, 6> kKinds{"all_reduce", "all_gather", "reduce_scatter",
-                                                 "all_to_all", "broadcast",  "barrier"};
+constexpr std::array<std::string_view, 7> kKinds{"all_reduce", "all_gather", "reduce_scatter",
+                                                 "all_to_all", "ring_shift", "broadcast",
+                                                 "barrier"};
 
 uint32_t index_of(std::string_view kind) {
   return static_cast<uint32_t>(std::find(kKinds.begin(), kKinds.end(), kind) - kKinds.begin());
@@ -335,6 +336,33 @@ Task ShmGroup::run_all_to_all(Operation& operation, View in, View out) {
                  bounce(i, static_cast<int64_t>(round)) + static_cast<size_t>(rank()) * part, bytes,
                  whole);
     }
+  }
+}
+
+// Every member reads the operand of the one `by` places before it.
+Task ShmGroup::run_ring_shift(Operation& operation, View in, View out, int by) {
+  const auto bytes = static_cast<size_t>(in.bytes());
+  const int from = (rank() + size() - by) % size();
+  enter(operation,
+        {.detail = static_cast<uint32_t>(by), .bytes = bytes, .operand = in.raw()});
+  co_await everyone(operation);
+  check_calls(operation);
+  if (bytes <= kSmall) {
+    std::memcpy(out.data, slot(operation, from).payload, bytes);
+    co_return;
+  }
+  if (all_shared(operation)) {
+    co_await copy(operation, out.data, operand_of(operation, from, bytes), bytes);
+    publish();
+    co_await everyone(operation);
+    co_return;
+  }
+  for (size_t begin = 0, round = 0; begin < bytes; begin += kBounce, ++round) {
+    const size_t part = std::min(kBounce, bytes - begin);
+    hand_over(bounce(rank(), static_cast<int64_t>(round)), in.data + begin, part);
+    publish();
+    co_await everyone(operation);
+    copy_bytes(out.data + begin, bounce(from, static_cast<int64_t>(round)), part, bytes);
   }
 }
 

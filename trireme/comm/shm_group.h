@@ -16,6 +16,7 @@ class ShmGroup final : public P2pGroup {
   Task run_all_gather(Operation& operation, View in, View out) override;
   Task run_reduce_scatter(Operation& operation, View in, View out, Reduce op) override;
   Task run_all_to_all(Operation& operation, View in, View out) override;
+  Task run_ring_shift(Operation& operation, View in, View out, int by) override;
   Task run_broadcast(Operation& operation, View inout, int root) override;
   Task run_barrier(Operation& operation) override;
 

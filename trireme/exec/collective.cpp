@@ -75,15 +75,15 @@ std::vector<Run> joined(std::vector<Run> runs) {
 }
 
 BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
-                                 std::span<std::byte> scratch, comm::Group* group, int tag)
-    : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(group) {
+                                 std::span<std::byte> scratch, const Ranks& ranks)
+    : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(ranks.group) {
   if (is_exchange(op)) {
     std::vector<TensorType> in_types, out_types;
     for (const View& view : in_) in_types.push_back(view.type);
     for (const View& view : out_) out_types.push_back(view.type);
     Exchange exchange;
-    if (group) exchange = exchange_of(op, {in_types, out_types, attrs}, group->rank());
-    exchange_ = std::make_unique<BoundExchange>(std::move(exchange), in_, out_, scratch_, group, tag);
+    if (ranks.place >= 0) exchange = exchange_of(op, {in_types, out_types, attrs}, ranks.place);
+    exchange_ = std::make_unique<BoundExchange>(std::move(exchange), in_, out_, scratch_, group_, ranks.tag);
     return;
   }
   reduce_ = reduce_of(attrs.as<CollectiveAttrs>().reduction);
@@ -99,7 +99,7 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
   works_.reserve(runs_.size());
 }
 
-// What a rank outside all groups has is its result.
+// What a rank has that is alone, or outside all groups, is its result.
 void BoundCollective::keep() {
   for (size_t i = 0; i < in_.size(); ++i) {
     if (in_[i].data != out_[i].data) copy_region(in_[i], Box::whole(in_[i].type.shape), out_[i], Box::whole(out_[i].type.shape), Box::whole(in_[i].type.shape));
@@ -132,6 +132,8 @@ void BoundCollective::start() {
     std::byte* arrived = packed + align_buffer(in.bytes());
     works_.push_back(group_->all_to_all(flat(packed, in.type.dtype, in.elements()),
                                         flat(arrived, out.type.dtype, out.elements())));
+  } else if (op_->name == "ring_shift") {
+    works_.push_back(group_->ring_shift(in, out, static_cast<int>(attrs.shift)));
   } else if (op_->name == "broadcast") {
     for (size_t i = 0; i < in_.size(); ++i) {
       if (out_[i].data != in_[i].data) {

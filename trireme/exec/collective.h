@@ -32,10 +32,15 @@ std::vector<Run> joined(std::vector<Run> runs);
 // One collective action of one rank, bound to its memory and group.
 class BoundCollective {
  public:
-  // `group` may be null: this rank is in none of the op's groups and keeps what it has. `place` is this rank's in the
-  // group; messages between two ranks carry `tag`.
+  // Without a group this rank is alone in it, at place 0, or, at place -1, in none of the op's groups, and keeps what it has.
+  // Messages between two ranks carry `tag`.
+  struct Ranks {
+    comm::Group* group = nullptr;
+    int64_t place = -1;
+    int tag = 0;
+  };
   BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
-                  std::span<std::byte> scratch, comm::Group* group, int tag);
+                  std::span<std::byte> scratch, const Ranks& ranks);
   void start();
   void wait();  // ends what start began; nothing to do when nothing was started
 

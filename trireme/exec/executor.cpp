@@ -177,12 +177,12 @@ struct Executor::State {
       if (seeded_defect("executor: the first part is cut out")) bound.part = 0;
       return;
     }
-    invariant(options.world != nullptr, "{} without a world", action.op->name);
-    std::vector<int> ranks;
-    for (const int64_t member : groups.of(rank, plan.mesh)) ranks.push_back(static_cast<int>(member));
-    comm::Group* group = ranks.empty() ? nullptr : &options.world->group(ranks);
-    bound.collective = std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch,
-                                                         group, static_cast<int>(&action - plan.actions.data()));
+    std::vector<int> members;
+    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(static_cast<int>(member));
+    BoundCollective::Ranks ranks{.tag = static_cast<int>(&action - plan.actions.data())};
+    if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
+    if (members.size() > 1) ranks.group = &options.world->group(members);
+    bound.collective = std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
   }
 
   void run_action(Bound& bound) {

@@ -74,8 +74,8 @@ class Planner {
     }
   }
 
-  // The last action that touches each value. What a communication touches stays in use until the first action
-  // that waits for it; a view keeps what it looks at alive.
+  // The last action that touches each value. What a communication reads stays in use up to the first action that waits
+  // for it, which finds it free; what it writes, at least through that one. A view keeps what it looks at alive.
   void find_last_uses() {
     std::vector<int> waited(static_cast<size_t>(end_), end_);
     for (int i = end_; i-- > 0;) {
@@ -87,7 +87,8 @@ class Planner {
       const bool comm = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
       const bool early = seeded_defect("plan: what is being sent is free at once");
       const int until = comm && !early ? waited[static_cast<size_t>(i)] : i;
-      const int read = until - (seeded_defect("plan: operands are free one action early") ? 1 : 0);
+      const bool ends_in_step = until > i && until < end_;
+      const int read = until - (ends_in_step || seeded_defect("plan: operands are free one action early") ? 1 : 0);
       for (const ValueId id : node(i).inputs) last(id) = std::max(last(id), read);
       for (const ValueId id : node(i).outputs) last(id) = std::max(last(id), until);
     }
@@ -230,7 +231,6 @@ class Planner {
 
   // Whether a communication that began before i may still read or write the value when i starts.
   bool in_flight(ValueId id, int i) const {
-    if (plan_.actions[static_cast<size_t>(i)].lane != Lane::kComm) return false;  // its last use tells
     for (int j = 0; j < i; ++j) {
       if (plan_.actions[static_cast<size_t>(j)].lane != Lane::kComm || waited_[static_cast<size_t>(j)] <= i) continue;
       const Node& n = node(j);

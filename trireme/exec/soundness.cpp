@@ -26,6 +26,7 @@ std::string what_of(const ExecutionPlan& plan, const Action& action) {
   const auto& attrs = action.attrs.as<CollectiveAttrs>();
   if (action.op->name == "all_reduce" || action.op->name == "reduce_scatter")
     out += " by " + attrs.reduction;
+  if (action.op->name == "ring_shift") out += fmt::format(" by {}", attrs.shift);
   if (action.op->name == "broadcast") out += fmt::format(" from {}", attrs.root);
   return out;
 }

@@ -46,6 +46,7 @@ int64_t bytes_sent(const ExecutionPlan& plan, const Action& action, const RankGr
                      groups.place_of(rank, plan.mesh) == action.attrs.as<CollectiveAttrs>().root;
   if (!sends) return 0;
   if (action.op->name == "broadcast") return bytes_of(plan, action.in) * (p - 1);  // the root's
+  if (action.op->name == "ring_shift") return bytes_of(plan, action.in);
   return std::max(bytes_of(plan, action.in), bytes_of(plan, action.out)) * (p - 1) / p;
 }
 

@@ -39,8 +39,11 @@ struct NormAttrs {
 struct AttentionAttrs {
   bool causal = false;  // query i sees keys 0 .. i + t - s
   double scale = 0;     // of the scores; 0: 1/sqrt(head size)
+  // In a ring: the keys and values are the piece of the rank so many places before this one.
+  int64_t ring_step = 0;
   static constexpr auto fields() {
-    return std::tuple{field("causal", &AttentionAttrs::causal), field("scale", &AttentionAttrs::scale)};
+    return std::tuple{field("causal", &AttentionAttrs::causal), field("scale", &AttentionAttrs::scale),
+                      field("ring_step", &AttentionAttrs::ring_step)};
   }
 };
 

@@ -122,6 +122,16 @@ struct Traits {
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
 };
 
+// The op on pieces that are cut in a ring (ShardingRule::ring), by other ops: in each step the ranks work on the pieces
+// they hold and hand those of the second factor on. Operands and results are the local pieces.
+struct RingArgs {
+  std::span<const Tensor> in;
+  const Attrs& attrs;
+  Attrs group;       // of ring_shift
+  int64_t ranks = 1;
+};
+using RingFn = std::vector<Tensor>(const RingArgs&);
+
 struct OpDef : OpBase {
   std::string_view doc;      // one line of mathematics
   std::string_view inputs;   // names of the operands: "a, b"; a trailing "..." for any number
@@ -137,6 +147,7 @@ struct OpDef : OpBase {
   // The attributes for a piece whose windows along dimension `dim` (sharding_rule.h) are handed over in full: `length`
   // positions, padding included.
   Attrs (*in_window)(const Attrs& attrs, int dim, int64_t length) = nullptr;
+  RingFn* ring = nullptr;  // of ops whose rule has one
 };
 
 inline const OpDef& def_of(const Node& node) { return static_cast<const OpDef&>(*node.op); }

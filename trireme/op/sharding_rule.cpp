@@ -22,6 +22,7 @@ class RuleParser {
     rule_.out = side(text_.substr(arrow + 2), out, true);
     settle(in, out);
     rule_.linear = options_.linear;
+    if (!options_.ring.empty()) rule_.ring = {known(options_.ring[0]), known(options_.ring[1])};
     return std::move(rule_);
   }
 
@@ -92,6 +93,13 @@ class RuleParser {
     int index = 0;
     while (rule_.factors[static_cast<size_t>(index)].name != std::string_view(&letter, 1)) ++index;
     rule_.windows.push_back({where.is_result, where.tensor, dim, type.shape[dim], index, window->second});
+  }
+
+  int known(char name) const {
+    const auto found = std::find_if(rule_.factors.begin(), rule_.factors.end(),
+                                    [&](const Factor& f) { return f.name == std::string(1, name); });
+    invariant(found != rule_.factors.end(), "sharding rule '{}': no factor '{}'", text_, name);
+    return static_cast<int>(found - rule_.factors.begin());
   }
 
   int factor(const std::string& name, std::string_view text, size_t& at) {
@@ -178,6 +186,19 @@ bool contains(const DimFactors& tensor, int factor) {
   });
 }
 
+bool in_ring(const ShardingRule& rule, size_t factor) {
+  const auto f = static_cast<int>(factor);
+  return rule.ring && (f == rule.ring->first || f == rule.ring->second);
+}
+
+std::string why_not_cut(const ShardingRule& rule, size_t factor) {
+  std::string out = fmt::format("factor '{}' cannot be cut", rule.factors[factor].name);
+  if (!in_ring(rule, factor)) return out;
+  return fmt::format("factors '{}' and '{}' are cut over the same axes, in a ring, or not at all",
+                     rule.factors[static_cast<size_t>(rule.ring->first)].name,
+                     rule.factors[static_cast<size_t>(rule.ring->second)].name);
+}
+
 }  // namespace
 
 ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in,
@@ -190,6 +211,12 @@ ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const Tens
   for (const TensorType& type : in) rule.in.emplace_back(static_cast<size_t>(type.shape.rank()));
   for (const TensorType& type : out) rule.out.emplace_back(static_cast<size_t>(type.shape.rank()));
   return rule;
+}
+
+bool is_ring(const ShardingRule& rule, const FactorCuts& cuts) {
+  if (!rule.ring) return false;
+  const std::vector<int>& axes = cuts.axes[static_cast<size_t>(rule.ring->first)];
+  return !axes.empty() && axes == cuts.axes[static_cast<size_t>(rule.ring->second)];
 }
 
 Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts) {
@@ -216,11 +243,13 @@ std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& 
 
 std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
   std::vector<Layout> out;
+  const bool ring = is_ring(rule, cuts);
   for (const DimFactors& tensor : rule.out) {
     Layout layout = layout_of(tensor, cuts);
     if (!seeded_defect("rule: sums that flow through are taken for whole")) layout.partial = cuts.through;
     for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
       if (contains(tensor, static_cast<int>(factor))) continue;
+      if (ring && in_ring(rule, factor)) continue;  // all pieces have been around
       const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
         return contains(operand, static_cast<int>(factor));
       });
@@ -258,13 +287,15 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
   std::vector<int> used;
   for (const PartialAxis& partial : cuts.through) used.push_back(partial.axis);
   std::vector<int64_t> ways(rule.factors.size(), 1);
+  const bool ring = is_ring(rule, cuts);
   for (size_t i = 0; i < rule.factors.size(); ++i) {
+    const bool goes_around = ring && static_cast<int>(i) == rule.ring->second;
     for (const int axis : cuts.axes[i]) {
-      used.push_back(axis);
+      if (!goes_around) used.push_back(axis);
       ways[i] *= mesh.axis(axis).size;
     }
     const Factor& factor = rule.factors[i];
-    if (ways[i] > 1 && !factor.can_cut) return fmt::format("factor '{}' cannot be cut", factor.name);
+    if (ways[i] > 1 && !factor.can_cut && !(ring && in_ring(rule, i))) return why_not_cut(rule, i);
     if (factor.size % ways[i] != 0 && !seeded_defect("rule: cuts need not divide")) {
       return fmt::format("{} ranks do not divide factor '{}' of size {}", ways[i], factor.name, factor.size);
     }
@@ -326,6 +357,10 @@ std::string to_string(const ShardingRule& rule) {
   };
   std::string out = write(rule.in) + "->" + write(rule.out);
   for (const Factor& factor : rule.factors) out += fmt::format(" {}={}", factor.name, factor.size);
+  if (rule.ring) {
+    out += fmt::format(" ring {} {}", rule.factors[static_cast<size_t>(rule.ring->first)].name,
+                       rule.factors[static_cast<size_t>(rule.ring->second)].name);
+  }
   return out;
 }
 

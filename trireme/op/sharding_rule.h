@@ -15,6 +15,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,9 @@ struct ShardingRule {
   // and the others are whole, the results are partial sums over it.
   std::vector<std::vector<int>> linear;
   std::vector<WindowedDim> windows;
+  // Two factors that may be cut together, over the same axes: each rank begins with its own piece of both, and the op
+  // takes as many steps as there are ranks, in which pieces of the second go around (OpDef::ring).
+  std::optional<std::pair<int, int>> ring;
 };
 
 struct RuleOptions {
@@ -71,6 +75,7 @@ struct RuleOptions {
   std::map<char, int64_t> sizes = {};          // of factors whose size does not follow from a dimension
   std::map<char, Reduction> reductions = {};   // other than sum
   std::map<char, SlidingWindow> windows = {};  // of letters with `~`
+  std::string_view ring = {};                  // two letters
 };
 
 // Throws kInternal when the text does not fit the types: it is the op's author's mistake.
@@ -87,6 +92,9 @@ struct FactorCuts {
   std::vector<PartialAxis> through;         // partial axes that flow from a linear set of operands
   int linear_set = -1;                      // which one
 };
+
+// Whether the choice cuts the two factors of the rule's ring.
+bool is_ring(const ShardingRule& rule, const FactorCuts& cuts);
 
 // The layouts that a choice asks of the operands and gives to the results.
 Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts);

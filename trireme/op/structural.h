@@ -43,12 +43,13 @@ struct CollectiveAttrs {
   int64_t size = 1;      // ranks of the group
   int64_t root = 0;      // broadcast: the place in the group that has the value
   std::string reduction = "sum";
+  int64_t shift = 1;     // ring_shift: how many places further in the group a piece goes
   std::vector<int64_t> ranks = {};
   static constexpr auto fields() {
     return std::tuple{field("axes", &CollectiveAttrs::axes), field("dim", &CollectiveAttrs::dim),
                       field("from_dim", &CollectiveAttrs::from_dim), field("size", &CollectiveAttrs::size),
                       field("root", &CollectiveAttrs::root), field("reduction", &CollectiveAttrs::reduction),
-                      field("ranks", &CollectiveAttrs::ranks)};
+                      field("shift", &CollectiveAttrs::shift), field("ranks", &CollectiveAttrs::ranks)};
   }
 };
 

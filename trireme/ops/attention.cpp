@@ -4,9 +4,15 @@
 // q is [b,s,h,d]; k and v are [b,t,g,d] with h = g r: each key and value head serves r query heads.
 // With `causal` query i sees keys 0 .. i + t - s. The second result, lse[b,h,i] = ln sum_j
 // exp(scale q.k), f32 (f64 for f64), is what the gradient needs instead of p.
+//
+// Cut along s and t over the same ranks it runs in a ring (Liu et al., 2023: Ring Attention with
+// Blockwise Transformers): in each of as many steps as there are ranks, a rank's queries meet the
+// keys and values that it holds, while those go on to the next rank; the results of the steps are
+// merged by their lse (attention_merge).
 #include "trireme/ops/attention.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "trireme/ops/ops.h"
 
@@ -80,7 +86,7 @@ std::vector<Tensor> grad(const GradArgs& args) {
 
 ShardingRule shard(const TypeArgs& args) {
   return parse_rule("bs!(gr!)d!,bt!gd!,bt!gd!->bs!(gr!)d!,b(gr!)s!", args.in, args.out,
-                    head_factors(args));
+                    attention_rule(args));
 }
 
 Cost cost(const TypeArgs& args) {
@@ -96,6 +102,11 @@ void forward(const KernelArgs& args) {
   heads.each_query([&](int64_t b, int64_t i, int64_t h) {
     p.clear();
     for (int64_t j = 0; j < heads.keys(i); ++j) p.push_back(heads.score(b, i, j, h));
+    if (p.empty()) {  // a step of a ring that has nothing for these queries
+      std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(heads.query(b, i, h)), heads.d(), T{});
+      lse[heads.line(b, i, h)] = -std::numeric_limits<S>::infinity();
+      return;
+    }
     const double max = *std::max_element(p.begin(), p.end());
     double total = 0;
     for (double& x : p) total += x = std::exp(x - max);
@@ -116,6 +127,23 @@ void kernel(const KernelArgs& args) {
   });
 }
 
+// Results of steps are merged in the type of lse.
+std::vector<Tensor> ring(const RingArgs& args) {
+  auto attrs = args.attrs.as<AttentionAttrs>();
+  const Tensor& q = args.in[0];
+  std::vector<Tensor> keys{args.in[1], args.in[2]};
+  std::vector<Tensor> merged;
+  for (attrs.ring_step = 0; attrs.ring_step < args.ranks; ++attrs.ring_step) {
+    const bool last = attrs.ring_step + 1 == args.ranks;
+    std::vector<Tensor> next = last ? std::vector<Tensor>{} : pass_on(keys, args.group);
+    std::vector<Tensor> step = apply(ops::attention, {q, keys[0], keys[1]}, Attrs::of(attrs));
+    step[0] = cast(step[0], step[1].dtype());
+    merged = merged.empty() ? step : apply(op("attention_merge"), {merged[0], merged[1], step[0], step[1]});
+    keys = std::move(next);
+  }
+  return {cast(merged[0], q.dtype()), merged[1]};
+}
+
 }  // namespace
 
 namespace ops {
@@ -130,7 +158,8 @@ extern const OpDef attention{
     kernel,
     {},
     {},
-    attention_examples};
+    attention_examples,
+    ring};
 }  // namespace ops
 
 Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v,

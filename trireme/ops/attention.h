@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "trireme/op/build.h"
+#include "trireme/op/keys_seen.h"
+#include "trireme/op/registry.h"
 #include "trireme/ops/reference.h"
 
 namespace trireme::detail {
@@ -27,18 +30,33 @@ inline TensorType lse_type(const TensorType& q) {
 // Raises the mistakes in q, k, v and the attributes, which both ops share.
 void check_attention(const char* op, const InferArgs& args);
 
-// Heads are cut by groups: a key head stays with the query heads that it serves.
-inline RuleOptions head_factors(const TypeArgs& args) {
-  return {
-      .linear = {}, .sizes = {{'r', args.in[0].shape[2] / args.in[1].shape[2]}}, .reductions = {}};
+// Heads are cut by groups: a key head stays with the query heads that it serves. Queries and keys are
+// cut together, in a ring; under a causal mask only where there are as many of both, so that each
+// piece of the keys is all before, all beside or all behind a rank's queries.
+inline RuleOptions attention_rule(const TypeArgs& args) {
+  RuleOptions options;
+  options.sizes = {{'r', args.in[0].shape[2] / args.in[1].shape[2]}};
+  const AttentionSizes n = sizes_of(args.in[0], args.in[1]);
+  if (n.s == n.t || !args.attrs.as<AttentionAttrs>().causal) options.ring = "st";
+  return options;
 }
 
-// Pairs of a query and a key that meet, over all batches and heads, times the head size.
+// The next rank's view of the ring: what arrives while this rank computes.
+inline std::vector<Tensor> pass_on(std::span<const Tensor> pieces, const Attrs& group) {
+  std::vector<Tensor> out;
+  for (const Tensor& piece : pieces) out.push_back(apply1(op("ring_shift"), {piece}, group));
+  return out;
+}
+
+// Pairs of a query and a key that meet, over all batches and heads, times the head size; in a later
+// step of a ring as many as on the last rank, which sees all keys of the others.
 inline double pair_elements(const TypeArgs& args) {
   const AttentionSizes n = sizes_of(args.in[0], args.in[1]);
   const auto s = static_cast<double>(n.s);
   const auto t = static_cast<double>(n.t);
-  const double pairs = args.attrs.as<AttentionAttrs>().causal ? s * t - s * (s - 1) / 2 : s * t;
+  const auto& attrs = args.attrs.as<AttentionAttrs>();
+  const bool masked = attrs.causal && attrs.ring_step == 0;
+  const double pairs = masked ? s * t - s * (s - 1) / 2 : s * t;
   return static_cast<double>(n.b * n.h * n.d) * pairs;
 }
 
@@ -48,8 +66,8 @@ class Heads {
  public:
   explicit Heads(const KernelArgs& args)
       : n_(sizes_of(args.in[0].type, args.in[1].type)),
-        attrs_(args.attrs.as<AttentionAttrs>()),
-        scale_(scale_of(attrs_, n_.d)),
+        seen_(keys_seen(args)),
+        scale_(scale_of(args.attrs.as<AttentionAttrs>(), n_.d)),
         q_(args.in[0].as<T>()),
         k_(args.in[1].as<T>()) {}
 
@@ -64,7 +82,10 @@ class Heads {
   size_t line(int64_t b, int64_t i, int64_t h) const {
     return static_cast<size_t>((b * n_.h + h) * n_.s + i);
   }
-  int64_t keys(int64_t i) const { return attrs_.causal ? i + n_.t - n_.s + 1 : n_.t; }
+  int64_t keys(int64_t i) const {
+    if (seen_ == KeysSeen::kUpToOwn) return i + n_.t - n_.s + 1;
+    return seen_ == KeysSeen::kAll ? n_.t : 0;
+  }
   size_t d() const { return static_cast<size_t>(n_.d); }
 
   double score(int64_t b, int64_t i, int64_t j, int64_t h) const {
@@ -87,7 +108,7 @@ class Heads {
 
  private:
   AttentionSizes n_;
-  AttentionAttrs attrs_;
+  KeysSeen seen_;
   double scale_;
   std::span<const T> q_;
   std::span<const T> k_;

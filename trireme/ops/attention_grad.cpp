@@ -8,6 +8,10 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
+namespace ops {
+extern const OpDef attention_grad;
+}
+
 namespace {
 
 using namespace detail;
@@ -23,7 +27,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 }
 
 ShardingRule shard(const TypeArgs& args) {
-  RuleOptions options = head_factors(args);
+  RuleOptions options = attention_rule(args);
   options.linear = {{5}};
   return parse_rule(
       "bs!(gr!)d!,bt!gd!,bt!gd!,bs!(gr!)d!,b(gr!)s!,bs!(gr!)d!->bs!(gr!)d!,bt!gd!,bt!gd!", args.in,
@@ -73,6 +77,34 @@ void kernel(const KernelArgs& args) {
   });
 }
 
+// Keys and values go around as in the forward pass. What is due to them is summed on its way: it
+// sets out in step 1, one place behind them, and the rank they belong to adds its own share, of
+// step 0, when it is back. Sums are taken in the type of lse.
+std::vector<Tensor> ring(const RingArgs& args) {
+  auto attrs = args.attrs.as<AttentionAttrs>();
+  const DType wide = args.in[4].dtype();
+  std::vector<Tensor> in(args.in.begin(), args.in.end());
+  Tensor dq;
+  std::vector<Tensor> own, travelling;
+  for (attrs.ring_step = 0; attrs.ring_step < args.ranks; ++attrs.ring_step) {
+    const bool last = attrs.ring_step + 1 == args.ranks;
+    const std::vector<Tensor> next =
+        last ? std::vector<Tensor>{} : pass_on(std::span(in).subspan(1, 2), args.group);
+    const std::vector<Tensor> d = apply(ops::attention_grad, in, Attrs::of(attrs));
+    dq = dq ? add(dq, cast(d[0], wide)) : cast(d[0], wide);
+    std::vector<Tensor> due{cast(d[1], wide), cast(d[2], wide)};
+    if (own.empty()) {
+      own = std::move(due);
+    } else {
+      for (size_t i = 0; i < travelling.size(); ++i) due[i] = add(travelling[i], due[i]);
+      travelling = pass_on(due, args.group);
+    }
+    if (!last) std::copy(next.begin(), next.end(), in.begin() + 1);
+  }
+  const auto sum = [&](size_t i) { return cast(add(own[i], travelling[i]), args.in[1].dtype()); };
+  return {cast(dq, args.in[0].dtype()), sum(0), sum(1)};
+}
+
 std::vector<Example> examples() {
   std::vector<Example> out = attention_examples();
   for (Example& e : out) {
@@ -97,6 +129,7 @@ extern const OpDef attention_grad{{"attention_grad", &Attrs::parse<AttentionAttr
                                   kernel,
                                   {},
                                   {{0, 5}, {0, 3}},
-                                  examples};
+                                  examples,
+                                  ring};
 }  // namespace ops
 }  // namespace trireme

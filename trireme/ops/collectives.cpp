@@ -3,8 +3,10 @@
 //   all_gather      y = the pieces of the group joined along dim, in the group's order
 //   reduce_scatter  y = the rank's piece, along dim, of the sum over the group
 //   all_to_all      x is cut along dim, piece i goes to member i; what arrives is joined along
-//   from_dim broadcast       y = the root's x; any number of tensors at once shard_slice     y =
-//   the rank's piece of x along dim; nothing is sent
+//                   from_dim
+//   ring_shift      y = the x of the member `shift` places before, around the group
+//   broadcast       y = the root's x; any number of tensors at once
+//   shard_slice     y = the rank's piece of x along dim; nothing is sent
 //
 // The compiler inserts them between layouts; a model's code may call them when it cuts by hand.
 // Their gradients take each rank's value as a variable of its own.
@@ -17,6 +19,7 @@ extern const OpDef all_reduce;
 extern const OpDef all_gather;
 extern const OpDef reduce_scatter;
 extern const OpDef all_to_all;
+extern const OpDef ring_shift;
 extern const OpDef broadcast;
 extern const OpDef shard_slice;
 }  // namespace ops
@@ -86,6 +89,15 @@ std::vector<TensorType> infer_all_to_all(const InferArgs& args) {
                  attrs.size)};
 }
 
+std::vector<TensorType> infer_ring_shift(const InferArgs& args) {
+  check_group("ring_shift", args);
+  const auto& attrs = attrs_of(args);
+  require(attrs.shift > -attrs.size && attrs.shift < attrs.size,
+          "ring_shift: a shift by {} places in a group of {} ranks; use {} to {}", attrs.shift,
+          attrs.size, 1 - attrs.size, attrs.size - 1);
+  return {args.in[0]};
+}
+
 std::vector<TensorType> infer_broadcast(const InferArgs& args) {
   check_group("broadcast", args);
   const auto& attrs = attrs_of(args);
@@ -134,6 +146,12 @@ std::vector<Tensor> grad_all_to_all(const GradArgs& args) {
   CollectiveAttrs back = args.attrs.as<CollectiveAttrs>();
   std::swap(back.dim, back.from_dim);
   return {apply1(ops::all_to_all, {args.dout[0]}, Attrs::of(back))};
+}
+
+std::vector<Tensor> grad_ring_shift(const GradArgs& args) {
+  CollectiveAttrs back = args.attrs.as<CollectiveAttrs>();
+  back.shift = -back.shift;
+  return {apply1(ops::ring_shift, {args.dout[0]}, Attrs::of(back))};
 }
 
 // 1 at the root, which sends itself a 1, and where a rank is in no group and keeps what it has; else 0.
@@ -189,6 +207,11 @@ std::vector<Example> examples_all_to_all() {
            .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .from_dim = 1, .size = 3})}};
 }
 
+std::vector<Example> examples_ring_shift() {
+  return {{.in = {f32({6, 4})},
+           .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 3, .shift = -2})}};
+}
+
 // What is true of them all. Ops of any number of operands may write each result over its operand.
 OpDef collective(std::string_view name, std::string_view doc, std::string_view inputs,
                  InferFn* infer, GradFn* grad, std::vector<Example> (*examples)()) {
@@ -220,6 +243,9 @@ extern const OpDef reduce_scatter =
 extern const OpDef all_to_all =
     collective("all_to_all", "y = pieces of x along dim exchanged and joined along from_dim", "x",
                infer_all_to_all, grad_all_to_all, examples_all_to_all);
+extern const OpDef ring_shift =
+    collective("ring_shift", "y = the x of the member `shift` places before, around the group", "x",
+               infer_ring_shift, grad_ring_shift, examples_ring_shift);
 extern const OpDef broadcast = collective("broadcast", "y = the root's x", "...", infer_broadcast,
                                           grad_broadcast, examples_elementwise);
 extern const OpDef shard_slice =
@@ -238,6 +264,9 @@ Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs) {
 }
 Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs) {
   return apply1(ops::all_to_all, {x}, Attrs::of(attrs));
+}
+Tensor ring_shift(const Tensor& x, const CollectiveAttrs& attrs) {
+  return apply1(ops::ring_shift, {x}, Attrs::of(attrs));
 }
 std::vector<Tensor> broadcast(std::span<const Tensor> x, const CollectiveAttrs& attrs) {
   return apply(ops::broadcast, x, Attrs::of(attrs));

@@ -274,6 +274,7 @@ std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs&
 Tensor all_gather(const Tensor& x, const CollectiveAttrs& attrs);      // joins the pieces along `dim`
 Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs);  // the own piece, along `dim`, of the sum
 Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs);      // cuts along `dim`, joins along `from_dim`
+Tensor ring_shift(const Tensor& x, const CollectiveAttrs& attrs);      // that of the member `shift` places before
 std::vector<Tensor> broadcast(std::span<const Tensor> x, const CollectiveAttrs& attrs);  // rank `root`'s x
 Tensor shard_slice(const Tensor& x, const CollectiveAttrs& attrs);     // the own piece along `dim`; nothing is sent
 

@@ -76,6 +76,7 @@ class Partitioner {
     program_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i], node.gradient_of >= 0));
+    if (is_ring(rule, cuts)) return add_ring(node, cuts.axes[static_cast<size_t>(rule.ring->first)], inputs, out);
     std::vector<Shape> whole;
     for (const ValueId id : node.outputs) whole.push_back(graph_.type(id).shape);
     Attrs attrs = node.attrs;
@@ -147,6 +148,55 @@ class Partitioner {
     const ValueId made = program_.graph.node(node).outputs[0];
     record(made, layout, whole);
     return made;
+  }
+
+  // The steps of an op in a ring over these axes.
+  void add_ring(const Node& node, const std::vector<int>& axes, const std::vector<ValueId>& inputs,
+                const std::vector<Layout>& out) {
+    CollectiveAttrs group;
+    group.axes.assign(axes.begin(), axes.end());
+    group.size = strategy_.mesh.size_of(axes);
+    std::vector<Tensor> in;
+    for (const ValueId id : inputs) in.emplace_back(program_.graph, id);
+    const auto first = static_cast<NodeId>(program_.graph.nodes().size());
+    invariant(def_of(node).ring != nullptr, "{} has a rule with a ring and no steps", node.op->name);
+    const std::vector<Tensor> made = def_of(node).ring({in, node.attrs, Attrs::of(group), group.size});
+    for (auto id = first; id < static_cast<NodeId>(program_.graph.nodes().size()); ++id) {
+      record_step(program_.graph.node(id));
+    }
+    made_of_.push_back(first);
+    for (size_t i = 0; i < made.size(); ++i) {
+      invariant(made[i].type() == local_type(node.outputs[i], out[i]), "the ring of {} makes {} for result {}", node.op->name,
+                to_string(made[i].type()), i);
+      program_.layouts[static_cast<size_t>(made[i].id())] = out[i];
+      place(node.outputs[i], made[i].id(), out[i]);
+    }
+  }
+
+  // A node of a ring's steps: a collective leaves the layout as it is, other ops cut their results as their operands come.
+  void record_step(const Node& node) {
+    const auto layout_of_input = [&](size_t i) -> const Layout& {
+      return program_.layouts[static_cast<size_t>(node.inputs[i])];
+    };
+    std::vector<Layout> layouts(node.outputs.size(), layout_of_input(0));
+    if (!def_of(node).traits.collective) {
+      const ShardingRule rule = rule_of(program_.graph, node);
+      FactorCuts cuts;
+      cuts.axes.resize(rule.factors.size());
+      for (size_t i = 0; i < rule.in.size(); ++i) {
+        for (size_t dim = 0; dim < rule.in[i].size(); ++dim) {
+          if (rule.in[i][dim].empty()) continue;
+          std::vector<int>& axes = cuts.axes[static_cast<size_t>(rule.in[i][dim].front())];
+          if (axes.empty()) axes = layout_of_input(i).dims[dim];
+        }
+      }
+      layouts = result_layouts(rule, cuts);
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      Shape whole = program_.graph.type(node.outputs[i]).shape;
+      for (int dim = 0; dim < whole.rank(); ++dim) whole[dim] *= layouts[i].cuts(dim, program_.mesh);
+      record(node.outputs[i], layouts[i], whole);
+    }
   }
 
   // Notes where a value is, and makes every other layout it is read in.
@@ -304,6 +354,8 @@ std::string check_collective(const Program& program, const Node& node, size_t k)
   // In models that are cut by hand layouts say nothing: each rank's piece is a tensor of its own.
   if (program.by_hand || (before.is_replicated() && after.is_replicated())) return "";
   if (node.op->name == "take_windows" || node.op->name == "add_windows") return check_windows(program, node);
+  // A piece that goes on to the next rank is the same part of another tensor.
+  if (node.op->name == "ring_shift" && before == after) return "";
   const std::optional<ReshardStep> step = step_of(node);
   if (!step) return "is between values that are cut";
   if (program.whole[in] != program.whole[out]) {

@@ -34,6 +34,7 @@ class NodeChoice {
     for (const size_t operand : order) {
       if (have_[operand]) take_cuts(operand);
     }
+    if (rule_.ring) take_ring();
     return cuts_;
   }
 
@@ -94,6 +95,34 @@ class NodeChoice {
         if (part == dims[dim].size()) break;
       }
     }
+  }
+
+  // The two factors of a ring are cut where an operand comes cut in each of them, over the same free axes.
+  void take_ring() {
+    const auto first = find_cut(rule_.ring->first);
+    const auto second = find_cut(rule_.ring->second);
+    if (!first || !second || first->axes != second->axes) return;
+    FactorCuts trial = cuts_;
+    trial.axes[static_cast<size_t>(rule_.ring->first)] = first->axes;
+    trial.axes[static_cast<size_t>(rule_.ring->second)] = second->axes;
+    if (!is_ring(rule_, trial) || !why_illegal(rule_, trial, mesh_).empty()) return;
+    cuts_ = std::move(trial);
+    owners_[rule_.ring->first] = first->operand;
+    owners_[rule_.ring->second] = second->operand;
+  }
+
+  struct FoundCut {
+    std::vector<int> axes;
+    size_t operand = 0;
+  };
+  std::optional<FoundCut> find_cut(int factor) const {
+    for (size_t operand = 0; operand < have_.size(); ++operand) {
+      for (size_t dim = 0; have_[operand] && dim < rule_.in[operand].size(); ++dim) {
+        if (rule_.in[operand][dim] != std::vector<int>{factor} || have_[operand]->dims[dim].empty()) continue;
+        return FoundCut{have_[operand]->dims[dim], operand};
+      }
+    }
+    return std::nullopt;
   }
 
   bool add(int factor, int axis, size_t operand) {

@@ -81,7 +81,7 @@ class SemiAuto {
     const std::string wrong = groups.why_not(mesh_);
     require(wrong.empty(), "{} of '{}' {}", node.op->name, graph_.scope_of(node), wrong);
     const bool keeps_shape = node.op->name == "all_reduce" || node.op->name == "broadcast" ||
-                             node.op->name == "neighbor_exchange";
+                             node.op->name == "neighbor_exchange" || node.op->name == "ring_shift";
     if (keeps_shape || groups.ranks.empty() || static_cast<int64_t>(groups.ranks.size()) == mesh_.devices()) return;
     int64_t outside = 0;
     while (std::find(groups.ranks.begin(), groups.ranks.end(), outside) != groups.ranks.end()) ++outside;

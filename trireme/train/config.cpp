@@ -101,6 +101,7 @@ void check_values(const JobConfig& c) {
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
   require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "semi_auto_parallel", "hybrid_parallel", "stand_alone"});
+  require_one_of("parallel.cp_algorithm", c.parallel.cp_algorithm, {"auto", "ulysses", "ring", "hybrid"});
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
   check_sizes(c);
   check_training(c);
@@ -148,7 +149,8 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
-      {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over, with all-to-all around attention"},
+      {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over"},
+      {"parallel.cp_algorithm", &c.parallel.cp_algorithm, "attention over cp: ulysses (an all-to-all to heads and back), ring, hybrid, or auto: ulysses where the heads divide, else ring"},
       {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
       {"parallel.ep", &c.parallel.ep, "gpt: data parallel ranks that share the experts of a block"},

@@ -73,6 +73,7 @@ struct JobConfig {
     std::string strategy;                // a file
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;
+    std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     bool sp = false, vocabulary = false;
     std::string dataset = "data_parallel";
     std::vector<std::string> ops, parameters, layerwise;

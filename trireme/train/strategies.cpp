@@ -27,26 +27,66 @@ CutRule parse_layerwise(const std::string& text) {
   return parse_rule(text, "parallel.layerwise");
 }
 
-// Between the products positions are cut over `cp`, and with sequence parallelism over `tp` too; attention has all
-// positions of some heads. Axes of one rank cut nothing.
-std::vector<CutRule> gpt_rules(bool sequence, bool vocabulary) {
-  const std::string positions = sequence ? "cp*tp" : "cp";
-  const std::string out = fmt::format(" -> [dp*ep, {}, -]", positions);
-  std::vector<CutRule> rules{
-      {"wte", vocabulary ? "[tp, -], [dp*ep, cp]" + out : fmt::format("[-, -], [dp*ep, {}]", positions)},
-      {"wpe", fmt::format("[-, -], [{}]", positions)},
-      {"h.*.attn.c_attn", "[dp*ep, cp, -], [-, -, tp]"},
-      {"h.*.attn/attention",
-       "[dp*ep, -, tp*cp, -], [dp*ep, -, tp*cp, -], [dp*ep, -, tp*cp, -] -> [dp*ep, cp, tp, -], [dp*ep, tp*cp, -]"},
-      {"h.*.attn.c_proj", "[dp*ep, cp, tp], [tp, -]" + out},
-  };
-  if (vocabulary) rules.push_back({"/matmul", "[dp*ep, cp, -], [tp, -]"});
-  return rules;
+// How positions lie. Between the products they are cut over `between`, and with sequence parallelism over `tp` too; in
+// attention over `ring`, and heads over `heads` besides tp. Axes of one rank cut nothing.
+struct Positions {
+  std::string between, ring, heads;
+};
+
+// Heads that attention may be cut by: a key head stays with the query heads that it serves.
+int64_t key_heads(const JobConfig& config) {
+  if (config.model.kind == "gpt" || config.model.kv_heads == 0) return config.model.heads;
+  return config.model.kv_heads;
 }
 
-std::vector<CutRule> gpt_mlp_rules(bool sequence) {
-  const std::string out = fmt::format(" -> [dp*ep, {}, -]", sequence ? "cp*tp" : "cp");
-  return {{"h.*.mlp.c_fc", "[dp*ep, cp, -], [-, tp]"}, {"h.*.mlp.c_proj", "[dp*ep, cp, tp], [tp, -]" + out}};
+// Ranks of `cp` over which heads are cut in attention; the others form a ring.
+int64_t ranks_of_heads(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.cp == 1) return 1;
+  const int64_t heads = key_heads(config);
+  const bool divide = heads % (p.tp * p.cp) == 0;
+  if (p.cp_algorithm == "ring" || (p.cp_algorithm == "auto" && !divide)) return 1;
+  if (p.cp_algorithm != "hybrid") return p.cp;
+  for (int64_t ranks = p.cp / 2; ranks > 1; --ranks) {
+    if (p.cp % ranks == 0 && heads % (p.tp * ranks) == 0) return ranks;
+  }
+  fail(ErrorKind::kInvalidArgument,
+       "configuration: parallel.cp_algorithm = 'hybrid': no part of parallel.cp = {} ranks divides {} heads over parallel.tp = "
+       "{}; use 'ring'",
+       p.cp, heads, p.tp);
+}
+
+Positions positions_of(const JobConfig& config) {
+  const int64_t heads = ranks_of_heads(config);
+  if (heads == config.parallel.cp) return {"cp", "-", "tp*cp"};
+  if (heads == 1) return {"cp", "cp", "tp"};
+  return {"cp*cph", "cp", "tp*cph"};
+}
+
+std::string attention_cuts(const std::string& batch, const Positions& positions) {
+  const std::string operand = fmt::format("[{}, {}, {}, -]", batch, positions.ring, positions.heads);
+  return fmt::format("{0}, {0}, {0} -> [{1}, {2}, tp, -], [{1}, {3}, {4}]", operand, batch, positions.between, positions.heads,
+                     positions.ring);
+}
+
+std::vector<CutRule> gpt_rules(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const Positions positions = positions_of(config);
+  const std::string residual = p.sp ? positions.between + "*tp" : positions.between;
+  const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
+  std::vector<CutRule> rules{
+      {"wte", p.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", positions.between, out)
+                           : fmt::format("[-, -], [dp*ep, {}]", residual)},
+      {"wpe", fmt::format("[-, -], [{}]", residual)},
+      {"h.*.attn.c_attn", fmt::format("[dp*ep, {}, -], [-, -, tp]", positions.between)},
+      {"h.*.attn/attention", attention_cuts("dp*ep", positions)},
+      {"h.*.attn.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", positions.between, out)},
+  };
+  if (p.vocabulary) rules.push_back({"/matmul", fmt::format("[dp*ep, {}, -], [tp, -]", positions.between)});
+  if (config.model.experts > 0) return rules;
+  rules.push_back({"h.*.mlp.c_fc", fmt::format("[dp*ep, {}, -], [-, tp]", positions.between)});
+  rules.push_back({"h.*.mlp.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", positions.between, out)});
+  return rules;
 }
 
 // Each rank of `ep` computes its own experts, and `tp` cuts each expert's weights.
@@ -58,19 +98,21 @@ std::vector<CutRule> moe_rules() {
 // [out, in].
 std::vector<CutRule> llama_rules(const JobConfig& config) {
   const auto& p = config.parallel;
-  const std::string positions = p.sp ? "cp*tp" : "cp";
-  const std::string out = fmt::format(" -> [dp, {}, -]", positions);
+  const Positions positions = positions_of(config);
+  const std::string residual = p.sp ? positions.between + "*tp" : positions.between;
+  const std::string out = fmt::format(" -> [dp, {}, -]", residual);
+  const std::string columns = fmt::format("[dp, {}, -], [tp, -]", positions.between);
   std::vector<CutRule> rules{
-      {"model.embed_tokens", p.vocabulary ? "[tp, -], [dp, cp]" + out : fmt::format("[-, -], [dp, {}]", positions)},
-      {"model.layers.*.self_attn/attention",
-       "[dp, -, tp*cp, -], [dp, -, tp*cp, -], [dp, -, tp*cp, -] -> [dp, cp, tp, -], [dp, tp*cp, -]"}};
+      {"model.embed_tokens", p.vocabulary ? fmt::format("[tp, -], [dp, {}]{}", positions.between, out)
+                                          : fmt::format("[-, -], [dp, {}]", residual)},
+      {"model.layers.*.self_attn/attention", attention_cuts("dp", positions)}};
   for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
-    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, -], [tp, -]"});
+    rules.push_back({fmt::format("model.layers.*.{}", name), columns});
   }
   for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
-    rules.push_back({fmt::format("model.layers.*.{}", name), "[dp, cp, tp], [-, tp]" + out});
+    rules.push_back({fmt::format("model.layers.*.{}", name), fmt::format("[dp, {}, tp], [-, tp]{}", positions.between, out)});
   }
-  if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", "[dp, cp, -], [tp, -]"});
+  if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", columns});
   return rules;
 }
 
@@ -84,26 +126,31 @@ std::vector<CutRule> mlp_rules(size_t layers) {
   return rules;
 }
 
+void check_heads(const JobConfig& config, const char* key) {
+  const auto& p = config.parallel;
+  const int64_t ranks = ranks_of_heads(config);
+  require(key_heads(config) % p.tp == 0,
+          "configuration: {} = {} does not divide over parallel.tp = {} ranks; each rank has whole heads of keys and values", key,
+          key_heads(config), p.tp);
+  require(key_heads(config) % (p.tp * ranks) == 0,
+          "configuration: {} = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks; use parallel.cp_algorithm = "
+          "'ring'",
+          key, key_heads(config), p.tp, ranks);
+}
+
 std::vector<CutRule> ready_made(const JobConfig& config) {
   const auto& p = config.parallel;
   if (p.tp <= 1 && p.cp <= 1 && p.ep <= 1) return {};
   if (config.model.kind == "gpt") {
-    require(config.model.heads % (p.tp * p.cp) == 0,
-            "configuration: model.heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks",
-            config.model.heads, p.tp, p.cp);
+    check_heads(config, "model.heads");
     require(p.ep == 1 || (config.model.experts > 0 && config.model.experts % p.ep == 0),
             "configuration: model.experts = {} does not divide over parallel.ep = {} ranks", config.model.experts, p.ep);
-    std::vector<CutRule> rules = gpt_rules(p.sp, p.vocabulary);
-    const std::vector<CutRule> mlp = config.model.experts > 0 ? moe_rules() : gpt_mlp_rules(p.sp);
-    rules.insert(rules.end(), mlp.begin(), mlp.end());
+    std::vector<CutRule> rules = gpt_rules(config);
+    if (config.model.experts > 0) std::ranges::move(moe_rules(), std::back_inserter(rules));
     return rules;
   }
   if (config.model.kind == "llama") {
-    const int64_t kv_heads = config.model.kv_heads == 0 ? config.model.heads : config.model.kv_heads;
-    require(kv_heads % (p.tp * p.cp) == 0,
-            "configuration: model.kv_heads = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks; each rank "
-            "has whole heads of keys and values",
-            kv_heads, p.tp, p.cp);
+    check_heads(config, "model.kv_heads");
     require(p.ep == 1, "configuration: parallel.ep = {} shares experts; model.kind 'llama' has none", p.ep);
     return llama_rules(config);
   }
@@ -153,7 +200,9 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
   require(ranks % copy == 0,
           "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}", p.tp, p.cp,
           p.ep, ranks, std::max<int64_t>(ranks / copy, 1) * copy, (ranks / copy + 1) * copy);
-  return fmt::format("dp={},ep={},cp={},tp={}", ranks / copy, p.ep, p.cp, p.tp);
+  const int64_t heads = ranks_of_heads(config);
+  if (heads == 1 || heads == p.cp) return fmt::format("dp={},ep={},cp={},tp={}", ranks / copy, p.ep, p.cp, p.tp);
+  return fmt::format("dp={},ep={},cp={},cph={},tp={}", ranks / copy, p.ep, p.cp / heads, heads, p.tp);
 }
 
 }  // namespace
@@ -185,7 +234,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   }
   out.mesh = mesh_of(config, ranks);
   const bool ready = !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
-  out.dataset = ready && p.dataset == "data_parallel" ? "[dp*ep, cp]" : p.dataset;
+  out.dataset = ready && p.dataset == "data_parallel" ? fmt::format("[dp*ep, {}]", positions_of(config).between) : p.dataset;
   out.ops = ready_made(config);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
   for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
@@ -194,6 +243,16 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
                    .shard_size = p.zero_shard_size,
                    .except = p.zero_except};
   return out;
+}
+
+std::string describe_context(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.cp <= 1) return "";
+  const int64_t heads = ranks_of_heads(config);
+  const char* chosen = p.cp_algorithm == "auto" ? "chosen" : "asked for";
+  if (heads == p.cp) return fmt::format("attention over cp = {}: ulysses ({}): {} heads over tp x cp", p.cp, chosen, key_heads(config));
+  if (heads > 1) return fmt::format("attention over cp = {}: rings of {}, heads over the other {} ({})", p.cp, p.cp / heads, heads, chosen);
+  return fmt::format("attention over cp = {}: a ring ({})", p.cp, chosen);
 }
 
 int64_t data_parallel_degree(const JobConfig& config, int64_t ranks) {

@@ -2,7 +2,8 @@
 // have ready-made ones: `tp` cuts every layer's weights over the axis "tp" as Megatron-LM does (Shoeybi et al., 2019:
 // columns of the first product, rows of the second), `sp` the residual stream between them along positions over
 // the same axis (Korthikanti et al., 2022), and `cp` cuts the positions of all activations over an axis of its own, with
-// an all-to-all to heads and back around attention (DeepSpeed-Ulysses, Jacobs et al., 2023). `ep` ranks of the data parallel
+// either an all-to-all to heads and back around attention (DeepSpeed-Ulysses, Jacobs et al., 2023), or attention in a ring
+// (Liu et al., 2023), or heads over some of its ranks and rings of the others. `ep` ranks of the data parallel
 // ones share the experts of a mixture.
 #pragma once
 
@@ -15,6 +16,9 @@ namespace trireme {
 
 // Throws kInvalidArgument when the ranks do not divide, or the model has no ready-made strategy of the kind asked for.
 Parallel parallel_of(const JobConfig& config, int64_t ranks);
+
+// How attention is computed on positions that are cut over `cp`, in words; "" where they are not.
+std::string describe_context(const JobConfig& config);
 
 // In how many parts the batch falls; 1 where a strategy file or another dataset strategy than data_parallel says it.
 int64_t data_parallel_degree(const JobConfig& config, int64_t ranks);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/op/keys_seen.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/op_def.h"
 
@@ -30,8 +31,17 @@ inline AttentionSizes attention_sizes(const Shape& q, const Shape& k, const Atte
   return {q[0], q[1], k[1], q[2], k[2], q[3], attrs.causal, static_cast<float>(scale)};
 }
 inline AttentionSizes sizes_of(const KernelArgs& args) {
-  return attention_sizes(args.in[0].type.shape, args.in[1].type.shape,
-                         args.attrs.as<AttentionAttrs>());
+  AttentionSizes n = attention_sizes(args.in[0].type.shape, args.in[1].type.shape,
+                                     args.attrs.as<AttentionAttrs>());
+  n.causal = keys_seen(args) == KeysSeen::kUpToOwn;
+  return n;
+}
+
+// Whether a step of a ring has no keys for any query; the results are then what no key gives.
+inline bool sees_nothing(const KernelArgs& args) {
+  if (keys_seen(args) != KeysSeen::kNone) return false;
+  for (const View& out : args.out) std::ranges::fill(out.raw(), std::byte{0});
+  return true;
 }
 inline AttentionSizes sizes_of(const TypeArgs& args) {
   return attention_sizes(args.in[0].shape, args.in[1].shape, args.attrs.as<AttentionAttrs>());
