@@ -12,6 +12,7 @@ class App;
 
 namespace trireme::launch {
 struct LaunchResult;
+struct NodeOptions;
 }
 
 namespace trireme::cli {
@@ -23,6 +24,7 @@ void add_train(CLI::App& app, Action& chosen);
 void add_generate(CLI::App& app, Action& chosen);
 void add_explain(CLI::App& app, Action& chosen);
 void add_launch(CLI::App& app, Action& chosen);
+void add_scheduler(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_help(CLI::App& app, Action& chosen);
 
@@ -31,6 +33,7 @@ struct RelaunchOptions {
   int ranks = 1;
   int threads = 0;
   std::string log_dir;
+  const launch::NodeOptions* node = nullptr;  // of a job on several nodes; null: the job is on this host alone
 };
 int relaunch(const RelaunchOptions& options);
 // Says on standard error what a launcher has to report, and returns the job's exit code.

@@ -99,6 +99,7 @@ int run(int argc, char** argv) {
   add_generate(app, chosen);
   add_explain(app, chosen);
   add_launch(app, chosen);
+  add_scheduler(app, chosen);
   add_bench(app, chosen);
   add_help(app, chosen);
   try {
@@ -108,7 +109,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     fail(ErrorKind::kInvalidArgument, "{}", wrong_usage(app, e));
   }
-  if (const std::vector<std::string> extra = app.remaining(true); !extra.empty()) {
+  std::vector<std::string> extra = app.remaining(true);
+  std::erase(extra, "--");  // before a program's own words
+  if (!extra.empty()) {
     fail(ErrorKind::kInvalidArgument, "{}", unknown_word(app, extra[0]));
   }
   for (const std::string& name : unknown_flags()) {

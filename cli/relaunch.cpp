@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
+#include "trireme/launch/cluster/agent.h"
 #include "trireme/launch/start.h"
 #include "trireme/launch/supervise.h"
 
@@ -41,12 +42,16 @@ void check_ranks(int asked) {
 }
 
 int relaunch(const RelaunchOptions& options) {
-  const launch::LaunchResult result = launch::supervise({.ranks = options.ranks,
-                                                         .command = own_command(),
-                                                         .threads = options.threads,
-                                                         .pin = true,
-                                                         .log_dir = options.log_dir});
-  return tell(result);
+  const launch::LaunchOptions local{.ranks = options.ranks,
+                                    .command = own_command(),
+                                    .threads = options.threads,
+                                    .pin = true,
+                                    .log_dir = options.log_dir};
+  if (options.node == nullptr) return tell(launch::supervise(local));
+  launch::NodeOptions node = *options.node;
+  node.local = local;
+  node.terminal = true;
+  return tell(launch::launch_node(node));
 }
 
 int tell(const launch::LaunchResult& result) {

@@ -1,13 +1,16 @@
 // trireme train: trains the model of a configuration on this host.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/node_flags.h"
 #include "cli/parallel_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/flags.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/plan.h"
 #include "trireme/train/config.h"
@@ -32,6 +35,7 @@ struct TrainArgs {
   std::string dtype;
   std::string transport;
   ParallelFlags parallel;
+  NodeFlags nodes;
 };
 
 // "1.2 GFLOP", "350 kFLOP".
@@ -141,9 +145,12 @@ int train(const TrainArgs& args) {
   require(!args.out.empty(), "train: --out is empty; name a folder");
   check_ranks(args.ranks);
   if (is_worker()) return work(args);
+  const bool of_nodes = args.nodes.given() && !flag_text("RANK");  // with it, this is the one rank of such a job
+  const launch::NodeOptions node = args.nodes.options();
+  const int ranks = !of_nodes ? args.ranks : node.world > 0 ? node.world : std::max(node.nodes, 1) * args.ranks;
   const JobConfig config = read_config(args.config, args.set);  // a mistake here is told before ranks start
-  parallel_of(config, args.ranks);
-  const int64_t parts = data_parallel_degree(config, args.ranks);
+  parallel_of(config, ranks);
+  const int64_t parts = data_parallel_degree(config, ranks);
   require(config.train.batch % parts == 0,
           "train: a batch of {} samples does not divide over {} ranks; use --set train.batch={}, or another -n",
           config.train.batch, parts, sizes_that_divide(config.train.batch, parts));
@@ -158,8 +165,11 @@ int train(const TrainArgs& args) {
       throw error;
     }
   }
-  if (args.ranks == 1) return work(args);
-  return relaunch({.ranks = args.ranks, .threads = args.threads, .log_dir = args.out + "/logs"});
+  if (args.ranks == 1 && !of_nodes) return work(args);
+  return relaunch({.ranks = args.ranks,
+                   .threads = args.threads,
+                   .log_dir = args.out + "/logs",
+                   .node = of_nodes ? &node : nullptr});
 }
 
 // The flags, as they were typed, are keys of the configuration; --set wins over them.
@@ -184,6 +194,7 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi: how ranks exchange tensors");
   command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in");
   add_parallel_flags(*command, args->parallel);
+  add_node_flags(*command, args->nodes);
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");
   command->add_flag("--quiet", args->quiet, "No progress bar");

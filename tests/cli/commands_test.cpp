@@ -29,12 +29,12 @@ TEST_F(CommandTest, HelpIsThereForEveryCommandAndTopic) {
   for (const Words& words : {Words{}, Words{"help"}, Words{"--help"}, Words{"-h"}}) {
     const Outcome outcome = run(words);
     EXPECT_EQ(outcome.code, 0);
-    for (const char* command : {"train", "generate", "explain", "launch", "bench", "help"}) {
+    for (const char* command : {"train", "generate", "explain", "launch", "scheduler", "bench", "help"}) {
       EXPECT_THAT(outcome.out, HasSubstr(fmt::format("  {} ", command)));
     }
     EXPECT_EQ(outcome.err, "");
   }
-  for (const char* command : {"train", "generate", "explain", "launch", "bench"}) {
+  for (const char* command : {"train", "generate", "explain", "launch", "scheduler", "bench"}) {
     const Outcome outcome = run({"help", command});
     EXPECT_EQ(outcome.code, 0);
     EXPECT_THAT(outcome.out, HasSubstr(fmt::format("trireme {}", command)));
@@ -134,6 +134,8 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(error_line(missing), HasSubstr("could not be started: No such file or directory"));
   expect_error({"launch", "-n", "0", "true"}, 2, "launch: -n 0; it must be 1 or more");
+  expect_error({"launch", "true"}, 2, "launch: -n is required. See `trireme help launch`.");
+  EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $0 $1", "--", "--b"}).out, "-- --b\n");
   EXPECT_THAT(left_over(), IsEmpty());
 }
 

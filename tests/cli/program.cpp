@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "trireme/base/clock.h"
 
@@ -43,6 +44,12 @@ std::vector<std::string> clean_environment() {
   return out;
 }
 
+std::vector<std::string> of_trireme(const std::vector<std::string>& words) {
+  std::vector<std::string> command{TRIREME_PROGRAM};
+  command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
 }  // namespace
 
 CliTest::CliTest() {
@@ -66,28 +73,26 @@ Outcome CliTest::run(const Words& words, const Words& environment) {
   return wait();
 }
 
-void CliTest::start(const Words& words, const Words& environment) {
-  Words command{TRIREME_PROGRAM};
-  command.insert(command.end(), words.begin(), words.end());
-  start_program(command, environment);
-}
+void CliTest::start(const Words& words, const Words& environment) { start_program(of_trireme(words), environment); }
 
 Outcome CliTest::run_shell(const std::string& script, const Words& environment) {
   start_program({"/bin/sh", "-c", script}, environment);
   return wait();
 }
 
-void CliTest::start_program(Words command, const Words& environment) {
+void CliTest::start_program(const Words& command, const Words& environment) {
+  pid_ = spawn(command, environment, io_ + "/out", io_ + "/err");
+}
+
+int CliTest::spawn(Words command, const Words& environment, const std::string& out, const std::string& err) const {
   Words variables = clean_environment();
   variables.push_back("TMPDIR=" + temporary_);  // also the mark by which left_over() knows them
   variables.insert(variables.end(), environment.begin(), environment.end());
   const std::vector<char*> argv = pointers(command);
   const std::vector<char*> envp = pointers(variables);
-  const std::string out = io_ + "/out";
-  const std::string err = io_ + "/err";
   for (const std::string& file : {out, err}) std::ofstream(file).close();  // nothing is left of an earlier command's
-  pid_ = ::fork();
-  if (pid_ != 0) return;
+  const int pid = ::fork();
+  if (pid != 0) return pid;
   const int files[] = {::open("/dev/null", O_RDONLY), ::open(out.c_str(), O_WRONLY | O_APPEND),
                        ::open(err.c_str(), O_WRONLY | O_APPEND)};
   for (int i = 0; i < 3; ++i) ::dup2(files[i], i);
@@ -97,24 +102,43 @@ void CliTest::start_program(Words command, const Words& environment) {
 }
 
 Outcome CliTest::wait() {
+  Outcome outcome = reap(pid_, io_ + "/out", io_ + "/err");
+  pid_ = -1;
+  return outcome;
+}
+
+Outcome CliTest::reap(int pid, const std::string& out, const std::string& err) const {
   Outcome outcome;
   int status = 0;
   const Deadline deadline(kLimit);
-  while (::waitpid(pid_, &status, WNOHANG) == 0) {
+  while (::waitpid(pid, &status, WNOHANG) == 0) {
     if (deadline.passed()) {
       outcome.out_of_time = true;
       for (const int process : left_over()) ::kill(process, SIGKILL);
-      ::waitpid(pid_, &status, 0);
+      ::waitpid(pid, &status, 0);
       break;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  pid_ = -1;
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.out = out_so_far();
-  outcome.err = err_so_far();
+  outcome.out = read(out);
+  outcome.err = read(err);
   EXPECT_FALSE(outcome.out_of_time) << outcome.out << outcome.err;
   return outcome;
+}
+
+CliTest::Program CliTest::begin(const std::string& name, const Words& words, const Words& environment) const {
+  return {name, spawn(of_trireme(words), environment, io_ + "/" + name + ".out", io_ + "/" + name + ".err")};
+}
+
+Outcome CliTest::finish(Program& program) const {
+  return reap(std::exchange(program.pid, -1), io_ + "/" + program.name + ".out", io_ + "/" + program.name + ".err");
+}
+
+bool CliTest::is_running(const Program& program) {
+  siginfo_t ended{};
+  ::waitid(P_PID, static_cast<id_t>(program.pid), &ended, WEXITED | WNOHANG | WNOWAIT);
+  return ended.si_pid != program.pid;
 }
 
 bool CliTest::wait_until(const std::function<bool()>& holds) {

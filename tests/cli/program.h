@@ -29,11 +29,22 @@ class CliTest : public testing::Test {
   Outcome run_shell(const std::string& script, const Words& environment = {});
   // In two halves, for what happens in between.
   void start(const Words& words, const Words& environment = {});
-  void start_program(Words command, const Words& environment = {});
+  void start_program(const Words& command, const Words& environment = {});
   int pid() const { return pid_; }
   Outcome wait();
   // Waits until `holds`, or until the program has ended or its time is over: then false.
   bool wait_until(const std::function<bool()>& holds);
+  // Several at once: a name for each.
+  struct Program {
+    std::string name;
+    int pid = -1;
+  };
+  Program begin(const std::string& name, const Words& words, const Words& environment = {}) const;
+  Outcome finish(Program& program) const;
+  std::string out_of(const Program& program) const { return read(io_ + "/" + program.name + ".out"); }
+  std::string err_of(const Program& program) const { return read(io_ + "/" + program.name + ".err"); }
+  static bool is_running(const Program& program);
+
   std::string out_so_far() const { return read(io_ + "/out"); }
   std::string err_so_far() const { return read(io_ + "/err"); }
 
@@ -52,6 +63,9 @@ class CliTest : public testing::Test {
   std::string dir_;
 
  private:
+  int spawn(Words command, const Words& environment, const std::string& out, const std::string& err) const;
+  Outcome reap(int pid, const std::string& out, const std::string& err) const;
+
   std::string io_;
   std::string temporary_;
   int pid_ = -1;

@@ -80,6 +80,7 @@ LaunchResult report_on(const std::vector<Worker>& workers, int interrupted, int 
       result.exit_code = 128 + interrupted;
       result.report = fmt::format("interrupted by SIG{}; {}\n", sigabbrev_np(interrupted),
                                   killed ? "the ranks were ended" : "all ranks ended in order");
+      result.cause = first_line(result.report);
     }
     return result;
   }
@@ -87,6 +88,8 @@ LaunchResult report_on(const std::vector<Worker>& workers, int interrupted, int 
   const auto& [worker, story] = failures[0];
   result.exit_code = story.exit_code;
   result.failed_rank = worker->rank;
+  result.may_be_consequence = story.may_be_consequence;
+  result.cause = story.text;
   result.report = story.text + "\n";
   if (const std::string lines = tail(worker->log_path, tail_lines); !lines.empty()) {
     result.report += fmt::format("  the end of {}:\n{}", worker->log_path, lines);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme::launch {
@@ -20,11 +22,15 @@ struct LaunchOptions {
   std::string log_dir;
   std::chrono::milliseconds grace{2000};  // from SIGTERM to SIGKILL
   int tail_lines = 10;                    // of the first failing rank's log in the report
+  std::vector<int> tail;                  // ranks whose logs are also passed to `echo` as they grow
+  std::function<void(std::string_view)> echo;  // takes whole lines
 };
 
 struct LaunchResult {
   int exit_code = 0;     // of the first failure; 128 + signal when the job was interrupted; 0
   int failed_rank = -1;  // the first that failed by itself
+  bool may_be_consequence = false;  // of the end of a rank elsewhere
+  std::string cause;     // the line about it, or about the interruption
   std::string report;    // lines for the terminal; empty when all went well
 };
 

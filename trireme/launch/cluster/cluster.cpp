@@ -20,6 +20,9 @@ constexpr const char* kNotOfThisJob = "the job has been running since before thi
 
 std::string seconds_text(int64_t ms) { return duration_text(static_cast<double>(ms) / 1e3); }
 
+// Three reports may be lost before a node counts as lost.
+int64_t beat_ms(int64_t silence_ms) { return silence_ms == 0 ? 2'500 : std::clamp<int64_t>(silence_ms / 4, 50, 2'500); }
+
 std::string ranks_text(int first, int count) {
   return count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
 }
@@ -163,10 +166,10 @@ ClusterView Cluster::report(const NodeReport& report, int64_t now_ms) {
   node.away_since_ms = -1;
   take_in(report, node);
   if (phase_ == Phase::kForming && registered_ == options_.world) assign_final_ranks();
-  if (phase_ == Phase::kRunning && report.state == NodeState::kFailed) note_failure(report, now_ms);
+  if (phase_ == Phase::kRunning && report.ending.exit_code != 0 && report.ending.interrupt == 0) note_failure(report, now_ms);
   const bool all_ended = std::ranges::all_of(
       nodes_, [](const auto& entry) { return entry.second.last.state == NodeState::kEnded; });
-  if (phase_ == Phase::kRunning && all_ended) {
+  if (phase_ == Phase::kRunning && all_ended && decide_at_ms_ < 0) {
     Ending all{.interrupt = interrupt_};
     if (interrupt_ != 0) {
       all.exit_code = 128 + interrupt_;
@@ -278,6 +281,10 @@ void Cluster::end(Ending ending) {
                                            : fmt::format("the job is over, exit code {}: {}", ending_.exit_code, ending_.text));
 }
 
+void Cluster::end_now(const Ending& ending) {
+  if (phase_ != Phase::kOver) end(ending);
+}
+
 void Cluster::disconnected(const std::string& node_id, uint64_t instance, int64_t now_ms) {
   const auto found = nodes_.find(node_id);
   if (found == nodes_.end() || found->second.last.instance != instance) return;
@@ -354,7 +361,7 @@ std::string Cluster::missing_text() const {
 ClusterView Cluster::view_of(const std::string& node_id) const {
   ClusterView view{.version = version_, .phase = phase_, .job = job_, .registered = registered_,
                    .nodes = node_count_, .store_address = store_address_, .store_port = store_port_,
-                   .interrupt = interrupt_};
+                   .interrupt = interrupt_, .beat_ms = beat_ms(options_.silence_ms)};
   if (phase_ == Phase::kOver) view.ending = ending_;
   const Node& node = nodes_.at(node_id);
   view.first_rank = node.first_rank;

@@ -60,7 +60,8 @@ struct ClusterView {
   std::string store_address;  // where all ranks meet
   uint16_t store_port = 0;
   int interrupt = 0;
-  Ending ending;  // when over
+  int64_t beat_ms = 0;  // how often the node is to report
+  Ending ending;        // when over
 };
 
 struct ClusterOptions {
@@ -81,6 +82,9 @@ class Cluster {
   void disconnected(const std::string& node_id, uint64_t instance, int64_t now_ms);
   // Ends what time ends: the window, nodes that are silent, a failure whose cause does not show. Call it now and then.
   void tick(int64_t now_ms);
+
+  // Ends the job for a reason of the caller's, unless it is over.
+  void end_now(const Ending& ending);
 
   bool has(const std::string& node_id) const { return nodes_.contains(node_id); }
   // What a node that has a place would be told now.

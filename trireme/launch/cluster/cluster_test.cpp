@@ -224,6 +224,7 @@ TEST(Cluster, TheFirstCauseIsTheEndingAndAConsequenceOnlyWhenNoCauseShows) {
     const NodeReport zero = after(node(0, 1, 2), cluster.view_of("node0"));
     const NodeReport one = after(node(1, 1, 2), cluster.view_of("node1"));
     EXPECT_EQ(cluster.report(failed(zero, lost_peer), 100).phase, Phase::kRunning);
+    if (!shows) EXPECT_EQ(cluster.report(ended(one), 150).phase, Phase::kRunning);
     if (shows) cluster.report(failed(one, cause), 400);
     cluster.tick(600);
     EXPECT_EQ(cluster.phase(), Phase::kOver);

@@ -118,6 +118,7 @@ void fields(Stream& s, V& v)
   s.text(v.store_address, kMaxName);
   s.number(v.store_port, 0, 65'535);
   s.number(v.interrupt, 0, 64);
+  s.number(v.beat_ms, 0, 3'600'000);
   ending_fields(s, v.ending);
 }
 

@@ -1,0 +1,72 @@
+// trireme scheduler: the scheduler of a job alone, for agents that are started by hand or by something else.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/node_flags.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/launch/cluster/address.h"
+#include "trireme/launch/cluster/scheduler.h"
+
+namespace trireme::cli {
+namespace {
+
+struct SchedulerArgs {
+  int port = launch::kDefaultPort;
+  std::string address = "127.0.0.1";
+  int world = 0;
+  int nodes = 0;
+  double window_s = 300;
+  double heartbeat_s = 10;
+  std::string secret_file;
+  launch::TlsFiles tls;
+  std::string log_dir;
+};
+
+int serve(const SchedulerArgs& args) {
+  require(args.world >= 1, "scheduler: --world {}; say how many ranks the job has", args.world);
+  require(args.port >= 0 && args.port <= 65'535, "scheduler: --port {}; it must be 1 to 65535, or 0 for a free one", args.port);
+  launch::SchedulerOptions options{
+      .cluster = {.world = args.world,
+                  .nodes = args.nodes,
+                  .window_ms = milliseconds_of(args.window_s, 1, false, "scheduler: --window"),
+                  .silence_ms = milliseconds_of(args.heartbeat_s, 0.2, true, "scheduler: --heartbeat")},
+      .secret = launch::cluster_secret(args.secret_file),
+      .address = launch::resolve(args.address),
+      .port = static_cast<uint16_t>(args.port)};
+  if (args.tls.on()) options.tls = launch::read_tls(args.tls, 30);
+  if (!args.log_dir.empty()) {
+    disk().make_directory(args.log_dir);
+    options.log_path = join_path(args.log_dir, "scheduler.log");
+  }
+  launch::Scheduler scheduler(options);
+  std::printf("scheduler: waiting at %s for %d ranks\n", launch::host_port_text(options.address, scheduler.port()).c_str(),
+              args.world);
+  std::fflush(stdout);
+  const launch::Ending ending = scheduler.wait();
+  if (ending.exit_code != 0) std::fprintf(stderr, "error: %s\n", ending.text.c_str());
+  return ending.exit_code;
+}
+
+}  // namespace
+
+void add_scheduler(CLI::App& app, Action& chosen) {
+  auto args = std::make_shared<SchedulerArgs>();
+  CLI::App* command = app.add_subcommand("scheduler", "Serve the scheduler of one job, which gives ranks to its nodes");
+  command->add_option("--world", args->world, "Ranks of the job")->required();
+  command->add_option("--port", args->port, "Port to listen on; 0: a free one")->capture_default_str();
+  command->add_option("--address", args->address, "Address to listen on")->capture_default_str();
+  command->add_option("--nnodes", args->nodes, "Nodes of the job, if it is to be checked");
+  command->add_option("--log-dir", args->log_dir, "Folder of scheduler.log");
+  add_cluster_flags(*command, args->window_s, args->heartbeat_s, args->secret_file, args->tls);
+  command->footer("It trains nothing, and ends with the job, with the job's exit code. When it dies, the job goes on; start it "
+                  "again with the same options.\n\nExample:\n  trireme scheduler --world 8 --address 10.0.0.5 --secret-file "
+                  "job.secret");
+  command->callback([=, &chosen] { chosen = [=] { return serve(*args); }; });
+}
+
+}  // namespace trireme::cli

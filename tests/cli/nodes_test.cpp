@@ -1,0 +1,464 @@
+// Jobs of several nodes, all on this host's loopback: a scheduler and agents started by hand, and one `trireme launch` a node.
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "tests/cli/program.h"
+#include "trireme/base/clock.h"
+#include "trireme/launch/rank_info.h"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class NodesTest : public CliTest {
+ protected:
+  NodesTest() { EXPECT_EQ(CliTest::run({"launch", "--make-secret", "secret"}).code, 0); }
+
+  template <class Condition>
+  static bool soon(Condition holds) {
+    const Deadline deadline(std::chrono::seconds(60));
+    while (!holds()) {
+      if (deadline.passed()) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+
+  // A port that nobody uses now.
+  static int free_port() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    ::close(fd);
+    return ntohs(address.sin_port);
+  }
+
+  static void append(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
+
+  Program scheduler(int world, const Words& more = {}, int port = 0) {
+    Words words{"scheduler", "--world", std::to_string(world), "--port", std::to_string(port), "--secret-file", "secret"};
+    append(words, more);
+    Program program = begin("scheduler", words);
+    EXPECT_TRUE(soon([&] { return out_of(program).find('\n') != std::string::npos || !is_running(program); })) << err_of(program);
+    const std::string out = out_of(program);
+    const size_t at = out.find("127.0.0.1:");
+    EXPECT_NE(at, std::string::npos) << out << err_of(program);
+    if (at != std::string::npos) port_ = std::atoi(out.c_str() + at + 10);
+    return program;
+  }
+  // An agent started by hand, which finds the scheduler running.
+  Program agent(const std::string& name, int world, const std::string& script, const Words& more = {}) const {
+    Words words{"launch", "--master", master(), "--world", std::to_string(world), "-n", "1", "--secret-file", "secret"};
+    append(words, more);
+    append(words, {"--", "sh", "-c", script});
+    return begin(name, words);
+  }
+  // A node of a job of `nodes`, of which node 0 serves the scheduler at port_.
+  Program node(int rank, int nodes, const Words& program, const Words& more = {}, int workers = 2) const {
+    Words words{"launch", "--nnodes", std::to_string(nodes), "--node-rank", std::to_string(rank), "--master", master(),
+                "-n", std::to_string(workers), "--secret-file", "secret"};
+    append(words, more);
+    words.push_back("--");
+    append(words, program);
+    return begin(fmt::format("node{}", rank), words);
+  }
+  std::string master() const { return fmt::format("127.0.0.1:{}", port_); }
+  void touch(const std::string& name) const { write(name, ""); }
+  size_t files_in(const std::string& folder) const {
+    std::error_code missing;
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path(folder), missing), fs::directory_iterator()));
+  }
+
+  int port_ = free_port();
+};
+
+constexpr const char* kUntilGo = "mkdir -p up && touch up/$RANK; while ! test -e go; do sleep 0.02; done";
+
+TEST_F(NodesTest, Section1_8_Item1_EightWorkersAndASchedulerFormACluster) {
+  Program sched = scheduler(8, {"--log-dir", "logs/of/scheduler"});
+  std::vector<Program> agents;
+  for (int i = 0; i < 8; ++i) {
+    agents.push_back(agent(fmt::format("agent{}", i), 8, fmt::format("echo $WORLD_SIZE > seen_$RANK; {}", kUntilGo)));
+  }
+  EXPECT_TRUE(soon([&] { return files_in("up") == 8; }));
+  EXPECT_EQ(read(fmt::format("/proc/{0}/task/{0}/children", sched.pid)), "");  // it starts no step, and nothing else
+  touch("go");
+  for (Program& one : agents) EXPECT_EQ(finish(one).code, 0);
+  const Outcome outcome = finish(sched);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(read(path(fmt::format("seen_{}", rank))), "8\n");
+  EXPECT_THAT(read(path("logs/of/scheduler/scheduler.log")),
+              AllOf(HasSubstr("rank 0 for now -> rank "), HasSubstr("the cluster is complete: 8 ranks")));
+}
+
+TEST_F(NodesTest, Section1_8_Item2_ASurplusWorkerIsRefusedAndTheOthersGoOn) {
+  Program sched = scheduler(3);
+  std::vector<Program> agents;
+  for (int i = 0; i < 3; ++i) agents.push_back(agent(fmt::format("agent{}", i), 3, kUntilGo));
+  ASSERT_TRUE(soon([&] { return files_in("up") == 3; }));
+  Program fourth = agent("fourth", 3, "true");
+  const Outcome refused = finish(fourth);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(error_line(refused), fmt::format("launch: the scheduler at {} has no place for this node: 3 of the job's 3 ranks are "
+                                             "taken by 3 nodes, so there is no place for 1 more", master()));
+  touch("go");
+  for (Program& one : agents) EXPECT_EQ(finish(one).code, 0);
+  EXPECT_EQ(finish(sched).code, 0);
+}
+
+TEST_F(NodesTest, Section1_8_Item2_TooFewWorkersFailWhenTheWindowCloses) {
+  Program sched = scheduler(3, {"--window", "2"});
+  std::vector<Program> agents;
+  for (int i = 0; i < 2; ++i) agents.push_back(agent(fmt::format("agent{}", i), 3, "touch started"));
+  for (Program& one : agents) {
+    const Outcome outcome = finish(one);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(error_line(outcome), HasSubstr("waiting for 1 of 3 ranks when the window of 2.0 s closed: "));
+  }
+  EXPECT_EQ(finish(sched).code, 3);
+  EXPECT_FALSE(fs::exists(path("started")));
+}
+
+TEST_F(NodesTest, Section1_8_Item3_AnotherWorldSizeFailsToJoin) {
+  Program sched = scheduler(2);
+  Program wrong = agent("wrong", 3, "true");
+  const Outcome refused = finish(wrong);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(error_line(refused), HasSubstr("it was started for a job of 3 ranks, but this scheduler's job has 2; give both the same"));
+  Program first = agent("first", 2, "true");
+  Program second = agent("second", 2, "true");
+  EXPECT_EQ(finish(first).code, 0);
+  EXPECT_EQ(finish(second).code, 0);
+  EXPECT_EQ(finish(sched).code, 0);
+}
+
+TEST_F(NodesTest, Section1_8_Item4_LogsAppearInAFolderThatWasMissingAndJoinWaitsForTheWorkers) {
+  const Outcome good = run({"launch", "--nnodes", "1", "-n", "8", "--log-dir", "a/b/c", "--", "sh", "-c", "echo rank $RANK; sleep 0.1; touch done_$RANK"});
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_TRUE(fs::exists(path("a/b/c/scheduler.log")));
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(read(path(fmt::format("a/b/c/worker_{}.log", rank))), fmt::format("rank {}\n", rank));
+    EXPECT_TRUE(fs::exists(path(fmt::format("done_{}", rank))));
+  }
+  const Outcome bad = run({"launch", "--nnodes", "1", "-n", "3", "--log-dir", "d", "--", "sh", "-c", "test $RANK != 1 || exit 9; sleep 60"});
+  EXPECT_EQ(bad.code, 9);
+  EXPECT_THAT(error_line(bad), testing::MatchesRegex("rank 1 \\(pid [0-9]+\\) ended with exit code 9 .*d/worker_1.log"));
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
+TEST_F(NodesTest, Section1_8_Item4_WithoutJoinItReturnsAtOnce) {
+  const Outcome outcome = run({"launch", "--no-join", "-n", "2", "--log-dir", "logs", "--", "sh", "-c", kUntilGo});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::MatchesRegex("started as process [0-9]+; its logs: logs\n"));
+  EXPECT_TRUE(soon([&] { return files_in("up") == 2; }));
+  touch("go");
+  EXPECT_TRUE(soon([&] { return left_over().empty(); }));
+  EXPECT_THAT(error_line(run({"launch", "--no-join", "-n", "2", "true"})), HasSubstr("--no-join needs --log-dir"));
+}
+
+TEST_F(NodesTest, Section1_8_Item5_AStoppedNodeEndsTheJobUnlessHeartbeatsAreOff) {
+  for (const char* heartbeat : {"1", "0"}) {
+    SCOPED_TRACE(heartbeat);
+    fs::remove_all(path("up"));
+    fs::remove(path("go"));
+    Program sched = scheduler(2, {"--heartbeat", heartbeat});
+    Program stopped = agent("stopped", 2, kUntilGo, {"--node-id", "1"});
+    Program other = agent("other", 2, kUntilGo, {"--node-id", "0"});
+    ASSERT_TRUE(soon([&] { return files_in("up") == 2; }));
+    ASSERT_EQ(::kill(stopped.pid, SIGSTOP), 0);
+    if (std::string(heartbeat) == "1") {
+      const Outcome outcome = finish(other);
+      EXPECT_EQ(outcome.code, 3);
+      EXPECT_THAT(error_line(outcome), AllOf(HasSubstr("node '1' on "), HasSubstr("rank 1, has not been heard of for 1.")));
+      ::kill(stopped.pid, SIGCONT);
+      EXPECT_NE(finish(stopped).code, 0);
+      EXPECT_EQ(finish(sched).code, 3);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // more than enough above
+      EXPECT_TRUE(is_running(other));
+      EXPECT_TRUE(is_running(sched));
+      ::kill(stopped.pid, SIGCONT);
+      touch("go");
+      EXPECT_EQ(finish(other).code, 0);
+      EXPECT_EQ(finish(stopped).code, 0);
+      EXPECT_EQ(finish(sched).code, 0);
+    }
+  }
+}
+
+TEST_F(NodesTest, Section1_8_Item7_AllGatherOfTheRanksOnTwoNodes) {
+  const Words program{fs::read_symlink("/proc/self/exe").string(), "--gtest_filter=NodesWorker.DISABLED_GathersRanks",
+                      "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
+  Program zero = node(0, 2, program, {"--log-dir", "logs"});
+  Program one = node(1, 2, program, {"--log-dir", "logs"});
+  const Outcome first = finish(zero);
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(finish(one).code, 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(read(path(fmt::format("logs/worker_{}.log", rank))), HasSubstr("gathered [[0],[1],[2],[3]]\n"));
+  }
+}
+
+TEST(NodesWorker, DISABLED_GathersRanks) {
+  const launch::RankInfo info = launch::find_rank();
+  const auto world = launch::join(info);
+  float own = static_cast<float>(info.rank);
+  std::vector<float> all(static_cast<size_t>(info.world), -1);
+  world->all()
+      .all_gather({reinterpret_cast<std::byte*>(&own), {DType::kF32, Shape{1, 1}}},
+                  {reinterpret_cast<std::byte*>(all.data()), {DType::kF32, Shape{info.world, 1}}})
+      .wait();
+  std::string text;
+  for (const float rank : all) text += fmt::format("{}[{}]", text.empty() ? "" : ",", rank);
+  fmt::print("gathered [{}]\n", text);
+}
+
+TEST_F(NodesTest, TheFirstCauseIsShownOnceOnEveryNodeAndIsTheExitCode) {
+  Program zero = node(0, 2, {"sh", "-c", "sleep 60"}, {"--log-dir", "logs"});
+  Program one = node(1, 2, {"sh", "-c", "test $RANK != 3 || exit 7; sleep 60"}, {"--log-dir", "logs"});
+  for (Program* program : {&zero, &one}) {
+    const Outcome outcome = finish(*program);
+    EXPECT_EQ(outcome.code, 7);
+    EXPECT_THAT(error_line(outcome), testing::MatchesRegex("rank 3 \\(pid [0-9]+\\) ended with exit code 7 .*logs/worker_3.log"));
+  }
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
+TEST_F(NodesTest, RanksOfEitherNodeGetTorchrunsVariables) {
+  const Words program{"sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TRIREME_SECRET; "
+                                  "test \"$MASTER_PORT\" -gt 0; stat -c %a $TRIREME_SECRET_FILE"};
+  Program zero = node(0, 2, program, {"--log-dir", "logs", "--tail", "1"});
+  Program one = node(1, 2, program, {"--log-dir", "logs", "--tail", "2,3"});
+  EXPECT_EQ(finish(zero).out, "[1] 1 4 1 2 0 127.0.0.1\n[1] 600\n");
+  const std::string out = finish(one).out;
+  EXPECT_THAT(out, AllOf(HasSubstr("[2] 2 4 0 2 1 127.0.0.1\n"), HasSubstr("[3] 3 4 1 2 1 127.0.0.1\n")));
+}
+
+TEST_F(NodesTest, TrainOnTwoNodesTrainsAsOnOne) {
+  write_gpt();
+  const auto train = [&](const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--out", out, "--quiet"};
+    append(words, more);
+    return words;
+  };
+  const Outcome one = run(train("one", {"-n", "2"}));
+  ASSERT_EQ(one.code, 0) << one.err;
+  std::vector<Program> nodes;
+  for (const char* rank : {"0", "1"}) {
+    nodes.push_back(begin(fmt::format("node{}", rank), train("two", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master", master(),
+                                                                     "--secret-file", "secret"})));
+  }
+  const Outcome zero = finish(nodes[0]);
+  EXPECT_EQ(zero.code, 0) << zero.err;
+  EXPECT_EQ(finish(nodes[1]).code, 0);
+  const auto loss = [](const std::string& out) { return out.substr(out.find("Training loss"), 40); };
+  EXPECT_EQ(loss(zero.out), loss(one.out));
+  EXPECT_THAT(error_line(run(train("x", {"-n", "3", "--nnodes", "2", "--master", master()}))), HasSubstr("does not divide over 6 ranks"));
+}
+
+TEST_F(NodesTest, ASignalToOneNodeEndsTheJobInOrderOnAll) {
+  const std::string script = std::string("trap 'touch bye_$RANK; exit 0' INT; ") + kUntilGo;
+  Program zero = node(0, 2, {"sh", "-c", script}, {"--log-dir", "logs"}, 1);
+  Program one = node(1, 2, {"sh", "-c", script}, {"--log-dir", "logs"}, 1);
+  ASSERT_TRUE(soon([&] { return files_in("up") == 2; }));
+  ::kill(one.pid, SIGINT);
+  for (Program* program : {&zero, &one}) {
+    const Outcome outcome = finish(*program);
+    EXPECT_EQ(outcome.code, 130);
+    EXPECT_THAT(outcome.err, testing::EndsWith("interrupted by SIGINT; all ranks ended in order\n"));
+  }
+  EXPECT_TRUE(fs::exists(path("bye_0")) && fs::exists(path("bye_1")));
+}
+
+TEST_F(NodesTest, ANodeThatIsKilledEndsTheJobOnTheOthers) {
+  Program sched = scheduler(2);
+  Program lost = agent("lost", 2, kUntilGo, {"--node-id", "0"});
+  Program other = agent("other", 2, kUntilGo, {"--node-id", "1"});
+  ASSERT_TRUE(soon([&] { return files_in("up") == 2; }));
+  ::kill(lost.pid, SIGKILL);
+  finish(lost);
+  const Outcome outcome = finish(other);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(error_line(outcome), HasSubstr("rank 0, has not been heard of for "));
+  EXPECT_EQ(finish(sched).code, 3);
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
+TEST_F(NodesTest, AnAgentWaitsForASchedulerThatComesLaterAndTheJobOutlivesItsDeath) {
+  Program zero = agent("zero", 2, kUntilGo, {"--node-id", "0"});
+  EXPECT_TRUE(soon([&] { return err_of(zero).find("which is not there yet (nobody answers there)") != std::string::npos; })) << err_of(zero);
+  const int port = port_;
+  Program sched = scheduler(2, {}, port);
+  Program one = agent("one", 2, kUntilGo, {"--node-id", "1"});
+  ASSERT_TRUE(soon([&] { return files_in("up") == 2; }));
+
+  ::kill(sched.pid, SIGKILL);
+  finish(sched);
+  EXPECT_TRUE(soon([&] { return err_of(zero).find("the job goes on, and it is tried again") != std::string::npos; }));
+  Program again = scheduler(2, {}, port);
+  EXPECT_TRUE(soon([&] { return err_of(zero).find("is there again") != std::string::npos &&
+                                err_of(one).find("is there again") != std::string::npos; }));
+  EXPECT_TRUE(is_running(zero) && is_running(one));
+  touch("go");
+  EXPECT_EQ(finish(zero).code, 0);
+  EXPECT_EQ(finish(one).code, 0);
+  EXPECT_EQ(finish(again).code, 0);
+}
+
+TEST_F(NodesTest, AWrongSecretIsRefused) {
+  ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
+  Program sched = scheduler(1);
+  Program wrong = begin("wrong", {"launch", "--master", master(), "--world", "1", "-n", "1", "--secret-file", "other", "true"});
+  const Outcome outcome = finish(wrong);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(error_line(outcome), fmt::format("launch: the scheduler at {} refuses the connection (it says: it does not know the job's "
+                                             "secret); is its --secret-file the same?", master()));
+  Program right = agent("right", 1, "true");
+  EXPECT_EQ(finish(right).code, 0);
+  EXPECT_EQ(finish(sched).code, 0);
+}
+
+TEST_F(NodesTest, AJobOnSeveralNodesWithoutASecretIsRefusedWithTheCommandThatMakesOne) {
+  const Words words{"launch", "--nnodes", "2", "--node-rank", "0", "--master", master(), "-n", "1", "true"};
+  const Outcome none = run(words);
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(error_line(none), HasSubstr("make one with 'trireme launch --make-secret job.secret'"));
+  EXPECT_THAT(error_line(run({"scheduler", "--world", "1"})), HasSubstr("trireme launch --make-secret"));
+  ::chmod(path("secret").c_str(), 0640);
+  EXPECT_EQ(error_line(run({"scheduler", "--world", "1", "--secret-file", "secret"})),
+            "job secret: 'secret' has mode 0640, so others can read it; make it 0600");
+  EXPECT_THAT(error_line(run({"launch", "--make-secret", "secret"})), HasSubstr("'secret' is there already"));
+  // From the environment, and seen by none of the workers.
+  const std::string hex = read(path("secret"));
+  const Outcome outcome = run({"launch", "--nnodes", "1", "-n", "1", "--", "sh", "-c", "test -z \"$TRIREME_SECRET\""}, {"TRIREME_SECRET=" + hex});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST_F(NodesTest, WhatCannotWorkIsSaidAtOnce) {
+  Program sched = scheduler(1);
+  const Words common{"--secret-file", "secret", "-n", "1", "true"};
+  const auto error = [&](Words words) {
+    append(words, common);
+    words.insert(words.begin(), "launch");
+    const Outcome outcome = run(words);
+    EXPECT_NE(outcome.code, 0);
+    return error_line(outcome);
+  };
+  EXPECT_EQ(error({"--nnodes", "2", "--node-rank", "0", "--master", master()}),
+            fmt::format("scheduler: cannot listen at {} (Address already in use); name another port, or end what listens there", master()));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "1", "--master", "no-such-host.invalid"}), HasSubstr("host 'no-such-host.invalid' cannot be found ("));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "0", "--master", "192.0.2.1"}), HasSubstr("is not an address of this host"));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "2", "--master", master()}), HasSubstr("node ranks go from 0 to 1"));
+  EXPECT_THAT(error({"--nnodes", "2"}), HasSubstr("--master is missing"));
+  EXPECT_THAT(error({"--master", master()}), HasSubstr("--world is missing"));
+  EXPECT_THAT(error({"--nnodes", "2", "--master", "127.0.0.1:99999"}), HasSubstr("the port must be a number from 1 to 65535"));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "1", "--master", "127.0.0.1:1", "--window", "0.5"}), HasSubstr("--window 0.5"));
+  ::kill(sched.pid, SIGTERM);
+  finish(sched);
+}
+
+TEST_F(NodesTest, ANodeIdGivenTwiceIsRefused) {
+  Program zero = node(0, 3, {"true"}, {"--log-dir", "logs"}, 1);
+  Program one = node(1, 3, {"true"}, {}, 1);
+  EXPECT_TRUE(soon([&] { return read(path("logs/scheduler.log")).find("node 1 ('node1'") != std::string::npos; }));
+  const Outcome twin = run({"launch", "--nnodes", "3", "--node-rank", "1", "--master", master(), "-n", "1", "--secret-file", "secret", "true"});
+  EXPECT_EQ(twin.code, 2);
+  EXPECT_THAT(error_line(twin), HasSubstr("its id 'node1' is taken by a node on "));
+  Program two = begin("node2", {"launch", "--nnodes", "3", "--node-rank", "2", "--master", master(), "-n", "1", "--secret-file", "secret", "true"});
+  for (Program* program : {&zero, &one, &two}) EXPECT_EQ(finish(*program).code, 0);
+}
+
+// Certificates of an authority, made by the openssl program.
+class TlsNodesTest : public NodesTest {
+ protected:
+  void shell(const std::string& command) const {
+    ASSERT_EQ(std::system(fmt::format("cd {} && ({}) > openssl.log 2>&1", dir_, command).c_str()), 0) << read(path("openssl.log"));
+  }
+  void make_authority(const std::string& name) const {
+    shell(fmt::format("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {0}.key -out {0}.pem "
+                      "-days 365 -subj /CN={0}", name));
+  }
+  void make_certificate(const std::string& name, const std::string& authority, int days) const {
+    shell(fmt::format("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {0}.key -out {0}.csr -subj "
+                      "/CN={0} && printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\\n' > {0}.ext && openssl x509 -req -in {0}.csr "
+                      "-CA {1}.pem -CAkey {1}.key -CAcreateserial -days {2} -extfile {0}.ext -out {0}.pem && chmod 600 {0}.key",
+                      name, authority, days));
+  }
+  static Words tls(const std::string& name, const std::string& authority) {
+    return {"--tls-cert", name + ".pem", "--tls-key", name + ".key", "--tls-ca", authority + ".pem"};
+  }
+};
+
+TEST_F(TlsNodesTest, NodesWithCertificatesOfOneAuthorityMeet) {
+  make_authority("ca");
+  make_certificate("node", "ca", 365);
+  Program zero = node(0, 2, {"true"}, tls("node", "ca"), 1);
+  Program one = node(1, 2, {"true"}, tls("node", "ca"), 1);
+  const Outcome first = finish(zero);
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(finish(one).code, 0);
+  EXPECT_THAT(first.err, Not(HasSubstr("ends in")));
+}
+
+TEST_F(TlsNodesTest, AStrangersCertificateAndNoneAreRefused) {
+  make_authority("ca");
+  make_authority("strange");
+  make_certificate("node", "ca", 365);
+  make_certificate("stranger", "strange", 365);
+  Program sched = scheduler(1, tls("node", "ca"));
+  // It holds the secret, but its certificate is another authority's; and it is asked for one.
+  Words words = tls("stranger", "ca");
+  append(words, {"--window", "1"});
+  Program stranger = agent("stranger", 1, "touch ran", words);
+  Program plain = agent("plain", 1, "touch ran", {"--window", "1"});
+  for (Program* program : {&stranger, &plain}) {
+    const Outcome outcome = finish(*program);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err, HasSubstr("was not to be reached within 1 s ("));
+  }
+  EXPECT_FALSE(fs::exists(path("ran")));
+  Program right = agent("right", 1, "true", tls("node", "ca"));
+  EXPECT_EQ(finish(right).code, 0);
+  EXPECT_EQ(finish(sched).code, 0);
+}
+
+TEST_F(TlsNodesTest, CertificatesThatEndSoonOrAreNoneAreToldBeforeAnythingStarts) {
+  make_authority("ca");
+  make_certificate("node", "ca", 3);
+  Words words{"launch", "--nnodes", "1", "-n", "1"};
+  append(words, tls("node", "ca"));
+  words.push_back("true");
+  const Outcome soon_over = run(words);
+  EXPECT_EQ(soon_over.code, 0) << soon_over.err;
+  EXPECT_THAT(soon_over.err, testing::ContainsRegex("the certificate 'node.pem' ends in [23] days, on "));
+  ::chmod(path("node.key").c_str(), 0644);
+  EXPECT_THAT(error_line(run(words)), HasSubstr("tls: the key 'node.key' has mode 0644, so others can read it; make it 0600"));
+  ::chmod(path("node.key").c_str(), 0600);
+  write("node.pem", "none");
+  EXPECT_EQ(error_line(run(words)), "tls: 'node.pem' has no certificate in PEM form");
+  EXPECT_THAT(error_line(run({"launch", "--nnodes", "1", "-n", "1", "--tls-cert", "node.pem", "true"})), HasSubstr("--tls-key is missing"));
+}
+
+}  // namespace
+}  // namespace trireme::cli

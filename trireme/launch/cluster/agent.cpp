@@ -1,0 +1,346 @@
+#include "trireme/launch/cluster/agent.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/base/flags.h"
+#include "trireme/base/log.h"
+#include "trireme/comm/tcp_store.h"
+#include "trireme/launch/cluster/address.h"
+#include "trireme/launch/cluster/link.h"
+#include "trireme/launch/cluster/scheduler.h"
+#include "trireme/launch/log_echo.h"
+#include "trireme/launch/log_folder.h"
+#include "trireme/launch/report.h"
+#include "trireme/launch/secret.h"
+#include "trireme/launch/signals.h"
+#include "trireme/launch/team.h"
+#include "trireme/launch/worker_start.h"
+
+namespace trireme::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kSayWaiting{3'000};     // then what is waited for is said, and again ten times as late
+constexpr milliseconds kWaitForVerdict{10'000};  // of a scheduler that does not answer
+
+uint64_t draw() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+void check(const NodeOptions& o) {
+  check(o.local);
+  require(o.nodes >= 0 && o.nodes <= 65'536, "launch: --nnodes {}; it must be 1 to 65536", o.nodes);
+  require(o.nodes == 0 || o.node_rank < o.nodes, "launch: --node-rank {} of --nnodes {}; node ranks go from 0 to {}",
+          o.node_rank, o.nodes, o.nodes - 1);
+  require(o.nodes == 1 || !o.master.empty(),
+          "launch: --master is missing; give HOST:PORT of the node that serves the scheduler, the same on every node");
+  require(o.world > 0 || o.nodes > 0, "launch: --world is missing; say how many ranks the job has, or --nnodes how many nodes");
+  require(o.world == 0 || o.world >= o.local.ranks, "launch: -n {} ranks on this node, but the job's --world is {}",
+          o.local.ranks, o.world);
+  require(o.window.count() >= 1, "launch: --window {}; it must be 1 second or more", o.window.count());
+}
+
+comm::Secret secret_of(const NodeOptions& options) {
+  const bool given = !options.secret_file.empty() || flag_text("TRIREME_SECRET_FILE") || flag_text("TRIREME_SECRET");
+  return options.nodes == 1 && !given ? comm::random_secret() : cluster_secret(options.secret_file);
+}
+
+// Says what is being waited for, less and less often.
+class Patience {
+ public:
+  void say(const std::string& what) {
+    if (!next_.passed()) return;
+    TRIREME_LOG(kWarn, "launch", "{}", what);
+    span_ *= 10;
+    next_ = Deadline(span_);
+  }
+
+ private:
+  milliseconds span_ = kSayWaiting;
+  Deadline next_{span_};
+};
+
+class Agent {
+ public:
+  explicit Agent(const NodeOptions& options)
+      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace) {
+    if (options.tls.on()) tls_ = read_tls(options.tls, options.tls_warn_days);
+    const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
+    const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
+    host_ = at.host;
+    address_ = resolve(at.host);
+    port_ = at.port;
+    if (!options.local.log_dir.empty() || options.local.ranks > 1) logs_.emplace(options.local.log_dir);
+    serve_scheduler();
+    const std::string own = options.address.empty() ? address_towards(address_, port_) : resolve(options.address);
+    store_ = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = own, .secret = secret_});
+    fill_report();
+    link_ = std::make_unique<SchedulerLink>(
+        LinkOptions{.host = host_, .address = address_, .port = port_, .secret = secret_, .tls = tls_}, report_);
+  }
+
+  LaunchResult run() {
+    if (const int signal = join()) {
+      const std::string text = fmt::format("interrupted by SIG{} before the ranks were started", sigabbrev_np(signal));
+      if (scheduler_) scheduler_->end({.exit_code = 128 + signal, .interrupt = signal, .text = text});
+      if (scheduler_) scheduler_->wait();
+      return {.exit_code = 128 + signal, .report = text + "\n"};
+    }
+    if (view_.phase == Phase::kOver) return result_of({});
+    start();
+    work();
+    const LaunchResult local = report_on(team_.workers(), team_.interrupted(), options_.local.tail_lines);
+    report_.state = NodeState::kEnded;
+    report_.ending = ending_of(local);
+    link_->tell(report_);
+    wait_for_verdict();
+    link_.reset();  // what is to be told goes out first
+    if (scheduler_) scheduler_->wait();
+    LaunchResult result = result_of(local);
+    if (logs_ && result.exit_code != 0) logs_->keep();
+    return result;
+  }
+
+ private:
+  std::string scheduler_name() const { return "the scheduler at " + host_port_text(host_, port_); }
+
+  void serve_scheduler() {
+    const bool own = is_own_address(address_);
+    if (options_.nodes == 0 || options_.node_rank > 0 || (options_.node_rank < 0 && !own)) return;
+    require(own,
+            "launch: node rank 0 serves the scheduler, but --master '{}' ({}) is not an address of this host; give one of its "
+            "addresses to all nodes, or this node another --node-rank",
+            host_, address_);
+    SchedulerOptions options{.cluster = {.world = report_world(),
+                                         .nodes = options_.nodes,
+                                         .window_ms = milliseconds(options_.window).count(),
+                                         .silence_ms = options_.silence.count()},
+                             .secret = secret_,
+                             .address = address_,
+                             .port = port_,
+                             .tls = tls_};
+    if (!options_.local.log_dir.empty()) options.log_path = logs_->path() + "/scheduler.log";
+    // Without node ranks the first agent of this host serves it, and the others find it there.
+    if (options_.node_rank < 0 && options_.nodes > 1 && !trouble_listening(address_, port_).empty()) return;
+    scheduler_ = std::make_unique<Scheduler>(options);
+    port_ = scheduler_->port();
+  }
+
+  int report_world() const { return options_.world > 0 ? options_.world : options_.nodes * options_.local.ranks; }
+
+  void fill_report() {
+    report_.instance = draw();
+    report_.node_rank = options_.node_rank;
+    report_.nodes = options_.nodes;
+    report_.world = report_world();
+    report_.workers = options_.local.ranks;
+    report_.host = own_host_name();
+    report_.node_id = !options_.node_id.empty()                             ? options_.node_id
+                      : options_.node_rank >= 0 && options_.nodes > 0 ? fmt::format("node{}", options_.node_rank)
+                                                                      : fmt::format("{}-{:08x}", report_.host,
+                                                                                    report_.instance & 0xffffffff);
+    report_.store_address = store_->address();
+    report_.store_port = store_->port();
+  }
+
+  // The signal that came instead of the job, or 0 when the ranks are final or the job is over.
+  int join() {
+    const Deadline patience(options_.window + milliseconds(5'000));
+    Patience waiting;
+    for (;;) {
+      pollfd polled[] = {{link_->fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
+      poll(polled, 2, 100);
+      while (const int signal = signals_.next()) {
+        if (signal != SIGCHLD) return signal;
+      }
+      const SchedulerLink::News news = link_->news();
+      if (news.hopeless) {
+        fail(ErrorKind::kInvalidArgument, "launch: {} refuses the connection ({}); is its --secret-file the same?",
+             scheduler_name(), news.trouble);
+      }
+      if (news.view) {
+        view_ = *news.view;
+        require(view_.refused.empty() || view_.phase == Phase::kOver, "launch: {} has no place for this node: {}",
+                scheduler_name(), view_.refused);
+        if (view_.phase != Phase::kForming) return 0;
+      }
+      if (news.connected && news.view) {
+        waiting.say(fmt::format("waiting for all nodes: {} of {} ranks are there", view_.registered, report_.world));
+      } else if (patience.passed()) {
+        fail(ErrorKind::kTimeout, "launch: {} was not to be reached within {} s ({}); is node 0, or 'trireme scheduler', running?",
+             scheduler_name(), options_.window.count(), news.trouble);
+      } else if (!news.trouble.empty()) {
+        waiting.say(fmt::format("waiting for {}, which is not there yet ({})", scheduler_name(), news.trouble));
+      }
+    }
+  }
+
+  void start() {
+    report_.job = view_.job;
+    report_.first_rank = view_.first_rank;
+    report_.state = NodeState::kRunning;
+    link_->tell(report_);
+    if (view_.first_rank != 0) store_.reset();
+    TRIREME_LOG(kInfo, "launch", "node {} of {}: starting ranks {} to {} of {}  store={}:{}", view_.node_index, view_.nodes,
+                view_.first_rank, view_.first_rank + options_.local.ranks - 1, report_.world, view_.store_address,
+                view_.store_port);
+    for (int i = 0; i < options_.local.ranks; ++i) {
+      const int rank = view_.first_rank + i;
+      WorkerStart start = worker_start(options_.local, {.rank = rank,
+                                                        .world = report_.world,
+                                                        .local_rank = view_.first_local + i,
+                                                        .local_world = view_.local_world,
+                                                        .node = view_.node_index,
+                                                        .store_address = view_.store_address,
+                                                        .store_port = view_.store_port,
+                                                        .secret_file = secret_file_.path()});
+      const bool on_terminal = rank == 0 && (options_.terminal || options_.local.log_dir.empty());
+      if (logs_ && !on_terminal) start.log_path = logs_->file(rank);
+      team_.start(start);
+    }
+  }
+
+  void work() {
+    LogEcho echo(options_.local, team_.workers());
+    team_.run(signals_, {.wake = link_->fd(), .on_turn = [&] {
+                           echo.turn();
+                           hear();
+                           say();
+                         }});
+  }
+
+  // What the scheduler has to say while the workers run.
+  void hear() {
+    const SchedulerLink::News news = link_->news();
+    if (news.view) view_ = *news.view;
+    if (view_.interrupt != 0 && team_.interrupted() == 0) team_.interrupt(view_.interrupt);
+    if (view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
+    if (!view_.refused.empty() && view_.phase != Phase::kOver) team_.end();
+    if (news.connected != connected_) {
+      connected_ = news.connected;
+      if (connected_) {
+        TRIREME_LOG(kWarn, "launch", "{} is there again", scheduler_name());
+      } else {
+        TRIREME_LOG(kWarn, "launch", "{} has gone ({}); the job goes on, and it is tried again", scheduler_name(), news.trouble);
+      }
+    }
+  }
+
+  // What the scheduler is to know of it.
+  void say() {
+    bool changed = false;
+    if (report_.interrupt == 0 && team_.interrupted() != 0) {
+      report_.interrupt = team_.interrupted();
+      changed = true;
+    }
+    const auto failures = std::ranges::count_if(team_.workers(), failed);
+    if (failures != failures_) {
+      failures_ = failures;
+      const LaunchResult so_far = report_on(team_.workers(), team_.interrupted(), 0);
+      if (so_far.failed_rank >= 0) {
+        report_.state = NodeState::kFailed;
+        report_.ending = ending_of(so_far);
+        changed = true;
+      }
+    }
+    if (changed) link_->tell(report_);
+  }
+
+  static Ending ending_of(const LaunchResult& result) {
+    const bool interrupted = result.failed_rank < 0 && result.exit_code > 128;
+    return {.exit_code = std::clamp(result.exit_code, 0, 255),
+            .rank = result.failed_rank,
+            .interrupt = interrupted ? result.exit_code - 128 : 0,
+            .may_be_consequence = result.may_be_consequence,
+            .text = result.cause};
+  }
+
+  void wait_for_verdict() {
+    std::optional<Deadline> alone;
+    Patience waiting;
+    for (;;) {
+      const SchedulerLink::News news = link_->news();
+      if (news.view) view_ = *news.view;
+      if (view_.phase == Phase::kOver || !view_.refused.empty()) return;
+      if (news.connected) alone.reset();
+      if (!news.connected && !alone) alone.emplace(kWaitForVerdict);
+      if (alone && alone->passed()) {
+        TRIREME_LOG(kWarn, "launch", "{} does not answer ({}); how the other nodes ended is not known", scheduler_name(),
+                    news.trouble);
+        return;
+      }
+      while (const int signal = signals_.next()) {
+        if (signal != SIGCHLD) return;
+      }
+      if (!alone) waiting.say("the ranks of this node have ended; waiting for the other nodes");
+      pollfd polled[] = {{link_->fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
+      poll(polled, 2, 100);
+    }
+  }
+
+  // The job's ending as this node's terminal shows it.
+  LaunchResult result_of(LaunchResult local) const {
+    const Ending& job = view_.ending;
+    if (view_.phase != Phase::kOver || job.exit_code == 0 || job.interrupt != 0) {
+      return local.exit_code != 0 || job.exit_code == 0 ? local
+                                                        : LaunchResult{.exit_code = job.exit_code, .report = job.text + "\n"};
+    }
+    if (local.failed_rank >= 0 && local.failed_rank == job.rank && local.cause == job.text) return local;
+    LaunchResult result{.exit_code = job.exit_code, .failed_rank = std::max(job.rank, 0), .report = job.text + "\n"};
+    if (local.failed_rank >= 0) {
+      result.report += fmt::format("  then on this node {}\n", local.cause.substr(0, local.cause.find('\n')));
+    } else if (!team_.workers().empty()) {
+      result.report += fmt::format("  the launcher ended the {} rank{} of this node\n", options_.local.ranks,
+                                   options_.local.ranks == 1 ? "" : "s");
+    }
+    return result;
+  }
+
+  NodeOptions options_;
+  Signals signals_;  // before any thread
+  comm::Secret secret_;
+  SecretFile secret_file_;
+  std::optional<TlsTexts> tls_;
+  std::string host_;
+  std::string address_;
+  uint16_t port_ = 0;
+  std::optional<LogFolder> logs_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<comm::TcpStoreServer> store_;
+  NodeReport report_;
+  std::unique_ptr<SchedulerLink> link_;
+  ClusterView view_;
+  bool connected_ = true;
+  int64_t failures_ = 0;
+  Team team_;  // ends before what its workers need
+};
+
+}  // namespace
+
+comm::Secret cluster_secret(const std::string& secret_file) {
+  if (!secret_file.empty()) return read_secret(secret_file, "--secret-file");
+  if (const auto file = flag_text("TRIREME_SECRET_FILE")) return read_secret(*file, "TRIREME_SECRET_FILE");
+  const auto text = flag_text("TRIREME_SECRET");
+  require(text.has_value(),
+          "a job on several nodes needs a secret that all of them know; make one with 'trireme launch --make-secret job.secret', "
+          "copy the file to every node, and give --secret-file job.secret");
+  return comm::secret_from_hex(*text);
+}
+
+LaunchResult launch_node(const NodeOptions& options) {
+  check(options);
+  return Agent(options).run();
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,40 @@
+// One node of a job on several: finds the scheduler (and serves it, if that is this node's part), learns which ranks its
+// workers have, starts and supervises them, and ends with the job. No shared file system, ssh or MPI: nodes need to reach the
+// master's address, and to know one secret.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "trireme/comm/hmac.h"
+#include "trireme/launch/cluster/tls.h"
+#include "trireme/launch/supervise.h"
+
+namespace trireme::launch {
+
+inline constexpr uint16_t kDefaultPort = 8118;
+
+struct NodeOptions {
+  LaunchOptions local;     // this node's workers; with `log_dir` every rank writes to a file there
+  bool terminal = false;   // rank 0 writes to the terminal all the same
+  int nodes = 0;           // 0: not known; then a scheduler is running already
+  int node_rank = -1;      // 0 serves the scheduler; -1: the node with the master's address does
+  std::string node_id;     // empty: of the node rank, or drawn
+  std::string master;      // HOST[:PORT] of the scheduler; may be empty for one node
+  int world = 0;           // 0: nodes times this node's workers
+  std::chrono::seconds window{300};    // for all nodes to come
+  std::chrono::milliseconds silence{10'000};  // after which a node counts as lost; 0: never
+  std::string address;     // of this node, for the other nodes' ranks; empty: the one that reaches the master
+  std::string secret_file; // empty: from the environment; for one node a fresh one
+  TlsFiles tls;
+  int tls_warn_days = 30;
+};
+
+// Throws what keeps this node out of the job. See supervise() for signals.
+LaunchResult launch_node(const NodeOptions& options);
+
+// The secret in the file, or else in TRIREME_SECRET_FILE or TRIREME_SECRET; refuses none at all.
+comm::Secret cluster_secret(const std::string& secret_file);
+
+}  // namespace trireme::launch

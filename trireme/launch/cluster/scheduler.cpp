@@ -1,0 +1,348 @@
+#include "trireme/launch/cluster/scheduler.h"
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include <array>
+#include <condition_variable>
+#include <fstream>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/launch/cluster/address.h"
+#include "trireme/launch/cluster/grpc_impl.h"
+#include "trireme/launch/cluster/message.h"
+#include "trireme/launch/cluster/session.h"
+
+namespace trireme::launch {
+namespace {
+
+enum class Step { kAccept, kRead, kWrite, kFinish };
+
+struct Call;
+struct Event {
+  Call* call = nullptr;
+  Step step = Step::kAccept;
+};
+
+// One agent's stream. gRPC names the events to come by their addresses, so a call stays until none is due.
+struct Call {
+  explicit Call(const comm::Secret& secret) : handshake(secret) {}
+
+  grpc::GenericServerContext context;
+  grpc::GenericServerAsyncReaderWriter stream{&context};
+  std::array<Event, 4> events{{{this, Step::kAccept}, {this, Step::kRead}, {this, Step::kWrite}, {this, Step::kFinish}}};
+  grpc::ByteBuffer in;
+  int due = 0;  // events
+  bool accepted = false;
+  bool writing = false;
+  bool finishing = false;
+  bool finished = false;
+  std::optional<grpc::Status> last_words;  // when what is being written has gone
+  ServerHandshake handshake;
+  std::optional<Deadline> prove_by;  // while it has not
+  std::optional<Seals> seals;        // once it has
+  std::string to_send;               // of the handshake
+  std::optional<ClusterView> to_tell;  // only the newest matters
+  std::string node_id;
+  uint64_t instance = 0;
+
+  Event* event(Step step) {
+    ++due;
+    return &events[static_cast<size_t>(step)];
+  }
+};
+
+// What happens to the job, in this process's log and in a file.
+class JobLog {
+ public:
+  explicit JobLog(const std::string& path) {
+    if (path.empty()) return;
+    file_.open(path, std::ios::app);
+    if (!file_) fail(ErrorKind::kIo, "scheduler: cannot write the log '{}'", path);
+  }
+  void write(const std::string& line) {
+    TRIREME_LOG(kInfo, "launch", "scheduler: {}", line);
+    if (file_.is_open()) file_ << time_of_day() << ' ' << line << std::endl;
+  }
+
+ private:
+  std::ofstream file_;
+};
+
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const std::optional<TlsTexts>& tls) {
+  if (!tls) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = tls->authority;
+  options.pem_key_cert_pairs.push_back({tls->key, tls->certificate});
+  return grpc::SslServerCredentials(options);
+}
+
+}  // namespace
+
+class Scheduler::Loop {
+ public:
+  explicit Loop(SchedulerOptions options)
+      : options_(std::move(options)), log_(options_.log_path), cluster_(options_.cluster, now_ms()) {
+    quiet_grpc();
+    listen();
+    log_.write(fmt::format("waiting at {} for {} rank{}", host_port_text(options_.address, port_), options_.cluster.world,
+                           options_.cluster.world == 1 ? "" : "s"));
+    accept();
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Loop() {
+    {
+      const std::lock_guard lock(posting_);
+      stopping_ = true;
+    }
+    server_->Shutdown(std::chrono::system_clock::now());  // the loop takes the last events meanwhile
+    queue_->Shutdown();
+    thread_.join();
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  uint16_t port() const { return port_; }
+  Counts counts() const {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+  }
+  bool is_done() const {
+    const std::lock_guard lock(mutex_);
+    return done_.has_value();
+  }
+  Ending wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_.has_value(); });
+    return *done_;
+  }
+  void end(const Ending& ending) {
+    const std::lock_guard lock(mutex_);
+    asked_to_end_ = ending;
+  }
+
+ private:
+  static int64_t now_ms() { return static_cast<int64_t>(now_s() * 1e3); }
+
+  void listen() {
+    grpc::ServerBuilder builder;
+    builder.RegisterAsyncGenericService(&service_);
+    queue_ = builder.AddCompletionQueue();
+    int port = 0;
+    builder.AddListeningPort(host_port_text(options_.address, options_.port), credentials_of(options_.tls), &port);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second scheduler at the port is a mistake
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, static_cast<int>(options_.handshake_deadline.count()));
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4096);
+    const std::string before = trouble_listening(options_.address, options_.port);
+    if (before.empty()) server_ = builder.BuildAndStart();
+    if (!server_ || port == 0) {
+      fail(ErrorKind::kIo, "scheduler: cannot listen at {} ({}); name another port, or end what listens there",
+           host_port_text(options_.address, options_.port), before.empty() ? "gRPC did not say why" : before);
+    }
+    port_ = static_cast<uint16_t>(port);
+  }
+
+  void accept() {
+    Call& call = calls_.emplace_back(options_.secret);
+    service_.RequestCall(&call.context, &call.stream, queue_.get(), queue_.get(), call.event(Step::kAccept));
+  }
+
+  void run() {
+    for (;;) {
+      void* tag = nullptr;
+      bool ok = false;
+      const auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(50);
+      const auto status = queue_->AsyncNext(&tag, &ok, until);
+      if (status == grpc::CompletionQueue::SHUTDOWN) return;
+      const std::lock_guard lock(posting_);
+      if (status == grpc::CompletionQueue::GOT_EVENT) {
+        const Event event = *static_cast<Event*>(tag);
+        --event.call->due;
+        if (!stopping_) take(*event.call, event.step, ok);
+        if (event.call->due == 0) {
+          std::erase_if(calls_, [&](const Call& call) { return &call == event.call; });
+        }
+      }
+      if (!stopping_) turn();
+    }
+  }
+
+  void take(Call& call, Step step, bool ok) {
+    switch (step) {
+      case Step::kAccept:
+        if (!ok) return;  // the server is being ended
+        accept();
+        call.accepted = true;
+        if (call.context.method() != kMethod) return finish(call, grpc::StatusCode::UNIMPLEMENTED, "no such method");
+        call.prove_by.emplace(options_.handshake_deadline);
+        end_oldest_handshake();
+        call.to_send = call.handshake.challenge();
+        read(call);
+        return write(call);
+      case Step::kRead:
+        if (!ok || call.finishing) return leave(call);
+        return take_message(call, text_of(call.in));
+      case Step::kWrite:
+        call.writing = false;
+        if (call.last_words) return finish(call, call.last_words->error_code(), call.last_words->error_message());
+        if (ok) write(call);
+        return;
+      case Step::kFinish:
+        return;
+    }
+  }
+
+  void read(Call& call) {
+    if (!call.finishing) call.stream.Read(&call.in, call.event(Step::kRead));
+  }
+
+  void write(Call& call) {
+    if (call.writing || call.finishing) return;
+    std::string bytes;
+    if (!call.to_send.empty()) {
+      bytes = std::exchange(call.to_send, {});
+    } else if (call.to_tell && call.seals) {
+      bytes = call.seals->seal(encode(*call.to_tell));
+      call.to_tell.reset();
+    } else {
+      return;
+    }
+    call.writing = true;
+    call.stream.Write(buffer_of(bytes), call.event(Step::kWrite));
+  }
+
+  void finish(Call& call, grpc::StatusCode code, const std::string& why) {
+    call.prove_by.reset();
+    if (call.finished) return;
+    call.finishing = true;
+    if (call.writing) {  // one thing is sent at a time
+      if (!call.last_words) call.last_words.emplace(code, why);
+      return;
+    }
+    call.finished = true;
+    call.stream.Finish(grpc::Status(code, why), call.event(Step::kFinish));
+  }
+
+  void leave(Call& call) {
+    if (!call.seals && !call.finishing) count(&Counts::refused);
+    if (!call.node_id.empty()) cluster_.disconnected(call.node_id, call.instance, now_ms());
+    call.node_id.clear();
+    finish(call, grpc::StatusCode::OK, "");
+  }
+
+  void refuse(Call& call, int64_t Counts::*which, const std::string& why) {
+    count(which);
+    log_.write(fmt::format("refused a connection from {}: {}", call.context.peer(), why));
+    finish(call, grpc::StatusCode::UNAUTHENTICATED, why);
+  }
+
+  void take_message(Call& call, const std::string& message) {
+    if (!call.seals) {
+      const auto outcome = message.size() <= kMaxUnproven ? call.handshake.check(message) : std::nullopt;
+      if (!outcome) return refuse(call, &Counts::refused, "it does not know the job's secret");
+      count(&Counts::admitted);
+      call.prove_by.reset();
+      call.seals = outcome->seals;
+      call.to_send = outcome->proof;
+    } else {
+      const auto bytes = call.seals->open(message);
+      if (!bytes) return refuse(call, &Counts::refused, "a message is not sealed as the next of its connection");
+      try {
+        const NodeReport report = decode_report(*bytes);
+        call.node_id = report.node_id;
+        call.instance = report.instance;
+        call.to_tell = cluster_.report(report, now_ms());
+      } catch (const Error& e) {
+        return refuse(call, &Counts::broken, e.text());
+      }
+    }
+    write(call);
+    read(call);
+  }
+
+  void end_oldest_handshake() {
+    size_t pending = 0;
+    Call* oldest = nullptr;
+    for (Call& call : calls_) {
+      if (!call.prove_by) continue;
+      ++pending;
+      if (oldest == nullptr) oldest = &call;
+    }
+    if (pending > options_.max_pending) expire(*oldest);
+  }
+
+  void expire(Call& call) {
+    count(&Counts::expired);
+    call.prove_by.reset();
+    call.context.TryCancel();
+  }
+
+  void turn() {
+    for (Call& call : calls_) {
+      if (call.prove_by && call.prove_by->passed()) expire(call);
+    }
+    cluster_.tick(now_ms());
+    {
+      const std::lock_guard lock(mutex_);
+      if (asked_to_end_) cluster_.end_now(*std::exchange(asked_to_end_, std::nullopt));
+    }
+    if (cluster_.version() != told_) {
+      told_ = cluster_.version();
+      for (Call& call : calls_) {
+        if (call.node_id.empty() || !cluster_.has(call.node_id)) continue;
+        call.to_tell = cluster_.view_of(call.node_id);
+        write(call);
+      }
+    }
+    for (const std::string& event : cluster_.take_events()) log_.write(event);
+    if (cluster_.phase() != Phase::kOver) return;
+    if (!linger_) linger_.emplace(options_.linger);
+    if (cluster_.everyone_knows() || linger_->passed()) {
+      const std::lock_guard lock(mutex_);
+      if (!done_) done_ = cluster_.ending();
+      changed_.notify_all();
+    }
+  }
+
+  void count(int64_t Counts::*which) {
+    const std::lock_guard lock(mutex_);
+    ++(counts_.*which);
+  }
+
+  SchedulerOptions options_;
+  JobLog log_;
+  Cluster cluster_;
+  grpc::AsyncGenericService service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<grpc::Server> server_;
+  uint16_t port_ = 0;
+  std::list<Call> calls_;
+  uint64_t told_ = 0;
+  std::mutex posting_;  // held while the loop may ask gRPC for more, which it must not once the server is being ended
+  bool stopping_ = false;
+  std::optional<Deadline> linger_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Ending> done_;
+  std::optional<Ending> asked_to_end_;
+  Counts counts_;
+  std::thread thread_;
+};
+
+Scheduler::Scheduler(const SchedulerOptions& options) : loop_(std::make_unique<Loop>(options)) {}
+Scheduler::~Scheduler() = default;
+uint16_t Scheduler::port() const { return loop_->port(); }
+void Scheduler::end(const Ending& ending) { loop_->end(ending); }
+Ending Scheduler::wait() { return loop_->wait(); }
+bool Scheduler::is_done() const { return loop_->is_done(); }
+Scheduler::Counts Scheduler::counts() const { return loop_->counts(); }
+
+}  // namespace trireme::launch

@@ -1,0 +1,73 @@
+#include "trireme/launch/worker_start.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/flags.h"
+#include "trireme/base/log.h"
+#include "trireme/launch/start.h"
+
+namespace trireme::launch {
+namespace {
+
+std::vector<int> own_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+}  // namespace
+
+WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
+  const std::vector<int> cores = own_cores();
+  const size_t ranks = static_cast<size_t>(place.local_world);
+  const size_t threads = options.threads > 0 ? static_cast<size_t>(options.threads)
+                                             : std::max<size_t>(1, cores.size() / ranks);
+  WorkerStart start;
+  start.rank = place.rank;
+  start.command = options.command;
+  // A launcher that itself runs in a job of another launcher is not a rank of that job.
+  for (const std::string& name : start_variables()) start.environment.emplace_back(name, "");
+  start.environment.insert(start.environment.end(),
+                           {{"RANK", std::to_string(place.rank)},
+                            {"WORLD_SIZE", std::to_string(place.world)},
+                            {"LOCAL_RANK", std::to_string(place.local_rank)},
+                            {"LOCAL_WORLD_SIZE", std::to_string(place.local_world)},
+                            {"GROUP_RANK", std::to_string(place.node)},
+                            {"MASTER_ADDR", place.store_address},
+                            {"MASTER_PORT", std::to_string(place.store_port)},
+                            {"TRIREME_SECRET_FILE", place.secret_file},
+                            {"TRIREME_SECRET", ""}});
+  if (options.threads > 0 || !flag_text("TRIREME_THREADS")) {
+    start.environment.emplace_back("TRIREME_THREADS", std::to_string(threads));
+  }
+  if (options.pin && ranks * threads <= cores.size()) {
+    const auto first =
+        cores.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(place.local_rank) * threads);
+    start.cores.assign(first, first + static_cast<std::ptrdiff_t>(threads));
+  } else if (options.pin && place.local_rank == 0) {
+    TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} ranks with {} threads each need more than {} cores",
+                ranks, threads, cores.size());
+  }
+  return start;
+}
+
+void check(const LaunchOptions& options) {
+  require(options.ranks >= 1 && options.ranks <= 4096,
+          "launch: {} ranks asked for; a job on one host has from 1 to 4096", options.ranks);
+  require(!options.command.empty() && !options.command[0].empty(),
+          "launch: no command given; write it after the options, as in 'trireme launch -n 2 "
+          "./program'");
+  require(options.threads >= 0 && options.threads <= 1024,
+          "launch: {} threads of each rank asked for; give 1 to 1024, or 0 for cores over ranks",
+          options.threads);
+}
+
+}  // namespace trireme::launch
