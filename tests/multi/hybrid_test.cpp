@@ -11,6 +11,8 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/by_hand.h"
 #include "trireme/train/checkpointing.h"
+#include "trireme/train/config.h"
+#include "trireme/train/strategies.h"
 
 namespace trireme {
 namespace {
@@ -307,6 +309,51 @@ TEST(Layerwise, rules_that_cannot_be_are_refused) {
   EXPECT_EQ(step_error({.by_hand = true, .layerwise = {{"b.sharde", ""}}}),
             "layerwise rule 'b.sharde' matches no parameter. Did you mean 'b.shared'?");
   EXPECT_THAT(step_error({.by_hand = true, .layerwise = {{"b.shared", "[tp]"}}}), HasSubstr("'tp'"));
+}
+
+// -- the job's file -----------------------------------------------------------------------------------
+
+JobConfig hybrid_config(const std::string& mode) {
+  JobConfig config;
+  config.model.kind = "mlp";
+  config.parallel.mode = mode;
+  return config;
+}
+
+std::string config_error(const JobConfig& config) {
+  try {
+    parallel_of(config, 2);
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "none";
+}
+
+TEST(HybridConfig, names_layerwise_parameters_with_and_without_layouts) {
+  JobConfig config = hybrid_config("hybrid_parallel");
+  config.parallel.mesh = "tp=2";
+  config.parallel.layerwise = {"layers.0.* = [tp, -]", "layers.1.bias"};
+  const Parallel parallel = parallel_of(config, 2);
+  EXPECT_TRUE(parallel.by_hand);
+  EXPECT_EQ(parallel.layerwise, (std::vector<CutRule>{{"layers.0.*", "[tp, -]"}, {"layers.1.bias", ""}}));
+  EXPECT_EQ(trainer_options(config, 2).mode, Mode::kHybrid);
+}
+
+TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
+  JobConfig config = hybrid_config("hybrid_parallel");
+  config.parallel.tp = 2;
+  EXPECT_EQ(config_error(config),
+            "configuration: parallel.strategy, tp, cp, ep, sp, vocabulary, ops and parameters are for parallel.mode = "
+            "'semi_auto_parallel'; the mode is 'hybrid_parallel'");
+  config = hybrid_config("hybrid_parallel");
+  config.parallel.zero = 1;
+  EXPECT_EQ(config_error(config),
+            "configuration: parallel.zero = 1 slices what the compiler cuts; the mode is 'hybrid_parallel'");
+  config = hybrid_config("semi_auto_parallel");
+  config.parallel.layerwise = {"layers.1.bias"};
+  EXPECT_EQ(config_error(config),
+            "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
+            "'semi_auto_parallel'");
 }
 
 }  // namespace
