@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
 #include "trireme/comm/bench.h"
+#include "trireme/exec/traffic.h"
 #include "trireme/train/config.h"
 #include "trireme/train/job.h"
 #include "trireme/train/precision.h"
@@ -30,7 +32,7 @@ using Json = nlohmann::ordered_json;
 
 struct StepArgs {
   std::string model = "gpt";
-  int64_t layers = 4, width = 256, heads = 4, kv_heads = 0, mlp_width = 0, seq = 256, batch = 16, vocab = 256;
+  int64_t layers = 4, width = 256, heads = 4, kv_heads = 0, mlp_width = 0, seq = 256, batch = 16, vocab = 256, experts = 0, expert_groups = 1;
   std::vector<int64_t> hidden = {512, 512};
   std::string dtype = "f32";
   std::string optimizer = "adamw";
@@ -48,6 +50,27 @@ double peak_rss_mb() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+double resident_mb() {
+  std::ifstream file("/proc/self/statm");
+  double all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1048576.0;
+}
+
+// Handed to others so far.
+int64_t sent_bytes(const comm::World* world) {
+  int64_t bytes = 0;
+  if (world == nullptr) return bytes;
+  for (const comm::World::Traffic& t : world->traffic()) bytes += t.bytes;
+  return bytes;
+}
+
+int64_t planned_bytes(const ExecutionPlan& plan) {
+  int64_t bytes = 0;
+  for (const PlanTraffic& t : traffic_per_step(plan)) bytes += t.bytes;
+  return bytes;
 }
 
 // Since the command was started: of a worker, since its launcher was.
@@ -80,6 +103,8 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.model.kv_heads = args.kv_heads;
   config.model.mlp_width = args.mlp_width;
   config.model.vocabulary = args.vocab;
+  config.model.experts = args.experts;
+  config.model.expert_groups = args.expert_groups;
   config.model.hidden = args.hidden;
   config.data.kind = "synthetic";
   config.data.seq = args.seq;
@@ -135,6 +160,30 @@ void check(const StepArgs& args) {
           args.warmup);
 }
 
+struct Steps {
+  std::vector<double> ms;  // of the timed ones, sorted
+  double ready_s = 0, first_step_s = 0;
+};
+
+Steps run_steps(Session& session, const std::vector<BatchField>& fields, const JobConfig& config, const StepArgs& args) {
+  Steps out;
+  Executor& executor = session.step();
+  for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
+    if (args.by_op && i == args.warmup + 1) executor.set_timing(true);
+    fill_batch(executor, fields, config);  // a step may use its batch's memory for something else
+    executor.input("lr").as<float>()[0] = 1e-4F;
+    executor.input("step").as<int64_t>()[0] = i;
+    if (i == 1) out.ready_s = since_start_s();
+    const double begin = now_s();
+    executor.run();
+    const double end = now_s();
+    if (i == 1) out.first_step_s = since_start_s();
+    if (i > args.warmup) out.ms.push_back((end - begin) * 1e3);
+  }
+  std::sort(out.ms.begin(), out.ms.end());
+  return out;
+}
+
 int step(const StepArgs& args) {
   check(args);
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
@@ -143,36 +192,23 @@ int step(const StepArgs& args) {
   const JobConfig config = config_of(args, job.size());
   const auto model = make_model(config);
   const std::vector<BatchField> fields = batch_of(config, config.train.batch);
-  Session session(training_step([&](const Tensor& x) { return (*model)(x); },
-                                make_loss(config), fields,
-                                make_optimizer(config), step_options(config)),
-                  std::nullopt,
+  Graph graph = training_step([&](const Tensor& x) { return (*model)(x); }, make_loss(config), fields, make_optimizer(config),
+                              step_options(config));
+  const double before_mb = resident_mb();
+  Session session(std::move(graph), std::nullopt,
                   {.world = job.world(), .pool = &job.pool(), .parallel = parallel_of(config, job.size())});
   session.initialise();
-  Executor& executor = session.step();
-  double ready_s = 0;
-  double first_step_s = 0;
-  std::vector<double> ms;
-  for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
-    if (args.by_op && i == args.warmup + 1) executor.set_timing(true);
-    fill_batch(executor, fields, config);  // a step may use its batch's memory for something else
-    executor.input("lr").as<float>()[0] = 1e-4F;
-    executor.input("step").as<int64_t>()[0] = i;
-    if (i == 1) ready_s = since_start_s();
-    const double begin = now_s();
-    executor.run();
-    const double end = now_s();
-    if (i == 1) first_step_s = since_start_s();
-    if (i > args.warmup) ms.push_back((end - begin) * 1e3);
-  }
+  const int64_t sent_before = sent_bytes(job.world());
+  const Steps steps = run_steps(session, fields, config, args);
+  const int64_t sent = (sent_bytes(job.world()) - sent_before) / (args.warmup + args.steps);
   const double rss = over_ranks(job.world(), peak_rss_mb());
-  ready_s = over_ranks(job.world(), ready_s);
-  first_step_s = over_ranks(job.world(), first_step_s);
-  std::sort(ms.begin(), ms.end());
-  const double median = over_ranks(job.world(), ms[ms.size() / 2]);
+  const double grown = over_ranks(job.world(), peak_rss_mb() - before_mb);
+  const double ready_s = over_ranks(job.world(), steps.ready_s);
+  const double first_step_s = over_ranks(job.world(), steps.first_step_s);
+  const double median = over_ranks(job.world(), steps.ms[steps.ms.size() / 2]);
   const double units = static_cast<double>(config.train.batch * (predicts_classes(config) ? 1 : args.seq));
   if (job.rank() != 0) return 0;
-  if (args.by_op) print_by_op(executor, args.steps);
+  if (args.by_op) print_by_op(session.step(), args.steps);
   print({{"model", args.model},
          {"world", job.size()},
          {"threads", job.pool().size()},
@@ -181,17 +217,20 @@ int step(const StepArgs& args) {
          {"batch", args.batch},
          {"parameters", session.parameter_count()},
          {"ms", median},
-         {"min_ms", ms.front()},
+         {"min_ms", steps.ms.front()},
          {"per_s", units / median * 1e3},
          {"unit", predicts_classes(config) ? "samples" : "tokens"},
          {"ready_s", ready_s},
          {"first_step_s", first_step_s},
          {"rss_mb", rss},
-         {"loss", executor.output("loss").as<float>()[0]},
+         {"rss_of_session_mb", grown},
+         {"loss", session.step().output("loss").as<float>()[0]},
          {"flops", flops_per_step(session.compiled().plan) * job.size()},
          {"gflops_per_s", flops_per_step(session.compiled().plan) * job.size() / median / 1e6},
          {"arena_bytes", session.compiled().plan.arena_bytes},
-         {"arena_lower_bound", session.compiled().plan.lower_bound}},
+         {"arena_lower_bound", session.compiled().plan.lower_bound},
+         {"planned_bytes", planned_bytes(session.compiled().plan)},
+         {"sent_bytes", sent}},
         args.json);
   return 0;
 }
@@ -237,6 +276,9 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--width", args->width, "gpt, llama: width of the residual stream")->capture_default_str();
   command->add_option("--heads", args->heads, "gpt, llama: attention heads")->capture_default_str();
   command->add_option("--kv-heads", args->kv_heads, "llama: heads of keys and values; 0: as many")->capture_default_str();
+  command->add_option("--experts", args->experts, "gpt, llama: experts of every block; 0: one plain MLP")->capture_default_str();
+  command->add_option("--expert-groups", args->expert_groups, "gpt, llama: parts of the batch with their own places at every expert")
+      ->capture_default_str();
   command->add_option("--mlp-width", args->mlp_width, "llama: of the MLP; 0: 8/3 of the width")->capture_default_str();
   command->add_option("--seq", args->seq, "gpt, llama: tokens of a sample")->capture_default_str();
   add_parallel_flags(*command, args->parallel);

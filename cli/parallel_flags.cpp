@@ -31,7 +31,7 @@ void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
                      "(both), or auto: ulysses where the heads divide, else ring")
       ->check(CLI::IsMember({"auto", "ulysses", "ring", "hybrid"}))
       ->capture_default_str();
-  command.add_option("--ep", flags.ep, "gpt: data parallel ranks that share a block's experts (expert parallel)")
+  command.add_option("--ep", flags.ep, "gpt, llama: data parallel ranks that share a block's experts (expert parallel)")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command.add_flag("--sp", flags.sp, "gpt, llama: the ranks of --tp also cut the positions between the products (sequence parallel)");

@@ -3,7 +3,8 @@
 Written as its users would for speed: fused AdamW, fused attention, gradients set to none, DDP over gloo with gradients
 in the buckets. `-n` starts that many workers; with `--compile` the model goes through torch.compile. `--tp` cuts the GPT's
 layers by DTensor (columns, then rows), `--zero 3` and `--zero 2` shard it by FSDP2 with and without freeing the gathered
-weights between the passes.
+weights between the passes, `--zero 1` is DDP with ZeroRedundancyOptimizer. `--tp` with more ranks than it takes goes with
+`--zero 2` or `3`: FSDP2 over the mesh's other dimension.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def parse():
     parser.add_argument("-n", "--ranks", type=int, default=1)
     parser.add_argument("--tp", type=int, default=1)
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 is autocast")
-    parser.add_argument("--zero", type=int, choices=(0, 2, 3), default=0)
+    parser.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--compile", action="store_true")
@@ -141,6 +142,24 @@ def make_classifier(args):
     return Classifier(), images, torch.randint(10, (args.batch,)), 1, "samples"
 
 
+def shard(model, mesh, args):
+    from torch.distributed.fsdp import fully_shard
+
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, reshard_after_forward=args.zero == 3)
+    return fully_shard(model, mesh=mesh, reshard_after_forward=args.zero == 3)
+
+
+def make_optimizer(model, args):
+    import torch
+
+    if args.zero == 1:
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=1e-4, fused=True)
+    return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=args.tp == 1 and args.zero == 0)
+
+
 def distribute(model, args, world):
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -148,17 +167,16 @@ def distribute(model, args, world):
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
         plan = {name: ColwiseParallel() for name in ("q", "k", "v", "fc")} | {name: RowwiseParallel() for name in ("c_proj", "proj")}
-        mesh = init_device_mesh("cpu", (world,))
+        mesh = init_device_mesh("cpu", (world // args.tp, args.tp), mesh_dim_names=("dp", "tp"))
         for block in model.blocks:
-            parallelize_module(block, mesh, plan)
-        return model
-    if args.zero:
-        from torch.distributed.fsdp import fully_shard
-
-        mesh = init_device_mesh("cpu", (world,))
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh, reshard_after_forward=args.zero == 3)
-        return fully_shard(model, mesh=mesh, reshard_after_forward=args.zero == 3)
+            parallelize_module(block, mesh["tp"], plan)
+        if world == args.tp:
+            return model
+        if args.zero < 2:
+            sys.exit("--tp beside data parallel ranks goes with --zero 2 or 3 here")
+        return shard(model, mesh["dp"], args)
+    if args.zero >= 2:
+        return shard(model, init_device_mesh("cpu", (world,)), args)
     from torch.nn.parallel import DistributedDataParallel
 
     return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
@@ -176,7 +194,7 @@ def run(args, rank, world, start):
 
         dist.init_process_group("gloo", rank=rank, world_size=world)
         model = distribute(model, args, world)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=args.tp == 1 and args.zero == 0)
+    optimizer = make_optimizer(model, args)
     if args.compile:
         model = torch.compile(model)
     first_step_s, ms, loss = 0.0, [], None

@@ -1,20 +1,13 @@
 // Jobs of several nodes, all on this host's loopback: a scheduler and agents started by hand, and one `trireme launch` a node.
-#include <arpa/inet.h>
 #include <fmt/core.h>
 #include <gmock/gmock.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
-#include <set>
-#include <sstream>
 #include <thread>
 
-#include "tests/cli/program.h"
-#include "trireme/base/clock.h"
+#include "tests/cli/nodes.h"
 #include "trireme/launch/rank_info.h"
 
 namespace trireme::cli {
@@ -24,74 +17,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
-
-class NodesTest : public CliTest {
- protected:
-  NodesTest() { EXPECT_EQ(CliTest::run({"launch", "--make-secret", "secret"}).code, 0); }
-
-  template <class Condition>
-  static bool soon(Condition holds) {
-    const Deadline deadline(std::chrono::seconds(60));
-    while (!holds()) {
-      if (deadline.passed()) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
-  }
-
-  // A port that nobody uses now.
-  static int free_port() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    ::close(fd);
-    return ntohs(address.sin_port);
-  }
-
-  static void append(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
-
-  Program scheduler(int world, const Words& more = {}, int port = 0) {
-    Words words{"scheduler", "--world", std::to_string(world), "--port", std::to_string(port), "--secret-file", "secret"};
-    append(words, more);
-    Program program = begin("scheduler", words);
-    EXPECT_TRUE(soon([&] { return out_of(program).find('\n') != std::string::npos || !is_running(program); })) << err_of(program);
-    const std::string out = out_of(program);
-    const size_t at = out.find("127.0.0.1:");
-    EXPECT_NE(at, std::string::npos) << out << err_of(program);
-    if (at != std::string::npos) port_ = std::atoi(out.c_str() + at + 10);
-    return program;
-  }
-  // An agent started by hand, which finds the scheduler running.
-  Program agent(const std::string& name, int world, const std::string& script, const Words& more = {}) const {
-    Words words{"launch", "--master", master(), "--world", std::to_string(world), "-n", "1", "--secret-file", "secret"};
-    append(words, more);
-    append(words, {"--", "sh", "-c", script});
-    return begin(name, words);
-  }
-  // A node of a job of `nodes`, of which node 0 serves the scheduler at port_.
-  Program node(int rank, int nodes, const Words& program, const Words& more = {}, int workers = 2) const {
-    Words words{"launch", "--nnodes", std::to_string(nodes), "--node-rank", std::to_string(rank), "--master", master(),
-                "-n", std::to_string(workers), "--secret-file", "secret"};
-    append(words, more);
-    words.push_back("--");
-    append(words, program);
-    return begin(fmt::format("node{}", rank), words);
-  }
-  std::string master() const { return fmt::format("127.0.0.1:{}", port_); }
-  void touch(const std::string& name) const { write(name, ""); }
-  size_t files_in(const std::string& folder) const {
-    std::error_code missing;
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path(folder), missing), fs::directory_iterator()));
-  }
-
-  int port_ = free_port();
-};
 
 constexpr const char* kUntilGo = "mkdir -p up && touch up/$RANK; while ! test -e go; do sleep 0.02; done";
 
@@ -207,6 +132,31 @@ TEST_F(NodesTest, Section1_8_Item5_AStoppedNodeEndsTheJobUnlessHeartbeatsAreOff)
   }
 }
 
+TEST_F(NodesTest, Section1_8_Item5_AStoppedWorkerEndsTheJobUnlessHeartbeatsAreOff) {
+  for (const char* heartbeat : {"1", "0"}) {
+    SCOPED_TRACE(heartbeat);
+    fs::remove_all(path("up"));
+    fs::remove(path("go"));
+    Program only = begin("only", {"launch", "--nnodes", "1", "-n", "2", "--log-dir", "logs", "--heartbeat", heartbeat, "--", "sh",
+                                  "-c", "echo $$ > pid_$RANK; " + std::string(kUntilGo)});
+    ASSERT_TRUE(soon([&] { return files_in("up") == 2; }));
+    const int worker = std::atoi(read(path("pid_1")).c_str());
+    ASSERT_GT(worker, 0);
+    ASSERT_EQ(::kill(worker, SIGSTOP), 0);
+    if (std::string(heartbeat) == "1") {
+      const Outcome outcome = finish(only);
+      EXPECT_EQ(outcome.code, 3);
+      EXPECT_THAT(error_line(outcome), testing::ContainsRegex("rank 1 \\(pid [0-9]+\\) has been stopped by a signal for 1\\.[0-9] s"));
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2000));  // more than enough above
+      EXPECT_TRUE(is_running(only));
+      ::kill(worker, SIGCONT);
+      touch("go");
+      EXPECT_EQ(finish(only).code, 0);
+    }
+  }
+}
+
 TEST_F(NodesTest, Section1_8_Item7_AllGatherOfTheRanksOnTwoNodes) {
   const Words program{fs::read_symlink("/proc/self/exe").string(), "--gtest_filter=NodesWorker.DISABLED_GathersRanks",
                       "--gtest_also_run_disabled_tests", "--gtest_brief=1"};
@@ -243,6 +193,23 @@ TEST_F(NodesTest, TheFirstCauseIsShownOnceOnEveryNodeAndIsTheExitCode) {
     EXPECT_THAT(error_line(outcome), testing::MatchesRegex("rank 3 \\(pid [0-9]+\\) ended with exit code 7 .*logs/worker_3.log"));
   }
   EXPECT_THAT(left_over(), IsEmpty());
+}
+
+TEST_F(NodesTest, WithoutNodeRanksTheOneThatCanServesTheSchedulerAndNodesMayDiffer) {
+  std::vector<Program> nodes;
+  for (const char* workers : {"3", "2", "1"}) {
+    nodes.push_back(begin(workers, {"launch", "--nnodes", "3", "--world", "6", "--node-id", workers, "--master", master(), "-n", workers,
+                                    "--secret-file", "secret", "--log-dir", "logs", "--", "sh", "-c",
+                                    "echo $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK"}));
+  }
+  for (Program& one : nodes) {
+    const Outcome outcome = finish(one);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+  // Agents on one host are one node; ids that are numbers give the order.
+  for (int rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(read(path(fmt::format("logs/worker_{}.log", rank))), fmt::format("{} of 6 on 0\n", rank));
+  }
 }
 
 TEST_F(NodesTest, RanksOfEitherNodeGetTorchrunsVariables) {
@@ -326,6 +293,34 @@ TEST_F(NodesTest, AnAgentWaitsForASchedulerThatComesLaterAndTheJobOutlivesItsDea
   EXPECT_EQ(finish(again).code, 0);
 }
 
+TEST_F(NodesTest, ASchedulerThatHangsIsLeftAndTakenUpAgain) {
+  Program sched = scheduler(1);
+  Program only = agent("only", 1, kUntilGo);
+  ASSERT_TRUE(soon([&] { return files_in("up") == 1; }));
+  ::kill(sched.pid, SIGSTOP);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("has gone (it has not answered for 10.0 s)") != std::string::npos; })) << err_of(only);
+  ::kill(sched.pid, SIGCONT);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("is there again") != std::string::npos; })) << err_of(only);
+  touch("go");
+  EXPECT_EQ(finish(only).code, 0);
+  EXPECT_EQ(finish(sched).code, 0);
+}
+
+TEST_F(NodesTest, ASchedulerRestartedWithOtherOptionsDoesNotEndTheJob) {
+  Program sched = scheduler(1);
+  Program only = agent("only", 1, kUntilGo);
+  ASSERT_TRUE(soon([&] { return files_in("up") == 1; }));
+  ::kill(sched.pid, SIGKILL);
+  finish(sched);
+  Program other = scheduler(2, {}, port_);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("this scheduler's job has 2; give both the same); the job goes on") != std::string::npos; }))
+      << err_of(only);
+  touch("go");
+  EXPECT_EQ(finish(only).code, 0);
+  ::kill(other.pid, SIGKILL);
+  finish(other);
+}
+
 TEST_F(NodesTest, AWrongSecretIsRefused) {
   ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
   Program sched = scheduler(1);
@@ -387,77 +382,6 @@ TEST_F(NodesTest, ANodeIdGivenTwiceIsRefused) {
   EXPECT_THAT(error_line(twin), HasSubstr("its id 'node1' is taken by a node on "));
   Program two = begin("node2", {"launch", "--nnodes", "3", "--node-rank", "2", "--master", master(), "-n", "1", "--secret-file", "secret", "true"});
   for (Program* program : {&zero, &one, &two}) EXPECT_EQ(finish(*program).code, 0);
-}
-
-// Certificates of an authority, made by the openssl program.
-class TlsNodesTest : public NodesTest {
- protected:
-  void shell(const std::string& command) const {
-    ASSERT_EQ(std::system(fmt::format("cd {} && ({}) > openssl.log 2>&1", dir_, command).c_str()), 0) << read(path("openssl.log"));
-  }
-  void make_authority(const std::string& name) const {
-    shell(fmt::format("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {0}.key -out {0}.pem "
-                      "-days 365 -subj /CN={0}", name));
-  }
-  void make_certificate(const std::string& name, const std::string& authority, int days) const {
-    shell(fmt::format("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {0}.key -out {0}.csr -subj "
-                      "/CN={0} && printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\\n' > {0}.ext && openssl x509 -req -in {0}.csr "
-                      "-CA {1}.pem -CAkey {1}.key -CAcreateserial -days {2} -extfile {0}.ext -out {0}.pem && chmod 600 {0}.key",
-                      name, authority, days));
-  }
-  static Words tls(const std::string& name, const std::string& authority) {
-    return {"--tls-cert", name + ".pem", "--tls-key", name + ".key", "--tls-ca", authority + ".pem"};
-  }
-};
-
-TEST_F(TlsNodesTest, NodesWithCertificatesOfOneAuthorityMeet) {
-  make_authority("ca");
-  make_certificate("node", "ca", 365);
-  Program zero = node(0, 2, {"true"}, tls("node", "ca"), 1);
-  Program one = node(1, 2, {"true"}, tls("node", "ca"), 1);
-  const Outcome first = finish(zero);
-  EXPECT_EQ(first.code, 0) << first.err;
-  EXPECT_EQ(finish(one).code, 0);
-  EXPECT_THAT(first.err, Not(HasSubstr("ends in")));
-}
-
-TEST_F(TlsNodesTest, AStrangersCertificateAndNoneAreRefused) {
-  make_authority("ca");
-  make_authority("strange");
-  make_certificate("node", "ca", 365);
-  make_certificate("stranger", "strange", 365);
-  Program sched = scheduler(1, tls("node", "ca"));
-  // It holds the secret, but its certificate is another authority's; and it is asked for one.
-  Words words = tls("stranger", "ca");
-  append(words, {"--window", "1"});
-  Program stranger = agent("stranger", 1, "touch ran", words);
-  Program plain = agent("plain", 1, "touch ran", {"--window", "1"});
-  for (Program* program : {&stranger, &plain}) {
-    const Outcome outcome = finish(*program);
-    EXPECT_EQ(outcome.code, 3);
-    EXPECT_THAT(outcome.err, HasSubstr("was not to be reached within 1 s ("));
-  }
-  EXPECT_FALSE(fs::exists(path("ran")));
-  Program right = agent("right", 1, "true", tls("node", "ca"));
-  EXPECT_EQ(finish(right).code, 0);
-  EXPECT_EQ(finish(sched).code, 0);
-}
-
-TEST_F(TlsNodesTest, CertificatesThatEndSoonOrAreNoneAreToldBeforeAnythingStarts) {
-  make_authority("ca");
-  make_certificate("node", "ca", 3);
-  Words words{"launch", "--nnodes", "1", "-n", "1"};
-  append(words, tls("node", "ca"));
-  words.push_back("true");
-  const Outcome soon_over = run(words);
-  EXPECT_EQ(soon_over.code, 0) << soon_over.err;
-  EXPECT_THAT(soon_over.err, testing::ContainsRegex("the certificate 'node.pem' ends in [23] days, on "));
-  ::chmod(path("node.key").c_str(), 0644);
-  EXPECT_THAT(error_line(run(words)), HasSubstr("tls: the key 'node.key' has mode 0644, so others can read it; make it 0600"));
-  ::chmod(path("node.key").c_str(), 0600);
-  write("node.pem", "none");
-  EXPECT_EQ(error_line(run(words)), "tls: 'node.pem' has no certificate in PEM form");
-  EXPECT_THAT(error_line(run({"launch", "--nnodes", "1", "-n", "1", "--tls-cert", "node.pem", "true"})), HasSubstr("--tls-key is missing"));
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ struct Case {
   Parallel parallel;
   std::string model = "gpt";
   bool loss_in_parts = false;
+  int64_t experts = 0, expert_groups = 1;
 };
 
 JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero) {
@@ -160,12 +161,17 @@ std::vector<Case> cases_of(const std::string& model) {
   return out;
 }
 
-// A GPT of experts, which ranks share.
-Case experts(const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero) {
-  JobConfig config = config_of("gpt", tp, false, zero);
+// A model of experts, which ranks share.
+Case experts(const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero, const std::string& model = "gpt",
+             int64_t groups = 1) {
+  JobConfig config = config_of(model, tp, false, zero);
   config.model.experts = 4;
+  config.model.expert_groups = groups;
   config.parallel.ep = ep;
-  return {"experts_" + name, ranks, parallel_of(config, ranks), "experts"};
+  Case out{fmt::format("{}_experts_{}", model, name), ranks, parallel_of(config, ranks), model};
+  out.experts = 4;
+  out.expert_groups = groups;
+  return out;
 }
 
 std::vector<Case> cases() {
@@ -174,6 +180,14 @@ std::vector<Case> cases() {
   out.push_back(experts("ep2", 2, 2, 1, 0));
   out.push_back(experts("dp2_ep2", 4, 2, 1, 0));
   out.push_back(experts("ep2_tp2_zero2", 4, 2, 2, 2));
+  for (const std::string model : {"gpt", "llama"}) {
+    out.push_back(experts("exchanged_ep2", 2, 2, 1, 0, model, 2));
+    out.push_back(experts("exchanged_dp2_ep2", 4, 2, 1, 0, model, 4));
+    out.push_back(experts("exchanged_dp2_ep2_zero3", 4, 2, 1, 3, model, 4));
+    out.push_back(experts("exchanged_ep2_tp2_zero1", 4, 2, 2, 1, model, 2));
+    out.push_back(experts("exchanged_ep4", 4, 4, 1, 0, model, 4));
+  }
+  out.push_back(experts("ep2", 2, 2, 1, 0, "llama"));
   for (Case& c : cases_of("llama")) out.push_back(std::move(c));
   Case groups = ready_made("zero3_in_groups_of_2", 4, 1, false, 3);
   groups.parallel.optimizer.shard_size = 2;
@@ -188,18 +202,18 @@ std::vector<Case> cases() {
   return out;
 }
 
-Graph step_of(const std::string& model, bool loss_in_parts) {
+Graph step_of(const Case& c, bool loss_in_parts) {
   const Sgd sgd{.momentum = 0.9};
-  if (model == "llama") return llama_step(sgd, loss_in_parts);
-  return gpt_step(sgd, loss_in_parts, model == "experts" ? 4 : 0);
+  if (c.model == "llama") return llama_step(sgd, loss_in_parts, 1, c.experts, c.expert_groups);
+  return gpt_step(sgd, loss_in_parts, c.experts, c.expert_groups);
 }
 
 class Strategies : public testing::TestWithParam<Case> {};
 
 TEST_P(Strategies, train_a_language_model_as_one_device_does) {
-  const Graph one = step_of(GetParam().model, false);
+  const Graph one = step_of(GetParam(), false);
   const Trained whole = train(one, {}, nullptr);
-  const Graph graph = step_of(GetParam().model, GetParam().loss_in_parts);
+  const Graph graph = step_of(GetParam(), GetParam().loss_in_parts);
   const double bound = bound_of(graph, whole.losses[0]);
   std::mutex mutex;
   std::vector<Trained> ranks;

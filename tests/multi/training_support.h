@@ -49,20 +49,22 @@ inline Graph language_step(nn::Module& model, const Optimizer& optimizer, bool l
                        {.name = "text", .seed = 3, .clip_norm = clip_norm});
 }
 inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
-                      int64_t experts = 0) {
+                      int64_t experts = 0, int64_t expert_groups = 1) {
   nn::Gpt gpt({.vocabulary = 20,
                .context = 8,
                .layers = 2,
                .width = 16,
                .heads = 2,
                .dropout = 0.1,
-               .experts = experts});
+               .experts = experts,
+               .expert_groups = expert_groups});
   return language_step(gpt, optimizer, loss_in_parts, 1);
 }
 // Weights are large enough for positions to tell in the loss.
-inline Graph llama_step(const Optimizer& optimizer, bool loss_in_parts = false, double clip_norm = 1) {
+inline Graph llama_step(const Optimizer& optimizer, bool loss_in_parts = false, double clip_norm = 1,
+                        int64_t experts = 0, int64_t expert_groups = 1) {
   nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24,
-                   .init_std = 0.2});
+                   .init_std = 0.2, .experts = experts, .expert_groups = expert_groups});
   return language_step(llama, optimizer, loss_in_parts, clip_norm);
 }
 

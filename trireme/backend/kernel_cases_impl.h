@@ -115,6 +115,14 @@ inline std::vector<Example> more_cases(std::string_view op) {
   if (op == "embedding") {
     return {{.in = {f32_of({101, 37}), i64_of({3, 71})}, .fill = {{}, whole_numbers(0, 101)}}};
   }
+  if (op == "gather_rows") {
+    return {{.in = {f32_of({3, 37, 131}), i64_of({3, 71})}, .fill = {{}, whole_numbers(0, 37)}}};
+  }
+  if (op == "scatter_rows") {
+    return {{.in = {i64_of({3, 71}), f32_of({3, 71, 131})},
+             .attrs = Attrs::of(ScatterRowsAttrs{37}),
+             .fill = {whole_numbers(0, 37)}}};
+  }
   if (op == "embedding_grad") {
     return {{.in = {i64_of({3, 71}), f32_of({3, 71, 301})},
              .attrs = Attrs::of(EmbeddingGradAttrs{29}),

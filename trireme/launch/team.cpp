@@ -24,11 +24,23 @@ void Team::run(const Signals& signals, const TeamWatch& watch) {
     while (const int signal = signals.next()) {
       if (signal != SIGCHLD) interrupt(signal);
     }
+    if (patience_.count() > 0) end_stopped();
     const bool any_failed = std::ranges::any_of(workers_, failed);
     if (any_failed && !failure_) failure_.emplace(kSettle);
     if (failure_ && failure_->passed()) end();
     if (ending_ && ending_->passed()) kill_all();
     if (watch.on_turn) watch.on_turn();
+  }
+}
+
+// A worker that stands still holds up all others, and only SIGKILL reaches it.
+void Team::end_stopped() {
+  for (Worker& worker : workers_) {
+    if (!worker.running || worker.stood_s > 0) continue;
+    look_whether_stopped(worker);
+    if (worker.stopped_s == 0 || now_s() - worker.stopped_s < std::chrono::duration<double>(patience_).count()) continue;
+    worker.stood_s = now_s() - worker.stopped_s;
+    kill(-worker.pid, SIGKILL);
   }
 }
 

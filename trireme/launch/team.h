@@ -20,8 +20,9 @@ struct TeamWatch {
 
 class Team {
  public:
-  // `grace`: from SIGTERM to SIGKILL.
-  explicit Team(std::chrono::milliseconds grace) : grace_(grace) {}
+  // `grace`: from SIGTERM to SIGKILL. `patience`: with a worker that a signal has stopped; 0: for ever.
+  explicit Team(std::chrono::milliseconds grace, std::chrono::milliseconds patience = std::chrono::milliseconds(0))
+      : grace_(grace), patience_(patience) {}
   // Ends all that still run.
   ~Team();
   Team(const Team&) = delete;
@@ -44,8 +45,10 @@ class Team {
   bool all_ended() const;
   void wait(const Signals* signals, int wake);
   void kill_all();
+  void end_stopped();
 
   std::chrono::milliseconds grace_;
+  std::chrono::milliseconds patience_;
   std::vector<Worker> workers_;
   int interrupted_ = 0;
   std::optional<Deadline> failure_;  // set by the first one; passes when the others are to end

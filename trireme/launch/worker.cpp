@@ -175,6 +175,12 @@ bool reap(Worker& worker) {
   return true;
 }
 
+void look_whether_stopped(Worker& worker) {
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(worker.pid), &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 || info.si_pid == 0) return;
+  worker.stopped_s = info.si_code == CLD_STOPPED ? now_s() : 0;
+}
+
 bool failed(const Worker& worker) {
   return !worker.running && (worker.exit_code != 0 || worker.signal != 0);
 }
@@ -195,6 +201,12 @@ Story story_of(const Worker& worker) {
             .may_be_consequence =
                 failure->kind == ErrorKind::kComm || failure->kind == ErrorKind::kTimeout,
             .at_s = failure->at_s};
+  }
+  if (worker.stood_s > 0) {
+    return {.text = fmt::format("{} has been stopped by a signal for {}, so it was ended{}", who, duration_text(worker.stood_s),
+                                log_hint(worker)),
+            .exit_code = 3,
+            .at_s = worker.ended_s};
   }
   if (worker.signal != 0) {
     const char* hint =

@@ -33,6 +33,8 @@ struct Worker {
   int exit_code = 0;
   int signal = 0;  // that ended it, or 0
   double ended_s = 0;
+  double stopped_s = 0;   // since when it has been stopped by a signal; 0: it is not
+  double stood_s = 0;     // how long it was, when the launcher ended it for that; 0: it was not
 };
 
 // Starts the command in a process group of its own, which dies when this thread of the launcher
@@ -42,6 +44,9 @@ Worker start_worker(const WorkerStart& start);
 void read_error_pipe(Worker& worker);
 // True once the worker has ended: notes how, ends what is left of its process group, and reaps it.
 bool reap(Worker& worker);
+
+// Looks whether a signal has stopped it (SIGSTOP), or made it go on.
+void look_whether_stopped(Worker& worker);
 
 bool failed(const Worker& worker);
 // What went wrong, with the exit code that the whole job should end with.

@@ -2,8 +2,13 @@
 // GShard, Lepikhin et al., 2020).
 //
 // Every expert takes at most C = ceil(top_k tokens capacity_factor / experts) tokens, first come first served in the order
-// of the whole batch: which tokens are dropped does not depend on how the batch is cut. Second choices come after all
+// of the batch: which tokens are dropped does not depend on how the batch is cut. Second choices come after all
 // first ones. A dropped token contributes zero here and goes on by the residual connection.
+//
+// With `groups` (GShard) the batch falls in so many equal runs of tokens, each of which has its own C places at every
+// expert. That is part of the model, whatever the ranks; but groups that ranks share evenly have all of their tokens on
+// one rank, so that places are filled there and go to the experts' ranks, and back, by all-to-all. In one group they
+// are filled by all ranks together, a sum over ranks, and every rank gets all results back.
 #pragma once
 
 #include "trireme/nn/module.h"
@@ -15,55 +20,66 @@ struct MoeOptions {
   int64_t experts = 4;
   int64_t top_k = 2;              // 1 or 2
   double capacity_factor = 1.25;
+  int64_t groups = 1;             // a divisor of the tokens
+  bool gated = false;             // experts are SwiGLU MLPs without biases (Mixtral), else gelu and biases (Switch)
   double balance = 0.01;          // weight of the load-balancing loss, experts sum_e f_e p_e, added to the model's
   double init_std = 0.02;
 };
 
 // x[*,width] -> [*,width]. Parameters: router.weight [width,experts], up.weight [experts,width,hidden], up.bias
-// [experts,1,hidden], down.weight [experts,hidden,width], down.bias [experts,1,width]. Cut over a mesh axis by experts
+// [experts,1,hidden], down.weight [experts,hidden,width], down.bias [experts,1,width]; if gated gate.weight
+// [experts,width,hidden] and no biases. Cut over a mesh axis by experts
 // ("up.weight" as [ep, -, -], the same of "down"), each rank computes its own.
 class Moe : public Module {
  public:
   Moe(int64_t width, int64_t hidden, MoeOptions options);
   Tensor forward(const Tensor& x) override;
   std::string_view kind() const override { return "moe"; }
-  // Tokens that an expert takes of a batch of so many.
+  // Tokens that an expert takes of a group of so many.
   int64_t capacity(int64_t tokens) const;
 
  private:
   class Part : public Module {  // a name scope of its own, with a map for each expert
    public:
-    Part(std::string name, int64_t experts, int64_t in, int64_t out, double init_std);
+    Part(std::string name, int64_t in, int64_t out, const MoeOptions& options);
     Tensor forward(const Tensor& x) override;  // [experts,c,in] -> [experts,c,out]
 
    private:
     int64_t experts_, in_, out_;
     double init_std_;
+    bool bias_;
   };
   class Router : public Module {
    public:
     using Module::Module;
     Tensor weight(int64_t width, int64_t experts, double init_std) const;
   };
+  // Tokens below are [t], or [groups,t].
   struct Choice {
-    Tensor expert;  // f32[t], a whole number
-    Tensor mask;    // f32[t,experts], one where chosen
-    Tensor gate;    // f32[t], its probability
+    Tensor expert;  // f32[*t], a whole number
+    Tensor mask;    // f32[*t,experts], one where chosen
+    Tensor gate;    // f32[*t], its probability
   };
-  // Where each token's copy goes: a row of [experts * capacity], and 0 instead of 1 if it is dropped.
+  // Where each token's copy goes: a row of its group's [experts * capacity], and 0 instead of 1 if it is dropped.
   struct Place {
-    Tensor row;   // i32[t]
-    Tensor kept;  // f32[t]
+    Tensor row;   // i32[*t]
+    Tensor kept;  // f32[*t]
   };
-  // The expert of each token with the highest of `scores`, f32[t,experts].
+  // The choices of all tokens, and the balance loss.
+  std::vector<Choice> choices_of(const Tensor& rows);
+  // The expert of each token with the highest of `scores`, f32[*t,experts].
   Choice choose(const Tensor& scores, const Tensor& probabilities) const;
   Place place(const Choice& choice, const Tensor& before, int64_t capacity) const;
   void balance(const Tensor& probabilities, const Tensor& mask) const;
+  // Rows to the places of [experts, places, width], and the experts' results back to the rows.
+  Tensor dispatch(const Tensor& rows, const std::vector<Place>& places, int64_t capacity) const;
+  std::vector<Tensor> combine(const Tensor& out, const std::vector<Place>& places, int64_t capacity) const;
+  Tensor run_experts(const Tensor& taken);
 
   int64_t width_, hidden_;
   MoeOptions options_;
   Router router_;
-  Part up_, down_;
+  Part gate_, up_, down_;
 };
 
 }  // namespace trireme::nn

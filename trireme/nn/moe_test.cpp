@@ -64,6 +64,63 @@ TEST(Moe, two_experts_share_a_token_by_their_probabilities) {
   for (const float value : y) EXPECT_NEAR(value, 1.5, 1e-5);
 }
 
+// With as many places as tokens nothing is dropped, and each token gets the mean of its experts by their probabilities,
+// computed here for all tokens by all experts; tokens come back in their order.
+TEST(Moe, with_places_for_all_is_a_dense_evaluation_of_the_routed_experts_contracts_10) {
+  constexpr int64_t kTokens = 12, kWidth = 3, kHidden = 5, kExperts = 4;
+  for (const int64_t groups : {1, 2, 3}) {
+    for (const bool gated : {false, true}) {
+      Graph graph;
+      const Tensor in(graph, graph.add_input("x", {DType::kF32, {kTokens, kWidth}}, Role::kData));
+      nn::Trace trace(graph);
+      nn::Moe moe(kWidth, kHidden,
+                  {.name = "moe", .experts = kExperts, .capacity_factor = 2, .groups = groups, .gated = gated});
+      ASSERT_EQ(moe.capacity(kTokens / groups), kTokens / groups);
+      const Tensor y = moe(in);
+      graph.add_output("y", y.id());
+      const auto part = [&](const char* name, const Tensor& x, int64_t from, int64_t to) {
+        const Tensor weight = trace.parameter(fmt::format("moe.{}.weight", name), {DType::kF32, {kExperts, from, to}}, {});
+        const Tensor product = matmul(x, weight);
+        if (gated) return product;
+        return add(product, trace.parameter(fmt::format("moe.{}.bias", name), {DType::kF32, {kExperts, 1, to}}, {}));
+      };
+      const Tensor all = broadcast_to(unsqueeze(in, 0), {kExperts, kTokens, kWidth});
+      const Tensor up = part("up", all, kWidth, kHidden);
+      const Tensor hidden = gated ? mul(silu(part("gate", all, kWidth, kHidden)), up) : gelu(up, true);
+      const Tensor by_token = transpose(part("down", hidden, kHidden, kWidth), {1, 0, 2});
+      const Tensor router = trace.parameter("moe.router.weight", {DType::kF32, {kWidth, kExperts}}, {});
+      const Tensor p = softmax(matmul(in, router));
+      const Tensor first = one_hot(argmax(p), kExperts);
+      const Tensor both = add(first, one_hot(argmax(sub(p, scale(first, 2))), kExperts));
+      const Tensor weights = mul(p, both);
+      const Tensor share = div(weights, broadcast_to(reduce_sum(weights, {-1}, true), weights.shape()));
+      graph.add_output("dense", reduce_sum(mul(by_token, broadcast_to(unsqueeze(share, 2), by_token.shape())), {1}).id());
+      std::map<std::string, HostTensor> inputs;
+      for (const Input& input : graph.inputs()) {
+        HostTensor value(graph.type(input.value));
+        float at = static_cast<float>(input.name.size());
+        for (float& x : value.as<float>()) x = std::sin(at += 1.7F);
+        inputs[input.name] = std::move(value);
+      }
+      const std::map<std::string, HostTensor> out = interpret(graph, inputs);
+      for (size_t i = 0; i < kTokens * kWidth; ++i) {
+        EXPECT_NEAR(out.at("y").as<float>()[i], out.at("dense").as<float>()[i], 1e-5) << groups << " groups, element " << i;
+      }
+    }
+  }
+}
+
+// 4 tokens in 2 groups, 2 experts, factor 1: one place a group; of each group's two tokens for expert 0 the second is
+// dropped.
+TEST(Moe, each_group_has_places_of_its_own) {
+  const std::vector<float> y =
+      run({.experts = 2, .top_k = 1, .capacity_factor = 1, .groups = 2}, {1, 0, 1, 0, 1, 0, 1, 0});
+  EXPECT_NEAR(y[0], 1, 1e-3);
+  EXPECT_EQ(y[2], 0);
+  EXPECT_NEAR(y[4], 1, 1e-3);
+  EXPECT_EQ(y[6], 0);
+}
+
 TEST(Moe, options_that_cannot_be_are_refused) {
   const auto error_of = [](nn::MoeOptions options) -> std::string {
     try {
@@ -75,6 +132,7 @@ TEST(Moe, options_that_cannot_be_are_refused) {
   };
   EXPECT_THAT(error_of({.experts = 4, .top_k = 3}), HasSubstr("top_k is 3; it must be 1 or 2"));
   EXPECT_THAT(error_of({.experts = 1, .top_k = 2}), HasSubstr("top_k is 2 of 1 experts"));
+  EXPECT_THAT(error_of({.groups = 0}), HasSubstr("0 groups; it must be 1 or more"));
   EXPECT_THAT(error_of({.capacity_factor = 0}), HasSubstr("a capacity factor of 0"));
 }
 

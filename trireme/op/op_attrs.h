@@ -30,6 +30,11 @@ struct EmbeddingGradAttrs {
   static constexpr auto fields() { return std::tuple{field("vocabulary", &EmbeddingGradAttrs::vocabulary)}; }
 };
 
+struct ScatterRowsAttrs {
+  int64_t rows = 0;  // of the table
+  static constexpr auto fields() { return std::tuple{field("rows", &ScatterRowsAttrs::rows)}; }
+};
+
 // layer_norm and rms_norm.
 struct NormAttrs {
   double eps = 1e-5;

@@ -164,6 +164,10 @@ Tensor dropout(const Tensor& x, const Tensor& step, double p, int64_t seed, int6
 Tensor embedding(const Tensor& table, const Tensor& ids);
 // The gradient of a table with `vocabulary` rows: row v is the sum of dy[*,d] over the positions with id v.
 Tensor embedding_grad(const Tensor& ids, const Tensor& dy, int64_t vocabulary);
+// A table for each batch: table[b,v,d] and ids[b,n] -> [b,n,d]; and ids[b,n], x[b,n,d] -> [b,rows,d], whose row v is the
+// sum of x over the positions with id v. Batches may be cut, rows may not.
+Tensor gather_rows(const Tensor& table, const Tensor& ids);
+Tensor scatter_rows(const Tensor& ids, const Tensor& x, int64_t rows);
 
 // -- normalisation -------------------------------------------------------------------------------------------
 // Over the last dimension, which cannot be cut. The statistics are f32 (f64 for f64) and have x's leading dimensions.

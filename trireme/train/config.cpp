@@ -112,6 +112,7 @@ void check_values(const JobConfig& c) {
   require_from("parallel.cp", c.parallel.cp, 1);
   require_from("parallel.ep", c.parallel.ep, 1);
   require_from("model.experts", c.model.experts, 0);
+  require_from("model.expert_groups", c.model.expert_groups, 1);
   require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
           c.parallel.zero);
   require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
@@ -153,7 +154,7 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.cp_algorithm", &c.parallel.cp_algorithm, "attention over cp: ulysses (an all-to-all to heads and back), ring, hybrid, or auto: ulysses where the heads divide, else ring"},
       {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
-      {"parallel.ep", &c.parallel.ep, "gpt: data parallel ranks that share the experts of a block"},
+      {"parallel.ep", &c.parallel.ep, "gpt, llama: data parallel ranks that share the experts of a block"},
       {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
@@ -179,9 +180,10 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"model.rope_theta", &c.model.rope_theta, "llama: base of the rotary angles"},
       {"model.tied", &c.model.tied, "llama: the head is the embedding's table"},
       {"model.vocabulary", &c.model.vocabulary, "gpt, llama: tokens; bytes have 256"},
-      {"model.experts", &c.model.experts, "gpt: experts of every block's MLP; 0: one plain MLP"},
-      {"model.top_k", &c.model.top_k, "gpt: experts a token goes to, 1 or 2"},
-      {"model.capacity_factor", &c.model.capacity_factor, "gpt: places of an expert, as a multiple of its even share of tokens"},
+      {"model.experts", &c.model.experts, "gpt, llama: experts of every block's MLP; 0: one plain MLP"},
+      {"model.top_k", &c.model.top_k, "gpt, llama: experts a token goes to, 1 or 2"},
+      {"model.capacity_factor", &c.model.capacity_factor, "gpt, llama: places of an expert, as a multiple of its even share of tokens"},
+      {"model.expert_groups", &c.model.expert_groups, "gpt, llama: equal parts of the batch, each with its own places at every expert; ranks that divide them exchange tokens by all-to-all"},
       {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
       {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},
       {"model.classes", &c.model.classes, "mlp, lenet: of the labels"},
@@ -230,7 +232,8 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                    .dropout = m.dropout,
                                                    .experts = m.experts,
                                                    .top_k = m.top_k,
-                                                   .capacity_factor = m.capacity_factor});
+                                                   .capacity_factor = m.capacity_factor,
+                                                   .expert_groups = m.expert_groups});
   }
   if (m.kind == "llama") {
     return std::make_unique<nn::Llama>(nn::LlamaConfig{.vocabulary = m.vocabulary,
@@ -241,7 +244,11 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                        .kv_heads = m.kv_heads,
                                                        .hidden = m.mlp_width,
                                                        .rope_theta = m.rope_theta,
-                                                       .tied = m.tied});
+                                                       .tied = m.tied,
+                                                       .experts = m.experts,
+                                                       .top_k = m.top_k,
+                                                       .capacity_factor = m.capacity_factor,
+                                                       .expert_groups = m.expert_groups});
   }
   if (m.kind == "lenet") return std::make_unique<nn::LeNet>(m.classes);
   std::vector<int64_t> sizes{28 * 28};

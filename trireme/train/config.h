@@ -27,6 +27,7 @@ struct JobConfig {
     double dropout = 0;
     int64_t experts = 0, top_k = 2;
     double capacity_factor = 1.25;
+    int64_t expert_groups = 1;
     std::vector<int64_t> hidden = {512, 512};  // of mlp
     int64_t classes = 10;
   } model;

@@ -89,9 +89,19 @@ std::vector<CutRule> gpt_rules(const JobConfig& config) {
   return rules;
 }
 
-// Each rank of `ep` computes its own experts, and `tp` cuts each expert's weights.
-std::vector<CutRule> moe_rules() {
-  return {{"h.*.moe.up/matmul", "[ep, -, -], [ep, -, tp]"}, {"h.*.moe.down/matmul", "[ep, -, tp], [ep, tp, -] -> [ep, -, -]"}};
+// Each rank of `ep` computes its own experts, and `tp` cuts each expert's weights. Groups of tokens go from the ranks that
+// have them to those of the experts and back; one group for all is summed and gathered.
+std::vector<CutRule> moe_rules(const JobConfig& config, const std::string& scope) {
+  const bool grouped = config.model.expert_groups > 1;
+  const char* places = grouped ? "dp" : "-";
+  std::vector<CutRule> rules;
+  for (const char* name : {"gate", "up"}) {
+    if (name == std::string_view("gate") && config.model.kind != "llama") continue;
+    rules.push_back({fmt::format("{}.{}/matmul", scope, name), fmt::format("[ep, {}, -], [ep, -, tp]", places)});
+  }
+  rules.push_back({scope + ".down/matmul", fmt::format("[ep, {0}, tp], [ep, tp, -] -> [ep, {0}, -]", places)});
+  if (grouped) rules.push_back({scope + "/gather_rows", "[dp*ep, -, -], [dp*ep, -]"});
+  return rules;
 }
 
 // As gpt_rules: the products that read the residual stream by columns, those that write to it by rows. Weights are
@@ -100,17 +110,19 @@ std::vector<CutRule> llama_rules(const JobConfig& config) {
   const auto& p = config.parallel;
   const Positions positions = positions_of(config);
   const std::string residual = p.sp ? positions.between + "*tp" : positions.between;
-  const std::string out = fmt::format(" -> [dp, {}, -]", residual);
-  const std::string columns = fmt::format("[dp, {}, -], [tp, -]", positions.between);
+  const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
+  const std::string columns = fmt::format("[dp*ep, {}, -], [tp, -]", positions.between);
   std::vector<CutRule> rules{
-      {"model.embed_tokens", p.vocabulary ? fmt::format("[tp, -], [dp, {}]{}", positions.between, out)
-                                          : fmt::format("[-, -], [dp, {}]", residual)},
-      {"model.layers.*.self_attn/attention", attention_cuts("dp", positions)}};
+      {"model.embed_tokens", p.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", positions.between, out)
+                                          : fmt::format("[-, -], [dp*ep, {}]", residual)},
+      {"model.layers.*.self_attn/attention", attention_cuts("dp*ep", positions)}};
   for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+    if (config.model.experts > 0 && std::string_view(name).starts_with("mlp")) continue;
     rules.push_back({fmt::format("model.layers.*.{}", name), columns});
   }
   for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
-    rules.push_back({fmt::format("model.layers.*.{}", name), fmt::format("[dp, {}, tp], [-, tp]{}", positions.between, out)});
+    if (config.model.experts > 0 && std::string_view(name).starts_with("mlp")) continue;
+    rules.push_back({fmt::format("model.layers.*.{}", name), fmt::format("[dp*ep, {}, tp], [-, tp]{}", positions.between, out)});
   }
   if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", columns});
   return rules;
@@ -138,21 +150,34 @@ void check_heads(const JobConfig& config, const char* key) {
           key, key_heads(config), p.tp, ranks);
 }
 
-std::vector<CutRule> ready_made(const JobConfig& config) {
+void check_experts(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  if (config.model.experts == 0 && p.ep == 1) return;
+  require(config.model.experts > 0 && config.model.experts % p.ep == 0,
+          "configuration: model.experts = {} does not divide over parallel.ep = {} ranks", config.model.experts, p.ep);
+  const int64_t batches = ranks / (p.tp * p.cp);
+  require(config.model.expert_groups == 1 || config.model.expert_groups % batches == 0,
+          "configuration: model.expert_groups = {} does not divide over {} ranks that have parts of the batch; use a multiple of "
+          "{}, or 1",
+          config.model.expert_groups, batches, batches);
+}
+
+std::vector<CutRule> ready_made(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (p.tp <= 1 && p.cp <= 1 && p.ep <= 1) return {};
   if (config.model.kind == "gpt") {
     check_heads(config, "model.heads");
-    require(p.ep == 1 || (config.model.experts > 0 && config.model.experts % p.ep == 0),
-            "configuration: model.experts = {} does not divide over parallel.ep = {} ranks", config.model.experts, p.ep);
+    check_experts(config, ranks);
     std::vector<CutRule> rules = gpt_rules(config);
-    if (config.model.experts > 0) std::ranges::move(moe_rules(), std::back_inserter(rules));
+    if (config.model.experts > 0) std::ranges::move(moe_rules(config, "h.*.moe"), std::back_inserter(rules));
     return rules;
   }
   if (config.model.kind == "llama") {
     check_heads(config, "model.kv_heads");
-    require(p.ep == 1, "configuration: parallel.ep = {} shares experts; model.kind 'llama' has none", p.ep);
-    return llama_rules(config);
+    check_experts(config, ranks);
+    std::vector<CutRule> rules = llama_rules(config);
+    if (config.model.experts > 0) std::ranges::move(moe_rules(config, "model.layers.*.moe"), std::back_inserter(rules));
+    return rules;
   }
   require(!p.sp && !p.vocabulary && p.cp <= 1 && p.ep <= 1,
           "configuration: parallel.sp, cp, ep and vocabulary are for texts; model.kind '{}' reads none",
@@ -235,7 +260,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.mesh = mesh_of(config, ranks);
   const bool ready = !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
   out.dataset = ready && p.dataset == "data_parallel" ? fmt::format("[dp*ep, {}]", positions_of(config).between) : p.dataset;
-  out.ops = ready_made(config);
+  out.ops = ready_made(config, ranks);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
   for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
   out.optimizer = {.level = static_cast<int>(p.zero),

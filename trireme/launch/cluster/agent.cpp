@@ -74,7 +74,7 @@ class Patience {
 class Agent {
  public:
   explicit Agent(const NodeOptions& options)
-      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace) {
+      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace, options.silence) {
     if (options.tls.on()) tls_ = read_tls(options.tls, options.tls_warn_days);
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
@@ -131,10 +131,14 @@ class Agent {
                              .port = port_,
                              .tls = tls_};
     if (!options_.local.log_dir.empty()) options.log_path = logs_->path() + "/scheduler.log";
-    // Without node ranks the first agent of this host serves it, and the others find it there.
-    if (options_.node_rank < 0 && options_.nodes > 1 && !trouble_listening(address_, port_).empty()) return;
-    scheduler_ = std::make_unique<Scheduler>(options);
-    port_ = scheduler_->port();
+    try {
+      scheduler_ = std::make_unique<Scheduler>(options);
+      port_ = scheduler_->port();
+    } catch (const Error&) {
+      // Without node ranks the first agent of this host serves it, and the others find it there.
+      const bool taken = port_ != 0 && !trouble_listening(address_, port_).empty();
+      if (options_.node_rank >= 0 || options_.nodes == 1 || !taken) throw;
+    }
   }
 
   int report_world() const { return options_.world > 0 ? options_.world : options_.nodes * options_.local.ranks; }
@@ -225,8 +229,10 @@ class Agent {
     const SchedulerLink::News news = link_->news();
     if (news.view) view_ = *news.view;
     if (view_.interrupt != 0 && team_.interrupted() == 0) team_.interrupt(view_.interrupt);
-    if (view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
-    if (!view_.refused.empty() && view_.phase != Phase::kOver) team_.end();
+    if (view_.refused.empty() && view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
+    if (!std::exchange(refused_, !view_.refused.empty()) && refused_) {
+      TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(), view_.refused);
+    }
     if (news.connected != connected_) {
       connected_ = news.connected;
       if (connected_) {
@@ -292,6 +298,7 @@ class Agent {
   // The job's ending as this node's terminal shows it.
   LaunchResult result_of(LaunchResult local) const {
     const Ending& job = view_.ending;
+    if (refused_) return local;  // by a scheduler of something else
     if (view_.phase != Phase::kOver || job.exit_code == 0 || job.interrupt != 0) {
       return local.exit_code != 0 || job.exit_code == 0 ? local
                                                         : LaunchResult{.exit_code = job.exit_code, .report = job.text + "\n"};
@@ -322,6 +329,7 @@ class Agent {
   std::unique_ptr<SchedulerLink> link_;
   ClusterView view_;
   bool connected_ = true;
+  bool refused_ = false;  // while it works
   int64_t failures_ = 0;
   Team team_;  // ends before what its workers need
 };

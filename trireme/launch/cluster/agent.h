@@ -24,7 +24,7 @@ struct NodeOptions {
   std::string master;      // HOST[:PORT] of the scheduler; may be empty for one node
   int world = 0;           // 0: nodes times this node's workers
   std::chrono::seconds window{300};    // for all nodes to come
-  std::chrono::milliseconds silence{10'000};  // after which a node counts as lost; 0: never
+  std::chrono::milliseconds silence{10'000};  // after which a node counts as lost, or a worker that is stopped; 0: never
   std::string address;     // of this node, for the other nodes' ranks; empty: the one that reaches the master
   std::string secret_file; // empty: from the environment; for one node a fresh one
   TlsFiles tls;

@@ -31,6 +31,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRetryLow{200};  // the pause before the next attempt is drawn between these
 constexpr milliseconds kRetryHigh{500};
 constexpr milliseconds kHandshake{5'000};
+constexpr milliseconds kSilence{10'000};  // of a scheduler that answers every report: then the connection is no more
 constexpr milliseconds kFirstBeat{500};  // until the scheduler says how often it wants to hear
 constexpr milliseconds kLook{20};  // at what `tell` left, and at the heartbeat
 
@@ -100,6 +101,7 @@ class SchedulerLink::Loop {
     bool hopeless = false;
     std::string trouble;  // found on this side
     std::optional<Deadline> next_beat;
+    Deadline answer_by{kSilence};
   };
   enum Tag : intptr_t { kStart = 1, kRead, kWrite, kClose, kFinish };
   static void* tag(Tag t) { return reinterpret_cast<void*>(t); }
@@ -137,6 +139,7 @@ class SchedulerLink::Loop {
       }
       if (a.seals && !a.finished) beat(a);
       if (!a.seals && prove_by.passed()) give_up(a, "it answers no handshake");
+      if (a.answer_by.passed()) give_up(a, "it has not answered for " + duration_text(kSilence.count() / 1e3));
       if (!stopping()) {
         close_by = Deadline(milliseconds(1'000));
       } else if (!a.seals || close_by.passed()) {
@@ -205,6 +208,7 @@ class SchedulerLink::Loop {
       if (view.version != report_.seen) due_ = true;
       report_.seen = view.version;
       news_.view = std::move(view);
+      a.answer_by = Deadline(kSilence);
       wake();
     } catch (const Error& e) {
       give_up(a, e.text());

@@ -3,6 +3,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <fstream>
@@ -141,11 +142,12 @@ class Scheduler::Loop {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, static_cast<int>(options_.handshake_deadline.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4096);
-    const std::string before = trouble_listening(options_.address, options_.port);
-    if (before.empty()) server_ = builder.BuildAndStart();
+    std::string trouble = trouble_listening(options_.address, options_.port);  // gRPC itself does not say why
+    if (trouble.empty()) server_ = builder.BuildAndStart();
     if (!server_ || port == 0) {
+      if (trouble.empty()) trouble = trouble_listening(options_.address, options_.port);
       fail(ErrorKind::kIo, "scheduler: cannot listen at {} ({}); name another port, or end what listens there",
-           host_port_text(options_.address, options_.port), before.empty() ? "gRPC did not say why" : before);
+           host_port_text(options_.address, options_.port), trouble.empty() ? "it was in use a moment ago" : trouble);
     }
     port_ = static_cast<uint16_t>(port);
   }
@@ -233,7 +235,11 @@ class Scheduler::Loop {
 
   void leave(Call& call) {
     if (!call.seals && !call.finishing) count(&Counts::refused);
-    if (!call.node_id.empty()) cluster_.disconnected(call.node_id, call.instance, now_ms());
+    // A node that came back by another connection is there.
+    const bool elsewhere = std::ranges::any_of(calls_, [&](const Call& other) {
+      return &other != &call && other.node_id == call.node_id && other.instance == call.instance;
+    });
+    if (!call.node_id.empty() && !elsewhere) cluster_.disconnected(call.node_id, call.instance, now_ms());
     call.node_id.clear();
     finish(call, grpc::StatusCode::OK, "");
   }

@@ -33,6 +33,7 @@ GptBlock::GptBlock(const GptConfig& config, std::string name)
                                           .experts = config.experts,
                                           .top_k = config.top_k,
                                           .capacity_factor = config.capacity_factor,
+                                          .groups = config.expert_groups,
                                           .init_std = kInitStd});
 }
 

@@ -51,7 +51,17 @@ LlamaBlock::LlamaBlock(const LlamaConfig& config, std::string name)
       o_proj_(config.width, config.width, projection(config, "o_proj")),
       gate_proj_(config.width, config.hidden, projection(config, "gate_proj")),
       up_proj_(config.width, config.hidden, projection(config, "up_proj")),
-      down_proj_(config.hidden, config.width, projection(config, "down_proj")) {}
+      down_proj_(config.hidden, config.width, projection(config, "down_proj")) {
+  if (config.experts == 0) return;
+  moe_ = std::make_unique<Moe>(config.width, config.hidden,
+                               MoeOptions{.name = "moe",
+                                          .experts = config.experts,
+                                          .top_k = config.top_k,
+                                          .capacity_factor = config.capacity_factor,
+                                          .groups = config.expert_groups,
+                                          .gated = true,
+                                          .init_std = config.init_std});
+}
 
 Tensor LlamaBlock::attend(const Tensor& x) {
   const Scope scope(self_attn_);
@@ -73,7 +83,8 @@ Tensor LlamaBlock::mix(const Tensor& x) {
 
 Tensor LlamaBlock::forward(const Tensor& x) {
   const Tensor a = add(x, attend(input_layernorm_(x)));
-  return add(a, mix(post_attention_layernorm_(a)));
+  const Tensor h = post_attention_layernorm_(a);
+  return add(a, moe_ ? (*moe_)(h) : mix(h));
 }
 
 Llama::Llama(const LlamaConfig& config)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/nn/layers.h"
+#include "trireme/nn/moe.h"
 
 namespace trireme::nn {
 
@@ -23,6 +24,10 @@ struct LlamaConfig {
   double eps = 1e-5;       // of the norms
   double init_std = 0.02;  // of all weights but the norms'
   bool tied = false;       // the head is the embedding's table
+  int64_t experts = 0;     // of every block's MLP, which is a mixture of SwiGLU ones (nn/moe.h); 0: one plain MLP
+  int64_t top_k = 2;
+  double capacity_factor = 1.25;
+  int64_t expert_groups = 1;
 };
 
 class LlamaBlock : public Module {
@@ -39,6 +44,7 @@ class LlamaBlock : public Module {
   Group self_attn_, mlp_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
   Linear gate_proj_, up_proj_, down_proj_;
+  std::unique_ptr<Moe> moe_;  // instead of mlp_
 };
 
 class Llama : public Module {
