@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
 
@@ -24,6 +25,20 @@ class CommandTest : public CliTest {
     EXPECT_EQ(outcome.out, "");
   }
 };
+
+#ifndef __SANITIZE_ADDRESS__  // whose shadow is memory too
+// What a rank's process grows by is the plan's arena and little else: weights, gradients and state are gathered into it.
+TEST_F(CommandTest, PeakMemoryOfZero3IsThePlansWithin5Percent) {
+  const Outcome outcome = run({"bench", "step", "--model", "mlp", "--hidden", "4096,4096,4096", "--batch", "8", "--zero", "3", "-n",
+                               "2", "--steps", "1", "--warmup", "0", "--transport", "ucx", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto record = nlohmann::json::parse(outcome.out);
+  const double planned = record["arena_bytes"].get<double>() / 1048576.0;
+  EXPECT_LE(record["rss_of_session_mb"].get<double>(), 1.05 * planned);
+  EXPECT_GE(record["rss_of_session_mb"].get<double>(), 0.95 * planned);
+  EXPECT_EQ(record["sent_bytes"], record["planned_bytes"]);
+}
+#endif
 
 TEST_F(CommandTest, HelpIsThereForEveryCommandAndTopic) {
   for (const Words& words : {Words{}, Words{"help"}, Words{"--help"}, Words{"-h"}}) {

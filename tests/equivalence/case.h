@@ -16,6 +16,8 @@ struct Case {
   int steps = 1;      // parameters and state are carried from one to the next
   int64_t bucket_bytes = int64_t{16} << 20;
   bool passes = true;  // whether the partitioned program goes through the passes
+  bool all_to_all = true;  // whether reshards may exchange pieces
+  std::string transport = "threads";  // or shm
 };
 
 // The case of a seed: a random graph, mesh and strategy.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kFewRuns = 8;          // what two random runs may miss of the worst
 constexpr double kTooSensitive = 1e-2;  // of an output's magnitude: says nothing any more
+constexpr double kTooSensitiveInBf16 = 0.5;  // of graphs that compute in bf16: a term left out shows still
 
 int64_t bound_of(const std::string& name) {
   const size_t at = name.find(".below");
@@ -98,6 +99,10 @@ double rounding_of(const std::vector<const HostTensor*>& operands, const HostTen
     product *= std::max(magnitude, 1.0);
   }
   if (largest > 1) largest = product;
+  // Sums of bf16 are taken in f32, and rounded once.
+  if (result.type().dtype == DType::kBF16) {
+    return 0x1p-8 * magnitude_of(result) + conformance::tolerance(DType::kF32, terms, largest);
+  }
   return conformance::tolerance(result.type().dtype, terms,
                                 std::max(largest, magnitude_of(result)));
 }
@@ -137,11 +142,13 @@ void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& r
     const bool stands_alone = terms == 0;
     if (stands_alone && std::binary_search(known.begin(), known.end(), x)) continue;
     // Without sums the error is relative to each element, and keeps its sign.
-    const double own = conformance::tolerance(result.type().dtype, 4, std::fabs(x));
+    const bool narrow = result.type().dtype == DType::kBF16;
+    const double own = narrow ? 0x1p-8 * std::fabs(x) : conformance::tolerance(result.type().dtype, 4, std::fabs(x));
     const double y = x + (stands_alone ? own : most) * draw.between(-1, 1);
     const auto i = static_cast<size_t>(k);
     if (result.type().dtype == DType::kF32) result.as<float>()[i] = static_cast<float>(y);
     if (result.type().dtype == DType::kF64) result.as<double>()[i] = y;
+    if (result.type().dtype == DType::kBF16) result.as<BFloat16>()[i] = BFloat16(static_cast<float>(y));
   }
 }
 
@@ -249,11 +256,14 @@ Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs, int 
       sensitivity[name] = std::max(sensitivity[name], distance(tensor, disturbed.at(name)));
     }
   }
+  const bool narrow = std::any_of(graph.values().begin(), graph.values().end(),
+                                  [](const Value& value) { return value.type.dtype == DType::kBF16; });
+  const double too_sensitive = narrow ? kTooSensitiveInBf16 : kTooSensitive;
   for (const auto& [name, tensor] : out.outputs) {
     const double magnitude = std::max(magnitude_of(tensor), 1.0);
     const double allowed =
         kFewRuns * sensitivity[name] + conformance::tolerance(tensor.type().dtype, 4, magnitude);
-    out.allowed[name] = allowed > kTooSensitive * magnitude ? -1 : allowed;
+    out.allowed[name] = allowed > too_sensitive * magnitude ? -1 : allowed;
   }
   return out;
 }

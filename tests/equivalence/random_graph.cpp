@@ -18,13 +18,16 @@ constexpr int64_t kMostElements = 700;  // of one value
 class RandomGraph {
  public:
   explicit RandomGraph(Draw& draw)
-      : draw_(draw), real_(draw.chance(50) ? DType::kF64 : DType::kF32) {}
+      : draw_(draw), real_(draw.chance(50) ? DType::kF64 : draw.chance(20) ? DType::kBF16 : DType::kF32),
+        stored_(real_ == DType::kBF16 ? DType::kF32 : real_) {}
 
   Graph build() {
     const int64_t length = 1 + draw_.below(6);
     for (int64_t i = 0; i < length; ++i) {
       graph_.set_scope(fmt::format("part{}", i));
-      if (draw_.chance(45)) {
+      if (real_ == DType::kBF16) {
+        add_narrow_block();
+      } else if (draw_.chance(45)) {
         add_example();
       } else {
         add_block();
@@ -42,6 +45,7 @@ class RandomGraph {
 
   Tensor data(DType dtype, const Shape& shape, const std::string& values = "") {
     const std::string name = fmt::format("x{}{}", graph_.inputs().size(), values);
+    if (dtype == DType::kBF16) return cast({graph_, graph_.add_input(name, {stored_, shape}, Role::kData)}, dtype);
     return {graph_, graph_.add_input(name, {dtype, shape}, Role::kData)};
   }
 
@@ -56,10 +60,10 @@ class RandomGraph {
     for (const Tensor& known : parameters_) {
       if (known.shape() == shape) alike.push_back(known);
     }
-    if (!alike.empty() && draw_.chance(50)) return draw_.of(alike);
+    if (!alike.empty() && draw_.chance(50)) return cast(draw_.of(alike), real_);
     const std::string name = fmt::format("w{}", parameters_.size());
-    parameters_.emplace_back(graph_, graph_.add_input(name, {real_, shape}, Role::kParameter));
-    return parameters_.back();
+    parameters_.emplace_back(graph_, graph_.add_input(name, {stored_, shape}, Role::kParameter));
+    return cast(parameters_.back(), real_);
   }
 
   Tensor schedule(const std::string& name, DType dtype) {
@@ -76,7 +80,7 @@ class RandomGraph {
     if (from < 3) return parameter(shape);
     if (from < 4 || made_.empty()) return data(real_, shape);
     const Tensor x = draw_.chance(60) ? made_.back() : draw_.of(made_);
-    const Tensor y = fitted(x, shape);
+    const Tensor y = cast(fitted(x, shape), real_);
     return draw_.chance(30) ? tanh(y) : y;
   }
 
@@ -205,6 +209,14 @@ class RandomGraph {
   }
 
   // -- blocks of models ---------------------------------------------------------------------------
+
+  // Of a model that computes in bf16, with parameters, sums and loss in f32.
+  void add_narrow_block() {
+    using Block = void (RandomGraph::*)();
+    static const std::vector<Block> kBlocks{&RandomGraph::add_attention, &RandomGraph::add_residual, &RandomGraph::add_movement,
+                                            &RandomGraph::add_norm, &RandomGraph::add_linear};
+    (this->*draw_.of(kBlocks))();
+  }
 
   void add_block() {
     switch (draw_.below(9)) {
@@ -398,15 +410,15 @@ class RandomGraph {
     Tensor loss;
     const int64_t terms = 1 + draw_.below(3);
     for (int64_t i = 0; i < terms; ++i) {
-      const Tensor x = i == 0 ? made_.back() : draw_.of(made_);
-      const Tensor term = draw_.chance(60) ? mean(square(x)) : mean(mul(x, data(real_, x.shape())));
+      const Tensor x = cast(i == 0 ? made_.back() : draw_.of(made_), stored_);
+      const Tensor term = draw_.chance(60) ? mean(square(x)) : mean(mul(x, data(stored_, x.shape())));
       loss = loss ? add(loss, term) : term;
     }
     graph_.add_output("loss", loss.id());
     std::vector<Tensor> wrt = parameters_;
     if (draw_.chance(50)) {
       for (const Input& input : graph_.inputs()) {
-        if (input.role == Role::kData && graph_.type(input.value).dtype == real_) {
+        if (input.role == Role::kData && graph_.type(input.value).dtype == stored_) {
           wrt.emplace_back(graph_, input.value);
         }
       }
@@ -457,7 +469,7 @@ class RandomGraph {
 
   Tensor clipping(const std::vector<Tensor>& grads) {
     graph_.set_scope("clip");
-    Tensor sum = constant(graph_, {real_, {}}, 0);
+    Tensor sum = constant(graph_, {stored_, {}}, 0);
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (grads[i]) sum = add(sum, square_sum(grads[i]));
     }
@@ -466,7 +478,8 @@ class RandomGraph {
   }
 
   Draw& draw_;
-  DType real_;
+  DType real_;    // what is computed in
+  DType stored_;  // of inputs
   Graph graph_{"random"};
   std::vector<Tensor> parameters_;
   std::vector<Tensor> made_;  // that have a gradient

@@ -11,7 +11,7 @@
 
 namespace trireme::equivalence {
 
-// Floating values are all f32, or all f64.
+// Floating values are all f32, or all f64, or are computed in bf16 from inputs in f32.
 Graph random_graph(Draw& draw);
 
 }  // namespace trireme::equivalence

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/op/op_def.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme::equivalence {
@@ -54,6 +55,15 @@ void let_through(const ShardingRule& rule, const std::vector<Layout>& have, Fact
   if (!cuts.through.empty()) cuts.linear_set = static_cast<int>(set);
 }
 
+// Now and then the op is computed in two copies on each rank, where it can be.
+void copy_along_a_factor(const Node& node, const ShardingRule& rule, const Mesh& mesh, FactorCuts& cuts, Draw& draw) {
+  if (def_of(node).traits.reads_place || rule.factors.empty() || !draw.chance(15)) return;
+  FactorCuts trial = cuts;
+  trial.copied_factor = static_cast<int>(draw.below(static_cast<int64_t>(rule.factors.size())));
+  trial.copies = draw.of({2, 2, 3});
+  if (why_illegal(rule, trial, mesh).empty()) cuts = std::move(trial);
+}
+
 // Cuts both factors of the rule's ring over the axis, or neither.
 bool add_to_ring(const ShardingRule& rule, FactorCuts& cuts, int axis, const Mesh& mesh) {
   FactorCuts trial = cuts;
@@ -100,6 +110,7 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
     std::vector<Layout> have;
     for (const ValueId id : node.inputs) have.push_back(layouts[static_cast<size_t>(id)]);
     out.nodes.push_back(draw.chance(85) ? random_cuts(rule, have, mesh, draw) : uncut(rule));
+    copy_along_a_factor(node, rule, mesh, out.nodes.back(), draw);
     const std::vector<Layout> results = result_layouts(rule, out.nodes.back());
     for (size_t i = 0; i < results.size(); ++i)
       layouts[static_cast<size_t>(node.outputs[i])] = results[i];
@@ -143,27 +154,70 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
   return propagate(graph, mesh, std::move(asks));
 }
 
-// As configuration says it. Batches that the dataset's cut does not divide are refused, so every
-// rank then has all of it.
+// A layout for the leading dimensions of every input, or numbers of parts of each.
+std::string random_dataset(const Graph& graph, const Mesh& mesh, Draw& draw) {
+  static const std::vector<std::string> kDatasets{"data_parallel", "full_batch", "[dp]", "[-, dp]", "[-, -, dp]"};
+  if (mesh.axes() == 0) return "full_batch";
+  if (draw.chance(60)) return draw.of(kDatasets);
+  std::string out;
+  for (const Input& input : graph.inputs()) {
+    if (input.role != Role::kData) continue;
+    const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
+    std::string numbers;
+    for (int dim = 0; dim < layout.rank(); ++dim) numbers += fmt::format("{}{}", dim > 0 ? "," : "", layout.cuts(dim, mesh));
+    out += fmt::format("{}{{{}}}", out.empty() ? "" : ",", numbers);
+  }
+  return "{" + out + "}";
+}
+
+// Layouts of the operands of some ops, the first of their name in their part of the graph.
+std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& draw) {
+  std::vector<CutRule> out;
+  for (const Node& node : graph.nodes()) {
+    const std::string_view scope = graph.scope_of(node);
+    if (node.gradient_of >= 0 || node.inputs.empty() || !scope.starts_with("part") || !draw.chance(20)) continue;
+    const std::string pattern = fmt::format("{}/{}", scope, node.op->name);
+    const auto first = std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& other) {
+      return graph.scope_of(other) == scope && other.op == node.op && other.gradient_of < 0;
+    });
+    const ShardingRule rule = rule_of(graph, *first);
+    const std::vector<Layout> unknown(first->inputs.size());
+    std::string cuts;
+    for (const Layout& layout : operand_layouts(rule, random_cuts(rule, unknown, mesh, draw))) {
+      cuts += fmt::format("{}{}", cuts.empty() ? "" : ", ", to_string(layout, mesh));
+    }
+    out.push_back({pattern, cuts});
+  }
+  return out;
+}
+
+// As configuration says it. Batches that the dataset's cut does not divide are refused, so every rank then has all of
+// it; so are rules that ask for one parameter in two layouts, which are then left out.
 Strategy from_configuration(const Graph& graph, const Mesh& mesh, Draw& draw) {
-  static const std::vector<std::string> kDatasets{"data_parallel", "full_batch", "[dp]", "[-, dp]",
-                                                  "[-, -, dp]"};
   Parallel parallel{.mesh = to_string(mesh),
-                    .dataset = mesh.axes() == 0 ? "full_batch" : draw.of(kDatasets),
+                    .dataset = random_dataset(graph, mesh, draw),
+                    .ops = random_rules(graph, mesh, draw),
                     .optimizer = random_optimizer_parallel(mesh, draw)};
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kParameter || !draw.chance(40)) continue;
     const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
     parallel.parameters.push_back({input.name, to_string(layout, mesh)});
   }
-  try {
-    return semi_auto(graph, mesh.devices(), parallel);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kInvalidArgument || e.text().find("batch") == std::string::npos) {
-      if (e.text().find("data input") == std::string::npos) throw;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      return semi_auto(graph, mesh.devices(), parallel);
+    } catch (const Error& e) {
+      const auto says = [&](std::string_view words) { return e.text().find(words) != std::string::npos; };
+      if (e.kind() != ErrorKind::kInvalidArgument) throw;
+      if (says("asked for in two layouts")) {
+        parallel.ops.clear();
+      } else if (says("batch") || says("data input")) {
+        parallel.dataset = "full_batch";
+      } else {
+        throw;
+      }
     }
   }
-  parallel.dataset = "full_batch";
   return semi_auto(graph, mesh.devices(), parallel);
 }
 

@@ -14,6 +14,7 @@
 #include "trireme/op/conformance.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -34,6 +35,12 @@ struct Running {
   bool is_open() const { return verdict.kind == Verdict::Kind::kAgrees; }
   void fail(const std::string& text) { verdict = {Verdict::Kind::kFails, text}; }
 };
+
+Program partitioned(const Case& test) {
+  const Communication how{.all_to_all = test.all_to_all};
+  return partition(test.graph, test.strategy, {.costs = reshard_costs(how, test.strategy.mesh),
+                                               .sum_types = sum_types(test.graph, how)});
+}
 
 void refuse(const std::vector<std::string>& findings, std::string_view what) {
   if (!findings.empty()) fail(ErrorKind::kInternal, "{}: {}", what, findings.front());
@@ -57,7 +64,7 @@ std::vector<std::string> check_all_ranks(const ExecutionPlan& plan) {
 void compile(Running& r) {
   const Case& test = *r.test;
   refuse(verify(test.graph), "graph");
-  r.program = partition(test.graph, test.strategy);
+  r.program = partitioned(test);
   refuse(verify(r.program), "partitioned program");
   if (test.passes) r.program = run_passes(r.program, {.bucket_bytes = test.bucket_bytes});
   r.plan = plan_execution(r.program);
@@ -110,7 +117,7 @@ void run_on_rank(Running& r, comm::World& world) {
 
 void run_together(std::span<Running* const> all) {
   const auto ranks = static_cast<int>(all.front()->plan.mesh.devices());
-  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+  comm::spawn_ranks(ranks, all.front()->test->transport, [&](comm::World& world) {
     for (Running* r : all) run_on_rank(*r, world);
   });
 }
@@ -168,7 +175,7 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   });
   std::string program;
   try {
-    const Program made = partition(small.graph, small.strategy);
+    const Program made = partitioned(small);
     program =
         to_string(small.passes ? run_passes(made, {.bucket_bytes = small.bucket_bytes}) : made);
   } catch (const std::exception& e) {
@@ -183,11 +190,11 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
 std::vector<Verdict> run_cases(std::span<const Case> cases) {
   std::deque<Running> all;
   for (const Case& test : cases) all.push_back(begin(test));
-  std::map<int64_t, std::vector<Running*>> by_ranks;
+  std::map<std::pair<int64_t, std::string>, std::vector<Running*>> by_world;
   for (Running& r : all) {
-    if (r.is_open()) by_ranks[r.plan.mesh.devices()].push_back(&r);
+    if (r.is_open()) by_world[{r.plan.mesh.devices(), r.test->transport}].push_back(&r);
   }
-  for (const auto& [ranks, group] : by_ranks) run_on_ranks(group);
+  for (const auto& [world, group] : by_world) run_on_ranks(group);
   std::vector<Verdict> out;
   for (Running& r : all) {
     try {

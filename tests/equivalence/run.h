@@ -26,7 +26,7 @@ struct Verdict {
   bool is_bad() const { return kind != Kind::kAgrees && kind != Kind::kWild; }
 };
 
-// One verdict a case. Cases for the same number of ranks share the threads.
+// One verdict a case. Cases for the same number of ranks and transport share the threads.
 std::vector<Verdict> run_cases(std::span<const Case> cases);
 
 // Random cases of these seeds, up to the first that is bad: then what is wrong, the seed, and the

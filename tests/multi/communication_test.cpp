@@ -100,7 +100,6 @@ TEST(Communication, gradients_of_experts_in_bf16_are_summed_in_f32_unless_it_is_
   };
   std::map<std::string, int> wide = sums(true);
   std::map<std::string, int> narrow = sums(false);
-  EXPECT_EQ(wide["bf16"], 2) << "tokens on their way to the experts, and their gradients";
   EXPECT_GE(narrow["bf16"], wide["bf16"] + 2);
   EXPECT_EQ(narrow["bf16"] + narrow["f32"], wide["bf16"] + wide["f32"]);
 }

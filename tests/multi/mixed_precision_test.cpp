@@ -33,8 +33,8 @@ void fill_counting(Session& session, int64_t step) {
   for (int64_t row = 0; row < box.size[0]; ++row) {
     const auto sample = static_cast<uint64_t>(box.start[0] + row);
     const auto start = static_cast<int64_t>(random_bits(stream, sample, 0) % kVocabulary);
-    for (int64_t i = 0; i < kPositions; ++i) {
-      const auto at = static_cast<size_t>(row * kPositions + i);
+    for (int64_t i = box.start[1]; i < box.start[1] + box.size[1]; ++i) {
+      const auto at = static_cast<size_t>(row * box.size[1] + i - box.start[1]);
       const uint32_t noise = random_bits(stream, 1000 + sample * kPositions + static_cast<uint64_t>(i), 0);
       x[at] = static_cast<int32_t>((start + i) % kVocabulary);
       y[at] = static_cast<int32_t>(noise % 4 == 0 ? noise / 4 % kVocabulary : (start + i + 1) % kVocabulary);
@@ -74,6 +74,7 @@ struct Case {
   int64_t tp;
   bool sp;
   int64_t zero;
+  int64_t ring = 1;
 };
 
 Parallel parallel_of(const Case& c) {
@@ -83,6 +84,8 @@ Parallel parallel_of(const Case& c) {
   config.parallel.tp = c.tp;
   config.parallel.sp = c.sp;
   config.parallel.zero = c.zero;
+  config.parallel.cp = c.ring;
+  config.parallel.cp_algorithm = "ring";
   config.parallel.zero_threshold_kb = 0;
   return trireme::parallel_of(config, c.ranks);
 }
@@ -125,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Cuts, MixedPrecisionOverRanks,
                          testing::Values(Case{"dp2", 2, 1, false, 0}, Case{"tp2", 2, 2, false, 0},
                                          Case{"tp2_sp", 2, 2, true, 0}, Case{"zero1", 2, 1, false, 1},
                                          Case{"zero2", 2, 1, false, 2}, Case{"zero3", 2, 1, false, 3},
-                                         Case{"dp2_tp2_sp_zero3", 4, 2, true, 3}),
+                                         Case{"dp2_tp2_sp_zero3", 4, 2, true, 3}, Case{"ring4", 4, 1, false, 0, 4}),
                          [](const auto& about) { return about.param.name; });
 
 TEST(MixedPrecision, gradients_are_reduced_in_f32) {

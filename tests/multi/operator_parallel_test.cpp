@@ -301,6 +301,38 @@ TEST(ParallelLayers, compute_what_the_plain_layers_do_with_their_weights_cut) {
   }
 }
 
+// Contracts 5.7, a table cut by hand in parts of 10, 20, 30 and 4 rows.
+TEST(ParallelLayers, a_table_in_unequal_parts_is_looked_up_as_the_whole_one) {
+  const std::vector<int64_t> rows{10, 20, 30, 4};
+  std::vector<int64_t> row_of;  // in the padded table, by token
+  for (int64_t k = 0; k < 4; ++k) {
+    for (int64_t i = 0; i < rows[static_cast<size_t>(k)]; ++i) row_of.push_back(k * 30 + i);
+  }
+  nn::SplitEmbedding table(rows, 4, {.name = "table"});
+  Graph graph;
+  const Tensor all = cast(reshape(iota(graph, {DType::kI32, {64}}, 0), {8, 8}), DType::kI32);
+  nn::Trace trace(graph);
+  const Tensor y = table(all);
+  graph.add_output("y", y.id());
+  graph.add_output("grad", gradients(mean(square(y)), trace.parameters())[0].id());
+  Parallel parallel = by_hand("dp=1,tp=4", {});
+  const OnRanks four = run_on_ranks(graph, 4, parallel);
+  const Input& weight = four.program.graph.input("table.weight");
+  EXPECT_EQ(to_string(four.program.graph.type(weight.value)), "f32[30,4]");
+  std::vector<float> expected;
+  std::vector<float> gradient(4 * 30 * 4, 0.0F);
+  for (const int64_t row : row_of) {
+    for (int64_t i = 0; i < 4; ++i) {
+      expected.push_back(element_of("table.weight", row * 4 + i));
+      gradient[static_cast<size_t>(row * 4 + i)] = 2 * expected.back() / 256;
+    }
+  }
+  EXPECT_EQ(four.outputs.at("y"), expected);
+  for (size_t i = 0; i < gradient.size(); ++i) ASSERT_NEAR(four.outputs.at("grad")[i], gradient[i], 1e-7F) << i;
+  EXPECT_THAT(error_of([] { nn::SplitEmbedding({10, 0}, 4); }), HasSubstr("part 1 has 0 rows; each must have 1 or more"));
+  EXPECT_THAT(error_of([] { nn::SplitEmbedding({}, 4); }), HasSubstr("SplitEmbedding of no parts"));
+}
+
 // Named axes: the order of the axes in a dimension is the order of significance.
 TEST(NamedLayouts, two_axes_in_a_dimension_place_the_documented_rows) {
   const Mesh mesh = parse_mesh("dp=2,sp=2,mp=2");

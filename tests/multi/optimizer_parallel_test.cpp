@@ -162,6 +162,38 @@ TEST(StrategyFile, a_strategy_that_was_written_down_trains_alike_and_fits_its_mo
   EXPECT_THAT(error_of(mlp_step(Sgd{}), 4), HasSubstr("the strategy is for another model than 'mlp'"));
 }
 
+// Contracts 21.
+TEST(StrategyFile, with_the_trained_parameters_only_everything_else_follows) {
+  const Graph graph = step(Sgd{.momentum = 0.9});
+  Parallel tensor;
+  tensor.mesh = "dp=2,tp=2";
+  tensor.ops = {{"layers.1", "[dp, -], [tp, -]"}, {"layers.2", "[dp, tp], [-, tp]"}};
+  Parallel file;
+  file.strategy = trained_parameters_to_string(graph, semi_auto(graph, 4, tensor));
+  EXPECT_THAT(file.strategy, HasSubstr("strategy mesh=\"dp=2,tp=2\" only=parameters\n"));
+  EXPECT_THAT(file.strategy, HasSubstr("input \"layers.1.weight\" "));
+  EXPECT_THAT(file.strategy, testing::Not(HasSubstr("node ")));
+  EXPECT_EQ(trained_parameters_to_string(graph, semi_auto(graph, 4, file)), file.strategy);
+  EXPECT_EQ(losses(graph, 4, file, 5), losses(graph, 4, tensor, 5));
+  const auto error_with = [&](const std::string& from, const std::string& to) -> std::string {
+    Parallel other = file;
+    const size_t at = other.strategy.find(from);
+    other.strategy.replace(at, from.size(), to);
+    try {
+      semi_auto(graph, 4, other);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_with("layers.1.weight", "layers.1.wieght"), HasSubstr("the model trains no parameter 'layers.1.wieght'. Did you mean"));
+  EXPECT_THAT(error_with("\ninput \"layers.1.weight\"", "\nnode \"layers.1.weight\""), HasSubstr("unexpected 'node' in a file of parameters only"));
+  EXPECT_THAT(error_with("layers.1.weight\" f32[", "layers.1.weight\" f32[9"), HasSubstr("in the model, and f32[9"));
+  EXPECT_THAT(error_with("mesh=\"dp=2,tp=2\"", "mesh=\"dp=2,tp=4\""), HasSubstr("the strategy is for 8 ranks (mesh 'dp=2,tp=4') but the job has 4"));
+  const size_t first = file.strategy.find("input");
+  EXPECT_THAT(error_with(file.strategy.substr(first, file.strategy.find('\n', first) + 1 - first), ""), HasSubstr("nothing is said of parameter"));
+}
+
 TEST(DatasetStrategy, the_full_batch_on_every_rank_and_slices_of_it_train_alike) {
   const Graph graph = step(Sgd{.momentum = 0.9});
   Parallel full;

@@ -140,6 +140,7 @@ std::vector<Case> cases_of(const std::string& model) {
       made("zero2", 4, 1, false, 2),
       made("zero3", 4, 1, false, 3),
       made("dp2_tp2_zero1", 4, 2, false, 1),
+      made("dp2_tp2_zero3", 4, 2, false, 3),
       made("dp2_tp2_sp_zero3", 4, 2, true, 3),
       made("dp4_tp2_sp_zero2", 8, 2, true, 2),
       context("cp2", 2, 2, 1, false, 0),

@@ -133,7 +133,8 @@ void BoundCollective::start() {
     works_.push_back(group_->all_to_all(flat(packed, in.type.dtype, in.elements()),
                                         flat(arrived, out.type.dtype, out.elements())));
   } else if (op_->name == "ring_shift") {
-    works_.push_back(group_->ring_shift(in, out, static_cast<int>(attrs.shift)));
+    const int64_t by = seeded_defect("collective: pieces go around the other way") ? -attrs.shift : attrs.shift;
+    works_.push_back(group_->ring_shift(in, out, static_cast<int>(by)));
   } else if (op_->name == "broadcast") {
     for (size_t i = 0; i < in_.size(); ++i) {
       if (out_[i].data != in_[i].data) {

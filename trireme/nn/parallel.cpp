@@ -1,6 +1,9 @@
 #include "trireme/nn/parallel.h"
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
+#include "trireme/ops/ops.h"
 
 namespace trireme::nn {
 namespace {
@@ -54,6 +57,40 @@ Tensor VocabularyEmbedding::forward(const Tensor& ids) {
   const std::string batch = ids.rank() == 1 ? fmt::format("[{}]", axes_.batch) : layout(ids.rank(), axes_.batch, "-");
   request(fmt::format("[{}, -], {} -> {}", axes_.weight, batch, layout(ids.rank() + 1, axes_.batch, "-")));
   return Embedding::forward(ids);
+}
+
+namespace {
+
+int64_t longest(const std::vector<int64_t>& rows) {
+  require(!rows.empty(), "SplitEmbedding of no parts; name the rows of 1 or more");
+  for (size_t k = 0; k < rows.size(); ++k) {
+    require(rows[k] >= 1, "SplitEmbedding: part {} has {} rows; each must have 1 or more", k, rows[k]);
+  }
+  return *std::max_element(rows.begin(), rows.end());
+}
+
+}  // namespace
+
+SplitEmbedding::SplitEmbedding(std::vector<int64_t> rows, int64_t width, EmbeddingOptions options, ParallelAxes axes)
+    : VocabularyEmbedding(longest(rows) * static_cast<int64_t>(rows.size()), width, std::move(options), std::move(axes)),
+      rows_(std::move(rows)) {}
+
+Tensor SplitEmbedding::forward(const Tensor& ids) {
+  // Behind each part the tokens move on by what it is shorter than the longest.
+  Graph& graph = Trace::current().graph();
+  const std::string scope(graph.scope());
+  graph.set_scope(scope + ".rows");
+  Tensor at = ids;
+  int64_t start = 0;
+  for (size_t k = 0; k + 1 < rows_.size(); ++k) {
+    start += rows_[k];
+    const int64_t gap = longest(rows_) - rows_[k];
+    if (gap == 0) continue;
+    const Tensor behind = logical_not(less(ids, full(graph, {ids.dtype(), {}}, static_cast<double>(start))));
+    at = add(at, scale(cast(behind, ids.dtype()), static_cast<double>(gap)));
+  }
+  graph.set_scope(scope);
+  return VocabularyEmbedding::forward(at);
 }
 
 }  // namespace trireme::nn

@@ -3,7 +3,9 @@
 // axes they name; an axis of one rank cuts nothing.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "trireme/nn/layers.h"
 
@@ -51,6 +53,18 @@ class VocabularyEmbedding : public Embedding {
 
  private:
   ParallelAxes axes_;
+};
+
+// A table in parts of unequal sizes: part k has rows[k] tokens and lies on rank k of the axis `weight`, if that has as
+// many ranks. Parts are padded to the longest, so the weight is [parts * longest, width] and cuts stay even; rows between
+// the parts are never read. Token t is row t of the whole table, whatever the parts.
+class SplitEmbedding : public VocabularyEmbedding {
+ public:
+  SplitEmbedding(std::vector<int64_t> rows, int64_t width, EmbeddingOptions options = {}, ParallelAxes axes = {});
+  Tensor forward(const Tensor& ids) override;
+
+ private:
+  std::vector<int64_t> rows_;
 };
 
 }  // namespace trireme::nn

@@ -158,8 +158,11 @@ std::vector<std::vector<HostTensor>> run_pieces(
       results[r].emplace_back(TensorType{whole.types[r].dtype, shape});
       out.push_back(results[r].back().view());
     }
-    const std::vector<Place> in_places = places(in_shapes, in_layouts, cut.mesh, rank);
-    const std::vector<Place> out_places = places(out_shapes, out_layouts, cut.mesh, rank);
+    std::vector<Place> in_places, out_places;  // none: an op that reads them must say so in its traits
+    if (whole.op.traits.reads_place) {
+      in_places = places(in_shapes, in_layouts, cut.mesh, rank);
+      out_places = places(out_shapes, out_layouts, cut.mesh, rank);
+    }
     std::shared_ptr<void> state;
     whole.op.kernel.get()({.in = in,
                            .out = out,

@@ -120,6 +120,7 @@ struct Traits {
   bool elementwise = false;   // operands broadcast to the results' shape; each element depends on its own position only
   bool collective = false;    // talks to other ranks; the executor runs it, not a kernel
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
+  bool reads_place = false;   // the kernel asks where its pieces lie in their wholes
 };
 
 // The op on pieces that are cut in a ring (ShardingRule::ring), by other ops: in each step the ranks work on the pieces

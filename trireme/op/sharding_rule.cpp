@@ -231,6 +231,7 @@ Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts) {
 }
 
 std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
+  if (cuts.vouched) return cuts.vouched->in;
   std::vector<Layout> out;
   for (const DimFactors& tensor : rule.in) out.push_back(layout_of(tensor, cuts));
   if (cuts.linear_set >= 0) {
@@ -242,6 +243,7 @@ std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& 
 }
 
 std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
+  if (cuts.vouched) return cuts.vouched->out;
   std::vector<Layout> out;
   const bool ring = is_ring(rule, cuts);
   for (const DimFactors& tensor : rule.out) {
@@ -277,13 +279,46 @@ WindowCut window_cut(const ShardingRule& rule, const WindowedDim& windowed, int6
 
 std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts& cuts) {
   std::vector<WindowedDim> out;
+  if (cuts.vouched) return out;  // pieces are taken as they come
   for (const WindowedDim& windowed : rule.windows) {
     if (!cuts.axes[static_cast<size_t>(windowed.factor)].empty()) out.push_back(windowed);
   }
   return out;
 }
 
+namespace {
+
+std::string why_no_copies(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
+  if (is_ring(rule, cuts)) return "an op that is taken in the steps of a ring is not computed in copies";
+  const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
+                                  [&](const WindowedDim& w) { return w.factor == cuts.copied_factor; });
+  if (slides || !cut_windows(rule, cuts).empty()) return "an op whose windows reach into other pieces is not computed in copies";
+  const auto f = static_cast<size_t>(cuts.copied_factor);
+  const Factor& factor = rule.factors[f];
+  if (!factor.can_cut) return fmt::format("factor '{}' cannot be cut", factor.name);
+  const int64_t ways = mesh.size_of(cuts.axes[f]) * cuts.copies;
+  if (factor.size % ways != 0) {
+    return fmt::format("{} copies on each of {} ranks do not divide factor '{}' of size {}", cuts.copies, ways / cuts.copies,
+                       factor.name, factor.size);
+  }
+  const auto in_a_product = [&](const std::vector<DimFactors>& tensors) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const DimFactors& tensor) {
+      return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
+        return dim.size() > 1 && std::find(dim.begin(), dim.end(), cuts.copied_factor) != dim.end();
+      });
+    });
+  };
+  if (!in_a_product(rule.in) && !in_a_product(rule.out)) return "";
+  return fmt::format("factor '{}' is only a part of a dimension, which cannot be computed in copies", factor.name);
+}
+
+}  // namespace
+
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
+  if (cuts.vouched) return "";
+  if (cuts.copies > 1) {
+    if (std::string why = why_no_copies(rule, cuts, mesh); !why.empty()) return why;
+  }
   std::vector<int> used;
   for (const PartialAxis& partial : cuts.through) used.push_back(partial.axis);
   std::vector<int64_t> ways(rule.factors.size(), 1);

@@ -85,12 +85,24 @@ ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in,
 // The rule of ops that nothing is known of: no factor may be cut.
 ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const TensorType> out);
 
+// Layouts that somebody vouches for, whatever the rule says: operands are brought to `in`, the op is run on the pieces,
+// and what it makes there, times `factor`, is taken to lie as `out`.
+struct VouchedLayouts {
+  std::vector<Layout> in;
+  std::vector<Layout> out;
+  int64_t factor = 1;
+};
+
 // A choice of mesh axes for each factor, most significant first, and the axes over which linear operands stay
 // partial: one strategy of one op.
 struct FactorCuts {
   std::vector<std::vector<int>> axes;       // per factor
   std::vector<PartialAxis> through;         // partial axes that flow from a linear set of operands
   int linear_set = -1;                      // which one
+  // The op is run so many times on each rank, each time on a part of the rank's piece along this factor.
+  int copied_factor = -1;
+  int64_t copies = 1;
+  std::optional<VouchedLayouts> vouched = {};  // instead of all the above
 };
 
 // Whether the choice cuts the two factors of the rule's ring.
@@ -106,8 +118,10 @@ WindowCut window_cut(const ShardingRule& rule, const WindowedDim& windowed, int6
 // Those whose factor is cut.
 std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts& cuts);
 
-// Whether the choice is legal: windows see no further than the neighbours' blocks, cut factors can be cut, sizes divide, no axis is used twice, and in a compound
-// dimension a factor is cut only where all more significant ones are fully cut. Says why not, or "".
+// Whether the choice is legal: cut factors can be cut, sizes divide, windows reach no further than the blocks beside their own,
+// no axis is used twice, and in a compound
+// dimension a factor is cut only where all more significant ones are fully cut; copies are along a factor that is a
+// dimension of its own and that they divide. Says why not, or "". Vouched layouts are legal.
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);
 
 std::string to_string(const ShardingRule& rule);  // "a,b->c" with sizes: "mk,kn->mn m=4 k=8 n=16"

@@ -102,7 +102,7 @@ extern const OpDef dropout{
     shard,
     cost,
     kernel,
-    {},
+    {.reads_place = true},
     {{0, 0}},
     examples};
 }  // namespace ops

@@ -154,7 +154,7 @@ extern const OpDef embedding{{"embedding", &Attrs::parse<NoAttrs>},
                              shard,
                              cost,
                              kernel,
-                             {},
+                             {.reads_place = true},
                              {},
                              examples};
 extern const OpDef embedding_grad{{"embedding_grad", &Attrs::parse<EmbeddingGradAttrs>},
@@ -165,7 +165,7 @@ extern const OpDef embedding_grad{{"embedding_grad", &Attrs::parse<EmbeddingGrad
                                   grad_shard,
                                   grad_cost,
                                   grad_kernel,
-                                  {},
+                                  {.reads_place = true},
                                   {},
                                   grad_examples};
 }  // namespace ops

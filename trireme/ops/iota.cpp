@@ -66,7 +66,7 @@ extern const OpDef iota{{"iota", &Attrs::parse<IotaAttrs>},
                         shard,
                         cost,
                         kernel,
-                        {},
+                        {.reads_place = true},
                         {},
                         examples};
 }  // namespace ops

@@ -65,7 +65,7 @@ extern const OpDef one_hot{{"one_hot", &Attrs::parse<OneHotAttrs>},
                            shard,
                            cost,
                            kernel,
-                           {},
+                           {.reads_place = true},
                            {},
                            examples};
 }  // namespace ops

@@ -57,7 +57,7 @@ std::vector<Example> examples() {
 
 namespace ops {
 extern const OpDef pick{{"pick", &Attrs::parse<NoAttrs>}, "y[*] = x[*, ids[*]], 0 where ids is outside", "x, ids", infer,
-                        grad, shard, cost, kernel, {}, {}, examples};
+                        grad, shard, cost, kernel, {.reads_place = true}, {}, examples};
 }  // namespace ops
 
 Tensor pick(const Tensor& x, const Tensor& ids) { return apply1(ops::pick, {x, ids}); }

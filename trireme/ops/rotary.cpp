@@ -88,7 +88,7 @@ extern const OpDef rotary{{"rotary", &Attrs::parse<RotaryAttrs>},
                           shard,
                           cost,
                           kernel,
-                          {},
+                          {.reads_place = true},
                           {{0, 0}},
                           examples};
 }  // namespace ops

@@ -7,8 +7,10 @@
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/build.h"
+#include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
+#include "trireme/partition/copies.h"
 
 namespace trireme {
 namespace {
@@ -77,8 +79,8 @@ class Partitioner {
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i], node.gradient_of >= 0));
     if (is_ring(rule, cuts)) return add_ring(node, cuts.axes[static_cast<size_t>(rule.ring->first)], inputs, out);
-    std::vector<Shape> whole;
-    for (const ValueId id : node.outputs) whole.push_back(graph_.type(id).shape);
+    std::vector<TensorType> whole;
+    for (const ValueId id : node.outputs) whole.push_back(graph_.type(id));
     Attrs attrs = node.attrs;
     const std::vector<Windowed> windows = windows_of(rule, cuts);
     for (const Windowed& w : windows) {
@@ -86,25 +88,33 @@ class Partitioner {
       attrs = def_of(node).in_window(attrs, w.dim.dim, w.attrs.length);
       if (w.attrs.cut().is_plain()) continue;
       if (w.dim.is_result) {
-        whole[tensor][w.dim.dim] = w.attrs.size * w.attrs.length;
+        whole[tensor].shape[w.dim.dim] = w.attrs.size * w.attrs.length;
       } else {
         inputs[tensor] = take_windows(inputs[tensor], w.attrs);
       }
     }
-    std::vector<TensorType> types;
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      types.push_back({graph_.type(node.outputs[i]).dtype, local_shape(whole[i], out[i], strategy_.mesh)});
+    made_of_.push_back(static_cast<NodeId>(program_.graph.nodes().size()));
+    std::vector<ValueId> results;
+    if (cuts.copies > 1) {
+      made_of_.back() = add_copies(program_, {node, rule, cuts, inputs, out, whole}, results);
+    } else {
+      results = add_to(program_, *node.op, attrs, inputs, out, whole);
     }
-    const NodeId made = program_.graph.add_node(*node.op, std::move(attrs), inputs, types);
-    made_of_.push_back(made);
-    std::vector<ValueId> results = program_.graph.node(made).outputs;
-    for (size_t i = 0; i < results.size(); ++i) record(results[i], out[i], whole[i]);
     for (const Windowed& w : windows) {
       if (!w.dim.is_result || w.attrs.cut().is_plain()) continue;
       ValueId& result = results[static_cast<size_t>(w.dim.tensor)];
       result = add_exchange("add_windows", result, w.attrs, w.attrs.extent);
     }
-    for (size_t i = 0; i < node.outputs.size(); ++i) place(node.outputs[i], results[i], out[i]);
+    for (size_t i = 0; i < node.outputs.size(); ++i) place(node.outputs[i], scaled(results[i], cuts), out[i]);
+  }
+
+  // A rank's own term, times the number of terms it stands for.
+  ValueId scaled(ValueId id, const FactorCuts& cuts) {
+    if (!cuts.vouched || cuts.vouched->factor == 1) return id;
+    const auto at = static_cast<size_t>(id);
+    const TensorType whole{program_.graph.type(id).dtype, program_.whole[at]};
+    return add_to(program_, op("scale"), Attrs::of(ScalarAttrs{static_cast<double>(cuts.vouched->factor)}), {&id, 1},
+                  {program_.layouts[at]}, {whole}).front();
   }
 
   // A dimension of a node that its cuts make it see through windows.
@@ -237,12 +247,7 @@ class Partitioner {
 
   ValueId add_cast(ValueId id, DType dtype, const TensorType& whole) {
     const Layout layout = program_.layouts[static_cast<size_t>(id)];
-    const TensorType local{dtype, program_.graph.type(id).shape};
-    const NodeId node = program_.graph.add_node(op("cast"), Attrs::of(CastAttrs{dtype}), std::span<const ValueId>(&id, 1),
-                                                std::span<const TensorType>(&local, 1));
-    const ValueId made = program_.graph.node(node).outputs[0];
-    record(made, layout, whole.shape);
-    return made;
+    return add_to(program_, op("cast"), Attrs::of(CastAttrs{dtype}), {&id, 1}, {layout}, {{dtype, whole.shape}}).front();
   }
 
   ValueId add_step(ValueId id, const ReshardStep& step, const TensorType& whole) {
@@ -257,13 +262,7 @@ class Partitioner {
     if (seeded_defect("partition: collectives among one rank")) attrs.axes.clear();
     if (seeded_defect("partition: axes in the wrong order")) std::reverse(attrs.axes.begin(), attrs.axes.end());
     if (seeded_defect("partition: maxima for sums")) attrs.reduction = "max";
-    const TensorType local{whole.dtype, local_shape(whole.shape, step.after, strategy_.mesh)};
-    const NodeId node = program_.graph.add_node(op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs),
-                                                std::span<const ValueId>(&id, 1),
-                                                std::span<const TensorType>(&local, 1));
-    const ValueId made = program_.graph.node(node).outputs[0];
-    record(made, step.after, whole.shape);
-    return made;
+    return add_to(program_, op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs), {&id, 1}, {step.after}, {whole}).front();
   }
 
   // An input of the graph in another layout is made once for the forward and once for the backward pass, each time

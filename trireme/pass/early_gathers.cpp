@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/base/seeded_defect.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -42,8 +43,9 @@ Program early_gathers(const Program& program) {
   std::map<NodeId, bool> moves;
   for (size_t i = 1; i < gathers.size(); ++i) {
     if (gathers[i - 1].first_reader >= gathers[i].node) continue;
-    before[gathers[i - 1].first_reader].push_back(gathers[i].node);
-    moves[gathers[i].node] = true;
+    const bool late = seeded_defect("early gathers: one moves behind its reader");
+    before[late ? gathers[i].first_reader + 1 : gathers[i - 1].first_reader].push_back(gathers[i].node);
+    moves[gathers[seeded_defect("early gathers: the one before is left out") ? i - 1 : i].node] = true;
   }
   if (moves.empty()) return program;
   Rewrite rewrite(program);

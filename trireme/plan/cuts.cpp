@@ -144,6 +144,33 @@ class FactorParts {
   std::vector<int64_t> parts_;  // 0: nothing is said
 };
 
+// A layout's text without the reserved axis, and the dimension in which it stood, or -1.
+struct Interleaved {
+  std::string layout;
+  int dim = -1;
+};
+
+Interleaved without_interleaved(std::string_view text, std::string_view whole) {
+  if (text.find(kInterleavedAxis) == std::string_view::npos) return {std::string(text)};
+  require(text.size() >= 2 && text.front() == '[' && text.back() == ']', "cuts '{}': '{}' is no layout like [dp*{}, -]", whole,
+          text, kInterleavedAxis);
+  Interleaved out{"["};
+  int dim = 0;
+  for (const std::string_view entry : items_of(text.substr(1, text.size() - 2))) {
+    std::string_view kept = entry;
+    if (const size_t at = entry.find(kInterleavedAxis); at != std::string_view::npos) {
+      const bool is_last = at + kInterleavedAxis.size() == entry.size() && (at == 0 || entry[at - 1] == '*');
+      require(is_last && out.dim < 0, "cuts '{}': '{}' must be the last axis of one dimension, as in [dp*{}, -]", whole,
+              kInterleavedAxis, kInterleavedAxis);
+      out.dim = dim;
+      kept = at == 0 ? "-" : trim(entry.substr(0, at - 1));
+    }
+    out.layout += fmt::format("{}{}", dim++ > 0 ? ", " : "", kept);
+  }
+  out.layout += "]";
+  return out;
+}
+
 // The axes of each factor, from the layouts of the operands.
 class FactorAxes {
  public:
@@ -156,6 +183,20 @@ class FactorAxes {
     require(!layout.is_partial(), "cuts '{}' of {}: operand {} is asked for as a partial sum; ask for cuts only",
             subject_.text, subject_.name(), operand);
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) add_dim(operand, dim, layout.dims[dim]);
+  }
+  void add_copies(size_t operand, int dim, int64_t copies) {
+    require(copies > 1, "cuts '{}' of {}: the mesh has no axis '{}'; add {}=2 to it", subject_.text, subject_.name(),
+            kInterleavedAxis, kInterleavedAxis);
+    require(!def_of(subject_.node).traits.reads_place,
+            "cuts '{}' of {}: what the op makes depends on where its piece lies, so it is not computed in copies; leave {} out",
+            subject_.text, subject_.name(), kInterleavedAxis);
+    const std::vector<int>& factors = subject_.rule.in[operand][static_cast<size_t>(dim)];
+    const bool fits = factors.size() == 1 && (cuts_.copied_factor < 0 || cuts_.copied_factor == factors.front());
+    require(fits, "cuts '{}' of {}: dimension {} of operand {} cannot be computed in copies{}; the op's rule is {}",
+            subject_.text, subject_.name(), dim, operand, cuts_.copied_factor < 0 ? "" : " beside another one",
+            to_string(subject_.rule));
+    cuts_.copied_factor = factors.front();
+    cuts_.copies = copies;
   }
   FactorCuts take() { return std::move(cuts_); }
 
@@ -192,16 +233,18 @@ class FactorAxes {
   std::vector<char> said_;
 };
 
-FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mesh) {
+FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mesh, int64_t copies) {
   subject.check_count(side.tensors.size(), subject.node.inputs, "operands");
   if (!side.by_number) {
     FactorAxes axes(subject, mesh);
     for (size_t i = 0; i < side.tensors.size(); ++i) {
-      const Layout layout = parse_layout(side.tensors[i], mesh);
+      const Interleaved given = without_interleaved(side.tensors[i], subject.text);
+      const Layout layout = parse_layout(given.layout, mesh);
       subject.check_rank(layout.dims.size(), subject.node.inputs[i], i, "operand");
       check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh,
             fmt::format("operand {} of {}", i, subject.name()));
       axes.add(i, layout);
+      if (given.dim >= 0) axes.add_copies(i, given.dim, copies);
     }
     return axes.take();
   }
@@ -212,7 +255,11 @@ FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mes
     parts.add(i, counts);
   }
   FactorCuts cuts;
-  cuts.axes = axes_for_cuts(parts.take(), mesh);
+  try {
+    cuts.axes = axes_for_cuts(parts.take(), mesh);
+  } catch (const Error& e) {
+    fail(e.kind(), "cuts '{}' of {}: {}", subject.text, subject.name(), e.text());
+  }
   return cuts;
 }
 
@@ -254,14 +301,27 @@ std::vector<std::vector<int64_t>> parse_numbers(std::string_view text) {
   return out;
 }
 
-OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, const Mesh& mesh) {
+std::vector<Layout> parse_layouts(std::string_view text, const Graph& graph, const std::vector<ValueId>& values,
+                                  const Mesh& mesh, const std::string& what) {
+  const std::vector<std::string_view> items = items_of(trim(text));
+  require(items.size() == values.size(), "'{}' gives {} layouts of {}; it has {}", trim(text), items.size(), what, values.size());
+  std::vector<Layout> out;
+  for (size_t i = 0; i < items.size(); ++i) {
+    out.push_back(parse_layout(items[i], mesh, graph.type(values[i]).shape.rank()));
+    check(out.back(), graph.type(values[i]).shape, mesh, fmt::format("{} {}", what, i));
+  }
+  return out;
+}
+
+OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, const Mesh& mesh, int64_t copies) {
   const ShardingRule rule = rule_of(graph, node);
   const Subject subject{text, graph, node, rule};
   const size_t arrow = text.find("->");
   OpCuts out;
-  out.cuts = operands_of(side_of(text.substr(0, arrow), text), subject, mesh);
+  out.cuts = operands_of(side_of(text.substr(0, arrow), text), subject, mesh, copies);
   const std::string illegal = why_illegal(rule, out.cuts, mesh);
-  require(illegal.empty(), "cuts '{}' of {}: {}; the op's rule is {}", text, subject.name(), illegal, to_string(rule));
+  require(illegal.empty(), "cuts '{}' of {}: {}; the op's rule is {}: leave whole what has a '!', and divide the sizes", text, subject.name(),
+          illegal, to_string(rule));
   if (arrow == std::string_view::npos) return out;
   const Side results = side_of(text.substr(arrow + 2), text);
   subject.check_count(results.tensors.size(), node.outputs, "results");
@@ -273,7 +333,7 @@ OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, c
       subject.check_rank(counts.size(), node.outputs[i], i, "result");
       wanted = result_by_number(counts, own[i], mesh);
     } else {
-      wanted = parse_layout(results.tensors[i], mesh);
+      wanted = parse_layout(without_interleaved(results.tensors[i], text).layout, mesh);
       subject.check_rank(wanted.dims.size(), node.outputs[i], i, "result");
     }
     check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()));

@@ -67,7 +67,8 @@ struct Parallel {
   // Name of a parameter -> how the ranks' pieces of it lie, "[tp, -]", or "" (kOwnPiece). For graphs cut by hand.
   std::vector<CutRule> layerwise;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
-  // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked.
+  // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has
+  // parameters only gives the mesh and rules for them; all else is asked as above.
   std::string strategy;
 };
 

@@ -8,6 +8,7 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
+#include "trireme/plan/vouched.h"
 
 namespace trireme {
 namespace {
@@ -163,6 +164,7 @@ class Propagation {
       layouts_[static_cast<size_t>(input.value)] = asks_.inputs[i];
       strategy_.why_inputs[i] = "asked for";
     }
+    note_own_terms();
     rules_.reserve(graph_.nodes().size());
     for (size_t i = 0; i < graph_.nodes().size(); ++i) choose(static_cast<NodeId>(i));
     for (const Input& input : graph_.inputs()) strategy_.inputs.push_back(layout_or_whole(input.value));
@@ -194,21 +196,121 @@ class Propagation {
       strategy_.why_nodes.emplace_back("nothing reads it cut");
       return;  // cut as the first op that reads it has it: settle()
     } else {
-      std::vector<std::optional<Layout>> have;
-      std::vector<int64_t> bytes;
-      for (const ValueId operand : node.inputs) {
-        have.push_back(found_by(node, operand));
-        bytes.push_back(graph_.type(operand).bytes());
-      }
-      int64_t result_bytes = 0;
-      for (const ValueId result : node.outputs) result_bytes += graph_.type(result).bytes();
-      NodeChoice choice(rule, have, strategy_.mesh);
-      strategy_.nodes.push_back(choice.choose(bytes, result_bytes));
-      strategy_.why_nodes.push_back(choice.why() + as_gradient(node));
+      follow_operands(id, node, rule);
     }
     settle_inputs(node, rule);
+    keep_own_terms(id, rule);
     const std::vector<Layout> results = result_layouts(rule, strategy_.nodes.back());
     for (size_t i = 0; i < results.size(); ++i) layouts_[static_cast<size_t>(node.outputs[i])] = results[i];
+  }
+
+  // Takes the cuts that the operands come with, or those of the node it is part of the gradient of.
+  void follow_operands(NodeId id, const Node& node, const ShardingRule& rule) {
+    if (node.gradient_of >= 0 && follow_vouched(node, rule)) return;
+    std::vector<std::optional<Layout>> have;
+    std::vector<int64_t> bytes;
+    for (const ValueId operand : node.inputs) {
+      have.push_back(found_by(node, operand));
+      bytes.push_back(graph_.type(operand).bytes());
+    }
+    int64_t result_bytes = 0;
+    for (const ValueId result : node.outputs) result_bytes += graph_.type(result).bytes();
+    NodeChoice choice(rule, have, strategy_.mesh);
+    strategy_.nodes.push_back(choice.choose(bytes, result_bytes));
+    strategy_.why_nodes.push_back(choice.why() + as_gradient(node));
+    if (const auto skip = asks_.as_it_comes.find(id); skip != asks_.as_it_comes.end()) take_as_it_comes(node, rule, have, skip->second);
+    if (node.gradient_of >= 0) copy_as_forward(node, rule);
+  }
+
+  // A node of the gradient of one whose layouts are vouched for lies as that one does.
+  bool follow_vouched(const Node& node, const ShardingRule& rule) {
+    const auto forward = static_cast<size_t>(node.gradient_of);
+    const std::optional<VouchedLayouts>& layouts = strategy_.nodes[forward].vouched;
+    if (!layouts || asks_.own_terms.contains(node.gradient_of)) return false;
+    std::optional<VouchedLayouts> mine = mirrored(graph_, node, graph_.node(node.gradient_of), *layouts, strategy_.mesh);
+    if (!mine) return false;
+    strategy_.nodes.emplace_back().axes.resize(rule.factors.size());
+    strategy_.nodes.back().vouched = std::move(mine);
+    strategy_.why_nodes.push_back("vouched for" + as_gradient(node));
+    return true;
+  }
+
+  // Where the rule would have an operand brought to another layout, it stays as it comes.
+  void take_as_it_comes(const Node& node, const ShardingRule& rule, const std::vector<std::optional<Layout>>& have,
+                        const std::vector<Layout>& results) {
+    VouchedLayouts layouts;
+    for (size_t i = 0; i < have.size(); ++i) {
+      layouts.in.push_back(have[i] ? *have[i] : Layout::replicated(graph_.type(node.inputs[i]).shape.rank()));
+      layouts.in.back().partial.clear();
+    }
+    const bool fits_rule = results.empty() && operand_layouts(rule, strategy_.nodes.back()) == layouts.in;
+    if (fits_rule || layouts.in.empty()) return;
+    layouts.out = results;
+    if (results.empty()) {
+      for (const ValueId id : node.outputs) layouts.out.push_back(cut_alike(layouts.in[0], graph_.type(id).shape, strategy_.mesh));
+    }
+    const std::string why = why_unsound(graph_, node, layouts, strategy_.mesh);
+    require(why.empty(), "skip_redistribution of {}: its operand comes as {}: {}; say the result's layout after '->', or leave it out",
+            name_of(node), to_string(layouts.in[0], strategy_.mesh), why);
+    strategy_.nodes.back().vouched = std::move(layouts);
+    strategy_.why_nodes.back() = "vouched for: skip_redistribution";
+  }
+
+  // What is computed in copies forward is so back, along the dimension that is that one's.
+  void copy_as_forward(const Node& node, const ShardingRule& rule) {
+    const auto forward = static_cast<size_t>(node.gradient_of);
+    const FactorCuts& asked = strategy_.nodes[forward];
+    if (asked.copies <= 1 || def_of(node).traits.reads_place) return;
+    const Node& of = graph_.node(node.gradient_of);
+    const auto try_like = [&](size_t operand, const DimFactors& dims) {
+      for (size_t dim = 0; dim < dims.size(); ++dim) {
+        if (!holds(dims[dim], asked.copied_factor) || rule.in[operand][dim].size() != 1) continue;
+        FactorCuts trial = strategy_.nodes.back();
+        trial.copied_factor = rule.in[operand][dim].front();
+        trial.copies = asked.copies;
+        if (why_illegal(rule, trial, strategy_.mesh).empty()) strategy_.nodes.back() = std::move(trial);
+      }
+    };
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      for (size_t k = 0; k < of.inputs.size(); ++k) {
+        if (node.inputs[i] == of.inputs[k]) try_like(i, rules_[forward].in[k]);
+      }
+      for (size_t k = 0; k < of.outputs.size(); ++k) {
+        if (graph_.type(node.inputs[i]).shape == graph_.type(of.outputs[k]).shape) try_like(i, rules_[forward].out[k]);
+      }
+    }
+  }
+
+  // The nodes that make the cotangents of nodes that keep their own terms keep theirs.
+  void note_own_terms() {
+    for (const Node& node : graph_.nodes()) {
+      const auto of = asks_.own_terms.find(node.gradient_of);
+      if (node.gradient_of < 0 || of == asks_.own_terms.end()) continue;
+      const Node& forward = graph_.node(node.gradient_of);
+      for (const ValueId id : node.inputs) {
+        const NodeId producer = graph_.value(id).producer;
+        const bool is_forward = std::find(forward.inputs.begin(), forward.inputs.end(), id) != forward.inputs.end() ||
+                                std::find(forward.outputs.begin(), forward.outputs.end(), id) != forward.outputs.end();
+        if (producer >= 0 && !is_forward && graph_.node(producer).gradient_of != node.gradient_of) {
+          cotangents_of_own_terms_[producer] = of->second;
+        }
+      }
+    }
+  }
+
+  void keep_own_terms(NodeId id, const ShardingRule& rule) {
+    bool as_means = false;
+    if (const auto asked = asks_.own_terms.find(id); asked != asks_.own_terms.end()) {
+      as_means = asked->second;
+    } else if (const auto made = cotangents_of_own_terms_.find(id); made != cotangents_of_own_terms_.end()) {
+      as_means = made->second;
+    } else if (!asks_.own_terms.contains(graph_.node(id).gradient_of)) {
+      return;
+    }
+    const auto kept = own_terms(rule, strategy_.nodes.back(), strategy_.mesh, as_means);
+    if (!kept) return;
+    strategy_.nodes.back().vouched = kept;
+    strategy_.why_nodes.back() += "; each rank keeps its own term: cross_batch";
   }
 
   // Inputs of which nothing is asked are cut as their first reader has them.
@@ -286,6 +388,7 @@ class Propagation {
   Asks asks_;
   std::vector<std::optional<Layout>> layouts_;  // of values, as they are made
   std::vector<ShardingRule> rules_;             // of nodes
+  std::map<NodeId, bool> cotangents_of_own_terms_;
   Strategy strategy_;
 };
 

@@ -18,6 +18,12 @@ struct Asks {
   // Readers find these values in this layout instead of the one they are made in. A parameter's update (scope
   // kUpdateScope) reads the parameter as it is stored.
   std::map<ValueId, Layout> seen_as;
+  // Nodes that take their operands as those come, uncut only where sums must be done first (plan/vouched.h). Their results
+  // are taken to lie as given or, where nothing is given, cut by the same axes.
+  std::map<NodeId, std::vector<Layout>> as_it_comes;
+  // Nodes whose sums over ranks are not taken: each rank goes on with its own term, times the number of terms where the
+  // second is true, which makes of a sum's mean the mean of the rank's own part. So do the sums of their gradients.
+  std::map<NodeId, bool> own_terms;
 };
 
 // Nodes that nothing is asked of take the cuts their operands come with, as far as their rule allows; the largest operand

@@ -8,15 +8,31 @@
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 #include "trireme/plan/cuts.h"
+#include "trireme/plan/op_attributes.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {
 
+// The size of the reserved axis, which cuts inside a rank.
+int64_t copies_of(const Mesh& mesh) {
+  for (const MeshAxis& axis : mesh.user_axes()) {
+    if (axis.name == kInterleavedAxis) return axis.size;
+  }
+  return 1;
+}
+
+Mesh without_interleaved(const Mesh& mesh) {
+  std::vector<MeshAxis> axes = mesh.user_axes();
+  std::erase_if(axes, [](const MeshAxis& axis) { return axis.name == kInterleavedAxis; });
+  return Mesh(axes);
+}
+
 Mesh mesh_of(const Parallel& parallel, int64_t ranks) {
   require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
   if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
   Mesh mesh = parse_mesh(parallel.mesh);
+  if (copies_of(mesh) > 1) mesh = without_interleaved(mesh);
   require(mesh.devices() == ranks, "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
           parallel.mesh, mesh.devices(), ranks, mesh.devices());
   return mesh;
@@ -37,7 +53,8 @@ struct Asked {
 class SemiAuto {
  public:
   SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const std::map<std::string, Layout>* stored)
-      : graph_(graph), parallel_(parallel), stored_(stored), mesh_(mesh_of(parallel, ranks)) {
+      : graph_(graph), parallel_(parallel), stored_(stored), mesh_(mesh_of(parallel, ranks)),
+        copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
   }
 
@@ -175,12 +192,37 @@ class SemiAuto {
       if (is_forward(node) && std::find(scopes.begin(), scopes.end(), name) == scopes.end()) scopes.push_back(name);
     }
     bool any = false;
+    const bool attribute = is_attribute(rule.cuts);
+    require(!attribute || !op.empty(), "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'",
+            rule.pattern, rule.cuts, rule.pattern);
     for (const std::string& name : scopes) {
       if (!matches(scope, name)) continue;
+      if (attribute) {
+        any = ask_attribute_of(name, op, rule) || any;
+        continue;
+      }
       ask_op(name, op, rule.cuts, fmt::format("rule '{}'", rule.pattern));
       any = true;
     }
     require(any, "rule '{}' matches no part of the model.{}", rule.pattern, suggestion(scope, scopes));
+  }
+
+  // Of all ops of that name in the scope; whether there is one.
+  bool ask_attribute_of(const std::string& scope, const std::string& op, const CutRule& rule) {
+    bool any = false;
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (!is_forward(node) || graph_.scope_of(node) != scope || node.op->name != op) continue;
+      any = true;
+      if (mesh_.devices() == 1) continue;
+      try {
+        ask_attribute(rule.cuts, graph_, static_cast<NodeId>(i), mesh_, asks_);
+      } catch (Error& e) {
+        e.note(fmt::format("asked by rule '{}'", rule.pattern));
+        throw;
+      }
+    }
+    return any;
   }
 
   bool is_forward(const Node& node) const {
@@ -197,7 +239,7 @@ class SemiAuto {
       if (op.empty() ? ranks_of(node) != ranks : node.op->name != op) continue;
       const auto id = static_cast<NodeId>(i);
       try {
-        ops_[id] = {parse_cuts(cuts, graph_, node, mesh_), who};
+        ops_[id] = {parse_cuts(cuts, graph_, node, mesh_, copies_), who};
       } catch (Error& e) {
         e.note(fmt::format("asked by {}", who));
         throw;
@@ -275,6 +317,7 @@ class SemiAuto {
   const Parallel& parallel_;
   const std::map<std::string, Layout>* stored_;
   Mesh mesh_;
+  int64_t copies_;  // that ops may be computed in on each rank
   Asks asks_;
   std::map<NodeId, AskedOp> ops_;
   std::map<ValueId, Asked> parameters_;
@@ -295,17 +338,36 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 namespace {
 
-// A strategy that was written down for this graph.
-Strategy read_strategy(const std::string& text, const Graph& graph, int64_t ranks) {
-  Strategy strategy;
+template <class Parse>
+auto parsed(const Graph& graph, Parse&& parse) {
   try {
-    strategy = parse_strategy(text, graph);
+    return parse();
   } catch (Error& e) {
     e.note(fmt::format("the strategy is for another model than '{}', or was changed by hand", graph.name()));
     throw;
   }
-  require(strategy.mesh.devices() == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks",
-          strategy.mesh.devices(), to_string(strategy.mesh), ranks, strategy.mesh.devices());
+}
+
+void check_ranks(const Mesh& mesh, int64_t ranks) {
+  require(mesh.devices() == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks",
+          mesh.devices(), to_string(mesh), ranks, mesh.devices());
+}
+
+// With the parameters' layouts that were written down as rules.
+Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t ranks) {
+  const ParameterLayouts file = parsed(graph, [&] { return parse_parameter_layouts(parallel.strategy, graph); });
+  check_ranks(file.mesh, ranks);
+  Parallel out = parallel;
+  out.strategy.clear();
+  out.mesh = to_string(file.mesh);
+  for (const auto& [name, layout] : file.layouts) out.parameters.push_back({name, to_string(layout, file.mesh)});
+  return out;
+}
+
+// A strategy that was written down for this graph.
+Strategy read_strategy(const std::string& text, const Graph& graph, int64_t ranks) {
+  Strategy strategy = parsed(graph, [&] { return parse_strategy(text, graph); });
+  check_ranks(strategy.mesh, ranks);
   strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
   strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
   return strategy;
@@ -315,7 +377,10 @@ Strategy read_strategy(const std::string& text, const Graph& graph, int64_t rank
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
                    const std::map<std::string, Layout>* stored) {
-  if (!parallel.strategy.empty() && stored == nullptr) return read_strategy(parallel.strategy, graph, ranks);
+  if (!parallel.strategy.empty() && stored == nullptr) {
+    if (has_parameters_only(parallel.strategy)) return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks));
+    return read_strategy(parallel.strategy, graph, ranks);
+  }
   return SemiAuto(graph, ranks, parallel, stored).run();
 }
 

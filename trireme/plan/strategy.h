@@ -3,6 +3,7 @@
 // a layout again.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,18 @@ std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy);
 
 // One line an input, node and output: layouts in, the choice, layouts out.
 std::string to_string(const Graph& graph, const Strategy& strategy);
+
+// The mesh and the layouts of the parameters that the graph updates, and no more; everything else then follows from
+// what is asked of the job that reads it.
+std::string trained_parameters_to_string(const Graph& graph, const Strategy& strategy);
+bool has_parameters_only(std::string_view text);
+struct ParameterLayouts {
+  Mesh mesh;
+  std::map<std::string, Layout> layouts;  // by name
+};
+// Throws kInvalidArgument with the line's number where the graph's parameters are others.
+ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& graph);
+
 // Reads what to_string wrote for this graph. Throws kInvalidArgument with the line's number.
 Strategy parse_strategy(std::string_view text, const Graph& graph);
 

@@ -1,17 +1,23 @@
 // The text form of a strategy:
 //
 //   strategy mesh="dp=2"
-//   input "image" [dp, -]
+//   input "image" f32[64,784] [dp, -]
 //   node 0 matmul @"layers.0" m=dp
 //   node 7 add through=dp set=0
-//   output "loss" -
+//   output "loss" f32[] []
+//
+//   node 9 matmul m=dp copies=m*2
+//   node 12 reduce_sum vouched="[dp, -] -> [-]" times=2
 //
 // A node's line names the factors of its sharding rule that are cut, and the axes; a node that is not named cuts nothing.
+#include <algorithm>
 #include <charconv>
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
+#include "trireme/plan/cuts.h"
 #include "trireme/plan/strategy.h"
+#include "trireme/plan/vouched.h"
 
 namespace trireme {
 namespace {
@@ -33,14 +39,53 @@ std::string_view next_word(std::string_view& rest) {
   return word;
 }
 
-// "input "name" layout" and "output "name" layout".
+// "input "name" type layout" and "output "name" type layout", after the first word.
 Layout read_layout(std::string_view rest, const std::string& name, const TensorType& type, const Mesh& mesh, int line) {
   const std::string_view word = next_word(rest);
   if (word != fmt::format("\"{}\"", name)) wrong(line, fmt::format("expected \"{}\", found {}", name, word));
+  if (const std::string_view given = next_word(rest); given != to_string(type)) {
+    wrong(line, fmt::format("\"{}\" is {} in the model, and {} here", name, to_string(type), given));
+  }
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
   const Layout layout = parse_layout(rest, mesh, type.shape.rank());
   check(layout, type.shape, mesh, name);
   return layout;
+}
+
+int64_t read_count(std::string_view text, int line) {
+  int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < 1) {
+    wrong(line, fmt::format("'{}' is no number; it must be a whole number from 1", text));
+  }
+  return value;
+}
+
+// copies=m*2, vouched="[dp] -> [-]" and times=2.
+void read_special(std::string_view key, std::string_view value, const Graph& graph, const Node& node,
+                  const ShardingRule& rule, const Mesh& mesh, FactorCuts& cuts, int line) {
+  if (key == "times") {
+    if (!cuts.vouched) wrong(line, "times= stands after vouched=");
+    cuts.vouched->factor = read_count(value, line);
+  } else if (key == "copies") {
+    const size_t star = value.rfind('*');
+    if (star == std::string_view::npos) wrong(line, fmt::format("expected copies=factor*number, found '{}'", value));
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      if (rule.factors[f].name == value.substr(0, star)) cuts.copied_factor = static_cast<int>(f);
+    }
+    if (cuts.copied_factor < 0) wrong(line, fmt::format("{} has no factor '{}'", node.op->name, value.substr(0, star)));
+    cuts.copies = read_count(value.substr(star + 1), line);
+  } else {
+    const size_t arrow = value.find("->");
+    if (value.size() < 2 || value.front() != '"' || value.back() != '"' || arrow == std::string_view::npos) {
+      wrong(line, fmt::format("expected vouched=\"layouts -> layouts\", found '{}'", value));
+    }
+    VouchedLayouts layouts;
+    layouts.in = parse_layouts(value.substr(1, arrow - 1), graph, node.inputs, mesh, "operand");
+    layouts.out = parse_layouts(value.substr(arrow + 2, value.size() - arrow - 3), graph, node.outputs, mesh, "result");
+    if (const std::string why = why_unsound(graph, node, layouts, mesh); !why.empty()) wrong(line, why);
+    cuts.vouched = std::move(layouts);
+  }
 }
 
 void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
@@ -73,6 +118,10 @@ void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, in
       cuts.linear_set = value[0] - '0';
       continue;
     }
+    if (key == "copies" || key == "vouched" || key == "times") {
+      read_special(key, value, graph, node, rule, strategy.mesh, cuts, line);
+      continue;
+    }
     bool known = false;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (rule.factors[f].name != key) continue;
@@ -86,15 +135,20 @@ void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, in
   }
 }
 
+constexpr std::string_view kParametersOnly = "only=parameters";
+
+Mesh read_mesh(std::string_view word, int line) {
+  if (!word.starts_with("mesh=\"") || !word.ends_with('"') || word.size() < 7) {
+    wrong(line, "expected mesh=\"axis=size,...\"");
+  }
+  return parse_mesh(word.substr(6, word.size() - 7));
+}
+
 void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
   const std::string_view kind = next_word(rest);
   if (kind.empty()) return;
   if (kind == "strategy") {
-    const std::string_view mesh = next_word(rest);
-    if (!mesh.starts_with("mesh=\"") || !mesh.ends_with('"') || mesh.size() < 7) {
-      wrong(line, "expected mesh=\"axis=size,...\"");
-    }
-    strategy.mesh = parse_mesh(mesh.substr(6, mesh.size() - 7));
+    strategy.mesh = read_mesh(next_word(rest), line);
   } else if (kind == "input" && strategy.inputs.size() < graph.inputs().size()) {
     const Input& input = graph.inputs()[strategy.inputs.size()];
     strategy.inputs.push_back(read_layout(rest, input.name, graph.type(input.value), strategy.mesh, line));
@@ -110,10 +164,50 @@ void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, in
 
 }  // namespace
 
+namespace {
+
+std::string layout_line(std::string_view kind, const std::string& name, const TensorType& type, const Layout& layout,
+                        const Mesh& mesh) {
+  return fmt::format("{} \"{}\" {} {}\n", kind, name, to_string(type), to_string(layout, mesh));
+}
+
+bool is_trained(const Graph& graph, const Input& input) {
+  return input.role == Role::kParameter &&
+         std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                     [&](const Output& output) { return output.updates == input.value; });
+}
+
+// Calls `read` for each line. What a mesh, a layout or a list of axes says does not know the line: it is added.
+template <class Read>
+int each_line(std::string_view text, Read&& read) {
+  int line = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view content = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++line;
+    try {
+      read(content, line);
+    } catch (const Error& e) {
+      if (e.text().starts_with(kWhere)) throw;
+      wrong(line, e.text());
+    }
+  }
+  return line;
+}
+
+std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
+  std::string out;
+  for (const Layout& layout : layouts) out += fmt::format("{}{}", out.empty() ? "" : ", ", to_string(layout, mesh));
+  return out;
+}
+
+}  // namespace
+
 std::string to_string(const Graph& graph, const Strategy& strategy) {
   std::string out = fmt::format("strategy mesh=\"{}\"\n", to_string(strategy.mesh));
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    out += fmt::format("input \"{}\" {}\n", graph.inputs()[i].name, to_string(strategy.inputs[i], strategy.mesh));
+    out += layout_line("input", graph.inputs()[i].name, graph.type(graph.inputs()[i].value), strategy.inputs[i], strategy.mesh);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -129,11 +223,20 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
       for (const PartialAxis& p : cuts.through) axes.push_back(p.axis);
       choice += fmt::format(" through={} set={}", print_axes(axes, strategy.mesh), cuts.linear_set);
     }
+    if (cuts.copies > 1) {
+      choice += fmt::format(" copies={}*{}", rule.factors[static_cast<size_t>(cuts.copied_factor)].name, cuts.copies);
+    }
+    if (cuts.vouched) {
+      choice = fmt::format(" vouched=\"{} -> {}\"", print_all(cuts.vouched->in, strategy.mesh),
+                           print_all(cuts.vouched->out, strategy.mesh));
+      if (cuts.vouched->factor > 1) choice += fmt::format(" times={}", cuts.vouched->factor);
+    }
     if (choice.empty()) continue;
     out += fmt::format("node {} {} @\"{}\"{}\n", i, node.op->name, graph.scope_of(node), choice);
   }
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
-    out += fmt::format("output \"{}\" {}\n", graph.outputs()[i].name, to_string(strategy.outputs[i], strategy.mesh));
+    const Output& output = graph.outputs()[i];
+    out += layout_line("output", output.name, graph.type(output.value), strategy.outputs[i], strategy.mesh);
   }
   return out;
 }
@@ -144,24 +247,53 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i]).factors.size());
   }
-  int line = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view content = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    ++line;
-    try {
-      read_line(content, graph, strategy, line);
-    } catch (const Error& e) {  // what a mesh, a layout or a list of axes says does not know the line
-      if (e.text().starts_with(kWhere)) throw;
-      wrong(line, e.text());
-    }
-  }
+  const int line = each_line(text, [&](std::string_view content, int at) { read_line(content, graph, strategy, at); });
   if (strategy.inputs.size() != graph.inputs().size() || strategy.outputs.size() != graph.outputs().size()) {
     wrong(line, fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", strategy.inputs.size(),
                             strategy.outputs.size(), graph.inputs().size(), graph.outputs().size()));
   }
   return strategy;
+}
+
+std::string trained_parameters_to_string(const Graph& graph, const Strategy& strategy) {
+  std::string out = fmt::format("strategy mesh=\"{}\" {}\n", to_string(strategy.mesh), kParametersOnly);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    if (is_trained(graph, input)) out += layout_line("input", input.name, graph.type(input.value), strategy.inputs[i], strategy.mesh);
+  }
+  return out;
+}
+
+bool has_parameters_only(std::string_view text) {
+  return text.substr(0, text.find('\n')).find(kParametersOnly) != std::string_view::npos;
+}
+
+ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& graph) {
+  ParameterLayouts out;
+  std::vector<std::string> names;
+  for (const Input& input : graph.inputs()) {
+    if (is_trained(graph, input)) names.push_back(input.name);
+  }
+  const int last = each_line(text, [&](std::string_view rest, int line) {
+    const std::string_view kind = next_word(rest);
+    if (kind.empty()) return;
+    if (kind == "strategy") {
+      out.mesh = read_mesh(next_word(rest), line);
+      return;
+    }
+    if (kind != "input") wrong(line, fmt::format("unexpected '{}' in a file of parameters only", kind));
+    std::string_view ahead = rest;
+    const std::string_view word = next_word(ahead);
+    const std::string name(word.substr(std::min<size_t>(1, word.size()), word.size() < 2 ? 0 : word.size() - 2));
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      wrong(line, fmt::format("the model trains no parameter '{}'.{}", name, suggestion(name, names)));
+    }
+    out.layouts[name] = read_layout(rest, name, graph.type(graph.input(name).value), out.mesh, line);
+  });
+  for (const std::string& name : names) {
+    if (!out.layouts.contains(name)) wrong(last, fmt::format("nothing is said of parameter '{}'", name));
+  }
+  return out;
 }
 
 }  // namespace trireme

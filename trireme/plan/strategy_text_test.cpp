@@ -29,14 +29,14 @@ Strategy megatron(const Graph& graph) {
 
 constexpr const char* kText =
     "strategy mesh=\"dp=2,tp=4\"\n"
-    "input \"x\" [dp, -]\n"
-    "input \"up\" [-, tp]\n"
-    "input \"down\" [tp, -]\n"
+    "input \"x\" f32[8,4] [dp, -]\n"
+    "input \"up\" f32[4,16] [-, tp]\n"
+    "input \"down\" f32[16,4] [tp, -]\n"
     "node 0 matmul @\"mlp\" m=dp n=tp\n"
     "node 1 gelu @\"mlp\" *0=dp *1=tp\n"
     "node 2 matmul @\"mlp\" m=dp k=tp\n"
     "node 3 scale @\"mlp\" *0=dp through=tp set=0\n"
-    "output \"y\" [-, -]\n";
+    "output \"y\" f32[8,4] [-, -]\n";
 
 std::string error_of(std::string text, const std::string& from, const std::string& to) {
   const Graph graph = two_products();
@@ -70,12 +70,14 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
   EXPECT_THAT(error_of(text, "mesh=\"dp=2,tp=4\"", "dp=2"),
               HasSubstr("strategy text, line 1: expected mesh="));
   EXPECT_THAT(error_of(text, "dp=2,tp=4", "dp=two"), HasSubstr("strategy text, line 1: "));
-  EXPECT_THAT(error_of(text, "\"up\" [-, tp]", "\"dn\" [-, tp]"),
+  EXPECT_THAT(error_of(text, "\"up\" f32", "\"dn\" f32"),
               HasSubstr("strategy text, line 3: expected \"up\", found \"dn\""));
-  EXPECT_THAT(error_of(text, "\"up\" [-, tp]", "\"up\" [-, pt]"),
+  EXPECT_THAT(error_of(text, "[-, tp]", "[-, pt]"),
               HasSubstr("strategy text, line 3: "));
-  EXPECT_THAT(error_of(text, "\"up\" [-, tp]", "\"up\" [tp]"),
+  EXPECT_THAT(error_of(text, "[-, tp]", "[tp]"),
               HasSubstr("strategy text, line 3: "));
+  EXPECT_THAT(error_of(text, "\"up\" f32[4,16]", "\"up\" f32[4,8]"),
+              HasSubstr("strategy text, line 3: \"up\" is f32[4,16] in the model, and f32[4,8] here"));
   EXPECT_THAT(error_of(text, "node 2 ", "node 7 "),
               HasSubstr("strategy text, line 7: no node '7'; the graph has 4"));
   EXPECT_THAT(error_of(text, "node 2 matmul", "node 2 gelu"),
@@ -89,7 +91,7 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
   EXPECT_THAT(error_of(text, "set=0", "set=4"),
               HasSubstr("line 8: '4' is none of the op's 1 linear sets"));
   EXPECT_THAT(error_of(text, "output", "outptu"), HasSubstr("line 9: unexpected 'outptu'"));
-  EXPECT_THAT(error_of(text, "output \"y\" [-, -]\n", ""),
+  EXPECT_THAT(error_of(text, "output \"y\" f32[8,4] [-, -]\n", ""),
               HasSubstr("3 inputs and 0 outputs are given; the graph has 3 and 1"));
 }
 

@@ -148,6 +148,8 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.enable_alltoall", &c.parallel.enable_alltoall, "false: an exchange between ranks is an all-gather and a slice"},
       {"parallel.machine", &c.parallel.machine, "file of a machine, like machines/h100x8.toml: its links decide how layouts are changed"},
       {"parallel.strategy", &c.parallel.strategy, "file with the layout of everything, as `trireme explain --stage plan` prints it"},
+      {"parallel.save_strategy", &c.parallel.save_strategy, "file to write the strategy of everything to, before the first step"},
+      {"parallel.only_trainable_params", &c.parallel.only_trainable_params, "true: save_strategy has the layouts of trained parameters only"},
       {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
       {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over"},
@@ -340,6 +342,8 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
           .parallel = parallel_of(config, ranks),
+          .save_strategy = config.parallel.save_strategy,
+          .only_trained_parameters = config.parallel.only_trainable_params,
           .gradient_scale = config.parallel.gradients_mean ? 1 : static_cast<double>(data_parallel_degree(config, ranks)),
           .parameter_broadcast = config.parallel.parameter_broadcast};
 }

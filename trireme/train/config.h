@@ -71,7 +71,8 @@ struct JobConfig {
     bool loss_repeated_mean = true;      // changes nothing (see the guide)
     bool enable_alltoall = true;
     std::string machine;                 // a file
-    std::string strategy;                // a file
+    std::string strategy, save_strategy; // files
+    bool only_trainable_params = false;  // of save_strategy
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid

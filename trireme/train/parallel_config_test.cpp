@@ -50,6 +50,8 @@ TEST(ParallelConfig, defaults_are_those_of_the_guide_and_a_new_configuration_has
   EXPECT_TRUE(p.enable_alltoall);
   EXPECT_FALSE(p.force_fp32_communication);
   EXPECT_EQ(p.strategy, "");
+  EXPECT_EQ(p.save_strategy, "");
+  EXPECT_FALSE(p.only_trainable_params);
   EXPECT_EQ(p.machine, "");
   EXPECT_EQ(to_toml(config), to_toml(JobConfig{}));
 }
@@ -100,6 +102,14 @@ TEST(ParallelConfig, costs_of_links_come_from_the_machines_file) {
               HasSubstr("machine 'two racks' has 4 devices but the job has 8 ranks"));
   EXPECT_THAT(error_of([] { parallel_of(with("machine = \"no/such.toml\"\n"), 2); }),
               HasSubstr("parallel.machine: there is no file 'no/such.toml'"));
+}
+
+TEST(ParallelConfig, slices_of_weights_are_not_saved_as_their_layouts) {
+  EXPECT_THAT(error_of([] { parallel_of(with("only_trainable_params = true\nzero = 3\n"), 2); }),
+              HasSubstr("parallel.only_trainable_params = true with parallel.zero = 3"));
+  const TrainerOptions options = trainer_options(with("only_trainable_params = true\nsave_strategy = \"s.txt\"\n"), 2);
+  EXPECT_EQ(options.save_strategy, "s.txt");
+  EXPECT_TRUE(options.only_trained_parameters);
 }
 
 TEST(ParallelConfig, what_modules_ask_counts_in_semi_auto_mode_only) {

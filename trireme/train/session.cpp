@@ -45,7 +45,7 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   if (evaluation) {
     CompileOptions eval_how = how;
     eval_how.external_parameters = true;
-    eval_how.parallel.mesh = to_string(compiled_.strategy.mesh);  // a strategy file may have brought its own
+    if (!how.parallel.strategy.empty()) eval_how.parallel.mesh = to_string(compiled_.strategy.mesh);  // the file brings its own
     std::map<std::string, Layout> stored;
     for (const PlanInput& input : compiled_.plan.inputs) {
       if (input.role != Role::kParameter) continue;

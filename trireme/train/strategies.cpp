@@ -241,6 +241,9 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   require(p.device_num == -1 || p.device_num == ranks,
           "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key", p.device_num,
           ranks, p.device_num);
+  require(!p.only_trainable_params || p.zero < 3,
+          "configuration: parallel.only_trainable_params = true with parallel.zero = 3: the file would have slices of the "
+          "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
   Parallel out;
   out.follow_requests = p.mode == "semi_auto_parallel";
   out.by_hand = p.mode == "hybrid_parallel" || (p.mode == "data_parallel" && !p.layerwise.empty());

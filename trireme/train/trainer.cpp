@@ -159,6 +159,14 @@ class Run {
     return training_step(model, loss, fields, optimizer_, how);
   }
 
+  void write_strategy() const {
+    const Compiled& made = session_.compiled();
+    atomic_write(options_.save_strategy, options_.only_trained_parameters
+                                             ? trained_parameters_to_string(made.graph, made.strategy)
+                                             : trireme::to_string(made.graph, made.strategy));
+    TRIREME_LOG(kInfo, "train", "wrote the strategy to '{}'", options_.save_strategy);
+  }
+
   void log_ignored_requests() const {
     const std::vector<ShardRequest>& asked = session_.compiled().graph.shard_requests();
     if (options_.mode != Mode::kDataParallel || asked.empty()) return;
@@ -199,6 +207,7 @@ class Run {
     if (job_.rank() == 0) {
       log_slow_products(options_.compute);
       log_ignored_requests();
+      if (!options_.save_strategy.empty()) write_strategy();
     }
     const std::string root = checkpoints();
     if (fit_.resume && !options_.out.empty() && ckpt::find_latest(root)) {

@@ -46,6 +46,8 @@ struct TrainerOptions {
   std::string command;           // for the report; "": the job's
   std::string config_text;       // kept in the checkpoint, for who reads it later
   Parallel parallel = {};        // how the model is cut
+  std::string save_strategy;     // file that rank 0 writes the strategy to, for Parallel::strategy; "": none
+  bool only_trained_parameters = false;  // of the strategy that is saved
   double gradient_scale = 1;     // multiplies every gradient, before clipping
   bool parameter_broadcast = false;  // starting values come from the first rank (Session::Options)
   // On rank 0, before the first step.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <random>
@@ -12,6 +13,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
+#include "trireme/base/hash.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/tcp_store.h"
 #include "trireme/launch/cluster/address.h"
@@ -150,6 +152,9 @@ class Agent {
     report_.world = report_world();
     report_.workers = options_.local.ranks;
     report_.host = own_host_name();
+    std::string boot;  // of /proc, whose files have no size
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    report_.machine = hash64(boot);
     report_.node_id = !options_.node_id.empty()                             ? options_.node_id
                       : options_.node_rank >= 0 && options_.nodes > 0 ? fmt::format("node{}", options_.node_rank)
                                                                       : fmt::format("{}-{:08x}", report_.host,

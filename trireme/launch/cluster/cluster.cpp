@@ -37,12 +37,12 @@ int64_t number_of(const std::string& id) {
 
 auto final_place(const NodeReport& node) {
   const int rank = node.node_rank >= 0 ? node.node_rank : std::numeric_limits<int>::max();
-  return std::tuple(rank, number_of(node.node_id), std::string_view(node.host), std::string_view(node.node_id));
+  return std::tuple(rank, number_of(node.node_id), std::string_view(node.host), node.machine, std::string_view(node.node_id));
 }
 
 // Agents of one name are one node: the same local ranks.
 std::string group_of(const NodeReport& node) {
-  return node.node_rank >= 0 ? fmt::format("rank {}", node.node_rank) : "host " + node.host;
+  return node.node_rank >= 0 ? fmt::format("rank {}", node.node_rank) : fmt::format("host {} {}", node.host, node.machine);
 }
 
 // Tells the members of a job and their order.

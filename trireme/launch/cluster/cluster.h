@@ -33,6 +33,7 @@ struct NodeReport {
   int world = 0;          // ranks of the job
   int workers = 0;        // of them on this node
   std::string host;
+  uint64_t machine = 0;   // tells hosts of one name apart
   std::string store_address;  // of the store that this node serves in case it has rank 0
   uint16_t store_port = 0;
   uint64_t job = 0;       // what the final view said, and 0 and -1 before

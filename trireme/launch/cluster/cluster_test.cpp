@@ -119,6 +119,25 @@ TEST(Cluster, FinalRanksDoNotDependOnTheOrderOfComing) {
   }
 }
 
+TEST(Cluster, WorkersOfOneMachineAreOneNodeAndMachinesOfOneNameAreNot) {
+  Cluster cluster({.world = 4}, 0);
+  for (int i = 0; i < 4; ++i) {
+    NodeReport worker = node(i, 1, 4);
+    worker.node_rank = -1;
+    worker.host = "localhost";
+    worker.machine = static_cast<uint64_t>(i % 2);
+    cluster.report(worker, 0);
+  }
+  for (int i = 0; i < 4; ++i) {
+    const ClusterView view = cluster.view_of(fmt::format("node{}", i));
+    EXPECT_EQ(view.node_index, i % 2);
+    EXPECT_EQ(view.first_local, i / 2);
+    EXPECT_EQ(view.local_world, 2);
+    EXPECT_EQ(view.nodes, 2);
+    EXPECT_EQ(view.first_rank, 2 * (i % 2) + i / 2);
+  }
+}
+
 TEST(Cluster, NodeIdsThatAreNumbersAreRanks) {
   Cluster cluster({.world = 12}, 0);
   for (const int id : {11, 3, 0, 10, 9, 1, 2, 8, 4, 7, 6, 5}) {

@@ -91,6 +91,7 @@ void fields(Stream& s, R& r)
   s.number(r.world, 0, kMaxRanks);
   s.number(r.workers, 0, kMaxRanks);
   s.text(r.host, kMaxName);
+  s.bits(r.machine);
   s.text(r.store_address, kMaxName);
   s.number(r.store_port, 0, 65'535);
   s.bits(r.job);

@@ -1,0 +1,109 @@
+#include "trireme/plan/vouched.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+namespace {
+
+std::vector<TensorType> local_types(const Graph& graph, const std::vector<ValueId>& values,
+                                    const std::vector<Layout>& layouts, const Mesh& mesh) {
+  std::vector<TensorType> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const TensorType& whole = graph.type(values[i]);
+    out.push_back({whole.dtype, local_shape(whole.shape, layouts[i], mesh)});
+  }
+  return out;
+}
+
+// What the op makes of these operands. An op whose attributes say the whole shape is judged by its elements, if it only
+// gives them another shape.
+std::string why_other_results(const Node& node, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
+  const OpDef& def = def_of(node);
+  if (def.traits.zero_cost_view) {
+    if (in[0].elements() == out[0].elements()) return "";
+    return fmt::format("a piece of the operand has {} elements and one of the result {}; they must be equal",
+                       in[0].elements(), out[0].elements());
+  }
+  const std::vector<TensorType> made = def.infer.get()({in, node.attrs});
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (made[i] == out[i]) continue;
+    return fmt::format("of its pieces the op makes {} as result {}, and the layout asked for gives {}", to_string(made[i]), i,
+                       to_string(out[i]));
+  }
+  return "";
+}
+
+// The layout of the first of these values that `id` is, or whose type it has; nothing is partial.
+std::optional<Layout> layout_like(const Graph& graph, ValueId id, const std::vector<ValueId>& values,
+                                  const std::vector<Layout>& layouts, bool same_value) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (same_value ? values[i] != id : graph.type(values[i]).shape != graph.type(id).shape) continue;
+    Layout out = layouts[i];
+    out.partial.clear();
+    return out;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string why_unsound(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh) {
+  try {
+    return why_other_results(node, local_types(graph, node.inputs, layouts.in, mesh),
+                             local_types(graph, node.outputs, layouts.out, mesh));
+  } catch (const Error& e) {
+    return fmt::format("the op does not take its pieces: {}", e.text());
+  }
+}
+
+Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh) {
+  Layout out = Layout::replicated(result.rank());
+  for (const std::vector<int>& axes : operand.dims) {
+    for (const int axis : axes) {
+      for (int dim = 0; dim < result.rank() && !out.uses(axis); ++dim) {
+        std::vector<int>& cut = out.dims[static_cast<size_t>(dim)];
+        cut.push_back(axis);
+        if (result[dim] % mesh.size_of(cut) != 0) cut.pop_back();
+      }
+    }
+  }
+  return out;
+}
+
+std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const Node& forward,
+                                       const VouchedLayouts& layouts, const Mesh& mesh) {
+  VouchedLayouts out;
+  for (const ValueId id : node.inputs) {
+    std::optional<Layout> found = layout_like(graph, id, forward.inputs, layouts.in, true);
+    if (!found) found = layout_like(graph, id, forward.outputs, layouts.out, true);
+    if (!found) found = layout_like(graph, id, forward.outputs, layouts.out, false);
+    if (!found) return std::nullopt;
+    out.in.push_back(std::move(*found));
+  }
+  for (const ValueId id : node.outputs) {
+    std::optional<Layout> found = layout_like(graph, id, forward.inputs, layouts.in, false);
+    if (!found) return std::nullopt;
+    out.out.push_back(std::move(*found));
+  }
+  if (!why_unsound(graph, node, out, mesh).empty()) return std::nullopt;
+  return out;
+}
+
+std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh, bool as_means) {
+  VouchedLayouts out{operand_layouts(rule, cuts), result_layouts(rule, cuts)};
+  bool any = false;
+  for (Layout& layout : out.out) {
+    if (!layout.is_partial()) continue;
+    any = true;
+    const bool sums = layout.partial.front().reduction == Reduction::kSum;
+    if (as_means && sums) out.factor = mesh.size_of(layout.partial_axes());
+    layout.partial.clear();
+  }
+  if (!any) return std::nullopt;
+  return out;
+}
+
+}  // namespace trireme

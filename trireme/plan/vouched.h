@@ -1,0 +1,29 @@
+// Layouts that are not what the op's rule gives, because somebody vouches for them (VouchedLayouts of op/sharding_rule.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/plan/strategy.h"
+
+namespace trireme {
+
+// Why the node cannot be run on pieces of these layouts, or "": what it makes of them must have the shapes that its
+// results are taken to have.
+std::string why_unsound(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh);
+
+// The result of a node that keeps its operand's cuts although its rule cannot carry them: each axis cuts the first
+// dimension that it divides.
+Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh);
+
+// The layouts of a node of the gradient of `forward`, dual to those that forward has: an operand or result that is one of
+// forward's, or has the type of one, lies as that one. Nothing where some have no such match, or the pieces do not fit.
+std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const Node& forward,
+                                       const VouchedLayouts& layouts, const Mesh& mesh);
+
+// The cuts with the partial sums of the results taken for whole, times their number if `as_means`. Nothing where no
+// result is partial.
+std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh, bool as_means);
+
+}  // namespace trireme
