@@ -10,6 +10,7 @@
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"
+#include "trireme/train/by_hand.h"
 #include "trireme/train/config.h"
 #include "trireme/train/session.h"
 #include "trireme/train/strategies.h"
@@ -69,12 +70,14 @@ std::string traffic_text(const ExecutionPlan& plan) {
 }
 
 std::string text_of(const ExplainArgs& args, const JobConfig& config, const ModelFn& forward,
-                    const std::vector<BatchField>& batch) {
+                    std::vector<BatchField> batch) {
   const LossFn loss = make_loss(config);
+  StepOptions how = step_options(config);
+  cut_by_hand(parallel_of(config, args.ranks), args.ranks, batch, how);
   if (args.stage == "graph" && args.value.empty()) {
-    return to_string(evaluation(forward, loss, batch, step_options(config)));
+    return to_string(evaluation(forward, loss, batch, how));
   }
-  Graph step = training_step(forward, loss, batch, make_optimizer(config), step_options(config));
+  Graph step = training_step(forward, loss, batch, make_optimizer(config), how);
   if (args.stage == "grad" && args.value.empty()) return to_string(step);
   const Parallel parallel = parallel_of(config, args.ranks);
   const Compiled compiled = compile(std::move(step), {.ranks = args.ranks, .threads = args.threads, .parallel = parallel});

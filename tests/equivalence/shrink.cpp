@@ -87,7 +87,7 @@ class Editor {
     } else if (value.producer < 0) {
       const Input& input = from_.inputs()[static_cast<size_t>(value.index)];
       map_[i] =
-          out_.graph.add_input(input.name, value.type, input.role, input.init, input.saved_as);
+          out_.graph.add_input(input.name, value.type, input.role, input.init, input.saved_as, input.piece);
       out_.strategy.inputs.push_back(test_.strategy.inputs[static_cast<size_t>(value.index)]);
     } else if (nodes_[static_cast<size_t>(value.producer)] < 0) {
       add_node(value.producer);

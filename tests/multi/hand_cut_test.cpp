@@ -17,38 +17,8 @@ using namespace testing_support;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Tensor data(Graph& graph, const std::string& name, const TensorType& type) {
-  return {graph, graph.add_input(name, type, Role::kData)};
-}
-
 // -- values
 // ----------------------------------------------------------------------------------------
-
-using Step = std::function<Tensor(const Tensor& x)>;
-
-// What the step makes on every rank of an operand of this type that holds `value(rank, i)`.
-std::vector<std::vector<int64_t>> results_of(const Mesh& mesh, const TensorType& type,
-                                             const std::function<int64_t(int64_t, int64_t)>& value,
-                                             const Step& step) {
-  Graph graph("values");
-  const Tensor x = data(graph, "x", {DType::kI64, type.shape});
-  graph.add_output("y", cast(step(cast(x, type.dtype)), DType::kI64).id());
-  const ExecutionPlan plan = plan_by_hand(graph, mesh);
-  std::vector<Pieces> inputs(static_cast<size_t>(mesh.devices()));
-  for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    HostTensor own(TensorType{DType::kI64, type.shape});
-    for (int64_t i = 0; i < type.elements(); ++i) {
-      own.as<int64_t>()[static_cast<size_t>(i)] = value(static_cast<int64_t>(rank), i);
-    }
-    inputs[rank].emplace("x", std::move(own));
-  }
-  std::vector<std::vector<int64_t>> out;
-  for (const Pieces& pieces : run_on_ranks(plan, inputs)) {
-    const auto y = pieces.at("y").as<int64_t>();
-    out.emplace_back(y.begin(), y.end());
-  }
-  return out;
-}
 
 class ValuesOf : public testing::TestWithParam<DType> {};
 
@@ -114,17 +84,6 @@ TEST_P(ValuesOf, a_broadcast_in_a_group_gives_what_its_root_has) {
 
 // -- refusals
 // --------------------------------------------------------------------------------------
-
-std::string refusal(const TensorType& type, const Step& step) {
-  Graph graph("refused");
-  try {
-    step(data(graph, "x", type));
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
-    return e.text();
-  }
-  return "none";
-}
 
 TEST(HandCut, bools_are_refused_by_every_collective_that_sends) {
   const TensorType bools{DType::kBool, {4, 4}};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/tensor/host_tensor.h"
 
 namespace trireme::data {
 namespace {
@@ -33,32 +31,11 @@ void check_slice(const FieldSpec& field, const FieldSlice& slice, const Shape& w
   }
 }
 
-bool takes_whole_samples(const FieldSlice& slice, const Shape& sample) {
-  for (int dim = 0; dim < sample.rank(); ++dim) {
-    if (slice.size[dim + 1] != sample[dim]) return false;
-  }
-  return true;
-}
-
-// Copies the slice's part of one whole sample, dense on both sides.
-void copy_part(const View& sample, const FieldSlice& slice, std::byte* to) {
-  const Shape& shape = sample.type.shape;
-  const int rank = shape.rank();
-  const auto strides = shape.strides();
-  const int64_t element = size_of(sample.type.dtype);
-  const int64_t run = rank == 0 ? 1 : slice.size[rank];
-  const int64_t runs = slice.size.elements() / (slice.size[0] * run);
-  for (int64_t i = 0; i < runs; ++i) {
-    int64_t rest = i;
-    int64_t from = rank == 0 ? 0 : slice.start[rank];
-    for (int dim = rank - 2; dim >= 0; --dim) {
-      from +=
-          (slice.start[dim + 1] + rest % slice.size[dim + 1]) * strides[static_cast<size_t>(dim)];
-      rest /= slice.size[dim + 1];
-    }
-    std::memcpy(to + i * run * element, sample.data + from * element,
-                static_cast<size_t>(run * element));
-  }
+// Without the batch's dimension.
+Shape of_sample(const Shape& shape) {
+  Shape out;
+  for (int dim = 1; dim < shape.rank(); ++dim) out.push_back(shape[dim]);
+  return out;
 }
 
 }  // namespace
@@ -153,30 +130,19 @@ void Batches::read(int64_t step, std::span<const View> out) const {
     first = std::min(first, slice.start[0]);
     last = std::max(last, slice.start[0] + slice.size[0]);
   }
-  std::vector<HostTensor> scratch(samples_.size());
-  std::vector<View> views(samples_.size());
+  std::vector<FieldPart> parts;
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    const FieldSlice& slice = options_.slices[i];
+    parts.push_back({of_sample(slice.start), {nullptr, {samples_[i].sample.dtype, of_sample(slice.size)}}});
+  }
   for (int64_t row = first; row < last; ++row) {
-    for (size_t i = 0; i < samples_.size(); ++i) {
+    for (size_t i = 0; i < parts.size(); ++i) {
       const FieldSlice& slice = options_.slices[i];
-      const TensorType& type = samples_[i].sample;
       const int64_t at = row - slice.start[0];
       const bool wanted = slice.size.elements() > 0 && at >= 0 && at < slice.size[0];
-      views[i] = {nullptr, type};
-      if (!wanted) continue;
-      if (takes_whole_samples(slice, type.shape)) {
-        views[i].data = out[i].data + at * type.bytes();
-      } else {
-        if (scratch[i].view().data == nullptr) scratch[i] = HostTensor(type);
-        views[i] = scratch[i].view();
-      }
+      parts[i].to.data = wanted ? out[i].data + at * parts[i].to.bytes() : nullptr;
     }
-    source_->read(sample(step, row), views);
-    for (size_t i = 0; i < samples_.size(); ++i) {
-      const FieldSlice& slice = options_.slices[i];
-      if (views[i].data == nullptr || views[i].data != scratch[i].view().data) continue;
-      const int64_t row_bytes = out[i].bytes() / slice.size[0];
-      copy_part(views[i], slice, out[i].data + (row - slice.start[0]) * row_bytes);
-    }
+    source_->read_parts(sample(step, row), parts);
   }
 }
 

@@ -42,6 +42,23 @@ class Counting final : public Source {
   int64_t broken_;
 };
 
+// Reads parts of its matrix and counts their elements.
+class Parts final : public Source {
+ public:
+  int64_t size() const override { return 8; }
+  std::vector<FieldSpec> fields() const override { return {{"matrix", {DType::kF32, {3, 4}}}}; }
+  void read(int64_t, std::span<const View>) const override { fail(ErrorKind::kInternal, "a whole sample is read"); }
+  void read_parts(int64_t sample, std::span<const FieldPart> parts) const override {
+    each_run({3, 4}, parts[0], [&](int64_t from, int64_t to, int64_t elements) {
+      for (int64_t i = 0; i < elements; ++i) {
+        parts[0].to.as<float>()[static_cast<size_t>(to + i)] = static_cast<float>(sample * 100 + from + i);
+      }
+      read_elements += elements;
+    });
+  }
+  mutable std::atomic<int64_t> read_elements = 0;
+};
+
 struct Buffers {
   explicit Buffers(const Batches& batches) {
     for (const FieldSpec& field : batches.fields()) tensors.emplace_back(field.sample);
@@ -288,6 +305,16 @@ TEST(Batches, RefusesWhatCannotBeReadAndSaysTheSizes) {
   EXPECT_EQ(text_of([&] { good.request(-1, buffers.views()); }), "step -1 is negative");
   EXPECT_EQ(text_of([&] { good.wait(); }), "waiting for a batch, but none was requested");
   EXPECT_EQ(good.steps_per_epoch(), 2);
+}
+
+// Contracts 4.2 and 4.3: a tile of two dimensions, of half the rows of the batch.
+TEST(Batches, contracts_4_3_a_rank_reads_its_tile_of_its_samples_and_nothing_else) {
+  const auto source = std::make_shared<Parts>();
+  const Batches batches(source, {.global_batch = 4, .shuffle = false, .slices = {{{2, 1, 2}, {2, 2, 2}}}});
+  const Buffers buffers(batches);
+  batches.read(1, buffers.views());
+  EXPECT_THAT(buffers.tensors[0].as<float>(), testing::ElementsAre(606, 607, 610, 611, 706, 707, 710, 711));
+  EXPECT_EQ(source->read_elements, 8);
 }
 
 }  // namespace

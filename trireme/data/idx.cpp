@@ -185,15 +185,27 @@ class Idx final : public Source {
   }
 
   void read(int64_t sample, std::span<const View> out) const override {
-    require(sample >= 0 && sample < size(), "sample {} of {} images", sample, size());
     require(out.size() == 2, "{} views for the 2 fields of an image", out.size());
-    if (out[0].data != nullptr) {
-      const auto to = out[0].as<float>();
-      const size_t from = static_cast<size_t>(sample) * to.size();
-      for (size_t i = 0; i < to.size(); ++i) to[i] = value_[byte_at(images_.bytes, from + i)];
+    Shape origin = image_;
+    for (int dim = 0; dim < origin.rank(); ++dim) origin[dim] = 0;
+    const FieldPart parts[] = {{origin, out[0]}, {{}, out[1]}};
+    read_parts(sample, parts);
+  }
+
+  void read_parts(int64_t sample, std::span<const FieldPart> parts) const override {
+    require(sample >= 0 && sample < size(), "sample {} of {} images", sample, size());
+    require(parts.size() == 2, "{} parts for the 2 fields of an image", parts.size());
+    if (parts[0].to.data != nullptr) {
+      float* to = parts[0].to.as<float>().data();
+      const int64_t first = sample * image_.elements();
+      each_run(image_, parts[0], [&](int64_t from, int64_t at, int64_t pixels) {
+        const auto row = static_cast<size_t>(first + from);
+        for (int64_t i = 0; i < pixels; ++i)
+          to[at + i] = value_[byte_at(images_.bytes, row + static_cast<size_t>(i))];
+      });
     }
-    if (out[1].data != nullptr) {
-      out[1].as<int32_t>()[0] = byte_at(labels_.bytes, static_cast<size_t>(sample));
+    if (parts[1].to.data != nullptr) {
+      parts[1].to.as<int32_t>()[0] = byte_at(labels_.bytes, static_cast<size_t>(sample));
     }
   }
 

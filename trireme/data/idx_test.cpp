@@ -111,6 +111,18 @@ TEST(Idx, ImagesAndLabelsAreReadPlainAndCompressed) {
   }
 }
 
+TEST(Idx, APartOfAnImageIsThatPartOfTheWhole) {
+  const Files files;
+  const auto source = files.open();
+  const HostTensor whole(TensorType{DType::kF32, {2, 4, 1}});
+  source->read(0, std::vector<View>{whole.view(), {nullptr, {DType::kI32, {}}}});
+  const HostTensor tile(TensorType{DType::kF32, {1, 2, 1}});
+  source->read_parts(0, std::vector<FieldPart>{{{1, 2, 0}, tile.view()}, {{}, {nullptr, {DType::kI32, {}}}}});
+  EXPECT_EQ(tile.as<float>()[0], whole.as<float>()[6]);
+  EXPECT_EQ(tile.as<float>()[1], whole.as<float>()[7]);
+  EXPECT_NE(tile.as<float>()[0], tile.as<float>()[1]);
+}
+
 TEST(Idx, MeanAndStdScaleThePixels) {
   const Files files;
   const auto source = files.open({.mean = 0.5F, .std = 0.25F});

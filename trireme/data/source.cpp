@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "trireme/base/error.h"
 #include "trireme/data/permutation.h"
+#include "trireme/tensor/host_tensor.h"
 
 namespace trireme::data {
 namespace {
@@ -26,14 +28,22 @@ class Part final : public Source {
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   int64_t overlap() const override { return whole_->overlap(); }
   void read(int64_t sample, std::span<const View> out) const override {
+    whole_->read(number(sample), out);
+  }
+  void read_parts(int64_t sample, std::span<const FieldPart> parts) const override {
+    whole_->read_parts(number(sample), parts);
+  }
+
+ private:
+  // In the whole source.
+  int64_t number(int64_t sample) const {
     require(sample >= 0 && sample < size(), "sample {} of a source of {}", sample, size());
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), sample);
     const auto run = static_cast<size_t>(end - ends_.begin());
     const int64_t at = runs_[run].first + runs_[run].count - (*end - sample);
-    whole_->read(order_ ? (*order_)(at) : at, out);
+    return order_ ? (*order_)(at) : at;
   }
 
- private:
   SourcePtr whole_;
   std::vector<Run> runs_;
   std::vector<int64_t> ends_;  // of each run, counted in this source's samples
@@ -41,6 +51,27 @@ class Part final : public Source {
 };
 
 }  // namespace
+
+void Source::read_parts(int64_t sample, std::span<const FieldPart> parts) const {
+  const std::vector<FieldSpec> all = fields();
+  require(parts.size() == all.size(), "{} parts for {} fields", parts.size(), all.size());
+  std::vector<HostTensor> whole(all.size());
+  std::vector<View> views;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_part = parts[i].to.data != nullptr && parts[i].to.type != all[i].sample;
+    if (is_part) whole[i] = HostTensor(all[i].sample);
+    views.push_back(is_part ? whole[i].view() : View{parts[i].to.data, all[i].sample});
+  }
+  read(sample, views);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (whole[i].view().data == nullptr) continue;
+    const int64_t item = size_of(all[i].sample.dtype);
+    each_run(all[i].sample.shape, parts[i], [&](int64_t from, int64_t to, int64_t elements) {
+      std::memcpy(parts[i].to.data + to * item, views[i].data + from * item,
+                  static_cast<size_t>(elements * item));
+    });
+  }
+}
 
 SourcePtr slice(SourcePtr source, int64_t first, int64_t count) {
   require(first >= 0 && count >= 0 && first <= source->size() - count,

@@ -20,6 +20,13 @@ struct FieldSpec {
   friend bool operator==(const FieldSpec&, const FieldSpec&) = default;
 };
 
+// A part of one field of a sample: its first element, and where it goes, in the part's shape. Without
+// data it is not wanted.
+struct FieldPart {
+  Shape start;
+  View to;
+};
+
 class Source {
  public:
   Source() = default;
@@ -32,9 +39,38 @@ class Source {
   // Writes sample `sample` into one view per field, each of the field's type; a view whose data is
   // null is not wanted. Safe from several threads at once.
   virtual void read(int64_t sample, std::span<const View> out) const = 0;
+  // The same for a part of each field. Sources that can read nothing else; others read the whole
+  // sample.
+  virtual void read_parts(int64_t sample, std::span<const FieldPart> parts) const;
   // How many of the following samples share data with a sample; not 0 for windows of one text.
   virtual int64_t overlap() const { return 0; }
 };
+
+// Calls fn(first element in the field, first in the part, elements) for each run of a part of it.
+template <class Fn>
+void each_run(const Shape& field, const FieldPart& part, Fn&& fn) {
+  const Shape& size = part.to.type.shape;
+  const auto strides = field.strides();
+  int outer = field.rank();  // dimensions that are not in a run
+  int64_t run = 1;
+  int64_t first = 0;
+  while (outer > 0) {
+    --outer;
+    run *= size[outer];
+    first += part.start[outer] * strides[static_cast<size_t>(outer)];
+    if (size[outer] != field[outer]) break;
+  }
+  const int64_t runs = run == 0 ? 0 : size.elements() / run;
+  for (int64_t i = 0; i < runs; ++i) {
+    int64_t rest = i;
+    int64_t from = first;
+    for (int dim = outer - 1; dim >= 0; --dim) {
+      from += (part.start[dim] + rest % size[dim]) * strides[static_cast<size_t>(dim)];
+      rest /= size[dim];
+    }
+    fn(from, i * run, run);
+  }
+}
 
 using SourcePtr = std::shared_ptr<const Source>;
 

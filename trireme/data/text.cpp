@@ -113,11 +113,18 @@ class Text final : public Source {
   }
 
   void read(int64_t sample, std::span<const View> out) const override {
-    require(sample >= 0 && sample < size(), "sample {} of a text of {} samples", sample, size());
     require(out.size() == 2, "{} views for the 2 fields of a text", out.size());
+    const FieldPart parts[] = {{{0}, out[0]}, {{0}, out[1]}};
+    read_parts(sample, parts);
+  }
+
+  void read_parts(int64_t sample, std::span<const FieldPart> parts) const override {
+    require(sample >= 0 && sample < size(), "sample {} of a text of {} samples", sample, size());
+    require(parts.size() == 2, "{} parts for the 2 fields of a text", parts.size());
     for (size_t field = 0; field < 2; ++field) {
-      if (out[field].data == nullptr) continue;
-      text_.copy(sample * stride_ + static_cast<int64_t>(field), out[field].as<int32_t>());
+      if (parts[field].to.data == nullptr) continue;
+      const int64_t first = sample * stride_ + static_cast<int64_t>(field) + parts[field].start[0];
+      text_.copy(first, parts[field].to.as<int32_t>());
     }
   }
 

@@ -53,6 +53,7 @@ View flat(std::byte* data, DType dtype, int64_t elements) { return {data, {dtype
 bool is_communication(const OpDef& op) { return op.traits.collective && op.name != "shard_slice"; }
 
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types) {
+  if (is_exchange(op)) return exchange_scratch(op, types);
   const auto& attrs = types.attrs.as<CollectiveAttrs>();
   if (op.name == "all_gather" && !contiguous_along(types.out[0].shape, attrs.dim)) return types.out[0].bytes();
   if (op.name == "reduce_scatter" && !contiguous_along(types.in[0].shape, attrs.dim)) return types.in[0].bytes();
@@ -74,9 +75,18 @@ std::vector<Run> joined(std::vector<Run> runs) {
 }
 
 BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
-                                 std::span<std::byte> scratch, comm::Group& group)
-    : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(&group),
-      reduce_(reduce_of(attrs.as<CollectiveAttrs>().reduction)) {
+                                 std::span<std::byte> scratch, const Ranks& ranks)
+    : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(ranks.group) {
+  if (is_exchange(op)) {
+    std::vector<TensorType> in_types, out_types;
+    for (const View& view : in_) in_types.push_back(view.type);
+    for (const View& view : out_) out_types.push_back(view.type);
+    Exchange exchange;
+    if (ranks.place >= 0) exchange = exchange_of(op, {in_types, out_types, attrs}, ranks.place);
+    exchange_ = std::make_unique<BoundExchange>(std::move(exchange), in_, out_, scratch_, group_, ranks.tag);
+    return;
+  }
+  reduce_ = reduce_of(attrs.as<CollectiveAttrs>().reduction);
   if (op.name != "all_reduce") {
     works_.reserve(out_.size());
     return;
@@ -89,7 +99,20 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
   works_.reserve(runs_.size());
 }
 
+// What a rank has that is alone, or outside all groups, is its result.
+void BoundCollective::keep() {
+  for (size_t i = 0; i < in_.size(); ++i) {
+    if (in_[i].data != out_[i].data) copy_region(in_[i], Box::whole(in_[i].type.shape), out_[i], Box::whole(out_[i].type.shape), Box::whole(in_[i].type.shape));
+  }
+}
+
 void BoundCollective::start() {
+  if (exchange_) {
+    exchange_->start();
+    started_ = true;
+    return;
+  }
+  if (!group_) return keep();
   const auto& attrs = attrs_.as<CollectiveAttrs>();
   const auto dim = static_cast<int>(attrs.dim);
   const int64_t parts = group_->size();
@@ -145,6 +168,7 @@ void BoundCollective::start_all_reduce() {
 void BoundCollective::wait() {
   if (!started_) return;
   started_ = false;
+  if (exchange_) return exchange_->wait();
   for (comm::Work& work : works_) work.wait();
   if (scratch_.empty()) return;
   const auto& attrs = attrs_.as<CollectiveAttrs>();

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "trireme/comm/comm.h"
+#include "trireme/exec/exchange.h"
 #include "trireme/mesh/mesh.h"
 #include "trireme/op/op_def.h"
 
@@ -30,13 +32,21 @@ std::vector<Run> joined(std::vector<Run> runs);
 // One collective action of one rank, bound to its memory and group.
 class BoundCollective {
  public:
+  // Without a group this rank is alone in it, at place 0, or, at place -1, in none of the op's groups, and keeps what it has.
+  // Messages between two ranks carry `tag`.
+  struct Ranks {
+    comm::Group* group = nullptr;
+    int64_t place = -1;
+    int tag = 0;
+  };
   BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
-                  std::span<std::byte> scratch, comm::Group& group);
+                  std::span<std::byte> scratch, const Ranks& ranks);
   void start();
   void wait();  // ends what start began; nothing to do when nothing was started
 
  private:
   void start_all_reduce();
+  void keep();
 
   const OpDef* op_;
   Attrs attrs_;
@@ -46,6 +56,7 @@ class BoundCollective {
   comm::Group* group_;
   comm::Reduce reduce_ = comm::Reduce::kSum;
   std::vector<View> runs_;  // all_reduce: results that lie side by side, as few runs of elements as possible
+  std::unique_ptr<BoundExchange> exchange_;
   std::vector<comm::Work> works_;
   bool started_ = false;
 };

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
 #include "trireme/exec/collective.h"
+#include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 
 namespace trireme {
@@ -122,6 +123,7 @@ struct Executor::State {
 
   Place place_of(int value) const {
     const PlanValue& v = plan.values[static_cast<size_t>(value)];
+    if (plan.by_hand) return {v.type.shape, Box::whole(v.type.shape).start};
     const int64_t whose = seeded_defect("executor: pieces lie where rank 0 has them") ? 0 : rank;
     return {v.whole, local_box(v.whole, v.layout, plan.mesh, whose).start};
   }
@@ -169,18 +171,18 @@ struct Executor::State {
               action.kernel, action.op->name);
       return;
     }
-    const auto& attrs = action.attrs.as<CollectiveAttrs>();
-    const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
+    const RankGroups groups = groups_of(action.op->name, action.attrs);
     if (!is_communication(*action.op)) {
-      bound.part = plan.mesh.index_along(rank, axes);
+      bound.part = groups.place_of(rank, plan.mesh);
       if (seeded_defect("executor: the first part is cut out")) bound.part = 0;
       return;
     }
-    invariant(options.world != nullptr, "{} without a world", action.op->name);
-    std::vector<int> ranks;
-    for (const int64_t member : plan.mesh.group_of(rank, axes)) ranks.push_back(static_cast<int>(member));
-    bound.collective = std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch,
-                                                         options.world->group(ranks));
+    std::vector<int> members;
+    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(static_cast<int>(member));
+    BoundCollective::Ranks ranks{.tag = static_cast<int>(&action - plan.actions.data())};
+    if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
+    if (members.size() > 1) ranks.group = &options.world->group(members);
+    bound.collective = std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
   }
 
   void run_action(Bound& bound) {

@@ -24,6 +24,7 @@ class Planner {
     plan_.mesh = program_.mesh;
     plan_.threads = options_.threads;
     if (options_.numerics == Numerics::kInvariant) plan_.bits = fmt::format("invariant on {}", to_string(isa()));
+    plan_.by_hand = program_.by_hand;
     add_actions();
     find_kept_results();
     find_last_uses();

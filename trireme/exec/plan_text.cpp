@@ -1,6 +1,6 @@
 // The text form of an execution plan. One record a line, key=value fields, strings quoted:
 //
-//   plan 1 "gpt" mesh="dp=2" threads=1 bits="fast" persistent=4096 arena=8192 lower_bound=8192
+//   plan 1 "gpt" mesh="dp=2" threads=1 bits="fast" persistent=4096 arena=8192 lower_bound=8192 by_hand=false
 //   buffer parameter bytes=256 offset=0 live=[-1,12]
 //   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0
 //   input parameter "w" value=0 init="normal(0,0.02)"
@@ -159,6 +159,7 @@ class PlanReader {
     plan_.persistent_bytes = f.get<int64_t>("persistent");
     plan_.arena_bytes = f.get<int64_t>("arena");
     plan_.lower_bound = f.get<int64_t>("lower_bound");
+    plan_.by_hand = f.get<bool>("by_hand");
   }
   void buffer(Fields& f) {
     Buffer b;
@@ -220,9 +221,10 @@ std::string_view to_string(Lane lane) { return kLanes[static_cast<size_t>(lane)]
 std::string_view to_string(Holding holding) { return kHoldingNames[static_cast<size_t>(holding)]; }
 
 std::string to_string(const ExecutionPlan& plan) {
-  std::string out = fmt::format("plan 1 {} mesh=\"{}\" threads={} bits={} persistent={} arena={} lower_bound={}\n",
-                                quote(plan.name), to_string(plan.mesh), plan.threads, quote(plan.bits),
-                                plan.persistent_bytes, plan.arena_bytes, plan.lower_bound);
+  std::string out =
+      fmt::format("plan 1 {} mesh=\"{}\" threads={} bits={} persistent={} arena={} lower_bound={} by_hand={}\n",
+                  quote(plan.name), to_string(plan.mesh), plan.threads, quote(plan.bits), plan.persistent_bytes,
+                  plan.arena_bytes, plan.lower_bound, plan.by_hand);
   for (const Buffer& b : plan.buffers) {
     out += fmt::format("buffer {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), b.bytes, b.offset, b.first,
                        b.last);

@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/exec/collective.h"
+#include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 
 namespace trireme {
@@ -16,12 +17,13 @@ namespace {
 using Findings = std::vector<std::string>;
 
 std::string what_of(const ExecutionPlan& plan, const Action& action) {
-  const auto& attrs = action.attrs.as<CollectiveAttrs>();
   std::string out = fmt::format("{} of", action.op->name);
   for (size_t i = 0; i < action.in.size(); ++i) {
     const TensorType& type = plan.values[static_cast<size_t>(action.in[i])].type;
     out += fmt::format("{} {} x {}", i > 0 ? "," : "", to_string(type.dtype), type.elements());
   }
+  if (is_exchange(*action.op)) return out + " as " + action.attrs.text();
+  const auto& attrs = action.attrs.as<CollectiveAttrs>();
   if (action.op->name == "all_reduce" || action.op->name == "reduce_scatter")
     out += " by " + attrs.reduction;
   if (action.op->name == "ring_shift") out += fmt::format(" by {}", attrs.shift);
@@ -184,19 +186,29 @@ std::string check_axes(const std::vector<int>& axes, const Mesh& mesh) {
 bool counts_belong(const Action& action, const TensorType& in, const TensorType& out,
                    int64_t size) {
   if (in.dtype != out.dtype) return false;
+  if (is_exchange(*action.op) && action.op->name != "neighbor_exchange") {
+    const auto& attrs = action.attrs.as<WindowAttrs>();
+    const auto dim = static_cast<int>(attrs.dim);
+    const bool take = action.op->name == "take_windows";
+    return (take ? in : out).shape[dim] == attrs.cut().block() &&
+           (take ? out : in).shape[dim] == attrs.length;
+  }
   if (action.op->name == "all_gather") return out.elements() == in.elements() * size;
   if (action.op->name == "reduce_scatter") return in.elements() == out.elements() * size;
   return in.elements() == out.elements();
 }
 
 std::string check_action(const ExecutionPlan& plan, const Action& action) {
-  const auto& attrs = action.attrs.as<CollectiveAttrs>();
-  const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
-  const int64_t size = plan.mesh.size_of(axes);
-  if (attrs.size != size)
-    return fmt::format("says its groups have {} ranks; they have {}", attrs.size, size);
-  if (attrs.root < 0 || attrs.root >= size)
-    return fmt::format("its root is {} in groups of {} ranks", attrs.root, size);
+  const RankGroups groups = groups_of(action.op->name, action.attrs);
+  const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
+  const int64_t size = groups.ranks.empty() ? plan.mesh.size_of(axes) : groups.size;
+  if (groups.size != size)
+    return fmt::format("says its groups have {} ranks; they have {}", groups.size, size);
+  if (!is_exchange(*action.op)) {
+    const int64_t root = action.attrs.as<CollectiveAttrs>().root;
+    if (root < 0 || root >= size)
+      return fmt::format("its root is {} in groups of {} ranks", root, size);
+  }
   if (action.in.size() != action.out.size()) {
     return fmt::format("has {} operands and {} results", action.in.size(), action.out.size());
   }
@@ -217,13 +229,11 @@ std::vector<CommCall> calls_of(const ExecutionPlan& plan, int64_t rank) {
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     const Action& action = plan.actions[i];
     if (!is_communication(*action.op)) continue;
-    const auto& attrs = action.attrs.as<CollectiveAttrs>();
     CommCall call{
         .what = what_of(plan, action), .action = static_cast<int>(i), .scope = action.scope};
-    const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
-    for (const int64_t member : plan.mesh.group_of(rank, axes))
+    for (const int64_t member : groups_of(action.op->name, action.attrs).of(rank, plan.mesh))
       call.ranks.push_back(static_cast<int>(member));
-    out.push_back(std::move(call));
+    if (!call.ranks.empty()) out.push_back(std::move(call));
   }
   return out;
 }
@@ -244,15 +254,16 @@ std::vector<std::string> check_communication(const std::vector<std::vector<CommC
 
 std::vector<std::string> check_communication(const ExecutionPlan& plan) {
   Findings out;
-  std::map<std::vector<int>, std::string> checked;
+  std::map<std::vector<int>, std::string> checked;  // by axes
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     const Action& action = plan.actions[i];
     if (!is_communication(*action.op)) continue;
-    const auto& attrs = action.attrs.as<CollectiveAttrs>();
-    const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
+    const RankGroups groups = groups_of(action.op->name, action.attrs);
+    const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
     const auto [known, is_new] = checked.try_emplace(axes);
     if (is_new) known->second = check_axes(axes, plan.mesh);
-    const std::string wrong = known->second.empty() ? check_action(plan, action) : known->second;
+    std::string wrong = groups.ranks.empty() ? known->second : groups.why_not(plan.mesh);
+    if (wrong.empty()) wrong = check_action(plan, action);
     if (wrong.empty()) continue;
     out.push_back(fmt::format("action {} ({}{}): {}", i, what_of(plan, action),
                               action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/exec/collective.h"
+#include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 
 namespace trireme {
@@ -25,8 +26,25 @@ int64_t all_reduce_bytes(const ExecutionPlan& plan, const Action& action, int64_
   return bytes;
 }
 
-int64_t bytes_sent(const ExecutionPlan& plan, const Action& action, int64_t p) {
+int64_t exchange_bytes(const ExecutionPlan& plan, const Action& action, const RankGroups& groups, int64_t rank) {
+  std::vector<TensorType> in, out;
+  for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
+  for (const int id : action.out) out.push_back(plan.values[static_cast<size_t>(id)].type);
+  const TypeArgs types{in, out, action.attrs};
+  if (rank != kAnyRank) return exchange_bytes(*action.op, types, groups.place_of(rank, plan.mesh));
+  int64_t most = 0;
+  for (int64_t place = 0; place < groups.size; ++place) most = std::max(most, exchange_bytes(*action.op, types, place));
+  return most;
+}
+
+int64_t bytes_sent(const ExecutionPlan& plan, const Action& action, const RankGroups& groups, int64_t rank) {
+  if (rank != kAnyRank && groups.of(rank, plan.mesh).empty()) return 0;
+  if (is_exchange(*action.op)) return exchange_bytes(plan, action, groups, rank);
+  const int64_t p = groups.size;
   if (action.op->name == "all_reduce") return all_reduce_bytes(plan, action, p);
+  const bool sends = rank == kAnyRank || action.op->name != "broadcast" ||
+                     groups.place_of(rank, plan.mesh) == action.attrs.as<CollectiveAttrs>().root;
+  if (!sends) return 0;
   if (action.op->name == "broadcast") return bytes_of(plan, action.in) * (p - 1);  // the root's
   if (action.op->name == "ring_shift") return bytes_of(plan, action.in);
   return std::max(bytes_of(plan, action.in), bytes_of(plan, action.out)) * (p - 1) / p;
@@ -34,17 +52,17 @@ int64_t bytes_sent(const ExecutionPlan& plan, const Action& action, int64_t p) {
 
 }  // namespace
 
-std::vector<PlanTraffic> traffic_per_step(const ExecutionPlan& plan) {
+std::vector<PlanTraffic> traffic_per_step(const ExecutionPlan& plan, int64_t rank) {
   std::vector<PlanTraffic> out;
   for (const Action& action : plan.actions) {
     if (!is_communication(*action.op)) continue;
-    const auto& attrs = action.attrs.as<CollectiveAttrs>();
-    const std::string axes = print_axes(std::vector<int>(attrs.axes.begin(), attrs.axes.end()), plan.mesh);
+    const RankGroups groups = groups_of(action.op->name, action.attrs);
+    const std::string axes = groups.text(plan.mesh);
     const auto same = [&](const PlanTraffic& t) { return t.op == action.op->name && t.axes == axes; };
     auto entry = std::find_if(out.begin(), out.end(), same);
     if (entry == out.end()) entry = out.insert(out.end(), {std::string(action.op->name), axes, 0, 0});
     ++entry->calls;
-    entry->bytes += bytes_sent(plan, action, attrs.size);
+    entry->bytes += bytes_sent(plan, action, groups, rank);
   }
   return out;
 }

@@ -26,11 +26,18 @@ std::string to_string(const Init& init) {
   return "?";
 }
 
-ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as) {
+ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as,
+                         std::string piece) {
   const auto id = static_cast<ValueId>(values_.size());
   values_.push_back({type, -1, static_cast<int>(inputs_.size())});
-  inputs_.push_back({id, role, std::move(name), init, saved_as});
+  inputs_.push_back({id, role, std::move(name), init, saved_as, std::move(piece)});
   return id;
+}
+
+void Graph::set_piece(ValueId input, std::string piece) {
+  const Value& value = this->value(input);
+  invariant(value.producer < 0, "%{} is no input", input);
+  inputs_[static_cast<size_t>(value.index)].piece = std::move(piece);
 }
 
 NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
@@ -147,7 +154,7 @@ Graph without_dead_nodes(const Graph& graph) {
   std::vector<NodeId> made_of(graph.nodes().size(), -1);
   for (const Input& input : graph.inputs()) {
     map[static_cast<size_t>(input.value)] =
-        out.add_input(input.name, graph.type(input.value), input.role, input.init, input.saved_as);
+        out.add_input(input.name, graph.type(input.value), input.role, input.init, input.saved_as, input.piece);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     if (!keep[i]) continue;

@@ -51,7 +51,11 @@ struct Input {
   Init init;
   // Its shape in checkpoints, where neighbouring dimensions are written as one; no dimensions: as it is.
   Shape saved_as;
+  // In a graph that is cut by hand, how the pieces of all ranks lie in one tensor, by the mesh's axes: "[tp, -]", of the leading
+  // dimensions; kOwnPiece: each rank's is a tensor of its own, and nothing says how they would be one; "": every rank has the same.
+  std::string piece = {};
 };
+inline constexpr std::string_view kOwnPiece = "own";
 
 struct Output {
   ValueId value = kNoValue;
@@ -89,7 +93,9 @@ class Graph {
  public:
   explicit Graph(std::string name = "graph") : name_(std::move(name)), scopes_{""} {}
 
-  ValueId add_input(std::string name, TensorType type, Role role, Init init = {}, Shape saved_as = {});
+  ValueId add_input(std::string name, TensorType type, Role role, Init init = {}, Shape saved_as = {},
+                    std::string piece = {});
+  void set_piece(ValueId input, std::string piece);
   // The types are the caller's to infer (op/build.h does). Returns the first output.
   NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
                   std::span<const TensorType> types);

@@ -14,6 +14,8 @@ struct Program {
   Mesh mesh;
   std::vector<Layout> layouts;  // of graph.values()
   std::vector<Shape> whole;     // whole shapes of graph.values()
+  // The model's code works on the ranks' pieces: to its ops each is a tensor of its own, wherever it lies in a whole.
+  bool by_hand = false;
 };
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 //   %0: f32[32,784] = data "image"
 //   %1: f32[512,784] = parameter "up.weight" normal(0,0.02)
 //   %7: f32[512,3,64] = parameter "qkv.weight" saved as [512,192]
+//   %8: f32[256,784] = parameter "half.weight" piece "[tp, -]"
 //   %2: f32[32,512] = matmul(%0, %1) {transpose_a=false, transpose_b=true} @"up"
 //   %9: f32[32,512] = gelu_grad(%7, %8) @"grad/act" gradient of 3
 //   shard "up" "[dp, -], [tp, -]"
@@ -38,6 +39,7 @@ std::string to_string(const Graph& graph) {
                          to_string(input->role), quoted(input->name));
       if (input->init != Init{}) out += " " + to_string(input->init);
       if (input->saved_as.rank() > 0) out += " saved as " + to_string(input->saved_as);
+      if (!input->piece.empty()) out += " piece " + quoted(input->piece);
       out += '\n';
     }
   };
@@ -237,9 +239,10 @@ class Reader {
       if (!line.take(fmt::format("{} ", to_string(role)))) continue;
       if (ids.size() != 1) line.wrong("an input has one value");
       std::string name = line.quoted();
-      const Init init = line.at('s') ? Init{} : read_init(line);
+      const Init init = line.at('s') || line.at('p') ? Init{} : read_init(line);
       const Shape saved_as = line.take("saved as") ? line.shape() : Shape{};
-      define(line, ids[0], graph_.add_input(std::move(name), types[0], role, init, saved_as));
+      const std::string piece = line.take("piece ") ? line.quoted() : "";
+      define(line, ids[0], graph_.add_input(std::move(name), types[0], role, init, saved_as, piece));
       return;
     }
     const std::string_view name = line.until("( ");

@@ -39,9 +39,9 @@ TEST(GraphText, IsReadBackIdentical) {
   const std::string text =
       "graph \"mlp\"\n"
       "%0: f32[32,784] = data \"image\"\n"
-      "%1: f32[512,784] = parameter \"up.weight\" normal(0,0.02)\n"
+      "%1: f32[512,784] = parameter \"up.weight\" normal(0,0.02) piece \"[tp, -]\"\n"
       "%2: f32[512] = state \"up.bias.m\" uniform(-0.5,0.5)\n"
-      "%3: f32[] = schedule \"lr\" constant(0.001)\n"
+      "%3: f32[] = schedule \"lr\" piece \"own\"\n"
       "%4: f32[32,512] = toy(%0, %1, %2) {times=3, label=\"a \\\"b\\\" \\\\ {c, d}\"} @\"up\"\n"
       "%5: f32[32,512], %6: i64[2] = plain(%4) @\"down.0\"\n"
       "output \"loss\" %5\n"

@@ -1,7 +1,6 @@
 #include "trireme/layout/box.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "trireme/base/error.h"
@@ -37,51 +36,34 @@ std::optional<Box> intersect(const Box& a, const Box& b) {
   return out;
 }
 
+namespace detail {
+
+void check_region(const Box& from, const Box& to, const Box& region) {
+  invariant(region.elements() == 0 ||
+                (intersect(from, region) == region && intersect(to, region) == region),
+            "region {} is not inside {} and {}", to_string(region), to_string(from), to_string(to));
+}
+
+int64_t offset_in(const Box& box, const Shape& start) {
+  const auto strides = box.size.strides();
+  int64_t at = 0;
+  for (int dim = 0; dim < start.rank(); ++dim) {
+    at += (start[dim] - box.start[dim]) * strides[static_cast<size_t>(dim)];
+  }
+  return at;
+}
+
+}  // namespace detail
+
 void copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box,
                  const Box& region) {
-  const int rank = region.size.rank();
   invariant(from.type.dtype == to.type.dtype, "copy_region between {} and {}",
             to_string(from.type.dtype), to_string(to.type.dtype));
-  invariant(region.elements() == 0 ||
-                (intersect(from_box, region) == region && intersect(to_box, region) == region),
-            "region {} is not inside {} and {}", to_string(region), to_string(from_box),
-            to_string(to_box));
-  if (region.elements() == 0) return;
-
-  const auto from_strides = from_box.size.strides();
-  const auto to_strides = to_box.size.strides();
   const int64_t element = size_of(from.type.dtype);
-  int64_t from_at = 0;
-  int64_t to_at = 0;
-  for (int dim = 0; dim < rank; ++dim) {
-    from_at += (region.start[dim] - from_box.start[dim]) * from_strides[static_cast<size_t>(dim)];
-    to_at += (region.start[dim] - to_box.start[dim]) * to_strides[static_cast<size_t>(dim)];
-  }
-  // The innermost dimensions that are contiguous on both sides are one run.
-  int64_t run = 1;
-  int outer = rank;
-  while (outer > 0) {
-    run *= region.size[outer - 1];
-    --outer;
-    if (region.size[outer] != from_box.size[outer] || region.size[outer] != to_box.size[outer])
-      break;
-  }
-  std::array<int64_t, Shape::kMaxRank> index{};
-  while (true) {
+  each_run(from_box, to_box, region, [&](int64_t from_at, int64_t to_at, int64_t elements) {
     std::memcpy(to.data + to_at * element, from.data + from_at * element,
-                static_cast<size_t>(run * element));
-    int dim = outer - 1;
-    for (; dim >= 0; --dim) {
-      const auto d = static_cast<size_t>(dim);
-      from_at += from_strides[d];
-      to_at += to_strides[d];
-      if (++index[d] < region.size[dim]) break;
-      from_at -= from_strides[d] * region.size[dim];
-      to_at -= to_strides[d] * region.size[dim];
-      index[d] = 0;
-    }
-    if (dim < 0) return;
-  }
+                static_cast<size_t>(elements * element));
+  });
 }
 
 }  // namespace trireme

@@ -89,7 +89,9 @@ Tensor Module::forward(const Tensor&) {
 
 Tensor Module::parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as) const {
   Trace& trace = Trace::current();
-  return trace.parameter(join(trace.path_of(*this), name), type, init, saved_as);
+  const Tensor made = trace.parameter(join(trace.path_of(*this), name), type, init, saved_as);
+  if (!layerwise_.empty()) made.graph().set_piece(made.id(), layerwise_);
+  return made;
 }
 
 Tensor Module::operand(std::string_view name, const Shape& shape, Init init, Shape saved_as) const {

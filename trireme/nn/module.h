@@ -83,6 +83,11 @@ class Module {
   void shard(std::string cuts) { shard_ = std::move(cuts); }
   void shard(const std::vector<std::vector<int64_t>>& cuts);
 
+  // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the pieces
+  // of larger tensors that lie as `pieces` says, by the mesh's axes ("[tp, -]"), or tensors that nothing makes one
+  // (kOwnPiece). They are left out where parameters are made equal and their gradients summed over ranks.
+  void layerwise(std::string pieces = std::string(kOwnPiece)) { layerwise_ = std::move(pieces); }
+
   // Runs forward inside the module's name scope.
   Tensor operator()(const Tensor& x);
   // Modules of another signature have functions of their own, which open a Scope.
@@ -99,6 +104,7 @@ class Module {
  private:
   std::string name_;
   std::string shard_;
+  std::string layerwise_;
 };
 
 // Enters a module's name scope for as long as it lives.

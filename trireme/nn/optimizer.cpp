@@ -13,8 +13,9 @@ namespace {
 
 Tensor state(const UpdateOperands& in, std::string_view suffix) {
   Graph& graph = in.param.graph();
-  const Shape& saved_as = graph.inputs()[static_cast<size_t>(graph.value(in.param.id()).index)].saved_as;
-  return {graph, graph.add_input(fmt::format("{}.{}", in.name, suffix), in.param.type(), Role::kState, {}, saved_as)};
+  const Input param = graph.inputs()[static_cast<size_t>(graph.value(in.param.id()).index)];
+  return {graph, graph.add_input(fmt::format("{}.{}", in.name, suffix), in.param.type(), Role::kState, {}, param.saved_as,
+                                 param.piece)};
 }
 
 void replace(const UpdateOperands& in, std::string_view suffix, const Tensor& value, const Tensor& old) {

@@ -101,6 +101,38 @@ Whole whole_of(const OpDef& op, const Example& example, std::vector<HostTensor> 
   return whole;
 }
 
+WindowCut cut_of(const Whole& whole, const Cut& cut, const WindowedDim& windowed) {
+  const auto factor = static_cast<size_t>(windowed.factor);
+  return window_cut(whole.rule, windowed, cut.mesh.size_of(cut.factors.axes[factor]));
+}
+
+// The cut windows of one operand or result.
+std::vector<WindowedDim> windows_of(const Whole& whole, const Cut& cut, bool is_result, size_t tensor) {
+  std::vector<WindowedDim> out = cut_windows(whole.rule, cut.factors);
+  std::erase_if(out, [&](const WindowedDim& w) { return w.is_result != is_result || w.tensor != static_cast<int>(tensor); });
+  return out;
+}
+
+// Of operands or results with all windows side by side.
+std::vector<Shape> windowed_shapes(const Whole& whole, const Cut& cut, bool is_result) {
+  std::vector<Shape> out = shapes_of(is_result ? std::span(whole.types) : std::span(whole.example.in));
+  for (size_t i = 0; i < out.size(); ++i) {
+    for (const WindowedDim& w : windows_of(whole, cut, is_result, i)) {
+      const WindowCut windows = cut_of(whole, cut, w);
+      out[i][w.dim] = windows.parts * windows.length;
+    }
+  }
+  return out;
+}
+
+Attrs windowed_attrs(const Whole& whole, const Cut& cut) {
+  Attrs out = whole.example.attrs;
+  for (const WindowedDim& w : cut_windows(whole.rule, cut.factors)) {
+    out = whole.op.in_window(out, w.dim, cut_of(whole, cut, w).length);
+  }
+  return out;
+}
+
 std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout> layouts,
                           const Mesh& mesh, int64_t rank) {
   std::vector<Place> out;
@@ -114,8 +146,9 @@ std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout>
 std::vector<std::vector<HostTensor>> run_pieces(
     const Whole& whole, const Cut& cut, std::span<const Layout> in_layouts,
     std::span<const Layout> out_layouts, const std::vector<std::vector<HostTensor>>& operands) {
-  const std::vector<Shape> in_shapes = shapes_of(whole.example.in);
-  const std::vector<Shape> out_shapes = shapes_of(whole.types);
+  const std::vector<Shape> in_shapes = windowed_shapes(whole, cut, false);
+  const std::vector<Shape> out_shapes = windowed_shapes(whole, cut, true);
+  const Attrs attrs = windowed_attrs(whole, cut);
   std::vector<std::vector<HostTensor>> results(whole.types.size());
   for (int64_t rank = 0; rank < cut.mesh.devices(); ++rank) {
     std::vector<View> in, out;
@@ -135,7 +168,7 @@ std::vector<std::vector<HostTensor>> run_pieces(
                            .out = out,
                            .in_place = in_places,
                            .out_place = out_places,
-                           .attrs = whole.example.attrs,
+                           .attrs = attrs,
                            .scratch = {},
                            .state = &state});
   }
@@ -168,7 +201,11 @@ std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t s
   const std::vector<Layout> out = result_layouts(whole.rule, cut.factors);
   std::vector<std::vector<HostTensor>> operands;
   for (size_t i = 0; i < in.size(); ++i) {
-    operands.push_back(trireme::cut(whole.operands[i], in[i], cut.mesh, seed + i));
+    HostTensor operand = whole.operands[i].clone();
+    for (const WindowedDim& w : windows_of(whole, cut, false, i)) {
+      operand = take_windows(operand, w.dim, cut_of(whole, cut, w), w.window.fill);
+    }
+    operands.push_back(trireme::cut(operand, in[i], cut.mesh, seed + i));
   }
   const auto results = run_pieces(whole, cut, in, out, operands);
   int64_t length = 1;
@@ -181,8 +218,10 @@ std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t s
     const bool strict = exact && whole_numbers(want);
     const double allowed =
         strict ? 0 : tolerance(coarse, length, size * static_cast<double>(cut.mesh.devices()));
-    const std::string text =
-        difference(gather(results[r], out[r], cut.mesh, want.type()), want, allowed);
+    const Shape shape = windowed_shapes(whole, cut, true)[r];
+    HostTensor got = gather(results[r], out[r], cut.mesh, {want.type().dtype, shape});
+    for (const WindowedDim& w : windows_of(whole, cut, true, r)) got = add_windows(got, w.dim, cut_of(whole, cut, w));
+    const std::string text = difference(got, want, allowed);
     if (!text.empty()) return fmt::format("result {} {}", r, text);
   }
   return "";

@@ -145,6 +145,9 @@ struct OpDef : OpBase {
   // Results that may be written over an operand of as many bytes that is read no more: {result, operand}.
   std::vector<std::pair<int, int>> may_overwrite = {};
   std::vector<Example> (*examples)() = nullptr;
+  // The attributes for a piece whose windows along dimension `dim` (sharding_rule.h) are handed over in full: `length`
+  // positions, padding included.
+  Attrs (*in_window)(const Attrs& attrs, int dim, int64_t length) = nullptr;
   RingFn* ring = nullptr;  // of ops whose rule has one
 };
 

@@ -18,8 +18,8 @@ class RuleParser {
   ShardingRule parse(std::span<const TensorType> in, std::span<const TensorType> out) {
     const size_t arrow = text_.find("->");
     invariant(arrow != std::string_view::npos, "sharding rule '{}' has no '->'", text_);
-    rule_.in = side(text_.substr(0, arrow), in);
-    rule_.out = side(text_.substr(arrow + 2), out);
+    rule_.in = side(text_.substr(0, arrow), in, false);
+    rule_.out = side(text_.substr(arrow + 2), out, true);
     settle(in, out);
     rule_.linear = options_.linear;
     if (!options_.ring.empty()) rule_.ring = {known(options_.ring[0]), known(options_.ring[1])};
@@ -27,14 +27,15 @@ class RuleParser {
   }
 
  private:
-  std::vector<DimFactors> side(std::string_view text, std::span<const TensorType> types) {
+  std::vector<DimFactors> side(std::string_view text, std::span<const TensorType> types, bool is_result) {
     std::vector<DimFactors> out;
     if (types.empty()) return out;
     size_t from = 0;
     for (size_t i = 0; i <= text.size(); ++i) {
       if (i < text.size() && text[i] != ',') continue;
       invariant(out.size() < types.size(), "sharding rule '{}' names more tensors than the op has", text_);
-      out.push_back(tensor(text.substr(from, i - from), types[out.size()]));
+      const auto index = static_cast<int>(out.size());
+      out.push_back(tensor(text.substr(from, i - from), types[out.size()], {is_result, index}));
       from = i + 1;
     }
     invariant(out.size() == types.size(), "sharding rule '{}' names {} tensors of {}", text_, out.size(),
@@ -42,13 +43,18 @@ class RuleParser {
     return out;
   }
 
-  DimFactors tensor(std::string_view text, const TensorType& type) {
+  struct Where {
+    bool is_result = false;
+    int tensor = 0;
+  };
+
+  DimFactors tensor(std::string_view text, const TensorType& type, Where where) {
     DimFactors dims;
     size_t at = 0;
     int letters = 0;
     for (int depth = 0; const char c : text) {
       depth += (c == '(') - (c == ')');
-      letters += (depth == 0 && c != '!' && c != '*') || (depth == 1 && c == '(') ? 1 : 0;
+      letters += (depth == 0 && c != '!' && c != '~' && c != '*') || (depth == 1 && c == '(') ? 1 : 0;
     }
     // A group "(ab)" was counted at '(' and at ')': count it once.
     letters -= static_cast<int>(std::count(text.begin(), text.end(), '('));
@@ -70,11 +76,23 @@ class RuleParser {
         dims.push_back(std::move(parts));
       } else {
         dims.push_back({factor(std::string(1, c), text, at)});
+        if (at < text.size() && text[at] == '~') {
+          ++at;
+          add_window(c, static_cast<int>(dims.size()) - 1, type, where);
+        }
       }
     }
     invariant(static_cast<int>(dims.size()) == type.shape.rank(),
               "sharding rule '{}': '{}' does not fit {}", text_, text, to_string(type));
     return dims;
+  }
+
+  void add_window(char letter, int dim, const TensorType& type, Where where) {
+    const auto window = options_.windows.find(letter);
+    invariant(window != options_.windows.end(), "sharding rule '{}' has no window for '{}'", text_, letter);
+    int index = 0;
+    while (rule_.factors[static_cast<size_t>(index)].name != std::string_view(&letter, 1)) ++index;
+    rule_.windows.push_back({where.is_result, where.tensor, dim, type.shape[dim], index, window->second});
   }
 
   int known(char name) const {
@@ -136,11 +154,19 @@ class RuleParser {
     });
   }
 
+  bool is_windowed(bool is_result, size_t tensor, size_t dim) const {
+    return std::any_of(rule_.windows.begin(), rule_.windows.end(), [&](const WindowedDim& w) {
+      return w.is_result == is_result && w.tensor == static_cast<int>(tensor) && w.dim == static_cast<int>(dim);
+    });
+  }
+
+  // All dimensions that are products of their factors.
   template <class Fn>
   void each_dim(std::span<const TensorType> in, std::span<const TensorType> out, Fn&& fn) {
     const auto walk = [&](const std::vector<DimFactors>& tensors, std::span<const TensorType> types) {
       for (size_t i = 0; i < tensors.size(); ++i) {
         for (size_t dim = 0; dim < tensors[i].size(); ++dim) {
+          if (is_windowed(&tensors == &rule_.out, i, dim)) continue;
           fn(tensors[i][dim], types[i].shape[static_cast<int>(dim)]);
         }
       }
@@ -241,10 +267,32 @@ std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& c
   return out;
 }
 
+WindowCut window_cut(const ShardingRule& rule, const WindowedDim& windowed, int64_t parts) {
+  const SlidingWindow& window = windowed.window;
+  const int64_t share = rule.factors[static_cast<size_t>(windowed.factor)].size / parts;
+  return {.parts = parts,
+          .extent = windowed.extent,
+          .offset = -window.before,
+          .step = share * window.stride,
+          .length = (share - 1) * window.stride + window.reach};
+}
+
+std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts& cuts) {
+  std::vector<WindowedDim> out;
+  if (cuts.vouched) return out;  // pieces are taken as they come
+  for (const WindowedDim& windowed : rule.windows) {
+    if (!cuts.axes[static_cast<size_t>(windowed.factor)].empty()) out.push_back(windowed);
+  }
+  return out;
+}
+
 namespace {
 
 std::string why_no_copies(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
   if (is_ring(rule, cuts)) return "an op that is taken in the steps of a ring is not computed in copies";
+  const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
+                                  [&](const WindowedDim& w) { return w.factor == cuts.copied_factor; });
+  if (slides || !cut_windows(rule, cuts).empty()) return "an op whose windows reach into other pieces is not computed in copies";
   const auto f = static_cast<size_t>(cuts.copied_factor);
   const Factor& factor = rule.factors[f];
   if (!factor.can_cut) return fmt::format("factor '{}' cannot be cut", factor.name);
@@ -287,6 +335,12 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
       return fmt::format("{} ranks do not divide factor '{}' of size {}", ways[i], factor.name, factor.size);
     }
   }
+  for (const WindowedDim& windowed : cut_windows(rule, cuts)) {
+    const std::string wrong = why_not(window_cut(rule, windowed, ways[static_cast<size_t>(windowed.factor)]));
+    if (wrong.empty()) continue;
+    return fmt::format("{} {}, dimension {}: {}", windowed.is_result ? "result" : "operand", windowed.tensor, windowed.dim,
+                       wrong);
+  }
   std::sort(used.begin(), used.end());
   if (const auto twice = std::adjacent_find(used.begin(), used.end()); twice != used.end()) {
     return fmt::format("axis '{}' is used twice", mesh.axis(*twice).name);
@@ -312,17 +366,25 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
 }
 
 std::string to_string(const ShardingRule& rule) {
+  const auto windowed = [&](const DimFactors& tensor, size_t dim, bool is_result) {
+    const std::vector<DimFactors>& side = is_result ? rule.out : rule.in;
+    return std::any_of(rule.windows.begin(), rule.windows.end(), [&](const WindowedDim& w) {
+      return w.is_result == is_result && &side[static_cast<size_t>(w.tensor)] == &tensor && w.dim == static_cast<int>(dim);
+    });
+  };
   const auto write = [&](const std::vector<DimFactors>& tensors) {
     std::string out;
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (i > 0) out += ",";
-      for (const std::vector<int>& dim : tensors[i]) {
+      for (size_t d = 0; d < tensors[i].size(); ++d) {
+        const std::vector<int>& dim = tensors[i][d];
         if (dim.empty()) out += '.';
         if (dim.size() > 1) out += '(';
         for (const int factor : dim) {
           const Factor& f = rule.factors[static_cast<size_t>(factor)];
           out += f.name + (f.can_cut ? "" : "!");
         }
+        if (windowed(tensors[i], d, &tensors == &rule.out)) out += '~';
         if (dim.size() > 1) out += ')';
       }
     }

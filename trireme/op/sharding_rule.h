@@ -8,7 +8,9 @@
 // Text: one letter a factor, `,` between tensors, `->` before the results. After a letter `!` means that the
 // factor may not be cut. `.` is a dimension without a factor (never cut). `(ab)` is a dimension that is the product
 // of two factors, the first most significant: their sizes must be given or follow from other dimensions.
-// A leading `*` stands for all leading dimensions, the same in every tensor that has it.
+// A leading `*` stands for all leading dimensions, the same in every tensor that has it. `~` after a letter: the dimension
+// is not the factor but what windows that slide along the factor see (WindowedDim): cut in parts of the factor, a
+// rank reads a part of the dimension that overlaps its neighbours'.
 //   matmul    "bmk,bkn->bmn"      embedding  "vd,n->nd"     split heads  "s(hd)->shd"
 #pragma once
 
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "trireme/layout/layout.h"
+#include "trireme/layout/window_cut.h"
 #include "trireme/tensor/shape.h"
 
 namespace trireme {
@@ -29,6 +32,26 @@ struct Factor {
   int64_t size = 1;
   bool can_cut = true;
   Reduction reduction = Reduction::kSum;  // of the partial results, when the factor is in no result
+};
+
+// Position i of a factor sees positions [i * stride - before, i * stride - before + reach) of a dimension. Those outside the
+// dimension hold `fill`; a result's are dropped.
+struct SlidingWindow {
+  int64_t stride = 1;
+  int64_t before = 0;
+  int64_t reach = 1;
+  double fill = 0;
+};
+
+// A dimension that is cut in equal blocks by the axes that cut `factor`. The op works on windows of it: the partitioner
+// brings in what neighbours have of an operand's, and adds up where those of a result overlap.
+struct WindowedDim {
+  bool is_result = false;
+  int tensor = 0;  // which operand or result
+  int dim = 0;
+  int64_t extent = 0;
+  int factor = 0;
+  SlidingWindow window;
 };
 
 // For each dimension of one tensor, the factors it is the product of, most significant first.
@@ -41,6 +64,7 @@ struct ShardingRule {
   // Sets of operands in which the op is jointly linear: if all operands of a set are partial sums over an axis
   // and the others are whole, the results are partial sums over it.
   std::vector<std::vector<int>> linear;
+  std::vector<WindowedDim> windows;
   // Two factors that may be cut together, over the same axes: each rank begins with its own piece of both, and the op
   // takes as many steps as there are ranks, in which pieces of the second go around (OpDef::ring).
   std::optional<std::pair<int, int>> ring;
@@ -50,6 +74,7 @@ struct RuleOptions {
   std::vector<std::vector<int>> linear = {};
   std::map<char, int64_t> sizes = {};          // of factors whose size does not follow from a dimension
   std::map<char, Reduction> reductions = {};   // other than sum
+  std::map<char, SlidingWindow> windows = {};  // of letters with `~`
   std::string_view ring = {};                  // two letters
 };
 
@@ -88,7 +113,13 @@ Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts);
 std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& cuts);
 std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& cuts);
 
-// Whether the choice is legal: cut factors can be cut, sizes divide, no axis is used twice, and in a compound
+// The windows of one dimension when `parts` ranks share its factor.
+WindowCut window_cut(const ShardingRule& rule, const WindowedDim& windowed, int64_t parts);
+// Those whose factor is cut.
+std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts& cuts);
+
+// Whether the choice is legal: cut factors can be cut, sizes divide, windows reach no further than the blocks beside their own,
+// no axis is used twice, and in a compound
 // dimension a factor is cut only where all more significant ones are fully cut; copies are along a factor that is a
 // dimension of its own and that they divide. Says why not, or "". Vouched layouts are legal.
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);

@@ -34,8 +34,8 @@ struct FullAttrs {
   }
 };
 
-// The collectives and the local cut of a reshard. `axes` are mesh axes, the most significant first: the group of a
-// rank is the ranks that agree with it in all other coordinates. Types are local.
+// The collectives and the local cut of a reshard. Types are local. The groups of ranks are given by `axes` or by `ranks`, as
+// in op/rank_groups.h, and have `size` ranks each.
 struct CollectiveAttrs {
   std::vector<int64_t> axes;
   int64_t dim = 0;       // all_gather: the dimension joined; reduce_scatter, all_to_all, shard_slice: the one cut
@@ -44,11 +44,46 @@ struct CollectiveAttrs {
   int64_t root = 0;      // broadcast: the place in the group that has the value
   std::string reduction = "sum";
   int64_t shift = 1;     // ring_shift: how many places further in the group a piece goes
+  std::vector<int64_t> ranks = {};
   static constexpr auto fields() {
     return std::tuple{field("axes", &CollectiveAttrs::axes), field("dim", &CollectiveAttrs::dim),
                       field("from_dim", &CollectiveAttrs::from_dim), field("size", &CollectiveAttrs::size),
                       field("root", &CollectiveAttrs::root), field("reduction", &CollectiveAttrs::reduction),
-                      field("shift", &CollectiveAttrs::shift)};
+                      field("shift", &CollectiveAttrs::shift), field("ranks", &CollectiveAttrs::ranks)};
+  }
+};
+
+// take_windows and add_windows: dimension `dim` lies in `size` equal blocks, one for each rank of the group in order, or in
+// as many windows, which may overlap (layout/window_cut.h).
+struct WindowAttrs {
+  std::vector<int64_t> axes = {};
+  std::vector<int64_t> ranks = {};
+  int64_t size = 1;    // ranks of the group
+  int64_t dim = 0;
+  int64_t extent = 0;  // positions of the whole dimension
+  int64_t offset = 0;  // where the first window begins; below 0: before the first position
+  int64_t step = 0;    // from the begin of a window to that of the next
+  int64_t length = 0;  // of a window
+  double fill = 0;     // take_windows: what stands at positions outside the whole
+  static constexpr auto fields() {
+    return std::tuple{field("axes", &WindowAttrs::axes),     field("ranks", &WindowAttrs::ranks),
+                      field("size", &WindowAttrs::size),     field("dim", &WindowAttrs::dim),
+                      field("extent", &WindowAttrs::extent), field("offset", &WindowAttrs::offset),
+                      field("step", &WindowAttrs::step),     field("length", &WindowAttrs::length),
+                      field("fill", &WindowAttrs::fill)};
+  }
+  WindowCut cut() const { return {.parts = size, .extent = extent, .offset = offset, .step = step, .length = length}; }
+};
+
+// neighbor_exchange: operand i of the group's rank k goes to rank to[i * size + k], or, where that is -1, nowhere.
+struct ExchangeAttrs {
+  std::vector<int64_t> axes = {};
+  std::vector<int64_t> ranks = {};
+  int64_t size = 1;
+  std::vector<int64_t> to = {};
+  static constexpr auto fields() {
+    return std::tuple{field("axes", &ExchangeAttrs::axes), field("ranks", &ExchangeAttrs::ranks),
+                      field("size", &ExchangeAttrs::size), field("to", &ExchangeAttrs::to)};
   }
 };
 

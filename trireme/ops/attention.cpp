@@ -159,6 +159,7 @@ extern const OpDef attention{
     {},
     {},
     attention_examples,
+    nullptr,
     ring};
 }  // namespace ops
 

@@ -130,6 +130,7 @@ extern const OpDef attention_grad{{"attention_grad", &Attrs::parse<AttentionAttr
                                   {},
                                   {{0, 5}, {0, 3}},
                                   examples,
+                                  nullptr,
                                   ring};
 }  // namespace ops
 }  // namespace trireme

@@ -57,8 +57,39 @@ std::vector<Tensor> grad_grad(const GradArgs& args) {
   return {apply1(ops::avg_pool2d, {args.dout[0]}, Attrs::of(attrs))};
 }
 
+// Where padding does not count, the mean's divisor depends on how much of it a window sees: such dimensions are not cut.
+WindowParts parts(const Attrs& record) {
+  const Windows w = windows("avg_pool2d", record);
+  WindowParts out = window_parts(w, 0);
+  if (record.as<Pool2dAttrs>().count_padding) return out;
+  for (size_t i = 0; i < 2; ++i) {
+    const char letter = i == 0 ? 'p' : 'q';
+    if (w[i].before == 0 && w[i].after == 0) continue;
+    for (std::string* text : {&out.x, &out.y}) {
+      const size_t at = text->find(letter);
+      const bool windowed = at + 1 < text->size() && (*text)[at + 1] == '~';
+      text->replace(at, windowed ? 2 : 1, ".");
+    }
+  }
+  return out;
+}
+
 ShardingRule shard(const TypeArgs& args) {
-  return parse_rule("n..c->n..c", args.in, args.out, {.linear = {{0}}});
+  const WindowParts part = parts(args.attrs);
+  return parse_rule("n" + part.x + "c->n" + part.y + "c", args.in, args.out,
+                    {.linear = {{0}}, .windows = part.windows});
+}
+ShardingRule grad_shard(const TypeArgs& args) {
+  const WindowParts part = parts(args.attrs);
+  return parse_rule("n" + part.y + "c->n" + part.x + "c", args.in, args.out,
+                    {.linear = {{0}}, .windows = part.windows});
+}
+
+Attrs in_window(const Attrs& record, int dim, int64_t length) {
+  Pool2dAttrs attrs = record.as<Pool2dAttrs>();
+  attrs.padding = without_padding(attrs.padding, dim);
+  if (!attrs.size.empty()) attrs.size[static_cast<size_t>(dim) - 1] = length;
+  return Attrs::of(attrs);
 }
 
 Cost cost_of(const TypeArgs& args, const TensorType& y) {
@@ -127,14 +158,19 @@ Pool2dAttrs overlapping() {
 std::vector<Example> examples() {
   return {{.in = {f32({2, 4, 6, 6})}, .attrs = Attrs::of(Pool2dAttrs{})},
           {.in = {f32({6, 5, 4, 3})}, .attrs = Attrs::of(overlapping())},
-          {.in = {f32({1, 2, 2, 1})}, .attrs = Attrs::of(Pool2dAttrs{.padding = {1, 0, 0, 1}})}};
+          {.in = {f32({1, 2, 2, 1})}, .attrs = Attrs::of(Pool2dAttrs{.padding = {1, 0, 0, 1}})},
+          {.in = {f32({1, 6, 12, 2})},
+           .attrs = Attrs::of(Pool2dAttrs{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}})}};
 }
 
 std::vector<Example> grad_examples() {
   Pool2dAttrs uneven = overlapping();
   uneven.size = {5, 4};
   return {{.in = {f32({2, 2, 3, 6})}, .attrs = Attrs::of(Pool2dAttrs{.size = {4, 6}})},
-          {.in = {f32({6, 3, 5, 3})}, .attrs = Attrs::of(uneven)}};
+          {.in = {f32({6, 3, 5, 3})}, .attrs = Attrs::of(uneven)},
+          {.in = {f32({1, 6, 6, 2})},
+           .attrs = Attrs::of(
+               Pool2dAttrs{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}, .size = {6, 12}})}};
 }
 
 }  // namespace
@@ -150,18 +186,20 @@ extern const OpDef avg_pool2d{{"avg_pool2d", &Attrs::parse<Pool2dAttrs>},
                               kernel,
                               {},
                               {},
-                              examples};
+                              examples,
+                              in_window};
 extern const OpDef avg_pool2d_grad{{"avg_pool2d_grad", &Attrs::parse<Pool2dAttrs>},
                                    "dx = each dy spread over its window",
                                    "dy",
                                    grad_infer,
                                    grad_grad,
-                                   shard,
+                                   grad_shard,
                                    grad_cost,
                                    grad_kernel,
                                    {},
                                    {},
-                                   grad_examples};
+                                   grad_examples,
+                                   in_window};
 }  // namespace ops
 
 Tensor avg_pool2d(const Tensor& x, const PoolOptions& o) {

@@ -154,8 +154,18 @@ std::vector<Tensor> grad_ring_shift(const GradArgs& args) {
   return {apply1(ops::ring_shift, {args.dout[0]}, Attrs::of(back))};
 }
 
-// The sum of the cotangents at the root, zero elsewhere. Each rank's own element of a one-hot row
-// over the ranks says whether it is the root.
+// 1 at the root, which sends itself a 1, and where a rank is in no group and keeps what it has; else 0.
+Tensor has_result(const Tensor& like, const CollectiveAttrs& attrs) {
+  const Tensor one = constant(like.graph(), {like.dtype(), {}}, 1);
+  std::vector<int64_t> to(static_cast<size_t>(attrs.size), -1);
+  to[static_cast<size_t>(attrs.root)] = attrs.root;
+  const Tensor is_root = neighbor_exchange({&one, 1}, attrs, {to})[0];
+  if (attrs.ranks.empty()) return is_root;
+  const Tensor members = apply1(ops::all_reduce, {one}, Attrs::of(attrs));
+  return add(is_root, cast(equal(members, one), like.dtype()));
+}
+
+// The sum of the cotangents at the root, zero elsewhere.
 std::vector<Tensor> grad_broadcast(const GradArgs& args) {
   const auto& attrs = args.attrs.as<CollectiveAttrs>();
   CollectiveAttrs group = attrs;
@@ -164,10 +174,7 @@ std::vector<Tensor> grad_broadcast(const GradArgs& args) {
   std::vector<Tensor> out(args.in.size());
   for (size_t i = 0; i < args.in.size(); ++i) {
     if (!args.wanted[i] || !args.dout[i]) continue;
-    const Tensor one = constant(args.dout[i].graph(), {args.dout[i].dtype(), {1}}, 1);
-    const Tensor row = pad(one, {attrs.root}, {attrs.size - 1 - attrs.root});
-    const Tensor is_root = reshape(apply1(ops::shard_slice, {row}, Attrs::of(group)), Shape{});
-    out[i] = mul(apply1(ops::all_reduce, {args.dout[i]}, Attrs::of(group)), is_root);
+    out[i] = mul(apply1(ops::all_reduce, {args.dout[i]}, Attrs::of(group)), has_result(args.dout[i], attrs));
   }
   return out;
 }

@@ -1,8 +1,8 @@
 // conv2d: y[n,p,q,o] = sum_{a,b,i} x[n, p s - top + a d, q s - left + b d, i] w[o,a,b,i]
 //
 // x is [n,h,w,i], the weight [o,kh,kw,i/groups], y [n,h',w',o]; positions outside x count as zero.
-// With g groups the output channels of a group see the input channels of the same group only. The
-// spatial dimensions are not cut.
+// With g groups the output channels of a group see the input channels of the same group only. Cut
+// along h or w a rank takes its neighbours' border positions first (take_windows).
 #include "trireme/ops/conv2d.h"
 
 #include "trireme/ops/ops.h"
@@ -38,9 +38,13 @@ Cost conv_cost(const TypeArgs& args, const TensorType& w, const TensorType& y) {
       .bytes = tensor_bytes(args)};
 }
 
-ConvParts conv_parts(int64_t groups) {
-  if (groups == 1) return {"n..i", "o..i", "n..o"};
-  return {"n..(gi!)", "(go!)..i!", "n..(go!)"};
+ConvParts conv_parts(std::string_view op, const TensorType& w, const Conv2dAttrs& attrs) {
+  const WindowParts positions = window_parts(conv_windows(op, w, attrs), 0);
+  const bool one = attrs.groups == 1;
+  return {"n" + positions.x + (one ? "i" : "(gi!)"),
+          one ? "o..i" : "(go!)..i!",
+          "n" + positions.y + (one ? "o" : "(go!)"),
+          {.linear = {{0}, {1}}, .sizes = {{'g', attrs.groups}}, .windows = positions.windows}};
 }
 
 }  // namespace detail
@@ -65,10 +69,14 @@ std::vector<Tensor> grad(const GradArgs& args) {
 }
 
 ShardingRule shard(const TypeArgs& args) {
-  const int64_t groups = args.attrs.as<Conv2dAttrs>().groups;
-  const ConvParts part = conv_parts(groups);
-  return parse_rule(part.x + "," + part.w + "->" + part.y, args.in, args.out,
-                    {.linear = {{0}, {1}}, .sizes = {{'g', groups}}});
+  const ConvParts part = conv_parts("conv2d", args.in[1], args.attrs.as<Conv2dAttrs>());
+  return parse_rule(part.x + "," + part.w + "->" + part.y, args.in, args.out, part.options);
+}
+
+Attrs in_window(const Attrs& record, int dim, int64_t) {
+  Conv2dAttrs attrs = record.as<Conv2dAttrs>();
+  attrs.padding = without_padding(attrs.padding, dim);
+  return Attrs::of(attrs);
 }
 
 Cost cost(const TypeArgs& args) {
@@ -96,7 +104,9 @@ std::vector<Example> examples() {
        .attrs =
            Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 0, 0, 2}, .dilation = {1, 2}})},
       {.in = {f32({1, 4, 4, 6}), f32({12, 2, 2, 1})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 6})},
-      {.in = {f32({2, 3, 3, 6}), f32({4, 1, 1, 3})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 2})}};
+      {.in = {f32({2, 3, 3, 6}), f32({4, 1, 1, 3})}, .attrs = Attrs::of(Conv2dAttrs{.groups = 2})},
+      {.in = {f32({1, 12, 6, 2}), f32({4, 3, 3, 2})},
+       .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}})}};
 }
 
 }  // namespace
@@ -113,7 +123,8 @@ extern const OpDef conv2d{
     kernel,
     {},
     {},
-    examples};
+    examples,
+    in_window};
 }  // namespace ops
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const ConvOptions& o) {

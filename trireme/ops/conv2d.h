@@ -25,8 +25,9 @@ Cost conv_cost(const TypeArgs& args, const TensorType& w, const TensorType& y);
 // be cut; with more the groups are, and the channels of one group stay together.
 struct ConvParts {
   std::string x, w, y;
+  RuleOptions options;
 };
-ConvParts conv_parts(int64_t groups);
+ConvParts conv_parts(std::string_view op, const TensorType& w, const Conv2dAttrs& attrs);
 
 // Calls fn(element of x, element of w, element of y) for each product.
 template <class Fn>

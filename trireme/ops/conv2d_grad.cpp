@@ -84,17 +84,25 @@ std::vector<Tensor> weight_grad(const GradArgs& args) {
 }
 
 ShardingRule input_shard(const TypeArgs& args) {
-  const int64_t groups = args.attrs.as<Conv2dAttrs>().groups;
-  const ConvParts part = conv_parts(groups);
-  return parse_rule(part.w + "," + part.y + "->" + part.x, args.in, args.out,
-                    {.linear = {{0}, {1}}, .sizes = {{'g', groups}}});
+  const ConvParts part = conv_parts("conv2d_grad_input", args.in[0], args.attrs.as<Conv2dAttrs>());
+  return parse_rule(part.w + "," + part.y + "->" + part.x, args.in, args.out, part.options);
 }
 
 ShardingRule weight_shard(const TypeArgs& args) {
-  const int64_t groups = args.attrs.as<Conv2dAttrs>().groups;
-  const ConvParts part = conv_parts(groups);
-  return parse_rule(part.x + "," + part.y + "->" + part.w, args.in, args.out,
-                    {.linear = {{0}, {1}}, .sizes = {{'g', groups}}});
+  const ConvParts part = conv_parts("conv2d_grad_weight", args.out[0], args.attrs.as<Conv2dAttrs>());
+  return parse_rule(part.x + "," + part.y + "->" + part.w, args.in, args.out, part.options);
+}
+
+Attrs input_in_window(const Attrs& record, int dim, int64_t length) {
+  Conv2dAttrs attrs = record.as<Conv2dAttrs>();
+  attrs.padding = without_padding(attrs.padding, dim);
+  attrs.size[static_cast<size_t>(dim) - 1] = length;
+  return Attrs::of(attrs);
+}
+Attrs weight_in_window(const Attrs& record, int dim, int64_t) {
+  Conv2dAttrs attrs = record.as<Conv2dAttrs>();
+  attrs.padding = without_padding(attrs.padding, dim);
+  return Attrs::of(attrs);
 }
 
 Cost input_cost(const TypeArgs& args) {
@@ -140,7 +148,9 @@ std::vector<Example> input_examples() {
            .attrs = Attrs::of(Conv2dAttrs{
                .stride = {2, 1}, .padding = {1, 0, 0, 2}, .dilation = {1, 2}, .size = {7, 4}})},
           {.in = {f32({12, 2, 2, 1}), f32({1, 3, 3, 12})},
-           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {4, 4}})}};
+           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {4, 4}})},
+          {.in = {f32({4, 3, 3, 2}), f32({1, 6, 6, 4})},
+           .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}, .size = {12, 6}})}};
 }
 
 std::vector<Example> weight_examples() {
@@ -152,7 +162,9 @@ std::vector<Example> weight_examples() {
           {.in = {{DType::kBF16, {2, 5, 5, 6}}, {DType::kBF16, {2, 5, 5, 6}}},
            .attrs = Attrs::of(Conv2dAttrs{.padding = {1, 1}, .size = {3, 3}})},
           {.in = {f32({1, 4, 4, 6}), f32({1, 3, 3, 12})},
-           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {2, 2}})}};
+           .attrs = Attrs::of(Conv2dAttrs{.groups = 6, .size = {2, 2}})},
+          {.in = {f32({1, 12, 6, 2}), f32({1, 6, 6, 4})},
+           .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}, .size = {3, 3}})}};
 }
 
 }  // namespace
@@ -168,7 +180,8 @@ extern const OpDef conv2d_grad_input{{"conv2d_grad_input", &Attrs::parse<Conv2dA
                                      input_kernel,
                                      {},
                                      {},
-                                     input_examples};
+                                     input_examples,
+                                     input_in_window};
 extern const OpDef conv2d_grad_weight{
     {"conv2d_grad_weight", &Attrs::parse<Conv2dAttrs>},
     "dw[o,a,b,i] = sum_{n,p,q} dy[n,p,q,o] x[n, p s - top + a d, q s - left + b d, i]",
@@ -180,7 +193,8 @@ extern const OpDef conv2d_grad_weight{
     weight_kernel,
     {},
     {},
-    weight_examples};
+    weight_examples,
+    weight_in_window};
 }  // namespace ops
 
 Tensor conv2d_grad_input(const Tensor& weight, const Tensor& dy, const ConvOptions& o,

@@ -13,6 +13,9 @@ extern const OpDef max_pool2d_grad;
 
 namespace {
 
+// What stands for padding in the windows of a piece.
+constexpr double kNeverWins = -std::numeric_limits<double>::infinity();
+
 Windows windows(const Attrs& record) {
   const auto& attrs = record.as<Pool2dAttrs>();
   const std::array<int64_t, 2> dilation = {1, 1};
@@ -45,10 +48,19 @@ std::vector<Tensor> grad(const GradArgs& args) {
 }
 
 ShardingRule shard(const TypeArgs& args) {
-  return parse_rule("n..c->n..c", args.in, args.out);
+  const WindowParts part = window_parts(windows(args.attrs), kNeverWins);
+  return parse_rule("n" + part.x + "c->n" + part.y + "c", args.in, args.out, {.windows = part.windows});
 }
 ShardingRule grad_shard(const TypeArgs& args) {
-  return parse_rule("n..c,n..c->n..c", args.in, args.out, {.linear = {{1}}});
+  const WindowParts part = window_parts(windows(args.attrs), kNeverWins);
+  const std::string x = "n" + part.x + "c";
+  return parse_rule(x + ",n" + part.y + "c->" + x, args.in, args.out, {.linear = {{1}}, .windows = part.windows});
+}
+
+Attrs in_window(const Attrs& record, int dim, int64_t) {
+  Pool2dAttrs attrs = record.as<Pool2dAttrs>();
+  attrs.padding = without_padding(attrs.padding, dim);
+  return Attrs::of(attrs);
 }
 
 Cost cost_of(const TypeArgs& args, const TensorType& y) {
@@ -115,6 +127,9 @@ std::vector<Example> examples() {
   return {{.in = {f32({2, 4, 6, 6})}, .attrs = Attrs::of(Pool2dAttrs{}), .fill = {distinct(-1, 1)}},
           {.in = {f32({6, 5, 4, 3})},
            .attrs = Attrs::of(Pool2dAttrs{.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}}),
+           .fill = {distinct(-1, 1)}},
+          {.in = {f32({1, 6, 12, 2})},
+           .attrs = Attrs::of(Pool2dAttrs{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}}),
            .fill = {distinct(-1, 1)}}};
 }
 
@@ -122,6 +137,7 @@ std::vector<Example> grad_examples() {
   std::vector<Example> out = examples();
   out[0].in.push_back(f32({2, 2, 3, 6}));
   out[1].in.push_back(f32({6, 3, 5, 3}));
+  out[2].in.push_back(f32({1, 6, 6, 2}));
   return out;
 }
 
@@ -138,7 +154,8 @@ extern const OpDef max_pool2d{{"max_pool2d", &Attrs::parse<Pool2dAttrs>},
                               kernel,
                               {},
                               {},
-                              examples};
+                              examples,
+                              in_window};
 extern const OpDef max_pool2d_grad{{"max_pool2d_grad", &Attrs::parse<Pool2dAttrs>},
                                    "dx = dy at the first largest element of each window",
                                    "x, dy",
@@ -149,7 +166,8 @@ extern const OpDef max_pool2d_grad{{"max_pool2d_grad", &Attrs::parse<Pool2dAttrs
                                    grad_kernel,
                                    {},
                                    {},
-                                   grad_examples};
+                                   grad_examples,
+                                   in_window};
 }  // namespace ops
 
 Tensor max_pool2d(const Tensor& x, const PoolOptions& o) {

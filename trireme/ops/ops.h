@@ -202,7 +202,8 @@ Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, 
 
 // -- convolution and pooling ---------------------------------------------------------------------------------
 // Images are [n,h,w,c]. Strides and dilations are [h,w]; padding is [h,w], the same on both sides, or
-// [top,bottom,left,right]. The batch and channels may be cut, the positions may not.
+// [top,bottom,left,right]. The batch, channels and positions may be cut; a rank's windows reach into its neighbours' positions
+// at most, and positions whose padding does not count in a mean are not cut.
 struct ConvOptions {
   std::vector<int64_t> stride = {1, 1};
   std::vector<int64_t> padding = {0, 0};
@@ -270,8 +271,13 @@ AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options = {});
 Tensor clip_scale(const Tensor& norm_squared, double max_norm);
 
 // -- collectives on the pieces of ranks ----------------------------------------------------------------------
-// For models that are cut by hand; the compiler inserts its own. `axes` and `size` describe the group. Bool tensors
-// are refused, and reductions other than "sum", "max" and "min".
+// For models that are cut by hand; the compiler inserts its own. Bool tensors are refused, and reductions other than
+// "sum", "max" and "min". The group stands in the attributes: over_axes(mesh, "tp"), with what the collective needs besides
+// set after. Gradients take each rank's value as a variable of its own.
+CollectiveAttrs over_axes(const Mesh& mesh, std::string_view axes);
+// Groups of ranks by number, all of one size from 2 on. A rank that none of them lists keeps its operand as the result; where
+// the result has another shape, every rank must be listed.
+CollectiveAttrs over_ranks(const std::vector<std::vector<int64_t>>& groups);
 std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs& attrs);
 Tensor all_gather(const Tensor& x, const CollectiveAttrs& attrs);      // joins the pieces along `dim`
 Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs);  // the own piece, along `dim`, of the sum
@@ -279,5 +285,22 @@ Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs);      // cuts a
 Tensor ring_shift(const Tensor& x, const CollectiveAttrs& attrs);      // that of the member `shift` places before
 std::vector<Tensor> broadcast(std::span<const Tensor> x, const CollectiveAttrs& attrs);  // rank `root`'s x
 Tensor shard_slice(const Tensor& x, const CollectiveAttrs& attrs);     // the own piece along `dim`; nothing is sent
+
+// The pieces of the group lie along `dim` in equal blocks, one after the other. Rank k gets positions [offset + k step,
+// + length) of it, with `fill` outside the whole; no further than its neighbours' blocks reach.
+struct WindowOptions {
+  int dim = 0;
+  int64_t offset = 0;
+  int64_t step = 0;
+  int64_t length = 0;
+  double fill = 0;
+};
+Tensor take_windows(const Tensor& x, const CollectiveAttrs& group, const WindowOptions& options);
+// x with the last `before` positions of the rank before it and the first `after` of the one after it; zeros at the ends.
+// One dimension after the other, the corners come from the diagonal neighbours.
+Tensor halo(const Tensor& x, const CollectiveAttrs& group, int dim, int64_t before, int64_t after);
+// x[i] of the group's rank k becomes result i of its rank to[i][k]; -1: of none. Zeros where nothing comes.
+std::vector<Tensor> neighbor_exchange(std::span<const Tensor> x, const CollectiveAttrs& group,
+                                      const std::vector<std::vector<int64_t>>& to);
 
 }  // namespace trireme

@@ -53,4 +53,26 @@ TensorType window_output(std::string_view op, const TensorType& x, const Windows
   return y;
 }
 
+WindowParts window_parts(const Windows& windows, double fill) {
+  WindowParts out;
+  for (size_t i = 0; i < 2; ++i) {
+    const char letter = i == 0 ? 'p' : 'q';
+    const Window& w = windows[i];
+    out.x += letter;
+    out.y += letter;
+    if (w.reach() == 1 && w.stride == 1 && w.before == 0 && w.after == 0) continue;
+    out.x += '~';
+    out.windows[letter] = {.stride = w.stride, .before = w.before, .reach = w.reach(), .fill = fill};
+  }
+  return out;
+}
+
+std::vector<int64_t> without_padding(std::span<const int64_t> padding, int dim) {
+  std::vector<int64_t> out(padding.begin(), padding.end());
+  if (out.size() == 2) out = {padding[0], padding[0], padding[1], padding[1]};
+  const auto first = static_cast<size_t>(2 * (dim - 1));
+  out[first] = out[first + 1] = 0;
+  return out;
+}
+
 }  // namespace trireme

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "trireme/ops/reference.h"
 
@@ -32,6 +35,17 @@ Windows windows_of(std::string_view op, std::span<const int64_t> kernel,
 // [n,h,w,c] -> [n,h',w',channels]. Throws when a window does not fit the padded input.
 TensorType window_output(std::string_view op, const TensorType& x, const Windows& windows,
                          int64_t channels);
+
+// What a sharding rule says of the two dimensions of [n,h,w,c] that windows slide over: the factors, of the output's
+// positions p or q, and its window. Where each output sees its own position alone, there is none.
+struct WindowParts {
+  std::string x, y;  // "p~q~" and "pq"
+  std::map<char, SlidingWindow> windows;
+};
+WindowParts window_parts(const Windows& windows, double fill);
+
+// Padding as [top,bottom,left,right] with none along dimension 1 or 2.
+std::vector<int64_t> without_padding(std::span<const int64_t> padding, int dim);
 
 // Calls fn(output position, input position, tap) for every tap that lies inside an image of
 // `h` by `w`; positions and taps are counted row by row.

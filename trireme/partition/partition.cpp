@@ -30,7 +30,8 @@ class Partitioner {
       const Input& input = graph_.inputs()[i];
       const Layout& layout = strategy_.inputs[i];
       const TensorType local = local_type(input.value, layout);
-      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init, input.saved_as);
+      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init,
+                                                      input.saved_as, input.piece);
       record(made, layout, graph_.type(input.value).shape);
       placed_[static_cast<size_t>(input.value)].push_back({layout, made});
     }
@@ -80,12 +81,29 @@ class Partitioner {
     if (is_ring(rule, cuts)) return add_ring(node, cuts.axes[static_cast<size_t>(rule.ring->first)], inputs, out);
     std::vector<TensorType> whole;
     for (const ValueId id : node.outputs) whole.push_back(graph_.type(id));
+    Attrs attrs = node.attrs;
+    const std::vector<Windowed> windows = windows_of(rule, cuts);
+    for (const Windowed& w : windows) {
+      const auto tensor = static_cast<size_t>(w.dim.tensor);
+      attrs = def_of(node).in_window(attrs, w.dim.dim, w.attrs.length);
+      if (w.attrs.cut().is_plain()) continue;
+      if (w.dim.is_result) {
+        whole[tensor].shape[w.dim.dim] = w.attrs.size * w.attrs.length;
+      } else {
+        inputs[tensor] = take_windows(inputs[tensor], w.attrs);
+      }
+    }
     made_of_.push_back(static_cast<NodeId>(program_.graph.nodes().size()));
     std::vector<ValueId> results;
     if (cuts.copies > 1) {
       made_of_.back() = add_copies(program_, {node, rule, cuts, inputs, out, whole}, results);
     } else {
-      results = add_to(program_, *node.op, node.attrs, inputs, out, whole);
+      results = add_to(program_, *node.op, attrs, inputs, out, whole);
+    }
+    for (const Windowed& w : windows) {
+      if (!w.dim.is_result || w.attrs.cut().is_plain()) continue;
+      ValueId& result = results[static_cast<size_t>(w.dim.tensor)];
+      result = add_exchange("add_windows", result, w.attrs, w.attrs.extent);
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) place(node.outputs[i], scaled(results[i], cuts), out[i]);
   }
@@ -97,6 +115,49 @@ class Partitioner {
     const TensorType whole{program_.graph.type(id).dtype, program_.whole[at]};
     return add_to(program_, op("scale"), Attrs::of(ScalarAttrs{static_cast<double>(cuts.vouched->factor)}), {&id, 1},
                   {program_.layouts[at]}, {whole}).front();
+  }
+
+  // A dimension of a node that its cuts make it see through windows.
+  struct Windowed {
+    WindowedDim dim;
+    WindowAttrs attrs;
+  };
+
+  std::vector<Windowed> windows_of(const ShardingRule& rule, const FactorCuts& cuts) const {
+    std::vector<Windowed> out;
+    for (const WindowedDim& windowed : cut_windows(rule, cuts)) {
+      const std::vector<int>& axes = cuts.axes[static_cast<size_t>(windowed.factor)];
+      const WindowCut cut = window_cut(rule, windowed, strategy_.mesh.size_of(axes));
+      out.push_back({windowed, {.axes = {axes.begin(), axes.end()},
+                                .size = cut.parts,
+                                .dim = windowed.dim,
+                                .extent = cut.extent,
+                                .offset = cut.offset,
+                                .step = cut.step,
+                                .length = cut.length,
+                                .fill = windowed.window.fill}});
+    }
+    return out;
+  }
+
+  // The windows of a value, taken once for all that read them.
+  ValueId take_windows(ValueId id, const WindowAttrs& attrs) {
+    const auto [known, is_new] = windows_.try_emplace({id, Attrs::of(attrs).text()}, kNoValue);
+    if (is_new) known->second = add_exchange("take_windows", id, attrs, attrs.size * attrs.length);
+    return known->second;
+  }
+
+  // The dimension becomes `extent` long.
+  ValueId add_exchange(std::string_view name, ValueId id, const WindowAttrs& attrs, int64_t extent) {
+    const Layout layout = program_.layouts[static_cast<size_t>(id)];
+    Shape whole = program_.whole[static_cast<size_t>(id)];
+    whole[static_cast<int>(attrs.dim)] = extent;
+    const TensorType local{program_.graph.type(id).dtype, local_shape(whole, layout, strategy_.mesh)};
+    const NodeId node = program_.graph.add_node(op(name), Attrs::of(attrs), std::span<const ValueId>(&id, 1),
+                                                std::span<const TensorType>(&local, 1));
+    const ValueId made = program_.graph.node(node).outputs[0];
+    record(made, layout, whole);
+    return made;
   }
 
   // The steps of an op in a ring over these axes.
@@ -243,6 +304,7 @@ class Partitioner {
   std::vector<std::vector<Placed>> placed_;  // per whole value: where it is already; the first is its own
   std::vector<ShardingRule> rules_;
   std::vector<NodeId> made_of_;  // per node of the graph
+  std::map<std::pair<ValueId, std::string>, ValueId> windows_;
   Program program_;
 };
 
@@ -266,6 +328,22 @@ std::optional<ReshardStep> step_of(const Node& node) {
   return step;
 }
 
+// Windows are another tensor, cut by the same axes: all windows side by side.
+std::string check_windows(const Program& program, const Node& node) {
+  const auto& attrs = node.attrs.as<WindowAttrs>();
+  const auto dim = static_cast<int>(attrs.dim);
+  const bool take = node.op->name == "take_windows";
+  const auto blocks = static_cast<size_t>(take ? node.inputs[0] : node.outputs[0]);
+  const auto windows = static_cast<size_t>(take ? node.outputs[0] : node.inputs[0]);
+  Shape whole = program.whole[blocks];
+  if (program.layouts[blocks] != program.layouts[windows]) return "changes the layout";
+  const std::vector<int>& axes = program.layouts[blocks].dims[static_cast<size_t>(dim)];
+  if (!std::ranges::equal(axes, attrs.axes)) return "is over other axes than those that cut its dimension";
+  if (whole[dim] != attrs.extent || program.mesh.size_of(axes) != attrs.size) return "says another size than its blocks have";
+  whole[dim] = attrs.size * attrs.length;
+  return whole == program.whole[windows] ? "" : fmt::format("makes {} of a whole {}", to_string(program.whole[windows]), to_string(whole));
+}
+
 // What is wrong with one collective between values k of its operands and results, or "".
 std::string check_collective(const Program& program, const Node& node, size_t k) {
   const auto in = static_cast<size_t>(node.inputs[k]);
@@ -273,7 +351,8 @@ std::string check_collective(const Program& program, const Node& node, size_t k)
   const Layout& before = program.layouts[in];
   const Layout& after = program.layouts[out];
   // In models that are cut by hand layouts say nothing: each rank's piece is a tensor of its own.
-  if (before.is_replicated() && after.is_replicated()) return "";
+  if (program.by_hand || (before.is_replicated() && after.is_replicated())) return "";
+  if (node.op->name == "take_windows" || node.op->name == "add_windows") return check_windows(program, node);
   // A piece that goes on to the next rank is the same part of another tensor.
   if (node.op->name == "ring_shift" && before == after) return "";
   const std::optional<ReshardStep> step = step_of(node);

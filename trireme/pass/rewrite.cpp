@@ -5,11 +5,11 @@
 namespace trireme {
 
 Rewrite::Rewrite(const Program& from)
-    : from_(from), to_{Graph(from.graph.name()), from.mesh, {}, {}}, map_(from.graph.values().size(), kNoValue),
+    : from_(from), to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand}, map_(from.graph.values().size(), kNoValue),
       made_of_(from.graph.nodes().size(), -1) {
   for (const Input& input : from.graph.inputs()) {
     define(input.value, to_.graph.add_input(input.name, from.graph.type(input.value), input.role, input.init,
-                                            input.saved_as));
+                                            input.saved_as, input.piece));
   }
 }
 

@@ -62,6 +62,11 @@ struct Parallel {
   std::vector<CutRule> ops;
   OptimizerParallel optimizer;
   Communication communication;
+  // The graph is cut by hand: it is what each rank runs, with collectives of the model's own code (ir/graph.h,
+  // Input::piece). Of the rest, `mesh` counts, and `dataset` for the batch that a rank is given.
+  bool by_hand = false;
+  // Name of a parameter -> how the ranks' pieces of it lie, "[tp, -]", or "" (kOwnPiece). For graphs cut by hand.
+  std::vector<CutRule> layerwise;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
   Numerics numerics = Numerics::kFast;
   // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has

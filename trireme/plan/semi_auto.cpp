@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
+#include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 #include "trireme/plan/cuts.h"
 #include "trireme/plan/op_attributes.h"
@@ -94,16 +95,18 @@ class SemiAuto {
   // A collective in the model's own code must fit the mesh.
   void check_collective(const Node& node) const {
     if (!def_of(node).traits.collective) return;
-    const auto& attrs = node.attrs.as<CollectiveAttrs>();
-    std::vector<int> axes;
-    for (const int64_t axis : attrs.axes) {
-      require(axis >= 0 && axis < mesh_.axes(), "{} of '{}' is over axis {} of the mesh '{}', which has {} prime axes",
-              node.op->name, graph_.scope_of(node), axis, to_string(mesh_), mesh_.axes());
-      axes.push_back(static_cast<int>(axis));
-    }
-    require(attrs.size == mesh_.size_of(axes), "{} of '{}' says a group of {} ranks; over {} of the mesh '{}' it has {}",
-            node.op->name, graph_.scope_of(node), attrs.size, print_axes(axes, mesh_), to_string(mesh_),
-            mesh_.size_of(axes));
+    const RankGroups groups = groups_of(node.op->name, node.attrs);
+    const std::string wrong = groups.why_not(mesh_);
+    require(wrong.empty(), "{} of '{}' {}", node.op->name, graph_.scope_of(node), wrong);
+    const bool keeps_shape = node.op->name == "all_reduce" || node.op->name == "broadcast" ||
+                             node.op->name == "neighbor_exchange" || node.op->name == "ring_shift";
+    if (keeps_shape || groups.ranks.empty() || static_cast<int64_t>(groups.ranks.size()) == mesh_.devices()) return;
+    int64_t outside = 0;
+    while (std::find(groups.ranks.begin(), groups.ranks.end(), outside) != groups.ranks.end()) ++outside;
+    fail(ErrorKind::kInvalidArgument,
+         "{} of '{}' is over {}, and rank {} is in none of its groups; its result has another shape than its operand, so "
+         "every rank of the {} must be in a group: list them all",
+         node.op->name, graph_.scope_of(node), groups.text(mesh_), outside, mesh_.devices());
   }
 
   void ask_data() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -92,8 +94,76 @@ std::vector<SavedBox> saved_boxes(const Shape& whole, const Box& box, const Shap
   return out;
 }
 
-const Shape& saved_as(const Session& session, const PlanInput& input) {
-  return session.compiled().graph.input(input.name).saved_as;
+// Pieces that a model's own code cut are saved as they are.
+Shape saved_as(const Session& session, const PlanInput& input) {
+  const Input& declared = session.compiled().graph.input(input.name);
+  return session.compiled().plan.by_hand && !declared.piece.empty() ? Shape{} : declared.saved_as;
+}
+
+bool is_own(const Session& session, const PlanInput& input) {
+  return session.compiled().plan.by_hand && session.compiled().graph.input(input.name).piece == kOwnPiece;
+}
+
+// In a checkpoint's index: the tensors that are the values of each rank's own, one after the other along dimension 0.
+constexpr const char* kOwnKey = "own_values_of_ranks";
+
+std::vector<std::string> own_names(const ckpt::Reader& reader) {
+  std::vector<std::string> out;
+  const auto found = reader.meta().find(kOwnKey);
+  std::string_view text = found == reader.meta().end() ? std::string_view() : std::string_view(found->second);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    out.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+// The dimension along which what each rank had of its own joins to the whole: the one that is cut, where one is; -1: none.
+int joining_dim(const PlanValue& value, const TensorType& saved, int64_t ranks) {
+  if (saved.shape.rank() != value.whole.rank() || saved.shape[0] % ranks != 0) return -1;
+  int found = -1;
+  for (int dim = 0; dim < value.whole.rank(); ++dim) {
+    if (!value.layout.is_replicated() && value.layout.dims[static_cast<size_t>(dim)].empty()) continue;
+    Shape joined = saved.shape;
+    joined[0] /= ranks;
+    joined[dim] *= ranks;
+    if (joined == value.whole) found = found < 0 ? dim : -2;
+  }
+  return std::max(found, -1);
+}
+
+// The values that each of the checkpoint's ranks had of its own, for a session that takes them as pieces of one tensor.
+struct Wanted {
+  const PlanValue& value;
+  bool is_told;  // how the pieces lie
+  Box box;
+  View data;
+};
+void join_own(const ckpt::Reader& reader, const std::string& name, const Wanted& wanted) {
+  const auto& [value, is_told, box, data] = wanted;
+  const TensorType& saved = reader.info(name).type;
+  const int64_t ranks = reader.world();
+  const int dim = is_told ? joining_dim(value, saved, ranks) : -1;
+  require(dim >= 0,
+          "tensor '{}' is {} ranks' own values in checkpoint '{}' ({} along dimension 0), which are not pieces of the {} that "
+          "this job has along one dimension; go on with {} ranks and the same layerwise parameters, or say how the pieces "
+          "join, as in parallel.layerwise = [\"{} = [dp, -]\"]",
+          name, ranks, reader.path(), to_string(saved), to_string(TensorType{value.type.dtype, value.whole}), ranks, name);
+  Shape piece = saved.shape;
+  piece[0] /= ranks;
+  for (int64_t k = 0; k < ranks; ++k) {
+    Box lies = Box::whole(piece);
+    lies.start[dim] = k * piece[dim];
+    const std::optional<Box> common = intersect(lies, box);
+    if (!common) continue;
+    Box stored = *common;
+    stored.start[dim] -= lies.start[dim];
+    stored.start[0] += k * piece[0];
+    const HostTensor part(TensorType{saved.dtype, common->size});
+    reader.read(name, stored, part.view());
+    copy_region(part.view(), *common, data, box, *common);
+  }
 }
 
 }  // namespace
@@ -105,7 +175,7 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
   std::deque<HostTensor> copies;
   for (const PlanInput& input : session.pieces_to_write(rank)) {
     const Shape& whole = plan.values[static_cast<size_t>(input.value)].whole;
-    const Shape& saved = saved_as(session, input);
+    const Shape saved = saved_as(session, input);
     const Box box = session.step().input_box(input.name);
     const View data = session.step().input(input.name);
     const std::vector<SavedBox> boxes = saved_boxes(whole, box, saved);
@@ -124,6 +194,12 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
                         .data = bytes});
     }
   }
+  std::map<std::string, std::string> meta = request.meta;
+  for (const PlanInput& input : session.persistent()) {
+    if (!is_own(session, input)) continue;
+    std::string& names = meta[kOwnKey];
+    names += (names.empty() ? "" : ",") + input.name;
+  }
   ckpt::Peers peers{.rank = rank, .world = world ? world->size() : 1};
   if (world) peers.all_gather = [world](const std::string& text) { return gather_texts(*world, text); };
   const ckpt::Saved saved = ckpt::save(request.root, pieces,
@@ -131,7 +207,7 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
                                         .seed = request.seed,
                                         .mesh = to_string(plan.mesh),
                                         .data_position = request.data_position,
-                                        .meta = request.meta,
+                                        .meta = meta,
                                         .keep_last = request.keep},
                                        peers);
   for (const std::string& note : saved.notes) TRIREME_LOG(kWarn, "ckpt", "{}", note);
@@ -141,9 +217,19 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
 void load_session(Session& session, const ckpt::Reader& reader) {
   for (const std::string& note : reader.notes()) TRIREME_LOG(kWarn, "ckpt", "{}", note);
   const ExecutionPlan& plan = session.compiled().plan;
+  const std::vector<std::string> own = own_names(reader);
   for (const PlanInput& input : session.persistent()) {
     const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
-    const Shape& saved = saved_as(session, input);
+    if (std::ranges::find(own, input.name) != own.end()) {
+      const bool as_saved = is_own(session, input) && plan.mesh.devices() == reader.world();
+      if (!as_saved) {
+        const std::string& piece = session.compiled().graph.input(input.name).piece;
+        join_own(reader, input.name, {value, !piece.empty() && piece != kOwnPiece, session.step().input_box(input.name),
+                                      session.step().input(input.name)});
+        continue;
+      }
+    }
+    const Shape saved = saved_as(session, input);
     reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? value.whole : saved});
     const Box box = session.step().input_box(input.name);
     const View data = session.step().input(input.name);

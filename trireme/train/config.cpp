@@ -104,7 +104,7 @@ void check_values(const JobConfig& c) {
           c.train.dtype);
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
-  require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "semi_auto_parallel", "stand_alone"});
+  require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "semi_auto_parallel", "hybrid_parallel", "stand_alone"});
   require_one_of("parallel.cp_algorithm", c.parallel.cp_algorithm, {"auto", "ulysses", "ring", "hybrid"});
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
   check_sizes(c);
@@ -141,7 +141,7 @@ namespace {
 
 std::vector<ConfigKey> parallel_keys(JobConfig& c) {
   return {
-      {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel or stand_alone"},
+      {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel, hybrid_parallel or stand_alone"},
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
       {"parallel.device_num", &c.parallel.device_num, "ranks the job must be started with, 1 to 4096; -1: any number"},
       {"parallel.gradients_mean", &c.parallel.gradients_mean, "false: gradients are sums over the data parallel ranks, of each one's mean"},
@@ -164,6 +164,7 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
+      {"parallel.layerwise", &c.parallel.layerwise, "data_parallel, hybrid_parallel: parameters of which each rank has values of its own, \"name\", or pieces of larger ones, \"name = [tp, -]\""},
       {"parallel.zero", &c.parallel.zero, "optimizer parallelism: 1 state, 2 and gradients, 3 and weights are sliced"},
       {"parallel.zero_threshold_kb", &c.parallel.zero_threshold_kb, "smaller parameters are not sliced"},
       {"parallel.zero_shard_size", &c.parallel.zero_shard_size, "ranks that share one copy; -1: all"},
@@ -326,6 +327,7 @@ namespace {
 
 Mode parse_mode(const std::string& mode) {
   if (mode == "stand_alone") return Mode::kStandAlone;
+  if (mode == "hybrid_parallel") return Mode::kHybrid;
   return mode == "semi_auto_parallel" ? Mode::kSemiAuto : Mode::kDataParallel;
 }
 

@@ -64,7 +64,7 @@ struct JobConfig {
     int64_t seed = 1;
   } train;
   struct {
-    std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | stand_alone
+    std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | hybrid_parallel | stand_alone
     std::string transport = "auto";      // auto | shm | ucx | mpi
     int64_t device_num = -1;             // -1: as many ranks as are started
     bool gradients_mean = true, parameter_broadcast = false;
@@ -79,7 +79,7 @@ struct JobConfig {
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     bool sp = false, vocabulary = false;
     std::string dataset = "data_parallel";
-    std::vector<std::string> ops, parameters;
+    std::vector<std::string> ops, parameters, layerwise;
     int64_t zero = 0;
     int64_t zero_threshold_kb = 64;
     int64_t zero_shard_size = -1;

@@ -6,6 +6,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/op/build.h"
+#include "trireme/partition/by_hand.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/initialise.h"
 #include "trireme/train/invariant.h"
@@ -17,10 +18,18 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
   Compiled out;
   out.graph = std::move(graph);
-  out.strategy = semi_auto(out.graph, options.ranks, options.parallel, options.stored);
   const Communication& how = options.parallel.communication;
-  out.partitioned = partition(out.graph, out.strategy, {.costs = reshard_costs(how, out.strategy.mesh),
-                                                        .sum_types = sum_types(out.graph, how)});
+  if (options.parallel.by_hand) {
+    require(options.parallel.numerics == Numerics::kFast,
+            "numerics = 'invariant' is not for models cut by hand, whose collectives are their own; use numerics = 'fast'");
+    out.strategy = semi_auto(out.graph, options.ranks,
+                             {.mesh = options.parallel.mesh, .dataset = "full_batch", .follow_requests = false});
+    out.partitioned = by_hand(out.graph, out.strategy);
+  } else {
+    out.strategy = semi_auto(out.graph, options.ranks, options.parallel, options.stored);
+    out.partitioned = partition(out.graph, out.strategy, {.costs = reshard_costs(how, out.strategy.mesh),
+                                                          .sum_types = sum_types(out.graph, how)});
+  }
   if (options.parallel.numerics == Numerics::kInvariant) {
     require_invariant(out.graph, out.strategy);
     require_invariant(out.partitioned);
@@ -84,8 +93,7 @@ void Session::initialise() {
 void Session::broadcast_parameters() {
   const Mesh& mesh = compiled_.plan.mesh;
   for (const PlanInput& input : persistent_) {
-    const auto is_own = [&](const std::string& pattern) { return matches(pattern, input.name); };
-    if (input.role != Role::kParameter || std::any_of(options_.layerwise.begin(), options_.layerwise.end(), is_own)) continue;
+    if (input.role != Role::kParameter) continue;
     const std::vector<int> axes = compiled_.plan.values[static_cast<size_t>(input.value)].layout.replica_axes(mesh);
     const std::vector<int64_t> holders = mesh.group_of(options_.world->rank(), axes);
     if (holders.size() < 2) continue;

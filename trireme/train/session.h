@@ -44,9 +44,8 @@ class Session {
     uint64_t seed = 0;  // of the starting values
     Parallel parallel = {};
     // Starting values of parameters come from the first of the ranks that hold the same piece, whatever the others' seeds
-    // are; parameters that match one of `layerwise` are left as each rank made them.
+    // are. What a rank alone holds stays as it made it.
     bool parameter_broadcast = false;
-    std::vector<std::string> layerwise = {};
     PassOptions passes = {};
   };
   // The evaluation graph, if any, runs in the step's memory. Collective.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 #include "trireme/ir/tensor.h"
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"
-#include "trireme/op/numerics.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme {
 
@@ -18,6 +19,7 @@ namespace trireme {
 struct BatchField {
   std::string name;
   TensorType type;
+  std::string piece = {};  // of a rank's part, for a model that is cut by hand: how the parts of all lie (ir/graph.h)
 };
 
 // The model as a function of the first field, and its loss against the second: a scalar, or values that are averaged. The
@@ -32,6 +34,11 @@ struct StepOptions {
   double clip_norm = 0;     // gradients are scaled so that their global norm is at most this; 0: not at all
   Numerics numerics = Numerics::kFast;  // kInvariant: the gradients' norm is summed exactly
   DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h). Parameters, state and loss are f32
+  // The model's code works on the pieces of this mesh's ranks, with collectives of its own (docs/guide/04): the batch is a
+  // rank's, and what is trained, and told as the loss, is the mean of all ranks' losses. The gradient of a parameter is
+  // summed over the ranks that hold the same of it.
+  std::optional<Mesh> by_hand = {};
+  std::vector<CutRule> layerwise = {};  // parameters of which each rank has a piece, or values of its own (plan/parallel.h)
   bool accuracy = false;    // evaluation: also the share of targets that the largest output hits
 };
 
@@ -43,6 +50,9 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
 // Outputs: "loss", and "correct" (how many, f32) if asked for.
 Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
                  const StepOptions& options = {});
+
+// A rank's part of a batch, as parallel.dataset cuts it, for a model that is cut by hand.
+std::vector<BatchField> batch_of_rank(const std::vector<BatchField>& batch, const Parallel& parallel, int64_t ranks);
 
 // Output: "prediction".
 Graph inference(const ModelFn& model, const BatchField& field, const StepOptions& options = {});

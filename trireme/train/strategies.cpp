@@ -21,6 +21,12 @@ CutRule parse_rule(const std::string& text, const char* key) {
   return {trim(text.substr(0, equals)), trim(text.substr(equals + 1))};
 }
 
+// "pattern = layout", or the pattern alone.
+CutRule parse_layerwise(const std::string& text) {
+  if (text.find('=') == std::string::npos) return {text, ""};
+  return parse_rule(text, "parallel.layerwise");
+}
+
 // How positions lie. Between the products they are cut over `between`, and with sequence parallelism over `tp` too; in
 // attention over `ring`, and heads over `heads` besides tp. Axes of one rank cut nothing.
 struct Positions {
@@ -189,6 +195,23 @@ bool cuts_by_hand(const JobConfig& config) {
          !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
 }
 
+// What says how the compiler cuts a model has no place where the model's own code cuts it.
+void check_mode(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const bool hybrid = p.mode == "hybrid_parallel";
+  JobConfig rest = config;
+  if (hybrid) rest.parallel.mesh.clear(), rest.parallel.dataset = "data_parallel";
+  require(p.mode == "semi_auto_parallel" || !cuts_by_hand(rest),
+          "configuration: parallel.strategy, {}tp, cp, ep, sp, vocabulary, ops{} are for "
+          "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
+          hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters and dataset", p.mode);
+  require(!hybrid || p.zero == 0, "configuration: parallel.zero = {} slices what the compiler cuts; the mode is '{}'", p.zero,
+          p.mode);
+  require(p.layerwise.empty() || hybrid || p.mode == "data_parallel",
+          "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is '{}'",
+          p.mode);
+}
+
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (!p.mesh.empty()) {
@@ -211,10 +234,7 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
 
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
-  require(p.mode == "semi_auto_parallel" || !cuts_by_hand(config),
-          "configuration: parallel.strategy, mesh, tp, cp, ep, sp, vocabulary, ops, parameters and dataset are for "
-          "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
-          p.mode);
+  check_mode(config);
   require(p.gradients_mean || (p.dataset == "data_parallel" && p.strategy.empty()),
           "configuration: parallel.gradients_mean = false sums over the data parallel ranks; it goes with parallel.dataset = "
           "'data_parallel' and no parallel.strategy");
@@ -226,6 +246,8 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
           "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
   Parallel out;
   out.follow_requests = p.mode == "semi_auto_parallel";
+  out.by_hand = p.mode == "hybrid_parallel" || (p.mode == "data_parallel" && !p.layerwise.empty());
+  for (const std::string& rule : p.layerwise) out.layerwise.push_back(parse_layerwise(rule));
   out.communication = {.all_to_all = p.enable_alltoall,
                        .gradients_in_f32 = p.gradient_fp32_sync,
                        .all_in_f32 = p.force_fp32_communication};

@@ -12,6 +12,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/data/batches.h"
 #include "trireme/launch/rank_info.h"
+#include "trireme/train/by_hand.h"
 #include "trireme/train/checkpointing.h"
 #include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
@@ -103,8 +104,9 @@ class Run {
       const data::SourcePtr& train, const FitOptions& fit, Job& job)
       : options_(options), fit_(fit), job_(job), optimizer_(optimizer), train_(train),
         fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)),
-        session_(training_step(model, loss, fields_, optimizer, step_options()), evaluation_graph(model, loss),
-                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed, .parallel = parallel_of(options),
+        by_hand_(is_by_hand(model, loss)),
+        session_(step_graph(model, loss), evaluation_graph(model, loss),
+                 {.world = job.world(), .pool = &job.pool(), .seed = options.seed, .parallel = parallel(),
                   .parameter_broadcast = options.parameter_broadcast}) {}
 
   FitResult run() {
@@ -137,10 +139,26 @@ class Run {
 
  private:
   // Data parallel ranks hold the whole model, whatever its code asks.
-  static Parallel parallel_of(const TrainerOptions& options) {
-    Parallel out = options.parallel;
-    if (options.mode == Mode::kDataParallel) out.follow_requests = false;
+  Parallel parallel() const {
+    Parallel out = options_.parallel;
+    if (options_.mode == Mode::kDataParallel) out.follow_requests = false;
+    out.by_hand = by_hand_;
     return out;
+  }
+
+  // Data parallel ranks that have parameters of their own run what each would run by hand.
+  bool is_by_hand(const ModelFn& model, const LossFn& loss) const {
+    if (options_.mode == Mode::kHybrid) return true;
+    if (options_.mode != Mode::kDataParallel) return false;
+    const Graph graph = evaluation(model, loss, fields_, {.layerwise = options_.parallel.layerwise});
+    return std::ranges::any_of(graph.inputs(), [](const Input& input) { return !input.piece.empty(); });
+  }
+
+  Graph step_graph(const ModelFn& model, const LossFn& loss) const {
+    std::vector<BatchField> fields = fields_;
+    StepOptions how = step_options();
+    cut_by_hand(parallel(), job_.size(), fields, how);
+    return training_step(model, loss, fields, optimizer_, how);
   }
 
   void write_strategy() const {
@@ -168,7 +186,10 @@ class Run {
     require(fit_.validation->size() >= fit_.batch,
             "the validation set has {} samples and the batch {}; use a batch of at most {}, or a larger validation set",
             fit_.validation->size(), fit_.batch, fit_.validation->size());
-    return evaluation(model, loss, batch_fields(*fit_.validation, fit_.batch), step_options());
+    std::vector<BatchField> fields = batch_fields(*fit_.validation, fit_.batch);
+    StepOptions how = step_options();
+    cut_by_hand(parallel(), job_.size(), fields, how);
+    return evaluation(model, loss, fields, how);
   }
 
   static int64_t steps_of(const data::Source& train, const FitOptions& fit) {
@@ -386,6 +407,7 @@ class Run {
   data::SourcePtr train_;
   std::vector<BatchField> fields_;
   int64_t total_;
+  bool by_hand_;
   Session session_;
   int64_t first_ = 0;
   bool moved_ = false;  // what an earlier run left, if anything

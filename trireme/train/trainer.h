@@ -18,6 +18,7 @@ enum class Mode {
   kStandAlone,    // one rank
   kDataParallel,  // each rank trains on its share of the batch
   kSemiAuto,      // as `parallel` says
+  kHybrid,        // the model's code works on the ranks' pieces, with collectives of its own (docs/guide/04)
 };
 
 class Session;

@@ -1,0 +1,360 @@
+// Models whose own code is cut by hand, trained in mode hybrid_parallel (contracts 3.3, 17.2): layerwise parameters, sums of
+// gradients over the ranks that hold the same, and checkpoints of values that each rank has of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+
+#include "tests/multi/loss_curve.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/train/by_hand.h"
+#include "trireme/train/checkpointing.h"
+#include "trireme/train/config.h"
+#include "trireme/train/strategies.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+using testing::HasSubstr;
+
+// A parameter of which each rank has the piece that `pieces` gives it.
+Tensor part(const std::string& name, const Shape& shape, const std::string& pieces, int64_t fan_in) {
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  const Tensor made = nn::Trace::current().parameter(name, {DType::kF32, shape}, {Init::Kind::kUniform, -bound, bound});
+  made.graph().set_piece(made.id(), pieces);
+  return made;
+}
+
+// nn::Mlp({12, 16, 10}) as a rank of "dp=...,tp=2" computes it: Megatron-LM's pair of products, with the sum over tp in the
+// model's code.
+Tensor hand_mlp(const Tensor& x, const Mesh& mesh) {
+  const Tensor up = part("layers.0.weight", {8, 12}, "[tp, -]", 12);
+  const Tensor up_bias = part("layers.0.bias", {8}, "[tp]", 12);
+  const Tensor down = part("layers.1.weight", {10, 8}, "[-, tp]", 16);
+  const Tensor down_bias = part("layers.1.bias", {10}, "", 16);
+  const Tensor h = relu(add(matmul(x, up, false, true), up_bias));
+  const Tensor y = matmul(h, down, false, true);
+  return add(all_reduce({&y, 1}, over_axes(mesh, "tp"))[0], down_bias);
+}
+
+// A parameter, of each rank's own where it is layerwise.
+struct Vector : nn::Module {
+  Vector(const std::string& name, Shape of_shape) : Module(name), shape(of_shape) {}
+  Tensor value(std::string_view name) const { return parameter(name, {DType::kF32, shape}, {Init::Kind::kUniform, -1, 1}); }
+  Shape shape;
+};
+
+struct Trained {
+  std::vector<float> losses;
+  std::map<std::string, HostTensor> pieces;
+  std::map<std::string, Box> boxes;
+};
+
+Trained train(const Graph& graph, comm::World* world, const Parallel& parallel) {
+  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+  session.initialise();
+  Trained out;
+  for (int64_t step = 1; step <= kSteps; ++step) out.losses.push_back(train_step(session, step, 0.2F));
+  for (const PlanInput& input : session.persistent()) {
+    const View view = session.step().input(input.name);
+    HostTensor copy(view.type);
+    std::ranges::copy(view.raw(), copy.view().raw().begin());
+    out.boxes[input.name] = session.step().input_box(input.name);
+    out.pieces[input.name] = std::move(copy);
+  }
+  return out;
+}
+
+Graph hand_step(const Parallel& parallel, int64_t ranks, const Optimizer& optimizer) {
+  std::vector<BatchField> batch = mlp_batch();
+  StepOptions options{.name = "mlp", .clip_norm = 0.5};
+  cut_by_hand(parallel, ranks, batch, options);
+  return training_step([&](const Tensor& x) { return hand_mlp(x, *options.by_hand); }, class_loss(), batch, optimizer,
+                       options);
+}
+
+Graph dense_step(const Optimizer& optimizer) {
+  nn::Mlp mlp({12, 16, 10});
+  return training_step(mlp_model(mlp), class_loss(), mlp_batch(), optimizer, {.name = "mlp", .clip_norm = 0.5});
+}
+
+class HandCutTraining : public testing::TestWithParam<int> {};
+
+// Contracts 17.2 and 17.3: a product cut over two cards, with the sum in the model's code, is the dense one.
+TEST_P(HandCutTraining, contracts_17_2_trains_as_the_dense_model_on_one_rank) {
+  const int ranks = GetParam();
+  const Optimizer optimizer = Sgd{.momentum = 0.9};
+  const Graph dense = dense_step(optimizer);
+  const Trained whole = train(dense, nullptr, {});
+  const Parallel parallel{.mesh = fmt::format("dp={},tp=2", ranks / 2), .by_hand = true};
+  const Graph graph = hand_step(parallel, ranks, optimizer);
+  const double bound = rounding_bound(dense, Curve{whole.losses, {}});
+  std::mutex mutex;
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+    const Trained mine = train(graph, &world, parallel);
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(difference_of({mine.losses, {}}, {whole.losses, {}}, bound), "");
+    ASSERT_EQ(mine.pieces.size(), whole.pieces.size());
+    for (const auto& [name, piece] : mine.pieces) {
+      const HostTensor& all = whole.pieces.at(name);
+      const Box& box = mine.boxes.at(name);
+      HostTensor expected(piece.type());
+      copy_region(all.view(), Box::whole(all.shape()), expected.view(), box, box);
+      for (size_t i = 0; i < piece.as<float>().size(); ++i) {
+        ASSERT_NEAR(piece.as<float>()[i], expected.as<float>()[i], bound) << name << " of rank " << world.rank();
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, HandCutTraining, testing::Values(2, 4));
+
+// -- values of each rank's own ----------------------------------------------------------------------------
+
+constexpr float kRate = 0.5F;
+
+// loss = mean(x * own) + mean(shared): the gradient of `own` is a rank's mean of x, of `shared` 1/4 on every rank.
+Graph own_step(const Parallel& parallel, int64_t ranks) {
+  std::vector<BatchField> batch{{"x", {DType::kF32, {8, 4}}}, {"y", {DType::kF32, {8}}}};
+  StepOptions options{.name = "own"};
+  cut_by_hand(parallel, ranks, batch, options);
+  Vector own("a", {4});
+  own.layerwise();
+  const Vector shared("b", {4});
+  const auto model = [&](const Tensor& x) {
+    Tensor y;
+    {
+      const nn::Scope scope(own);
+      y = mean(mul(x, own.value("own")));
+    }
+    const nn::Scope scope(shared);
+    return add(y, mean(shared.value("shared")));
+  };
+  return training_step(model, [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0.9}, options);
+}
+
+const Parallel kByHand{.by_hand = true};
+
+std::vector<float> values_of(Session& session, const std::string& name) {
+  const auto values = session.step().input(name).as<float>();
+  return {values.begin(), values.end()};
+}
+
+// Contracts 3.3 and 3.4.4.
+TEST(Layerwise, contracts_3_4_values_of_a_ranks_own_are_left_out_of_broadcast_and_of_sums_of_gradients) {
+  const Graph graph = own_step(kByHand, 2);
+  std::mutex mutex;
+  std::vector<std::vector<float>> own(2), shared(2), alone(2);
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    const auto rank = static_cast<size_t>(world.rank());
+    const auto values = [&](bool broadcast, const std::string& name) {
+      Session session(graph, std::nullopt,
+                      {.world = &world, .seed = rank + 1, .parallel = kByHand, .parameter_broadcast = broadcast});
+      session.initialise();
+      return values_of(session, name);
+    };
+    const std::vector<float> made = values(false, "a.own");
+    const std::vector<float> kept = values(true, "a.own");
+    const std::vector<float> same = values(true, "b.shared");
+    const std::lock_guard lock(mutex);
+    alone[rank] = made;
+    own[rank] = kept;
+    shared[rank] = same;
+  });
+  EXPECT_EQ(own, alone);
+  EXPECT_NE(own[0], own[1]);
+  EXPECT_EQ(shared[0], shared[1]);
+}
+
+TEST(Layerwise, contracts_3_3_each_rank_steps_along_its_own_gradient) {
+  const Graph graph = own_step(kByHand, 2);
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, {.world = &world, .seed = 7, .parallel = kByHand});
+    session.initialise();
+    const std::vector<float> own = values_of(session, "a.own");
+    const std::vector<float> shared = values_of(session, "b.shared");
+    Executor& executor = session.step();
+    for (float& x : executor.input("x").as<float>()) x = static_cast<float>(world.rank() + 1);
+    executor.input("lr").as<float>()[0] = kRate;
+    executor.input("step").as<int64_t>()[0] = 1;
+    executor.run();
+    // Half the rank's own mean of x over the 4 columns; the shared one's two halves of 1/4.
+    const float own_gradient = 0.5F * 0.25F * static_cast<float>(world.rank() + 1);
+    for (size_t i = 0; i < own.size(); ++i) {
+      EXPECT_FLOAT_EQ(values_of(session, "a.own")[i], own[i] - kRate * own_gradient);
+      EXPECT_FLOAT_EQ(values_of(session, "b.shared")[i], shared[i] - kRate * 0.25F);
+    }
+  });
+}
+
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / "trireme_hybrid_XXXXXX") {
+    require(mkdtemp(path_.data()) != nullptr, "no folder '{}'", path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// What ranks that load the checkpoint have of `name`, or the error.
+struct Loaded {
+  std::vector<std::vector<float>> values;
+  std::string error;
+};
+
+Loaded load_on(int ranks, const Graph& graph, const Parallel& parallel, const std::string& folder, const std::string& name) {
+  Loaded out;
+  out.values.resize(static_cast<size_t>(ranks));
+  std::mutex mutex;
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, {.world = &world, .seed = 2, .parallel = parallel});
+    session.initialise();
+    std::string error;
+    try {
+      load_session(session, ckpt::Reader(folder));
+    } catch (const Error& e) {
+      error = e.text();
+    }
+    const std::lock_guard lock(mutex);
+    out.values[static_cast<size_t>(world.rank())] = values_of(session, name);
+    out.error = error;
+  });
+  return out;
+}
+
+TEST(Layerwise, a_checkpoint_keeps_each_ranks_own_and_says_so) {
+  const Folder folder;
+  const Graph graph = own_step(kByHand, 2);
+  std::mutex mutex;
+  std::vector<std::vector<float>> saved(2);
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, {.world = &world, .seed = 7, .parallel = kByHand});
+    session.initialise();
+    save_session(session, &world, {.root = folder.path(), .step = 1});
+    const std::lock_guard lock(mutex);
+    saved[static_cast<size_t>(world.rank())] = values_of(session, "a.own");
+  });
+  const ckpt::Reader reader(folder.path());
+  EXPECT_EQ(reader.meta().at("own_values_of_ranks"), "a.own,a.own.velocity");
+
+  const Loaded same = load_on(2, graph, kByHand, folder.path(), "a.own");
+  EXPECT_EQ(same.error, "");
+  EXPECT_EQ(same.values, saved);
+
+  const Loaded more = load_on(4, own_step(kByHand, 4), kByHand, folder.path(), "a.own");
+  EXPECT_THAT(more.error, HasSubstr("tensor 'a.own' is 2 ranks' own values in checkpoint"));
+  EXPECT_THAT(more.error, HasSubstr("go on with 2 ranks and the same layerwise parameters, or say how the pieces join, as in "
+                                    "parallel.layerwise = [\"a.own = [dp, -]\"]"));
+}
+
+// Pieces that were each rank's own, along the other dimension of a tensor, and how a job that is told so has them.
+TEST(Layerwise, pieces_are_joined_as_a_job_of_another_size_says) {
+  const Folder folder;
+  const auto graph_of = [](const Parallel& parallel, int64_t ranks, int64_t columns) {
+    std::vector<BatchField> batch{{"x", {DType::kF32, {8, columns}}}, {"y", {DType::kF32, {8}}}};
+    StepOptions options{.name = "own"};
+    cut_by_hand(parallel, ranks, batch, options);
+    const Vector part("a", {3, columns});
+    return training_step(
+        [&](const Tensor& x) {
+          const nn::Scope scope(part);
+          return mean(matmul(x, part.value("w"), false, true));
+        },
+        [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0}, options);
+  };
+  const auto rules = [](const std::string& cuts) { return std::vector<CutRule>{{"a.*", cuts}}; };
+  const Parallel own{.by_hand = true, .layerwise = rules("")};
+  const Graph saved_graph = graph_of(own, 2, 4);
+  std::mutex mutex;
+  std::vector<std::vector<float>> saved(2);
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    Session session(saved_graph, std::nullopt, {.world = &world, .seed = 7, .parallel = own});
+    session.initialise();
+    save_session(session, &world, {.root = folder.path(), .step = 1});
+    const std::lock_guard lock(mutex);
+    saved[static_cast<size_t>(world.rank())] = values_of(session, "a.w");
+  });
+  const Parallel told{.by_hand = true, .layerwise = rules("[-, dp]")};
+  const Loaded loaded = load_on(4, graph_of(told, 4, 2), told, folder.path(), "a.w");
+  EXPECT_EQ(loaded.error, "");
+  for (size_t rank = 0; rank < 4; ++rank) {
+    for (size_t row = 0; row < 3; ++row) {
+      for (size_t column = 0; column < 2; ++column) {
+        const size_t at = 2 * rank + column;  // of the whole's 8 columns
+        EXPECT_EQ(loaded.values[rank][row * 2 + column], saved[at / 4][row * 4 + at % 4]);
+      }
+    }
+  }
+  const Loaded wrong = load_on(4, graph_of({.by_hand = true, .layerwise = rules("[dp, -]")}, 4, 2),
+                               {.by_hand = true, .layerwise = rules("[dp, -]")}, folder.path(), "a.w");
+  EXPECT_THAT(wrong.error, HasSubstr("which are not pieces of the f32[12,2] that this job has along one dimension"));
+}
+
+std::string step_error(const Parallel& parallel) {
+  try {
+    own_step(parallel, 2);
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "none";
+}
+
+TEST(Layerwise, rules_that_cannot_be_are_refused) {
+  EXPECT_EQ(step_error({.by_hand = true, .layerwise = {{"b.sharde", ""}}}),
+            "layerwise rule 'b.sharde' matches no parameter. Did you mean 'b.shared'?");
+  EXPECT_THAT(step_error({.by_hand = true, .layerwise = {{"b.shared", "[tp]"}}}), HasSubstr("'tp'"));
+}
+
+// -- the job's file -----------------------------------------------------------------------------------
+
+JobConfig hybrid_config(const std::string& mode) {
+  JobConfig config;
+  config.model.kind = "mlp";
+  config.parallel.mode = mode;
+  return config;
+}
+
+std::string config_error(const JobConfig& config) {
+  try {
+    parallel_of(config, 2);
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "none";
+}
+
+TEST(HybridConfig, names_layerwise_parameters_with_and_without_layouts) {
+  JobConfig config = hybrid_config("hybrid_parallel");
+  config.parallel.mesh = "tp=2";
+  config.parallel.layerwise = {"layers.0.* = [tp, -]", "layers.1.bias"};
+  const Parallel parallel = parallel_of(config, 2);
+  EXPECT_TRUE(parallel.by_hand);
+  EXPECT_EQ(parallel.layerwise, (std::vector<CutRule>{{"layers.0.*", "[tp, -]"}, {"layers.1.bias", ""}}));
+  EXPECT_EQ(trainer_options(config, 2).mode, Mode::kHybrid);
+}
+
+TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
+  JobConfig config = hybrid_config("hybrid_parallel");
+  config.parallel.tp = 2;
+  EXPECT_EQ(config_error(config),
+            "configuration: parallel.strategy, tp, cp, ep, sp, vocabulary, ops and parameters are for parallel.mode = "
+            "'semi_auto_parallel'; the mode is 'hybrid_parallel'");
+  config = hybrid_config("hybrid_parallel");
+  config.parallel.zero = 1;
+  EXPECT_EQ(config_error(config),
+            "configuration: parallel.zero = 1 slices what the compiler cuts; the mode is 'hybrid_parallel'");
+  config = hybrid_config("semi_auto_parallel");
+  config.parallel.layerwise = {"layers.1.bias"};
+  EXPECT_EQ(config_error(config),
+            "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
+            "'semi_auto_parallel'");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,166 @@
+#include "trireme/exec/exchange.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/seeded_defect.h"
+#include "trireme/comm/reduce.h"
+#include "trireme/exec/memory_plan.h"
+#include "trireme/op/rank_groups.h"
+#include "trireme/op/structural.h"
+
+namespace trireme {
+namespace {
+
+using Part = Exchange::Part;
+
+Part part(int64_t peer, const Shape& shape, int64_t dim, Range range, int64_t first) {
+  Box box = Box::whole(shape);
+  box.start[static_cast<int>(dim)] = range.start - first;
+  box.size[static_cast<int>(dim)] = range.size;
+  return {peer, 0, box};
+}
+
+// Between blocks and windows: `take` from blocks, else back to them.
+Exchange of_windows(const WindowAttrs& attrs, const Shape& in, const Shape& out, int64_t me, bool take) {
+  const WindowCut cut = attrs.cut();
+  const int64_t window = cut.start(me);
+  const int64_t block = me * cut.block();
+  Exchange exchange{.adds = !take, .fill = take ? attrs.fill : 0};
+  for (int64_t peer = 0; peer < cut.parts; ++peer) {
+    const Range of_mine = common(cut, me, peer);  // in this rank's window and the peer's block
+    const Range of_peers = common(cut, peer, me);
+    const Range to_send = take ? of_peers : of_mine;
+    const Range to_get = take ? of_mine : of_peers;
+    const Part sent = part(peer, in, attrs.dim, to_send, take ? block : window);
+    const Part got = part(peer, out, attrs.dim, to_get, take ? window : block);
+    if (to_send.size > 0) (peer == me ? exchange.kept_from : exchange.sends).push_back(sent);
+    if (to_get.size > 0) (peer == me ? exchange.kept_to : exchange.receipts).push_back(got);
+  }
+  return exchange;
+}
+
+Exchange of_neighbors(const ExchangeAttrs& attrs, std::span<const TensorType> types, int64_t me) {
+  Exchange exchange;
+  for (size_t i = 0; i < types.size(); ++i) {
+    const Box whole = Box::whole(types[i].shape);
+    for (int64_t place = 0; place < attrs.size; ++place) {
+      const int64_t to = attrs.to[i * static_cast<size_t>(attrs.size) + static_cast<size_t>(place)];
+      if (to < 0) continue;
+      if (place == me) (to == me ? exchange.kept_from : exchange.sends).push_back({to, i, whole});
+      if (to == me) (place == me ? exchange.kept_to : exchange.receipts).push_back({place, i, whole});
+    }
+  }
+  return exchange;
+}
+
+int64_t bytes_of(const Part& part, std::span<const TensorType> types) {
+  return part.box.elements() * size_of(types[part.tensor].dtype);
+}
+
+// to[region] += from, which holds the region alone.
+void add_region(const View& from, const View& to, const Box& region) {
+  const View before = to;
+  const Box whole = Box::whole(to.type.shape);
+  each_run(region, whole, region, [&](int64_t from_at, int64_t to_at, int64_t elements) {
+    const int64_t item = size_of(from.type.dtype);
+    const std::byte* sources[] = {before.data + to_at * item, from.data + from_at * item};
+    std::byte* outs[] = {to.data + to_at * item};
+    comm::reduce_in_order(comm::Reduce::kSum, from.type.dtype, sources, outs, elements);
+  });
+}
+
+}  // namespace
+
+bool is_exchange(const OpDef& op) {
+  return op.name == "take_windows" || op.name == "add_windows" || op.name == "neighbor_exchange";
+}
+
+Exchange exchange_of(const OpDef& op, const TypeArgs& types, int64_t place) {
+  if (op.name == "neighbor_exchange") return of_neighbors(types.attrs.as<ExchangeAttrs>(), types.in, place);
+  return of_windows(types.attrs.as<WindowAttrs>(), types.in[0].shape, types.out[0].shape, place,
+                    op.name == "take_windows");
+}
+
+int64_t exchange_bytes(const OpDef& op, const TypeArgs& types, int64_t place) {
+  int64_t bytes = 0;
+  for (const Part& part : exchange_of(op, types, place).sends) bytes += bytes_of(part, types.in);
+  return bytes;
+}
+
+int64_t exchange_scratch(const OpDef& op, const TypeArgs& types) {
+  int64_t most = 0;
+  for (int64_t place = 0; place < groups_of(op.name, types.attrs).size; ++place) {
+    const Exchange exchange = exchange_of(op, types, place);
+    int64_t bytes = 0;
+    for (const Part& part : exchange.sends) bytes += align_buffer(bytes_of(part, types.in));
+    for (const Part& part : exchange.receipts) bytes += align_buffer(bytes_of(part, types.out));
+    for (const Part& part : exchange.kept_from) bytes += align_buffer(bytes_of(part, types.in));
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+BoundExchange::BoundExchange(Exchange exchange, std::vector<View> in, std::vector<View> out,
+                             std::span<std::byte> scratch, comm::Group* group, int tag)
+    : exchange_(std::move(exchange)), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(group), tag_(tag) {
+  for (const Part& part : exchange_.sends) sent_.push_back(packed(part, in_));
+  for (const Part& part : exchange_.receipts) received_.push_back(packed(part, out_));
+  for (const Part& part : exchange_.kept_from) kept_.push_back(packed(part, in_));
+  works_.reserve(sent_.size() + received_.size());
+  for (size_t i = 0; i < out_.size(); ++i) {
+    int64_t elements = 0;
+    for (const std::vector<Part>* parts : {&exchange_.receipts, &exchange_.kept_to}) {
+      for (const Part& part : *parts) elements += part.tensor == i ? part.box.elements() : 0;
+    }
+    filled_.push_back(!exchange_.adds && elements == out_[i].elements() ? 1 : 0);
+  }
+}
+
+// Room for the part alone.
+View BoundExchange::packed(const Part& part, const std::vector<View>& tensors) {
+  const View out{scratch_.data() + used_, {tensors[part.tensor].type.dtype, part.box.size}};
+  used_ += static_cast<size_t>(align_buffer(out.bytes()));
+  return out;
+}
+
+void BoundExchange::start() {
+  works_.clear();
+  for (size_t i = 0; i < received_.size(); ++i) {
+    works_.push_back(group_->recv(received_[i], static_cast<int>(exchange_.receipts[i].peer), tag_));
+  }
+  const auto pack = [&](const Part& part, const View& to) {
+    const View& from = in_[part.tensor];
+    copy_region(from, Box::whole(from.type.shape), to, part.box, part.box);
+  };
+  for (size_t i = 0; i < sent_.size(); ++i) {
+    pack(exchange_.sends[i], sent_[i]);
+    works_.push_back(group_->send(sent_[i], static_cast<int>(exchange_.sends[i].peer), tag_));
+  }
+  for (size_t i = 0; i < kept_.size(); ++i) pack(exchange_.kept_from[i], kept_[i]);
+}
+
+void BoundExchange::put(const View& from, const Part& to) {
+  const View& out = out_[to.tensor];
+  if (exchange_.adds) return add_region(from, out, to.box);
+  copy_region(from, to.box, out, Box::whole(out.type.shape), to.box);
+}
+
+void BoundExchange::wait() {
+  for (comm::Work& work : works_) work.wait();
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (filled_[i] == 0) fill(out_[i], exchange_.fill);
+  }
+  if (seeded_defect("exchange: what arrived is not unpacked")) return;
+  const auto first_after = [&](int64_t place) {
+    return std::find_if(exchange_.receipts.begin(), exchange_.receipts.end(), [&](const Part& p) { return p.peer > place; }) -
+           exchange_.receipts.begin();
+  };
+  // In the order of the peers, this rank among them.
+  const auto own = static_cast<size_t>(exchange_.kept_to.empty() ? 0 : first_after(exchange_.kept_to[0].peer));
+  for (size_t i = 0; i < own; ++i) put(received_[i], exchange_.receipts[i]);
+  for (size_t i = 0; i < kept_.size(); ++i) put(kept_[i], exchange_.kept_to[i]);
+  for (size_t i = own; i < received_.size(); ++i) put(received_[i], exchange_.receipts[i]);
+}
+
+}  // namespace trireme
