@@ -33,11 +33,14 @@ struct RelaunchOptions {
   int ranks = 1;
   int threads = 0;
   std::string log_dir;
+  int restarts = 0;
   const launch::NodeOptions* node = nullptr;  // of a job on several nodes; null: the job is on this host alone
 };
 int relaunch(const RelaunchOptions& options);
 // Says on standard error what a launcher has to report, and returns the job's exit code.
 int tell(const launch::LaunchResult& result);
+// Whether `trireme launch` or a command that starts its own ranks has started this process.
+bool has_launcher();
 // Whether this process is one of several ranks that some launcher has started.
 bool is_worker();
 // In such a rank, throws when its command line asks for another number of ranks.

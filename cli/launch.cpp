@@ -64,6 +64,8 @@ int launch_job(const LaunchArgs& args) {
   };
   if (!args.join && !go_to_background(local.log_dir)) return 0;
   if (!args.flags.given()) return tell(launch::supervise(local));
+  require(local.restarts == 0, "launch: --restarts {} with --nnodes: only a job on one host is started again; start this one again "
+          "by hand", local.restarts);
   launch::NodeOptions node = args.flags.options();
   node.local = local;
   return tell(launch::launch_node(node));
@@ -80,6 +82,8 @@ void add_launch(CLI::App& app, Action& chosen) {
                       "Folder of worker_<rank>.log: of the ranks other than 0, or with --nnodes of all, and of scheduler.log");
   command->add_option("--tail", args->local.tail, "Ranks whose logs are shown here as they grow, as in --tail 1,3")->delimiter(',')
       ->allow_extra_args(false);
+  command->add_option("--restarts", args->local.restarts, "How often to start all ranks again after one has failed, on one host")
+      ->check(CLI::Range(0, 1000000));
   command->add_flag("--bind-core", args->local.pin, "Give each rank cores of its own");
   command->add_flag("--join,!--no-join", args->join, "Wait for the ranks to end (the default), or return at once");
   command->add_option("--make-secret", args->make_secret, "Write a fresh secret to this file, and do nothing else");

@@ -33,6 +33,8 @@ std::vector<std::string> own_command() {
 
 bool is_worker() { return launch::describe_start(flag_values(), read_file).world > 1; }
 
+bool has_launcher() { return launch::describe_start(flag_values(), read_file).served; }
+
 void check_ranks(int asked) {
   const launch::RankInfo info = launch::describe_start(flag_values(), read_file);
   if (info.world == 1) return;
@@ -46,7 +48,8 @@ int relaunch(const RelaunchOptions& options) {
                                     .command = own_command(),
                                     .threads = options.threads,
                                     .pin = true,
-                                    .log_dir = options.log_dir};
+                                    .log_dir = options.log_dir,
+                                    .restarts = options.restarts};
   if (options.node == nullptr) return tell(launch::supervise(local));
   launch::NodeOptions node = *options.node;
   node.local = local;

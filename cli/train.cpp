@@ -32,6 +32,7 @@ struct TrainArgs {
   bool resume = false;
   bool quiet = false;
   bool insecure = false;
+  int restarts = 0;
   std::string dtype;
   std::string transport;
   ParallelFlags parallel;
@@ -131,7 +132,7 @@ int work(const TrainArgs& args) {
     if (!sample.empty()) std::printf("\nA sample the model wrote:\n%s\n\n", sample.c_str());
     say_what_next(args, config, result);
   }
-  return result.interrupted && !is_worker() ? 130 : 0;  // of a worker that ended in order, the launcher says 130
+  return result.interrupted && !has_launcher() ? 130 : 0;  // of a worker that ended in order, the launcher says 130
 }
 
 // "3 or 6": the batches nearest to the one asked for.
@@ -165,10 +166,15 @@ int train(const TrainArgs& args) {
       throw error;
     }
   }
-  if (args.ranks == 1 && !of_nodes) return work(args);
+  if (args.ranks == 1 && !of_nodes && (args.restarts == 0 || has_launcher())) return work(args);
+  require(!of_nodes || args.restarts == 0,
+          "train: --restarts {} with --nnodes: only a job on one host is started again; start this one again by hand, with "
+          "--resume",
+          args.restarts);
   return relaunch({.ranks = args.ranks,
                    .threads = args.threads,
                    .log_dir = args.out + "/logs",
+                   .restarts = args.restarts,
                    .node = of_nodes ? &node : nullptr});
 }
 
@@ -198,6 +204,8 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");
   command->add_flag("--quiet", args->quiet, "No progress bar");
+  command->add_option("--restarts", args->restarts, "How often to go on from the newest checkpoint after a rank has failed")
+      ->check(CLI::Range(0, 1000000));
   command->add_flag("--insecure", args->insecure, "Ranks that another launcher starts on several hosts may meet without a secret");
   command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
   command->callback([=, &chosen] { chosen = [=] { return train(with_flags(*args)); }; });

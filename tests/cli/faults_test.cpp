@@ -6,6 +6,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -57,6 +58,12 @@ class FaultTest : public CliTest {
     EXPECT_THAT(left_over(), IsEmpty());
     expect_checkpoint_loads();
   }
+  // As the link to the newest checkpoint says; 0: there is none.
+  int saved_steps(const std::string& out) const {
+    std::error_code none;
+    const std::string newest = fs::read_symlink(path(out + "/checkpoints/latest"), none).string();
+    return newest.starts_with("step-") ? std::atoi(newest.c_str() + 5) : 0;
+  }
   bool steps_are_done() {
     return wait_until([&] { return err_so_far().find("step ") != std::string::npos; });
   }
@@ -94,6 +101,57 @@ TEST_F(FaultTest, AWorkerKilledAtARandomMomentOfTheSaveEndsTheJob) {
   const int64_t step = ckpt::Reader(path("run/checkpoints")).step();
   const Outcome outcome = run(go_on({"--set", fmt::format("train.steps={}", step + 1), "--quiet"}));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST_F(FaultTest, AStoppedWorkerIsToldFromASlowOneAndNamed) {
+  make_run();
+  start(go_on({"--set", "train.steps=1000000"}), {"TRIREME_HANG_TIMEOUT=2"});
+  ASSERT_TRUE(steps_are_done()) << err_so_far();
+  const std::vector<int> processes = workers();
+  ASSERT_THAT(processes, SizeIs(2)) << err_so_far();
+  ASSERT_EQ(::kill(processes[1], SIGSTOP), 0);
+  const Outcome outcome = wait();
+
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr(fmt::format("error: rank 1 (pid {}) hangs: for ", processes[1])),
+                                 HasSubstr("it is stopped by a signal"),
+                                 HasSubstr("\n  [rank 0 of 2] "),
+                                 HasSubstr(fmt::format(" waits for rank 1 (pid {})", processes[1]))));
+  EXPECT_THAT(left_over(), IsEmpty());
+  expect_checkpoint_loads();
+}
+
+// The run is the one that nobody disturbed, and an earlier run's checkpoints are not taken for its own.
+TEST_F(FaultTest, AJobThatMayRestartGoesOnFromItsNewestCheckpoint) {
+  make_run("whole");
+  make_run("run");
+  const Words more{"--set", "train.steps=120", "--set", "train.save_every=1"};
+  Words words{"train", "gpt.toml", "-n", "2", "--quiet"};
+  words.insert(words.end(), more.begin(), more.end());
+  Words whole = words;
+  whole.insert(whole.end(), {"--out", "whole"});
+  ASSERT_EQ(run(whole).code, 0);
+
+  words.insert(words.end(), {"--out", "run", "--restarts", "2"});
+  start(words);
+  for (const size_t rank : {0U, 1U}) {
+    ASSERT_TRUE(wait_until([&] { return saved_steps("run") >= (rank == 0 ? 20 : 60); }));
+    const std::vector<int> processes = workers();
+    ASSERT_THAT(processes, SizeIs(2)) << err_so_far();
+    ASSERT_EQ(::kill(processes[rank], SIGKILL), 0);
+    ASSERT_TRUE(wait_until([&] { return workers().size() == 2 && workers() != processes; })) << err_so_far();
+  }
+  const Outcome outcome = wait();
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("the job starts again (1 of 2): rank 0 (pid "),
+                                 HasSubstr("the job starts again (2 of 2): rank 1 (pid ")));
+  const ckpt::Reader one(path("whole/checkpoints"));
+  const ckpt::Reader other(path("run/checkpoints"));
+  EXPECT_EQ(other.step(), 120);
+  for (const std::string& name : one.names()) {
+    EXPECT_TRUE(std::ranges::equal(one.read(name).view().raw(), other.read(name).view().raw())) << name;
+  }
+  EXPECT_THAT(left_over(), IsEmpty());
 }
 
 TEST_F(FaultTest, AKilledLauncherTakesItsWorkersAlong) {

@@ -24,6 +24,9 @@ namespace trireme::comm {
 
 enum class Reduce { kSum, kMax, kMin };
 
+// The name, for the system, of the thread that makes progress while the caller computes.
+inline constexpr const char* kProgressThread = "trireme-comm";
+
 // An operation in flight. Cheap to copy; a default-constructed Work is done.
 class Work {
  public:
@@ -60,6 +63,8 @@ class Group {
   virtual Work barrier() = 0;
 };
 
+inline constexpr double kLongWait_s = 1;
+
 struct WorldOptions {
   int rank = 0;
   int size = 1;
@@ -69,6 +74,9 @@ struct WorldOptions {
   std::chrono::milliseconds deadline{300'000};       // of one operation
   std::chrono::milliseconds join_deadline{300'000};  // for all ranks to come
   bool background = true;  // a thread that makes progress while the caller computes
+  // Called now and then while a wait has lasted over kLongWait_s, with the operation and the ranks
+  // it waits for, and with "" once that wait is over. One thread at a time; it must not block.
+  std::function<void(std::string_view what)> on_wait = {};
 };
 
 // All ranks of a job. Construction is collective: it returns when every rank has joined.

@@ -1,5 +1,7 @@
 #include "trireme/comm/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 #include "trireme/comm/group.h"
@@ -108,6 +110,7 @@ void Engine::wait(Operation& operation) {
     if (!operation.finished.load(std::memory_order_acquire)) finished_.wait_for(lock, kNap);
   }
   waiters_.fetch_sub(1);
+  if (told_of_wait_.load() && told_of_wait_.exchange(false)) options_.on_wait("");
 }
 
 // Called after a round in which nothing moved, with drive_ held.
@@ -130,6 +133,7 @@ void Engine::idle(int& quiet_passes) {
 }
 
 void Engine::run_background() {
+  pthread_setname_np(pthread_self(), kProgressThread);
   int quiet_passes = 0;
   std::chrono::microseconds nap = kNap;
   while (!stop_.load()) {

@@ -22,6 +22,7 @@ struct EngineOptions {
   std::chrono::milliseconds deadline{300'000};
   bool background = true;
   bool crowded = false;  // more ranks than cores on this host: sleep rather than spin
+  std::function<void(std::string_view what)> on_wait = {};  // as in WorldOptions
 };
 
 class Engine {
@@ -68,7 +69,9 @@ class Engine {
   void read_notices();
   void tell_peers(bool gave_up, const std::string& reason);
   void mark_lost();
-  void check();  // deadlines, lost peers
+  void check();  // deadlines, lost peers, long waits
+  void tell_of_wait(Clock::time_point now);
+  std::string missing_text(const Operation& operation);
   std::optional<Cause> trouble_of(const Operation& operation);
   std::string name_of(int peer) const;
 
@@ -90,6 +93,7 @@ class Engine {
   std::vector<Transfer> notice_transfers_;
   std::vector<int> missing_;  // of the operation that is checked
   Clock::time_point next_check_;
+  Clock::time_point next_telling_;
   int passes_ = 0;
 
   mutable std::mutex inbox_mutex_;  // guards the following block
@@ -103,6 +107,7 @@ class Engine {
   std::atomic<bool> inbox_filled_{false};
   std::atomic<bool> aborted_{false};
   std::atomic<int> waiters_{0};
+  std::atomic<bool> told_of_wait_{false};
   std::atomic<int> pending_{0};
   std::atomic<bool> asleep_{false};   // the background thread sleeps until it is called
   std::atomic<bool> resting_{false};  // the driving thread may be asleep in the transport

@@ -11,6 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kCheckInterval = 5ms;  // of deadlines and of lost peers
+constexpr auto kTellInterval = 500ms;  // of long waits
 constexpr auto kHandOver = 500ms;     // spent at most on telling peers that this rank gives up
 constexpr auto kFarewell = 10'000ms;  // spent at most on waiting for peers that still need it
 constexpr uint32_t kNoticeTag = 0x7fffffff;
@@ -120,6 +121,29 @@ void Engine::check() {
     if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
     if (auto cause = trouble_of(*operation)) return break_world(*cause, operation.get());
   }
+  if (options_.on_wait && waiters_.load() > 0 && now >= next_telling_) tell_of_wait(now);
+}
+
+// The operation that has waited longest stands for all.
+void Engine::tell_of_wait(Clock::time_point now) {
+  for (const auto& operation : active_) {
+    if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
+    if (now - operation->start < std::chrono::duration<double>(kLongWait_s)) continue;
+    next_telling_ = now + kTellInterval;
+    told_of_wait_.store(true);
+    options_.on_wait(fmt::format("{} waits for {}", describe(*operation), missing_text(*operation)));
+    return;
+  }
+}
+
+std::string Engine::missing_text(const Operation& operation) {
+  missing_.clear();
+  operation.waiting->add_missing(missing_);
+  std::sort(missing_.begin(), missing_.end());
+  missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
+  std::string names;
+  for (const int peer : missing_) names += (names.empty() ? "" : ", ") + name_of(peer);
+  return names;
 }
 
 void Engine::mark_lost() {
@@ -161,11 +185,7 @@ std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) {
     return Cause{ErrorKind::kComm, fmt::format("{} has left", name_of(peer))};
   }
   if (Clock::now() - operation.start < options_.deadline) return std::nullopt;
-  std::sort(missing_.begin(), missing_.end());
-  missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
-  std::string names;
-  for (const int peer : missing_) names += (names.empty() ? "" : ", ") + name_of(peer);
-  return Cause{ErrorKind::kTimeout, names + " did not come in time"};
+  return Cause{ErrorKind::kTimeout, missing_text(operation) + " did not come in time"};
 }
 
 void Engine::leave() {

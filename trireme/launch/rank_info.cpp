@@ -8,6 +8,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/launch/failure.h"
+#include "trireme/launch/rank_page.h"
 #include "trireme/launch/rendezvous.h"
 #include "trireme/launch/secret.h"
 
@@ -19,7 +20,8 @@ std::optional<comm::Secret> find_secret() {
   const auto file = flag_text("TRIREME_SECRET_FILE");
   const auto text = flag_text("TRIREME_SECRET");
   if (!file && !text) return std::nullopt;
-  const comm::Secret secret = file ? read_secret(*file, "TRIREME_SECRET_FILE") : comm::secret_from_hex(*text);
+  const comm::Secret secret =
+      file ? read_secret(*file, "TRIREME_SECRET_FILE") : comm::secret_from_hex(*text);
   require(!file || !text || secret == comm::secret_from_hex(*text),
           "job secret: TRIREME_SECRET and TRIREME_SECRET_FILE='{}' differ; unset one of them",
           *file);
@@ -53,6 +55,10 @@ bool report_failure(const Error& error) {
   return true;
 }
 
+void note_step() {
+  if (RankPage* const page = own_page()) page->steps.fetch_add(1);
+}
+
 std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_options) {
   const std::chrono::seconds deadline(flag_int("TRIREME_START_TIMEOUT", 1, 86'400).value_or(300));
   comm::WorldOptions options;
@@ -60,6 +66,13 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
   options.size = info.world;
   options.transport = join_options.transport;
   options.join_deadline = deadline;
+  RankPage* const page = own_page();
+  if (page != nullptr) {
+    options.on_wait = [page](std::string_view what) { page->tell(what, comm::kLongWait_s); };
+    page->tell(fmt::format("[rank {} of {}] joins the job: waits for the other ranks", info.rank,
+                           info.world));
+    page->joining.store(true);
+  }
   std::string place = "no other";
   if (options.transport == "mpi") {
     place = "each other by MPI";
@@ -72,7 +85,12 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
   TRIREME_LOG(kInfo, "launch", "rank {} of {}, started by {}{}, meets {}", info.rank, info.world,
               info.started_by, info.evidence.empty() ? "" : fmt::format(" ({})", info.evidence),
               place);
-  return comm::connect(options);
+  auto world = comm::connect(options);
+  if (page != nullptr) {
+    page->joining.store(false);
+    page->tell("");
+  }
+  return world;
 }
 
 }  // namespace trireme::launch

@@ -19,6 +19,9 @@ RankInfo find_rank();
 // listens (it shows the error, once for the job); false when the caller should print it.
 bool report_failure(const Error& error);
 
+// Counts a step of training for the launcher, which tells hangs from slowness by it.
+void note_step();
+
 struct JoinOptions {
   std::string transport = "auto";  // as in comm::WorldOptions
   bool insecure = false;  // ranks on several hosts may meet without a secret, as TRIREME_INSECURE

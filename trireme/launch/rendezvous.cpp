@@ -235,14 +235,11 @@ Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
 comm::Secret secret_across_hosts(const RankInfo& info, bool insecure) {
   if (info.secret) return *info.secret;
   require(insecure,
-          "launch: {} says that ranks may be on several hosts, and none was given a secret, "
-          "without which anyone in "
-          "the network could join. Make one with `(umask 077; openssl rand -hex 32 > FILE)`, copy "
-          "the file to every "
-          "host and set TRIREME_SECRET_FILE=FILE (or TRIREME_SECRET to its text) for every rank; "
-          "on one host set "
-          "LOCAL_WORLD_SIZE={}; in a network that you trust with everything, --insecure or "
-          "TRIREME_INSECURE=1",
+          "launch: {} says that ranks may be on several hosts, and none was given a secret, without "
+          "which anyone in the network could join. Make one with 'trireme launch --make-secret "
+          "FILE', copy the file to every host and set TRIREME_SECRET_FILE=FILE (or TRIREME_SECRET "
+          "to its text) for every rank; on one host set LOCAL_WORLD_SIZE={}; in a network that you "
+          "trust with everything, --insecure or TRIREME_INSECURE=1",
           info.evidence, info.world);
   if (info.rank == 0) {
     TRIREME_LOG(kWarn, "launch",

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/tcp_store.h"
 #include "trireme/launch/log_echo.h"
@@ -14,11 +15,10 @@
 
 namespace trireme::launch {
 
-LaunchResult supervise(const LaunchOptions& options) {
-  check(options);
-  std::optional<LogFolder> logs;  // a single rank writes to the terminal
-  if (options.ranks > 1) logs.emplace(options.log_dir);
-  const Signals signals;
+namespace {
+
+LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& signals,
+                      std::optional<LogFolder>& logs) {
   const comm::Secret secret = comm::random_secret();
   const SecretFile secret_file(secret);
   const comm::TcpStoreServer server({.secret = secret});
@@ -30,15 +30,42 @@ LaunchResult supervise(const LaunchOptions& options) {
                                                .world = options.ranks,
                                                .local_rank = rank,
                                                .local_world = options.ranks,
+                                               .attempt = attempt,
                                                .store_address = server.address(),
                                                .store_port = server.port(),
                                                .secret_file = secret_file.path()});
-    if (rank > 0) start.log_path = logs->file(rank);
+    // What an earlier attempt wrote stays.
+    if (rank > 0) {
+      start.log_path = logs->file(rank) + (attempt > 0 ? fmt::format(".{}", attempt) : "");
+    }
     team.start(start);
   }
   LogEcho echo(options, team.workers());
   team.run(signals, {.on_turn = [&] { echo.turn(); }});
   LaunchResult result = report_on(team.workers(), team.interrupted(), options.tail_lines);
+  result.interrupted = team.interrupted() != 0;
+  return result;
+}
+
+// A mistake of the caller's is there the next time as well.
+bool may_help_to_restart(const LaunchResult& result) {
+  return result.failed_rank >= 0 && !result.interrupted &&
+         result.exit_code != exit_code(ErrorKind::kInvalidArgument);
+}
+
+}  // namespace
+
+LaunchResult supervise(const LaunchOptions& options) {
+  check(options);
+  std::optional<LogFolder> logs;  // a single rank writes to the terminal
+  if (options.ranks > 1) logs.emplace(options.log_dir);
+  const Signals signals;
+  LaunchResult result = run_once(options, 0, signals, logs);
+  for (int attempt = 1; attempt <= options.restarts && may_help_to_restart(result); ++attempt) {
+    TRIREME_LOG(kWarn, "launch", "the job starts again ({} of {}): {}", attempt, options.restarts,
+                result.cause.substr(0, result.cause.find('\n')));
+    result = run_once(options, attempt, signals, logs);
+  }
   if (logs && result.failed_rank >= 0) logs->keep();
   return result;
 }

@@ -22,6 +22,7 @@ struct LaunchOptions {
   std::string log_dir;
   std::chrono::milliseconds grace{2000};  // from SIGTERM to SIGKILL
   int tail_lines = 10;                    // of the first failing rank's log in the report
+  int restarts = 0;  // at most, of all ranks, after a failure that is not the caller's (exit code 2)
   std::vector<int> tail;                  // ranks whose logs are also passed to `echo` as they grow
   std::function<void(std::string_view)> echo;  // takes whole lines
 };
@@ -32,6 +33,7 @@ struct LaunchResult {
   bool may_be_consequence = false;  // of the end of a rank elsewhere
   std::string cause;     // the line about it, or about the interruption
   std::string report;    // lines for the terminal; empty when all went well
+  bool interrupted = false;  // a signal was passed on to the ranks
 };
 
 // SIGINT, SIGTERM and SIGHUP are passed to the ranks once, so that they can finish a step and save;

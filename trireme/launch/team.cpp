@@ -24,6 +24,7 @@ void Team::run(const Signals& signals, const TeamWatch& watch) {
     while (const int signal = signals.next()) {
       if (signal != SIGCHLD) interrupt(signal);
     }
+    end_who_hangs();
     if (patience_.count() > 0) end_stopped();
     const bool any_failed = std::ranges::any_of(workers_, failed);
     if (any_failed && !failure_) failure_.emplace(kSettle);
@@ -82,6 +83,18 @@ void Team::end() {
     worker.asked = true;
     kill(-worker.pid, SIGTERM);
   }
+}
+
+// The others then learn of it as of any rank that is gone.
+void Team::end_who_hangs() {
+  if (ending_) return;
+  std::string story;
+  const int at = hangs_.look(workers_, story);
+  if (at < 0) return;
+  Worker& worker = workers_[static_cast<size_t>(at)];
+  worker.hang = std::move(story);
+  worker.hung_s = now_s();
+  kill(-worker.pid, SIGKILL);
 }
 
 void Team::kill_all() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
+#include "trireme/launch/hang_watch.h"
 #include "trireme/launch/signals.h"
 #include "trireme/launch/worker.h"
 
@@ -31,7 +32,8 @@ class Team {
   void start(const WorkerStart& start) { workers_.push_back(start_worker(start)); }
   const std::vector<Worker>& workers() const { return workers_; }
 
-  // Returns when all workers have ended. Passes signals on; when one worker fails, the others are ended a moment later.
+  // Returns when all workers have ended. Passes signals on; ends a worker that hangs; when one worker fails, the others
+  // are ended a moment later.
   void run(const Signals& signals, const TeamWatch& watch = {});
 
   // Passes the signal on, so that the workers can finish a step and save; the second one ends them.
@@ -45,11 +47,13 @@ class Team {
   bool all_ended() const;
   void wait(const Signals* signals, int wake);
   void kill_all();
+  void end_who_hangs();
   void end_stopped();
 
   std::chrono::milliseconds grace_;
   std::chrono::milliseconds patience_;
   std::vector<Worker> workers_;
+  HangWatch hangs_;
   int interrupted_ = 0;
   std::optional<Deadline> failure_;  // set by the first one; passes when the others are to end
   std::optional<Deadline> ending_;   // set by SIGTERM; passes when SIGKILL follows

@@ -30,6 +30,7 @@ struct Prepared {
   bool pinned = false;
   int output = -1;
   int error_pipe = -1;
+  int page = -1;
   pid_t launcher = getpid();
 };
 
@@ -62,6 +63,7 @@ std::vector<std::string> environment_with(
   }
   if (prepared.pinned) sched_setaffinity(0, sizeof prepared.cores, &prepared.cores);
   fcntl(prepared.error_pipe, F_SETFD, 0);
+  fcntl(prepared.page, F_SETFD, 0);
   for (const int s : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE, SIGHUP}) signal(s, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -88,6 +90,7 @@ std::string log_hint(const Worker& worker) {
 }  // namespace
 
 Worker start_worker(const WorkerStart& start) {
+  auto page = std::make_shared<SharedPage>();
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
     fail(ErrorKind::kIo, "launch: cannot make a pipe for rank {} ({})", start.rank,
@@ -96,6 +99,7 @@ Worker start_worker(const WorkerStart& start) {
   fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK);
   Prepared prepared;
   prepared.error_pipe = pipe_ends[1];
+  prepared.page = page->fd();
   if (!start.log_path.empty()) {
     prepared.output =
         open(start.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
@@ -109,6 +113,7 @@ Worker start_worker(const WorkerStart& start) {
   }
   auto changes = start.environment;
   changes.emplace_back("TRIREME_ERROR_FD", std::to_string(pipe_ends[1]));
+  changes.emplace_back("TRIREME_PAGE_FD", std::to_string(page->fd()));
   prepared.environment = environment_with(changes);
   for (std::string& entry : prepared.environment) prepared.envp.push_back(entry.data());
   prepared.envp.push_back(nullptr);
@@ -134,6 +139,7 @@ Worker start_worker(const WorkerStart& start) {
   worker.pid = pid;
   worker.error_pipe = pipe_ends[0];
   worker.log_path = start.log_path;
+  worker.page = std::move(page);
   return worker;
 }
 
@@ -187,6 +193,7 @@ bool failed(const Worker& worker) {
 
 Story story_of(const Worker& worker) {
   const std::string who = fmt::format("rank {} (pid {})", worker.rank, worker.pid);
+  if (!worker.hang.empty()) return {.text = worker.hang, .exit_code = 3, .at_s = worker.hung_s};
   if (worker.said.starts_with(kExecFailed)) {
     const int error = std::atoi(worker.said.c_str() + kExecFailed.size());
     return {.text = fmt::format("{} could not be started: {}", who, std::strerror(error)),

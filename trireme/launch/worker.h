@@ -3,12 +3,14 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/launch/failure.h"
+#include "trireme/launch/rank_page.h"
 
 namespace trireme::launch {
 
@@ -28,6 +30,9 @@ struct Worker {
   int error_pipe = -1;  // read end; -1 once it is at its end
   std::string said;     // what came through it
   std::string log_path;
+  std::shared_ptr<SharedPage> page;  // what it says of itself while it runs
+  std::string hang;                  // why it was taken to hang, and ended
+  double hung_s = 0;
   bool running = true;
   bool asked = false;  // to end, by the launcher
   int exit_code = 0;

@@ -44,7 +44,9 @@ WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
                             {"MASTER_ADDR", place.store_address},
                             {"MASTER_PORT", std::to_string(place.store_port)},
                             {"TRIREME_SECRET_FILE", place.secret_file},
-                            {"TRIREME_SECRET", ""}});
+                            {"TRIREME_SECRET", ""},
+                            {"TRIREME_RESTARTS", std::to_string(options.restarts)},
+                            {"TRIREME_RESTART_COUNT", std::to_string(place.attempt)}});
   if (options.threads > 0 || !flag_text("TRIREME_THREADS")) {
     start.environment.emplace_back("TRIREME_THREADS", std::to_string(threads));
   }
@@ -68,6 +70,8 @@ void check(const LaunchOptions& options) {
   require(options.threads >= 0 && options.threads <= 1024,
           "launch: {} threads of each rank asked for; give 1 to 1024, or 0 for cores over ranks",
           options.threads);
+  require(options.restarts >= 0 && options.restarts <= 1'000'000,
+          "launch: {} restarts asked for; give 0 to 1000000", options.restarts);
 }
 
 }  // namespace trireme::launch

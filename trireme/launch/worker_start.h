@@ -15,6 +15,7 @@ struct RankPlace {
   int local_rank = 0;
   int local_world = 1;
   int node = 0;
+  int attempt = 0;  // how often the job was started before
   std::string store_address;
   uint16_t store_port = 0;
   std::string secret_file;

@@ -7,9 +7,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/data/batches.h"
+#include "trireme/launch/rank_info.h"
 #include "trireme/train/by_hand.h"
 #include "trireme/train/checkpointing.h"
 #include "trireme/train/interrupt.h"
@@ -210,7 +212,9 @@ class Run {
       if (!options_.save_strategy.empty()) write_strategy();
     }
     const std::string root = checkpoints();
-    if (fit_.resume && !options_.out.empty() && ckpt::find_latest(root)) {
+    const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
+    const bool may_restart = flag_int("TRIREME_RESTARTS", 0, 1'000'000).value_or(0) > 0;
+    if ((fit_.resume || restarted) && !options_.out.empty() && ckpt::find_latest(root)) {
       const ckpt::Reader reader(root);
       result_.checkpoint = reader.path();
       result_.step = first_ = reader.step();
@@ -226,6 +230,8 @@ class Run {
       TRIREME_LOG(kInfo, "train", "resumed at step {} from '{}'", first_, reader.path());
     } else {
       session_.initialise();
+      // Whoever starts this job again must find only checkpoints of its own.
+      if (may_restart && !restarted && !options_.out.empty()) move_earlier_run_away();
     }
     if (job_.world()) job_.world()->all().barrier().wait();
     const double expected_s = expected_seconds();
@@ -287,6 +293,7 @@ class Run {
     StepRecord record{.step = step, .loss = result_.loss, .lr = lr, .seconds = seconds_since(begin)};
     if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
     recorder.step(record);
+    launch::note_step();
     if (!std::isfinite(result_.loss)) {
       fail(ErrorKind::kInvalidArgument,
            "the loss is {} at step {}; lower the learning rate ({}), warm it up or clip gradients{}", result_.loss, step,
@@ -320,6 +327,7 @@ class Run {
 
   // A run that starts anew must not go on from, or be pruned among, the checkpoints of one before it.
   void move_earlier_run_away() {
+    moved_ = true;
     const std::string root = checkpoints();
     if (job_.rank() == 0 && is_directory(root)) {
       int number = 1;
@@ -332,8 +340,7 @@ class Run {
   }
 
   void save() {
-    if (first_ == 0 && !saved_) move_earlier_run_away();
-    saved_ = true;
+    if (first_ == 0 && !moved_) move_earlier_run_away();
     result_.checkpoint = save_session(session_, job_.world(),
                                       {.root = checkpoints(),
                                        .step = result_.step,
@@ -403,7 +410,7 @@ class Run {
   bool by_hand_;
   Session session_;
   int64_t first_ = 0;
-  bool saved_ = false;
+  bool moved_ = false;  // what an earlier run left, if anything
   double data_s_ = 0;
   FitResult result_;
 };

@@ -374,8 +374,9 @@ ClusterView Cluster::view_of(const std::string& node_id) const {
 bool Cluster::everyone_knows() const {
   return phase_ == Phase::kOver && std::ranges::all_of(nodes_, [&](const auto& entry) {
            const Node& node = entry.second;
-           return node.gone || (node.last.state == NodeState::kEnded && node.last.seen >= version_) ||
-                  (node.last.state == NodeState::kEnded && node.away_since_ms >= 0);
+           const bool has_ended = node.last.state == NodeState::kEnded;
+           if (node.away_since_ms >= 0) return node.gone || has_ended;
+           return has_ended && node.last.seen >= version_;  // one that is silent may wake up and read what it was sent
          });
 }
 

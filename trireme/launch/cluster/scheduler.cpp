@@ -22,6 +22,8 @@
 namespace trireme::launch {
 namespace {
 
+constexpr std::chrono::milliseconds kTurn{20};  // between looks at what time ends
+
 enum class Step { kAccept, kRead, kWrite, kFinish };
 
 struct Call;
@@ -161,7 +163,7 @@ class Scheduler::Loop {
     for (;;) {
       void* tag = nullptr;
       bool ok = false;
-      const auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(50);
+      const auto until = std::chrono::system_clock::now() + kTurn;
       const auto status = queue_->AsyncNext(&tag, &ok, until);
       if (status == grpc::CompletionQueue::SHUTDOWN) return;
       const std::lock_guard lock(posting_);
@@ -292,10 +294,13 @@ class Scheduler::Loop {
   }
 
   void turn() {
-    for (Call& call : calls_) {
-      if (call.prove_by && call.prove_by->passed()) expire(call);
+    if (look_at_time_.passed()) {  // not after every event: it looks at all nodes
+      look_at_time_ = Deadline(kTurn);
+      for (Call& call : calls_) {
+        if (call.prove_by && call.prove_by->passed()) expire(call);
+      }
+      cluster_.tick(now_ms());
     }
-    cluster_.tick(now_ms());
     {
       const std::lock_guard lock(mutex_);
       if (asked_to_end_) cluster_.end_now(*std::exchange(asked_to_end_, std::nullopt));
@@ -331,6 +336,7 @@ class Scheduler::Loop {
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
   std::list<Call> calls_;
+  Deadline look_at_time_{kTurn};
   uint64_t told_ = 0;
   std::mutex posting_;  // held while the loop may ask gRPC for more, which it must not once the server is being ended
   bool stopping_ = false;

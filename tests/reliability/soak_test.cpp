@@ -1,0 +1,173 @@
+// Ends a random rank of a training job at a random moment, many times, and counts what is not as it should be: processes
+// that stay, wrong exit codes, the wrong rank named, checkpoints that are damaged or lost. docs/reliability.md has the
+// counts of long runs.
+//
+//   reliability_test                       10 ends, as CTest runs it
+//   reliability_test --kills=500 --seed=7  so many, with other moments
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "tests/cli/program.h"
+#include "trireme/base/clock.h"
+#include "trireme/ckpt/checkpoint.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+
+int kills = 10;
+uint32_t seed = 1;
+
+enum class Moment { kStart, kStep, kSave, kExit };
+constexpr std::array kMoments{Moment::kStart, Moment::kStep, Moment::kSave, Moment::kExit};
+constexpr std::array<const char*, 4> kNames{"while the job starts", "in a step", "in a save", "near the end"};
+
+struct Counts {
+  int ends = 0;
+  int too_late = 0;  // the rank had ended by itself
+  int stopped = 0;   // by SIGSTOP, the others by SIGKILL
+  int stuck = 0;
+  int wrong_code = 0;
+  int wrong_rank = 0;
+  int damaged = 0;
+  std::vector<double> known_s;  // from SIGKILL until no other rank was left
+  std::vector<double> found_s;  // the same after SIGSTOP
+};
+
+std::string times(std::vector<double> all) {
+  if (all.empty()) return "none";
+  std::ranges::sort(all);
+  const auto at = [&](double part) { return 1000 * all[static_cast<size_t>(part * static_cast<double>(all.size() - 1))]; };
+  return fmt::format("{:.0f} ms in the middle, {:.0f} ms for 99 of 100, {:.0f} ms at most", at(0.5), at(0.99), at(1));
+}
+
+class Soak : public CliTest {
+ protected:
+  // The job goes on from its newest checkpoint each time.
+  void start_job(Moment moment, size_t ranks) {
+    const int64_t last = moment == Moment::kExit ? step_ + 150 : 1'000'000'000;
+    const int64_t every = moment == Moment::kSave ? 1 : 20;
+    Words words{"train", "gpt.toml", "--out", "run", "--quiet", "-n", std::to_string(ranks),
+                "--set", "train.batch=12", "--set", fmt::format("train.steps={}", last), "--set", fmt::format("train.save_every={}", every)};
+    if (step_ > 0) words.push_back("--resume");
+    start(words);
+  }
+
+  // Lets it run for a random time after the moment has come; the rank's process, or -1 when the job has ended before.
+  int wait_for(Moment moment, size_t ranks, size_t rank) {
+    if (!wait_until([&] { return workers().size() == ranks; })) return -1;
+    if (moment != Moment::kStart && !wait_until([&] { return out_so_far().find("steps ") != std::string::npos; })) return -1;
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % (moment == Moment::kStart ? 150'000 : 400'000)));
+    const std::vector<int> processes = workers();
+    return processes.size() == ranks ? processes[rank] : -1;
+  }
+
+  void look_at_checkpoint() {
+    try {
+      const ckpt::Reader reader(path("run/checkpoints"));
+      reader.verify();
+      if (reader.step() < step_) ++counts_.damaged;
+      step_ = reader.step();
+    } catch (const Error& e) {
+      if (step_ == 0) return;  // none was made yet
+      ++counts_.damaged;
+      fmt::print("damaged: {}\n", e.what());
+    }
+  }
+
+  void look_at_end(const Outcome& outcome, size_t rank, int process) {
+    const bool right_rank = outcome.err.find(fmt::format("error: rank {} (pid {})", rank, process)) != std::string::npos;
+    if (outcome.code == 0 || outcome.code == 130) {
+      ++counts_.too_late;
+    } else if (outcome.code != 3) {
+      ++counts_.wrong_code;
+      fmt::print("exit code {}: {}\n", outcome.code, outcome.err);
+    } else if (!right_rank) {
+      ++counts_.wrong_rank;
+      fmt::print("rank {} (pid {}) was ended, but: {}\n", rank, process, outcome.err);
+    }
+  }
+
+  void end_one(int number) {
+    const Moment moment = kMoments[random_() % kMoments.size()];
+    const size_t ranks = 2 + random_() % 3;
+    const size_t rank = random_() % ranks;
+    const bool stop = random_() % 8 == 0;
+    start_job(moment, ranks);
+    const int process = wait_for(moment, ranks, rank);
+    if (process < 0 || ::kill(process, stop ? SIGSTOP : SIGKILL) != 0) {
+      ++counts_.too_late;
+      const Outcome outcome = wait();
+      counts_.wrong_code += outcome.code == 0 ? 0 : 1;
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      look_at_checkpoint();
+      return;
+    }
+    const double begin = now_s();
+    ++counts_.ends;
+    counts_.stopped += stop ? 1 : 0;
+    wait_until([&] { return workers().empty(); });
+    const double known_s = now_s() - begin;
+    const Outcome outcome = wait();
+    if (outcome.code == 3) (stop ? counts_.found_s : counts_.known_s).push_back(known_s);
+    look_at_end(outcome, rank, process);
+    const size_t left = left_over().size();
+    counts_.stuck += static_cast<int>(left);
+    look_at_checkpoint();
+    if (number % 50 == 0) {
+      fmt::print("{}: rank {} of {} {} {}, step {}\n", number, rank, ranks, stop ? "stopped" : "killed",
+                 kNames[static_cast<size_t>(moment)], step_);
+      std::fflush(stdout);
+    }
+  }
+
+  std::mt19937 random_{seed};
+  int64_t step_ = 0;  // of the newest checkpoint
+  Counts counts_;
+};
+
+TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
+  SCOPED_TRACE(fmt::format("--seed={}", seed));
+  write_gpt();
+  for (int i = 1; i <= kills; ++i) end_one(i);
+
+  fmt::print("seed {}: {} ranks ended ({} stopped, the rest killed), {} had ended before\n"
+             "processes that stayed: {}\nwrong exit codes: {}\nwrong ranks named: {}\ndamaged checkpoints: {}\n"
+             "until no other rank was left, after SIGKILL: {}\nafter SIGSTOP: {}\n",
+             seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code, counts_.wrong_rank,
+             counts_.damaged, times(counts_.known_s), times(counts_.found_s));
+  EXPECT_EQ(counts_.stuck, 0);
+  EXPECT_EQ(counts_.wrong_code, 0);
+  EXPECT_EQ(counts_.wrong_rank, 0);
+  EXPECT_EQ(counts_.damaged, 0);
+}
+
+bool number_after(std::string_view arg, std::string_view name, auto& value) {
+  if (!arg.starts_with(name)) return false;
+  const std::string_view digits = arg.substr(name.size());
+  return std::from_chars(digits.data(), digits.data() + digits.size(), value).ec == std::errc();
+}
+
+}  // namespace
+}  // namespace trireme::cli
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    if (!trireme::cli::number_after(argv[i], "--kills=", trireme::cli::kills) &&
+        !trireme::cli::number_after(argv[i], "--seed=", trireme::cli::seed)) {
+      std::fprintf(stderr, "reliability_test: '%s' is not --kills=N or --seed=N\n", argv[i]);
+      return 2;
+    }
+  }
+  return RUN_ALL_TESTS();
+}
