@@ -185,6 +185,7 @@ class Idx final : public Source {
   }
 
   void read(int64_t sample, std::span<const View> out) const override {
+    check(sample);
     require(out.size() == 2, "{} views for the 2 fields of an image", out.size());
     Shape origin = image_;
     for (int dim = 0; dim < origin.rank(); ++dim) origin[dim] = 0;
@@ -193,7 +194,7 @@ class Idx final : public Source {
   }
 
   void read_parts(int64_t sample, std::span<const FieldPart> parts) const override {
-    require(sample >= 0 && sample < size(), "sample {} of {} images", sample, size());
+    check(sample);
     require(parts.size() == 2, "{} parts for the 2 fields of an image", parts.size());
     if (parts[0].to.data != nullptr) {
       float* to = parts[0].to.as<float>().data();
@@ -210,6 +211,10 @@ class Idx final : public Source {
   }
 
  private:
+  void check(int64_t sample) const {
+    require(sample >= 0 && sample < size(), "sample {} of {} images", sample, size());
+  }
+
   IdxFile images_;
   IdxFile labels_;
   Shape image_;

@@ -113,13 +113,14 @@ class Text final : public Source {
   }
 
   void read(int64_t sample, std::span<const View> out) const override {
+    check(sample);
     require(out.size() == 2, "{} views for the 2 fields of a text", out.size());
     const FieldPart parts[] = {{{0}, out[0]}, {{0}, out[1]}};
     read_parts(sample, parts);
   }
 
   void read_parts(int64_t sample, std::span<const FieldPart> parts) const override {
-    require(sample >= 0 && sample < size(), "sample {} of a text of {} samples", sample, size());
+    check(sample);
     require(parts.size() == 2, "{} parts for the 2 fields of a text", parts.size());
     for (size_t field = 0; field < 2; ++field) {
       if (parts[field].to.data == nullptr) continue;
@@ -129,6 +130,10 @@ class Text final : public Source {
   }
 
  private:
+  void check(int64_t sample) const {
+    require(sample >= 0 && sample < size(), "sample {} of a text of {} samples", sample, size());
+  }
+
   JoinedText text_;
   int64_t seq_;
   int64_t stride_;
