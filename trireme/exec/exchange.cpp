@@ -66,7 +66,7 @@ void add_region(const View& from, const View& to, const Box& region) {
     const int64_t item = size_of(from.type.dtype);
     const std::byte* sources[] = {before.data + to_at * item, from.data + from_at * item};
     std::byte* outs[] = {to.data + to_at * item};
-    comm::reduce_in_order(comm::Reduce::kSum, from.type.dtype, sources, outs, elements);
+    comm::reduce_in_tree(comm::Reduce::kSum, from.type.dtype, sources, outs, elements);
   });
 }
 
