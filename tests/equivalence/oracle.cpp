@@ -34,6 +34,9 @@ void fill(const HostTensor& tensor, const std::string& name, int64_t step, Draw&
       case DType::kF32:
         tensor.as<float>()[i] = static_cast<float>(value);
         break;
+      case DType::kBF16:
+        tensor.as<BFloat16>()[i] = BFloat16(static_cast<float>(value));
+        break;
       case DType::kF64:
         tensor.as<double>()[i] = value;
         break;

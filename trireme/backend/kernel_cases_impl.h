@@ -143,6 +143,7 @@ inline bool stays_f32(std::string_view op, size_t operand, const TensorType& typ
   if (op == "cross_entropy_grad") return operand == 2;
   if (op == "attention_grad") return operand == 4;
   if (op == "attention_merge") return operand == 1 || operand == 3;
+  if (op == "exact_square_sum") return true;
   const bool update = op.ends_with("_update") || op.starts_with("lamb_");
   return update && type.shape.rank() == 0;
 }

@@ -54,7 +54,10 @@ bool invariant_over(const Kernel& kernel, const ShardingRule& rule, int factor) 
   const auto is_summed = [&](int f) {
     return !std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& dims) { return stands_in(dims, f); });
   };
-  if (kernel.bits == Bits::kShape) return false;
+  // A piece of windows finds its neighbours' edges in a larger block.
+  const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
+                                  [&](const WindowedDim& windowed) { return windowed.factor == factor; });
+  if (kernel.bits == Bits::kShape || slides) return false;
   if (kernel.bits == Bits::kExact || !is_summed(factor)) return true;
   if (kernel.bits == Bits::kElement) return false;
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
