@@ -12,9 +12,9 @@ namespace trireme::comm {
 namespace {
 
 // Elements reduced at a time: the sums stay in the first-level cache between the sources.
-constexpr int64_t kBlock = 512;
+constexpr int64_t kBlock = 2048;
 // Sums of 2, 4, 8, ... sources that wait for their like.
-constexpr int kLevels = 16;
+constexpr int kLevels = 12;
 constexpr size_t kMaxSources = size_t{1} << kLevels;
 
 // bf16 is summed in f32; integers in their unsigned kin, whose overflow is defined.
