@@ -46,23 +46,15 @@ std::vector<const Kernel*> kernels_of(const OpDef& def) {
 }
 
 bool invariant_over(const Kernel& kernel, const ShardingRule& rule, int factor) {
-  const auto stands_in = [](const DimFactors& dims, int f) {
-    return std::any_of(dims.begin(), dims.end(), [&](const std::vector<int>& parts) {
-      return std::find(parts.begin(), parts.end(), f) != parts.end();
-    });
-  };
-  const auto is_summed = [&](int f) {
-    return !std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& dims) { return stands_in(dims, f); });
-  };
   // A piece of windows finds its neighbours' edges in a larger block.
   const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
                                   [&](const WindowedDim& windowed) { return windowed.factor == factor; });
   if (kernel.bits == Bits::kShape || slides) return false;
-  if (kernel.bits == Bits::kExact || !is_summed(factor)) return true;
+  if (kernel.bits == Bits::kExact || !is_summed(rule, factor)) return true;
   if (kernel.bits == Bits::kElement) return false;
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
     const Factor& each = rule.factors[static_cast<size_t>(f)];
-    if (!is_summed(f) || each.size <= 1 || !each.can_cut) continue;
+    if (!is_summed(rule, f) || each.size <= 1 || !each.can_cut) continue;
     if (kernel.leaf_factor.empty() || kernel.leaf_factor == each.name) return f == factor;
   }
   return false;

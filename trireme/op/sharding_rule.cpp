@@ -213,6 +213,15 @@ ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const Tens
   return rule;
 }
 
+bool is_summed(const ShardingRule& rule, int factor) {
+  const auto stands_in = [&](const DimFactors& dims) {
+    return std::any_of(dims.begin(), dims.end(), [&](const std::vector<int>& parts) {
+      return std::find(parts.begin(), parts.end(), factor) != parts.end();
+    });
+  };
+  return !std::all_of(rule.out.begin(), rule.out.end(), stands_in);
+}
+
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts) {
   if (!rule.ring) return false;
   const std::vector<int>& axes = cuts.axes[static_cast<size_t>(rule.ring->first)];

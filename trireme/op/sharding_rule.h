@@ -105,6 +105,9 @@ struct FactorCuts {
   std::optional<VouchedLayouts> vouched = {};  // instead of all the above
 };
 
+// Whether a result sums over the factor: it does not stand in every one.
+bool is_summed(const ShardingRule& rule, int factor);
+
 // Whether the choice cuts the two factors of the rule's ring.
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts);
 

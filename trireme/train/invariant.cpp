@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
 namespace {
-
-constexpr int64_t kMostParts = 16;  // the leaves of a sum
 
 class Check {
  public:
@@ -26,6 +25,8 @@ class Check {
       refuse("a collective of the program's own, which knows no order of its terms");
     const Kernel& kernel = kernel_for(def);
     const ShardingRule rule = rule_of(graph_, node_);
+    if (cuts.vouched) refuse("cut as someone vouches for, which no kernel's promise covers");
+    if (cuts.copies > 1) refuse("computed in copies on each rank, which no kernel's promise covers");
     if (!cuts.through.empty())
       refuse("given partial sums, which have other bits when they are added later");
     for (size_t f = 0; f < rule.factors.size(); ++f) {
@@ -53,8 +54,8 @@ class Check {
                       "another dimension",
                       parts, f.name, to_string(rule)));
     }
-    if (stands_in_all_results(rule, factor) || kernel.bits == Bits::kExact) return;
-    if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > kMostParts) {
+    if (!is_summed(rule, factor) || kernel.bits == Bits::kExact) return;
+    if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > cpu::kLeaves) {
       refuse(fmt::format(
           "cut in {} parts along '{}' of {}, which it sums over; the parts must be 2, 4, 8 or 16",
           parts, f.name, to_string(rule)));
@@ -67,16 +68,10 @@ class Check {
     }
   }
 
-  static bool stands_in_all_results(const ShardingRule& rule, int factor) {
-    return std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& dims) {
-      return std::any_of(dims.begin(), dims.end(), [&](const std::vector<int>& parts) {
-        return std::find(parts.begin(), parts.end(), factor) != parts.end();
-      });
-    });
-  }
-
   std::string place() const {
-    return fmt::format("{} of '{}'", node_.op->name, graph_.scope_of(node_));
+    const std::string_view scope = graph_.scope_of(node_);
+    return scope.empty() ? fmt::format("a {} outside all modules", node_.op->name)
+                         : fmt::format("{} of '{}'", node_.op->name, scope);
   }
   [[noreturn]] void refuse(const std::string& why) const {
     fail(ErrorKind::kUnsupported, "numerics = 'invariant': {} is {}; or use numerics = 'fast'",

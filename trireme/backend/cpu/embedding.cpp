@@ -117,7 +117,6 @@ class LeafSums {
         }
         tree.push(merge);
       }
-      tree.finish(merge);
       if (filled_[0]) {
         std::copy_n(sums_[0].data(), n, to + column);
       } else {
@@ -140,8 +139,8 @@ class LeafSums {
 
   Leaves leaves_;
   int64_t inner_;
-  std::array<std::array<float, kColumns>, LeafTree::levels()> sums_;
-  std::array<bool, LeafTree::levels()> filled_{};
+  std::array<std::array<float, kColumns>, LeafTree::kPlaces> sums_;
+  std::array<bool, LeafTree::kPlaces> filled_{};
 };
 
 // The chains of the rows that are here.

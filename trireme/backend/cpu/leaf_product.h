@@ -15,8 +15,8 @@ namespace trireme::cpu {
 struct LeafDim {
   int64_t whole = 0, start = 0, size = 0;
   int64_t inner = 1;  // elements of a whole step of it
-  int64_t repeats =
-      1;  // copies of the dimension, `repeat_step` apart, that belong to the same leaves
+  // Copies of the dimension, `repeat_step` apart, that belong to the same leaves.
+  int64_t repeats = 1;
   int64_t repeat_step = 0;
 };
 std::vector<LeafRun> leaf_runs(const LeafDim& dim);

@@ -1,16 +1,14 @@
 // Sums whose bits do not depend on how the tensors are cut.
 //
 // A dimension of size n that is summed over is cut in kLeaves leaves, of fixed boundaries. Each
-// leaf is summed in the order of its elements; the sums of the leaves are added in one fixed binary
-// tree: neighbours first, then their sums. A rank that has a power of two of leaves, beginning at a
+// leaf is summed in a way that depends on its own size alone; the sums of the leaves are added in
+// one fixed binary tree: neighbours first, then their sums. A rank that has a power of two of leaves, beginning at a
 // multiple of their number, computes one node of that tree, and the sum over ranks (comm/reduce.h)
 // goes on with the same tree: so the bits are those of one rank. Every sum begins with +0, so that
 // a leaf without elements adds nothing, not even the sign of a zero. (The scheme of reproducible
 // sums by a fixed tree: Villa et al., "Effects of floating-point non-associativity", CUG 2009.)
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "trireme/base/error.h"
@@ -60,25 +58,31 @@ inline LeafRows leaf_rows(const KernelArgs& args, size_t operand, int leading) {
   return rows;
 }
 
-// Adds the sums of leaves as they come, in the order of the tree. At most levels() sums wait at a
-// time: `merge(to, from)` adds sum `from` to sum `to`, both places in 0..levels()-1; the caller
-// puts leaf i into place next() before push().
+// Adds the sums of a power of two of leaves, all there: add(to, from) adds sum `from` to sum `to`;
+// the whole is then sum 0.
+template <class Add>
+void add_in_tree(int64_t leaves, Add&& add) {
+  for (int64_t apart = 1; apart < leaves; apart *= 2) {
+    for (int64_t leaf = 0; leaf + apart < leaves; leaf += 2 * apart) add(leaf, leaf + apart);
+  }
+}
+
+// The same as the sums come, a power of two of them up to kLeaves: the caller puts each into place
+// next() and calls push(), whose `add(to, from)` adds between places 0 to kPlaces - 1. The whole is
+// then in place 0.
 class LeafTree {
  public:
-  static constexpr int levels() { return 6; }  // of up to 2^5 leaves
+  static constexpr int kPlaces = 5;  // the last leaf, and one waiting on each level
+  static_assert(kLeaves == 1 << (kPlaces - 1));
+
   int next() const { return depth_; }
-  template <class Merge>
-  void push(Merge&& merge) {
+  template <class Add>
+  void push(Add&& add) {
     for (int64_t done = leaf_++; (done & 1) != 0; done >>= 1) {
       --depth_;
-      merge(depth_, depth_ + 1);
+      add(depth_, depth_ + 1);
     }
     ++depth_;
-  }
-  // Brings what is left into place 0; for a power of two of leaves nothing is left.
-  template <class Merge>
-  void finish(Merge&& merge) {
-    for (; depth_ > 1; --depth_) merge(depth_ - 2, depth_ - 1);
   }
 
  private:

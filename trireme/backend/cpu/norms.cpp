@@ -54,10 +54,9 @@ struct InLeaves {
   static int64_t parts_at_most(const TensorType&) { return kLeaves; }
 
   void add(int64_t size, float* sums, int64_t step) const {
-    for (int64_t apart = 1; apart < parts; apart *= 2) {
-      for (int64_t part = 0; part + apart < parts; part += 2 * apart)
-        loops().f32.accumulate(size, sums + (part + apart) * step, sums + part * step);
-    }
+    add_in_tree(parts, [&](int64_t to, int64_t from) {
+      loops().f32.accumulate(size, sums + from * step, sums + to * step);
+    });
   }
 };
 

@@ -83,10 +83,9 @@ void reduce_sum_in_leaves(const KernelArgs& args) {
   for_range(args, s.before, rows_per_task(count * s.after), [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
       float* mine = sums + i * count * s.after;
-      for (int64_t apart = 1; apart < count; apart *= 2) {
-        for (int64_t leaf = 0; leaf + apart < count; leaf += 2 * apart)
-          loops().f32.accumulate(s.after, mine + (leaf + apart) * s.after, mine + leaf * s.after);
-      }
+      add_in_tree(count, [&](int64_t to, int64_t from) {
+        loops().f32.accumulate(s.after, mine + from * s.after, mine + to * s.after);
+      });
       std::copy_n(mine, s.after, y + i * s.after);
     }
   });
