@@ -117,6 +117,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.parallel.sp = args.parallel.sp;
   config.parallel.vocabulary = args.parallel.vocabulary;
   config.parallel.zero = args.parallel.zero;
+  config.parallel.gradient_accumulation_steps = args.parallel.accumulation;
   config.train.batch = args.batch * data_parallel_degree(config, world);
   config.data.samples = config.train.batch;
   config.train.optimizer = args.optimizer;

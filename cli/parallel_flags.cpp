@@ -16,6 +16,7 @@ std::vector<std::string> ParallelFlags::overrides() const {
   if (sp) out.push_back("parallel.sp=true");
   if (vocabulary) out.push_back("parallel.vocabulary=true");
   if (zero > 0) out.push_back(fmt::format("parallel.zero={}", zero));
+  if (accumulation > 1) out.push_back(fmt::format("parallel.gradient_accumulation_steps={}", accumulation));
   return out;
 }
 
@@ -38,6 +39,11 @@ void add_parallel_flags(CLI::App& command, ParallelFlags& flags) {
   command.add_flag("--vocab-parallel", flags.vocabulary, "gpt, llama: the ranks of --tp also cut embedding, head and loss by tokens");
   command.add_option("--zero", flags.zero, "Slice over data parallel ranks 1: optimizer state, 2: and gradients, 3: and weights")
       ->check(CLI::Range(0, 3))
+      ->capture_default_str();
+  command.add_option("--gradient-accumulation-steps", flags.accumulation,
+                     "Micro-batches that a rank's part of the batch is worked through in, one after the other: activations of one "
+                     "are kept at a time, and the step stays what it is in one")
+      ->check(CLI::Range(1, 4096))
       ->capture_default_str();
 }
 

@@ -1,4 +1,4 @@
-// The flags that cut a built-in model by its ready-made strategy, shared by the commands that train, time and explain.
+// The flags that cut a built-in model by its ready-made strategy, and its batch, shared by the commands that train, time and explain.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct ParallelFlags {
   std::string cp_algorithm = "auto";
   bool sp = false, vocabulary = false;
   int64_t zero = 0;
+  int64_t accumulation = 1;
 
   // Whether anything but optimizer parallelism is asked for.
   bool cuts_the_model() const { return tp > 1 || cp > 1 || ep > 1 || sp || vocabulary; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <mutex>
 
 #include "tests/multi/training_support.h"
@@ -99,6 +100,7 @@ struct Case {
   std::string name;
   int64_t ranks = 1, tp = 1, zero = 0;
   int threads = 1;
+  int64_t micro_batches = 1;
 };
 
 Parallel parallel_for(const Case& c, const std::string& model) {
@@ -110,6 +112,8 @@ Parallel parallel_for(const Case& c, const std::string& model) {
   config.parallel.tp = c.tp;
   config.parallel.zero = c.zero;
   config.parallel.zero_threshold_kb = 0;
+  config.parallel.gradient_accumulation_steps = c.micro_batches;
+  config.train.numerics = "invariant";
   return parallel_of(config, c.ranks);
 }
 
@@ -126,7 +130,13 @@ std::vector<Case> cases() {
           {"zero3_dp4", 4, 1, 3},
           {"dp2_tp2_zero1", 4, 2, 1},
           {"dp2_tp2_zero2", 4, 2, 2},
-          {"dp2_tp2_zero3_two_threads", 4, 2, 3, 2}};
+          {"dp2_tp2_zero3_two_threads", 4, 2, 3, 2},
+          {"accumulation8", 1, 1, 0, 1, 8},
+          {"dp2_accumulation4", 2, 1, 0, 1, 4},
+          {"dp4_accumulation2_two_threads", 4, 1, 0, 2, 2},
+          {"dp2_tp2_accumulation4", 4, 2, 0, 1, 4},
+          {"zero2_dp4_accumulation4", 4, 1, 2, 1, 4},
+          {"dp2_tp2_zero3_accumulation8", 4, 2, 3, 1, 8}};
 }
 
 class Invariant : public testing::TestWithParam<std::tuple<std::string, Case>> {};
@@ -167,10 +177,10 @@ TEST(InvariantMode, FastHasOtherBitsSomewhere) {
   EXPECT_NE(found, "");
 }
 
-std::string refusal(const Case& c, const std::string& model, const std::string& dataset = "") {
+std::string refusal(const Case& c, const std::string& model,
+                    const std::function<void(Parallel&)>& change = {}) {
   Parallel parallel = parallel_for(c, model);
-  parallel.numerics = Numerics::kInvariant;
-  if (!dataset.empty()) parallel.dataset = dataset;
+  if (change) change(parallel);
   try {
     compile(step_of(model, Numerics::kInvariant), {.ranks = c.ranks, .parallel = parallel});
   } catch (const Error& e) {
@@ -185,10 +195,42 @@ TEST(InvariantErrors, SumsInPartsThatAreNoPowerOfTwoAreRefused) {
 }
 
 TEST(InvariantErrors, SumsOverPositionsAreRefused) {
-  EXPECT_THAT(refusal({"", 2}, "gpt", "[-, dp]"),
+  EXPECT_THAT(refusal({"", 2}, "gpt", [](Parallel& parallel) { parallel.dataset = "[-, dp]"; }),
               testing::AllOf(testing::HasSubstr("numerics = 'invariant': "),
                              testing::HasSubstr("which it sums over in one piece"),
                              testing::HasSubstr("or use numerics = 'fast'")));
+}
+
+TEST(InvariantErrors, CutsThatSomeoneVouchesForAreRefused) {
+  EXPECT_THAT(refusal({"", 2}, "gpt",
+                      [](Parallel& parallel) {
+                        parallel.ops = {{"h.0.mlp/gelu", "self_define_shard [dp,-,-] -> [dp,-,-]"}};
+                      }),
+              testing::HasSubstr("gelu of 'h.0.mlp' is cut as someone vouches for"));
+}
+
+TEST(InvariantErrors, CopiesOnARankAreRefused) {
+  EXPECT_THAT(
+      refusal({"", 2}, "gpt",
+              [](Parallel& parallel) {
+                parallel.mesh = "dp=2,interleaved_parallel=2";
+                parallel.ops = {{"h.0.mlp.c_fc", "[dp*interleaved_parallel, -, -], [-, -]"}};
+              }),
+      testing::HasSubstr("is computed in copies on each rank"));
+}
+
+TEST(InvariantErrors, ModelsThatAreCutByHandAreRefused) {
+  Parallel parallel{.mesh = "dp=1", .by_hand = true, .numerics = Numerics::kInvariant};
+  EXPECT_THAT(
+      [&] { compile(step_of("mlp", Numerics::kInvariant), {.parallel = parallel}); },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("is not for models cut by hand")));
+}
+
+// Ranks' sums of single micro-batches, added later, are another tree.
+TEST(InvariantErrors, SlicesOfGradientsAddedUpAfterTheSumOverRanksAreRefused) {
+  EXPECT_THAT(refusal({"", 4, 1, 2, 1, 4}, "mlp",
+                      [](Parallel& parallel) { parallel.communication.shard_accumulation = true; }),
+              testing::HasSubstr("is made in more than one step"));
 }
 
 }  // namespace

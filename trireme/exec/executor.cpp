@@ -125,6 +125,11 @@ struct Executor::State {
     const PlanValue& v = plan.values[static_cast<size_t>(value)];
     if (plan.by_hand) return {v.type.shape, Box::whole(v.type.shape).start};
     const int64_t whose = seeded_defect("executor: pieces lie where rank 0 has them") ? 0 : rank;
+    if (v.part_of) {
+      const Mesh mesh = with_micro_batches(plan.mesh, plan.micro_batches);
+      const int64_t place = whose * plan.micro_batches + v.part_of->micro_batch;
+      return {v.part_of->whole, local_box(v.part_of->whole, v.part_of->layout, mesh, place).start};
+    }
     return {v.whole, local_box(v.whole, v.layout, plan.mesh, whose).start};
   }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ struct PlanValue {
   Layout layout;
   Shape whole;
   int buffer = 0;
+  std::optional<PartOf> part_of = {};  // of the value for the whole batch, where it is one micro-batch's
 };
 
 struct Action {
@@ -74,6 +76,7 @@ struct ExecutionPlan {
   int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
   int64_t arena_bytes = 0;
   int64_t lower_bound = 0;     // of arena_bytes, for these lifetimes
+  int64_t micro_batches = 1;   // that a step of the rank falls in
   bool by_hand = false;        // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;

@@ -25,6 +25,7 @@ class Planner {
     plan_.threads = options_.threads;
     if (options_.numerics == Numerics::kInvariant) plan_.bits = fmt::format("invariant on {}", to_string(isa()));
     plan_.by_hand = program_.by_hand;
+    plan_.micro_batches = program_.micro_batches;
     add_actions();
     find_kept_results();
     find_last_uses();
@@ -35,6 +36,8 @@ class Planner {
     }
     for (size_t id = 0; id < graph_.values().size(); ++id) {
       plan_.values.push_back({graph_.values()[id].type, program_.layouts[id], program_.whole[id], buffer_of_[id]});
+      const auto part = program_.part_of.find(static_cast<ValueId>(id));
+      if (part != program_.part_of.end()) plan_.values.back().part_of = part->second;
     }
     place();
     return std::move(plan_);
@@ -79,8 +82,12 @@ class Planner {
   const Kernel& kernel_of(const Node& n, const TypeArgs& local) const {
     if (options_.numerics == Numerics::kFast) return choose_kernel(def_of(n), local);
     std::vector<TensorType> in, out;
-    for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, program_.whole[static_cast<size_t>(id)]});
-    for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, program_.whole[static_cast<size_t>(id)]});
+    const auto whole = [&](ValueId id) {
+      const auto part = program_.part_of.find(id);
+      return part != program_.part_of.end() ? part->second.whole : program_.whole[static_cast<size_t>(id)];
+    };
+    for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, whole(id)});
+    for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, whole(id)});
     return choose_kernel(def_of(n), {in, out, n.attrs}, Numerics::kInvariant);
   }
 

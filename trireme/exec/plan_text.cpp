@@ -1,8 +1,8 @@
 // The text form of an execution plan. One record a line, key=value fields, strings quoted:
 //
-//   plan 1 "gpt" mesh="dp=2" threads=1 bits="fast" persistent=4096 arena=8192 lower_bound=8192 by_hand=false
+//   plan 1 "gpt" mesh="dp=2" threads=1 bits="fast" persistent=4096 arena=8192 lower_bound=8192 micro_batches=1 by_hand=false
 //   buffer parameter bytes=256 offset=0 live=[-1,12]
-//   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0
+//   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0 micro_batch=-1
 //   input parameter "w" value=0 init="normal(0,0.02)"
 //   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
 //   output "loss" value=9 updates=-1
@@ -159,6 +159,7 @@ class PlanReader {
     plan_.persistent_bytes = f.get<int64_t>("persistent");
     plan_.arena_bytes = f.get<int64_t>("arena");
     plan_.lower_bound = f.get<int64_t>("lower_bound");
+    plan_.micro_batches = f.integer("micro_batches", 1, 1 << 20);
     plan_.by_hand = f.get<bool>("by_hand");
   }
   void buffer(Fields& f) {
@@ -178,7 +179,14 @@ class PlanReader {
     v.layout = parse_layout(f.get<std::string>("layout"), plan_.mesh, v.type.shape.rank());
     v.whole = f.get<Shape>("whole");
     v.buffer = f.integer("buffer", 0, static_cast<int64_t>(plan_.buffers.size()));
+    if (const int part = f.integer("micro_batch", -1, plan_.micro_batches); part >= 0) v.part_of = part_of(f, v.type.shape.rank(), part);
     plan_.values.push_back(std::move(v));
+  }
+  PartOf part_of(Fields& f, int rank, int part) {
+    PartOf out{.micro_batch = part};
+    out.layout = parse_layout(f.get<std::string>("of_layout"), with_micro_batches(plan_.mesh, plan_.micro_batches), rank);
+    out.whole = f.get<Shape>("of_whole");
+    return out;
   }
   void input(Fields& f) {
     static constexpr std::array<std::string_view, 4> kRoles{"data", "parameter", "state", "schedule"};
@@ -222,16 +230,21 @@ std::string_view to_string(Holding holding) { return kHoldingNames[static_cast<s
 
 std::string to_string(const ExecutionPlan& plan) {
   std::string out =
-      fmt::format("plan 1 {} mesh=\"{}\" threads={} bits={} persistent={} arena={} lower_bound={} by_hand={}\n",
+      fmt::format("plan 1 {} mesh=\"{}\" threads={} bits={} persistent={} arena={} lower_bound={} micro_batches={} by_hand={}\n",
                   quote(plan.name), to_string(plan.mesh), plan.threads, quote(plan.bits), plan.persistent_bytes,
-                  plan.arena_bytes, plan.lower_bound, plan.by_hand);
+                  plan.arena_bytes, plan.lower_bound, plan.micro_batches, plan.by_hand);
   for (const Buffer& b : plan.buffers) {
     out += fmt::format("buffer {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), b.bytes, b.offset, b.first,
                        b.last);
   }
   for (const PlanValue& v : plan.values) {
-    out += fmt::format("value {} layout=\"{}\" whole={} buffer={}\n", to_string(v.type),
-                       to_string(v.layout, plan.mesh), to_string(v.whole), v.buffer);
+    out += fmt::format("value {} layout=\"{}\" whole={} buffer={} micro_batch={}", to_string(v.type), to_string(v.layout, plan.mesh),
+                       to_string(v.whole), v.buffer, v.part_of ? v.part_of->micro_batch : -1);
+    if (v.part_of) {
+      out += fmt::format(" of_layout=\"{}\" of_whole={}",
+                         to_string(v.part_of->layout, with_micro_batches(plan.mesh, plan.micro_batches)), to_string(v.part_of->whole));
+    }
+    out += '\n';
   }
   for (const PlanInput& in : plan.inputs) {
     out += fmt::format("input {} {} value={} init=\"{}\"\n", to_string(in.role), quote(in.name), in.value,

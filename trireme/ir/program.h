@@ -2,12 +2,21 @@
 // it, exec plans it.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "trireme/ir/graph.h"
 #include "trireme/layout/layout.h"
 
 namespace trireme {
+
+// What a value of one micro-batch is of the same value for the whole batch: it lies there by `layout`, over the mesh of ranks
+// with so many micro-batches as its last axis. To the program it is a tensor of its own.
+struct PartOf {
+  Shape whole;
+  Layout layout;
+  int64_t micro_batch = 0;
+};
 
 struct Program {
   Graph graph;                  // local types
@@ -16,6 +25,9 @@ struct Program {
   std::vector<Shape> whole;     // whole shapes of graph.values()
   // The model's code works on the ranks' pieces: to its ops each is a tensor of its own, wherever it lies in a whole.
   bool by_hand = false;
+  // That a rank works through one after the other (partition/micro_batches.h), and the values that are parts of one.
+  int64_t micro_batches = 1;
+  std::map<ValueId, PartOf> part_of = {};
 };
 
 }  // namespace trireme

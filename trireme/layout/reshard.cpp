@@ -62,7 +62,7 @@ class UnitBuilder {
     for (int axis = 0; axis < mesh_.axes(); ++axis) {
       const Stand here = stand_of(from_, axis);
       if (here.group == -1 && stand_of(to_, axis).group == -1) {
-        idle.push_back(axis);
+        if (!is_micro_batch_axis(mesh_, axis)) idle.push_back(axis);
       } else if (!stays(axis)) {
         moving.push_back(axis);
       }
@@ -253,21 +253,6 @@ std::vector<ReshardStep> plain_chain(const Layout& from, const Layout& to) {
   return chain.finish(from);
 }
 
-void check_ends(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh) {
-  const std::string what = to_string(whole);
-  check(from, whole.shape, mesh, what);
-  check(to, whole.shape, mesh, what);
-  for (const PartialAxis& p : to.partial) {
-    if (std::find(from.partial.begin(), from.partial.end(), p) != from.partial.end()) continue;
-    fail(ErrorKind::kInvalidArgument,
-         "reshard of {} from {} to {}: the target is partial ({}) over '{}' and the source is not; "
-         "a "
-         "whole value cannot be taken apart, so let the target replicate or cut over '{}'",
-         what, to_string(from, mesh), to_string(to, mesh), to_string(p.reduction),
-         mesh.axis(p.axis).name, mesh.axis(p.axis).name);
-  }
-}
-
 }  // namespace
 
 std::string_view to_string(ReshardStep::Kind kind) {
@@ -374,6 +359,7 @@ ReshardCosts reshard_costs(const Machine& machine, const Mesh& mesh) {
 int64_t bytes_sent(const ReshardStep& step, const TensorType& whole, const Mesh& mesh) {
   const int64_t p = mesh.size_of(step.axes);
   const int64_t after = local_bytes(whole, step.after, mesh);
+  if (!step.axes.empty() && is_micro_batch_axis(mesh, step.axes[0])) return 0;
   switch (step.kind) {
     case Kind::kSlice:
       return 0;
@@ -401,8 +387,23 @@ double seconds(const ReshardStep& step, const TensorType& whole, const Mesh& mes
                               static_cast<double>(bytes_sent(step, whole, mesh)), costs);
 }
 
-std::vector<ReshardStep> plan_reshard(const Layout& from, const Layout& to, const TensorType& whole,
-                                      const Mesh& mesh, const ReshardCosts& costs) {
+void detail::check_ends(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh) {
+  const std::string what = to_string(whole);
+  check(from, whole.shape, mesh, what);
+  check(to, whole.shape, mesh, what);
+  for (const PartialAxis& p : to.partial) {
+    if (std::find(from.partial.begin(), from.partial.end(), p) != from.partial.end()) continue;
+    fail(ErrorKind::kInvalidArgument,
+         "reshard of {} from {} to {}: the target is partial ({}) over '{}' and the source is not; "
+         "a "
+         "whole value cannot be taken apart, so let the target replicate or cut over '{}'",
+         what, to_string(from, mesh), to_string(to, mesh), to_string(p.reduction),
+         mesh.axis(p.axis).name, mesh.axis(p.axis).name);
+  }
+}
+
+std::vector<ReshardStep> detail::plan_over_ranks(const Layout& from, const Layout& to, const TensorType& whole,
+                                                 const Mesh& mesh, const ReshardCosts& costs) {
   check_ends(from, to, whole, mesh);
   std::vector<ReshardStep> plain = plain_chain(from, to);
   double bound = 0;

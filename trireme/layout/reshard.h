@@ -28,7 +28,8 @@ namespace trireme {
 //  kAllReduce      the element-wise reduction of all pieces, on all
 //  kReduceScatter  the same, of which each rank keeps part k of `dim`
 // Only the least significant axes of a dimension can be gathered or appended without permuting
-// elements within a piece, so `axes` are always the last ones of their dimension.
+// elements within a piece, so `axes` are always the last ones of their dimension. Axes of micro-batches
+// (mesh.h) and of ranks are never in one step.
 struct ReshardStep {
   enum class Kind { kSlice, kAllGather, kAllToAll, kAllReduce, kReduceScatter };
   Kind kind = Kind::kSlice;
@@ -66,6 +67,9 @@ struct ReshardCosts {
   double slice_s = 1e-8;
   bool enable_all_to_all = true;
   int64_t max_states = 5000;  // layouts to visit before taking the best chain known
+  // Where a sum over ranks leaves each rank a part of it: each micro-batch's is taken over the ranks, and what a rank has
+  // left of them is added. It sends more, and a rank keeps no more than its part. False: they are added first.
+  bool sum_micro_batches_late = false;
 
   const LinkCost& of(int axis) const {
     return axes.empty() ? link : axes.at(static_cast<size_t>(axis));

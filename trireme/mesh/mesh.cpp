@@ -67,6 +67,10 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
       user_of_.push_back(static_cast<int>(i));
     }
   }
+  for (size_t i = 0; i + 1 < user_axes_.size(); ++i) {
+    require(user_axes_[i].name != kMicroBatchAxis, "mesh: the axis '{}', which takes no ranks, must be the last",
+            kMicroBatchAxis);
+  }
   strides_.resize(axes_.size());
   for (size_t axis = axes_.size(); axis-- > 0;) {
     strides_[axis] = devices_;
@@ -169,6 +173,28 @@ std::vector<std::vector<int64_t>> Mesh::groups(std::span<const int> axes) const 
     if (index_along(rank, axes) == 0) out.push_back(group_of(rank, axes));
   }
   return out;
+}
+
+int64_t micro_batches(const Mesh& mesh) {
+  const bool has = !mesh.user_axes().empty() && mesh.user_axes().back().name == kMicroBatchAxis;
+  return has ? mesh.user_axes().back().size : 1;
+}
+
+Mesh with_micro_batches(const Mesh& ranks, int64_t count) {
+  if (count == 1) return ranks;
+  std::vector<MeshAxis> axes = ranks.user_axes();
+  axes.push_back({std::string(kMicroBatchAxis), count});
+  return Mesh(std::move(axes));
+}
+
+Mesh without_micro_batches(const Mesh& mesh) {
+  std::vector<MeshAxis> axes = mesh.user_axes();
+  std::erase_if(axes, [](const MeshAxis& axis) { return axis.name == kMicroBatchAxis; });
+  return Mesh(std::move(axes));
+}
+
+bool is_micro_batch_axis(const Mesh& mesh, int axis) {
+  return mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axis))].name == kMicroBatchAxis;
 }
 
 std::string to_string(const Mesh& mesh) {

@@ -5,7 +5,7 @@
 namespace trireme {
 
 Rewrite::Rewrite(const Program& from)
-    : from_(from), to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand}, map_(from.graph.values().size(), kNoValue),
+    : from_(from), to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand, from.micro_batches}, map_(from.graph.values().size(), kNoValue),
       made_of_(from.graph.nodes().size(), -1) {
   for (const Input& input : from.graph.inputs()) {
     define(input.value, to_.graph.add_input(input.name, from.graph.type(input.value), input.role, input.init,
@@ -15,6 +15,7 @@ Rewrite::Rewrite(const Program& from)
 
 void Rewrite::define(ValueId old_id, ValueId id) {
   map_[static_cast<size_t>(old_id)] = id;
+  if (const auto part = from_.part_of.find(old_id); part != from_.part_of.end()) to_.part_of.emplace(id, part->second);
   to_.layouts.push_back(from_.layouts[static_cast<size_t>(old_id)]);
   to_.whole.push_back(from_.whole[static_cast<size_t>(old_id)]);
 }

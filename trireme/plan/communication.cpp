@@ -31,11 +31,14 @@ ValueId before_casts(const Graph& graph, ValueId id) {
 ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh) {
   ReshardCosts costs;
   if (const std::optional<Machine>& machine = communication.machine) {
-    require(machine->devices() >= mesh.devices(), "machine '{}' has {} devices but the job has {} ranks; name a machine of {} or more",
-            machine->name, machine->devices(), mesh.devices(), mesh.devices());
-    costs = trireme::reshard_costs(*machine, mesh);
+    const Mesh ranks = without_micro_batches(mesh);
+    require(machine->devices() >= ranks.devices(), "machine '{}' has {} devices but the job has {} ranks; name a machine of {} or more",
+            machine->name, machine->devices(), ranks.devices(), ranks.devices());
+    costs = trireme::reshard_costs(*machine, ranks);
+    costs.axes.resize(static_cast<size_t>(mesh.axes()));  // nothing is sent over the others
   }
   costs.enable_all_to_all = communication.all_to_all;
+  costs.sum_micro_batches_late = communication.shard_accumulation;
   return costs;
 }
 

@@ -13,6 +13,7 @@ namespace {
 std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, const Mesh& mesh, int64_t size) {
   std::vector<int> all;
   for (const int axis : gradient.partial_axes()) {
+    if (is_micro_batch_axis(mesh, axis)) continue;
     const bool is_used = parameter.uses(axis) && !seeded_defect("optimizer parallel: an axis cuts a parameter twice");
     if (!is_used) all.push_back(axis);
   }
@@ -34,9 +35,10 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
           options.level);
   require(options.threshold_kb >= 0, "optimizer parallelism: a threshold of {} KiB; it must be 0 or more",
           options.threshold_kb);
-  require(options.shard_size == -1 || (options.shard_size > 0 && options.shard_size <= plain.mesh.devices()),
+  const int64_t ranks = without_micro_batches(plain.mesh).devices();
+  require(options.shard_size == -1 || (options.shard_size > 0 && options.shard_size <= ranks),
           "optimizer parallelism: a shard size of {}; it must be from 1 to the {} ranks, or -1 for all of a parameter's",
-          options.shard_size, plain.mesh.devices());
+          options.shard_size, ranks);
   if (options.level == 0) return;
   const std::vector<Layout> layouts = value_layouts(graph, plain);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {

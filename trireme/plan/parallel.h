@@ -4,6 +4,7 @@
 //   tensor parallel      weights, or the operands of products, cut over another axis
 //   sequence parallel    the same axis cutting positions where the weights do not ("-> [dp, tp, -]")
 //   optimizer parallel   state, gradients and weights cut over the axes that their gradients are summed over
+//   accumulation         the batch cut over "micro_batch", an axis of the mesh that takes no ranks (mesh/mesh.h)
 #pragma once
 
 #include <cstdint>
@@ -46,11 +47,17 @@ struct Communication {
   // the bytes and rounds each addition. Gradients of a model that computes in f32 are summed in f32 either way.
   bool gradients_in_f32 = true;
   bool all_in_f32 = false;     // every sum over ranks of narrower floating values is taken in f32
+  // Gradients that ranks have slices of are summed over ranks for each micro-batch, and each rank adds up its slice
+  // alone; false: each adds up whole gradients, which are summed over ranks once a step.
+  bool shard_accumulation = false;
   std::optional<Machine> machine;  // its links are what reshards are chosen by; none: alike links of 5 GB/s
 };
 
 struct Parallel {
   std::string mesh;                      // "dp=2,tp=2"; "": "dp=<ranks>"
+  // Parts of its batch that a rank works through one after the other before it updates parameters (gradient
+  // accumulation). The step computes what it would in one part. "micro_batch=4" at the mesh's end says the same.
+  int64_t accumulation = 1;
   // How the batch is cut: "data_parallel" (dimension 0 over "dp"), "full_batch" (every rank has all of it), a layout for
   // the leading dimensions of every data input ("[dp, sp]"), or numbers for each of them ("{{1, 4}, {1}}").
   std::string dataset = "data_parallel";

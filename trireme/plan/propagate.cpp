@@ -39,6 +39,15 @@ class NodeChoice {
     return cuts_;
   }
 
+  // Cuts that are given, and by the axes of micro-batches as the operands come.
+  FactorCuts extend(const FactorCuts& given) {
+    cuts_ = given;
+    for (size_t operand = 0; operand < have_.size(); ++operand) {
+      if (have_[operand]) take_cuts(operand);
+    }
+    return cuts_;
+  }
+
   // Where the cuts come from.
   std::string why() const {
     std::vector<size_t> from;
@@ -189,7 +198,7 @@ class Propagation {
     const ShardingRule& rule = rules_.back();
     const auto asked = asks_.nodes.find(id);
     if (asked != asks_.nodes.end()) {
-      strategy_.nodes.push_back(asked->second);
+      strategy_.nodes.push_back(in_micro_batches(node, rule, asked->second));
       strategy_.why_nodes.emplace_back("asked for");
     } else if (is_cast(node) && !layouts_[static_cast<size_t>(node.inputs[0])]) {
       strategy_.nodes.emplace_back().axes.resize(rule.factors.size());
@@ -202,6 +211,34 @@ class Propagation {
     keep_own_terms(id, rule);
     const std::vector<Layout> results = result_layouts(rule, strategy_.nodes.back());
     for (size_t i = 0; i < results.size(); ++i) layouts_[static_cast<size_t>(node.outputs[i])] = results[i];
+  }
+
+  // What is asked of a node says how ranks share it. Its part of the batch comes in micro-batches all the same.
+  FactorCuts in_micro_batches(const Node& node, const ShardingRule& rule, const FactorCuts& asked) const {
+    if (micro_batches(strategy_.mesh) == 1 || asked.vouched) return asked;
+    std::vector<std::optional<Layout>> have;
+    for (const ValueId operand : node.inputs) have.push_back(found_by(node, operand));
+    for (std::optional<Layout>& layout : have) {
+      if (!layout) continue;
+      layout->partial.clear();
+      for (std::vector<int>& axes : layout->dims) {
+        std::erase_if(axes, [&](int axis) { return !is_micro_batch_axis(strategy_.mesh, axis); });
+      }
+    }
+    return NodeChoice(rule, have, strategy_.mesh).extend(asked);
+  }
+
+  // The layout a value is to be seen in, cut in micro-batches as it is made.
+  Layout in_micro_batches(ValueId id, const Layout& seen) const {
+    const std::optional<Layout>& own = layouts_[static_cast<size_t>(id)];
+    if (!own || micro_batches(strategy_.mesh) == 1) return seen;
+    Layout out = seen;
+    for (size_t dim = 0; dim < out.dims.size(); ++dim) {
+      for (const int axis : own->dims[dim]) {
+        if (is_micro_batch_axis(strategy_.mesh, axis) && !out.uses(axis)) out.dims[dim].push_back(axis);
+      }
+    }
+    return fits(out, graph_.type(id).shape, strategy_.mesh) ? out : seen;
   }
 
   // Takes the cuts that the operands come with, or those of the node it is part of the gradient of.
@@ -353,7 +390,9 @@ class Propagation {
   std::optional<Layout> found_by(const Node& node, ValueId operand) const {
     // The update of a parameter works on it as it is stored.
     const bool stored = graph_.value(operand).producer < 0 && graph_.scope_of(node).starts_with(kUpdateScope);
-    if (const auto seen = asks_.seen_as.find(operand); seen != asks_.seen_as.end() && !stored) return seen->second;
+    if (const auto seen = asks_.seen_as.find(operand); seen != asks_.seen_as.end() && !stored) {
+      return in_micro_batches(operand, seen->second);
+    }
     const std::optional<Layout>& own = layouts_[static_cast<size_t>(operand)];
     if (node.gradient_of < 0 || !own) return own;
     const Node& forward = graph_.node(node.gradient_of);

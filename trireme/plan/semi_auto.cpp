@@ -28,14 +28,24 @@ Mesh without_interleaved(const Mesh& mesh) {
   return Mesh(axes);
 }
 
+// The mesh of the ranks.
 Mesh mesh_of(const Parallel& parallel, int64_t ranks) {
   require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
   if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
-  Mesh mesh = parse_mesh(parallel.mesh);
+  Mesh mesh = without_micro_batches(parse_mesh(parallel.mesh));
   if (copies_of(mesh) > 1) mesh = without_interleaved(mesh);
   require(mesh.devices() == ranks, "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
           parallel.mesh, mesh.devices(), ranks, mesh.devices());
   return mesh;
+}
+
+int64_t micro_batches_of(const Parallel& parallel) {
+  require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
+  if (parallel.mesh.empty()) return parallel.accumulation;
+  const int64_t in_mesh = micro_batches(parse_mesh(parallel.mesh));
+  require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
+          "mesh '{}' has {} micro-batches, and {} are asked for; keep one", parallel.mesh, in_mesh, parallel.accumulation);
+  return std::max(in_mesh, parallel.accumulation);
 }
 
 bool has_axis(const Mesh& mesh, std::string_view name) {
@@ -54,6 +64,7 @@ class SemiAuto {
  public:
   SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const std::map<std::string, Layout>* stored)
       : graph_(graph), parallel_(parallel), stored_(stored), mesh_(mesh_of(parallel, ranks)),
+        all_(with_micro_batches(mesh_, micro_batches_of(parallel))),
         copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
   }
@@ -70,7 +81,7 @@ class SemiAuto {
     }
     for (const CutRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
-    Strategy plain = propagate(graph_, mesh_, asks_);
+    Strategy plain = propagate(graph_, all_, asks_);
     tell_who_asked(plain);
     if (parallel_.optimizer.level == 0 && stored_ == nullptr) return plain;
     for (size_t i = 0; i < plain.inputs.size(); ++i) asks_.inputs[i] = plain.inputs[i];
@@ -79,13 +90,13 @@ class SemiAuto {
     } else {
       ask_optimizer_parallel(graph_, plain, parallel_.optimizer, asks_);
     }
-    Strategy out = propagate(graph_, mesh_, asks_);
+    Strategy out = propagate(graph_, all_, asks_);
     tell_who_asked(out);
     for (size_t i = 0; i < out.inputs.size(); ++i) {
       out.why_inputs[i] = out.inputs[i] == plain.inputs[i]
                               ? plain.why_inputs[i]
                               : fmt::format("sliced by optimizer parallelism of level {}; read as {}: {}",
-                                            parallel_.optimizer.level, to_string(plain.inputs[i], mesh_),
+                                            parallel_.optimizer.level, to_string(plain.inputs[i], all_),
                                             plain.why_inputs[i]);
     }
     return out;
@@ -114,8 +125,24 @@ class SemiAuto {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       if (input.role == Role::kSchedule) asks_.inputs[i] = Layout::replicated(graph_.type(input.value).shape.rank());
-      if (input.role == Role::kData) asks_.inputs[i] = data_layout(input, index++);
+      if (input.role != Role::kData) continue;
+      asks_.inputs[i] = data_layout(input, index++);
+      cut_in_micro_batches(input, *asks_.inputs[i]);
     }
+  }
+
+  // Each rank's part of the batch falls in so many parts.
+  void cut_in_micro_batches(const Input& input, Layout& layout) const {
+    const int64_t count = micro_batches(all_);
+    if (count == 1) return;
+    const TensorType& type = graph_.type(input.value);
+    require(type.shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
+    const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
+    require(samples % count == 0,
+            "a rank's {} samples of the batch ('{}' {}) do not divide in {} micro-batches; use {} micro-batches, or a batch of {}",
+            samples, input.name, to_string(type), count, std::gcd(samples, count),
+            (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
+    for (const int axis : all_.find(kMicroBatchAxis)) layout.dims[0].push_back(axis);
   }
 
   Layout data_layout(const Input& input, size_t index) const {
@@ -317,7 +344,8 @@ class SemiAuto {
   const Graph& graph_;
   const Parallel& parallel_;
   const std::map<std::string, Layout>* stored_;
-  Mesh mesh_;
+  Mesh mesh_;  // of the ranks, by whose axes everything is asked
+  Mesh all_;   // with micro-batches
   int64_t copies_;  // that ops may be computed in on each rank
   Asks asks_;
   std::map<NodeId, AskedOp> ops_;
@@ -350,8 +378,9 @@ auto parsed(const Graph& graph, Parse&& parse) {
 }
 
 void check_ranks(const Mesh& mesh, int64_t ranks) {
-  require(mesh.devices() == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks",
-          mesh.devices(), to_string(mesh), ranks, mesh.devices());
+  const int64_t its = without_micro_batches(mesh).devices();
+  require(its == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks", its, to_string(mesh), ranks,
+          its);
 }
 
 // With the parameters' layouts that were written down as rules.
@@ -366,9 +395,12 @@ Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t r
 }
 
 // A strategy that was written down for this graph.
-Strategy read_strategy(const std::string& text, const Graph& graph, int64_t ranks) {
-  Strategy strategy = parsed(graph, [&] { return parse_strategy(text, graph); });
+Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks) {
+  Strategy strategy = parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); });
   check_ranks(strategy.mesh, ranks);
+  require(parallel.accumulation == 1 || parallel.accumulation == micro_batches(strategy.mesh),
+          "the strategy is for {} micro-batches a step (mesh '{}') but {} are asked for; leave that out, or use another strategy",
+          micro_batches(strategy.mesh), to_string(strategy.mesh), parallel.accumulation);
   strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
   strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
   return strategy;
@@ -380,7 +412,7 @@ Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
                    const std::map<std::string, Layout>* stored) {
   if (!parallel.strategy.empty() && stored == nullptr) {
     if (has_parameters_only(parallel.strategy)) return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks));
-    return read_strategy(parallel.strategy, graph, ranks);
+    return read_strategy(parallel, graph, ranks);
   }
   return SemiAuto(graph, ranks, parallel, stored).run();
 }

@@ -256,10 +256,11 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
 }
 
 std::string trained_parameters_to_string(const Graph& graph, const Strategy& strategy) {
-  std::string out = fmt::format("strategy mesh=\"{}\" {}\n", to_string(strategy.mesh), kParametersOnly);
+  const Mesh ranks = without_micro_batches(strategy.mesh);
+  std::string out = fmt::format("strategy mesh=\"{}\" {}\n", to_string(ranks), kParametersOnly);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
-    if (is_trained(graph, input)) out += layout_line("input", input.name, graph.type(input.value), strategy.inputs[i], strategy.mesh);
+    if (is_trained(graph, input)) out += layout_line("input", input.name, graph.type(input.value), strategy.inputs[i], ranks);
   }
   return out;
 }

@@ -115,6 +115,7 @@ void check_values(const JobConfig& c) {
   require_from("parallel.tp", c.parallel.tp, 1);
   require_from("parallel.cp", c.parallel.cp, 1);
   require_from("parallel.ep", c.parallel.ep, 1);
+  require_from("parallel.gradient_accumulation_steps", c.parallel.gradient_accumulation_steps, 1);
   require_from("model.experts", c.model.experts, 0);
   require_from("model.expert_groups", c.model.expert_groups, 1);
   require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
@@ -161,6 +162,8 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
       {"parallel.ep", &c.parallel.ep, "gpt, llama: data parallel ranks that share the experts of a block"},
+      {"parallel.gradient_accumulation_steps", &c.parallel.gradient_accumulation_steps, "micro-batches that a rank's part of the batch is worked through in, one after the other; the step stays the same"},
+      {"parallel.gradient_accumulation_shard", &c.parallel.gradient_accumulation_shard, "with zero: a rank adds up its slice of the gradients only, summed over ranks for each micro-batch (not with numerics = 'invariant')"},
       {"parallel.dataset", &c.parallel.dataset, "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters, "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},

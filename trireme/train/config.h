@@ -78,6 +78,8 @@ struct JobConfig {
     int64_t tp = 1, cp = 1, ep = 1;
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     bool sp = false, vocabulary = false;
+    int64_t gradient_accumulation_steps = 1;
+    bool gradient_accumulation_shard = true;
     std::string dataset = "data_parallel";
     std::vector<std::string> ops, parameters, layerwise;
     int64_t zero = 0;

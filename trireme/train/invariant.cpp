@@ -7,6 +7,7 @@
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
+#include "trireme/op/rank_groups.h"
 
 namespace trireme {
 namespace {
@@ -84,6 +85,15 @@ class Check {
   std::vector<TensorType> in_, out_;
 };
 
+// Whether the sum that is made here is a node of the tree of the whole sum: what is left to do is over axes that are more
+// significant than those that were summed over.
+bool breaks_tree(const Program& program, const Node& node, ValueId out) {
+  const Layout& left = program.layouts[static_cast<size_t>(out)];
+  if (!left.is_partial()) return false;
+  const std::vector<int64_t> summed = groups_of(node.op->name, node.attrs).axes;
+  return summed.empty() || left.partial.back().axis > *std::ranges::min_element(summed);
+}
+
 }  // namespace
 
 void require_invariant(const Graph& graph, const Strategy& strategy) {
@@ -96,7 +106,7 @@ void require_invariant(const Program& program) {
   for (const Node& node : program.graph.nodes()) {
     if (!def_of(node).traits.collective) continue;
     for (const ValueId out : node.outputs) {
-      if (!program.layouts[static_cast<size_t>(out)].is_partial()) continue;
+      if (!breaks_tree(program, node, out)) continue;
       fail(ErrorKind::kUnsupported,
            "numerics = 'invariant': the sum over ranks of a value of '{}' is made in more than one "
            "step ({} leaves it {}); let "

@@ -7,6 +7,7 @@
 #include "trireme/exec/soundness.h"
 #include "trireme/op/build.h"
 #include "trireme/partition/by_hand.h"
+#include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/initialise.h"
 #include "trireme/train/invariant.h"
@@ -22,6 +23,9 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   if (options.parallel.by_hand) {
     require(options.parallel.numerics == Numerics::kFast,
             "numerics = 'invariant' is not for models cut by hand, whose collectives are their own; use numerics = 'fast'");
+    require(options.parallel.accumulation == 1,
+            "{} micro-batches a step: a model that is cut by hand takes its batch in one; use 1, or let the compiler cut it",
+            options.parallel.accumulation);
     out.strategy = semi_auto(out.graph, options.ranks,
                              {.mesh = options.parallel.mesh, .dataset = "full_batch", .follow_requests = false});
     out.partitioned = by_hand(out.graph, out.strategy);
@@ -34,7 +38,8 @@ Compiled compile(Graph graph, const CompileOptions& options) {
     require_invariant(out.graph, out.strategy);
     require_invariant(out.partitioned);
   }
-  out.program = run_passes(out.partitioned, options.passes);
+  const bool in_tree = options.parallel.numerics == Numerics::kInvariant;
+  out.program = run_passes(in_micro_batches(out.partitioned, {.sums_in_tree = in_tree}), options.passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
                                           .numerics = options.parallel.numerics,
                                           .external_parameters = options.external_parameters});

@@ -261,6 +261,9 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
     require(is_file(p.strategy), "configuration: parallel.strategy: there is no file '{}'", p.strategy);
     out.strategy = read_file(p.strategy);
   }
+  out.accumulation = p.gradient_accumulation_steps;
+  // The bits are those of one sum order only where a rank adds up what it has before ranks do.
+  out.communication.shard_accumulation = p.gradient_accumulation_shard && out.numerics == Numerics::kFast;
   out.mesh = mesh_of(config, ranks);
   const bool ready = !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
   out.dataset = ready && p.dataset == "data_parallel" ? fmt::format("[dp*ep, {}]", positions_of(config).between) : p.dataset;

@@ -1,0 +1,233 @@
+// Gradient accumulation: a step in micro-batches is the step in one part, with less memory for activations.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "tests/multi/loss_curve.h"
+#include "tests/multi/training_support.h"
+#include "trireme/base/error.h"
+#include "trireme/train/strategies.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+using testing::HasSubstr;
+
+constexpr int64_t kSamples = 24;
+constexpr int64_t kPositions = 8;
+
+std::vector<BatchField> text_batch(int64_t samples = kSamples) {
+  return {{"x", {DType::kI32, {samples, kPositions}}}, {"y", {DType::kI32, {samples, kPositions}}}};
+}
+
+Graph gpt_step(nn::GptConfig config = {}, DType compute = DType::kF32) {
+  config.vocabulary = 20;
+  config.context = kPositions;
+  config.layers = 2;
+  config.width = 16;
+  config.heads = 4;
+  nn::Gpt gpt(config);
+  return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), text_batch(), Sgd{.momentum = 0.9},
+                       {.name = "gpt", .seed = 3, .clip_norm = 0.5, .compute = compute});
+}
+
+Graph mlp_step(int64_t samples = kSamples) {
+  nn::Mlp mlp({12, 64, 64, 10});
+  return training_step(mlp_model(mlp), class_loss(), mlp_batch(samples), AdamW{}, {.name = "mlp"});
+}
+
+Parallel in_parts(int64_t count, int zero = 0, bool shard = false) {
+  Parallel out{.accumulation = count};
+  out.optimizer = {.level = zero, .threshold_kb = 0};
+  out.communication.shard_accumulation = shard;
+  return out;
+}
+
+std::vector<float> losses_of(const Graph& graph, int ranks, const Parallel& parallel, int steps = 5) {
+  std::vector<float> out;
+  std::mutex mutex;
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel});
+    session.initialise();
+    std::vector<float> mine;
+    for (int step = 1; step <= steps; ++step) mine.push_back(train_step(session, step, 0.1F));
+    const std::lock_guard lock(mutex);
+    if (world.rank() == 0) out = mine;
+  });
+  return out;
+}
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& right, float bound) {
+  ASSERT_EQ(found.size(), right.size());
+  EXPECT_NE(right.front(), right.back());
+  for (size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(found[i], right[i], bound) << "step " << i + 1;
+}
+
+struct Case {
+  std::string name;
+  int ranks = 1;
+  int64_t micro_batches = 1;
+  int64_t tp = 1, cp = 1;
+  int zero = 0;
+  bool shard = false, sp = false;
+};
+
+class Accumulation : public testing::TestWithParam<Case> {};
+
+// contracts 12: with the mean of the batch as its loss, the update is that of the whole batch.
+TEST_P(Accumulation, TrainsAsTheWholeBatchDoes) {
+  const Case& c = GetParam();
+  JobConfig config;
+  config.model.kind = "gpt";
+  config.model.heads = 4;
+  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.tp = c.tp;
+  config.parallel.cp = c.cp;
+  config.parallel.sp = c.sp;
+  config.parallel.zero = c.zero;
+  config.parallel.zero_threshold_kb = 0;
+  config.parallel.gradient_accumulation_steps = c.micro_batches;
+  config.parallel.gradient_accumulation_shard = c.shard;
+  const Graph graph = gpt_step({.dropout = 0.1});
+  const std::vector<float> whole = losses_of(graph, 1, {});
+  expect_near(losses_of(graph, c.ranks, parallel_of(config, c.ranks)), whole, 2e-6F);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuts, Accumulation,
+                         testing::Values(Case{"four", 1, 4}, Case{"six", 1, 6}, Case{"of_one_sample", 1, kSamples},
+                                         Case{"dp2_three", 2, 3}, Case{"tp2_four", 2, 4, 2},
+                                         Case{"dp2_tp2_sp_two", 4, 2, 2, 1, 0, false, true}, Case{"cp2_three", 2, 3, 1, 2},
+                                         Case{"zero1_dp2_four", 2, 4, 1, 1, 1}, Case{"zero2_dp2_four", 2, 4, 1, 1, 2},
+                                         Case{"zero2_dp2_four_sliced", 2, 4, 1, 1, 2, true},
+                                         Case{"zero3_dp4_two", 4, 2, 1, 1, 3}, Case{"zero3_dp4_two_sliced", 4, 2, 1, 1, 3, true},
+                                         Case{"dp2_tp2_zero3_six_sliced", 4, 6, 2, 1, 3, true}),
+                         [](const auto& each) { return each.param.name; });
+
+TEST(AccumulationOfExperts, TokensAreDroppedByTheirPlaceInTheWholeBatch) {
+  const Graph graph = gpt_step({.experts = 4, .top_k = 2, .capacity_factor = 0.75});
+  expect_near(losses_of(graph, 1, in_parts(4)), losses_of(graph, 1, {}), 2e-6F);
+  expect_near(losses_of(graph, 2, in_parts(2)), losses_of(graph, 1, {}), 2e-6F);
+}
+
+TEST(AccumulationInBf16, StaysAsNearToTheWholeBatchAsItsRounding) {
+  const Graph graph = gpt_step({}, DType::kBF16);
+  expect_near(losses_of(graph, 2, in_parts(3)), losses_of(graph, 1, {}), 0.02F);
+}
+
+// contracts 12 test 2: one update a step. Otherwise 4 micro-batches would be 4 updates.
+TEST(AccumulationProgram, UpdatesEachParameterOnce) {
+  const Compiled compiled = compile(mlp_step(), {.parallel = in_parts(4)});
+  int updates = 0, products = 0;
+  for (const Action& action : compiled.plan.actions) {
+    updates += action.scope.starts_with(kUpdateScope) && action.op->name == "adam_update" ? 1 : 0;
+    products += action.op->name == "linear_weight_grad" ? 1 : 0;
+  }
+  EXPECT_EQ(updates, 6);
+  EXPECT_EQ(products, 4 * 3);
+}
+
+// contracts 12 test 3.
+TEST(AccumulationMemory, ActivationsFallWithTheNumberOfMicroBatches) {
+  const auto activations = [](int64_t count) {
+    nn::Mlp mlp({12, 64, 64, 64, 64, 10});
+    const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(4096), Sgd{}, {.name = "mlp"});
+    const Compiled compiled = compile(graph, {.parallel = in_parts(count)});
+    const std::vector<int64_t> bytes = bytes_by_holding(compiled.plan);
+    return static_cast<double>(bytes[static_cast<size_t>(Holding::kActivation)]);
+  };
+  const double whole = activations(1);
+  EXPECT_NEAR(activations(4) / whole, 0.25, 0.05);
+  EXPECT_NEAR(activations(16) / whole, 1.0 / 16, 0.05);
+}
+
+// contracts 12 test 4, and 8.5 test 5: sliced accumulators take less memory, and one reduce-scatter a micro-batch.
+TEST(AccumulationMemory, SlicedGradientsTakeLessAndAreScatteredForEachMicroBatch) {
+  struct Found {
+    int64_t scatters = 0, gradients = 0;
+  };
+  const auto found = [](bool shard) {
+    nn::Mlp mlp({12, 256, 256, 256, 256, 256, 256, 10});
+    const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(64), Sgd{}, {.name = "mlp"});
+    const Compiled compiled = compile(graph, {.ranks = 4, .parallel = in_parts(4, 2, shard)});
+    Found out;
+    for (const Action& action : compiled.plan.actions) {
+      const Shape& whole = compiled.plan.values[static_cast<size_t>(action.in.empty() ? 0 : action.in[0])].whole;
+      out.scatters += action.op->name == "reduce_scatter" && whole == Shape{256, 256} ? 1 : 0;
+    }
+    out.gradients = compiled.plan.arena_bytes - compiled.plan.persistent_bytes;
+    return out;
+  };
+  EXPECT_EQ(found(false).scatters, 5);
+  EXPECT_EQ(found(true).scatters, 4 * 5);
+  EXPECT_LT(found(true).gradients, found(false).gradients - 2 * 256 * 256 * 4);
+}
+
+TEST(AccumulationMemory, WeightsInSlicesAreGatheredForEachPassOfEachMicroBatch) {
+  const auto gathers = [](int64_t count) {
+    int64_t out = 0;
+    const Compiled compiled = compile(mlp_step(), {.ranks = 2, .parallel = in_parts(count, 3)});
+    for (const Action& action : compiled.plan.actions) out += action.op->name == "all_gather" ? 1 : 0;
+    return out;
+  };
+  EXPECT_EQ(gathers(3), 3 * gathers(1));
+}
+
+TEST(AccumulationProgram, SumsOverRanksOncePerStep) {
+  const auto reduced = [](int64_t count) {
+    const Compiled compiled = compile(mlp_step(), {.ranks = 2, .parallel = in_parts(count)});
+    size_t out = 0;
+    for (const Action& action : compiled.plan.actions) out += action.op->name == "all_reduce" ? action.in.size() : 0;
+    return out;
+  };
+  EXPECT_EQ(reduced(4), reduced(1));
+}
+
+TEST(AccumulationPlan, ReadsBackFromItsText) {
+  const Compiled compiled = compile(gpt_step({.dropout = 0.1}), {.ranks = 2, .parallel = in_parts(3)});
+  const std::string text = to_string(compiled.plan);
+  EXPECT_EQ(to_string(parse_plan(text)), text);
+}
+
+TEST(AccumulationPlan, IsASavedStrategyToo) {
+  const Graph graph = mlp_step();
+  Parallel parallel = in_parts(3, 2);
+  const Strategy strategy = semi_auto(graph, 2, parallel);
+  EXPECT_THAT(to_string(strategy.mesh), HasSubstr("micro_batch=3"));
+  const Parallel read{.strategy = to_string(graph, strategy)};
+  expect_near(losses_of(graph, 2, read), losses_of(graph, 1, {}), 2e-6F);
+  Parallel wrong = read;
+  wrong.accumulation = 4;
+  EXPECT_THAT([&] { semi_auto(graph, 2, wrong); },
+              testing::ThrowsMessage<Error>(HasSubstr("the strategy is for 3 micro-batches a step")));
+}
+
+TEST(AccumulationErrors, ABatchThatDoesNotDivideIsRefused) {
+  EXPECT_THAT([] { semi_auto(mlp_step(24), 2, in_parts(5)); },
+              testing::ThrowsMessage<Error>(testing::AllOf(HasSubstr("a rank's 12 samples of the batch"),
+                                                           HasSubstr("do not divide in 5 micro-batches"),
+                                                           HasSubstr("or a batch of 30"))));
+}
+
+TEST(AccumulationErrors, ANumberBelowOneIsRefused) {
+  EXPECT_THAT([] { semi_auto(mlp_step(), 1, in_parts(0)); },
+              testing::ThrowsMessage<Error>(HasSubstr("0 micro-batches a step; it must be 1 or more")));
+}
+
+TEST(AccumulationErrors, AMeshThatSaysAnotherNumberIsRefused) {
+  Parallel parallel = in_parts(2);
+  parallel.mesh = "dp=1,micro_batch=3";
+  EXPECT_THAT([&] { semi_auto(mlp_step(), 1, parallel); },
+              testing::ThrowsMessage<Error>(HasSubstr("has 3 micro-batches, and 2 are asked for")));
+}
+
+TEST(AccumulationErrors, AParameterCutByMicroBatchesIsRefused) {
+  Parallel parallel;
+  parallel.mesh = "dp=1,micro_batch=2";
+  parallel.parameters = {{"layers.0.weight", "[micro_batch, -]"}};
+  EXPECT_THROW(compile(mlp_step(), {.parallel = parallel}), Error);
+}
+
+}  // namespace
+}  // namespace trireme

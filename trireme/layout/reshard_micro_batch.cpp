@@ -1,0 +1,118 @@
+// plan_reshard. The axis of micro-batches moves no bytes between ranks, so its moves are taken out of the search over
+// ranks: sums and gathers over it come first, when a rank has what it needs of all its micro-batches, and cuts by it
+// last. What the search is given differs in the axes of ranks alone.
+#include <algorithm>
+
+#include "trireme/layout/reshard.h"
+#include "trireme/layout/reshard_search.h"
+
+namespace trireme {
+namespace {
+
+using Kind = ReshardStep::Kind;
+
+class MicroBatchMoves {
+ public:
+  MicroBatchMoves(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh, const ReshardCosts& costs)
+      : now_(from), to_(to), whole_(whole), mesh_(mesh), costs_(costs) {}
+
+  std::vector<ReshardStep> run() {
+    for (size_t dim = 0; dim < now_.dims.size(); ++dim) take_out(static_cast<int>(dim), first_moving(now_, to_, dim));
+    Layout end = to_;
+    for (size_t dim = 0; dim < end.dims.size(); ++dim) end.dims[dim].resize(first_moving(to_, now_, dim));
+    const std::vector<int> sums = sums_to_take();
+    const bool late = costs_.sum_micro_batches_late && scatters(end);
+    if (late) {
+      for (const PartialAxis& p : now_.partial) {
+        if (std::find(sums.begin(), sums.end(), p.axis) != sums.end()) end.add_partial(p.axis, p.reduction);
+      }
+    } else {
+      reduce(sums);
+    }
+    for (ReshardStep& step : detail::plan_over_ranks(now_, end, whole_, mesh_, costs_)) {
+      now_ = step.after;
+      steps_.push_back(std::move(step));
+    }
+    if (late) reduce(sums);
+    for (size_t dim = 0; dim < to_.dims.size(); ++dim) put_in(static_cast<int>(dim));
+    return std::move(steps_);
+  }
+
+ private:
+  bool is_ours(int axis) const { return is_micro_batch_axis(mesh_, axis); }
+
+  // The place in a dimension of the first axis of micro-batches that the other layout does not have there behind the
+  // same axes; the number of its axes when there is none.
+  size_t first_moving(const Layout& of, const Layout& other, size_t dim) const {
+    const std::vector<int>& axes = of.dims[dim];
+    const std::vector<int>& there = other.dims[dim];
+    const auto same = static_cast<size_t>(std::mismatch(axes.begin(), axes.end(), there.begin(), there.end()).first - axes.begin());
+    size_t place = same;
+    while (place < axes.size() && !is_ours(axes[place])) ++place;
+    return place;
+  }
+
+  // Gathers the axes from `place` on, those of ranks and ours in steps of their own.
+  void take_out(int dim, size_t place) {
+    while (now_.dims[static_cast<size_t>(dim)].size() > place) {
+      const std::vector<int>& axes = now_.dims[static_cast<size_t>(dim)];
+      size_t first = axes.size();
+      while (first > place && is_ours(axes[first - 1]) == is_ours(axes.back())) --first;
+      add({.kind = Kind::kAllGather, .dim = dim, .axes = {axes.begin() + static_cast<int64_t>(first), axes.end()}});
+    }
+  }
+
+  // Cuts the dimension by what the target has there and the value has not.
+  void put_in(int dim) {
+    const std::vector<int>& want = to_.dims[static_cast<size_t>(dim)];
+    for (size_t first = now_.dims[static_cast<size_t>(dim)].size(); first < want.size();) {
+      size_t end = first;
+      while (end < want.size() && is_ours(want[end]) == is_ours(want[first])) ++end;
+      add({.kind = Kind::kSlice,
+           .dim = dim,
+           .axes = {want.begin() + static_cast<int64_t>(first), want.begin() + static_cast<int64_t>(end)}});
+      first = end;
+    }
+  }
+
+  std::vector<int> sums_to_take() const {
+    std::vector<int> out;
+    for (const PartialAxis& p : now_.partial) {
+      if (is_ours(p.axis) && !to_.is_partial_over(p.axis)) out.push_back(p.axis);
+    }
+    return out;
+  }
+
+  // Whether sums over ranks leave each rank less than it has.
+  bool scatters(const Layout& end) const {
+    return local_shape(whole_.shape, end, mesh_).elements() < local_shape(whole_.shape, now_, mesh_).elements();
+  }
+
+  void reduce(const std::vector<int>& axes) {
+    if (axes.empty()) return;
+    add({.kind = Kind::kAllReduce, .axes = axes, .reduction = now_.partial.front().reduction});
+  }
+
+  void add(ReshardStep step) {
+    step.after = now_ = layout_after(step, now_);
+    steps_.push_back(std::move(step));
+  }
+
+  Layout now_;
+  const Layout& to_;
+  const TensorType& whole_;
+  const Mesh& mesh_;
+  const ReshardCosts& costs_;
+  std::vector<ReshardStep> steps_;
+};
+
+}  // namespace
+
+std::vector<ReshardStep> plan_reshard(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh,
+                                      const ReshardCosts& costs) {
+  if (micro_batches(mesh) == 1) return detail::plan_over_ranks(from, to, whole, mesh, costs);
+  detail::check_ends(from, to, whole, mesh);
+  return MicroBatchMoves(from, to, whole, mesh, costs).run();
+}
+
+}  // namespace trireme

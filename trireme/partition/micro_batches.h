@@ -1,0 +1,20 @@
+// Gradient accumulation: from the program on a mesh with the axis "micro_batch" to the one that ranks run. What differs
+// along the axis is done for one micro-batch after the other, what does not is done once; sums over the axis are added up as
+// their terms come. Activations of one micro-batch are alive at a time, unless the model itself needs all of the batch in
+// its middle (statistics of the batch, places of experts): the step computes what it would without the axis.
+#pragma once
+
+#include "trireme/ir/program.h"
+
+namespace trireme {
+
+struct MicroBatchOptions {
+  // Sums are added in a binary tree, as sums over ranks are in invariant mode (comm/reduce.h): more of them are alive.
+  bool sums_in_tree = false;
+};
+
+// The program itself where its mesh has no such axis. Throws kUnsupported for a parameter that is cut by the axis, and for
+// ops that move a part of a dimension between micro-batches (windows, rings).
+Program in_micro_batches(Program program, const MicroBatchOptions& options = {});
+
+}  // namespace trireme
