@@ -123,7 +123,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
   add_parallel_flags(*command, args->parallel);
   command->add_option("--set", args->set, "Replace a key of the configuration")->allow_extra_args(false);
-  command->footer("Example:\n  trireme explain examples/mnist.toml -n 2 --stage partition");
+  command->footer("Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

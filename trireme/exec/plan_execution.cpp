@@ -74,9 +74,27 @@ class Planner {
           action.waits.push_back(from);
         }
       }
+      if (action.lane == Lane::kComm) bound_in_flight(i, action);
       scratch_bytes_.push_back(scratch);
       plan_.actions.push_back(std::move(action));
     }
+  }
+
+  // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it, which
+  // may be the end of the backward pass. Two of them are enough to keep the links busy: the third waits for the first.
+  void bound_in_flight(int i, Action& action) {
+    std::erase_if(scattering_, [&](int comm) {
+      return std::any_of(plan_.actions.begin() + comm, plan_.actions.end(), [&](const Action& later) {
+        return std::find(later.waits.begin(), later.waits.end(), comm) != later.waits.end();
+      });
+    });
+    if (scattering_.size() >= 2) {
+      if (std::find(action.waits.begin(), action.waits.end(), scattering_.front()) == action.waits.end()) {
+        action.waits.push_back(scattering_.front());
+      }
+      scattering_.erase(scattering_.begin());
+    }
+    if (action.op->name == "reduce_scatter") scattering_.push_back(i);
   }
 
   const Kernel& kernel_of(const Node& n, const TypeArgs& local) const {
@@ -206,6 +224,20 @@ class Planner {
       });
       if (free) return buffer;
     }
+    return replaced(i, id);
+  }
+
+  // The buffer of the input that the result replaces, where nothing touches it from this action on; or -1.
+  int replaced(int i, ValueId id) const {
+    for (const Output& output : graph_.outputs()) {
+      if (output.value != id || output.updates == kNoValue) continue;
+      const int buffer = buffer_of_[static_cast<size_t>(output.updates)];
+      const auto& users = users_[static_cast<size_t>(buffer)];
+      const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
+        return last_use_[static_cast<size_t>(user)] < i && !in_flight(user, i);
+      });
+      if (free && graph_.type(output.updates).bytes() == graph_.type(id).bytes()) return buffer;
+    }
     return -1;
   }
 
@@ -330,6 +362,7 @@ class Planner {
   std::vector<int> producer_;
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
+  std::vector<int> scattering_;  // reduce-scatters that no action waits for yet
   std::vector<char> keeps_;                   // per action
   std::vector<std::vector<ValueId>> users_;   // per buffer
   std::vector<std::vector<int>> together_;

@@ -39,6 +39,7 @@ class Unroll {
         for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
           if (level_of_[static_cast<size_t>(id)] == level) add(id, m);
         }
+        add_sent_term();
       }
     }
     for (const Output& output : graph_.outputs()) {
@@ -173,6 +174,8 @@ class Unroll {
     if (id != kNoValue) return id;
     if (const auto whole = of_all_.find(old_id); whole != of_all_.end()) {
       const int64_t part = seeded_defect("micro-batches: the first is read again") ? 0 : m;
+      to_.graph.set_scope("");
+      to_.graph.set_gradient_of(-1);
       define(old_id, m, cut(whole->second, old_id, old_id, part));
       return id;
     }
@@ -245,7 +248,7 @@ class Unroll {
   void add(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
     const Step step = steps_[static_cast<size_t>(id)];
-    if (step == Step::kSum) return add_term(id, m);
+    if (step == Step::kSum) return add_when_there(id, m);
     if (repeats_[static_cast<size_t>(id)] != 0) return;
     AxisSet along = 0;
     for (const ValueId out : node.outputs) along |= differs_along(out);
@@ -288,10 +291,23 @@ class Unroll {
     return emit(op("concat"), Attrs::of(ConcatAttrs{node.attrs.as<CollectiveAttrs>().dim}), parts, node.outputs, m).front();
   }
 
+  // A term that ranks are still summing is added when they begin with the next one, or at the micro-batch's end.
+  void add_when_there(NodeId id, int64_t m) {
+    if (first_like(m, differs_along(graph_.node(id).inputs[0])) != m) return;
+    const NodeId producer = graph_.value(graph_.node(id).inputs[0]).producer;
+    if (producer < 0 || !def_of(graph_.node(producer)).traits.collective) return add_term(id, m);
+    add_sent_term();
+    sent_ = {id, m};
+  }
+
+  void add_sent_term() {
+    if (sent_.first >= 0) add_term(sent_.first, sent_.second);
+    sent_ = {-1, 0};
+  }
+
   // Adds the term of micro-batch m to those that came before; the last one makes the sum.
   void add_term(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
-    if (first_like(m, differs_along(node.inputs[0])) != m) return;
     const AxisSet summed = set_of(axes_of(node), axes_);
     const int64_t group = first_like(m, ~summed);
     const ValueId out = node.outputs[0];
@@ -329,6 +345,7 @@ class Unroll {
   std::vector<char> repeats_;
   std::vector<std::vector<NodeId>> made_of_;  // of each node, per micro-batch
   std::map<std::pair<NodeId, int64_t>, std::vector<Waiting>> sums_;
+  std::pair<NodeId, int64_t> sent_{-1, 0};  // the sum whose term of this micro-batch is on its way
   Program to_;
 };
 
