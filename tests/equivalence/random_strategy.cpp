@@ -13,7 +13,18 @@ Mesh random_mesh(Draw& draw) {
   static const std::vector<std::string> kMeshes{
       "",     "dp=2",      "dp=2",      "dp=3", "dp=4",      "dp=2,tp=2", "dp=2,tp=2",
       "dp=6", "dp=2,tp=3", "dp=3,tp=2", "dp=8", "dp=4,tp=2", "dp=2,tp=4", "dp=2,tp=2,sp=2"};
-  return parse_mesh(draw.of(kMeshes));
+  const Mesh mesh = parse_mesh(draw.of(kMeshes));
+  return draw.chance(20) ? with_micro_batches(mesh, draw.of({2, 2, 3, 4})) : mesh;
+}
+
+// Of the ranks alone, or with the axes of micro-batches where they may stand in an input.
+Layout as_input(Layout layout, const Mesh& mesh, Role role) {
+  const auto is_ours = [&](int axis) { return is_micro_batch_axis(mesh, axis); };
+  for (std::vector<int>& axes : layout.dims) {
+    if (role != Role::kData) std::erase_if(axes, is_ours);
+    std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return !is_ours(axis); });
+  }
+  return layout;
 }
 
 // Each axis cuts a random dimension that it divides, or none.
@@ -102,7 +113,7 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
   out.mesh = mesh;
   std::vector<Layout> layouts(graph.values().size());
   for (const Input& input : graph.inputs()) {
-    out.inputs.push_back(random_layout(graph.type(input.value).shape, mesh, draw));
+    out.inputs.push_back(as_input(random_layout(graph.type(input.value).shape, mesh, draw), mesh, input.role));
     layouts[static_cast<size_t>(input.value)] = out.inputs.back();
   }
   for (const Node& node : graph.nodes()) {
@@ -117,7 +128,7 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
   }
   for (const Output& output : graph.outputs()) {
     out.outputs.push_back(output.updates == kNoValue
-                              ? random_layout(graph.type(output.value).shape, mesh, draw)
+                              ? as_input(random_layout(graph.type(output.value).shape, mesh, draw), mesh, Role::kState)
                               : layouts[static_cast<size_t>(output.updates)]);
   }
   return out;
@@ -127,15 +138,16 @@ OptimizerParallel random_optimizer_parallel(const Mesh& mesh, Draw& draw) {
   OptimizerParallel out;
   out.level = static_cast<int>(draw.below(4));
   out.threshold_kb = 0;
-  out.shard_size = draw.chance(50) ? -1 : 1 + draw.below(mesh.devices());
+  out.shard_size = draw.chance(50) ? -1 : 1 + draw.below(without_micro_batches(mesh).devices());
   return out;
 }
 
 Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
   Asks asks;
   for (const Input& input : graph.inputs()) {
-    const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
-    asks.inputs.push_back(draw.chance(50) ? std::optional(layout) : std::nullopt);
+    const Layout layout = as_input(random_layout(graph.type(input.value).shape, mesh, draw), mesh, input.role);
+    const bool must = micro_batches(mesh) > 1 && input.role != Role::kData;  // its reader may be cut in micro-batches
+    asks.inputs.push_back(must || draw.chance(50) ? std::optional(layout) : std::nullopt);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -193,8 +205,10 @@ std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& dr
 
 // As configuration says it. Batches that the dataset's cut does not divide are refused, so every rank then has all of
 // it; so are rules that ask for one parameter in two layouts, which are then left out.
-Strategy from_configuration(const Graph& graph, const Mesh& mesh, Draw& draw) {
+Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw) {
+  const Mesh mesh = without_micro_batches(all);
   Parallel parallel{.mesh = to_string(mesh),
+                    .accumulation = micro_batches(all),
                     .dataset = random_dataset(graph, mesh, draw),
                     .ops = random_rules(graph, mesh, draw),
                     .optimizer = random_optimizer_parallel(mesh, draw)};
@@ -203,7 +217,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& mesh, Draw& draw) {
     const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
     parallel.parameters.push_back({input.name, to_string(layout, mesh)});
   }
-  for (int attempt = 0; attempt < 2; ++attempt) {
+  for (int attempt = 0; attempt < 4; ++attempt) {
     try {
       return semi_auto(graph, mesh.devices(), parallel);
     } catch (const Error& e) {
@@ -211,6 +225,8 @@ Strategy from_configuration(const Graph& graph, const Mesh& mesh, Draw& draw) {
       if (e.kind() != ErrorKind::kInvalidArgument) throw;
       if (says("asked for in two layouts")) {
         parallel.ops.clear();
+      } else if (parallel.accumulation > 1 && (says("micro-batches") || says("is a scalar"))) {
+        parallel.accumulation = 1;
       } else if (says("batch") || says("data input")) {
         parallel.dataset = "full_batch";
       } else {

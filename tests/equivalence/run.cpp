@@ -12,6 +12,7 @@
 #include "trireme/layout/simulate.h"
 #include "trireme/op/build.h"
 #include "trireme/op/conformance.h"
+#include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
@@ -37,7 +38,7 @@ struct Running {
 };
 
 Program partitioned(const Case& test) {
-  const Communication how{.all_to_all = test.all_to_all};
+  const Communication how{.all_to_all = test.all_to_all, .shard_accumulation = test.seed % 3 == 0};
   return partition(test.graph, test.strategy, {.costs = reshard_costs(how, test.strategy.mesh),
                                                .sum_types = sum_types(test.graph, how)});
 }
@@ -66,6 +67,8 @@ void compile(Running& r) {
   refuse(verify(test.graph), "graph");
   r.program = partitioned(test);
   refuse(verify(r.program), "partitioned program");
+  r.program = in_micro_batches(std::move(r.program), {.sums_in_tree = test.seed % 2 == 0});
+  refuse(verify(r.program), "program in micro-batches");
   if (test.passes) r.program = run_passes(r.program, {.bucket_bytes = test.bucket_bytes});
   r.plan = plan_execution(r.program);
   refuse(verify(r.plan), "plan");
@@ -175,7 +178,7 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   });
   std::string program;
   try {
-    const Program made = partitioned(small);
+    const Program made = in_micro_batches(partitioned(small), {.sums_in_tree = small.seed % 2 == 0});
     program =
         to_string(small.passes ? run_passes(made, {.bucket_bytes = small.bucket_bytes}) : made);
   } catch (const std::exception& e) {

@@ -135,11 +135,17 @@ void drop_axis(std::vector<PartialAxis>& partial, int axis) {
 
 Case without_axis(Case test, int axis) {
   std::vector<MeshAxis> axes;
+  int64_t parts = 1;
   for (int i = 0; i < test.strategy.mesh.axes(); ++i) {
-    if (i != axis)
-      axes.push_back({fmt::format("a{}", axes.size()), test.strategy.mesh.axis(i).size});
+    if (i == axis) continue;
+    const int64_t size = test.strategy.mesh.axis(i).size;
+    if (is_micro_batch_axis(test.strategy.mesh, i)) {
+      parts *= size;
+    } else {
+      axes.push_back({fmt::format("a{}", axes.size()), size});
+    }
   }
-  test.strategy.mesh = Mesh(axes);
+  test.strategy.mesh = with_micro_batches(Mesh(axes), parts);
   for (std::vector<Layout>* layouts : {&test.strategy.inputs, &test.strategy.outputs}) {
     for (Layout& layout : *layouts) {
       for (std::vector<int>& dim : layout.dims) drop_axis(dim, axis);

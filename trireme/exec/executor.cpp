@@ -127,7 +127,8 @@ struct Executor::State {
     const int64_t whose = seeded_defect("executor: pieces lie where rank 0 has them") ? 0 : rank;
     if (v.part_of) {
       const Mesh mesh = with_micro_batches(plan.mesh, plan.micro_batches);
-      const int64_t place = whose * plan.micro_batches + v.part_of->micro_batch;
+      const int64_t part = seeded_defect("executor: micro-batches lie where the first does") ? 0 : v.part_of->micro_batch;
+      const int64_t place = whose * plan.micro_batches + part;
       return {v.part_of->whole, local_box(v.part_of->whole, v.part_of->layout, mesh, place).start};
     }
     return {v.whole, local_box(v.whole, v.layout, plan.mesh, whose).start};

@@ -323,6 +323,17 @@ std::string why_no_copies(const ShardingRule& rule, const FactorCuts& cuts, cons
 
 }  // namespace
 
+namespace {
+
+// Whether those that share the factor send parts of it around, as windows and rings do.
+bool is_shared_along(const ShardingRule& rule, const FactorCuts& cuts, size_t factor) {
+  if (is_ring(rule, cuts) && in_ring(rule, factor)) return true;
+  return std::any_of(rule.windows.begin(), rule.windows.end(),
+                     [&](const WindowedDim& windowed) { return windowed.factor == static_cast<int>(factor); });
+}
+
+}  // namespace
+
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
   if (cuts.vouched) return "";
   if (cuts.copies > 1) {
@@ -342,6 +353,13 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
     if (ways[i] > 1 && !factor.can_cut && !(ring && in_ring(rule, i))) return why_not_cut(rule, i);
     if (factor.size % ways[i] != 0 && !seeded_defect("rule: cuts need not divide")) {
       return fmt::format("{} ranks do not divide factor '{}' of size {}", ways[i], factor.name, factor.size);
+    }
+  }
+  for (size_t i = 0; i < rule.factors.size(); ++i) {
+    if (!is_shared_along(rule, cuts, i)) continue;
+    for (const int axis : cuts.axes[i]) {
+      if (!is_micro_batch_axis(mesh, axis)) continue;
+      return fmt::format("factor '{}' is cut by '{}', and parts of it go from one to the next", rule.factors[i].name, kMicroBatchAxis);
     }
   }
   for (const WindowedDim& windowed : cut_windows(rule, cuts)) {

@@ -120,13 +120,14 @@ class Unroll {
     for (const ValueId out : node.outputs) level_of_value_[static_cast<size_t>(out)] = after;
     level_of_.push_back(step == Step::kGather ? after : level);
     steps_.push_back(step);
-    repeats_[static_cast<size_t>(id)] = gathers_parameter(node) ? 1 : 0;
+    repeats_[static_cast<size_t>(id)] = step == Step::kOrdinary && gathers_parameter(node) ? 1 : 0;
     return after;
   }
 
   // A weight that is gathered from its slices for one micro-batch is not kept for the next.
   bool gathers_parameter(const Node& node) const {
-    if (node.inputs.empty()) return false;
+    const auto is_part = [&](ValueId out) { return differs_along(out) != 0; };
+    if (node.inputs.empty() || std::any_of(node.outputs.begin(), node.outputs.end(), is_part)) return false;
     bool any = node.op->name == "all_gather" && graph_.value(node.inputs[0]).producer < 0;
     for (const ValueId in : node.inputs) {
       const NodeId producer = graph_.value(in).producer;
@@ -314,17 +315,16 @@ class Unroll {
     std::vector<Waiting>& waiting = sums_[{id, group}];
     waiting.push_back({find(node.inputs[0], m), 1});
     begin(id, m);
-    if (seeded_defect("micro-batches: a term is lost") && m + 1 == count_) waiting.pop_back();
-    while (waiting.size() > 1 && (!options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {
+    const bool lost = seeded_defect("micro-batches: a term is lost") && waiting.size() > 1;
+    if (lost) waiting.pop_back();
+    const bool is_last = ++terms_[{id, group}] == node.attrs.as<CollectiveAttrs>().size;
+    while (waiting.size() > 1 && (is_last || !options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {
       const Waiting last = waiting.back();
       waiting.pop_back();
       const std::array<ValueId, 2> both{waiting.back().id, last.id};
       waiting.back() = {emit(op(name_of_sum(node)), Attrs(), both, {out}, group).front(), waiting.back().terms + last.terms};
     }
-    const int64_t terms = node.attrs.as<CollectiveAttrs>().size;
-    if (seeded_defect("micro-batches: a term is lost") ? m + 1 == count_ : waiting.back().terms == terms) {
-      define(out, group, waiting.back().id);
-    }
+    if (is_last) define(out, group, waiting.back().id);
   }
 
   static std::string_view name_of_sum(const Node& node) {
@@ -345,6 +345,7 @@ class Unroll {
   std::vector<char> repeats_;
   std::vector<std::vector<NodeId>> made_of_;  // of each node, per micro-batch
   std::map<std::pair<NodeId, int64_t>, std::vector<Waiting>> sums_;
+  std::map<std::pair<NodeId, int64_t>, int64_t> terms_;  // that came to each
   std::pair<NodeId, int64_t> sent_{-1, 0};  // the sum whose term of this micro-batch is on its way
   Program to_;
 };

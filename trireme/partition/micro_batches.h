@@ -13,8 +13,8 @@ struct MicroBatchOptions {
   bool sums_in_tree = false;
 };
 
-// The program itself where its mesh has no such axis. Throws kUnsupported for a parameter that is cut by the axis, and for
-// ops that move a part of a dimension between micro-batches (windows, rings).
+// The program itself where its mesh has no such axis. Throws kInvalidArgument for an input other than a batch that is cut by
+// the axis, kUnsupported for a collective of the model's own over it.
 Program in_micro_batches(Program program, const MicroBatchOptions& options = {});
 
 }  // namespace trireme

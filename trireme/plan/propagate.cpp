@@ -357,6 +357,9 @@ class Propagation {
       if (layouts_[static_cast<size_t>(node.inputs[i])]) continue;
       Layout layout = operands[i];
       layout.partial.clear();
+      for (std::vector<int>& axes : layout.dims) {  // only batches come in micro-batches
+        std::erase_if(axes, [&](int axis) { return is_micro_batch_axis(strategy_.mesh, axis); });
+      }
       settle(node.inputs[i], layout, fmt::format("as its first reader has it, {}", name_of(node)));
     }
   }
