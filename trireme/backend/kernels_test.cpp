@@ -12,6 +12,7 @@
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/op/conformance.h"
+#include "trireme/op/overwrites.h"
 #include "trireme/op/registry.h"
 
 namespace trireme {
@@ -183,7 +184,7 @@ std::vector<std::string> check(const OpDef& op, const Kernel& kernel, const Exam
     if (!found.empty()) findings.push_back(fmt::format("result {} {}", i, found));
   }
   if (!alone.broken.empty()) findings.push_back(alone.broken);
-  for (const auto& [result, operand] : op.may_overwrite) {
+  for (const auto& [result, operand] : overwrites_of(op, example.in.size(), types.size())) {
     if (example.in[static_cast<size_t>(operand)] != types[static_cast<size_t>(result)]) continue;
     const Run run = run_kernel(op, kernel, example, operands, nullptr, {result, operand});
     if (!same_bits(run.results, alone.results))
