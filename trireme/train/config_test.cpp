@@ -181,7 +181,7 @@ TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
   EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=mlp"}),
               HasSubstr("data.kind 'text' needs model.kind 'gpt' or 'llama'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
-              HasSubstr("data.kind 'idx' needs model.kind 'mlp' or 'lenet'"));
+              HasSubstr("data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx", "model.kind=mlp"}),
               HasSubstr("data.images and data.labels"));
 }
