@@ -5,6 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/tcp_store.h"
+#include "trireme/launch/descriptors.h"
 #include "trireme/launch/log_echo.h"
 #include "trireme/launch/log_folder.h"
 #include "trireme/launch/report.h"
@@ -57,6 +58,7 @@ bool may_help_to_restart(const LaunchResult& result) {
 
 LaunchResult supervise(const LaunchOptions& options) {
   check(options);
+  make_room_for_descriptors(options.ranks);
   std::optional<LogFolder> logs;  // a single rank writes to the terminal
   if (options.ranks > 1) logs.emplace(options.log_dir);
   const Signals signals;

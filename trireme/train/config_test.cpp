@@ -72,6 +72,11 @@ TEST(Config, what_it_writes_reads_back_the_same) {
   EXPECT_TRUE(read.model.hidden.empty());
 }
 
+// What the fuzzer of tests/fuzz found: toml++ has no double for whole numbers from 2^53 on.
+TEST(Config, a_whole_number_of_any_size_is_a_number) {
+  EXPECT_EQ(parse_config(kText, "job.toml", {"train.clip=9007199254740993"}).train.clip, 9007199254740992.0);
+}
+
 TEST(Config, every_key_is_written) {
   JobConfig config;
   const std::string text = to_toml(config);
@@ -103,6 +108,23 @@ TEST(Config, a_llama_is_described_by_the_keys_of_its_own) {
   EXPECT_THAT(error_of(text, with_key("model.mlp_width=-1")), HasSubstr("model.mlp_width = -1; it must be 0 or more"));
 }
 
+TEST(Config, a_resnet_is_described_by_the_keys_of_its_own) {
+  const std::vector<std::string> resnet{"model.kind=\"resnet\"", "data.image=[32,32,3]"};
+  const auto with_key = [&](const std::string& key) {
+    std::vector<std::string> out = resnet;
+    out.push_back(key);
+    return out;
+  };
+  const JobConfig config = parse_config(kText, "job.toml", with_key("model.blocks=[1,2]"));
+  EXPECT_EQ(to_string(batch_of(config, 4)[0].type), "f32[4,32,32,3]");
+  EXPECT_THAT(error_of(kText, with_key("model.depth=34")), HasSubstr("model.depth = 34; it must be 50, 101 or 152"));
+  EXPECT_THAT(error_of(kText, with_key("model.blocks=[1,0]")), HasSubstr("model.blocks = 0; it must be 1 or more"));
+  EXPECT_THAT(error_of(kText, with_key("data.image=[32,32]")),
+              HasSubstr("data.image has 2 sizes; they are height, width and channels"));
+  EXPECT_THAT(error_of(kText, with_key("train.label_smoothing=1.0")),
+              HasSubstr("train.label_smoothing = 1; it must be from 0 to below 1"));
+}
+
 TEST(Config, a_key_that_is_none_is_refused_with_its_line_and_the_likely_one) {
   EXPECT_EQ(error_of(with("btach = 8")),
             "job.toml:10: no key 'train.btach'. Did you mean 'train.batch'?");
@@ -128,6 +150,8 @@ TEST(Config, a_value_of_another_type_is_refused_with_both) {
 TEST(Config, text_that_is_no_toml_is_refused_with_its_place) {
   EXPECT_THAT(error_of("name = \n"), HasSubstr("job.toml:1:"));
   EXPECT_THAT(error_of(with("seed = 1\nseed = 2")), HasSubstr("job.toml:11:"));
+  EXPECT_EQ(error_of("name = 'h\xc3\xb6he'\nh\xc3\xb6he = 1"),
+            "job.toml:2: a character that is not ASCII must stand in quotes or a comment");
 }
 
 TEST(Config, overrides_that_cannot_be_are_refused) {
@@ -137,6 +161,8 @@ TEST(Config, overrides_that_cannot_be_are_refused) {
   EXPECT_EQ(error_of(kText, {"train.lr=fast"}), "--set: 'train.lr' must be a number; found 'fast'");
   EXPECT_EQ(error_of(kText, {"train.batch=1.5"}),
             "--set: 'train.batch' must be a whole number; found '1.5'");
+  // Text of a checkpoint, which JSON must be able to hold.
+  EXPECT_EQ(error_of(kText, {"name=a\xff"}), "--set name: the value is not UTF-8 text");
 }
 
 TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
@@ -155,7 +181,7 @@ TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
   EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=mlp"}),
               HasSubstr("data.kind 'text' needs model.kind 'gpt' or 'llama'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
-              HasSubstr("data.kind 'idx' needs model.kind 'mlp' or 'lenet'"));
+              HasSubstr("data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx", "model.kind=mlp"}),
               HasSubstr("data.images and data.labels"));
 }
