@@ -35,6 +35,8 @@ constexpr std::array kFlags{
          "Pipe on which a worker tells the launcher why it failed. Set by the launcher."},
     Flag{"TRIREME_PAGE_FD", "number",
          "Memory in which a worker tells the launcher what it waits for. Set by the launcher."},
+    Flag{"TRIREME_WORKER_LOG", "path",
+         "Where a worker's output goes; other ranks name it when this one is gone. Set by the launcher."},
     Flag{"TRIREME_HANG_TIMEOUT", "0..86400",
          "Seconds after which the launcher ends a rank that neither runs nor waits while others wait "
          "for it; at least three steps. Default 4; 0: never."},

@@ -89,7 +89,8 @@ class Agent {
     store_ = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = own, .secret = secret_});
     fill_report();
     link_ = std::make_unique<SchedulerLink>(
-        LinkOptions{.host = host_, .address = address_, .port = port_, .secret = secret_, .tls = tls_}, report_);
+        LinkOptions{.host = host_, .address = address_, .port = port_, .secret = secret_, .tls = tls_, .silence = silence_of_link()},
+        report_);
   }
 
   LaunchResult run() {
@@ -115,6 +116,10 @@ class Agent {
   }
 
  private:
+  // As long as the scheduler waits for this node.
+  milliseconds silence_of_link() const {
+    return options_.silence.count() == 0 ? milliseconds(10'000) : std::max(options_.silence, milliseconds(1'000));
+  }
   std::string scheduler_name() const { return "the scheduler at " + host_port_text(host_, port_); }
 
   void serve_scheduler() {
@@ -234,10 +239,13 @@ class Agent {
     const SchedulerLink::News news = link_->news();
     if (news.view) view_ = *news.view;
     if (view_.interrupt != 0 && team_.interrupted() == 0) team_.interrupt(view_.interrupt);
-    if (view_.refused.empty() && view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
+    if (view_.refused.empty() && view_.phase == Phase::kOver && view_.ending.exit_code != 0) {
+      view_.ending.interrupt != 0 ? team_.end() : team_.end_because(view_.ending.text);
+    }
     if (!std::exchange(refused_, !view_.refused.empty()) && refused_) {
       TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(), view_.refused);
     }
+    look_whether_cut_off(news);
     if (news.connected != connected_) {
       connected_ = news.connected;
       if (connected_) {
@@ -246,6 +254,21 @@ class Agent {
         TRIREME_LOG(kWarn, "launch", "{} has gone ({}); the job goes on, and it is tried again", scheduler_name(), news.trouble);
       }
     }
+  }
+
+  // A scheduler that died leaves its host's answer that nobody listens there, and the ranks go on. Without any answer, and
+  // with ranks that wait for others as long, it is this node that is cut off from them; they count it as lost.
+  void look_whether_cut_off(const SchedulerLink::News& news) {
+    if (options_.silence.count() == 0 || news.connected || news.host_answers) return;
+    const double silence_s = std::chrono::duration<double>(options_.silence).count();
+    const double now = now_s();
+    for (const Worker& worker : team_.workers()) {
+      const double since_s = worker.page->page().waiting_since.load();
+      if (worker.running && (since_s == 0 || now - since_s < silence_s)) return;
+    }
+    cut_off_ = true;
+    team_.end_because(fmt::format("node {} ({}) is cut off: {} has not answered for {} s, and all ranks here have waited for "
+                                  "others as long", view_.node_index, report_.host, scheduler_name(), silence_s));
   }
 
   // What the scheduler is to know of it.
@@ -286,7 +309,7 @@ class Agent {
       if (view_.phase == Phase::kOver || !view_.refused.empty()) return;
       if (news.connected) alone.reset();
       if (!news.connected && !alone) alone.emplace(kWaitForVerdict);
-      if (alone && alone->passed()) {
+      if (cut_off_ || (alone && alone->passed())) {
         TRIREME_LOG(kWarn, "launch", "{} does not answer ({}); how the other nodes ended is not known", scheduler_name(),
                     news.trouble);
         return;
@@ -335,6 +358,7 @@ class Agent {
   ClusterView view_;
   bool connected_ = true;
   bool refused_ = false;  // while it works
+  bool cut_off_ = false;  // from the scheduler and the other nodes
   int64_t failures_ = 0;
   Team team_;  // ends before what its workers need
 };
