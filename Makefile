@@ -1,5 +1,5 @@
 # `make` lists what there is. Every target installs what it misses first (apt-get, on Debian 12).
-.PHONY: help deps build test run bench clean
+.PHONY: help deps build test run bench fuzz fuzz-deps clean
 .DEFAULT_GOAL := help
 
 help:
@@ -8,6 +8,8 @@ help:
 	@echo "make test            build and run all tests"
 	@echo "make build           build the program: build/release/trireme"
 	@echo "make bench           measure"
+	@echo "make fuzz            give each parser 100000 inputs, by clang's libFuzzer; RUNS=N for N, PARSERS=\"config graph\" for some"
+	@echo "make fuzz-deps       install clang for it"
 	@echo "make deps            install the packages the build needs"
 	@echo "make clean           remove build/release"
 
@@ -29,6 +31,15 @@ run: build
 
 bench: build
 	bench/run
+
+fuzz: deps
+	@command -v clang++-16 >/dev/null || { echo "make fuzz: clang++-16 is missing; make fuzz-deps installs it" >&2; exit 2; }
+	cmake --preset fuzz
+	cmake --build --preset fuzz
+	@tests/fuzz/run $(PARSERS)
+
+fuzz-deps:
+	@tools/install_deps clang-16 libclang-rt-16-dev
 
 clean:
 	rm -rf build/release

@@ -14,6 +14,9 @@ if(TRIREME_SANITIZE)
   target_compile_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(trireme_options INTERFACE -fsanitize=${TRIREME_SANITIZE})
 endif()
+if(TRIREME_FUZZ)  # marks the branches taken, for libFuzzer; an undefined operation ends the program
+  target_compile_options(trireme_options INTERFACE -O1 -fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
+endif()
 
 set_property(GLOBAL PROPERTY TRIREME_FOLDERS "")
 

@@ -321,6 +321,38 @@ TEST_F(NodesTest, ASchedulerRestartedWithOtherOptionsDoesNotEndTheJob) {
   finish(other);
 }
 
+// A day before and a day behind: neither proofs nor heartbeats speak of time.
+TEST_F(NodesTest, NodesWhoseClocksDifferMeetAndStay) {
+  const auto skewed = [](const char* seconds) {
+    return Words{"LD_PRELOAD=" TRIREME_CLOCK_SKEW, fmt::format("CLOCK_SKEW_S={}", seconds), "ASAN_OPTIONS=verify_asan_link_order=0"};
+  };
+  EXPECT_GT(std::atol(run_shell("date +%s", skewed("86400")).out.c_str()), ::time(nullptr) + 80'000);
+  Program sched = scheduler(2, {"--heartbeat", "1"});
+  std::vector<Program> agents;
+  for (const char* seconds : {"86400", "-86400"}) {
+    const std::string name = fmt::format("agent{}", agents.size());
+    agents.push_back(begin(name, {"launch", "--master", master(), "--world", "2", "-n", "1", "--secret-file", "secret", "--heartbeat", "1", "--",
+                                  "sh", "-c", "sleep 2.5; touch lived_$RANK"}, skewed(seconds)));
+  }
+  for (Program& one : agents) {
+    const Outcome outcome = finish(one);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+  EXPECT_EQ(finish(sched).code, 0);
+  EXPECT_TRUE(fs::exists(path("lived_0")) && fs::exists(path("lived_1")));
+}
+
+// The clock of another machine that counts from its start: the kernel gives the agent one of its own, where it may.
+TEST_F(NodesTest, NodesThatWereBootedAtOtherTimesMeetAndStay) {
+  if (run_shell("unshare -T --monotonic 1000000 --boottime 1000000 true").code != 0) GTEST_SKIP() << "no time namespaces here";
+  Program sched = scheduler(1, {"--heartbeat", "1"});
+  const Outcome outcome = run_shell(fmt::format("exec unshare -T --monotonic 1000000 --boottime 1000000 {} launch --master {} --world 1 -n 1 "
+                                                "--secret-file secret --heartbeat 1 -- sh -c 'sleep 2.5; touch lived'", TRIREME_PROGRAM, master()));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(finish(sched).code, 0);
+  EXPECT_TRUE(fs::exists(path("lived")));
+}
+
 TEST_F(NodesTest, AWrongSecretIsRefused) {
   ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
   Program sched = scheduler(1);

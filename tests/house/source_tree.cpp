@@ -21,6 +21,7 @@ constexpr std::array kEndings{".h",     ".cpp", ".def", ".md", ".txt", ".toml",
                               ".cmake", ".in",  ".sh",  ".py", ".json"};
 
 bool is_text(const fs::path& path) {
+  if (path.parent_path().parent_path().filename() == "corpus") return false;  // inputs of the fuzzers: any bytes
   const std::string ending = path.extension().string();
   if (ending.empty()) return true;  // scripts: tools/install_deps
   return std::ranges::find(kEndings, ending) != kEndings.end();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 
 #include "trireme/base/error.h"
@@ -16,6 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPart = 512 << 10;  // bytes of a published list in one value of the store
+constexpr size_t kDigits = 8;          // of a length
 constexpr char kComplete = '+';
 constexpr char kMissing = '!';
 
@@ -60,9 +62,16 @@ void publish(const WorldOptions& options, std::string_view name, const std::stri
   }
 }
 
-size_t read_hex(const std::string& text, size_t at) {
-  invariant(at + 8 <= text.size(), "roster: a list of {} bytes ends within a length", text.size());
-  return std::stoul(text.substr(at, 8), nullptr, 16);
+// Eight hexadecimal digits, in lower case as they are written.
+size_t read_hex(std::string_view text, size_t at) {
+  size_t value = 0;
+  const std::string_view digits = text.substr(std::min(at, text.size()), kDigits);
+  const auto [stop, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  if (digits.size() != kDigits || status != std::errc() || stop != digits.data() + digits.size()) {
+    fail(ErrorKind::kComm, "roster: in a list of {} bytes no length stands at byte {}; do all ranks run the same build?",
+         text.size(), at);
+  }
+  return value;
 }
 
 std::string fetch(const WorldOptions& options, std::string_view name) {
@@ -73,7 +82,7 @@ std::string fetch(const WorldOptions& options, std::string_view name) {
     if (e.kind() != ErrorKind::kTimeout) throw;
     fail_missing(options, "rank 0 or another");
   }
-  if (list.at(0) == kMissing) fail_missing(options, list.substr(1));
+  if (list.starts_with(kMissing)) fail_missing(options, list.substr(1));
   const size_t parts = read_hex(list, 1);
   list.erase(0, 9);
   for (size_t part = 1; part < parts; ++part) {
@@ -101,6 +110,21 @@ bool can_make_segments() {
 
 }  // namespace
 
+std::vector<std::string> decode_list(std::string_view list) {
+  std::vector<std::string> values;
+  for (size_t at = 0; at < list.size();) {
+    const size_t length = read_hex(list, at);
+    at += kDigits;
+    if (length > list.size() - at) {
+      fail(ErrorKind::kComm, "roster: a list of {} bytes has a value of {} at byte {}; do all ranks run the same build?",
+           list.size(), length, at);
+    }
+    values.emplace_back(list.substr(at, length));
+    at += length;
+  }
+  return values;
+}
+
 std::vector<std::string> exchange(const WorldOptions& options, std::string_view name,
                                   std::string_view value) {
   options.store->set(key_of(options, name, std::to_string(options.rank)), value);
@@ -111,12 +135,7 @@ std::vector<std::string> exchange(const WorldOptions& options, std::string_view 
   } else {
     list = fetch(options, name);
   }
-  std::vector<std::string> values;
-  for (size_t at = 0; at < list.size();) {
-    const size_t length = read_hex(list, at);
-    values.push_back(list.substr(at + 8, length));
-    at += 8 + length;
-  }
+  const std::vector<std::string> values = decode_list(list);
   invariant(static_cast<int>(values.size()) == options.size, "roster: {} values for {} ranks",
             values.size(), options.size);
   return values;

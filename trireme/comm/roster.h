@@ -15,6 +15,9 @@ namespace trireme::comm {
 std::vector<std::string> exchange(const WorldOptions& options, std::string_view name,
                                   std::string_view value);
 
+// The list that rank 0 publishes, taken apart: before each value its length in eight hexadecimal digits. kComm when it is none.
+std::vector<std::string> decode_list(std::string_view list);
+
 // A number, above 0, for these world ranks that no other list has; the members agree on it.
 int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks);
 

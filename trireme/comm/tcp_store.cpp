@@ -143,9 +143,7 @@ class TcpStore final : public Store {
     check(outcome, operation, key, deadline);
     const wire::Header head = wire::header(bytes);
     const auto kind = static_cast<wire::Kind>(head.kind);
-    const bool known =
-        kind == wire::Kind::kDone || kind == wire::Kind::kTimeout || kind == wire::Kind::kNoNumber;
-    if (!known || head.key_bytes != 0 || head.value_bytes > kMaxStoreValue) {
+    if (!wire::is_reply(head)) {
       fail(ErrorKind::kComm, "{}: it answered {} '{}' with bytes that are no reply", where(),
            operation, key);
     }

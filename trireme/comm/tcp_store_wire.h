@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "trireme/comm/hmac.h"
+#include "trireme/comm/tcp_store.h"
 
 namespace trireme::comm::wire {
 
@@ -67,6 +68,42 @@ inline Header header(std::string_view in) {
           .key_bytes = static_cast<uint32_t>(take(in, 4, 4)),
           .value_bytes = static_cast<uint32_t>(take(in, 8, 4)),
           .number = static_cast<int64_t>(take(in, 12, 8))};
+}
+
+// What stands at the front of the bytes that came.
+enum class Found { kPart, kWhole, kImpossible };
+
+// A request of a proven client. It is whole when nothing is left over: requests come one at a time.
+struct Request {
+  Found found = Found::kPart;
+  Kind kind = Kind::kSet;
+  std::string_view key;  // of the bytes that were read
+  std::string_view value;
+  int64_t number = 0;
+};
+
+inline Request read_request(std::string_view in) {
+  if (in.size() < kHeaderBytes) return {};
+  const Header head = header(in);
+  const bool known = head.kind >= static_cast<uint32_t>(Kind::kSet) && head.kind <= static_cast<uint32_t>(Kind::kAdd);
+  const size_t whole = kHeaderBytes + size_t{head.key_bytes} + head.value_bytes;
+  if (!known || head.key_bytes > kMaxStoreKey || head.value_bytes > kMaxStoreValue || in.size() > whole) {
+    return {.found = Found::kImpossible};
+  }
+  if (in.size() < whole) return {};
+  in.remove_prefix(kHeaderBytes);
+  return {.found = Found::kWhole,
+          .kind = static_cast<Kind>(head.kind),
+          .key = in.substr(0, head.key_bytes),
+          .value = in.substr(head.key_bytes),
+          .number = head.number};
+}
+
+// Whether a header is one that a server sends.
+inline bool is_reply(const Header& head) {
+  const auto kind = static_cast<Kind>(head.kind);
+  const bool known = kind == Kind::kDone || kind == Kind::kTimeout || kind == Kind::kNoNumber;
+  return known && head.key_bytes == 0 && head.value_bytes <= kMaxStoreValue;
 }
 
 inline std::string bytes_of(const Digest& digest) {

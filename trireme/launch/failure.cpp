@@ -1,24 +1,34 @@
 #include "trireme/launch/failure.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <charconv>
 
 namespace trireme::launch {
+namespace {
+
+constexpr std::string_view kMagic = "trireme-failure ";
+constexpr size_t kLongestHead = 100;
+
+}  // namespace
 
 std::string encode(const Failure& failure) {
-  return fmt::format("trireme-failure {} {:.9f}\n{}", static_cast<int>(failure.kind), failure.at_s,
-                     failure.text);
+  return fmt::format("{}{} {:.9f}\n{}", kMagic, static_cast<int>(failure.kind), failure.at_s, failure.text);
 }
 
 std::optional<Failure> decode(std::string_view bytes) {
+  constexpr double kLatest = 1e12;  // seconds
   const size_t line = bytes.find('\n');
-  if (line == std::string_view::npos || line > 100) return std::nullopt;
+  std::string_view head = bytes.substr(0, std::min(line, kLongestHead));
+  if (line == std::string_view::npos || line > kLongestHead || !head.starts_with(kMagic)) return std::nullopt;
+  head.remove_prefix(kMagic.size());
+  const char* const end = head.data() + head.size();
+  int kind = -1;
   Failure failure;
-  int kind = 0;
-  const std::string head(bytes.substr(0, line));
-  if (std::sscanf(head.c_str(), "trireme-failure %d %lf", &kind, &failure.at_s) != 2 || kind < 0 ||
-      kind > static_cast<int>(ErrorKind::kInternal)) {
-    return std::nullopt;
-  }
+  const auto first = std::from_chars(head.data(), end, kind);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ' ') return std::nullopt;
+  const auto second = std::from_chars(first.ptr + 1, end, failure.at_s, std::chars_format::fixed);
+  const bool is_time = second.ec == std::errc() && second.ptr == end && failure.at_s >= 0 && failure.at_s < kLatest;
+  if (!is_time || kind < 0 || kind > static_cast<int>(ErrorKind::kInternal)) return std::nullopt;
   failure.kind = static_cast<ErrorKind>(kind);
   failure.text = bytes.substr(line + 1);
   return failure;

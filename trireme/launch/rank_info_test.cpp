@@ -214,7 +214,8 @@ TEST_F(RankInfoTest, AFailureIsReportedOnlyToALauncher) {
 
 TEST_F(RankInfoTest, BytesThatAreNoFailureAreNotTakenForOne) {
   for (const char* text :
-       {"", "exec 002", "trireme-failure x\nabc", "trireme-failure 99 1.0\nabc", "\n"}) {
+       {"", "exec 002", "trireme-failure x\nabc", "trireme-failure 99 1.0\nabc", "\n", "trireme-failure 1 nan\nabc",
+        "trireme-failure 1 1e300\nabc", "trireme-failure 99999999999 1.0\nabc", "trireme-failure 1 1.0x\nabc"}) {
     EXPECT_FALSE(decode(text).has_value()) << text;
   }
 }

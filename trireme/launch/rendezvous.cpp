@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "trireme/base/log.h"
 #include "trireme/comm/mpi_start.h"
 #include "trireme/comm/tcp_store.h"
+#include "trireme/launch/site.h"
 
 namespace trireme::launch {
 namespace {
@@ -29,32 +29,6 @@ using std::chrono::milliseconds;
 constexpr int kPortTries = 8;
 constexpr milliseconds kLook{20};
 constexpr milliseconds kOneTry{2000};  // at a port that may be someone else's
-constexpr std::string_view kMagic = "trireme-rendezvous-1";
-
-struct Site {
-  std::string address;
-  uint16_t port = 0;
-  comm::Secret secret{};
-};
-
-std::string text_of(const Site& site) {
-  return fmt::format("{} {} {} {}\n", kMagic, site.address, site.port, comm::to_hex(site.secret));
-}
-
-std::optional<Site> site_from(std::string_view text) {
-  std::vector<std::string> words(1);
-  for (const char c : text.substr(0, 1000)) {
-    if (c == ' ' || c == '\n') {
-      words.emplace_back();
-    } else {
-      words.back() += c;
-    }
-  }
-  if (words.size() != 5 || words[0] != kMagic) return std::nullopt;
-  Site site{.address = words[1], .secret = comm::secret_from_hex(words[3])};
-  std::from_chars(words[2].data(), words[2].data() + words[2].size(), site.port);
-  return site;
-}
 
 // A folder that is this user's alone, so that nobody can put a file there before us.
 std::string private_folder() {
@@ -82,7 +56,7 @@ class SiteFile {
     const std::string fresh = path_ + ".new";
     unlink(fresh.c_str());
     fd_ = open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const std::string text = text_of(site);
+    const std::string text = to_string(site);
     const bool ok = fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0 &&
                     write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                     rename(fresh.c_str(), path_.c_str()) == 0;
@@ -111,7 +85,7 @@ class SiteFile {
     const ssize_t got = ::read(fd, text, sizeof text);
     close(fd);
     if (dead || got <= 0) return std::nullopt;
-    return site_from({text, static_cast<size_t>(got)});
+    return parse_site({text, static_cast<size_t>(got)});
   }
 
  private:
@@ -189,11 +163,11 @@ Meeting meet_by_mpi(const RankInfo& info) {
     auto server = std::make_unique<comm::TcpStoreServer>(
         comm::TcpStoreServerOptions{.address = site.address, .secret = site.secret});
     site.port = server->port();
-    (void)comm::from_rank_0_by_mpi(text_of(site));
+    (void)comm::from_rank_0_by_mpi(to_string(site));
     return {std::make_shared<ServedStore>(std::move(server), site.secret),
             fmt::format("the others at its store {}:{}, told by MPI", site.address, site.port)};
   }
-  const auto site = site_from(comm::from_rank_0_by_mpi(""));
+  const auto site = parse_site(comm::from_rank_0_by_mpi(""));
   require(site.has_value(),
           "launch: what MPI brought from rank 0 is no address; do all ranks run the same build?");
   return {reach(*site, false),

@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/tcp_store.h"
+#include "trireme/launch/descriptors.h"
 #include "trireme/launch/log_echo.h"
 #include "trireme/launch/log_folder.h"
 #include "trireme/launch/report.h"
@@ -64,6 +65,7 @@ int ranks_after(const LaunchOptions& options, const LaunchResult& result) {
 LaunchResult supervise(const LaunchOptions& asked) {
   check(asked);
   LaunchOptions options = asked;
+  make_room_for_descriptors(options.ranks);
   std::optional<LogFolder> logs;  // a single rank writes to the terminal
   if (options.ranks > 1) logs.emplace(options.log_dir);
   const Signals signals;

@@ -11,9 +11,12 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/toml_text.h"
 
 namespace trireme {
 namespace {
+
+constexpr int64_t kMostDevices = int64_t{1} << 40;  // as of a mesh
 
 // Reads one TOML table; every complaint names the file, the key and the value found.
 class Reader {
@@ -32,7 +35,10 @@ class Reader {
     return value<std::string>(key, "a text in quotes");
   }
   int64_t integer(std::string_view key) const { return value<int64_t>(key, "a whole number"); }
-  double number(std::string_view key) const { return value<double>(key, "a number"); }
+  double number(std::string_view key) const {
+    const toml::value<int64_t>* whole = at(key).as_integer();  // as a double it would be refused from 2^53 on
+    return whole != nullptr ? static_cast<double>(whole->get()) : value<double>(key, "a number");
+  }
   bool has(std::string_view key) const { return table_.contains(key); }
   const toml::table& table(std::string_view key) const {
     const toml::table* out = at(key).as_table();
@@ -91,7 +97,11 @@ std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    out += c;
+    if (c == 0x7f || (c >= 0 && c < ' ')) {
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    } else {
+      out += c;
+    }
   }
   return out + "\"";
 }
@@ -135,6 +145,8 @@ void check(const Machine& machine, std::string_view where) {
   };
   positive("hosts", static_cast<double>(machine.hosts));
   positive("devices_per_host", static_cast<double>(machine.devices_per_host));
+  require(machine.hosts <= kMostDevices / machine.devices_per_host, "{}: {} hosts of {} devices are more than 2^40 devices", where,
+          machine.hosts, machine.devices_per_host);
   positive("device.memory_bytes", static_cast<double>(machine.memory_bytes));
   positive("device.memory_bytes_per_s", machine.memory_bytes_per_s);
   require(machine.achievable > 0 && machine.achievable <= 1,
@@ -167,6 +179,8 @@ void check(const Machine& machine, std::string_view where) {
 
 Machine parse_machine(std::string_view text, std::string_view where) {
   const std::string file(where);
+  const int bare = line_of_bare_character(text);
+  require(bare == 0, "{}: line {}: a character that is not ASCII must stand in quotes or a comment", file, bare);
   toml::table table;
   try {
     table = toml::parse(text);

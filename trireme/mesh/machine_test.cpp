@@ -78,6 +78,18 @@ TEST(Machine, print_and_parse_are_inverses) {
   EXPECT_EQ(parse_machine(to_string(machine)), machine);
 }
 
+// What the fuzzer of tests/fuzz found.
+TEST(Machine, large_rates_and_odd_names_survive_their_text) {
+  Machine machine = parse_machine(kText);
+  machine.name = "two\nhosts \"\x7f\t\xc3\xa4";
+  machine.flops_per_s["bf16"] = 9889e12;  // printed as a whole number, above 2^53
+
+  const Machine back = parse_machine(to_string(machine));
+
+  EXPECT_EQ(back.name, machine.name);
+  EXPECT_EQ(back.flops_per_s, machine.flops_per_s);
+}
+
 TEST(Machine, this_host_is_valid_and_survives_its_text) {
   const Machine machine = Machine::this_host();
 
@@ -139,6 +151,10 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
   EXPECT_EQ(error_with("bytes_per_s = 1e10", "bytes_per_s = 0"),
             "m.toml: 'bytes_per_s' of level 'network' is 0; it must be more than 0");
   EXPECT_EQ(error_with("[device]", "[[device]]"), "m.toml: 'device' must be a table");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = 4611686018427387904"),
+            "m.toml: 4611686018427387904 hosts of 8 devices are more than 2^40 devices");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = 2\n\xef\xb9\xbf = 1"),
+            "m.toml: line 3: a character that is not ASCII must stand in quotes or a comment");
 }
 
 TEST(MachineErrors, levels_must_grow_up_to_the_machine) {

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
 
 namespace trireme {
 namespace {
+
+constexpr int64_t kMostDevices = int64_t{1} << 40;
 
 bool is_word(std::string_view name) {
   const auto letter = [](char c) {
@@ -47,6 +50,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }  // namespace
 
 Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
+  int64_t devices = 1;
   for (size_t i = 0; i < user_axes_.size(); ++i) {
     const MeshAxis& user = user_axes_[i];
     require(is_word(user.name),
@@ -60,6 +64,8 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
       require(user_axes_[j].name != user.name,
               "mesh: axis '{}' is named twice; every axis needs a name of its own", user.name);
     }
+    require(devices <= kMostDevices / user.size, "mesh: '{}' has more than 2^40 devices", to_string(*this));
+    devices *= user.size;  // checked first: the factors of a number without a bound may take minutes
     const std::vector<int64_t> factors = prime_factors(user.size);
     for (size_t k = 0; k < factors.size(); ++k) {
       axes_.push_back(
@@ -70,8 +76,6 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
   strides_.resize(axes_.size());
   for (size_t axis = axes_.size(); axis-- > 0;) {
     strides_[axis] = devices_;
-    require(devices_ <= (int64_t{1} << 40) / axes_[axis].size,
-            "mesh: '{}' has more than 2^40 devices", to_string(*this));
     devices_ *= axes_[axis].size;
   }
 }
@@ -227,7 +231,7 @@ std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const
   int64_t product = 1;
   for (int64_t cut : cuts) {
     require(cut >= 1, "cuts ({}): a cut of {}; cuts must be 1 or more", fmt::join(cuts, ","), cut);
-    product = product > mesh.devices() ? product : product * cut;
+    product = product > std::numeric_limits<int64_t>::max() / cut ? std::numeric_limits<int64_t>::max() : product * cut;
   }
   require(product <= mesh.devices(),
           "cuts ({}) need {} devices, but mesh '{}' has {}; make the product of the cuts divide {}",

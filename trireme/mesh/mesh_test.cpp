@@ -164,6 +164,8 @@ TEST(MeshErrors, say_what_is_wrong_and_what_would_be_right) {
               Mesh({{"a", 1 << 30}, {"b", 1 << 30}});
             }),
             "mesh: 'a=1073741824,b=1073741824' has more than 2^40 devices");
+  EXPECT_EQ(error_of([] { parse_mesh("dp=9223372036854775783"); }),  // a prime: its factors are not looked for
+            "mesh: 'dp=9223372036854775783' has more than 2^40 devices");
   EXPECT_EQ(error_of([] {
               Mesh({{"dp", 4}, {"tp", 2}}).find("tpp");
             }),

@@ -72,6 +72,11 @@ TEST(Config, what_it_writes_reads_back_the_same) {
   EXPECT_TRUE(read.model.hidden.empty());
 }
 
+// What the fuzzer of tests/fuzz found: toml++ has no double for whole numbers from 2^53 on.
+TEST(Config, a_whole_number_of_any_size_is_a_number) {
+  EXPECT_EQ(parse_config(kText, "job.toml", {"train.clip=9007199254740993"}).train.clip, 9007199254740992.0);
+}
+
 TEST(Config, every_key_is_written) {
   JobConfig config;
   const std::string text = to_toml(config);
@@ -128,6 +133,8 @@ TEST(Config, a_value_of_another_type_is_refused_with_both) {
 TEST(Config, text_that_is_no_toml_is_refused_with_its_place) {
   EXPECT_THAT(error_of("name = \n"), HasSubstr("job.toml:1:"));
   EXPECT_THAT(error_of(with("seed = 1\nseed = 2")), HasSubstr("job.toml:11:"));
+  EXPECT_EQ(error_of("name = 'h\xc3\xb6he'\nh\xc3\xb6he = 1"),
+            "job.toml:2: a character that is not ASCII must stand in quotes or a comment");
 }
 
 TEST(Config, overrides_that_cannot_be_are_refused) {
@@ -137,6 +144,8 @@ TEST(Config, overrides_that_cannot_be_are_refused) {
   EXPECT_EQ(error_of(kText, {"train.lr=fast"}), "--set: 'train.lr' must be a number; found 'fast'");
   EXPECT_EQ(error_of(kText, {"train.batch=1.5"}),
             "--set: 'train.batch' must be a whole number; found '1.5'");
+  // Text of a checkpoint, which JSON must be able to hold.
+  EXPECT_EQ(error_of(kText, {"name=a\xff"}), "--set name: the value is not UTF-8 text");
 }
 
 TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {

@@ -5,6 +5,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/toml_text.h"
+#include "trireme/base/utf8.h"
 #include "trireme/train/config.h"
 #include "trireme/train/config_impl.h"
 
@@ -71,7 +73,8 @@ void assign(const ConfigKey& key, const toml::node& node, const std::string& sou
           *target = read_list<int64_t>(node, key, where);
         } else if constexpr (std::is_same_v<T, double>) {
           if (!node.is_number()) wrong_type(key, where, describe(node));
-          *target = *node.value<double>();
+          const toml::value<int64_t>* whole = node.as_integer();  // toml++ gives none from 2^53 on as a double
+          *target = whole != nullptr ? static_cast<double>(whole->get()) : node.as_floating_point()->get();
         } else {
           const auto value = node.value_exact<T>();
           if (!value) wrong_type(key, where, describe(node));
@@ -105,6 +108,8 @@ void read_table(const toml::table& table, const std::string& prefix, const std::
 }
 
 toml::table parse_toml(std::string_view text, const std::string& source) {
+  const int bare = line_of_bare_character(text);
+  require(bare == 0, "{}:{}: a character that is not ASCII must stand in quotes or a comment", source, bare);
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& e) {
@@ -120,20 +125,15 @@ void apply_override(const std::string& text, const std::vector<ConfigKey>& keys)
   const std::string where = "--set";
   const ConfigKey& key = find_key(keys, text.substr(0, equals), where);
   const std::string value = text.substr(equals + 1);
+  require(is_utf8(value), "--set {}: the value is not UTF-8 text", key.name);
   if (auto* const* target = std::get_if<std::string*>(&key.target);
       target != nullptr && (value.empty() || value.front() != '"')) {
     **target = value;
     return;
   }
-  toml::table table;
   try {
-    table = toml::parse("value = " + value);
-  } catch (const toml::parse_error&) {
-    wrong_type(key, where, fmt::format("'{}'", value));
-  }
-  const toml::node& node = *table.get("value");
-  try {
-    assign(key, node, where);
+    const toml::table table = parse_toml("value = " + value, where);
+    assign(key, *table.get("value"), where);
   } catch (const Error&) {
     wrong_type(key, where, fmt::format("'{}'", value));
   }

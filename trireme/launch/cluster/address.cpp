@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -13,6 +15,9 @@
 
 namespace trireme::launch {
 namespace {
+
+constexpr std::string_view kMarks = ".-_:%";  // of host names and addresses, besides letters and digits
+constexpr size_t kShown = 200;               // characters of what was given, in an error
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -64,6 +69,9 @@ HostPort parse_host_port(std::string_view text, uint16_t default_port, std::stri
     require(status == std::errc() && stop == port.data() + port.size() && number >= 1 && number <= 65'535,
             "{} '{}': the port must be a number from 1 to 65535", what, text);
   }
+  const bool is_host = std::ranges::all_of(host, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || kMarks.find(c) != std::string_view::npos; });
+  require(is_host, "{} '{}': a host is a name or an address, of letters, digits and {}; write HOST:PORT, as in 10.0.0.5:8118", what,
+          text.substr(0, kShown), kMarks);
   require(!host.empty(), "{} '{}': it has no host; write HOST:PORT, as in 10.0.0.5:8118 or [fe80::5]:8118", what, text);
   return {.host = std::string(host), .port = static_cast<uint16_t>(number)};
 }

@@ -19,6 +19,7 @@
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/scheduler.h"
+#include "trireme/launch/descriptors.h"
 #include "trireme/launch/log_echo.h"
 #include "trireme/launch/log_folder.h"
 #include "trireme/launch/report.h"
@@ -419,6 +420,7 @@ comm::Secret cluster_secret(const std::string& secret_file) {
 
 LaunchResult launch_node(const NodeOptions& options) {
   check(options);
+  make_room_for_descriptors(options.local.ranks);
   return Agent(options).run();
 }
 

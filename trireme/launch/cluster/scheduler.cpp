@@ -248,7 +248,11 @@ class Scheduler::Loop {
 
   void refuse(Call& call, int64_t Counts::*which, const std::string& why) {
     count(which);
-    log_.write(fmt::format("refused a connection from {}: {}", call.context.peer(), why));
+    // Again when there are twice as many: whoever knocks for long does not fill the log.
+    if (const int64_t times = counts().*which; times >= say_refused_at_) {
+      log_.write(fmt::format("refused a connection from {}: {} ({} so far)", call.context.peer(), why, times));
+      say_refused_at_ = 2 * times;
+    }
     finish(call, grpc::StatusCode::UNAUTHENTICATED, why);
   }
 
@@ -341,6 +345,7 @@ class Scheduler::Loop {
   std::mutex posting_;  // held while the loop may ask gRPC for more, which it must not once the server is being ended
   bool stopping_ = false;
   std::optional<Deadline> linger_;
+  int64_t say_refused_at_ = 1;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Ending> done_;

@@ -1,8 +1,6 @@
 #include "trireme/launch/cluster/scheduler.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include "trireme/launch/cluster/grpc_impl.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/message.h"
+#include "trireme/launch/cluster/raw_stream_impl.h"
 #include "trireme/launch/cluster/session.h"
 
 namespace trireme::launch {
@@ -65,51 +64,6 @@ class SchedulerTest : public testing::Test {
     return view;
   }
   comm::Secret secret_ = comm::random_secret();
-};
-
-// One stream spoken by hand.
-class RawStream {
- public:
-  explicit RawStream(uint16_t port)
-      : stub_(grpc::CreateChannel(fmt::format("ipv4:127.0.0.1:{}", port), grpc::InsecureChannelCredentials())),
-        stream_(stub_.PrepareCall(&context_, kMethod, &queue_)) {
-    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-    stream_->StartCall(nullptr);
-    next();
-  }
-  ~RawStream() {
-    context_.TryCancel();
-    queue_.Shutdown();
-    while (next()) {
-    }
-  }
-  void write(std::string_view bytes) {
-    stream_->Write(buffer_of(bytes), nullptr);
-    next();
-  }
-  std::optional<std::string> read() {
-    grpc::ByteBuffer in;
-    stream_->Read(&in, nullptr);
-    if (!next()) return std::nullopt;
-    return text_of(in);
-  }
-  grpc::Status status() {
-    grpc::Status status;
-    stream_->Finish(&status, nullptr);
-    next();
-    return status;
-  }
-
- private:
-  bool next() {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue_.Next(&tag, &ok) && ok;
-  }
-  grpc::ClientContext context_;
-  grpc::CompletionQueue queue_;
-  grpc::GenericStub stub_;
-  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
 };
 
 TEST_F(SchedulerTest, NodesMeetAreToldTheirRanksAndThatTheJobIsOver) {
@@ -257,7 +211,7 @@ TEST(SchedulerAddress, HostAndPortAreReadInEveryForm) {
   EXPECT_EQ(text("[::1]:81"), "[::1]:81");
   EXPECT_EQ(text("[::1]"), "[::1]:8118");
   EXPECT_EQ(text("::1"), "[::1]:8118");
-  for (const char* wrong : {"a:0", "a:65536", "a:x", "a:", ":81", "", "[::1]81", "a:1x"}) {
+  for (const char* wrong : {"a:0", "a:65536", "a:x", "a:", ":81", "", "[::1]81", "a:1x", "a]:b]", "a b:1", "::1\n"}) {
     EXPECT_THROW(parse_host_port(wrong, 8118, "--master"), Error) << wrong;
   }
   EXPECT_EQ(resolve("localhost").substr(0, 4), is_ipv6(resolve("localhost")) ? "::1" : "127.");

@@ -1,0 +1,15 @@
+// The job's secret in a file.
+#include "tests/fuzz/support.h"
+#include "trireme/launch/secret.h"
+
+using namespace trireme;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static fuzz::MemoryFile file;
+  file.write(fuzz::text_of(data, size));
+  fuzz::accepts([&] {
+    const comm::Secret secret = launch::read_secret(file.path(), "--secret-file");
+    fuzz::demand(fuzz::text_of(data, size).starts_with(comm::to_hex(secret)), "a secret reads as another");
+  });
+  return 0;
+}

@@ -1,0 +1,12 @@
+// SLURM's lists: of hosts, and of the ranks on each.
+#include "tests/fuzz/support.h"
+#include "trireme/launch/slurm.h"
+
+using namespace trireme;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text = fuzz::text_of(data, size);
+  fuzz::accepts([&] { launch::expand_hosts(text); });
+  fuzz::accepts([&] { launch::expand_tasks(text); });
+  return 0;
+}

@@ -1,0 +1,31 @@
+// A strategy file of a model: all of it, or the layouts of its parameters only.
+#include "tests/fuzz/support.h"
+#include "trireme/op/registry.h"
+#include "trireme/plan/strategy.h"
+
+using namespace trireme;
+
+namespace {
+
+constexpr const char* kGraph = R"(graph "mlp"
+%0: f32[32,16] = data "image"
+%1: f32[24,16] = parameter "up.weight" normal(0,0.02)
+%2: f32[32,24] = matmul(%0, %1) {transpose_a=false, transpose_b=true} @"up"
+%3: f32[32,24] = gelu(%2)
+%4: f32[24] = reduce_sum(%3) {dims=[0], keep_dims=false}
+%5: f32[24,16] = scale(%1) {value=0.5}
+output "sum" %4
+output "up.weight" %5 updates %1
+)";
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Graph graph = parse_graph(kGraph, find_op_base);
+  const std::string_view text = fuzz::text_of(data, size);
+  fuzz::round_trip(
+      text, [&](std::string_view of) { return parse_strategy(of, graph); },
+      [&](const Strategy& strategy) { return to_string(graph, strategy); });
+  if (has_parameters_only(text)) fuzz::accepts([&] { parse_parameter_layouts(text, graph); });
+  return 0;
+}

@@ -1,0 +1,42 @@
+#include "tests/fuzz/support.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "trireme/base/log.h"
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  trireme::set_log_sink([](std::string_view) {});
+  return 0;
+}
+
+namespace trireme::fuzz {
+
+std::pair<std::string_view, std::string_view> split(std::string_view text, std::string_view separator) {
+  const size_t at = text.find(separator);
+  if (at == std::string_view::npos) return {text, {}};
+  return {text.substr(0, at), text.substr(at + separator.size())};
+}
+
+void demand(bool holds, std::string_view what, std::string_view one, std::string_view other) {
+  if (holds) return;
+  fmt::print(stderr, "finding: {}\n--- one\n{}\n--- other\n{}\n", what, one, other);
+  std::abort();
+}
+
+MemoryFile::MemoryFile() : fd_(memfd_create("fuzz", MFD_CLOEXEC)), path_(fmt::format("/proc/self/fd/{}", fd_)) {
+  demand(fd_ >= 0 && fchmod(fd_, 0600) == 0, "no file in memory can be made");
+}
+
+MemoryFile::~MemoryFile() { close(fd_); }
+
+void MemoryFile::write(std::string_view bytes) {
+  const bool ok = ftruncate(fd_, 0) == 0 && pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+  demand(ok, "a file in memory cannot be written");
+}
+
+}  // namespace trireme::fuzz

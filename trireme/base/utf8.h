@@ -1,0 +1,12 @@
+// Text that goes into JSON, TOML or a terminal must be UTF-8 (RFC 3629).
+#pragma once
+
+#include <string_view>
+
+namespace trireme {
+
+// Whether all of it is well formed: no piece of a character, no longer form of a shorter one, no half of a surrogate pair,
+// nothing above U+10FFFF.
+bool is_utf8(std::string_view text);
+
+}  // namespace trireme

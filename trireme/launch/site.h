@@ -1,0 +1,23 @@
+// Where rank 0 serves the job's store, as it tells the others by a file or by MPI: one line of text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trireme/comm/hmac.h"
+
+namespace trireme::launch {
+
+struct Site {
+  std::string address;
+  uint16_t port = 0;
+  comm::Secret secret{};
+};
+
+std::string to_string(const Site& site);
+// Nothing when it is no such line; kInvalidArgument, which never shows the text, when only its secret is none.
+std::optional<Site> parse_site(std::string_view text);
+
+}  // namespace trireme::launch
