@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <sstream>
@@ -33,8 +34,9 @@ class HostsTest : public NodesTest {
 
   // Each host's part of a training job; they see the same files.
   Program train(int host, const Words& more = {}, int ranks = 1) const {
-    Words words{"train",       "gpt.toml", "--quiet", "--out", "run", "-n", std::to_string(ranks), "--nnodes", std::to_string(hosts_->count()), "--node-rank", std::to_string(host), "--master",
-                Hosts::address(0), "--secret-file", "secret"};
+    Words words{"train", "gpt.toml", "--quiet", "--out", "run", "-n", std::to_string(ranks), "--node-rank", std::to_string(host),
+                "--master", Hosts::address(0), "--secret-file", "secret"};
+    if (std::ranges::find(more, "--nnodes") == more.end()) append(words, {"--nnodes", std::to_string(hosts_->count())});
     append(words, more);
     return begin(Hosts::name(host), words, kTcp, hosts_->entry(host));
   }
@@ -45,6 +47,12 @@ class HostsTest : public NodesTest {
   }
   bool steps_are_done(const Program& first) const {
     return soon([&] { return losses("run").size() >= 3 || !is_running(first); }) && is_running(first);
+  }
+  std::vector<int> workers_of(const Program& program) const {
+    std::stringstream text(read(fmt::format("/proc/{0}/task/{0}/children", program.pid)));
+    std::vector<int> out;
+    for (int process = 0; text >> process;) out.push_back(process);
+    return out;
   }
   // The losses in the record of a run, as they were written.
   std::vector<std::string> losses(const std::string& run) const {
@@ -128,10 +136,13 @@ TEST_F(HostsTest, AKilledRankIsNamedWithItsHostAndLogByTheRanksOfOtherHosts) {
   make_hosts(2);
   std::vector<Program> parts = train_everywhere(kForEver, 2);
   ASSERT_TRUE(steps_are_done(parts[0])) << err_of(parts[0]);
-  std::stringstream children(read(fmt::format("/proc/{0}/task/{0}/children", parts[1].pid)));
-  int victim = 0;  // rank 2 or 3
-  ASSERT_TRUE(children >> victim);
+  const std::vector<int> there = workers_of(parts[1]);  // ranks 2 and 3
+  ASSERT_EQ(there.size(), 2) << err_of(parts[1]);
+  const int victim = there[static_cast<size_t>(::getpid()) % 2];
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
+  const double begin = now_s();
+  EXPECT_TRUE(soon([&] { return workers_of(parts[0]).empty() && workers_of(parts[1]).empty(); }));
+  fmt::print("after {:.0f} ms no other rank was left\n", 1e3 * (now_s() - begin));
   const std::string who = fmt::format("rank [23] \\(pid {}( at host1)?\\)", victim);
   for (Program& one : parts) {
     const Outcome outcome = finish(one);
@@ -140,6 +151,22 @@ TEST_F(HostsTest, AKilledRankIsNamedWithItsHostAndLogByTheRanksOfOtherHosts) {
   }
   // Whichever noticed first: the closed connection, or the launcher.
   EXPECT_THAT(err_of(parts[0]), testing::ContainsRegex("\\[rank [01] of 4\\] [a-z_]+ \\(group world[^)]*\\): " + who));
+}
+
+TEST_F(HostsTest, WithoutALostHostTheJobGoesOnWhenItMay) {
+  make_hosts(3);
+  const Words elastic{"--set", "train.steps=60", "--set", "train.batch=12", "--set", "train.save_every=1", "--heartbeat", "2",
+                      "--restarts", "1", "--nnodes", "2:3"};
+  std::vector<Program> parts = train_everywhere(elastic);
+  ASSERT_TRUE(steps_are_done(parts[0])) << err_of(parts[0]);
+  hosts_->power_off(1);
+  finish(parts[1]);
+  for (const size_t host : {0U, 2U}) {
+    const Outcome outcome = finish(parts[host]);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node 1 ('node1' on host1), rank 1, has not been heard of for "));
+  }
+  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000060");
 }
 
 TEST_F(HostsTest, APartitionThatHealsInTimeIsSurvived) {

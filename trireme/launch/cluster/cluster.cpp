@@ -213,9 +213,8 @@ void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
 // that have come when no more did for a while.
 void Cluster::look_whether_complete(int64_t now_ms) {
   if (phase_ != Phase::kForming) return;
-  const auto claim = std::ranges::find_if(nodes_, [](const auto& entry) { return entry.second.last.running_world > 0; });
-  const int all = claim == nodes_.end() ? options_.world : claim->second.last.running_world;
-  const bool enough = claim == nodes_.end() && registered_ >= options_.min_world;
+  const int all = claimed_world_ > 0 ? claimed_world_ : options_.world;
+  const bool enough = claimed_world_ == 0 && registered_ >= options_.min_world;
   const bool last_call = now_ms - last_came_ms_ >= options_.last_call_ms || now_ms >= window_ends_ms_;
   if (registered_ == all || (enough && ((hoped_for_ > 0 && registered_ >= hoped_for_) || last_call))) assign_final_ranks();
 }
@@ -230,11 +229,12 @@ void Cluster::begin_again(int attempt, int64_t now_ms) {
   hoped_for_ = 0;
   earlier_.clear();
   for (const auto& [id, node] : nodes_) {
-    hoped_for_ += node.gone ? 0 : node.last.workers;
+    hoped_for_ += node.gone || node.away_since_ms >= 0 ? 0 : node.last.workers;
     earlier_.insert(id);
   }
   nodes_.clear();
   registered_ = 0;
+  claimed_world_ = 0;
   job_ = 0;
   decide_at_ms_ = -1;
   attempt_ = attempt;
@@ -246,6 +246,7 @@ void Cluster::begin_again(int attempt, int64_t now_ms) {
 
 void Cluster::take_in(const NodeReport& report, Node& node) {
   node.last = report;
+  if (report.running_world > 0) claimed_world_ = report.running_world;
   if (report.interrupt != 0 && interrupt_ == 0) {
     interrupt_ = report.interrupt;
     events_.push_back(fmt::format("{} was interrupted by signal {}; all nodes are told", name_of(report), interrupt_));
@@ -300,7 +301,7 @@ void Cluster::assign_final_ranks() {
       if (node.first_rank < 0) registered_ -= node.workers;
       return node.first_rank < 0;
     });
-    if (registered_ > 0 && registered_ == nodes_.begin()->second.last.running_world) {
+    if (registered_ == (claimed_world_ > 0 ? claimed_world_ : options_.world)) {
       end({.exit_code = kExitOfPeers, .text = "the nodes that came back to the restarted scheduler do not fit together"});
     }
     return;
@@ -371,6 +372,13 @@ bool Cluster::lost(const Node& node, int64_t now_ms) const {
   if (options_.silence_ms == 0 || node.gone) return false;
   return now_ms - node.heard_ms > options_.silence_ms ||
          (node.away_since_ms >= 0 && now_ms - node.away_since_ms > std::min(options_.silence_ms, kComeBack));
+}
+
+void Cluster::stood_still(int64_t ms) {
+  for (auto& [id, node] : nodes_) {
+    node.heard_ms += ms;
+    if (node.away_since_ms >= 0) node.away_since_ms += ms;
+  }
 }
 
 void Cluster::tick(int64_t now_ms) {

@@ -99,6 +99,8 @@ class Cluster {
   // Ends what time ends: the window, nodes that are silent, a failure whose cause does not show. Call it now and then.
   void tick(int64_t now_ms);
 
+  // The caller itself did not run for so long, and heard nobody: no node counts as silent for that.
+  void stood_still(int64_t ms);
   // Ends the job for a reason of the caller's, unless it is over.
   void end_now(const Ending& ending);
 
@@ -160,6 +162,7 @@ class Cluster {
   int hoped_for_ = 0;              // ranks of its nodes that were not lost
   int64_t last_came_ms_ = 0;
   int world_now_ = 0;              // when final
+  int claimed_world_ = 0;          // ranks of the running job, by nodes that were in it before this scheduler; 0: none
   int64_t next_order_ = 0;
   int registered_ = 0;
   uint64_t job_ = 0;    // when final
