@@ -36,18 +36,19 @@ void Team::run(const Signals& signals, const TeamWatch& watch) {
 }
 
 // What is no consequence of another rank's end is told to all at once; the others that find it out themselves, or have the
-// same trouble, are given the time to say so. Only who has not joined yet knows of nobody, and has nothing to say.
+// same trouble, are given the time to say so. Only who waits to join knows of nobody and has nothing to say; nor has who is on
+// the way there, when it was a signal, of which there is no like in others.
 void Team::look_at_failures() {
   for (const Worker& worker : workers_) {
     if (!failed(worker)) continue;
     if (!failure_) failure_.emplace(kSettle);
     if (worker.asked || interrupted_ != 0) continue;
     const Story story = story_of(worker);
-    if (!story.may_be_consequence) return end_because(story.text);
+    if (!story.may_be_consequence) return end_because(story.text, worker.signal != 0);
   }
 }
 
-void Team::end_because(std::string_view why) {
+void Team::end_because(std::string_view why, bool killed) {
   if (judged_) return;
   judged_ = true;
   if (!failure_) failure_.emplace(kSettle);
@@ -56,7 +57,7 @@ void Team::end_because(std::string_view why) {
     if (!worker.running) continue;
     RankPage& page = worker.page->page();
     page.judge(line);
-    if (!page.joining.load()) continue;
+    if (!page.joining.load() && !(killed && !page.joined.load())) continue;
     worker.asked = true;
     kill(-worker.pid, SIGTERM);
   }

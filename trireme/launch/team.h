@@ -42,8 +42,8 @@ class Team {
   // SIGTERM now, SIGKILL after the grace.
   void end();
   // Tells the workers that the job is over and why, so that they leave by themselves what they wait for; end() follows a
-  // moment later.
-  void end_because(std::string_view why);
+  // moment later. `killed`: a worker ended by a signal, so those that have not joined are ended at once.
+  void end_because(std::string_view why, bool killed = false);
   bool ending() const { return ending_.has_value(); }
 
  private:
