@@ -32,7 +32,7 @@ using Json = nlohmann::ordered_json;
 
 struct StepArgs {
   std::string model = "gpt";
-  int64_t layers = 4, width = 256, heads = 4, kv_heads = 0, mlp_width = 0, seq = 256, batch = 16, vocab = 256, experts = 0, expert_groups = 1;
+  int64_t layers = 4, width = 256, heads = 4, kv_heads = 0, mlp_width = 0, seq = 256, batch = 16, vocab = 256, experts = 0, expert_groups = 1, image = 224;
   std::vector<int64_t> hidden = {512, 512};
   std::string dtype = "f32";
   std::string numerics = "fast";
@@ -97,7 +97,9 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   JobConfig config;
   config.name = args.model;
   config.train.seed = 0;
-  config.model.kind = args.model;
+  config.model.kind = args.model == "resnet50" ? "resnet" : args.model;
+  config.model.classes = args.model == "resnet50" ? 1000 : 10;
+  if (args.model == "resnet50") config.data.image = {args.image, args.image, 3};
   config.model.layers = args.layers;
   config.model.width = args.width;
   config.model.heads = args.heads;
@@ -154,7 +156,7 @@ void print_by_op(const Executor& executor, int64_t steps) {
 }
 
 void check(const StepArgs& args) {
-  const std::vector<std::string> models{"gpt", "llama", "mlp", "lenet"};
+  const std::vector<std::string> models{"gpt", "llama", "mlp", "lenet", "resnet50"};
   require(std::find(models.begin(), models.end(), args.model) != models.end(), "bench step: no model '{}'.{}", args.model,
           suggestion(args.model, models));
   parse_compute_type(args.dtype, "bench step: --dtype");
@@ -162,6 +164,7 @@ void check(const StepArgs& args) {
           args.numerics);
   require(args.numerics == "fast" || args.dtype == "f32", "bench step: --numerics invariant is for --dtype f32, not {}",
           args.dtype);
+  require(args.image >= 1, "bench step: --image {}; an image is 1 pixel wide at least", args.image);
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
           args.warmup);
 }
@@ -278,7 +281,7 @@ int collective(const CollectiveArgs& args) {
 void add_step(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<StepArgs>();
   CLI::App* command = bench.add_subcommand("step", "Time the training step of a built-in model");
-  command->add_option("--model", args->model, "gpt, llama, mlp or lenet")->capture_default_str();
+  command->add_option("--model", args->model, "gpt, llama, mlp, lenet or resnet50")->capture_default_str();
   command->add_option("--layers", args->layers, "gpt, llama: blocks")->capture_default_str();
   command->add_option("--width", args->width, "gpt, llama: width of the residual stream")->capture_default_str();
   command->add_option("--heads", args->heads, "gpt, llama: attention heads")->capture_default_str();
@@ -291,6 +294,7 @@ void add_step(CLI::App& bench, Action& chosen) {
   add_parallel_flags(*command, args->parallel);
   command->add_option("--batch", args->batch, "Samples of one data parallel rank")->capture_default_str();
   command->add_option("--vocab", args->vocab, "gpt, llama: tokens known")->capture_default_str();
+  command->add_option("--image", args->image, "resnet50: height and width of an image")->capture_default_str();
   command->add_option("--hidden", args->hidden, "mlp: sizes of the hidden layers")->delimiter(',')->capture_default_str();
   command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in")->capture_default_str();
   command->add_option("--numerics", args->numerics, "fast, or invariant: the same bits however the job is cut")

@@ -19,7 +19,7 @@ import time
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=("gpt", "mlp", "lenet"), default="gpt")
+    parser.add_argument("--model", choices=("gpt", "mlp", "lenet", "resnet50"), default="gpt")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--heads", type=int, default=4)
@@ -27,6 +27,8 @@ def parse():
     parser.add_argument("--batch", type=int, default=16, help="samples of one rank")
     parser.add_argument("--vocab", type=int, default=256)
     parser.add_argument("--hidden", default="512,512")
+    parser.add_argument("--image", type=int, default=224, help="height and width of resnet50's images")
+    parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("-n", "--ranks", type=int, default=1)
     parser.add_argument("--tp", type=int, default=1)
@@ -113,6 +115,44 @@ def make_gpt(args):
     return Gpt(), tokens[0], tokens[1], args.seq, "tokens"
 
 
+def make_resnet50():
+    """torchvision's, version 1.5, in channels-last."""
+    import torch
+    from torch import nn
+    import torch.nn.functional as F
+
+    def conv(n_in, n_out, size, stride=1):
+        return nn.Conv2d(n_in, n_out, size, stride, size // 2, bias=False)
+
+    class Bottleneck(nn.Module):
+        def __init__(self, n_in, width, stride):
+            super().__init__()
+            self.conv1, self.bn1 = conv(n_in, width, 1), nn.BatchNorm2d(width)
+            self.conv2, self.bn2 = conv(width, width, 3, stride), nn.BatchNorm2d(width)
+            self.conv3, self.bn3 = conv(width, 4 * width, 1), nn.BatchNorm2d(4 * width)
+            self.relu, self.downsample = nn.ReLU(inplace=True), None
+            if stride != 1 or n_in != 4 * width:
+                self.downsample = nn.Sequential(conv(n_in, 4 * width, 1, stride), nn.BatchNorm2d(4 * width))
+
+        def forward(self, x):
+            y = self.relu(self.bn1(self.conv1(x)))
+            y = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(y)))))
+            y += x if self.downsample is None else self.downsample(x)
+            return self.relu(y)
+
+    layers = [conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    channels = 64
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        for i in range(blocks):
+            layers.append(Bottleneck(channels, 64 << stage, 2 if stage > 0 and i == 0 else 1))
+            channels = 256 << stage
+    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000))
+    for module in body.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return body.to(memory_format=torch.channels_last)
+
+
 def make_classifier(args):
     import torch
     from torch import nn
@@ -124,6 +164,9 @@ def make_classifier(args):
         for n_in, n_out in zip(sizes, sizes[1:]):
             layers += [nn.Linear(n_in, n_out), nn.ReLU()]
         body, images = nn.Sequential(*layers[:-1]), torch.randn(args.batch, 784)
+    elif args.model == "resnet50":
+        body = make_resnet50()
+        images = torch.randn(args.batch, 3, args.image, args.image).to(memory_format=torch.channels_last)
     else:
         body = nn.Sequential(
             nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -139,7 +182,7 @@ def make_classifier(args):
         def forward(self, images, labels):
             return F.cross_entropy(self.body(images), labels)
 
-    return Classifier(), images, torch.randint(10, (args.batch,)), 1, "samples"
+    return Classifier(), images, torch.randint(1000 if args.model == "resnet50" else 10, (args.batch,)), 1, "samples"
 
 
 def shard(model, mesh, args):
@@ -153,6 +196,8 @@ def shard(model, mesh, args):
 def make_optimizer(model, args):
     import torch
 
+    if args.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=0.01, fused=True)
     if args.zero == 1:
         from torch.distributed.optim import ZeroRedundancyOptimizer
 

@@ -1,7 +1,7 @@
-"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,mlp,lenet}.safetensors,
+"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,mlp,lenet,resnet}.safetensors,
 or those of the models that are named as arguments.
 
-Each model trains 20 steps of AdamW in PyTorch on the CPU twice, in f32 and in f64, from the same starting weights and
+Each model trains 20 steps of AdamW (the ResNet of SGD) in PyTorch on the CPU twice, in f32 and in f64, from the same starting weights and
 on the same batches. README.md says how to run this and what a file holds. Parameters are held under Trireme's names
 and in its layouts (convolutions [out,h,w,in], images [b,h,w,c]), so that weights and gradients are stored as they are.
 """
@@ -22,12 +22,14 @@ LLAMA = {"vocabulary": 65, "context": 16, "layers": 2, "width": 32, "heads": 4, 
          "rope_theta": 10000.0, "norm_eps": 1e-5}
 MLP = {"sizes": [64, 48, 48, 10], "batch": 16}
 LENET = {"classes": 10, "batch": 8}
+RESNET = {"blocks": [2, 1], "stem": 8, "image": 32, "channels": 3, "classes": 10, "batch": 8}
 ADAMW = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
 OPTIONS = {
     "gpt": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
     "llama": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
     "mlp": ADAMW | {"lr": 4e-3, "clip_norm": 0.0},
     "lenet": ADAMW | {"lr": 2e-3, "clip_norm": 0.0},
+    "resnet": {"momentum": 0.9, "weight_decay": 1e-4, "lr": 1e-2, "clip_norm": 0.0},
 }
 
 
@@ -202,6 +204,69 @@ def lenet_loss(p, images, labels):
     return F.cross_entropy(F.linear(x, p["fc3.weight"], p["fc3.bias"]), labels.long())
 
 
+def resnet_blocks():
+    """Of each block: its name, channels in, inner channels and stride."""
+    channels = RESNET["stem"]
+    for stage, blocks in enumerate(RESNET["blocks"]):
+        width = RESNET["stem"] << stage
+        for i in range(blocks):
+            yield f"layer{stage + 1}.{i}", channels, width, 2 if stage > 0 and i == 0 else 1
+            channels = 4 * width
+
+
+def resnet_parameters(rng):
+    out = {}
+
+    def conv(name, n_in, n_out, size):
+        out[name + ".weight"] = rng.normal(0, math.sqrt(2 / (n_out * size * size)), (n_out, size, size, n_in))
+
+    def norm(name, width):  # not ones and zeroes: a norm that ignores its weights must be seen
+        out[name + ".weight"] = 1 + rng.normal(0, 0.1, width)
+        out[name + ".bias"] = rng.normal(0, 0.1, width)
+
+    conv("conv1", RESNET["channels"], RESNET["stem"], 7)
+    norm("bn1", RESNET["stem"])
+    for block, n_in, width, stride in resnet_blocks():
+        for i, (a, b, size) in enumerate(((n_in, width, 1), (width, width, 3), (width, 4 * width, 1)), 1):
+            conv(f"{block}.conv{i}", a, b, size)
+            norm(f"{block}.bn{i}", b)
+        if stride != 1 or n_in != 4 * width:
+            conv(f"{block}.downsample.0", n_in, 4 * width, 1)
+            norm(f"{block}.downsample.1", 4 * width)
+    linear_parameters(rng, out, "fc", 4 * RESNET["stem"] << (len(RESNET["blocks"]) - 1), RESNET["classes"])
+    return out
+
+
+def resnet_buffers(parameters):
+    out = {}
+    for name, value in parameters.items():
+        if name.endswith(".bias") and name != "fc.bias":
+            out[name.replace(".bias", ".running_mean")] = np.zeros_like(value)
+            out[name.replace(".bias", ".running_var")] = np.ones_like(value)
+    return out
+
+
+def resnet_loss(p, images, labels):
+    def conv(name, x, stride=1):
+        weight = p[name + ".weight"].permute(0, 3, 1, 2)
+        return F.conv2d(x, weight, stride=stride, padding=weight.shape[2] // 2)
+
+    def norm(name, x):
+        return F.batch_norm(x, p[name + ".running_mean"], p[name + ".running_var"], p[name + ".weight"], p[name + ".bias"],
+                            training=True, momentum=0.1, eps=1e-5)
+
+    x = F.relu(norm("bn1", conv("conv1", images.permute(0, 3, 1, 2), 2)))
+    x = F.max_pool2d(x, 3, stride=2, padding=1)
+    for block, _, _, stride in resnet_blocks():
+        h = F.relu(norm(block + ".bn1", conv(block + ".conv1", x)))
+        h = F.relu(norm(block + ".bn2", conv(block + ".conv2", h, stride)))
+        h = norm(block + ".bn3", conv(block + ".conv3", h))
+        if block + ".downsample.0.weight" in p:
+            x = norm(block + ".downsample.1", conv(block + ".downsample.0", x, stride))
+        x = F.relu(h + x)
+    return F.cross_entropy(F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"]), labels.long())
+
+
 def image_batches(rng, shape, batch, classes):
     """Bytes: each class has a pattern of black and white, and a sample is its pattern with noise over it."""
     patterns = rng.integers(0, 2, (classes, *shape)) * 175
@@ -212,18 +277,23 @@ def image_batches(rng, shape, batch, classes):
     return {"images": images.astype(np.uint8), "labels": labels.astype(np.int32)}
 
 
-def train(dtype, loss_fn, initial, batches, options):
-    """The loss of every step, and every gradient of the first one, before it is clipped."""
+def train(dtype, loss_fn, initial, buffers, batches, options):
+    """The loss of every step, every gradient of the first one, before it is clipped, and the buffers after the last."""
     params = {name: torch.tensor(value).to(dtype).requires_grad_() for name, value in initial.items()}
-    optimizer = torch.optim.AdamW(params.values(), lr=options["lr"], betas=(options["beta1"], options["beta2"]),
-                                  eps=options["eps"], weight_decay=options["weight_decay"], foreach=False)
+    state = {name: torch.tensor(value).to(dtype) for name, value in buffers.items()}
+    if "momentum" in options:
+        optimizer = torch.optim.SGD(params.values(), lr=options["lr"], momentum=options["momentum"],
+                                    weight_decay=options["weight_decay"], foreach=False)
+    else:
+        optimizer = torch.optim.AdamW(params.values(), lr=options["lr"], betas=(options["beta1"], options["beta2"]),
+                                      eps=options["eps"], weight_decay=options["weight_decay"], foreach=False)
     losses, grads = [], {}
     for step in range(STEPS):
         fields = [torch.tensor(batch[step]) for batch in batches.values()]
         if fields[0].dtype == torch.uint8:  # pixels are f32 numbers, also in the run in f64
             fields[0] = (fields[0].to(torch.float32) / 255).to(dtype)
         optimizer.zero_grad()
-        loss = loss_fn(params, *fields)
+        loss = loss_fn(params | state, *fields)
         loss.backward()
         if step == 0:
             grads = {name: p.grad.detach().numpy().copy() for name, p in params.items()}
@@ -231,7 +301,7 @@ def train(dtype, loss_fn, initial, batches, options):
             torch.nn.utils.clip_grad_norm_(params.values(), options["clip_norm"])
         optimizer.step()
         losses.append(loss.item())
-    return np.array(losses, np.float64), grads
+    return np.array(losses, np.float64), grads, {name: value.numpy() for name, value in state.items()}
 
 
 def write_safetensors(path, tensors, metadata):
@@ -248,14 +318,16 @@ def write_safetensors(path, tensors, metadata):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def make(name, seed, parameters, loss_fn, batches_of, sizes):
+def make(name, seed, parameters, loss_fn, batches_of, sizes, buffers_of=lambda parameters: {}):
     rng = np.random.default_rng(seed)
     initial = {key: value.astype(np.float32) for key, value in parameters(rng).items()}
     batches = batches_of(rng)
     options = OPTIONS[name]
-    loss_f32, grads_f32 = train(torch.float32, loss_fn, initial, batches, options)
-    loss_f64, grads_f64 = train(torch.float64, loss_fn, initial, batches, options)
+    buffers = buffers_of(initial)
+    loss_f32, grads_f32, _ = train(torch.float32, loss_fn, initial, buffers, batches, options)
+    loss_f64, grads_f64, last = train(torch.float64, loss_fn, initial, buffers, batches, options)
     tensors = dict(batches) | {"loss.f32": loss_f32, "loss.f64": loss_f64}
+    tensors |= {"last." + key: value for key, value in last.items()}
     worst = 0.0
     for key in initial:
         tensors["init." + key] = initial[key]
@@ -285,6 +357,10 @@ def main(names):
         "lenet": (3, lenet_parameters, lenet_loss,
                   lambda rng: image_batches(rng, (28, 28, 1), LENET["batch"], LENET["classes"]), LENET),
         "llama": (4, llama_parameters, llama_loss, lambda rng: text_batches(rng, LLAMA), LLAMA),
+        "resnet": (5, resnet_parameters, resnet_loss,
+                   lambda rng: image_batches(rng, (RESNET["image"], RESNET["image"], RESNET["channels"]), RESNET["batch"],
+                                             RESNET["classes"]),
+                   RESNET | {"blocks": ",".join(str(blocks) for blocks in RESNET["blocks"])}, resnet_buffers),
     }
     for name in names or models:
         make(name, *models[name])

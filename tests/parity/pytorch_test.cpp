@@ -17,6 +17,7 @@
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
+#include "trireme/nn/models/resnet.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/initialise.h"
 #include "trireme/train/session.h"
@@ -49,6 +50,7 @@ class Fixture {
     return out;
   }
   const std::string& text(const std::string& key) const { return file_.metadata.at(key); }
+  bool has(const std::string& key) const { return file_.metadata.contains(key); }
   int64_t count(const std::string& key) const { return std::stoll(text(key)); }
   double number(const std::string& key) const { return std::stod(text(key)); }
   std::vector<int64_t> counts(const std::string& key) const {
@@ -59,8 +61,11 @@ class Fixture {
     }
     return out;
   }
-  AdamW optimizer() const {
-    return {.lr = number("lr"),
+  Optimizer optimizer() const {
+    if (has("momentum")) {
+      return Sgd{.lr = number("lr"), .momentum = number("momentum"), .weight_decay = number("weight_decay")};
+    }
+    return AdamW{.lr = number("lr"),
             .beta1 = number("beta1"),
             .beta2 = number("beta2"),
             .eps = number("eps"),
@@ -183,9 +188,40 @@ Case lenet_case() {
           roundings};
 }
 
+// Of a block the longest way through it; the residual joins in one addition.
+Case resnet_case() {
+  Fixture f("resnet");
+  const nn::ResNetConfig config{.blocks = f.counts("blocks"),
+                                .width = f.count("stem"),
+                                .channels = f.count("channels"),
+                                .classes = f.count("classes")};
+  const int64_t batch = f.count("batch");
+  const int64_t size = f.count("image");
+  int64_t positions = batch * size * size / 4;
+  int64_t roundings = through_linear(49 * config.channels, 49 * config.width) + through_norm(positions);
+  positions /= 4;
+  int64_t in = config.width;
+  for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
+    const int64_t width = config.width << stage;
+    if (stage > 0) positions /= 4;
+    for (int64_t i = 0; i < config.blocks[stage]; ++i) {
+      roundings += through_linear(in, width) + through_linear(9 * width, 9 * width) + through_linear(width, 4 * width) +
+                   3 * through_norm(positions) + 1;
+      in = 4 * width;
+    }
+  }
+  roundings += positions / batch + through_linear(in, config.classes) + through_cross_entropy(config.classes) + batch;
+  auto model = std::make_unique<nn::ResNet>(config);
+  return {std::move(f),
+          std::move(model),
+          {{"images", {DType::kF32, {batch, size, size, config.channels}}}, {"labels", {DType::kI32, {batch}}}},
+          roundings};
+}
+
 Case make_case(const std::string& model) {
   if (model == "gpt") return gpt_case();
   if (model == "llama") return llama_case();
+  if (model == "resnet") return resnet_case();
   return model == "mlp" ? mlp_case() : lenet_case();
 }
 
@@ -300,6 +336,14 @@ void PrintTo(const Param& param, std::ostream* out) {
 class PyTorchParity : public testing::TestWithParam<Param> {};
 class GradientBound : public testing::TestWithParam<std::string> {};
 
+// What the model's buffers are after the last step: within the losses' tolerance of the largest element.
+void check_buffers(Executor& executor, const Fixture& fixture) {
+  for (const std::string& name : fixture.names("last.")) {
+    const HostTensor& truth = fixture.tensor("last." + name);
+    EXPECT_LE(relative_error(executor.input(name).as<float>(), truth.as<double>()), kLossTolerance) << name;
+  }
+}
+
 TEST_P(PyTorchParity, the_loss_is_the_same_at_each_of_20_steps) {
   const Case c = make_case(GetParam().model);
   const int64_t steps = c.fixture.count("steps");
@@ -317,6 +361,7 @@ TEST_P(PyTorchParity, the_loss_is_the_same_at_each_of_20_steps) {
       executor.run();
       mine.push_back(executor.output("loss").as<float>()[0]);
     }
+    check_buffers(executor, c.fixture);
   });
   const auto f32 = c.fixture.tensor("loss.f32").as<double>();
   const auto f64 = c.fixture.tensor("loss.f64").as<double>();
@@ -378,12 +423,13 @@ TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off
   EXPECT_GT(broken, 0) << "of " << names.size();
 }
 
-INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "llama", "mlp", "lenet"),
+INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "llama", "mlp", "lenet", "resnet"),
                          [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, PyTorchParity,
                          testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"llama", 1},
                                          Param{"llama", 2}, Param{"mlp", 1}, Param{"mlp", 2},
-                                         Param{"lenet", 1}, Param{"lenet", 2}),
+                                         Param{"lenet", 1}, Param{"lenet", 2},
+                                         Param{"resnet", 1}, Param{"resnet", 2}),
                          [](const auto& param) {
                            const Param& p = param.param;
                            return p.model + "_on_" + std::to_string(p.ranks) +

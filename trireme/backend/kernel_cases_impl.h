@@ -140,6 +140,9 @@ inline bool stays_f32(std::string_view op, size_t operand, const TensorType& typ
   if (op == "layer_norm" || op == "rms_norm") return operand > 0;
   if (op == "layer_norm_grad") return operand > 0 && operand < 4;
   if (op == "rms_norm_grad") return operand == 1 || operand == 2;
+  if (op == "batch_norm") return operand > 0 && operand < 5;
+  if (op == "batch_norm_sums" || op == "batch_norm_grad") return operand > 1 && operand != (op == "batch_norm_sums" ? 6 : 0);
+  if (op == "batch_statistics") return true;
   if (op == "cross_entropy_grad") return operand == 2;
   if (op == "attention_grad") return operand == 4;
   if (op == "attention_merge") return operand == 1 || operand == 3;

@@ -114,6 +114,38 @@ inline std::vector<Example> attention_cases(bool gradient) {
   return cases;
 }
 
+// Channels that fill no vector, some, and rests of one; few rows and many parts of them. Nothing lies near relu's kink.
+inline std::vector<Example> batch_norm_cases(std::string_view op) {
+  std::vector<Example> cases;
+  const Fill uniform{};
+  const Fill one{Fill::Kind::kUniform, 0.5, 2};
+  const Fill half{Fill::Kind::kUniform, 0.5, 0.5};
+  const auto add = [&](Shape shape, BatchNormAttrs attrs, bool residual) {
+    const TensorType x{DType::kF32, shape};
+    const TensorType c = f32_of({shape[shape.rank() - 1]});
+    Example e{.in = {x, c, c, c, c}, .attrs = Attrs::of(attrs)};
+    e.fill = {whole_numbers(-3, 4), one, {Fill::Kind::kUniform, 0, 0}, half, one};
+    if (op != "batch_norm") {
+      e.in.insert(e.in.begin() + 1, x);
+      e.fill.insert(e.fill.begin() + 1, uniform);
+    }
+    if (op == "batch_norm_grad") e.in.insert(e.in.end(), {c, c});
+    if (residual) {
+      e.in.push_back(x);
+      e.fill.push_back(op == "batch_norm" ? half : whole_numbers(-1, 2));
+    }
+    cases.push_back(std::move(e));
+  };
+  for (const bool residual : {false, true}) {
+    if (residual && op == "batch_norm_grad") continue;
+    add({1, 1}, {}, residual);
+    add({2, 3, 5, 67}, {.relu = !residual || op == "batch_norm"}, residual);
+    add({3, 33, 16}, {.count = 99}, residual);
+    add({2001, 35}, {.count = 2001, .relu = op == "batch_norm"}, residual);
+  }
+  return cases;
+}
+
 inline std::vector<Example> row_cases(std::string_view op) {
   if (op == "reduce_sum") return reduce_cases(false);
   if (op == "reduce_max" || op == "reduce_min") return reduce_cases(true);
@@ -126,6 +158,8 @@ inline std::vector<Example> row_cases(std::string_view op) {
   if (op == "layer_norm" || op == "rms_norm") return norm_cases(op == "layer_norm");
   if (op == "layer_norm_grad" || op == "rms_norm_grad")
     return norm_grad_cases(op == "layer_norm_grad");
+  if (op.starts_with("batch_norm")) return batch_norm_cases(op);
+  if (op == "channel_sums") return {{.in = {f32_of({1, 1})}}, {.in = {f32_of({2001, 35})}}, {.in = {f32_of({3, 7, 5, 64})}}};
   if (op == "attention") return attention_cases(false);
   if (op == "attention_merge") return attention_merge_cases();
   if (op == "attention_grad") return attention_cases(true);

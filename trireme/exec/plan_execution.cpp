@@ -8,6 +8,7 @@
 #include "trireme/exec/collective.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/exec/plan.h"
+#include "trireme/op/overwrites.h"
 
 namespace trireme {
 namespace {
@@ -204,7 +205,7 @@ class Planner {
 
   static std::vector<std::pair<int, int>> aliases_of(const Node& n) {
     const OpDef& def = def_of(n);
-    if (!def.traits.collective || def.inputs != "...") return def.may_overwrite;
+    if (!def.traits.collective || def.inputs != "...") return overwrites_of(def, n.inputs.size(), n.outputs.size());
     std::vector<std::pair<int, int>> out;  // any number of operands, each over itself
     for (size_t k = 0; k < n.outputs.size(); ++k) out.emplace_back(static_cast<int>(k), static_cast<int>(k));
     return out;

@@ -94,12 +94,42 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options)
     : Module(options.name), in_(in), out_(out), kernel_(kernel), options_(std::move(options)) {}
 
 Tensor Conv2d::forward(const Tensor& x) {
-  const Init init = uniform_by(in_ * kernel_ * kernel_);
+  const Init init = options_.init_std > 0 ? Init{Init::Kind::kNormal, 0, options_.init_std} : uniform_by(in_ * kernel_ * kernel_);
   const Tensor in = in_compute_type(x);
   const Tensor weight = operand("weight", {out_, kernel_, kernel_, in_}, init);
   const Tensor y = conv2d(in, weight, {.stride = {options_.stride, options_.stride},
                                       .padding = {options_.padding, options_.padding}});
-  return options_.bias ? add(y, operand("bias", {out_}, init)) : y;
+  return options_.bias ? add(y, operand("bias", {out_}, options_.init_std > 0 ? Init{} : init)) : y;
+}
+
+BatchNorm::BatchNorm(int64_t channels, BatchNormLayerOptions options)
+    : Module(options.name), channels_(channels), options_(std::move(options)) {
+  require(channels > 0, "BatchNorm({}): channels must be 1 or more", channels);
+}
+
+Tensor BatchNorm::forward(const Tensor& x) { return normalise(x, {}); }
+
+Tensor BatchNorm::add_to(const Tensor& residual, const Tensor& x) {
+  const Scope scope(*this);
+  return normalise(x, residual);
+}
+
+Tensor BatchNorm::normalise(const Tensor& x, const Tensor& residual) {
+  require(x.rank() >= 2 && x.size(-1) == channels_, "BatchNorm({}) got {}; the last dimension must be {}", channels_,
+          to_string(x.type()), channels_);
+  const TensorType type{DType::kF32, {channels_}};
+  const Init one{Init::Kind::kConstant, 1, 0};
+  const Tensor weight = parameter("weight", type, {Init::Kind::kConstant, options_.init_weight, 0});
+  const Tensor bias = parameter("bias", type, {});
+  const Tensor mean = buffer("running_mean", type, {});
+  const Tensor var = buffer("running_var", type, one);
+  const BatchNormOptions options{.eps = options_.eps, .relu = options_.relu, .residual = residual};
+  Trace& trace = Trace::current();
+  if (!trace.options().training) return batch_norm(x, weight, bias, mean, var, options);
+  const BatchNormTraining out = batch_norm_training(x, weight, bias, mean, var, options_.momentum, options);
+  trace.set_buffer(mean, out.running_mean);
+  trace.set_buffer(var, out.running_var);
+  return out.y;
 }
 
 }  // namespace trireme::nn

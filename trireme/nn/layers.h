@@ -106,6 +106,7 @@ struct Conv2dOptions {
   int64_t stride = 1;
   int64_t padding = 0;
   bool bias = true;
+  double init_std = 0;  // weight normal(0, init_std); 0: uniform, as PyTorch's
 };
 
 class Conv2d : public Module {
@@ -117,6 +118,31 @@ class Conv2d : public Module {
  private:
   int64_t in_, out_, kernel_;
   Conv2dOptions options_;
+};
+
+// Over all positions of x[*,channels], with weight and bias [channels]. While training by the statistics of the whole batch,
+// which also go into the buffers running_mean and running_var; afterwards by those.
+struct BatchNormLayerOptions {
+  std::string name = {};
+  double eps = 1e-5;
+  double momentum = 0.1;
+  bool relu = false;       // of the result
+  double init_weight = 1;  // of the weight's elements
+};
+
+class BatchNorm : public Module {
+ public:
+  explicit BatchNorm(int64_t channels, BatchNormLayerOptions options = {});
+  Tensor forward(const Tensor& x) override;
+  // With a residual of x's type added before relu.
+  Tensor add_to(const Tensor& residual, const Tensor& x);
+  std::string_view kind() const override { return "batch_norm"; }
+
+ private:
+  Tensor normalise(const Tensor& x, const Tensor& residual);
+
+  int64_t channels_;
+  BatchNormLayerOptions options_;
 };
 
 }  // namespace trireme::nn

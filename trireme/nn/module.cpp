@@ -36,17 +36,25 @@ Tensor Trace::step() {
   return step_;
 }
 
-Tensor Trace::parameter(const std::string& name, const TensorType& type, Init init, Shape saved_as) {
+Tensor Trace::input(const std::string& name, const TensorType& type, Role role, Init init, Shape saved_as) {
   const auto found = by_name_.find(name);
   if (found != by_name_.end()) {
-    require(found->second.type() == type, "parameter '{}' is {} here and {} where it was first used", name,
+    require(found->second.type() == type, "{} '{}' is {} here and {} where it was first used", to_string(role), name,
             to_string(type), to_string(found->second.type()));
     return found->second;
   }
-  const Tensor made(graph_, graph_.add_input(name, type, Role::kParameter, init, saved_as));
+  const Tensor made(graph_, graph_.add_input(name, type, role, init, saved_as));
   by_name_.emplace(name, made);
-  parameters_.push_back(made);
+  if (role == Role::kParameter) parameters_.push_back(made);
   return made;
+}
+
+Tensor Trace::parameter(const std::string& name, const TensorType& type, Init init, Shape saved_as) {
+  return input(name, type, Role::kParameter, init, saved_as);
+}
+
+Tensor Trace::buffer(const std::string& name, const TensorType& type, Init init) {
+  return input(name, type, Role::kState, init, {});
 }
 
 Tensor Trace::in_compute_type(const Tensor& x) {
@@ -90,6 +98,13 @@ Tensor Module::forward(const Tensor&) {
 Tensor Module::parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as) const {
   Trace& trace = Trace::current();
   const Tensor made = trace.parameter(join(trace.path_of(*this), name), type, init, saved_as);
+  if (!layerwise_.empty()) made.graph().set_piece(made.id(), layerwise_);
+  return made;
+}
+
+Tensor Module::buffer(std::string_view name, const TensorType& type, Init init) const {
+  Trace& trace = Trace::current();
+  const Tensor made = trace.buffer(join(trace.path_of(*this), name), type, init);
   if (!layerwise_.empty()) made.graph().set_piece(made.id(), layerwise_);
   return made;
 }

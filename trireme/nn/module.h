@@ -48,6 +48,12 @@ class Trace {
   Tensor in_compute_type(const Tensor& x);
   // In the order they were made.
   const std::vector<Tensor>& parameters() const { return parameters_; }
+  // State of a module that a step replaces and the optimizer leaves alone (running statistics), by its full name; made on
+  // first use. It is kept between steps and saved like a parameter.
+  Tensor buffer(const std::string& name, const TensorType& type, Init init);
+  // What the buffer is from the next step on.
+  void set_buffer(const Tensor& buffer, const Tensor& value) { buffer_values_.emplace_back(buffer, value); }
+  const std::vector<std::pair<Tensor, Tensor>>& buffer_values() const { return buffer_values_; }
   // A scalar that a module adds to what training minimises, besides the loss of the model's result.
   void add_loss(const Tensor& loss) { losses_.push_back(loss); }
   const std::vector<Tensor>& losses() const { return losses_; }
@@ -56,6 +62,7 @@ class Trace {
   friend class Module;
   friend class Scope;
   const std::string& path_of(const Module& module);
+  Tensor input(const std::string& name, const TensorType& type, Role role, Init init, Shape saved_as);
 
   Graph& graph_;
   TraceOptions options_;
@@ -67,6 +74,7 @@ class Trace {
   std::vector<Tensor> parameters_;
   std::map<ValueId, Tensor> cast_parameters_;
   std::vector<Tensor> losses_;
+  std::vector<std::pair<Tensor, Tensor>> buffer_values_;
   Tensor step_;
 };
 
@@ -98,6 +106,8 @@ class Module {
   friend class Trace;
   // A parameter of this module in the current trace: "<scope>.<name>".
   Tensor parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as = {}) const;
+  // A buffer of this module (Trace::buffer): "<scope>.<name>".
+  Tensor buffer(std::string_view name, const TensorType& type, Init init) const;
   // An f32 parameter, in the type that layers compute in.
   Tensor operand(std::string_view name, const Shape& shape, Init init, Shape saved_as = {}) const;
 

@@ -41,6 +41,27 @@ struct NormAttrs {
   static constexpr auto fields() { return std::tuple{field("eps", &NormAttrs::eps)}; }
 };
 
+// batch_norm and its gradients.
+struct BatchNormAttrs {
+  double eps = 1e-5;
+  // Mean and variance are those of x itself, over so many positions of the whole tensor, and the gradient passes through
+  // them; 0: they are constants.
+  int64_t count = 0;
+  bool relu = false;  // y is cut off at 0; of the gradients: y is found again to see where
+  static constexpr auto fields() {
+    return std::tuple{field("eps", &BatchNormAttrs::eps), field("count", &BatchNormAttrs::count),
+                      field("relu", &BatchNormAttrs::relu)};
+  }
+};
+
+struct BatchStatisticsAttrs {
+  int64_t count = 1;  // positions that were summed over, of all ranks
+  double momentum = 0.1;  // how much of the new statistics goes into the running ones
+  static constexpr auto fields() {
+    return std::tuple{field("count", &BatchStatisticsAttrs::count), field("momentum", &BatchStatisticsAttrs::momentum)};
+  }
+};
+
 struct AttentionAttrs {
   bool causal = false;  // query i sees keys 0 .. i + t - s
   double scale = 0;     // of the scores; 0: 1/sqrt(head size)

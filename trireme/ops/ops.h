@@ -183,6 +183,33 @@ Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
 // y = gamma x rstd with rstd = 1 / sqrt(mean of squares + eps).
 Normalised rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
 
+
+// The sums over all positions of x[*,c] and of its squares, f64[2,c]. Cut positions give partial sums.
+Tensor channel_sums(const Tensor& x);
+// Mean and (biased) variance of `count` positions from such sums, and the running statistics after them: old + momentum (new -
+// old), of the unbiased variance. All are f32[c].
+struct BatchStatistics {
+  Tensor mean, var, running_mean, running_var;
+};
+BatchStatistics batch_statistics(const Tensor& sums, const Tensor& running_mean, const Tensor& running_var, int64_t count,
+                                 double momentum = 0.1);
+struct BatchNormOptions {
+  double eps = 1e-5;
+  bool relu = false;
+  Tensor residual = {};  // of x's type
+};
+// Over all positions of x[*,c]: y = gamma (x - mean) / sqrt(var + eps) + beta, + residual, then relu. gamma, beta, mean and var
+// are f32[c] (f64 for f64).
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean, const Tensor& var,
+                  const BatchNormOptions& options = {});
+// The same with the statistics of x itself over the whole batch, however it is cut (Ioffe and Szegedy, 2015; over ranks it is
+// synchronised: sums of c channels are reduced once forward and once backward), and the running statistics after it.
+struct BatchNormTraining {
+  Tensor y, running_mean, running_var;
+};
+BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                                      const Tensor& running_var, double momentum, const BatchNormOptions& options = {});
+
 // -- attention -----------------------------------------------------------------------------------------------
 // Rotary position embedding of x[b,s,h,d], d even: elements i and i+d/2 of a head are a pair that is turned by the angle
 // s theta^(-2i/d), s being the position in the whole tensor. Batch, positions and heads may be cut.

@@ -287,12 +287,12 @@ class SemiAuto {
          to_string(layout, mesh_), who);
   }
 
-  // Parameters that lie in another layout than the graph reads them in are resharded where they are read.
+  // Parameters and state that lie in another layout than the graph reads them in are resharded where they are read.
   void use_stored() {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       const auto found = stored_->find(input.name);
-      if (input.role != Role::kParameter || found == stored_->end() || found->second == *asks_.inputs[i]) continue;
+      if (found == stored_->end() || found->second == *asks_.inputs[i]) continue;
       asks_.seen_as[input.value] = *asks_.inputs[i];
       asks_.inputs[i] = found->second;
     }

@@ -49,6 +49,12 @@ Tensor sum_over_holders(const Tensor& gradient, const Tensor& parameter, const M
   return sum_over(gradient, piece_layout(input_of(parameter), parameter.shape(), mesh).replica_axes(mesh), mesh);
 }
 
+Tensor mean_over_holders(const Tensor& value, const Tensor& buffer, const Mesh& mesh) {
+  const std::vector<int> axes = piece_layout(input_of(buffer), buffer.shape(), mesh).replica_axes(mesh);
+  const int64_t holders = mesh.size_of(axes);
+  return holders == 1 ? value : scale(sum_over(value, axes, mesh), 1 / static_cast<double>(holders));
+}
+
 Tensor sum_over_pieces(const Tensor& x, const Tensor& parameter, const Mesh& mesh) {
   std::vector<int> axes;
   for (const std::vector<int>& of_dim : piece_layout(input_of(parameter), parameter.shape(), mesh).dims) {

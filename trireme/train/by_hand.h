@@ -22,6 +22,8 @@ void mark_layerwise(const std::vector<Tensor>& parameters, const std::vector<Cut
 
 // The gradient of a parameter over all ranks that hold the same piece of it.
 Tensor sum_over_holders(const Tensor& gradient, const Tensor& parameter, const Mesh& mesh);
+// The mean, over the ranks that hold the same piece of a module's buffer, of its next value.
+Tensor mean_over_holders(const Tensor& value, const Tensor& buffer, const Mesh& mesh);
 // The sum over all pieces of a parameter, each counted once, of a scalar that each rank has of its own.
 Tensor sum_over_pieces(const Tensor& x, const Tensor& parameter, const Mesh& mesh);
 

@@ -7,6 +7,7 @@
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
+#include "trireme/nn/models/resnet.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/config_impl.h"
 #include "trireme/train/precision.h"
@@ -72,6 +73,18 @@ void check_sizes(const JobConfig& c) {
           +data::kByteVocabulary);
 }
 
+void check_images(const JobConfig& c) {
+  require(c.data.image.size() == 3, "configuration: data.image has {} sizes; they are height, width and channels",
+          c.data.image.size());
+  for (const int64_t size : c.data.image) require_from("data.image", size, 1);
+  if (c.model.kind != "resnet") return;
+  require_from("model.stem", c.model.stem, 1);
+  for (const int64_t blocks : c.model.blocks) require_from("model.blocks", blocks, 1);
+  require(!c.model.blocks.empty() || c.model.depth == 50 || c.model.depth == 101 || c.model.depth == 152,
+          "configuration: model.depth = {}; it must be 50, 101 or 152, or model.blocks must say how many blocks the stages have",
+          c.model.depth);
+}
+
 void check_training(const JobConfig& c) {
   for (const auto& [key, value] : {std::pair<const char*, int64_t>{"train.steps", c.train.steps},
                                    {"train.epochs", c.train.epochs},
@@ -83,6 +96,10 @@ void check_training(const JobConfig& c) {
                                    {"train.seed", c.train.seed}}) {
     require_from(key, value, 0);
   }
+  require_below_one("train.label_smoothing", c.train.label_smoothing);
+  require(c.train.label_smoothing == 0 || !c.parallel.vocabulary,
+          "configuration: train.label_smoothing = {} with parallel.vocabulary; a loss that is cut by tokens has none, use 0",
+          c.train.label_smoothing);
   require_below_one("model.dropout", c.model.dropout);
   require_below_one("train.momentum", c.train.momentum);
   require_below_one("train.beta1", c.train.beta1);
@@ -95,7 +112,7 @@ void check_training(const JobConfig& c) {
 }  // namespace
 
 void check_values(const JobConfig& c) {
-  require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet"});
+  require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet", "resnet"});
   require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
   require_one_of("train.dtype", c.train.dtype, kComputeTypes);
   require_one_of("train.numerics", c.train.numerics, {"fast", "invariant"});
@@ -109,6 +126,7 @@ void check_values(const JobConfig& c) {
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
   check_sizes(c);
   check_training(c);
+  check_images(c);
   require(c.parallel.device_num == -1 || (c.parallel.device_num >= 1 && c.parallel.device_num <= 4096),
           "configuration: parallel.device_num = {}; it must be from 1 to 4096, or -1 for as many ranks as are started",
           c.parallel.device_num);
@@ -129,7 +147,7 @@ void check_values(const JobConfig& c) {
           "configuration: data.kind 'text' needs model.kind 'gpt' or 'llama', not '{}'; use data.kind 'idx' for images",
           c.model.kind);
   require(c.data.kind != "idx" || predicts_classes(c),
-          "configuration: data.kind 'idx' needs model.kind 'mlp' or 'lenet', not '{}'; use data.kind 'text' for text",
+          "configuration: data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet', not '{}'; use data.kind 'text' for text",
           c.model.kind);
   require(c.data.kind != "text" || !c.data.paths.empty(),
           "configuration: data.paths is empty; name the files or folders with the text");
@@ -177,7 +195,7 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
 std::vector<ConfigKey> config_keys(JobConfig& c) {
   std::vector<ConfigKey> keys{
       {"name", &c.name, "of the run, in its report"},
-      {"model.kind", &c.model.kind, "gpt, llama, mlp or lenet"},
+      {"model.kind", &c.model.kind, "gpt, llama, mlp, lenet or resnet"},
       {"model.layers", &c.model.layers, "gpt, llama: blocks"},
       {"model.width", &c.model.width, "gpt, llama: of the residual stream"},
       {"model.heads", &c.model.heads, "gpt, llama: attention heads; they divide the width"},
@@ -192,12 +210,16 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"model.expert_groups", &c.model.expert_groups, "gpt, llama: equal parts of the batch, each with its own places at every expert; ranks that divide them exchange tokens by all-to-all"},
       {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
       {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},
-      {"model.classes", &c.model.classes, "mlp, lenet: of the labels"},
+      {"model.classes", &c.model.classes, "mlp, lenet, resnet: of the labels"},
+      {"model.depth", &c.model.depth, "resnet: 50, 101 or 152 layers"},
+      {"model.blocks", &c.model.blocks, "resnet: of each stage, instead of those of the depth"},
+      {"model.stem", &c.model.stem, "resnet: channels of the first convolution"},
       {"data.kind", &c.data.kind, "text, idx or synthetic"},
       {"data.paths", &c.data.paths, "text: files and folders"},
       {"data.extensions", &c.data.extensions, "text: of the files taken from folders, like \".txt\"; none takes all"},
       {"data.images", &c.data.images, "idx: the images' file, plain or gzip"},
       {"data.labels", &c.data.labels, "idx: the labels' file, plain or gzip"},
+      {"data.image", &c.data.image, "idx, synthetic: height, width and channels of an image"},
       {"data.seq", &c.data.seq, "text: tokens of a sample"},
       {"data.samples", &c.data.samples, "synthetic: how many"},
       {"data.validation", &c.data.validation, "share of the samples that is held out"},
@@ -219,6 +241,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.warmup", &c.train.warmup, "steps in which the rate rises from 0"},
       {"train.final_ratio", &c.train.final_ratio, "the last step's rate as a share of the peak"},
       {"train.clip", &c.train.clip, "largest global norm of the gradients; 0 does not clip"},
+      {"train.label_smoothing", &c.train.label_smoothing, "share of the target that is spread over all classes, from 0 to below 1"},
       {"train.eval_every", &c.train.eval_every, "steps between validations; 0: at the end only"},
       {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all"},
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
@@ -228,6 +251,12 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
   for (ConfigKey& key : parallel_keys(c)) keys.push_back(std::move(key));
   return keys;
 }
+
+namespace {
+
+Shape image_of(const JobConfig& config) { return Shape(std::span<const int64_t>(config.data.image)); }
+
+}  // namespace
 
 std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
   const auto& m = config.model;
@@ -259,7 +288,13 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                        .expert_groups = m.expert_groups});
   }
   if (m.kind == "lenet") return std::make_unique<nn::LeNet>(m.classes);
-  std::vector<int64_t> sizes{28 * 28};
+  if (m.kind == "resnet") {
+    return std::make_unique<nn::ResNet>(nn::ResNetConfig{.blocks = m.blocks.empty() ? nn::resnet_blocks(m.depth) : m.blocks,
+                                                         .width = m.stem,
+                                                         .channels = config.data.image[2],
+                                                         .classes = m.classes});
+  }
+  std::vector<int64_t> sizes{image_of(config).elements()};
   sizes.insert(sizes.end(), m.hidden.begin(), m.hidden.end());
   sizes.push_back(m.classes);
   return std::make_unique<nn::Mlp>(sizes);
@@ -269,7 +304,10 @@ LossFn make_loss(const JobConfig& config) {
   if (config.parallel.vocabulary) {
     return [](const Tensor& prediction, const Tensor& target) { return cross_entropy_in_parts(prediction, target); };
   }
-  return [](const Tensor& prediction, const Tensor& target) { return cross_entropy(prediction, target); };
+  const double smoothing = config.train.label_smoothing;
+  return [smoothing](const Tensor& prediction, const Tensor& target) {
+    return cross_entropy(prediction, target, MeanLossOptions{}.ignore_index, smoothing);
+  };
 }
 
 namespace {
@@ -279,11 +317,17 @@ data::SourcePtr make_source(const JobConfig& config) {
   if (d.kind == "text") {
     return data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
   }
-  if (d.kind == "idx") return data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
+  if (d.kind == "idx") {
+    data::SourcePtr images = data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
+    const Shape found = images->fields()[0].sample.shape;
+    require(found == image_of(config), "'{}' holds images of {} and data.image says {}; they must be equal", d.images,
+            to_string(found), to_string(image_of(config)));
+    return images;
+  }
   if (!predicts_classes(config)) {
     return data::synthetic_tokens({.samples = d.samples, .seq = d.seq, .vocabulary = config.model.vocabulary});
   }
-  return data::synthetic_images({.samples = d.samples, .classes = config.model.classes});
+  return data::synthetic_images({.samples = d.samples, .image = image_of(config), .classes = config.model.classes});
 }
 
 }  // namespace
@@ -377,7 +421,9 @@ std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch) {
   if (!predicts_classes(config)) {
     return {{"tokens", {DType::kI32, {batch, config.data.seq}}}, {"targets", {DType::kI32, {batch, config.data.seq}}}};
   }
-  return {{"image", {DType::kF32, {batch, 28, 28, 1}}}, {"label", {DType::kI32, {batch}}}};
+  TensorType image{DType::kF32, {batch}};
+  for (const int64_t size : config.data.image) image.shape.push_back(size);
+  return {{"image", image}, {"label", {DType::kI32, {batch}}}};
 }
 
 }  // namespace trireme

@@ -15,7 +15,7 @@ namespace trireme {
 
 struct JobConfig {
   struct {
-    std::string kind = "gpt";  // gpt | llama | mlp | lenet
+    std::string kind = "gpt";  // gpt | llama | mlp | lenet | resnet
     int64_t layers = 4;
     int64_t width = 256;
     int64_t heads = 4;
@@ -30,12 +30,16 @@ struct JobConfig {
     int64_t expert_groups = 1;
     std::vector<int64_t> hidden = {512, 512};  // of mlp
     int64_t classes = 10;
+    int64_t depth = 50;           // of resnet, as are the next two
+    std::vector<int64_t> blocks;  // none: as the depth says
+    int64_t stem = 64;
   } model;
   struct {
     std::string kind = "text";  // text | idx | synthetic
     std::vector<std::string> paths;
     std::vector<std::string> extensions;
     std::string images, labels;
+    std::vector<int64_t> image = {28, 28, 1};  // height, width, channels
     int64_t seq = 256;
     int64_t samples = 4096;  // of synthetic
     double validation = 0.1;
@@ -57,6 +61,7 @@ struct JobConfig {
     int64_t warmup = 0;
     double final_ratio = 0.1;
     double clip = 1.0;
+    double label_smoothing = 0;
     int64_t eval_every = 0;
     int64_t eval_batches = 0;
     int64_t save_every = 0;

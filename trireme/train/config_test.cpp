@@ -108,6 +108,23 @@ TEST(Config, a_llama_is_described_by_the_keys_of_its_own) {
   EXPECT_THAT(error_of(text, with_key("model.mlp_width=-1")), HasSubstr("model.mlp_width = -1; it must be 0 or more"));
 }
 
+TEST(Config, a_resnet_is_described_by_the_keys_of_its_own) {
+  const std::vector<std::string> resnet{"model.kind=\"resnet\"", "data.image=[32,32,3]"};
+  const auto with_key = [&](const std::string& key) {
+    std::vector<std::string> out = resnet;
+    out.push_back(key);
+    return out;
+  };
+  const JobConfig config = parse_config(kText, "job.toml", with_key("model.blocks=[1,2]"));
+  EXPECT_EQ(to_string(batch_of(config, 4)[0].type), "f32[4,32,32,3]");
+  EXPECT_THAT(error_of(kText, with_key("model.depth=34")), HasSubstr("model.depth = 34; it must be 50, 101 or 152"));
+  EXPECT_THAT(error_of(kText, with_key("model.blocks=[1,0]")), HasSubstr("model.blocks = 0; it must be 1 or more"));
+  EXPECT_THAT(error_of(kText, with_key("data.image=[32,32]")),
+              HasSubstr("data.image has 2 sizes; they are height, width and channels"));
+  EXPECT_THAT(error_of(kText, with_key("train.label_smoothing=1.0")),
+              HasSubstr("train.label_smoothing = 1; it must be from 0 to below 1"));
+}
+
 TEST(Config, a_key_that_is_none_is_refused_with_its_line_and_the_likely_one) {
   EXPECT_EQ(error_of(with("btach = 8")),
             "job.toml:10: no key 'train.btach'. Did you mean 'train.batch'?");
@@ -164,7 +181,7 @@ TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
   EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=mlp"}),
               HasSubstr("data.kind 'text' needs model.kind 'gpt' or 'llama'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
-              HasSubstr("data.kind 'idx' needs model.kind 'mlp' or 'lenet'"));
+              HasSubstr("data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx", "model.kind=mlp"}),
               HasSubstr("data.images and data.labels"));
 }

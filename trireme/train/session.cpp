@@ -56,7 +56,7 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
     if (!how.parallel.strategy.empty()) eval_how.parallel.mesh = to_string(compiled_.strategy.mesh);  // the file brings its own
     std::map<std::string, Layout> stored;
     for (const PlanInput& input : compiled_.plan.inputs) {
-      if (input.role != Role::kParameter) continue;
+      if (input.role != Role::kParameter && input.role != Role::kState) continue;
       stored.emplace(input.name, compiled_.plan.values[static_cast<size_t>(input.value)].layout);
     }
     eval_how.stored = &stored;

@@ -75,6 +75,11 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   for (const Tensor& extra : trace.losses()) objective = add(objective, extra);
   if (options.gradient_scale != ranks) objective = scale(objective, options.gradient_scale / ranks);
 
+  for (const auto& [buffer, next] : trace.buffer_values()) {
+    graph.add_output(graph.inputs()[static_cast<size_t>(graph.value(buffer.id()).index)].name,
+                     (options.by_hand ? mean_over_holders(next, buffer, *options.by_hand) : next).id(), buffer.id());
+  }
+
   const std::vector<Tensor> parameters = trace.parameters();
   require(!parameters.empty(), "the model '{}' has no parameters to train", options.name);
   mark_layerwise(parameters, options.layerwise);

@@ -1,6 +1,9 @@
 // conv2d and its two gradients of f32 and bf16 tensors by oneDNN, on [n,h,w,c] tensors where they
 // lie; weights are brought into oneDNN's own order and back. Images are cut into parts of fixed
 // size, one part a task on one thread; the weight gradient adds its parts in order.
+//
+// The input's gradient of a convolution of stride 1 is itself one, of dy with the weight's inputs
+// and outputs exchanged and its taps in reverse; oneDNN's forward kernels are the better ones.
 #include <algorithm>
 #include <array>
 
@@ -18,6 +21,9 @@ using dnnl::memory;
 using Pairs = memory::dims;
 
 constexpr int64_t kParts = 8;
+// Of a weight gradient: adding up the parts, each as large as the weight, must take little of the
+// time, so a part has so many positions at least.
+constexpr int64_t kPositionsOfPart = 1024;
 
 enum class Pass { kForward, kInput, kWeight };
 
@@ -27,7 +33,27 @@ struct Problem {
   int64_t groups;
   Pairs stride, dilation, before, after;
   memory::data_type type;
+  // A gradient of the input, written as the forward convolution that gives it: x is dy, y is dx, and w has
+  // the sizes of the exchanged weight [i,kh,kw,o].
+  bool mirrored = false;
 };
+
+// The gradient of x as a forward convolution, where it is one.
+void mirror(Problem& c) {
+  Pairs before, after;
+  for (size_t dim = 0; dim < 2; ++dim) {
+    const int64_t reach = (c.w[static_cast<int>(dim) + 1] - 1) * (c.dilation[dim] + 1);
+    before.push_back(reach - c.before[dim]);
+    after.push_back(reach - c.after[dim]);
+    if (c.stride[dim] != 1 || before[dim] < 0 || after[dim] < 0) return;
+  }
+  if (c.groups > 1) return;
+  std::swap(c.x, c.y);
+  std::swap(c.w[0], c.w[3]);
+  c.before = before;
+  c.after = after;
+  c.mirrored = true;
+}
 
 Problem problem_of(Pass pass, const TensorType& a, const TensorType& b, const TensorType& result,
                    const Conv2dAttrs& attrs) {
@@ -45,6 +71,7 @@ Problem problem_of(Pass pass, const TensorType& a, const TensorType& b, const Te
   if (pass == Pass::kInput) c.x = result.shape, c.w = a.shape, c.y = b.shape;
   if (pass == Pass::kWeight) c.w = result.shape, c.y = b.shape;
   c.groups = c.x[3] / c.w[3];  // those of this piece: the attribute counts the whole tensor's
+  if (pass == Pass::kInput) mirror(c);
   return c;
 }
 
@@ -57,6 +84,7 @@ memory::desc weight_desc(const Problem& c, Pass pass) {
   const int64_t o = c.w[0] / c.groups, h = c.w[1], w = c.w[2], i = c.w[3];
   Pairs sizes{o, i, h, w};
   Pairs strides{h * w * i, 1, w * i, i};
+  if (c.mirrored) strides = {1, h * w * o, w * o, o};
   if (c.groups > 1) {
     sizes.insert(sizes.begin(), c.groups);
     strides.insert(strides.begin(), o * h * w * i);
@@ -127,9 +155,13 @@ struct Plan {
   int64_t w_bytes, pad_bytes;
   dnnl::reorder weight_order;
 
-  Plan(Pass p, const Problem& c) : pass(p), problem(c), images(c.x[0]) {
+  Plan(Pass p, const Problem& c) : pass(c.mirrored ? Pass::kForward : p), problem(c), images(c.x[0]) {
     prepare_onednn();
-    per_part = std::max<int64_t>(1, (images + kParts - 1) / kParts);
+    int64_t most = kParts;
+    if (pass == Pass::kWeight) {
+      most = std::clamp<int64_t>(images * c.y[1] * c.y[2] / kPositionsOfPart, 2, kParts);
+    }
+    per_part = std::max<int64_t>(1, (images + most - 1) / most);
     parts = (images + per_part - 1) / per_part;
     // Sums of gradients stay f32.
     const auto type = pass == Pass::kWeight ? memory::data_type::f32 : c.type;
@@ -147,8 +179,13 @@ struct Plan {
   }
 
   int64_t weights() const { return pass == Pass::kWeight ? parts : 1; }
+  // The exchanged weight with its taps in reverse, before it is brought into order.
+  int64_t reversed_bytes() const {
+    if (!problem.mirrored || problem.w[1] * problem.w[2] == 1) return 0;
+    return aligned(problem.w.elements() * static_cast<int64_t>(memory::data_type_size(problem.type)));
+  }
   int64_t scratch_bytes(int threads) const {
-    return kAlign + weights() * w_bytes + threads * pad_bytes;
+    return kAlign + weights() * w_bytes + reversed_bytes() + threads * pad_bytes;
   }
 };
 
@@ -165,6 +202,18 @@ void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from,
   memory source(from_desc, onednn_engine(), from);
   memory target(to_desc, onednn_engine(), to);
   plan.weight_order.execute(stream, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
+}
+
+// Weight [o,taps,i] with the taps from last to first.
+void reverse_taps(const Plan& plan, const std::byte* from, std::byte* to) {
+  const Shape& w = plan.problem.w;  // [i,kh,kw,o]
+  const int64_t taps = w[1] * w[2];
+  const auto bytes = w[0] * static_cast<int64_t>(memory::data_type_size(plan.problem.type));
+  for (int64_t o = 0; o < w[3]; ++o) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      std::copy_n(from + (o * taps + tap) * bytes, bytes, to + ((o + 1) * taps - 1 - tap) * bytes);
+    }
+  }
 }
 
 void run_part(const Plan& plan, int64_t part, std::byte* x, void* w, std::byte* y,
@@ -210,8 +259,14 @@ void run_conv(const KernelArgs& args) {
   std::byte* x = pass == Pass::kInput ? result : a;
   std::byte* w = pass == Pass::kForward ? b : pass == Pass::kInput ? a : result;
   std::byte* y = pass == Pass::kForward ? result : b;
+  if (plan.problem.mirrored) std::swap(x, y);
   std::byte* weights = align(args.scratch.data());
-  std::byte* pads = weights + plan.weights() * plan.w_bytes;
+  std::byte* reversed = weights + plan.weights() * plan.w_bytes;
+  std::byte* pads = reversed + plan.reversed_bytes();
+  if (plan.reversed_bytes() > 0) {
+    reverse_taps(plan, w, reversed);
+    w = reversed;
+  }
   if (pass != Pass::kWeight) reorder_weight(plan, plan.w_user, w, plan.whole.w, weights);
   run_tasks(args.pool, plan.parts, [&](int64_t part, int thread) {
     std::byte* weight = weights + (pass == Pass::kWeight ? part * plan.w_bytes : 0);

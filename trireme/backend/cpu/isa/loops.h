@@ -106,6 +106,13 @@ struct Pool {
   bool count_padding = true;  // in means
 };
 
+// A number for each channel: (x - mean) scale + beta.
+struct ChannelLine {
+  const float* mean = nullptr;
+  const float* scale = nullptr;
+  const float* beta = nullptr;
+};
+
 // Loops over tensors whose elements are stored as T: float or Bf16. Statistics, losses and sums in
 // progress are f32 in both.
 template <class T>
@@ -149,6 +156,18 @@ struct TensorLoops {
   void (*rms_norm)(Lines lines, const T* x, const float* gamma, float eps, T* y, float* rstd);
   void (*rms_norm_grad)(Lines lines, const T* x, const float* gamma, const float* rstd,
                         const T* dy, T* dx, float* dgamma);
+
+  // Rows of channels. sums[2,c] += x and x^2.
+  void (*channel_sums)(Lines lines, const T* x, double* sums);
+  // y = (x - mean) scale + beta, + residual where it is not null, cut off at 0 with relu.
+  void (*batch_norm)(Lines lines, const ChannelLine& line, bool relu, const T* x, const T* residual, T* y);
+  // sums[2,c] += dz (x - mean) and dz, where dz is dy, or 0 where relu cut off: where (x - mean) scale + beta is not above 0, or
+  // where y, if it is not null, is not; then dz is written too.
+  void (*batch_norm_sums)(Lines lines, const ChannelLine& line, bool relu, const T* x, const T* dy, const T* y, T* dz,
+                          double* sums);
+  // dx = dz scale + (x - mean) by_x + constant
+  void (*batch_norm_grad)(Lines lines, const ChannelLine& line, const float* by_x, const float* constant, bool relu,
+                          const T* x, const T* dy, T* dx);
 
   // One image. The gradient of max_pool takes room for a number per element of dy, or null where no
   // windows overlap.

@@ -1,6 +1,7 @@
 // The table of loops of one instruction set.
 #pragma once
 
+#include "trireme/backend/cpu/isa/channels_impl.h"
 #include "trireme/backend/cpu/isa/elementwise_impl.h"
 #include "trireme/backend/cpu/isa/exact_impl.h"
 #include "trireme/backend/cpu/isa/norm_impl.h"
@@ -60,6 +61,10 @@ constexpr cpu::TensorLoops<T> make_tensor_table() {
   table.layer_norm_grad = layer_norm_grad<T>;
   table.rms_norm = rms_norm<T>;
   table.rms_norm_grad = rms_norm_grad<T>;
+  table.channel_sums = channel_sums<T>;
+  table.batch_norm = batch_norm<T>;
+  table.batch_norm_sums = batch_norm_sums<T>;
+  table.batch_norm_grad = batch_norm_grad<T>;
   table.max_pool = max_pool<T>;
   table.max_pool_grad = max_pool_grad<T>;
   table.avg_pool = avg_pool<T>;

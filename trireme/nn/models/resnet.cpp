@@ -1,0 +1,83 @@
+#include "trireme/nn/models/resnet.h"
+
+#include <cmath>
+
+#include "trireme/base/error.h"
+
+namespace trireme::nn {
+namespace {
+
+// Normal with variance 2 / (out k^2), which keeps the size of gradients (He et al., 2015).
+Conv2dOptions without_bias(std::string name, int64_t out, int64_t kernel, int64_t stride) {
+  return {.name = std::move(name),
+          .stride = stride,
+          .padding = kernel / 2,
+          .bias = false,
+          .init_std = std::sqrt(2.0 / static_cast<double>(out * kernel * kernel))};
+}
+
+// Channels that the last stage gives.
+int64_t features_of(const ResNetConfig& config) {
+  require(!config.blocks.empty() && config.blocks.size() <= 8, "resnet: {} stages; use 1 to 8", config.blocks.size());
+  return (config.width << (config.blocks.size() - 1)) * Bottleneck::kExpansion;
+}
+
+}  // namespace
+
+std::vector<int64_t> resnet_blocks(int64_t depth) {
+  if (depth == 50) return {3, 4, 6, 3};
+  if (depth == 101) return {3, 4, 23, 3};
+  if (depth == 152) return {3, 8, 36, 3};
+  fail(ErrorKind::kInvalidArgument, "resnet: depth {}; it must be 50, 101 or 152", depth);
+}
+
+Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t stride, std::string name)
+    : Module(std::move(name)), projects_(stride != 1 || in != width * kExpansion),
+      conv1_(in, width, 1, without_bias("conv1", width, 1, 1)),
+      conv2_(width, width, 3, without_bias("conv2", width, 3, stride)),
+      conv3_(width, width * kExpansion, 1, without_bias("conv3", width * kExpansion, 1, 1)),
+      bn1_(width, {.name = "bn1", .relu = true}), bn2_(width, {.name = "bn2", .relu = true}),
+      bn3_(width * kExpansion, {.name = "bn3", .relu = true}), downsample_("downsample"),
+      projection_(in, width * kExpansion, 1, without_bias("0", width * kExpansion, 1, stride)),
+      projection_bn_(width * kExpansion, {.name = "1"}) {}
+
+Tensor Bottleneck::forward(const Tensor& x) {
+  const Tensor h = conv3_(bn2_(conv2_(bn1_(conv1_(x)))));
+  if (!projects_) return bn3_.add_to(x, h);
+  Tensor beside;
+  {
+    const Scope scope(downsample_);
+    beside = projection_bn_(projection_(x));
+  }
+  return bn3_.add_to(beside, h);
+}
+
+ResNet::ResNet(const ResNetConfig& config)
+    : config_(config), conv1_(config.channels, config.width, 7, without_bias("conv1", config.width, 7, 2)),
+      bn1_(config.width, {.name = "bn1", .relu = true}), fc_(features_of(config), config.classes, {.name = "fc"}) {
+  int64_t in = config.width;
+  for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
+    require(config.blocks[stage] > 0, "resnet: stage {} has {} blocks; it needs 1 or more", stage + 1, config.blocks[stage]);
+    const int64_t width = config.width << stage;
+    layers_.push_back(std::make_unique<Group>(fmt::format("layer{}", stage + 1)));
+    auto& blocks = blocks_.emplace_back();
+    for (int64_t i = 0; i < config.blocks[stage]; ++i) {
+      const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
+      blocks.push_back(std::make_unique<Bottleneck>(in, width, stride, std::to_string(i)));
+      in = width * Bottleneck::kExpansion;
+    }
+  }
+}
+
+Tensor ResNet::forward(const Tensor& x) {
+  require(x.rank() == 4 && x.size(3) == config_.channels, "resnet: images are {}; they must be [batch,h,w,{}]",
+          to_string(x.type()), config_.channels);
+  Tensor h = max_pool2d(bn1_(conv1_(x)), {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+  for (size_t stage = 0; stage < blocks_.size(); ++stage) {
+    const Scope scope(*layers_[stage]);
+    for (const auto& block : blocks_[stage]) h = (*block)(h);
+  }
+  return fc_(mean(h, {1, 2}));
+}
+
+}  // namespace trireme::nn
