@@ -140,6 +140,8 @@ class Scheduler::Loop {
     queue_ = builder.AddCompletionQueue();
     int port = 0;
     builder.AddListeningPort(host_port_text(options_.address, options_.port), credentials_of(options_.tls), &port);
+    // gRPC has one bound for all messages, and reports need this one: before the proof as much may come, but what is longer than
+    // kMaxUnproven is dropped unread (take_message).
     builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second scheduler at the port is a mistake
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
