@@ -31,6 +31,8 @@ void add_help(CLI::App& app, Action& chosen);
 // Runs this same command line as `ranks` worker processes and returns the job's exit code.
 struct RelaunchOptions {
   int ranks = 1;
+  int min_ranks = 0;                         // as in launch::LaunchOptions, as is `fits`
+  std::function<bool(int ranks)> fits = {};
   int threads = 0;
   std::string log_dir;
   int restarts = 0;
@@ -43,7 +45,8 @@ int tell(const launch::LaunchResult& result);
 bool has_launcher();
 // Whether this process is one of several ranks that some launcher has started.
 bool is_worker();
-// In such a rank, throws when its command line asks for another number of ranks.
-void check_ranks(int asked);
+int ranks_of_job();  // that it is one of; 1 when nobody started it as a rank
+// In such a rank, throws when its command line asks for another number of ranks; with `least` above 0, for none from that up.
+void check_ranks(int asked, int least = 0);
 
 }  // namespace trireme::cli

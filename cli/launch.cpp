@@ -2,8 +2,10 @@
 #include <CLI/CLI.hpp>
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +15,8 @@
 #include "cli/node_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/launch/cluster/address.h"
+#include "trireme/launch/rank_table.h"
 #include "trireme/launch/secret.h"
 #include "trireme/launch/supervise.h"
 
@@ -23,6 +27,7 @@ struct LaunchArgs {
   NodeFlags flags;
   launch::LaunchOptions local;
   bool join = true;
+  std::string rank_table;
   std::string make_secret;
 };
 
@@ -49,14 +54,35 @@ bool go_to_background(const std::string& log_dir) {
   return true;
 }
 
-int launch_job(const LaunchArgs& args) {
+// The ranks that the table gives this host.
+void take_rank_table(LaunchArgs& args) {
+  const launch::RankTable table = launch::parse_rank_table(read_file(args.rank_table), fmt::format("rank table '{}'", args.rank_table));
+  std::vector<std::string> servers;
+  for (const auto& entry : table.ranks) {
+    if (servers.empty() || servers.back() != entry.server) servers.push_back(entry.server);
+  }
+  const auto own = std::ranges::find_if(servers, [](const auto& server) { return launch::is_own_address(launch::resolve(server)); });
+  require(own != servers.end(), "launch: --rank-table {}: none of its {} hosts ({}) has an address of this one", args.rank_table,
+          servers.size(), fmt::join(servers, ", "));
+  args.local.ranks = static_cast<int>(std::ranges::count(table.ranks, *own, &launch::RankTable::Entry::server));
+  if (servers.size() == 1) return;
+  launch::NodeOptions& node = args.flags.node;
+  node.nodes = static_cast<int>(servers.size());
+  node.node_rank = static_cast<int>(own - servers.begin());
+  node.world = static_cast<int>(table.ranks.size());
+  if (node.master.empty()) node.master = servers[0];
+}
+
+int launch_job(LaunchArgs args) {
   if (!args.make_secret.empty()) {
     launch::make_secret_file(args.make_secret);
     std::printf("wrote a secret to %s; copy it to every node, with mode 0600\n", args.make_secret.c_str());
     return 0;
   }
+  if (!args.rank_table.empty()) take_rank_table(args);
+  args.flags.take_mindspore_variables();
+  if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.flags);
   launch::LaunchOptions local = args.local;
-  require(local.ranks >= 1, "launch: -n {}; it must be 1 or more", local.ranks);
   for (const int rank : local.tail) require(rank >= 0, "launch: --tail {}; ranks go from 0", rank);
   local.echo = [](std::string_view line) {
     std::fwrite(line.data(), 1, line.size(), stdout);
@@ -64,8 +90,8 @@ int launch_job(const LaunchArgs& args) {
   };
   if (!args.join && !go_to_background(local.log_dir)) return 0;
   if (!args.flags.given()) return tell(launch::supervise(local));
-  require(local.restarts == 0, "launch: --restarts {} with --nnodes: only a job on one host is started again; start this one again "
-          "by hand", local.restarts);
+  require(local.min_ranks == 0, "launch: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as in "
+          "--nnodes 2:4", local.min_ranks, local.ranks);
   launch::NodeOptions node = args.flags.options();
   node.local = local;
   return tell(launch::launch_node(node));
@@ -76,17 +102,26 @@ int launch_job(const LaunchArgs& args) {
 void add_launch(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<LaunchArgs>();
   CLI::App* command = app.add_subcommand("launch", "Start a program as several ranks, on this host or as one node of several");
-  CLI::Option* ranks = command->add_option("-n,--ranks", args->local.ranks, "Ranks to start on this host");
+  CLI::Option* ranks = command->add_option_function<std::string>(
+      "-n,--ranks",
+      [args](const std::string& text) {
+        const Range range = parse_range(text, "launch: -n");
+        args->local.ranks = range.most;
+        args->local.min_ranks = range.least;
+      },
+      "Ranks to start on this host; 2:4: 4, and after ranks were killed --restarts starts so many fewer, at least 2");
   command->add_option("--threads", args->local.threads, "Compute threads of each rank; 0: cores over ranks");
   command->add_option("--log-dir", args->local.log_dir,
                       "Folder of worker_<rank>.log: of the ranks other than 0, or with --nnodes of all, and of scheduler.log");
   command->add_option("--tail", args->local.tail, "Ranks whose logs are shown here as they grow, as in --tail 1,3")->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--restarts", args->local.restarts, "How often to start all ranks again after one has failed, on one host")
+  command->add_option("--restarts", args->local.restarts, "How often to start all ranks again after one has failed; with --nnodes on all nodes that are left")
       ->check(CLI::Range(0, 1000000));
   command->add_flag("--bind-core", args->local.pin, "Give each rank cores of its own");
   command->add_flag("--join,!--no-join", args->join, "Wait for the ranks to end (the default), or return at once");
   command->add_option("--make-secret", args->make_secret, "Write a fresh secret to this file, and do nothing else");
+  CLI::Option* table = command->add_option("--rank-table", args->rank_table,
+                                           "JSON file with every rank's host: the ranks of this host and the nodes are taken from it");
   add_node_flags(*command, args->flags);
   command->add_option("program", args->local.command, "The program and its arguments");
   command->prefix_command();
@@ -99,7 +134,9 @@ void add_launch(CLI::App& app, Action& chosen) {
     for (const std::string& word : command->remaining()) {
       if (word != "--" || !args->local.command.empty()) args->local.command.push_back(word);
     }
-    require(ranks->count() > 0 || !args->make_secret.empty(), "launch: -n is required. See `trireme help launch`.");
+    require(ranks->count() == 0 || table->count() == 0, "launch: -n and --rank-table are both given; the table says how many ranks");
+    require(ranks->count() > 0 || table->count() > 0 || !args->make_secret.empty() || !mindspore_role().empty(),
+            "launch: -n is required. See `trireme help launch`.");
     chosen = [=] { return launch_job(*args); };
   });
 }

@@ -2,9 +2,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <cmath>
+#include <string_view>
 
 #include "trireme/base/error.h"
+#include "trireme/base/flags.h"
+#include "trireme/launch/cluster/address.h"
 
 namespace trireme::cli {
 
@@ -12,6 +16,21 @@ int64_t milliseconds_of(double seconds, double low, bool zero, const char* flag)
   require((zero && seconds == 0) || (std::isfinite(seconds) && seconds >= low && seconds <= 86'400),
           "{} {}: it must be from {} to 86400 seconds{}", flag, seconds, low, zero ? ", or 0 for never" : "");
   return std::llround(1e3 * seconds);
+}
+
+Range parse_range(const std::string& text, const char* flag) {
+  const size_t colon = text.find(':');
+  const auto number = [&](std::string_view part) {
+    int value = 0;
+    const auto [stop, status] = std::from_chars(part.data(), part.data() + part.size(), value);
+    require(status == std::errc() && stop == part.data() + part.size() && value >= 1,
+            "{} {}: it must be a number from 1, or two with a colon between, as in 2:4", flag, text);
+    return value;
+  };
+  if (colon == std::string::npos) return {0, number(text)};
+  const Range range{number(std::string_view(text).substr(0, colon)), number(std::string_view(text).substr(colon + 1))};
+  require(range.least <= range.most, "{} {}: the first must not be above the second", flag, text);
+  return range;
 }
 
 void add_cluster_flags(CLI::App& command, double& window_s, double& heartbeat_s, std::string& secret_file, launch::TlsFiles& tls) {
@@ -27,21 +46,62 @@ void add_cluster_flags(CLI::App& command, double& window_s, double& heartbeat_s,
 
 void add_node_flags(CLI::App& command, NodeFlags& flags) {
   launch::NodeOptions& node = flags.node;
-  command.add_option("--nnodes", node.nodes, "Nodes of the job; run this same command on each");
+  command.add_option_function<std::string>(
+      "--nnodes",
+      [&node](const std::string& text) {
+        const Range range = parse_range(text, "--nnodes");
+        node.nodes = range.most;
+        node.min_nodes = range.least;
+      },
+      "Nodes of the job; run this same command on each. 2:4: up to 4, and with 2 it goes on when others are lost");
   command.add_option("--node-rank", node.node_rank, "Place of this node among them; 0 serves the scheduler. Without, the node "
                                                     "with the master's address does");
   command.add_option("--master", node.master, "HOST[:PORT] of the scheduler, the same on every node; port 8118 unless given. "
                                               "Without --nnodes a 'trireme scheduler' is running there");
-  command.add_option("--world", node.world, "Ranks of the whole job, where nodes differ or --nnodes is not given");
+  command.add_option_function<std::string>(
+      "--world",
+      [&node](const std::string& text) {
+        const Range range = parse_range(text, "--world");
+        node.world = range.most;
+        node.min_world = range.least;
+      },
+      "Ranks of the whole job, where nodes differ or --nnodes is not given; 2:8 as for --nnodes");
+  command.add_option("--last-call", flags.last_call_s, "Seconds for more to come when the fewest of --nnodes or --world are there")
+      ->capture_default_str();
   command.add_option("--node-id", node.node_id, "Name of this node in the job; numbers order nodes that have no rank");
   command.add_option("--address", node.address, "Address of this node for the others; else the one that reaches the master");
   add_cluster_flags(command, flags.window_s, flags.heartbeat_s, node.secret_file, node.tls);
+}
+
+std::string mindspore_role() {
+  if (flag_text("RANK") || flag_int("MS_WORKER_NUM", 1, 65'536).value_or(1) == 1) return "";
+  const std::string role = flag_text("MS_ROLE").value_or("");
+  require(role.empty() || role == "MS_WORKER" || role == "MS_SCHED" || role == "MS_PSERVER",
+          "environment variable MS_ROLE='{}': it must be MS_WORKER, MS_SCHED or MS_PSERVER", role);
+  require(role != "MS_PSERVER", "environment variable MS_ROLE=MS_PSERVER: there are no parameter servers; set MS_WORKER or MS_SCHED");
+  return role;
+}
+
+void NodeFlags::take_mindspore_variables() {
+  if (mindspore_role().empty() || given()) return;
+  const auto host = flag_text("MS_SCHED_HOST");
+  const auto port = flag_int("MS_SCHED_PORT", 1024, 65'535);
+  require(host && port, "environment: MS_ROLE={} but {} is not set; it says where the scheduler is", mindspore_role(),
+          host ? "MS_SCHED_PORT" : "MS_SCHED_HOST");
+  node.master = launch::host_port_text(*host, static_cast<uint16_t>(*port));
+  node.world = static_cast<int>(*flag_int("MS_WORKER_NUM", 1, 65'536));
+  if (node.node_id.empty()) node.node_id = flag_text("MS_NODE_ID").value_or(flag_text("RANK_ID").value_or(""));
+  if (node.address.empty()) node.address = flag_text("MS_WORKER_IP").value_or("");
+  if (const auto seconds = flag_int("MS_TOPO_TIMEOUT", 1, 86'400)) window_s = static_cast<double>(*seconds);
+  if (const auto seconds = flag_int("MS_NODE_TIMEOUT", 1, 86'400)) heartbeat_s = static_cast<double>(*seconds);
+  if (flag_bool("MS_DISABLE_HEARTBEAT").value_or(false)) heartbeat_s = 0;
 }
 
 launch::NodeOptions NodeFlags::options() const {
   launch::NodeOptions options = node;
   options.window = std::chrono::seconds((milliseconds_of(window_s, 1, false, "--window") + 999) / 1000);
   options.silence = std::chrono::milliseconds(milliseconds_of(heartbeat_s, 0.2, true, "--heartbeat"));
+  options.last_call = std::chrono::milliseconds(milliseconds_of(last_call_s, 0.1, true, "--last-call"));
   return options;
 }
 

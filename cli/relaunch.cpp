@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "cli/commands.h"
+#include "cli/node_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
@@ -33,11 +34,14 @@ std::vector<std::string> own_command() {
 
 bool is_worker() { return launch::describe_start(flag_values(), read_file).world > 1; }
 
-bool has_launcher() { return launch::describe_start(flag_values(), read_file).served; }
+int ranks_of_job() { return launch::describe_start(flag_values(), read_file).world; }
 
-void check_ranks(int asked) {
+bool has_launcher() { return mindspore_role().empty() && launch::describe_start(flag_values(), read_file).served; }
+
+void check_ranks(int asked, int least) {
   const launch::RankInfo info = launch::describe_start(flag_values(), read_file);
   if (info.world == 1) return;
+  if (least > 0 && info.world >= least && info.world <= asked) return;
   require(asked == 1 || asked == info.world || asked == info.local_world,
           "-n {}, but {} has started this process as rank {} of {} ({}); leave -n out", asked, info.started_by, info.rank,
           info.world, info.evidence);
@@ -49,7 +53,9 @@ int relaunch(const RelaunchOptions& options) {
                                     .threads = options.threads,
                                     .pin = true,
                                     .log_dir = options.log_dir,
-                                    .restarts = options.restarts};
+                                    .restarts = options.restarts,
+                                    .min_ranks = options.min_ranks,
+                                    .fits = options.fits};
   if (options.node == nullptr) return tell(launch::supervise(local));
   launch::NodeOptions node = *options.node;
   node.local = local;

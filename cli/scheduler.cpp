@@ -18,8 +18,10 @@ namespace {
 struct SchedulerArgs {
   int port = launch::kDefaultPort;
   std::string address = "127.0.0.1";
-  int world = 0;
+  Range world;
   int nodes = 0;
+  int restarts = 0;
+  double last_call_s = 10;
   double window_s = 300;
   double heartbeat_s = 10;
   std::string secret_file;
@@ -28,11 +30,13 @@ struct SchedulerArgs {
 };
 
 int serve(const SchedulerArgs& args) {
-  require(args.world >= 1, "scheduler: --world {}; say how many ranks the job has", args.world);
   require(args.port >= 0 && args.port <= 65'535, "scheduler: --port {}; it must be 1 to 65535, or 0 for a free one", args.port);
   launch::SchedulerOptions options{
-      .cluster = {.world = args.world,
+      .cluster = {.world = args.world.most,
+                  .min_world = args.world.least,
                   .nodes = args.nodes,
+                  .restarts = args.restarts,
+                  .last_call_ms = milliseconds_of(args.last_call_s, 0.1, true, "scheduler: --last-call"),
                   .window_ms = milliseconds_of(args.window_s, 1, false, "scheduler: --window"),
                   .silence_ms = milliseconds_of(args.heartbeat_s, 0.2, true, "scheduler: --heartbeat")},
       .secret = launch::cluster_secret(args.secret_file),
@@ -45,7 +49,7 @@ int serve(const SchedulerArgs& args) {
   }
   launch::Scheduler scheduler(options);
   std::printf("scheduler: waiting at %s for %d ranks\n", launch::host_port_text(options.address, scheduler.port()).c_str(),
-              args.world);
+              args.world.most);
   std::fflush(stdout);
   const launch::Ending ending = scheduler.wait();
   if (ending.exit_code != 0) std::fprintf(stderr, "error: %s\n", ending.text.c_str());
@@ -54,10 +58,27 @@ int serve(const SchedulerArgs& args) {
 
 }  // namespace
 
+int serve_mindspore_scheduler(const NodeFlags& flags) {
+  const launch::HostPort at = launch::parse_host_port(flags.node.master, launch::kDefaultPort, "MS_SCHED_HOST");
+  return serve({.port = at.port,
+                .address = at.host,
+                .world = {0, flags.node.world},
+                .window_s = flags.window_s,
+                .heartbeat_s = flags.heartbeat_s,
+                .secret_file = flags.node.secret_file,
+                .tls = flags.node.tls});
+}
+
 void add_scheduler(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<SchedulerArgs>();
   CLI::App* command = app.add_subcommand("scheduler", "Serve the scheduler of one job, which gives ranks to its nodes");
-  command->add_option("--world", args->world, "Ranks of the job")->required();
+  command->add_option_function<std::string>(
+      "--world", [args](const std::string& text) { args->world = parse_range(text, "scheduler: --world"); },
+      "Ranks of the job; 2:8: up to 8, and with 2 it goes on when others are lost")->required();
+  command->add_option("--restarts", args->restarts, "How often to start the job again after a failure, with the nodes that are left")
+      ->check(CLI::Range(0, 1000000));
+  command->add_option("--last-call", args->last_call_s, "Seconds for more ranks to come when the fewest of --world are there")
+      ->capture_default_str();
   command->add_option("--port", args->port, "Port to listen on; 0: a free one")->capture_default_str();
   command->add_option("--address", args->address, "Address to listen on")->capture_default_str();
   command->add_option("--nnodes", args->nodes, "Nodes of the job, if it is to be checked");

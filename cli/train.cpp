@@ -13,6 +13,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/plan.h"
+#include "trireme/mesh/mesh.h"
 #include "trireme/train/config.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/job.h"
@@ -26,6 +27,7 @@ namespace {
 struct TrainArgs {
   std::string config;
   int ranks = 1;
+  int min_ranks = 0;
   int threads = 0;
   std::vector<std::string> set;
   std::string out = "runs/latest";
@@ -101,8 +103,34 @@ void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResu
   }
 }
 
+// "3 or 6": the batches nearest to the one asked for.
+std::string sizes_that_divide(int64_t batch, int64_t ranks) {
+  const int64_t below = batch / ranks * ranks;
+  return below > 0 ? fmt::format("{} or {}", below, below + ranks) : fmt::format("{}", ranks);
+}
+
+// The mesh's axes and the batch, over so many ranks.
+void check_fits(const JobConfig& config, int ranks) {
+  parallel_of(config, ranks);
+  const int64_t parts = data_parallel_degree(config, ranks);
+  require(config.train.batch % parts == 0,
+          "train: a batch of {} samples does not divide over {} ranks; use --set train.batch={}, or another -n",
+          config.train.batch, parts, sizes_that_divide(config.train.batch, parts));
+}
+
+bool fits(const JobConfig& config, int ranks) {
+  try {
+    check_fits(config, ranks);
+    const std::string mesh = parallel_of(config, ranks).mesh;
+    return mesh.empty() || parse_mesh(mesh).devices() == ranks;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 int work(const TrainArgs& args) {
   const JobConfig config = read_config(args.config, args.set);
+  check_fits(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
   if (job.rank() == 0) disk().make_directory(args.out);
   const auto model = make_model(config);
@@ -136,26 +164,19 @@ int work(const TrainArgs& args) {
   return result.interrupted && !has_launcher() ? 130 : 0;  // of a worker that ended in order, the launcher says 130
 }
 
-// "3 or 6": the batches nearest to the one asked for.
-std::string sizes_that_divide(int64_t batch, int64_t ranks) {
-  const int64_t below = batch / ranks * ranks;
-  return below > 0 ? fmt::format("{} or {}", below, below + ranks) : fmt::format("{}", ranks);
-}
-
-int train(const TrainArgs& args) {
-  require(args.ranks >= 1, "train: -n {}; it must be 1 or more", args.ranks);
+int train(TrainArgs args) {
   require(!args.out.empty(), "train: --out is empty; name a folder");
-  check_ranks(args.ranks);
-  if (is_worker()) return work(args);
+  args.nodes.take_mindspore_variables();
+  if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.nodes);
+  if (mindspore_role().empty()) {
+    check_ranks(args.ranks, args.min_ranks);
+    if (is_worker()) return work(args);
+  }
   const bool of_nodes = args.nodes.given() && !flag_text("RANK");  // with it, this is the one rank of such a job
   const launch::NodeOptions node = args.nodes.options();
   const int ranks = !of_nodes ? args.ranks : node.world > 0 ? node.world : std::max(node.nodes, 1) * args.ranks;
   const JobConfig config = read_config(args.config, args.set);  // a mistake here is told before ranks start
-  parallel_of(config, ranks);
-  const int64_t parts = data_parallel_degree(config, ranks);
-  require(config.train.batch % parts == 0,
-          "train: a batch of {} samples does not divide over {} ranks; use --set train.batch={}, or another -n",
-          config.train.batch, parts, sizes_that_divide(config.train.batch, parts));
+  check_fits(config, ranks);
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
     if (found.complete.empty()) {
@@ -168,11 +189,11 @@ int train(const TrainArgs& args) {
     }
   }
   if (args.ranks == 1 && !of_nodes && (args.restarts == 0 || has_launcher())) return work(args);
-  require(!of_nodes || args.restarts == 0,
-          "train: --restarts {} with --nnodes: only a job on one host is started again; start this one again by hand, with "
-          "--resume",
-          args.restarts);
+  require(!of_nodes || args.min_ranks == 0, "train: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as "
+          "in --nnodes 2:4", args.min_ranks, args.ranks);
   return relaunch({.ranks = args.ranks,
+                   .min_ranks = args.min_ranks,
+                   .fits = [&](int count) { return fits(config, count); },
                    .threads = args.threads,
                    .log_dir = args.out + "/logs",
                    .restarts = args.restarts,
@@ -195,7 +216,15 @@ void add_train(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<TrainArgs>();
   CLI::App* command = app.add_subcommand("train", "Train the model of a configuration file");
   command->add_option("config", args->config, "The job's TOML file; `trireme help config` lists its keys")->required();
-  command->add_option("-n,--ranks", args->ranks, "Ranks on this host, each a process")->capture_default_str();
+  command->add_option_function<std::string>(
+      "-n,--ranks",
+      [args](const std::string& text) {
+        const Range range = parse_range(text, "train: -n");
+        args->ranks = range.most;
+        args->min_ranks = range.least;
+      },
+      "Ranks on this host, each a process; default 1. 2:4: 4, and after ranks were killed --restarts goes on with so many fewer, "
+      "at least 2");
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
       ->check(CLI::Range(0, 1024));
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
@@ -207,7 +236,7 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
   command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");
   command->add_flag("--quiet", args->quiet, "No progress bar");
-  command->add_option("--restarts", args->restarts, "How often to go on from the newest checkpoint after a rank has failed")
+  command->add_option("--restarts", args->restarts, "How often to go on from the newest checkpoint after a rank has failed; with --nnodes on the nodes that are left")
       ->check(CLI::Range(0, 1000000));
   command->add_flag("--insecure", args->insecure, "Ranks that another launcher starts on several hosts may meet without a secret");
   command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");

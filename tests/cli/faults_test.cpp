@@ -116,7 +116,7 @@ TEST_F(FaultTest, AStoppedWorkerIsToldFromASlowOneAndNamed) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr(fmt::format("error: rank 1 (pid {}) hangs: for ", processes[1])),
                                  HasSubstr("it is stopped by a signal"),
                                  HasSubstr("\n  [rank 0 of 2] "),
-                                 HasSubstr(fmt::format(" waits for rank 1 (pid {})", processes[1]))));
+                                 HasSubstr(fmt::format(" waits for rank 1 (pid {} at ", processes[1]))));
   EXPECT_THAT(left_over(), IsEmpty());
   expect_checkpoint_loads();
 }

@@ -84,7 +84,8 @@ void CliTest::start_program(const Words& command, const Words& environment) {
   pid_ = spawn(command, environment, io_ + "/out", io_ + "/err");
 }
 
-int CliTest::spawn(Words command, const Words& environment, const std::string& out, const std::string& err) const {
+int CliTest::spawn(Words command, const Words& environment, const std::string& out, const std::string& err,
+                   const Enter& enter) const {
   Words variables = clean_environment();
   variables.push_back("TMPDIR=" + temporary_);  // also the mark by which left_over() knows them
   variables.insert(variables.end(), environment.begin(), environment.end());
@@ -96,7 +97,7 @@ int CliTest::spawn(Words command, const Words& environment, const std::string& o
   const int files[] = {::open("/dev/null", O_RDONLY), ::open(out.c_str(), O_WRONLY | O_APPEND),
                        ::open(err.c_str(), O_WRONLY | O_APPEND)};
   for (int i = 0; i < 3; ++i) ::dup2(files[i], i);
-  if (::chdir(dir_.c_str()) != 0) ::_exit(126);
+  if (::chdir(dir_.c_str()) != 0 || (enter && !enter())) ::_exit(126);
   ::execve(argv[0], argv.data(), envp.data());
   ::_exit(127);
 }
@@ -127,8 +128,8 @@ Outcome CliTest::reap(int pid, const std::string& out, const std::string& err) c
   return outcome;
 }
 
-CliTest::Program CliTest::begin(const std::string& name, const Words& words, const Words& environment) const {
-  return {name, spawn(of_trireme(words), environment, io_ + "/" + name + ".out", io_ + "/" + name + ".err")};
+CliTest::Program CliTest::begin(const std::string& name, const Words& words, const Words& environment, const Enter& enter) const {
+  return {name, spawn(of_trireme(words), environment, io_ + "/" + name + ".out", io_ + "/" + name + ".err", enter)};
 }
 
 Outcome CliTest::finish(Program& program) const {

@@ -60,6 +60,7 @@ void run_one(const std::string& input, int number) {
   } catch (const std::exception& e) {
     finding(e.what());
   }
+  if (number % 64 != 0) return;  // asking takes longer than most parsers do
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   if (usage.ru_maxrss > kMostMemory) finding(fmt::format("the memory has grown to {} KiB", usage.ru_maxrss));

@@ -6,6 +6,7 @@
 
 #include "tests/multi/loss_curve.h"
 #include "trireme/nn/models/resnet.h"
+#include "trireme/train/by_hand.h"
 
 namespace trireme {
 namespace {
@@ -95,6 +96,25 @@ TEST(ResNet, contracts_4_3_tiles_of_images_on_four_ranks_train_as_one) {
 
 TEST(ResNet, contracts_4_3_optimizer_parallel_ranks_train_as_one) {
   expect_as_one(2, {.optimizer = {.level = 2, .threshold_kb = 0}});
+}
+
+// Cut by hand, a rank takes the statistics of its own images; the running ones are the mean of the ranks'.
+TEST(ResNet, contracts_3_3_running_statistics_of_a_model_that_is_cut_by_hand_are_the_same_on_all_ranks) {
+  const Parallel by_hand{.by_hand = true};
+  std::vector<BatchField> batch = images();
+  StepOptions options{.name = "resnet"};
+  cut_by_hand(by_hand, 2, batch, options);
+  nn::ResNet model({.blocks = {1}, .width = 4, .classes = 10});
+  const Graph graph = training_step([&](const Tensor& x) { return model(x); }, class_loss(), batch, Sgd{.momentum = 0.9}, options);
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = by_hand});
+    session.initialise();
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      train_step(session, step, 0.05F);
+      require_equal_bits(session, world, step);
+    }
+    EXPECT_NE(session.step().input("bn1.running_var").as<float>()[0], 1);
+  });
 }
 
 // In evaluation the result of an image does not depend on the others beside it: it is that of the running statistics.

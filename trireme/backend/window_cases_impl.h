@@ -32,6 +32,9 @@ inline std::vector<Example> conv_cases(ConvPass pass) {
   add(f32_of({11, 9, 7, 3}), 17, 3, {.padding = {1, 1}});
   add(f32_of({9, 8, 8, 16}), 32, 3, {.stride = {2, 2}, .padding = {1, 1}});
   add(f32_of({3, 7, 7, 12}), 6, 2, {.groups = 3});
+  // Windows of one position, few of them and many.
+  add(f32_of({3, 7, 5, 37}), 19, 1, {});
+  add(f32_of({9, 17, 17, 5}), 7, 1, {});
   return cases;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/most_elements.h"
 
 namespace trireme::ckpt {
 namespace {
@@ -36,8 +37,6 @@ std::string to_text(const json& value, const std::string& where) {
 }
 
 Shape to_shape(const json& value, const std::string& where) {
-  constexpr int64_t kMostElements = int64_t{1}
-                                    << 58;  // so that bytes fit 64 bits for every element type
   if (!value.is_array())
     fail(ErrorKind::kCorrupt, "{} is {}, not a list", where, value.type_name());
   if (value.size() > Shape::kMaxRank) {

@@ -4,8 +4,9 @@
 // members of a group start the same collectives in the same order. Several operations may be in
 // flight. Views must stay valid until `wait` returns. After an error of a peer the world is broken:
 // what is pending and what is started later fails with the same cause. Element-wise reductions run
-// in a fixed tree over the ranks (reduce.h), so that all members get equal bits. Every error carries rank, peer, operation,
-// group, bytes and elapsed time (kComm: a peer is gone; kTimeout: the deadline passed).
+// in a fixed tree over the ranks (reduce.h), so that all members get equal bits. Every error carries rank, peer with
+// host and log, operation, group, bytes, those of them that were done, and elapsed time (kComm: a peer
+// is gone; kTimeout: the deadline passed).
 #pragma once
 
 #include <chrono>
@@ -77,6 +78,10 @@ struct WorldOptions {
   // Called now and then while a wait has lasted over kLongWait_s, with the operation and the ranks
   // it waits for, and with "" once that wait is over. One thread at a time; it must not block.
   std::function<void(std::string_view what)> on_wait = {};
+  // Asked every few milliseconds while this rank waits: why the job is over, from whoever watches the
+  // ranks; "" while it is not. Ends everything pending with that reason. It must not block.
+  std::function<std::string()> verdict = {};
+  std::string log;  // where this rank's output goes, for the errors of others; may be empty
 };
 
 // All ranks of a job. Construction is collective: it returns when every rank has joined.

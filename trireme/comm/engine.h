@@ -16,13 +16,21 @@
 
 namespace trireme::comm {
 
+// What ranks tell each other for their errors.
+struct Whereabouts {
+  std::string host;
+  std::string log;
+};
+
 struct EngineOptions {
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds deadline{300'000};
   bool background = true;
   bool crowded = false;  // more ranks than cores on this host: sleep rather than spin
-  std::function<void(std::string_view what)> on_wait = {};  // as in WorldOptions
+  std::function<void(std::string_view what)> on_wait = {};  // as in WorldOptions, as is verdict
+  std::function<std::string()> verdict = {};
+  std::vector<Whereabouts> peers = {};  // by world rank; empty: not known
 };
 
 class Engine {
@@ -45,6 +53,7 @@ class Engine {
   void abort(std::string reason);
   std::vector<World::Traffic> traffic() const;
   void count(std::string_view kind, int64_t bytes);
+  std::string name_of(int peer) const;  // "rank 1 (pid 1234 at host2)"
 
  private:
   struct Cause {
@@ -73,7 +82,7 @@ class Engine {
   void tell_of_wait(Clock::time_point now);
   std::string missing_text(const Operation& operation);
   std::optional<Cause> trouble_of(const Operation& operation);
-  std::string name_of(int peer) const;
+  std::string log_of(int peer) const;
 
   void run_background();
   std::chrono::microseconds doze(std::chrono::microseconds nap);

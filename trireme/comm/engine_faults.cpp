@@ -77,15 +77,24 @@ void Engine::tell_peers(bool gave_up, const std::string& reason) {
 }
 
 std::string Engine::name_of(int peer) const {
-  return fmt::format("rank {} ({})", peer, transport_->describe(peer));
+  const auto at = static_cast<size_t>(peer);
+  const bool known = at < options_.peers.size() && !options_.peers[at].host.empty();
+  return fmt::format("rank {} ({}{})", peer, transport_->describe(peer),
+                     known ? " at " + options_.peers[at].host : "");
+}
+
+std::string Engine::log_of(int peer) const {
+  const auto at = static_cast<size_t>(peer);
+  const bool known = at < options_.peers.size() && !options_.peers[at].log.empty();
+  return known ? fmt::format(" (its log: {})", options_.peers[at].log) : "";
 }
 
 std::exception_ptr Engine::error_of(const Operation& operation, const Cause& cause) const {
   // The reason of a failed operation begins with that operation; its own error has this rank's
   // head.
   return std::make_exception_ptr(
-      Error(cause.kind, fmt::format("{}: {} after {}", describe(operation), cause.reason,
-                                    seconds_since(operation.start))));
+      Error(cause.kind, fmt::format("{}: {} after {}{}", describe(operation), cause.reason,
+                                    seconds_since(operation.start), done_text(operation))));
 }
 
 void Engine::break_world(Cause cause, Operation* culprit) {
@@ -117,6 +126,9 @@ void Engine::check() {
   next_check_ = now + kCheckInterval;
   if (active_.empty()) return;
   mark_lost();
+  if (options_.verdict) {
+    if (const std::string why = options_.verdict(); !why.empty()) return break_world({ErrorKind::kComm, why}, nullptr);
+  }
   for (const auto& operation : active_) {
     if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
     if (auto cause = trouble_of(*operation)) return break_world(*cause, operation.get());
@@ -175,7 +187,7 @@ std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) {
     return found == ranks.end() ? -1 : *found;
   };
   if (const int peer = first_in(concerned, Peer::kLost); peer >= 0) {
-    return Cause{ErrorKind::kComm, fmt::format("{} is gone", name_of(peer))};
+    return Cause{ErrorKind::kComm, fmt::format("{} is gone{}", name_of(peer), log_of(peer))};
   }
   if (const int peer = first_in(concerned, Peer::kGaveUp); peer >= 0) {
     return Cause{ErrorKind::kComm, fmt::format("{} gave up: {}", name_of(peer),

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <latch>
 #include <thread>
@@ -40,6 +41,12 @@ std::string error_of(const std::function<void()>& call) {
   return "none";
 }
 
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
 std::string read_all(int fd) {
   std::string out;
   char part[4096];
@@ -62,6 +69,7 @@ struct Process {
   if (read(order, &port, sizeof(port)) != sizeof(port)) _exit(1);
   try {
     WorldOptions options = asked;
+    options.log = fmt::format("logs/{}", asked.rank);
     options.store = tcp_store({.port = port});
     const auto world = connect(options);
     text = body(*world);
@@ -150,8 +158,8 @@ TEST_P(Processes, AKilledPeerIsNamedWithWhatWasLost) {
     EXPECT_THAT(first, StartsWith(fmt::format(
                            "comm: [rank {} of 3] all_reduce (group world, 1.2 MB f32): ", rank)));
     EXPECT_THAT(first, HasSubstr(victim));
-    EXPECT_THAT(first, HasSubstr("is gone"));
-    EXPECT_THAT(first, testing::ContainsRegex(" after [0-9.]+ s$"));
+    EXPECT_THAT(first, testing::ContainsRegex(fmt::format(
+                           " at {}\\) is gone \\(its log: logs/1\\) after [0-9.]+ s, [0-9.]+ [KM]?B of [0-9.]+ [KM]B done$", host_name())));
     const std::string later = text.substr(text.find('\n') + 1);
     EXPECT_THAT(later,
                 StartsWith(fmt::format("comm: [rank {} of 3] barrier (group world): ", rank)));
@@ -169,7 +177,7 @@ TEST_P(Processes, AMessageFromAKilledPeerEndsWithAnError) {
   EXPECT_THAT(processes[1].text,
               StartsWith("comm: [rank 1 of 2] recv from rank 0 (group world, 40 B f32, tag 9): "
                          "rank 0 (pid "));
-  EXPECT_THAT(processes[1].text, HasSubstr("is gone after"));
+  EXPECT_THAT(processes[1].text, HasSubstr("is gone (its log: logs/0) after"));
 }
 
 TEST_P(Processes, AGroupWithoutTheKilledPeerGoesOn) {
@@ -237,6 +245,26 @@ TEST_P(Threads, WithoutABackgroundThreadWaitingDoesTheWork) {
                 work.wait();
                 EXPECT_EQ(tensor.as<float>()[7], 2.0F);
               });
+}
+
+TEST_P(Threads, AVerdictEndsWhatIsPendingWithItsReason) {
+  std::atomic<bool> over{false};
+  const auto verdict = [&] { return over.load() ? std::string("node 2 has gone") : std::string(); };
+  std::vector<std::string> errors(2);
+  run_threads(2, {.transport = GetParam(), .deadline = 60s, .verdict = verdict}, [&](World& world) {
+    const HostTensor tensor = ones(10);
+    const auto rank = static_cast<size_t>(world.rank());
+    Work pending = world.all().recv(tensor.view(), 1 - world.rank(), 7);
+    over = true;
+    errors[rank] = error_of([&] { pending.wait(); });
+  });
+
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(errors[rank], StartsWith(fmt::format("comm: [rank {} of 2] recv from rank {} (group world, 40 B f32, tag 7): ",
+                                                     rank, 1 - rank)));
+    EXPECT_THAT(errors[rank], HasSubstr("node 2 has gone after "));
+    EXPECT_THAT(errors[rank], HasSubstr(", 0 B of 40 B done"));
+  }
 }
 
 TEST_P(Threads, ARankThatThrowsReleasesTheOthers) {

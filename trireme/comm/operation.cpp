@@ -20,11 +20,22 @@ void Arrivals::add_missing(std::vector<int>& world_ranks) const {
   }
 }
 
-void Arrivals::await_resume() const {
+int64_t Arrivals::bytes_here() const {
+  int64_t bytes = 0;
   for (const Transfer& transfer : transfers_) {
+    const bool counts = transfer.counts && transfer.state == Transfer::State::kDone;
+    if (counts) bytes += static_cast<int64_t>(transfer.bytes);
+  }
+  return bytes;
+}
+
+void Arrivals::await_resume() const {
+  operation_.done_bytes += bytes_here();
+  for (Transfer& transfer : transfers_) {
+    transfer.counts = false;
     if (transfer.state == Transfer::State::kFailed) {
-      fail(ErrorKind::kComm, "{}: rank {} ({}): {}", describe(operation_), transfer.peer,
-           operation_.engine->transport().describe(transfer.peer), transfer.problem);
+      fail(ErrorKind::kComm, "{}: {}: {}{}", describe(operation_), operation_.engine->name_of(transfer.peer),
+           transfer.problem, done_text(operation_));
     }
   }
 }
@@ -55,6 +66,13 @@ std::string describe(const Operation& operation) {
   }
   if (operation.peer >= 0) out += fmt::format(", tag {}", operation.tag);
   return out + ")";
+}
+
+std::string done_text(const Operation& operation) {
+  const int64_t all = operation.all_bytes >= 0 ? operation.all_bytes : operation.bytes;
+  if (all <= 0) return "";
+  const int64_t here = operation.waiting != nullptr ? operation.waiting->bytes_here() : 0;
+  return fmt::format(", {} of {} done", bytes_text(operation.done_bytes + here), bytes_text(all));
 }
 
 std::pmr::memory_resource* Operation::pool() const {

@@ -27,6 +27,7 @@ class Waiting {
  public:
   virtual bool ready() const = 0;
   virtual void add_missing(std::vector<int>& world_ranks) const = 0;  // those it waits for
+  virtual int64_t bytes_here() const { return 0; }  // that have come and are not yet counted as done
 
  protected:
   ~Waiting() = default;
@@ -43,6 +44,8 @@ struct Work::State {
   bool ordered = true;  // a collective: waits for the earlier ones of its group
   uint64_t turn = 0;    // its place among them
   Clock::time_point start;
+  int64_t done_bytes = 0;  // received, copied or reduced so far
+  int64_t all_bytes = -1;  // that are to be; -1: not known before it begins
 
   Task task;
   std::coroutine_handle<> resume_at;
@@ -83,11 +86,12 @@ class Until final : public Waiting {
 // `co_await arrivals(operation, transfers)`: until all transfers are done; throws if one failed.
 class Arrivals final : public Waiting {
  public:
-  Arrivals(Operation& operation, std::span<const Transfer> transfers)
+  Arrivals(Operation& operation, std::span<Transfer> transfers)
       : operation_(operation), transfers_(transfers) {}
 
   bool ready() const override;
   void add_missing(std::vector<int>& world_ranks) const override;
+  int64_t bytes_here() const override;
 
   bool await_ready() const { return ready(); }
   void await_suspend(std::coroutine_handle<> at) {
@@ -98,10 +102,10 @@ class Arrivals final : public Waiting {
 
  private:
   Operation& operation_;
-  std::span<const Transfer> transfers_;
+  std::span<Transfer> transfers_;
 };
 
-inline Arrivals arrivals(Operation& operation, std::span<const Transfer> transfers) {
+inline Arrivals arrivals(Operation& operation, std::span<Transfer> transfers) {
   return {operation, transfers};
 }
 
@@ -128,6 +132,8 @@ inline LetOthersRun let_others_run(Operation& operation) {
 
 // "[rank 3 of 8] all_reduce (group world, 1.2 MB f32)": the head of every error of an operation.
 std::string describe(const Operation& operation);
+// ", 0.4 MB of 1.2 MB done", or "" for one that moves nothing.
+std::string done_text(const Operation& operation);
 std::string bytes_text(int64_t bytes);               // "1.2 MB"
 std::string seconds_since(Clock::time_point start);  // "1.9 s"
 

@@ -47,6 +47,7 @@ void P2pGroup::post_receive(Operation& operation, Transfer& transfer, int member
   transfer.tag = kCollective | static_cast<uint32_t>(operation.turn & 0xffff);
   transfer.data = bytes.data();
   transfer.bytes = bytes.size();
+  transfer.counts = true;
   engine().transport().receive(transfer);
 }
 
@@ -57,6 +58,8 @@ Task P2pGroup::run_message(Operation& operation, View view, bool is_send) {
   transfer.tag = static_cast<uint32_t>(operation.tag);
   transfer.data = view.data;
   transfer.bytes = static_cast<size_t>(view.bytes());
+  transfer.counts = true;
+  operation.all_bytes = view.bytes();
   if (is_send) {
     engine().transport().send(transfer);
   } else {
@@ -193,6 +196,7 @@ Task P2pGroup::reduce_to_owner(Operation& operation, const Slices& slices, std::
 }
 
 Task P2pGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduce op) {
+  operation.all_bytes = out.bytes() * (size() - 1);
   co_await reduce_to_owner(operation, slices_of(in), out.data, op);
 }
 
@@ -201,11 +205,14 @@ Task P2pGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
 Task P2pGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
   if (inout.bytes() * size() > kSmallReduce) {
     const Slices slices = slices_of(inout);
+    const auto own = static_cast<int64_t>(slices.raw(rank()).size());
+    operation.all_bytes = own * (size() - 1) + inout.bytes() - own;
     co_await reduce_to_owner(operation, slices, slices.raw(rank()).data(), op);
     co_await gather(operation, slices);
     co_return;
   }
   const int64_t count = inout.elements();
+  operation.all_bytes = inout.bytes() * (size() - 1);
   std::byte* const all =
       grown(stage_, static_cast<size_t>(inout.bytes()) * static_cast<size_t>(size()));
   const Slices slices{all, count * size(), size(), inout.type.dtype};
@@ -218,6 +225,7 @@ Task P2pGroup::run_all_reduce(Operation& operation, View inout, Reduce op) {
 Task P2pGroup::run_all_gather(Operation& operation, View in, View out) {
   const Slices slices = slices_of(out);
   const std::span<std::byte> own = slices.raw(rank());
+  operation.all_bytes = out.bytes() - in.bytes();
   if (own.data() != in.data) std::copy_n(in.data, own.size(), own.data());
   co_await gather(operation, slices);
 }
@@ -227,6 +235,7 @@ Task P2pGroup::run_all_gather(Operation& operation, View in, View out) {
 Task P2pGroup::run_all_to_all(Operation& operation, View in, View out) {
   const Slices from = slices_of(in);
   const Slices to = slices_of(out);
+  operation.all_bytes = out.bytes() - static_cast<int64_t>(to.raw(rank()).size());
   const std::span<Transfer> transfers = fresh_transfers(2 * (static_cast<size_t>(size()) - 1));
   size_t next = 0;
   for (int d = 1; d < size(); ++d) {
@@ -238,6 +247,7 @@ Task P2pGroup::run_all_to_all(Operation& operation, View in, View out) {
 }
 
 Task P2pGroup::run_ring_shift(Operation& operation, View in, View out, int by) {
+  operation.all_bytes = out.bytes();
   const std::span<Transfer> transfers = fresh_transfers(2);
   post_receive(operation, transfers[0], before(by), out.raw());
   post_send(operation, transfers[1], after(by), in.raw());
@@ -267,10 +277,14 @@ Task P2pGroup::run_broadcast(Operation& operation, View inout, int root) {
     post_receive(operation, received[s], member(v - lowest), raw(static_cast<int64_t>(s)));
   }
   size_t sends = 0;
+  operation.all_bytes = v == 0 ? 0 : inout.bytes();
   for (int64_t s = 0; s < stages; ++s) {
     if (v != 0) co_await arrivals(operation, received.subspan(static_cast<size_t>(s), 1));
     for (int bit = lowest / 2; bit > 0; bit /= 2) {
-      if (v + bit < size()) post_send(operation, sent[sends++], member(v + bit), raw(s));
+      if (v + bit >= size()) continue;
+      sent[sends].counts = v == 0;  // the root receives nothing
+      if (v == 0) operation.all_bytes += static_cast<int64_t>(raw(s).size());
+      post_send(operation, sent[sends++], member(v + bit), raw(s));
     }
   }
   for (size_t i = 0; i < sends; ++i) co_await arrivals(operation, sent.subspan(i, 1));

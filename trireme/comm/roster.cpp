@@ -155,12 +155,21 @@ int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_
   return static_cast<int>(channel);
 }
 
+// A rank's value is three lines: what tells its host from others, the host's name, its log.
 Neighbours count_neighbours(const WorldOptions& options) {
-  const std::vector<std::string> hosts =
-      exchange(options, "hosts", host_identity() + (can_make_segments() ? "+" : "-"));
-  const std::string& own = hosts[static_cast<size_t>(options.rank)];
-  const auto same = static_cast<int>(std::count(hosts.begin(), hosts.end(), own));
-  return {same, same == options.size && own.back() == '+'};
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  const std::string own = host_identity() + (can_make_segments() ? "+" : "-");
+  Neighbours out{.on_host = 0};
+  for (const std::string& value : exchange(options, "hosts", fmt::format("{}\n{}\n{}", own, name, options.log))) {
+    const size_t first = std::min(value.find('\n'), value.size());
+    const size_t second = std::min(value.find('\n', first + 1), value.size());
+    if (std::string_view(value).substr(0, first) == own) ++out.on_host;
+    const size_t begin = std::min(first + 1, value.size());
+    out.peers.push_back({value.substr(begin, second - begin), value.substr(std::min(second + 1, value.size()))});
+  }
+  out.can_share = out.on_host == options.size && own.back() == '+';
+  return out;
 }
 
 }  // namespace trireme::comm

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/comm/comm.h"
+#include "trireme/comm/engine.h"
 
 namespace trireme::comm {
 
@@ -21,10 +21,12 @@ std::vector<std::string> decode_list(std::string_view list);
 // A number, above 0, for these world ranks that no other list has; the members agree on it.
 int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks);
 
-// How many ranks run on this rank's host, and whether all of them are there and can share memory.
+// How many ranks run on this rank's host, whether all of them are there and can share memory, and where
+// each rank is.
 struct Neighbours {
   int on_host = 1;
   bool can_share = true;
+  std::vector<Whereabouts> peers = {};  // of all ranks
 };
 Neighbours count_neighbours(const WorldOptions& options);
 

@@ -89,10 +89,10 @@ void ShmGroup::check_calls(const Operation& operation) const {
     const std::string_view kind =
         other.kind < kKinds.size() ? kKinds[other.kind] : "something unknown";
     fail(ErrorKind::kInvalidArgument,
-         "{}: rank {} ({}) calls {} of {} {} (reduction or root {}), this rank has reduction or "
+         "{}: {} calls {} of {} {} (reduction or root {}), this rank has reduction or "
          "root {}; all "
          "members must make the same calls in the same order",
-         describe(operation), world_rank(i), transport_.describe(world_rank(i)), kind,
+         describe(operation), operation.engine->name_of(world_rank(i)), kind,
          bytes_text(static_cast<int64_t>(other.bytes)), to_string(static_cast<DType>(other.dtype)),
          other.detail, own.detail);
   }
@@ -127,7 +127,9 @@ Task ShmGroup::run_barrier(Operation& operation) {
 Task ShmGroup::copy(Operation& operation, std::byte* to, const std::byte* from, size_t bytes) {
   for (size_t begin = 0; begin < bytes; begin += kBreath) {
     if (begin > 0) co_await let_others_run(operation);
-    copy_bytes(to + begin, from + begin, std::min(kBreath, bytes - begin), bytes);
+    const size_t part = std::min(kBreath, bytes - begin);
+    copy_bytes(to + begin, from + begin, part, bytes);
+    operation.done_bytes += static_cast<int64_t>(part);
   }
 }
 
@@ -161,6 +163,7 @@ Task ShmGroup::reduce_as_pair(Operation& operation, View inout, Reduce op) {
     hand_over(bounce(rank(), round), data, static_cast<size_t>(count * size_of(dtype)));
     publish();
     co_await everyone(operation);
+    operation.done_bytes += count * size_of(dtype);
     const std::byte* sources[2];
     sources[rank()] = data;
     sources[peer] = bounce(peer, round);
@@ -176,6 +179,7 @@ Task ShmGroup::reduce_in_place(Operation& operation, View inout, Reduce op) {
   const int64_t end = line_slice_begin(inout.elements(), dtype, size(), rank() + 1);
   const int64_t step = static_cast<int64_t>(kBreath) / size_of(dtype) / size();
   int64_t begin = line_slice_begin(inout.elements(), dtype, size(), rank());
+  operation.all_bytes = (end - begin) * size_of(dtype);
   for (; begin < end; begin += step) {
     for (int i = 0; i < size(); ++i) {
       targets_[static_cast<size_t>(i)] =
@@ -183,6 +187,7 @@ Task ShmGroup::reduce_in_place(Operation& operation, View inout, Reduce op) {
     }
     std::copy(targets_.begin(), targets_.end(), sources_.begin());
     reduce_in_tree(op, dtype, sources_, targets_, std::min(step, end - begin));
+    operation.done_bytes += std::min(step, end - begin) * size_of(dtype);
     if (begin + step < end) co_await let_others_run(operation);
   }
   publish();
@@ -217,6 +222,7 @@ Task ShmGroup::reduce_by_bounce(Operation& operation, View inout, Reduce op) {
       const int i = (rank() + d) % size();
       copy_bytes(data + from(i), bounce(i, 1) + from(i), length(i), kBounce);
     }
+    operation.done_bytes += count * width;
   }
 }
 
@@ -227,6 +233,7 @@ Task ShmGroup::run_all_gather(Operation& operation, View in, View out) {
   const auto place = [&](int i) { return out.data + static_cast<size_t>(i) * piece; };
   const bool in_place = place(rank()) == in.data;
   const bool from_out = piece > kSmall && !transport_.locate(in.data, piece);
+  operation.all_bytes = in_place ? out.bytes() - in.bytes() : out.bytes();
   if (from_out && !in_place) co_await copy(operation, place(rank()), in.data, piece);
   enter(operation, {.bytes = piece, .operand = {from_out ? place(rank()) : in.data, piece}});
   co_await everyone(operation);
@@ -254,6 +261,7 @@ Task ShmGroup::run_all_gather(Operation& operation, View in, View out) {
     for (int d = 1; d < size(); ++d) {
       const int i = (rank() + d) % size();
       copy_bytes(place(i) + begin, bounce(i, static_cast<int64_t>(round)), bytes, piece);
+      operation.done_bytes += static_cast<int64_t>(bytes);
     }
   }
 }
@@ -261,6 +269,7 @@ Task ShmGroup::run_all_gather(Operation& operation, View in, View out) {
 Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduce op) {
   const DType dtype = in.type.dtype;
   const int64_t piece = out.bytes();
+  operation.all_bytes = piece;
   enter(operation, {.detail = static_cast<uint32_t>(op),
                     .bytes = static_cast<uint64_t>(in.bytes()),
                     .operand = in.raw()});
@@ -278,6 +287,7 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
       }
       std::byte* const to = out.data + begin * size_of(dtype);
       reduce_in_tree(op, dtype, sources_, {&to, 1}, std::min(step, out.elements() - begin));
+      operation.done_bytes += std::min(step, out.elements() - begin) * size_of(dtype);
     }
     if (small) co_return;
     publish();
@@ -298,6 +308,7 @@ Task ShmGroup::run_reduce_scatter(Operation& operation, View in, View out, Reduc
       sources_[static_cast<size_t>(i)] = bounce(i, round) + rank() * part;
     std::byte* const to = out.data + begin;
     reduce_in_tree(op, dtype, sources_, {&to, 1}, bytes / size_of(dtype));
+    operation.done_bytes += bytes;
   }
 }
 
@@ -335,6 +346,7 @@ Task ShmGroup::run_all_to_all(Operation& operation, View in, View out) {
       copy_bytes(place(i) + begin,
                  bounce(i, static_cast<int64_t>(round)) + static_cast<size_t>(rank()) * part, bytes,
                  whole);
+      operation.done_bytes += static_cast<int64_t>(bytes);
     }
   }
 }
@@ -363,6 +375,7 @@ Task ShmGroup::run_ring_shift(Operation& operation, View in, View out, int by) {
     publish();
     co_await everyone(operation);
     copy_bytes(out.data + begin, bounce(from, static_cast<int64_t>(round)), part, bytes);
+    operation.done_bytes += static_cast<int64_t>(part);
   }
 }
 
@@ -391,6 +404,7 @@ Task ShmGroup::run_broadcast(Operation& operation, View inout, int root) {
     publish();
     co_await everyone(operation);
     if (!is_root) copy_bytes(inout.data + begin, half, part, bytes);
+    operation.done_bytes += static_cast<int64_t>(part);
   }
 }
 

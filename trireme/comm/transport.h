@@ -23,6 +23,7 @@ struct Transfer {
   std::byte* data = nullptr;
   size_t bytes = 0;
   State state = State::kIdle;
+  bool counts = false;   // towards the bytes done of its operation
   std::string problem;     // of a failed one: "sent 8 bytes where 4 were expected"
   void* native = nullptr;  // the transport's own, as is `owner`
   void* owner = nullptr;

@@ -243,9 +243,7 @@ class UcxTransport final : public Transport {
     ucp_address_t* address = nullptr;
     size_t length = 0;
     check(ucp_worker_get_address(worker_, &address, &length), "no address");
-    char host[64] = {};
-    gethostname(host, sizeof(host) - 1);
-    const std::string name = fmt::format("pid {} at {}", getpid(), host);
+    const std::string name = fmt::format("pid {}", getpid());
     std::string value = fmt::format("{:04x}{}", name.size(), name);
     value.append(reinterpret_cast<const char*>(address), length);
     ucp_worker_release_address(worker_, address);

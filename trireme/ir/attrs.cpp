@@ -1,7 +1,10 @@
 #include "trireme/ir/attrs.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+
+#include "trireme/tensor/most_elements.h"
 
 namespace trireme::detail {
 
@@ -89,8 +92,10 @@ bool read_attr(std::string_view text, std::vector<int64_t>& value) {
 bool read_attr(std::string_view text, Shape& value) {
   std::vector<int64_t> sizes;
   if (!read_attr(text, sizes) || sizes.size() > Shape::kMaxRank) return false;
+  int64_t most = kMostElements;
   for (const int64_t size : sizes) {
-    if (size < 0) return false;
+    if (size < 0 || size > most) return false;
+    most /= std::max<int64_t>(size, 1);
   }
   value = Shape(std::span<const int64_t>(sizes));
   return true;

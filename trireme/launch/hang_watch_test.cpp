@@ -63,6 +63,10 @@ TEST(Hang, ARankThatWaitsForALockIsNamed) {
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.failed_rank, 1);
   EXPECT_THAT(result.report, HasSubstr("which wait for it; it sleeps"));
+  // Where it waits for the lock, and the thread that has it.
+  EXPECT_THAT(result.report, AllOf(testing::ContainsRegex("\n    thread [0-9]+ \\([^)]*\\):\n      "),
+                                   HasSubstr("\n  where its threads are:\n"), HasSubstr("std::thread::join() in "),
+                                   HasSubstr("LocksItselfOut_Test::TestBody() in launch_test")));
 }
 
 TEST(Hang, ASlowRankIsLeftAlone) {

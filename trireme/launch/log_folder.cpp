@@ -28,6 +28,8 @@ LogFolder::~LogFolder() {
   if (temporary_) std::filesystem::remove_all(path_, ignored);
 }
 
-std::string LogFolder::file(int rank) const { return fmt::format("{}/worker_{}.log", path_, rank); }
+std::string LogFolder::file(int rank, int attempt) const {
+  return fmt::format("{}/worker_{}.log{}", path_, rank, attempt > 0 ? fmt::format(".{}", attempt) : "");
+}
 
 }  // namespace trireme::launch

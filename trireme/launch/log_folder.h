@@ -13,7 +13,8 @@ class LogFolder {
   LogFolder(const LogFolder&) = delete;
   LogFolder& operator=(const LogFolder&) = delete;
   void keep() { temporary_ = false; }
-  std::string file(int rank) const;  // worker_<rank>.log in it
+  // worker_<rank>.log in it; with a number behind when the job was started before, so that what was written stays.
+  std::string file(int rank, int attempt = 0) const;
   const std::string& path() const { return path_; }
 
  private:

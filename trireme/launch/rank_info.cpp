@@ -11,6 +11,7 @@
 #include "trireme/launch/rank_page.h"
 #include "trireme/launch/rendezvous.h"
 #include "trireme/launch/secret.h"
+#include "trireme/launch/stacks.h"
 
 namespace trireme::launch {
 
@@ -68,11 +69,14 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
   options.join_deadline = deadline;
   RankPage* const page = own_page();
   if (page != nullptr) {
+    answer_trace_requests(*page);
     options.on_wait = [page](std::string_view what) { page->tell(what, comm::kLongWait_s); };
+    options.verdict = [page] { return page->verdict(); };
     page->tell(fmt::format("[rank {} of {}] joins the job: waits for the other ranks", info.rank,
                            info.world));
     page->joining.store(true);
   }
+  options.log = flag_text("TRIREME_WORKER_LOG").value_or("");
   std::string place = "no other";
   if (options.transport == "mpi") {
     place = "each other by MPI";
@@ -87,6 +91,7 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
               place);
   auto world = comm::connect(options);
   if (page != nullptr) {
+    page->joined.store(true);
     page->joining.store(false);
     page->tell("");
   }

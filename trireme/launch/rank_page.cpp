@@ -17,7 +17,7 @@
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kBytes = 4096;
+constexpr size_t kBytes = 16384;
 static_assert(sizeof(RankPage) <= kBytes);
 
 void* map(int fd) {
@@ -59,6 +59,16 @@ std::string RankPage::read() const {
   copy[kText - 1] = '\0';
   return copy;
 }
+
+void RankPage::judge(std::string_view why) {
+  if (is_over.load()) return;
+  const size_t length = std::min(why.size(), kText - 1);
+  std::memcpy(reason, why.data(), length);
+  reason[length] = '\0';
+  is_over.store(true);
+}
+
+std::string RankPage::verdict() const { return is_over.load() ? reason : ""; }
 
 SharedPage::SharedPage() : fd_(memfd_create("trireme-rank", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   // Sealed: a worker that shrinks it would end the launcher.

@@ -1,6 +1,7 @@
-// What a rank tells its launcher while it runs, in a page of memory that both see: what it waits
-// for and how many steps it has done. Writing costs no system call; a rank that is stopped leaves
-// the page as it was.
+// What a rank and its launcher tell each other while it runs, in a few pages of memory that both see:
+// the rank what it waits for, how many steps it has done and, asked by a signal, where its threads
+// are; the launcher that the job is over and why. Writing costs no system call; a rank that is stopped
+// leaves the pages as they were.
 #pragma once
 
 #include <atomic>
@@ -17,12 +18,33 @@ struct RankPage {
   std::atomic<int64_t> steps{0};         // of training
   std::atomic<double> waiting_since{0};  // seconds as now_s(); 0: it does not wait for others
   std::atomic<bool> joining{false};      // it waits for the others to start
+  std::atomic<bool> joined{false};       // they have
   char text[kText] = {};                 // what it waits for
+
+  // The frames of one thread's stack, innermost first, as addresses in the rank.
+  static constexpr int kFrames = 48;
+  static constexpr int kTraces = 32;
+  struct Trace {
+    std::atomic<bool> ready{false};
+    int thread = 0;
+    int depth = 0;
+    void* frames[kFrames] = {};
+  };
+  std::atomic<int> trace_signal{0};  // sent to a thread it makes one; 0: nobody listens for it
+  std::atomic<int> traces_begun{0};
+  Trace traces[kTraces] = {};
+
+  std::atomic<bool> is_over{false};
+  char reason[kText] = {};
 
   // By the rank: for what it has waited for so many seconds already, or "" when it waits no more.
   void tell(std::string_view what, double waited_s = 0);
   // By the launcher; empty when the rank is just writing.
   std::string read() const;
+  // By the launcher, once: why the job is over. What the rank waits for ends with that.
+  void judge(std::string_view why);
+  // By the rank; empty while the job is not over.
+  std::string verdict() const;
 };
 
 // The launcher's side: a page that its worker finds by the descriptor in TRIREME_PAGE_FD.
@@ -32,7 +54,7 @@ class SharedPage {
   ~SharedPage();
   SharedPage(const SharedPage&) = delete;
   SharedPage& operator=(const SharedPage&) = delete;
-  const RankPage& page() const { return *page_; }
+  RankPage& page() const { return *page_; }
   int fd() const { return fd_; }
 
  private:

@@ -74,6 +74,7 @@ LaunchResult report_on(const std::vector<Worker>& workers, int interrupted, int 
     if (failed(worker) && !ended_by_us(worker)) failures.emplace_back(&worker, story_of(worker));
   }
   LaunchResult result;
+  result.killed_ranks = static_cast<int>(std::ranges::count_if(failures, [](const auto& f) { return f.first->signal != 0; }));
   if (failures.empty()) {
     const bool killed = std::ranges::any_of(workers, failed);
     if (interrupted != 0) {

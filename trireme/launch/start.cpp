@@ -279,8 +279,8 @@ void refuse_mindspore(const Environment& env) {
   if (!role || number_of(env, "MS_WORKER_NUM", 1, kMaxWorld).value_or(2) == 1) return;
   fail(ErrorKind::kUnsupported,
        "environment: MS_ROLE={} of MS_WORKER_NUM={}: processes with these variables are not joined "
-       "to a job here; start the ranks with 'trireme launch', or set RANK, WORLD_SIZE, MASTER_ADDR "
-       "and MASTER_PORT instead",
+       "to a job by themselves; start the program with 'trireme launch -n 1 -- PROGRAM', which reads "
+       "them, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT instead",
        *role, text_of(env, "MS_WORKER_NUM").value_or("?"));
 }
 

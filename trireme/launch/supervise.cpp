@@ -1,5 +1,6 @@
 #include "trireme/launch/supervise.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "trireme/base/error.h"
@@ -35,10 +36,7 @@ LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& 
                                                .store_address = server.address(),
                                                .store_port = server.port(),
                                                .secret_file = secret_file.path()});
-    // What an earlier attempt wrote stays.
-    if (rank > 0) {
-      start.log_path = logs->file(rank) + (attempt > 0 ? fmt::format(".{}", attempt) : "");
-    }
+    if (rank > 0) start.log_path = logs->file(rank, attempt);
     team.start(start);
   }
   LogEcho echo(options, team.workers());
@@ -54,17 +52,34 @@ bool may_help_to_restart(const LaunchResult& result) {
          result.exit_code != exit_code(ErrorKind::kInvalidArgument);
 }
 
+// The ranks of the next start, or 0 when none that the job can have are enough.
+int ranks_after(const LaunchOptions& options, const LaunchResult& result) {
+  if (options.min_ranks == 0) return options.ranks;
+  int ranks = std::max(options.min_ranks, options.ranks - result.killed_ranks);
+  while (options.fits && ranks >= options.min_ranks && !options.fits(ranks)) --ranks;
+  return ranks >= options.min_ranks ? ranks : 0;
+}
+
 }  // namespace
 
-LaunchResult supervise(const LaunchOptions& options) {
-  check(options);
+LaunchResult supervise(const LaunchOptions& asked) {
+  check(asked);
+  LaunchOptions options = asked;
   make_room_for_descriptors(options.ranks);
   std::optional<LogFolder> logs;  // a single rank writes to the terminal
   if (options.ranks > 1) logs.emplace(options.log_dir);
   const Signals signals;
   LaunchResult result = run_once(options, 0, signals, logs);
   for (int attempt = 1; attempt <= options.restarts && may_help_to_restart(result); ++attempt) {
-    TRIREME_LOG(kWarn, "launch", "the job starts again ({} of {}): {}", attempt, options.restarts,
+    const int ranks = ranks_after(options, result);
+    if (ranks == 0) {
+      result.report += fmt::format("  the job cannot go on with {} to {} ranks\n", options.min_ranks,
+                                   options.ranks - result.killed_ranks);
+      break;
+    }
+    options.ranks = ranks;
+    TRIREME_LOG(kWarn, "launch", "the job starts again ({} of {}){}: {}", attempt, options.restarts,
+                options.min_ranks > 0 ? fmt::format(" with {} rank{}", ranks, ranks == 1 ? "" : "s") : "",
                 result.cause.substr(0, result.cause.find('\n')));
     result = run_once(options, attempt, signals, logs);
   }

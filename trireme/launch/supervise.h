@@ -23,6 +23,10 @@ struct LaunchOptions {
   std::chrono::milliseconds grace{2000};  // from SIGTERM to SIGKILL
   int tail_lines = 10;                    // of the first failing rank's log in the report
   int restarts = 0;  // at most, of all ranks, after a failure that is not the caller's (exit code 2)
+  // A restart after ranks were killed (by a signal: a crash, a machine out of memory) has so many fewer, down to this; 0:
+  // always as many. Of those, it has the most that `fits` takes; none: any.
+  int min_ranks = 0;
+  std::function<bool(int ranks)> fits;
   std::vector<int> tail;                  // ranks whose logs are also passed to `echo` as they grow
   std::function<void(std::string_view)> echo;  // takes whole lines
 };
@@ -34,6 +38,7 @@ struct LaunchResult {
   std::string cause;     // the line about it, or about the interruption
   std::string report;    // lines for the terminal; empty when all went well
   bool interrupted = false;  // a signal was passed on to the ranks
+  int killed_ranks = 0;      // that a signal ended which was not the launcher's
 };
 
 // SIGINT, SIGTERM and SIGHUP are passed to the ranks once, so that they can finish a step and save;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <csignal>
 
+#include "trireme/launch/stacks.h"
+
 namespace trireme::launch {
 namespace {
 
@@ -26,11 +28,38 @@ void Team::run(const Signals& signals, const TeamWatch& watch) {
     }
     end_who_hangs();
     if (patience_.count() > 0) end_stopped();
-    const bool any_failed = std::ranges::any_of(workers_, failed);
-    if (any_failed && !failure_) failure_.emplace(kSettle);
+    look_at_failures();
     if (failure_ && failure_->passed()) end();
     if (ending_ && ending_->passed()) kill_all();
     if (watch.on_turn) watch.on_turn();
+  }
+}
+
+// What is no consequence of another rank's end is told to all at once; the others that find it out themselves, or have the
+// same trouble, are given the time to say so. Only who waits to join knows of nobody and has nothing to say; nor has who is on
+// the way there, when it was a signal, of which there is no like in others.
+void Team::look_at_failures() {
+  for (const Worker& worker : workers_) {
+    if (!failed(worker)) continue;
+    if (!failure_) failure_.emplace(kSettle);
+    if (worker.asked || interrupted_ != 0) continue;
+    const Story story = story_of(worker);
+    if (!story.may_be_consequence) return end_because(story.text, worker.signal != 0);
+  }
+}
+
+void Team::end_because(std::string_view why, bool killed) {
+  if (judged_) return;
+  judged_ = true;
+  if (!failure_) failure_.emplace(kSettle);
+  const std::string line(why.substr(0, why.find('\n')));
+  for (Worker& worker : workers_) {
+    if (!worker.running) continue;
+    RankPage& page = worker.page->page();
+    page.judge(line);
+    if (!page.joining.load() && !(killed && !page.joined.load())) continue;
+    worker.asked = true;
+    kill(-worker.pid, SIGTERM);
   }
 }
 
@@ -92,7 +121,7 @@ void Team::end_who_hangs() {
   const int at = hangs_.look(workers_, story);
   if (at < 0) return;
   Worker& worker = workers_[static_cast<size_t>(at)];
-  worker.hang = std::move(story);
+  worker.hang = story + stacks_of(worker.pid, worker.page->page());
   worker.hung_s = now_s();
   kill(-worker.pid, SIGKILL);
 }

@@ -41,6 +41,9 @@ class Team {
   int interrupted() const { return interrupted_; }  // by this signal, or 0
   // SIGTERM now, SIGKILL after the grace.
   void end();
+  // Tells the workers that the job is over and why, so that they leave by themselves what they wait for; end() follows a
+  // moment later. `killed`: a worker ended by a signal, so those that have not joined are ended at once.
+  void end_because(std::string_view why, bool killed = false);
   bool ending() const { return ending_.has_value(); }
 
  private:
@@ -48,6 +51,7 @@ class Team {
   void wait(const Signals* signals, int wake);
   void kill_all();
   void end_who_hangs();
+  void look_at_failures();
   void end_stopped();
 
   std::chrono::milliseconds grace_;
@@ -55,6 +59,7 @@ class Team {
   std::vector<Worker> workers_;
   HangWatch hangs_;
   int interrupted_ = 0;
+  bool judged_ = false;              // the workers were told why the job is over
   std::optional<Deadline> failure_;  // set by the first one; passes when the others are to end
   std::optional<Deadline> ending_;   // set by SIGTERM; passes when SIGKILL follows
 };

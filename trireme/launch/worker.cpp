@@ -114,6 +114,7 @@ Worker start_worker(const WorkerStart& start) {
   auto changes = start.environment;
   changes.emplace_back("TRIREME_ERROR_FD", std::to_string(pipe_ends[1]));
   changes.emplace_back("TRIREME_PAGE_FD", std::to_string(page->fd()));
+  changes.emplace_back("TRIREME_WORKER_LOG", start.log_path);
   prepared.environment = environment_with(changes);
   for (std::string& entry : prepared.environment) prepared.envp.push_back(entry.data());
   prepared.envp.push_back(nullptr);

@@ -9,6 +9,9 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kMostParts = 65'536;                   // so that the last window's end can be told
+constexpr int64_t kMostPositions = int64_t{1} << 40;
+
 template <class T>
 void fill_as(const View& out, T value) {
   std::ranges::fill(out.as<T>(), value);
@@ -46,6 +49,11 @@ std::string why_not(const WindowCut& cut) {
   if (cut.parts < 1 || cut.length < 1 || cut.step < 0) {
     return fmt::format("{} windows of {} positions, {} apart; there must be 1 or more of each", cut.parts, cut.length,
                        cut.step);
+  }
+  const int64_t longest = std::max({cut.extent, cut.length, cut.step, cut.offset, cut.offset < 0 ? ~cut.offset : 0});
+  if (cut.parts > kMostParts || cut.extent < 0 || longest > kMostPositions) {
+    return fmt::format("{} windows of {} positions, {} apart, of {} from {} on; there may be 2^16 windows and 2^40 positions", cut.parts,
+                       cut.length, cut.step, cut.extent, cut.offset);
   }
   if (cut.extent % cut.parts != 0) {
     return fmt::format("{} ranks do not divide {} positions in equal blocks", cut.parts, cut.extent);

@@ -24,7 +24,7 @@ bool is_word(std::string_view name) {
 
 std::vector<int64_t> prime_factors(int64_t n) {
   std::vector<int64_t> out;
-  for (int64_t p = 2; p * p <= n; ++p) {
+  for (int64_t p = 2; p * p <= n; p += p == 2 ? 1 : 2) {
     for (; n % p == 0; n /= p) out.push_back(p);
   }
   if (n > 1) out.push_back(n);

@@ -10,8 +10,11 @@
 //
 // The compiler inserts them between layouts; a model's code may call them when it cuts by hand.
 // Their gradients take each rank's value as a variable of its own.
+#include <algorithm>
+
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
+#include "trireme/tensor/most_elements.h"
 
 namespace trireme {
 namespace ops {
@@ -51,7 +54,7 @@ TensorType cut(const char* op, TensorType x, int64_t dim, int64_t size) {
   require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim,
           to_string(x));
   const auto d = static_cast<int>(dim);
-  require(x.shape[d] % size == 0, "{}: {} ranks do not divide dimension {} of size {} (operand {})",
+  require(size >= 1 && x.shape[d] % size == 0, "{}: {} ranks do not divide dimension {} of size {} (operand {})",
           op, size, dim, x.shape[d], to_string(x));
   x.shape[d] /= size;
   return x;
@@ -60,6 +63,8 @@ TensorType cut(const char* op, TensorType x, int64_t dim, int64_t size) {
 TensorType joined(const char* op, TensorType x, int64_t dim, int64_t size) {
   require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim,
           to_string(x));
+  require(size <= kMostElements / std::max<int64_t>(1, x.elements()), "{}: {} ranks with an operand {} each have more than 2^58 elements",
+          op, size, to_string(x));
   x.shape[static_cast<int>(dim)] *= size;
   return x;
 }

@@ -22,7 +22,7 @@ Conv conv_of(std::string_view op, const TensorType& x, const TensorType& w,
           "weight {})",
           op, to_string(x), to_string(w));
   require(attrs.groups >= 1 && w.shape[0] > 0 && w.shape[3] > 0 && w.shape[0] % attrs.groups == 0 &&
-              x.shape[3] == w.shape[3] * attrs.groups,
+              x.shape[3] % attrs.groups == 0 && x.shape[3] / attrs.groups == w.shape[3],
           "{}: channels do not fit {} groups: the weight must have x's {} channels over the groups "
           "last, and a "
           "multiple of the groups first (x {}, weight {})",

@@ -5,8 +5,11 @@
 // The shapes of their operands do not determine the size of their result; the attribute `size`
 // does. With conv2d they are closed under differentiation. The weight's gradient of bf16 operands is
 // f32.
+#include <algorithm>
+
 #include "trireme/ops/conv2d.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/most_elements.h"
 
 namespace trireme {
 namespace {
@@ -40,6 +43,8 @@ std::vector<TensorType> input_infer(const InferArgs& args) {
   const TensorType& dy = args.in[1];
   check_ranks(kOp, w, dy);
   const auto [height, width] = size_of(kOp, attrs);
+  require(attrs.groups <= kMostElements / std::max<int64_t>(1, w.shape[3]), "{}: {} groups of {} channels are more than 2^58 channels",
+          kOp, attrs.groups, w.shape[3]);
   const TensorType x{w.dtype, {dy.shape[0], height, width, w.shape[3] * attrs.groups}};
   check_dy(kOp, conv_of(kOp, x, w, attrs), dy);
   return {x};

@@ -81,10 +81,10 @@ TEST(Conv2d, RefusesAStrideOfZeroAndPaddingOfThreeSides) {
   };
 
   EXPECT_EQ(refusal("{stride=[0,1]}"),
-            "conv2d: stride is [0,1]; it must be [h,w], each at least 1");
+            "conv2d: stride is [0,1]; it must be [h,w], each at least 1 and at most 2^24");
   EXPECT_EQ(
       refusal("{padding=[1,1,1]}"),
-      "conv2d: padding is [1,1,1]; it must be [h,w] or [top,bottom,left,right], none negative");
+      "conv2d: padding is [1,1,1]; it must be [h,w] or [top,bottom,left,right], none negative or above 2^24");
 }
 
 TEST(MaxPool2d, TakesTheLargestOfEachWindow) {

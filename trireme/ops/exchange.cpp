@@ -28,8 +28,8 @@ void check_sendable(const char* op, std::span<const TensorType> types) {
   }
 }
 
-// The operand with dimension `dim` of size `from` made `to` long.
-TensorType with_extent(const char* op, const InferArgs& args, int64_t from, int64_t to) {
+// The operand with a window instead of a block along dimension `dim`, or the other way round.
+TensorType with_extent(const char* op, const InferArgs& args, bool to_window) {
   const auto& attrs = args.attrs.as<WindowAttrs>();
   TensorType x = args.in[0];
   check_sendable(op, args.in);
@@ -38,6 +38,8 @@ TensorType with_extent(const char* op, const InferArgs& args, int64_t from, int6
   const std::string wrong = why_not(attrs.cut());
   require(wrong.empty(), "{}: dimension {} of {}: {}", op, attrs.dim, to_string(x), wrong);
   const auto dim = static_cast<int>(attrs.dim);
+  const int64_t from = to_window ? attrs.cut().block() : attrs.cut().length;
+  const int64_t to = to_window ? attrs.cut().length : attrs.cut().block();
   require(x.shape[dim] == from, "{}: dimension {} has {} positions in an operand {}; it must have {}", op, attrs.dim,
           x.shape[dim], to_string(x), from);
   x.shape[dim] = to;
@@ -45,13 +47,11 @@ TensorType with_extent(const char* op, const InferArgs& args, int64_t from, int6
 }
 
 std::vector<TensorType> infer_take(const InferArgs& args) {
-  const WindowCut cut = args.attrs.as<WindowAttrs>().cut();
-  return {with_extent("take_windows", args, cut.block(), cut.length)};
+  return {with_extent("take_windows", args, true)};
 }
 
 std::vector<TensorType> infer_add(const InferArgs& args) {
-  const WindowCut cut = args.attrs.as<WindowAttrs>().cut();
-  return {with_extent("add_windows", args, cut.length, cut.block())};
+  return {with_extent("add_windows", args, false)};
 }
 
 std::vector<Tensor> grad_take(const GradArgs& args) {
@@ -67,7 +67,8 @@ std::vector<Tensor> grad_add(const GradArgs& args) {
 std::vector<TensorType> infer_exchange(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ExchangeAttrs>();
   check_sendable("neighbor_exchange", args.in);
-  require(attrs.size >= 1, "neighbor_exchange: the group has {} ranks; it must have 1 or more", attrs.size);
+  require(attrs.size >= 1 && attrs.size <= 65'536, "neighbor_exchange: the group has {} ranks; it must have 1 or more, up to 65536",
+          attrs.size);
   require(attrs.to.size() == args.in.size() * static_cast<size_t>(attrs.size),
           "neighbor_exchange: {} receivers are given for {} operands of {} ranks; give one for each, -1 for none",
           attrs.to.size(), args.in.size(), attrs.size);

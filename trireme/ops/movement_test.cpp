@@ -127,7 +127,7 @@ TEST(Movement, ErrorsNameOpAndDimension) {
   EXPECT_EQ(error_text([&] {
               pad(x, {1, -1}, {0, 0});
             }),
-            "pad: widths -1 and 0 of dimension 1; they must be 0 or more");
+            "pad: widths -1 and 0 of dimension 1; they must be 0 or more, up to 2^58");
   EXPECT_EQ(error_text([&] { broadcast_to(x, {6}); }),
             "broadcast_to: x f32[4,6] does not broadcast to [6]; sizes must be equal or 1 in x, "
             "counted from the last");

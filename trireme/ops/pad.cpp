@@ -1,6 +1,7 @@
 // pad: y is x with `before` and `after` elements of one value added around it in each dimension.
 #include "trireme/ops/movement.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/most_elements.h"
 
 namespace trireme {
 namespace {
@@ -14,9 +15,9 @@ std::vector<TensorType> infer(const InferArgs& args) {
           attrs.before.size(), attrs.after.size(), to_string(x));
   TensorType y{x.dtype, {}};
   for (size_t dim = 0; dim < rank; ++dim) {
-    require(attrs.before[dim] >= 0 && attrs.after[dim] >= 0,
-            "pad: widths {} and {} of dimension {}; they must be 0 or more", attrs.before[dim],
-            attrs.after[dim], dim);
+    const bool fits = attrs.before[dim] >= 0 && attrs.before[dim] <= kMostElements && attrs.after[dim] >= 0 &&
+                      attrs.after[dim] <= kMostElements;
+    require(fits, "pad: widths {} and {} of dimension {}; they must be 0 or more, up to 2^58", attrs.before[dim], attrs.after[dim], dim);
     y.shape.push_back(attrs.before[dim] + x.shape[static_cast<int>(dim)] + attrs.after[dim]);
   }
   return {y};

@@ -1,7 +1,10 @@
 // split: the parts of x along one dimension, of the given sizes in order; the inverse of concat.
+#include <algorithm>
+
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/most_elements.h"
 
 namespace trireme {
 namespace {
@@ -15,8 +18,9 @@ std::vector<TensorType> infer(const InferArgs& args) {
   int64_t sum = 0;
   std::vector<TensorType> out;
   for (const int64_t size : attrs.sizes) {
-    require(size >= 0, "split: a size of {} for x {}; sizes are 0 or more", size, to_string(x));
-    sum += size;
+    require(size >= 0 && size <= x.shape[dim], "split: a size of {} for dimension {} of x {}; sizes are 0 or more and add up to {}", size,
+            dim, to_string(x), x.shape[dim]);
+    sum = std::min(sum + size, kMostElements);
     out.push_back(x);
     out.back().shape[dim] = size;
   }

@@ -3,6 +3,8 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kMost = int64_t{1} << 24;  // positions of a window, a stride, a padding
+
 std::string list(std::span<const int64_t> values) {
   std::string out;
   for (const int64_t value : values) out += (out.empty() ? "" : ",") + std::to_string(value);
@@ -12,8 +14,8 @@ std::string list(std::span<const int64_t> values) {
 void check_list(std::string_view op, std::string_view name, std::span<const int64_t> values,
                 int64_t least) {
   bool ok = values.size() == 2;
-  for (const int64_t value : values) ok = ok && value >= least;
-  require(ok, "{}: {} is {}; it must be [h,w], each at least {}", op, name, list(values), least);
+  for (const int64_t value : values) ok = ok && value >= least && value <= kMost;
+  require(ok, "{}: {} is {}; it must be [h,w], each at least {} and at most 2^24", op, name, list(values), least);
 }
 
 }  // namespace
@@ -25,9 +27,8 @@ Windows windows_of(std::string_view op, std::span<const int64_t> kernel,
   check_list(op, "stride", stride, 1);
   check_list(op, "dilation", dilation, 1);
   bool ok = padding.size() == 2 || padding.size() == 4;
-  for (const int64_t value : padding) ok = ok && value >= 0;
-  require(ok, "{}: padding is {}; it must be [h,w] or [top,bottom,left,right], none negative", op,
-          list(padding));
+  for (const int64_t value : padding) ok = ok && value >= 0 && value <= kMost;
+  require(ok, "{}: padding is {}; it must be [h,w] or [top,bottom,left,right], none negative or above 2^24", op, list(padding));
   const bool both = padding.size() == 2;
   Windows out;
   for (size_t i = 0; i < 2; ++i) {

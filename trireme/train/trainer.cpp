@@ -214,7 +214,9 @@ class Run {
     const std::string root = checkpoints();
     const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
     const bool may_restart = flag_int("TRIREME_RESTARTS", 0, 1'000'000).value_or(0) > 0;
-    if ((fit_.resume || restarted) && !options_.out.empty() && ckpt::find_latest(root)) {
+    const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
+    if (goes_on) agree_on_checkpoint(root);
+    if (goes_on && ckpt::find_latest(root)) {
       const ckpt::Reader reader(root);
       result_.checkpoint = reader.path();
       result_.step = first_ = reader.step();
@@ -239,6 +241,19 @@ class Run {
       options_.on_start(session_, {.first_step = first_, .last_step = total_, .data = describe_data(),
                                    .expected_s = expected_s});
     }
+  }
+
+  // Ranks whose folders are on different disks would go on from different steps.
+  void agree_on_checkpoint(const std::string& root) {
+    if (!job_.world()) return;
+    const auto found = ckpt::find_latest(root);
+    const std::string mine = found ? std::to_string(ckpt::Reader(root).step()) : "-";
+    const std::vector<std::string> all = gather_texts(*job_.world(), mine);
+    const auto other = std::ranges::find_if(all, [&](const std::string& step) { return step != mine; });
+    const auto text = [](const std::string& step) { return step == "-" ? std::string("none") : "that of step " + step; };
+    require(other == all.end(),
+            "the newest checkpoint that rank {} finds in '{}' is {}, but rank {} finds {}; the folder must be on a disk that all "
+            "ranks see", job_.rank(), root, text(mine), other - all.begin(), other == all.end() ? "" : text(*other));
   }
 
   // A step takes about three forward passes: one forward, two back. 0: there is nothing to time without changing it.

@@ -51,6 +51,8 @@ void check(const NodeOptions& o) {
   require(o.world > 0 || o.nodes > 0, "launch: --world is missing; say how many ranks the job has, or --nnodes how many nodes");
   require(o.world == 0 || o.world >= o.local.ranks, "launch: -n {} ranks on this node, but the job's --world is {}",
           o.local.ranks, o.world);
+  require(o.min_nodes >= 0 && o.min_nodes <= o.nodes, "launch: --nnodes {}:{}; the first must be 1 or more and not above the second",
+          o.min_nodes, o.nodes);
   require(o.window.count() >= 1, "launch: --window {}; it must be 1 second or more", o.window.count());
 }
 
@@ -77,7 +79,7 @@ class Patience {
 class Agent {
  public:
   explicit Agent(const NodeOptions& options)
-      : options_(options), secret_(secret_of(options)), secret_file_(secret_), team_(options.local.grace, options.silence) {
+      : options_(options), secret_(secret_of(options)), secret_file_(secret_) {
     if (options.tls.on()) tls_ = read_tls(options.tls, options.tls_warn_days);
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
@@ -86,36 +88,70 @@ class Agent {
     port_ = at.port;
     if (!options.local.log_dir.empty() || options.local.ranks > 1) logs_.emplace(options.local.log_dir);
     serve_scheduler();
-    const std::string own = options.address.empty() ? address_towards(address_, port_) : resolve(options.address);
-    store_ = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = own, .secret = secret_});
-    fill_report();
-    link_ = std::make_unique<SchedulerLink>(
-        LinkOptions{.host = host_, .address = address_, .port = port_, .secret = secret_, .tls = tls_}, report_);
   }
 
   LaunchResult run() {
+    for (;;) {
+      begin();
+      const LaunchResult result = run_once();
+      if (!starts_again()) {
+        link_.reset();  // what is to be told goes out first
+        if (scheduler_) scheduler_->wait();
+        if (logs_ && result.exit_code != 0) logs_->keep();
+        return result;
+      }
+      TRIREME_LOG(kWarn, "launch", "the job starts again ({} of {}): {}", view_.attempt, view_.restarts,
+                  view_.ending.text.substr(0, view_.ending.text.find('\n')));
+      options_.local.restarts = view_.restarts;
+    }
+  }
+
+ private:
+  bool starts_again() const {
+    return view_.again && view_.refused.empty() && !interrupted_ && !(team_ && team_->interrupted() != 0);
+  }
+
+  // What each start has anew.
+  void begin() {
+    team_.reset();
+    link_.reset();
+    const int attempt = view_.attempt;
+    view_ = {};
+    connected_ = true;
+    failures_ = 0;
+    report_ = {};
+    report_.attempt = attempt;
+    const std::string own = options_.address.empty() ? address_towards(address_, port_) : resolve(options_.address);
+    store_ = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = own, .secret = secret_});
+    fill_report();
+    link_ = std::make_unique<SchedulerLink>(
+        LinkOptions{.host = host_, .address = address_, .port = port_, .secret = secret_, .tls = tls_, .silence = silence_of_link()},
+        report_);
+    team_.emplace(options_.local.grace, options_.silence);
+  }
+
+  LaunchResult run_once() {
     if (const int signal = join()) {
       const std::string text = fmt::format("interrupted by SIG{} before the ranks were started", sigabbrev_np(signal));
       if (scheduler_) scheduler_->end({.exit_code = 128 + signal, .interrupt = signal, .text = text});
-      if (scheduler_) scheduler_->wait();
+      interrupted_ = true;
       return {.exit_code = 128 + signal, .report = text + "\n"};
     }
     if (view_.phase == Phase::kOver) return result_of({});
     start();
     work();
-    const LaunchResult local = report_on(team_.workers(), team_.interrupted(), options_.local.tail_lines);
+    const LaunchResult local = report_on(team_->workers(), team_->interrupted(), options_.local.tail_lines);
     report_.state = NodeState::kEnded;
     report_.ending = ending_of(local);
     link_->tell(report_);
     wait_for_verdict();
-    link_.reset();  // what is to be told goes out first
-    if (scheduler_) scheduler_->wait();
-    LaunchResult result = result_of(local);
-    if (logs_ && result.exit_code != 0) logs_->keep();
-    return result;
+    return result_of(local);
   }
 
- private:
+  // As long as the scheduler waits for this node.
+  milliseconds silence_of_link() const {
+    return options_.silence.count() == 0 ? milliseconds(10'000) : std::max(options_.silence, milliseconds(1'000));
+  }
   std::string scheduler_name() const { return "the scheduler at " + host_port_text(host_, port_); }
 
   void serve_scheduler() {
@@ -126,7 +162,10 @@ class Agent {
             "addresses to all nodes, or this node another --node-rank",
             host_, address_);
     SchedulerOptions options{.cluster = {.world = report_world(),
-                                         .nodes = options_.nodes,
+                                         .min_world = report_min_world(),
+                                         .nodes = options_.min_nodes == 0 ? options_.nodes : 0,
+                                         .restarts = options_.local.restarts,
+                                         .last_call_ms = options_.last_call.count(),
                                          .window_ms = milliseconds(options_.window).count(),
                                          .silence_ms = options_.silence.count()},
                              .secret = secret_,
@@ -146,11 +185,16 @@ class Agent {
 
   int report_world() const { return options_.world > 0 ? options_.world : options_.nodes * options_.local.ranks; }
 
+  int report_min_world() const {
+    return options_.min_world > 0 ? options_.min_world : options_.min_nodes * options_.local.ranks;  // 0: all
+  }
+
   void fill_report() {
     report_.instance = draw();
     report_.node_rank = options_.node_rank;
-    report_.nodes = options_.nodes;
+    report_.nodes = options_.min_nodes == 0 ? options_.nodes : 0;
     report_.world = report_world();
+    report_.min_world = report_min_world();
     report_.workers = options_.local.ranks;
     report_.host = own_host_name();
     std::string boot;  // of /proc, whose files have no size
@@ -199,31 +243,33 @@ class Agent {
   void start() {
     report_.job = view_.job;
     report_.first_rank = view_.first_rank;
+    report_.running_world = view_.world;
     report_.state = NodeState::kRunning;
     link_->tell(report_);
     if (view_.first_rank != 0) store_.reset();
     TRIREME_LOG(kInfo, "launch", "node {} of {}: starting ranks {} to {} of {}  store={}:{}", view_.node_index, view_.nodes,
-                view_.first_rank, view_.first_rank + options_.local.ranks - 1, report_.world, view_.store_address,
+                view_.first_rank, view_.first_rank + options_.local.ranks - 1, view_.world, view_.store_address,
                 view_.store_port);
     for (int i = 0; i < options_.local.ranks; ++i) {
       const int rank = view_.first_rank + i;
       WorkerStart start = worker_start(options_.local, {.rank = rank,
-                                                        .world = report_.world,
+                                                        .world = view_.world,
                                                         .local_rank = view_.first_local + i,
                                                         .local_world = view_.local_world,
                                                         .node = view_.node_index,
+                                                        .attempt = report_.attempt,
                                                         .store_address = view_.store_address,
                                                         .store_port = view_.store_port,
                                                         .secret_file = secret_file_.path()});
       const bool on_terminal = rank == 0 && (options_.terminal || options_.local.log_dir.empty());
-      if (logs_ && !on_terminal) start.log_path = logs_->file(rank);
-      team_.start(start);
+      if (logs_ && !on_terminal) start.log_path = logs_->file(rank, report_.attempt);
+      team_->start(start);
     }
   }
 
   void work() {
-    LogEcho echo(options_.local, team_.workers());
-    team_.run(signals_, {.wake = link_->fd(), .on_turn = [&] {
+    LogEcho echo(options_.local, team_->workers());
+    team_->run(signals_, {.wake = link_->fd(), .on_turn = [&] {
                            echo.turn();
                            hear();
                            say();
@@ -234,11 +280,14 @@ class Agent {
   void hear() {
     const SchedulerLink::News news = link_->news();
     if (news.view) view_ = *news.view;
-    if (view_.interrupt != 0 && team_.interrupted() == 0) team_.interrupt(view_.interrupt);
-    if (view_.refused.empty() && view_.phase == Phase::kOver && view_.ending.exit_code != 0) team_.end();
+    if (view_.interrupt != 0 && team_->interrupted() == 0) team_->interrupt(view_.interrupt);
+    if (view_.refused.empty() && view_.phase == Phase::kOver && view_.ending.exit_code != 0) {
+      view_.ending.interrupt != 0 ? team_->end() : team_->end_because(view_.ending.text);
+    }
     if (!std::exchange(refused_, !view_.refused.empty()) && refused_) {
       TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(), view_.refused);
     }
+    look_whether_cut_off(news);
     if (news.connected != connected_) {
       connected_ = news.connected;
       if (connected_) {
@@ -249,17 +298,32 @@ class Agent {
     }
   }
 
+  // A scheduler that died leaves its host's answer that nobody listens there, and the ranks go on. Without any answer, and
+  // with ranks that wait for others as long, it is this node that is cut off from them; they count it as lost.
+  void look_whether_cut_off(const SchedulerLink::News& news) {
+    if (options_.silence.count() == 0 || news.connected || news.host_answers) return;
+    const double silence_s = std::chrono::duration<double>(options_.silence).count();
+    const double now = now_s();
+    for (const Worker& worker : team_->workers()) {
+      const double since_s = worker.page->page().waiting_since.load();
+      if (worker.running && (since_s == 0 || now - since_s < silence_s)) return;
+    }
+    cut_off_ = true;
+    team_->end_because(fmt::format("node {} ({}) is cut off: {} has not answered for {} s, and all ranks here have waited for "
+                                  "others as long", view_.node_index, report_.host, scheduler_name(), silence_s));
+  }
+
   // What the scheduler is to know of it.
   void say() {
     bool changed = false;
-    if (report_.interrupt == 0 && team_.interrupted() != 0) {
-      report_.interrupt = team_.interrupted();
+    if (report_.interrupt == 0 && team_->interrupted() != 0) {
+      report_.interrupt = team_->interrupted();
       changed = true;
     }
-    const auto failures = std::ranges::count_if(team_.workers(), failed);
+    const auto failures = std::ranges::count_if(team_->workers(), failed);
     if (failures != failures_) {
       failures_ = failures;
-      const LaunchResult so_far = report_on(team_.workers(), team_.interrupted(), 0);
+      const LaunchResult so_far = report_on(team_->workers(), team_->interrupted(), 0);
       if (so_far.failed_rank >= 0) {
         report_.state = NodeState::kFailed;
         report_.ending = ending_of(so_far);
@@ -287,7 +351,7 @@ class Agent {
       if (view_.phase == Phase::kOver || !view_.refused.empty()) return;
       if (news.connected) alone.reset();
       if (!news.connected && !alone) alone.emplace(kWaitForVerdict);
-      if (alone && alone->passed()) {
+      if (cut_off_ || (alone && alone->passed())) {
         TRIREME_LOG(kWarn, "launch", "{} does not answer ({}); how the other nodes ended is not known", scheduler_name(),
                     news.trouble);
         return;
@@ -313,7 +377,7 @@ class Agent {
     LaunchResult result{.exit_code = job.exit_code, .failed_rank = std::max(job.rank, 0), .report = job.text + "\n"};
     if (local.failed_rank >= 0) {
       result.report += fmt::format("  then on this node {}\n", local.cause.substr(0, local.cause.find('\n')));
-    } else if (!team_.workers().empty()) {
+    } else if (!team_->workers().empty()) {
       result.report += fmt::format("  the launcher ended the {} rank{} of this node\n", options_.local.ranks,
                                    options_.local.ranks == 1 ? "" : "s");
     }
@@ -336,8 +400,10 @@ class Agent {
   ClusterView view_;
   bool connected_ = true;
   bool refused_ = false;  // while it works
+  bool cut_off_ = false;  // from the scheduler and the other nodes
   int64_t failures_ = 0;
-  Team team_;  // ends before what its workers need
+  bool interrupted_ = false;  // before the ranks were started
+  std::optional<Team> team_;  // ends before what its workers need
 };
 
 }  // namespace

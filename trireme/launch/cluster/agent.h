@@ -23,6 +23,9 @@ struct NodeOptions {
   std::string node_id;     // empty: of the node rank, or drawn
   std::string master;      // HOST[:PORT] of the scheduler; may be empty for one node
   int world = 0;           // 0: nodes times this node's workers
+  int min_nodes = 0;       // that will do, when others do not come or are lost; 0: all
+  int min_world = 0;       // ranks that will do, where `world` is given; 0: all
+  std::chrono::milliseconds last_call{10'000};  // for more to come when enough are there
   std::chrono::seconds window{300};    // for all nodes to come
   std::chrono::milliseconds silence{10'000};  // after which a node counts as lost, or a worker that is stopped; 0: never
   std::string address;     // of this node, for the other nodes' ranks; empty: the one that reaches the master
@@ -31,7 +34,8 @@ struct NodeOptions {
   int tls_warn_days = 30;
 };
 
-// Throws what keeps this node out of the job. See supervise() for signals.
+// Throws what keeps this node out of the job. See supervise() for signals. After a failure that is not the caller's the job
+// starts again, at most `local.restarts` times (of the scheduler's node), with the nodes that are left or come again.
 LaunchResult launch_node(const NodeOptions& options);
 
 // The secret in the file, or else in TRIREME_SECRET_FILE or TRIREME_SECRET; refuses none at all.

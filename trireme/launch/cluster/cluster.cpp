@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kComeBack = 3'000;  // ms for a node of a running job to connect again
 constexpr int kExitOfPeers = 3;       // ErrorKind::kComm's
+constexpr int kExitOfCaller = 2;      // ErrorKind::kInvalidArgument's
 constexpr const char* kNotOfThisJob = "the job has been running since before this scheduler was started, and it is none of its nodes";
 
 std::string seconds_text(int64_t ms) { return duration_text(static_cast<double>(ms) / 1e3); }
@@ -60,6 +61,9 @@ Cluster::Cluster(const ClusterOptions& options, int64_t now_ms)
           options.world);
   require(options.nodes >= 0 && options.nodes <= options.world,
           "scheduler: {} nodes for {} ranks; each node has at least one", options.nodes, options.world);
+  require(options.min_world >= 0 && options.min_world <= options.world,
+          "scheduler: {} to {} ranks; the first must be 1 or more and not above the second", options.min_world, options.world);
+  if (options_.min_world == 0) options_.min_world = options_.world;
 }
 
 std::string Cluster::name_of(const NodeReport& node) const {
@@ -92,6 +96,10 @@ std::string Cluster::objection(const NodeReport& report) const {
     return fmt::format("it was started for a job of {} ranks, but this scheduler's job has {}; give both the same",
                        report.world, options_.world);
   }
+  if ((report.min_world == 0 ? report.world : report.min_world) != options_.min_world) {
+    return fmt::format("it was started for a job of at least {} ranks, but this scheduler's job has at least {}; give both "
+                       "the same", report.min_world == 0 ? report.world : report.min_world, options_.min_world);
+  }
   if (report.nodes != 0 && options_.nodes != 0 && report.nodes != options_.nodes) {
     return fmt::format("it was started for a job of {} nodes, but this scheduler's job has {}; give both the same",
                        report.nodes, options_.nodes);
@@ -111,7 +119,10 @@ std::string Cluster::objection(const NodeReport& report) const {
   }
   if (phase_ == Phase::kOver) return "the job is over";
   if (std::string wrong = objection_to_claim(report); !wrong.empty()) return wrong;
-  if (registered_ + report.workers <= options_.world) return "";
+  if (registered_ + report.workers <= options_.world) {
+    if (phase_ == Phase::kForming || report.first_rank >= 0) return "";
+    return fmt::format("the job is running with {} ranks; a node that comes later has a place only when it starts again", world_now_);
+  }
   if (report.first_rank >= 0) {  // it was there before this scheduler: others make room
     int room = options_.world - registered_;
     for (const auto& [id, node] : nodes_) room += node.last.first_rank < 0 ? node.last.workers : 0;
@@ -143,15 +154,34 @@ void Cluster::drop(Nodes::iterator node, const std::string& why) {
 
 ClusterView Cluster::refuse(const NodeReport& report, std::string why) {
   events_.push_back(fmt::format("{} is refused: {}", name_of(report), why));
-  ClusterView view{.version = version_, .phase = phase_, .refused = std::move(why), .registered = registered_};
+  ClusterView view{.version = version_, .phase = phase_, .refused = std::move(why), .attempt = attempt_, .registered = registered_};
   if (phase_ == Phase::kOver) view.ending = ending_;
   return view;
 }
 
+ClusterView Cluster::view_of_earlier() const {
+  return {.version = version_, .phase = Phase::kOver, .attempt = attempt_, .restarts = options_.restarts,
+          .again = phase_ != Phase::kOver, .ending = phase_ == Phase::kOver ? ending_ : previous_};
+}
+
 ClusterView Cluster::report(const NodeReport& report, int64_t now_ms) {
+  if (report.attempt > attempt_ && phase_ == Phase::kForming) {  // an earlier scheduler started the job again
+    nodes_.clear();
+    previous_ = {.exit_code = kExitOfPeers, .text = "the job was started again under an earlier scheduler"};
+    begin_again(report.attempt, now_ms);
+  }
+  if (report.attempt < attempt_) return view_of_earlier();
+  if (report.attempt > attempt_) return refuse(report, "it is of a later start of the job");
   if (std::string wrong = objection(report); !wrong.empty()) return refuse(report, std::move(wrong));
+  take_report(report, now_ms);
+  if (again_) begin_again(attempt_ + 1, now_ms);
+  return has(report.node_id) ? view_of(report.node_id) : refuse(report, kNotOfThisJob);
+}
+
+void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
   if (!nodes_.contains(report.node_id)) {
     make_room_for(report);
+    last_came_ms_ = now_ms;
     Node node;
     node.order = next_order_++;
     node.first_rank = report.first_rank >= 0 ? report.first_rank : registered_;
@@ -165,7 +195,7 @@ ClusterView Cluster::report(const NodeReport& report, int64_t now_ms) {
   node.heard_ms = now_ms;
   node.away_since_ms = -1;
   take_in(report, node);
-  if (phase_ == Phase::kForming && registered_ == options_.world) assign_final_ranks();
+  look_whether_complete(now_ms);
   if (phase_ == Phase::kRunning && report.ending.exit_code != 0 && report.ending.interrupt == 0) note_failure(report, now_ms);
   const bool all_ended = std::ranges::all_of(
       nodes_, [](const auto& entry) { return entry.second.last.state == NodeState::kEnded; });
@@ -177,11 +207,46 @@ ClusterView Cluster::report(const NodeReport& report, int64_t now_ms) {
     }
     end(std::move(all));
   }
-  return has(report.node_id) ? view_of(report.node_id) : refuse(report, kNotOfThisJob);
+}
+
+// Complete are all ranks that can be; or, in a job that can go on with fewer, those that are left of the start before, or
+// that have come when no more did for a while.
+void Cluster::look_whether_complete(int64_t now_ms) {
+  if (phase_ != Phase::kForming) return;
+  const int all = claimed_world_ > 0 ? claimed_world_ : options_.world;
+  const bool enough = claimed_world_ == 0 && registered_ >= options_.min_world;
+  const bool last_call = now_ms - last_came_ms_ >= options_.last_call_ms || now_ms >= window_ends_ms_;
+  if (registered_ == all || (enough && ((hoped_for_ > 0 && registered_ >= hoped_for_) || last_call))) assign_final_ranks();
+}
+
+bool Cluster::may_start_again(const Ending& ending) const {
+  return phase_ == Phase::kRunning && attempt_ < options_.restarts && ending.exit_code != 0 &&
+         ending.exit_code != kExitOfCaller && ending.interrupt == 0 && interrupt_ == 0;
+}
+
+void Cluster::begin_again(int attempt, int64_t now_ms) {
+  again_ = false;
+  hoped_for_ = 0;
+  earlier_.clear();
+  for (const auto& [id, node] : nodes_) {
+    hoped_for_ += node.gone || node.away_since_ms >= 0 ? 0 : node.last.workers;
+    earlier_.insert(id);
+  }
+  nodes_.clear();
+  registered_ = 0;
+  claimed_world_ = 0;
+  job_ = 0;
+  decide_at_ms_ = -1;
+  attempt_ = attempt;
+  window_ends_ms_ = now_ms + options_.window_ms;
+  last_came_ms_ = now_ms;
+  phase_ = Phase::kForming;
+  ++version_;
 }
 
 void Cluster::take_in(const NodeReport& report, Node& node) {
   node.last = report;
+  if (report.running_world > 0) claimed_world_ = report.running_world;
   if (report.interrupt != 0 && interrupt_ == 0) {
     interrupt_ = report.interrupt;
     events_.push_back(fmt::format("{} was interrupted by signal {}; all nodes are told", name_of(report), interrupt_));
@@ -236,7 +301,7 @@ void Cluster::assign_final_ranks() {
       if (node.first_rank < 0) registered_ -= node.workers;
       return node.first_rank < 0;
     });
-    if (registered_ == options_.world) {
+    if (registered_ == (claimed_world_ > 0 ? claimed_world_ : options_.world)) {
       end({.exit_code = kExitOfPeers, .text = "the nodes that came back to the restarted scheduler do not fit together"});
     }
     return;
@@ -258,9 +323,10 @@ void Cluster::assign_final_ranks() {
   node_count_ = static_cast<int>(groups.size());
   store_address_ = order.front()->last.store_address;
   store_port_ = order.front()->last.store_port;
+  world_now_ = next;
   phase_ = Phase::kRunning;
   ++version_;
-  events_.push_back(fmt::format("the cluster is complete: {} ranks on {} node{}, which meet at {}:{}", options_.world,
+  events_.push_back(fmt::format("the cluster is complete: {} ranks on {} node{}, which meet at {}:{}", world_now_,
                                 node_count_, node_count_ == 1 ? "" : "s", store_address_, store_port_));
 }
 
@@ -274,6 +340,13 @@ void Cluster::note_failure(const NodeReport& report, int64_t now_ms) {
 }
 
 void Cluster::end(Ending ending) {
+  if (again_) return;
+  if (may_start_again(ending)) {
+    again_ = true;
+    previous_ = std::move(ending);
+    events_.push_back(fmt::format("the job starts again ({} of {}): {}", attempt_ + 1, options_.restarts, previous_.text));
+    return;
+  }
   ending_ = std::move(ending);
   phase_ = Phase::kOver;
   ++version_;
@@ -301,6 +374,13 @@ bool Cluster::lost(const Node& node, int64_t now_ms) const {
          (node.away_since_ms >= 0 && now_ms - node.away_since_ms > std::min(options_.silence_ms, kComeBack));
 }
 
+void Cluster::stood_still(int64_t ms) {
+  for (auto& [id, node] : nodes_) {
+    node.heard_ms += ms;
+    if (node.away_since_ms >= 0) node.away_since_ms += ms;
+  }
+}
+
 void Cluster::tick(int64_t now_ms) {
   for (auto at = nodes_.begin(); at != nodes_.end();) {
     const auto next = std::next(at);
@@ -322,22 +402,25 @@ void Cluster::tick(int64_t now_ms) {
     }
     at = next;
   }
+  look_whether_complete(now_ms);
   if (phase_ == Phase::kForming && now_ms >= window_ends_ms_) {
     end({.exit_code = kExitOfPeers, .text = missing_text()});
   }
   if (phase_ == Phase::kRunning && decide_at_ms_ >= 0 && now_ms >= decide_at_ms_) end(candidate_);
+  if (again_) begin_again(attempt_ + 1, now_ms);
 }
 
 // "waiting for 2 of 8 ranks when the window of 30 s closed: node 0 has 4 of 4, node 1 has 2 of 4".
 std::string Cluster::missing_text() const {
-  const int of_each = options_.nodes > 0 && options_.world % options_.nodes == 0 ? options_.world / options_.nodes : 0;
+  const int of_each = options_.min_world == options_.world && options_.nodes > 0 && options_.world % options_.nodes == 0 ? options_.world / options_.nodes : 0;
   const std::string expected = of_each > 0 ? fmt::format(" of {}", of_each) : "";
   std::map<std::tuple<int, std::string>, int> groups;  // by node rank, then host
   for (const auto& [id, node] : nodes_) {
     groups[{node.last.node_rank, node.last.node_rank >= 0 ? "" : node.last.host}] += node.last.workers;
   }
-  std::string text = fmt::format("waiting for {} of {} ranks when the window of {} closed", options_.world - registered_,
-                                 options_.world, seconds_text(options_.window_ms));
+  std::string text = fmt::format("waiting for {} of {}{} ranks when the window of {} closed", options_.min_world - registered_,
+                                 options_.min_world < options_.world ? "at least " : "", options_.min_world,
+                                 seconds_text(options_.window_ms));
   std::string separator = ": ";
   const auto add = [&](const std::string& what) { text += std::exchange(separator, ", ") + what; };
   size_t shown = 0;
@@ -359,7 +442,9 @@ std::string Cluster::missing_text() const {
 }
 
 ClusterView Cluster::view_of(const std::string& node_id) const {
-  ClusterView view{.version = version_, .phase = phase_, .job = job_, .registered = registered_,
+  if (!nodes_.contains(node_id)) return view_of_earlier();
+  ClusterView view{.version = version_, .phase = phase_, .attempt = attempt_, .restarts = options_.restarts,
+                   .world = phase_ == Phase::kForming ? 0 : world_now_, .job = job_, .registered = registered_,
                    .nodes = node_count_, .store_address = store_address_, .store_port = store_port_,
                    .interrupt = interrupt_, .beat_ms = beat_ms(options_.silence_ms)};
   if (phase_ == Phase::kOver) view.ending = ending_;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,10 @@ struct NodeReport {
   int node_rank = -1;     // the user's order of the nodes; -1: none
   int nodes = 0;          // of the job; 0: not known
   int world = 0;          // ranks of the job
+  int min_world = 0;      // ranks it can go on with; 0: all
   int workers = 0;        // of them on this node
+  int attempt = 0;        // how often the job was started before, as far as the node knows
+  int running_world = 0;  // ranks of the job that runs, as the final view said
   std::string host;
   uint64_t machine = 0;   // tells hosts of one name apart
   std::string store_address;  // of the store that this node serves in case it has rank 0
@@ -46,11 +50,19 @@ struct NodeReport {
 
 enum class Phase : uint8_t { kForming, kRunning, kOver };
 
+// A job may be started again after a failure: the nodes then register anew, with the number of the start they come for. Who
+// reports an earlier one is told that it is over. With fewer ranks than asked for, but enough, it starts when those come that
+// were not lost, or when no more come.
+
 // What a node is told.
 struct ClusterView {
   uint64_t version = 0;
   Phase phase = Phase::kForming;
   std::string refused;  // why the node has no place in this job; empty: it has one
+  int attempt = 0;      // how often the job was started before
+  int restarts = 0;     // how often it may be
+  bool again = false;   // it is over, and starts again: a node that comes with `attempt` has a place in that
+  int world = 0;        // its ranks, when they are final
   uint64_t job = 0;     // hash of which node has which ranks, when they are final
   int registered = 0;   // ranks
   int first_rank = -1;  // of this node's workers, which have consecutive ones; provisional while the job forms
@@ -67,7 +79,10 @@ struct ClusterView {
 
 struct ClusterOptions {
   int world = 1;
+  int min_world = 0;           // ranks that will do when no more come; 0: all of them
   int nodes = 0;               // 0: as many as come
+  int restarts = 0;            // at most, after a failure that is not the caller's (exit code 2)
+  int64_t last_call_ms = 10'000; // for more ranks to come when enough are there
   int64_t window_ms = 300'000; // for all ranks to come
   int64_t silence_ms = 10'000; // after which a node counts as lost; 0: never
   int64_t settle_ms = 500;     // for the cause of a failure to show, after one that may be a consequence
@@ -84,10 +99,12 @@ class Cluster {
   // Ends what time ends: the window, nodes that are silent, a failure whose cause does not show. Call it now and then.
   void tick(int64_t now_ms);
 
+  // The caller itself did not run for so long, and heard nobody: no node counts as silent for that.
+  void stood_still(int64_t ms);
   // Ends the job for a reason of the caller's, unless it is over.
   void end_now(const Ending& ending);
 
-  bool has(const std::string& node_id) const { return nodes_.contains(node_id); }
+  bool has(const std::string& node_id) const { return nodes_.contains(node_id) || earlier_.contains(node_id); }
   // What a node that has a place would be told now.
   ClusterView view_of(const std::string& node_id) const;
   // Grows when nodes that wait should be told: ranks are final, a signal is to be passed on, the job is over.
@@ -117,6 +134,11 @@ class Cluster {
   std::string objection(const NodeReport& report) const;
   std::string objection_to_claim(const NodeReport& report) const;
   ClusterView refuse(const NodeReport& report, std::string why);
+  ClusterView view_of_earlier() const;
+  void take_report(const NodeReport& report, int64_t now_ms);
+  void look_whether_complete(int64_t now_ms);
+  bool may_start_again(const Ending& ending) const;
+  void begin_again(int attempt, int64_t now_ms);
   void make_room_for(const NodeReport& report);
   void take_in(const NodeReport& report, Node& node);
   void drop(Nodes::iterator node, const std::string& why);
@@ -133,6 +155,14 @@ class Cluster {
   int64_t window_ends_ms_;
   Phase phase_ = Phase::kForming;
   Nodes nodes_;
+  std::set<std::string> earlier_;  // ids of the nodes of the start before
+  Ending previous_;                // how that ended
+  int attempt_ = 0;
+  bool again_ = false;             // it ended just now, and the job starts again
+  int hoped_for_ = 0;              // ranks of its nodes that were not lost
+  int64_t last_came_ms_ = 0;
+  int world_now_ = 0;              // when final
+  int claimed_world_ = 0;          // ranks of the running job, by nodes that were in it before this scheduler; 0: none
   int64_t next_order_ = 0;
   int registered_ = 0;
   uint64_t job_ = 0;    // when final

@@ -36,6 +36,7 @@ NodeReport node(int rank, int workers, int world) {
 NodeReport after(NodeReport report, const ClusterView& view) {
   report.job = view.job;
   report.first_rank = view.first_rank;
+  report.running_world = view.world;
   report.state = NodeState::kRunning;
   report.seen = view.version;
   return report;
@@ -363,6 +364,69 @@ TEST(Cluster, ClaimsThatCannotAllBeTrueAreRefused) {
   second.first_rank = 2;
   second.job = 6;
   EXPECT_EQ(refusal(cluster, second), "it is a node of another job than node 'node0', which came first");
+}
+
+NodeReport at_start(NodeReport report, int attempt) {
+  report.attempt = attempt;
+  report.instance += 1000 * static_cast<uint64_t>(attempt);
+  return report;
+}
+
+TEST(Cluster, AFailedJobStartsAgainWhenItsNodesHaveComeAnew) {
+  Cluster cluster({.world = 3, .restarts = 1}, 0);
+  for (int i = 0; i < 3; ++i) cluster.report(node(i, 1, 3), 0);
+  const ClusterView first = cluster.view_of("node1");
+  cluster.report(failed(after(node(1, 1, 3), first), {.exit_code = 3, .rank = 1, .text = "rank 1 was killed"}), 10);
+  EXPECT_EQ(cluster.phase(), Phase::kForming);
+  const ClusterView told = cluster.report(after(node(0, 1, 3), first), 20);
+  EXPECT_TRUE(told.phase == Phase::kOver && told.again && told.attempt == 1);
+  EXPECT_EQ(told.ending.text, "rank 1 was killed");
+  for (const int i : {2, 0, 1}) EXPECT_EQ(refusal(cluster, at_start(node(i, 1, 3), 1), 30), "");
+  EXPECT_EQ(cluster.phase(), Phase::kRunning);
+  EXPECT_EQ(cluster.view_of("node2").first_rank, 2);
+  // Not more often than it may be.
+  cluster.report(failed(at_start(node(1, 1, 3), 1), {.exit_code = 3, .text = "again"}), 40);
+  EXPECT_EQ(cluster.phase(), Phase::kOver);
+  EXPECT_FALSE(cluster.view_of("node1").again);
+}
+
+TEST(Cluster, AMistakeOfTheCallerOrASignalIsNoReasonToStartAgain) {
+  for (const Ending& ending : {Ending{.exit_code = 2, .text = "no such file"}, Ending{.exit_code = 130, .interrupt = 2, .text = "x"}}) {
+    Cluster cluster({.world = 1, .restarts = 5}, 0);
+    const ClusterView view = cluster.report(node(0, 1, 1), 0);
+    NodeReport report = failed(after(node(0, 1, 1), view), ending);
+    report.interrupt = ending.interrupt;
+    cluster.report(report, 1);
+    cluster.report(ended(report, ending), 2);
+    EXPECT_EQ(cluster.phase(), Phase::kOver);
+  }
+}
+
+TEST(Cluster, WithFewerRanksItStartsWhenThoseThatWereNotLostAreThere) {
+  const auto of_range = [](int rank) {
+    NodeReport report = node(rank, 1, 3);
+    report.min_world = 2;
+    return report;
+  };
+  Cluster cluster({.world = 3, .min_world = 2, .restarts = 2, .last_call_ms = 5'000, .silence_ms = 1'000}, 0);
+  cluster.report(of_range(0), 0);
+  cluster.report(of_range(1), 0);
+  cluster.tick(4'000);
+  EXPECT_EQ(cluster.phase(), Phase::kForming);  // a third may come
+  cluster.report(of_range(2), 4'500);
+  ASSERT_EQ(cluster.phase(), Phase::kForming) << "two were silent for too long";
+  cluster.report(of_range(0), 4'500);
+  cluster.report(of_range(1), 4'500);
+  ASSERT_EQ(cluster.phase(), Phase::kRunning);
+  const ClusterView view = cluster.view_of("node0");
+  EXPECT_EQ(view.world, 3);
+  for (const int i : {0, 1}) cluster.report(after(of_range(i), cluster.view_of(fmt::format("node{}", i))), 5'400);
+  cluster.tick(5'900);
+  EXPECT_EQ(cluster.phase(), Phase::kForming);
+  cluster.report(at_start(of_range(0), 1), 6'000);
+  EXPECT_EQ(cluster.phase(), Phase::kForming);
+  EXPECT_EQ(cluster.report(at_start(of_range(1), 1), 6'100).world, 2);
+  EXPECT_THAT(refusal(cluster, at_start(of_range(2), 1), 6'200), HasSubstr("the job is running with 2 ranks"));
 }
 
 TEST(Cluster, TenThousandNodesRegister) {

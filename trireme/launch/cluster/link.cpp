@@ -31,7 +31,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRetryLow{200};  // the pause before the next attempt is drawn between these
 constexpr milliseconds kRetryHigh{500};
 constexpr milliseconds kHandshake{5'000};
-constexpr milliseconds kSilence{10'000};  // of a scheduler that answers every report: then the connection is no more
 constexpr milliseconds kFirstBeat{500};  // until the scheduler says how often it wants to hear
 constexpr milliseconds kLook{20};  // at what `tell` left, and at the heartbeat
 
@@ -87,7 +86,7 @@ class SchedulerLink::Loop {
  private:
   // One connection's life, from its start to the end of its stream.
   struct Attempt {
-    explicit Attempt(const comm::Secret& secret) : handshake(secret) {}
+    explicit Attempt(const LinkOptions& options) : handshake(options.secret), answer_by(options.silence) {}
     grpc::ClientContext context;
     std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream;
     grpc::ByteBuffer in;
@@ -101,7 +100,7 @@ class SchedulerLink::Loop {
     bool hopeless = false;
     std::string trouble;  // found on this side
     std::optional<Deadline> next_beat;
-    Deadline answer_by{kSilence};
+    Deadline answer_by;
   };
   enum Tag : intptr_t { kStart = 1, kRead, kWrite, kClose, kFinish };
   static void* tag(Tag t) { return reinterpret_cast<void*>(t); }
@@ -124,7 +123,7 @@ class SchedulerLink::Loop {
 
   void attempt() {
     grpc::CompletionQueue queue;
-    Attempt a(options_.secret);
+    Attempt a(options_);
     grpc::GenericStub stub(channel_of(options_));  // anew: a channel's own way of trying again is not asked
     a.stream = stub.PrepareCall(&a.context, kMethod, &queue);
     a.stream->StartCall(tag(kStart));
@@ -139,7 +138,7 @@ class SchedulerLink::Loop {
       }
       if (a.seals && !a.finished) beat(a);
       if (!a.seals && prove_by.passed()) give_up(a, "it answers no handshake");
-      if (a.answer_by.passed()) give_up(a, "it has not answered for " + duration_text(kSilence.count() / 1e3));
+      if (a.answer_by.passed()) give_up(a, "it has not answered for " + duration_text(options_.silence.count() / 1e3));
       if (!stopping()) {
         close_by = Deadline(milliseconds(1'000));
       } else if (!a.seals || close_by.passed()) {
@@ -208,7 +207,7 @@ class SchedulerLink::Loop {
       if (view.version != report_.seen) due_ = true;
       report_.seen = view.version;
       news_.view = std::move(view);
-      a.answer_by = Deadline(kSilence);
+      a.answer_by = Deadline(options_.silence);
       wake();
     } catch (const Error& e) {
       give_up(a, e.text());
@@ -238,6 +237,7 @@ class SchedulerLink::Loop {
   void note_end(const Attempt& a) {
     const std::lock_guard lock(mutex_);
     news_.connected = false;
+    news_.host_answers = a.status.error_message().find("Connection refused") != std::string::npos;
     const bool refused = a.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
     news_.trouble = !a.trouble.empty()    ? a.trouble
                     : refused             ? "it says: " + a.status.error_message()

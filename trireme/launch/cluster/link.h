@@ -2,6 +2,7 @@
 // connected to when it comes, and told all again. A thread of its own does this; nothing here waits for the network.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@ struct LinkOptions {
   uint16_t port = 0;
   comm::Secret secret{};
   std::optional<TlsTexts> tls;
+  std::chrono::milliseconds silence{10'000};  // of a scheduler that answers every report: then the connection is no more
 };
 
 class SchedulerLink {
@@ -35,6 +37,7 @@ class SchedulerLink {
     std::optional<ClusterView> view;  // the newest
     bool connected = false;           // now, and the secret proven on both sides
     std::string trouble;              // of the last attempt to connect; empty after one that went well
+    bool host_answers = false;        // after the last attempt: its host is there, and nobody listens at the port
     bool hopeless = false;            // the other end refuses: trying again would not help
   };
   News news() const;

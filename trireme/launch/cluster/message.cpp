@@ -9,6 +9,7 @@ namespace trireme::launch {
 namespace {
 
 constexpr int kMaxRanks = 65'536;
+constexpr int kMaxRestarts = 1'000'000;
 constexpr size_t kMaxName = 255;
 constexpr size_t kMaxText = 3000;
 
@@ -89,7 +90,10 @@ void fields(Stream& s, R& r)
   s.number(r.node_rank, -1, kMaxRanks);
   s.number(r.nodes, 0, kMaxRanks);
   s.number(r.world, 0, kMaxRanks);
+  s.number(r.min_world, 0, kMaxRanks);
   s.number(r.workers, 0, kMaxRanks);
+  s.number(r.attempt, 0, kMaxRestarts);
+  s.number(r.running_world, 0, kMaxRanks);
   s.text(r.host, kMaxName);
   s.bits(r.machine);
   s.text(r.store_address, kMaxName);
@@ -109,6 +113,10 @@ void fields(Stream& s, V& v)
   s.bits(v.version);
   s.number(v.phase, 0, 2);
   s.text(v.refused, kMaxName);
+  s.number(v.attempt, 0, kMaxRestarts);
+  s.number(v.restarts, 0, kMaxRestarts);
+  s.number(v.again, 0, 1);
+  s.number(v.world, 0, kMaxRanks);
   s.bits(v.job);
   s.number(v.registered, 0, kMaxRanks);
   s.number(v.first_rank, -1, kMaxRanks);

@@ -23,6 +23,7 @@ namespace trireme::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kTurn{20};  // between looks at what time ends
+constexpr std::chrono::milliseconds kStood{1'000};  // between two turns: the scheduler itself was stopped
 
 enum class Step { kAccept, kRead, kWrite, kFinish };
 
@@ -139,6 +140,8 @@ class Scheduler::Loop {
     queue_ = builder.AddCompletionQueue();
     int port = 0;
     builder.AddListeningPort(host_port_text(options_.address, options_.port), credentials_of(options_.tls), &port);
+    // gRPC has one bound for all messages, and reports need this one: before the proof as much may come, but what is longer than
+    // kMaxUnproven is dropped unread (take_message).
     builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second scheduler at the port is a mistake
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
@@ -167,6 +170,9 @@ class Scheduler::Loop {
       const auto status = queue_->AsyncNext(&tag, &ok, until);
       if (status == grpc::CompletionQueue::SHUTDOWN) return;
       const std::lock_guard lock(posting_);
+      const int64_t now = now_ms();
+      if (now - turned_ms_ > kStood.count()) cluster_.stood_still(now - turned_ms_);
+      turned_ms_ = now;
       if (status == grpc::CompletionQueue::GOT_EVENT) {
         const Event event = *static_cast<Event*>(tag);
         --event.call->due;
@@ -341,6 +347,7 @@ class Scheduler::Loop {
   uint16_t port_ = 0;
   std::list<Call> calls_;
   Deadline look_at_time_{kTurn};
+  int64_t turned_ms_ = now_ms();
   uint64_t told_ = 0;
   std::mutex posting_;  // held while the loop may ask gRPC for more, which it must not once the server is being ended
   bool stopping_ = false;

@@ -148,7 +148,7 @@ TEST_F(SchedulerTest, AReplayedReportIsRefused) {
 
 TEST_F(SchedulerTest, ALongFirstMessageIsRefusedWhateverItSays) {
   const Scheduler scheduler(options(1));
-  for (const size_t bytes : {size_t{0}, size_t{63}, size_t{65}, size_t{257}, size_t{1} << 20}) {
+  for (const size_t bytes : {size_t{0}, size_t{63}, size_t{65}, kMaxUnproven + 1, kMaxMessage, kMaxMessage + 1, size_t{1} << 20}) {
     RawStream stream(scheduler.port());
     stream.read();
     stream.write(std::string(bytes, 'x'));

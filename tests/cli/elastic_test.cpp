@@ -1,0 +1,196 @@
+// Jobs that start again after ranks or nodes are lost, with as many ranks or fewer, and go on from their newest checkpoint.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "tests/cli/nodes.h"
+#include "trireme/ckpt/checkpoint.h"
+
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class ElasticTest : public NodesTest {
+ protected:
+  ElasticTest() { write_gpt(); }
+
+  Words job(const std::string& out, const Words& more) const {
+    Words words{"train", "gpt.toml", "--quiet", "--out", out, "--set", "train.batch=12",
+                "--set", "train.steps=80", "--set", "train.save_every=1"};
+    append(words, more);
+    return words;
+  }
+  int saved_steps() const {
+    std::error_code none;
+    const std::string newest = fs::read_symlink(path("run/checkpoints/latest"), none).string();
+    return newest.starts_with("step-") ? std::atoi(newest.c_str() + 5) : 0;
+  }
+  std::vector<int> workers_of(const Program& program) const {
+    std::stringstream text(read(fmt::format("/proc/{0}/task/{0}/children", program.pid)));
+    std::vector<int> out;
+    for (int process = 0; text >> process;) out.push_back(process);
+    return out;
+  }
+  // With sums that do not depend on how many ranks there are.
+  void expect_as_undisturbed(Words more) {
+    append(more, {"-n", "2"});
+    ASSERT_EQ(run(job("whole", more)).code, 0);
+    const ckpt::Reader one(path("whole/checkpoints"));
+    const ckpt::Reader other(path("run/checkpoints"));
+    EXPECT_EQ(other.step(), 80);
+    for (const std::string& name : one.names()) {
+      EXPECT_TRUE(std::ranges::equal(one.read(name).view().raw(), other.read(name).view().raw())) << name;
+    }
+  }
+};
+
+TEST_F(ElasticTest, AfterAKilledRankTheJobGoesOnWithOneFewerButNotBelowTheMinimum) {
+  Program only = begin("only", job("run", {"-n", "2:4", "--restarts", "3"}));
+  size_t ranks = 4;
+  for (const size_t next : {3U, 2U, 2U}) {
+    const int before = saved_steps();
+    ASSERT_TRUE(soon([&] { return (saved_steps() >= before + 5 && workers_of(only).size() == ranks) || !is_running(only); }));
+    const std::vector<int> old = workers_of(only);
+    ASSERT_EQ(old.size(), ranks) << err_of(only);
+    ASSERT_EQ(::kill(old[1], SIGKILL), 0);
+    ASSERT_TRUE(soon([&] { return (workers_of(only).size() == next && workers_of(only)[0] != old[0]) || !is_running(only); }));
+    ranks = next;
+  }
+  const Outcome outcome = finish(only);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("the job starts again (1 of 3) with 3 ranks: rank 1 (pid "),
+                                 HasSubstr("the job starts again (2 of 3) with 2 ranks: rank 1 (pid "),
+                                 HasSubstr("the job starts again (3 of 3) with 2 ranks: rank 1 (pid ")));
+  EXPECT_THAT(left_over(), IsEmpty());
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 80);
+}
+
+TEST_F(ElasticTest, ANumberOfRanksThatTheConfigurationCannotHaveIsLeftOutAndTheResultIsTheSame) {
+  const Words eight{"--numerics", "invariant", "--set", "train.batch=8"};  // over 4 ranks or 2, not over 3
+  Words elastic{"-n", "2:4", "--restarts", "1"};
+  append(elastic, eight);
+  Program only = begin("only", job("run", elastic));
+  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(only); }));
+  ASSERT_EQ(workers_of(only).size(), 4) << err_of(only);
+  ASSERT_EQ(::kill(workers_of(only)[3], SIGKILL), 0);
+  const Outcome outcome = finish(only);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 3 (pid "));
+  expect_as_undisturbed(eight);
+
+  fs::remove_all(path("run"));
+  Program none = begin("none", job("run", {"-n", "3:4", "--restarts", "1", "--set", "train.batch=8"}));
+  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(none); }));
+  ASSERT_EQ(::kill(workers_of(none)[3], SIGKILL), 0);
+  const Outcome refused = finish(none);
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("  the job cannot go on with 3 to 3 ranks\n"));
+}
+
+TEST_F(ElasticTest, AJobOnTwoNodesStartsAgainOnBothAfterAKilledRank) {
+  std::vector<Program> nodes;
+  for (const char* rank : {"0", "1"}) {
+    nodes.push_back(begin(fmt::format("node{}", rank), job("run", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master", master(),
+                                                                   "--secret-file", "secret", "--restarts", "2", "--numerics", "invariant"})));
+  }
+  for (const size_t at : {1U, 0U}) {
+    const int before = saved_steps();
+    ASSERT_TRUE(soon([&] { return saved_steps() >= before + 10 || !is_running(nodes[0]); })) << err_of(nodes[0]) << err_of(nodes[1]);
+    const std::vector<int> old = workers_of(nodes[at]);
+    ASSERT_EQ(old.size(), 1) << err_of(nodes[0]);
+    ASSERT_EQ(::kill(old[0], SIGKILL), 0);
+    ASSERT_TRUE(soon([&] { return (workers_of(nodes[at]).size() == 1 && workers_of(nodes[at]) != old) || !is_running(nodes[at]); }));
+  }
+  for (Program& one : nodes) {
+    const Outcome outcome = finish(one);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("the job starts again (1 of 2): rank 1 (pid "),
+                                   HasSubstr("the job starts again (2 of 2): rank 0 (pid ")));
+  }
+  EXPECT_THAT(left_over(), IsEmpty());
+  expect_as_undisturbed({"--numerics", "invariant"});
+}
+
+TEST_F(ElasticTest, ALostNodeIsDoneWithoutAndBelowTheMinimumTheJobEnds) {
+  Program sched = scheduler("2:3", {"--heartbeat", "2", "--restarts", "2", "--window", "3", "--log-dir", "logs"});
+  std::vector<Program> agents;
+  for (const char* id : {"0", "1", "2"}) {
+    agents.push_back(begin(std::string("agent") + id, job("run", {"-n", "1", "--master", master(), "--world", "2:3", "--node-id", id, "--secret-file", "secret",
+                                                                  "--set", "train.steps=1000000"})));
+  }
+  for (const size_t at : {2U, 1U}) {
+    const int before = saved_steps();
+    ASSERT_TRUE(soon([&] { return saved_steps() >= before + 5 || !is_running(sched); })) << err_of(agents[0]);
+    ::kill(agents[at].pid, SIGKILL);
+    finish(agents[at]);
+    if (at == 2) {
+      ASSERT_TRUE(soon([&] { return read(path("logs/scheduler.log")).find("complete: 2 ranks") != std::string::npos; })) << err_of(agents[0]);
+    }
+  }
+  const Outcome outcome = finish(agents[0]);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, AllOf(testing::ContainsRegex("the job starts again \\(1 of 2\\): .*(rank 2 \\(pid [0-9]+ at|node '2' on) "),
+                                 testing::ContainsRegex("the job starts again \\(2 of 2\\): .*(rank 1 \\(pid [0-9]+ at|node '1' on) "),
+                                 HasSubstr("error: waiting for 1 of at least 2 ranks when the window of 3.0 s closed")));
+  EXPECT_EQ(finish(sched).code, 3);
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
+TEST_F(ElasticTest, RangesThatMeanNothingAreRefused) {
+  for (const char* text : {"4:2", "0:2", "2:", ":2", "a", "2:4:6"}) {
+    const Outcome outcome = run({"launch", "-n", text, "true"});
+    EXPECT_EQ(outcome.code, 2) << text;
+    EXPECT_THAT(error_line(outcome), HasSubstr(fmt::format("launch: -n {}: ", text)));
+  }
+  EXPECT_THAT(error_line(run({"launch", "-n", "1:2", "--nnodes", "1", "true"})), HasSubstr("as in --nnodes 2:4"));
+}
+
+// The same program for every role, as MindSpore starts it.
+TEST_F(NodesTest, MindSporesVariablesStartASchedulerAndWorkers) {
+  write_gpt();
+  const Words words{"train", "gpt.toml", "--quiet", "--out", "run", "--secret-file", "secret"};
+  const Words common{"MS_WORKER_NUM=2", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_), "MS_TOPO_TIMEOUT=60"};
+  const auto as = [&](const Words& more) {
+    Words variables = common;
+    append(variables, more);
+    return variables;
+  };
+  Program sched = begin("sched", words, as({"MS_ROLE=MS_SCHED"}));
+  Program zero = begin("zero", words, as({"MS_ROLE=MS_WORKER", "MS_NODE_ID=0"}));
+  Program one = begin("one", words, as({"MS_ROLE=MS_WORKER", "MS_NODE_ID=1"}));
+  for (Program* program : {&zero, &one, &sched}) {
+    const Outcome outcome = finish(*program);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+  EXPECT_THAT(out_of(zero), HasSubstr("2 ranks x"));
+  EXPECT_THAT(error_line(run(words, {"MS_ROLE=MS_WORKER", "MS_WORKER_NUM=2"})), HasSubstr("MS_SCHED_HOST is not set"));
+  EXPECT_THAT(error_line(run(words, {"MS_ROLE=MS_PSERVER", "MS_WORKER_NUM=2"})), HasSubstr("there are no parameter servers"));
+  EXPECT_THAT(error_line(run(words, {"MS_ROLE=worker", "MS_WORKER_NUM=2"})), HasSubstr("it must be MS_WORKER, MS_SCHED"));
+}
+
+TEST_F(NodesTest, ARankTableSaysHowManyRanksThisHostHas) {
+  const auto device = [](int rank) {
+    return fmt::format(R"({{"device_id": "{0}", "device_ip": "127.0.0.1", "rank_id": "{0}"}})", rank);
+  };
+  const auto table = [&](const std::string& server) {
+    return fmt::format(R"({{"version": "1.0", "server_count": "1", "status": "completed", "server_list": [)"
+                       R"({{"server_id": "{}", "host_nic_ip": "reserve", "device": [{}, {}]}}]}})", server, device(0), device(1));
+  };
+  write("ranks.json", table("127.0.0.1"));
+  const Outcome outcome = run({"launch", "--rank-table", "ranks.json", "--tail", "1", "--log-dir", "logs", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("0 of 2\n"), HasSubstr("[1] 1 of 2\n")));
+  write("other.json", table("192.0.2.1"));
+  EXPECT_THAT(error_line(run({"launch", "--rank-table", "other.json", "true"})), HasSubstr("none of its 1 hosts (192.0.2.1) has an address of this one"));
+  EXPECT_THAT(error_line(run({"launch", "--rank-table", "ranks.json", "-n", "2", "true"})), HasSubstr("-n and --rank-table are both given"));
+}
+
+}  // namespace
+}  // namespace trireme::cli
