@@ -84,7 +84,7 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
 
 TEST_F(BadInputTest, RanksThatCannotBe) {
   write_gpt();
-  expect_error({"train", "gpt.toml", "-n", "0"}, kCaller, "train: -n 0; it must be 1 or more");
+  expect_error({"train", "gpt.toml", "-n", "0"}, kCaller, "train: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
   expect_error({"train", "gpt.toml", "-n", "3"}, kCaller,
                "train: a batch of 4 samples does not divide over 3 ranks; use --set train.batch=3 or 6, or another -n");
   expect_error({"train", "gpt.toml", "-n", "8"}, kCaller,

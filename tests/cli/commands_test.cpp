@@ -78,7 +78,7 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
   expect_error({"train", "gpt.toml", "extra"}, 2,
                "train: no command or argument 'extra'. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "-n", "two"}, 2,
-               "train: --ranks: 'two' is not a value of its kind. See `trireme help train`.");
+               "train: -n two: it must be a number from 1, or two with a colon between, as in 2:4");
 }
 
 TEST_F(CommandTest, AVariableThatMeansNothingIsWarnedAbout) {
@@ -148,7 +148,7 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
   const Outcome missing = run({"launch", "-n", "2", "./gone"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(error_line(missing), HasSubstr("could not be started: No such file or directory"));
-  expect_error({"launch", "-n", "0", "true"}, 2, "launch: -n 0; it must be 1 or more");
+  expect_error({"launch", "-n", "0", "true"}, 2, "launch: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
   expect_error({"launch", "true"}, 2, "launch: -n is required. See `trireme help launch`.");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $0 $1", "--", "--b"}).out, "-- --b\n");
   EXPECT_THAT(left_over(), IsEmpty());

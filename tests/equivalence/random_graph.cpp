@@ -178,7 +178,8 @@ class RandomGraph {
       if (i >= example.fill.size()) fill = {Fill::Kind::kIntegers, 0, 2};
       return whole_numbers(type, static_cast<int64_t>(fill.low), static_cast<int64_t>(fill.high));
     }
-    const Tensor x = operand(type.shape);
+    const Tensor made = operand(type.shape);
+    const Tensor x = made.dtype() == type.dtype ? made : cast(made, type.dtype);  // sums that an op wants in f64
     const bool any = fill.kind == Fill::Kind::kUniform && fill.low == -1 && fill.high == 1;
     if (fill.kind == Fill::Kind::kIntegers)
       return data(type.dtype, type.shape, ".below5") + fill.low;

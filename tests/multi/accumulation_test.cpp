@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <mutex>
-
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
@@ -45,18 +43,8 @@ Parallel in_parts(int64_t count, int zero = 0, bool shard = false) {
   return out;
 }
 
-std::vector<float> losses_of(const Graph& graph, int ranks, const Parallel& parallel, int steps = 5) {
-  std::vector<float> out;
-  std::mutex mutex;
-  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel});
-    session.initialise();
-    std::vector<float> mine;
-    for (int step = 1; step <= steps; ++step) mine.push_back(train_step(session, step, 0.1F));
-    const std::lock_guard lock(mutex);
-    if (world.rank() == 0) out = mine;
-  });
-  return out;
+std::vector<float> losses_of(const Graph& graph, int ranks, const Parallel& parallel) {
+  return train_losses(graph, ranks, parallel, 5, 0.1F);
 }
 
 void expect_near(const std::vector<float>& found, const std::vector<float>& right, float bound) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,21 @@ inline Curve train_curve(const Graph& graph, comm::World* world) {
     const auto values = session.step().input(input.name).as<float>();
     out.parameters.insert(out.parameters.end(), values.begin(), values.end());
   }
+  return out;
+}
+
+// The losses of the first rank, whose pieces are those of the strategy.
+inline std::vector<float> train_losses(const Graph& graph, int ranks, const Parallel& parallel, int steps, float lr) {
+  std::vector<float> out;
+  std::mutex mutex;
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel});
+    session.initialise();
+    std::vector<float> mine;
+    for (int step = 1; step <= steps; ++step) mine.push_back(train_step(session, step, lr));
+    const std::lock_guard lock(mutex);
+    if (world.rank() == 0) out = mine;
+  });
   return out;
 }
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <mutex>
 
+#include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
 #include "trireme/plan/parallel.h"
@@ -38,26 +38,12 @@ std::string shown(const Graph& graph, const Strategy& strategy, const std::strin
   return to_string(layout_of(graph, strategy, name), strategy.mesh);
 }
 
-std::vector<float> losses(const Graph& graph, int ranks, const Parallel& parallel, int steps) {
-  std::vector<float> out;
-  std::mutex mutex;
-  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel});
-    session.initialise();
-    std::vector<float> mine;
-    for (int step = 1; step <= steps; ++step) mine.push_back(train_step(session, step, 0.01F));
-    const std::lock_guard lock(mutex);
-    if (world.rank() == 0) out = mine;
-  });
-  return out;
-}
-
 TEST(OptimizerParallel, the_loss_over_100_steps_is_the_one_without) {
   const Graph graph = step(Sgd{.momentum = 0.9});
-  const std::vector<float> plain = losses(graph, 8, {}, 100);
+  const std::vector<float> plain = train_losses(graph, 8, {}, 100, 0.01F);
   EXPECT_NE(plain.back(), plain.front());
   for (const int level : {1, 2, 3}) {
-    const std::vector<float> found = losses(graph, 8, sliced(level), 100);
+    const std::vector<float> found = train_losses(graph, 8, sliced(level), 100, 0.01F);
     for (size_t i = 0; i < plain.size(); ++i) ASSERT_NEAR(found[i], plain[i], 1e-6) << "level " << level << " step " << i;
   }
 }
@@ -149,7 +135,7 @@ TEST(StrategyFile, a_strategy_that_was_written_down_trains_alike_and_fits_its_mo
   Parallel file;
   file.strategy = to_string(graph, semi_auto(graph, 4, tensor));
   EXPECT_EQ(to_string(graph, semi_auto(graph, 4, file)), file.strategy);
-  EXPECT_EQ(losses(graph, 4, file, 5), losses(graph, 4, tensor, 5));
+  EXPECT_EQ(train_losses(graph, 4, file, 5, 0.01F), train_losses(graph, 4, tensor, 5, 0.01F));
   const auto error_of = [&](const Graph& other, int64_t ranks) -> std::string {
     try {
       semi_auto(other, ranks, file);
@@ -174,7 +160,7 @@ TEST(StrategyFile, with_the_trained_parameters_only_everything_else_follows) {
   EXPECT_THAT(file.strategy, HasSubstr("input \"layers.1.weight\" "));
   EXPECT_THAT(file.strategy, testing::Not(HasSubstr("node ")));
   EXPECT_EQ(trained_parameters_to_string(graph, semi_auto(graph, 4, file)), file.strategy);
-  EXPECT_EQ(losses(graph, 4, file, 5), losses(graph, 4, tensor, 5));
+  EXPECT_EQ(train_losses(graph, 4, file, 5, 0.01F), train_losses(graph, 4, tensor, 5, 0.01F));
   const auto error_with = [&](const std::string& from, const std::string& to) -> std::string {
     Parallel other = file;
     const size_t at = other.strategy.find(from);
@@ -198,8 +184,8 @@ TEST(DatasetStrategy, the_full_batch_on_every_rank_and_slices_of_it_train_alike)
   const Graph graph = step(Sgd{.momentum = 0.9});
   Parallel full;
   full.dataset = "full_batch";
-  const std::vector<float> whole = losses(graph, 8, full, 10);
-  const std::vector<float> cut = losses(graph, 8, {}, 10);
+  const std::vector<float> whole = train_losses(graph, 8, full, 10, 0.01F);
+  const std::vector<float> cut = train_losses(graph, 8, {}, 10, 0.01F);
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(cut[i], whole[i], 1e-6) << i;
 }
 
@@ -216,10 +202,10 @@ TEST(DatasetStrategy, a_tile_of_each_image_lies_on_the_documented_ranks) {
   EXPECT_EQ(local_box(whole, image, strategy.mesh, 5), local_box(whole, image, strategy.mesh, 1));
   EXPECT_NE(local_box(whole, image, strategy.mesh, 5), local_box(whole, image, strategy.mesh, 4));
 
-  const std::vector<float> sliced = losses(graph, 8, tiles, 3);
+  const std::vector<float> sliced = train_losses(graph, 8, tiles, 3, 0.01F);
   Parallel full;
   full.dataset = "full_batch";
-  const std::vector<float> unsliced = losses(graph, 8, full, 3);
+  const std::vector<float> unsliced = train_losses(graph, 8, full, 3, 0.01F);
   for (size_t i = 0; i < sliced.size(); ++i) EXPECT_NEAR(sliced[i], unsliced[i], 1e-6) << i;
 }
 

@@ -56,12 +56,13 @@ std::optional<Header> parse_header(std::string_view head, const std::string& pat
     uint32_t size = 0;
     for (size_t k = 0; k < 4; ++k)
       size = size << 8 | byte_at(head, 4 + 4 * static_cast<size_t>(dim) + k);
-    out.shape.push_back(size);
-    if (size > 0 && elements > kMostBytes / size) {
+    if (size > 0 && elements > kMostBytes / size) {  // a Shape need not hold so many
+      std::string shape = to_string(out.shape);
+      shape.insert(shape.size() - 1, fmt::format("{}{}", dim > 0 ? "," : "", size));
       fail(ErrorKind::kCorrupt,
-           "'{}' claims a shape of {} and more elements; at most {} bytes are read", path,
-           to_string(out.shape), kMostBytes);
+           "'{}' claims a shape of {} and more elements; at most {} bytes are read", path, shape, kMostBytes);
     }
+    out.shape.push_back(size);
     elements *= size;
   }
   return out;
