@@ -27,8 +27,8 @@ Layout as_input(Layout layout, const Mesh& mesh, Role role) {
   return layout;
 }
 
-// Each axis cuts a random dimension that it divides, or none.
-Layout random_layout(const Shape& shape, const Mesh& mesh, Draw& draw) {
+// Each axis cuts a random dimension that falls in such parts, or none. Micro-batches are of equal size.
+Layout random_layout(const Shape& shape, const Mesh& mesh, Draw& draw, Parts parts = Parts::kEven) {
   Layout layout = Layout::replicated(shape.rank());
   std::vector<int> axes;
   for (int axis = 0; axis < mesh.axes(); ++axis) axes.push_back(axis);
@@ -37,7 +37,7 @@ Layout random_layout(const Shape& shape, const Mesh& mesh, Draw& draw) {
     const auto dim = static_cast<size_t>(draw.below(shape.rank() + 1));
     if (dim == layout.dims.size()) continue;
     layout.dims[dim].push_back(axis);
-    if (!fits(layout, shape, mesh)) layout.dims[dim].pop_back();
+    if (!fits(layout, shape, mesh, micro_batches(mesh) > 1 ? Parts::kEven : parts)) layout.dims[dim].pop_back();
   }
   return layout;
 }
@@ -113,7 +113,7 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
   out.mesh = mesh;
   std::vector<Layout> layouts(graph.values().size());
   for (const Input& input : graph.inputs()) {
-    out.inputs.push_back(as_input(random_layout(graph.type(input.value).shape, mesh, draw), mesh, input.role));
+    out.inputs.push_back(as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role));
     layouts[static_cast<size_t>(input.value)] = out.inputs.back();
   }
   for (const Node& node : graph.nodes()) {
@@ -128,7 +128,7 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
   }
   for (const Output& output : graph.outputs()) {
     out.outputs.push_back(output.updates == kNoValue
-                              ? as_input(random_layout(graph.type(output.value).shape, mesh, draw), mesh, Role::kState)
+                              ? as_input(random_layout(graph.type(output.value).shape, mesh, draw, Parts::kUneven), mesh, Role::kState)
                               : layouts[static_cast<size_t>(output.updates)]);
   }
   return out;
@@ -145,7 +145,7 @@ OptimizerParallel random_optimizer_parallel(const Mesh& mesh, Draw& draw) {
 Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
   Asks asks;
   for (const Input& input : graph.inputs()) {
-    const Layout layout = as_input(random_layout(graph.type(input.value).shape, mesh, draw), mesh, input.role);
+    const Layout layout = as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role);
     const bool must = micro_batches(mesh) > 1 && input.role != Role::kData;  // its reader may be cut in micro-batches
     asks.inputs.push_back(must || draw.chance(50) ? std::optional(layout) : std::nullopt);
   }
@@ -158,7 +158,7 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
   for (size_t id = 0; id < graph.values().size(); ++id) {
     if (!draw.chance(10)) continue;
     asks.seen_as[static_cast<ValueId>(id)] =
-        random_layout(graph.values()[id].type.shape, mesh, draw);
+        random_layout(graph.values()[id].type.shape, mesh, draw, Parts::kUneven);
   }
   const Strategy plain = propagate(graph, mesh, asks);
   for (size_t i = 0; i < plain.inputs.size(); ++i) asks.inputs[i] = plain.inputs[i];
@@ -214,7 +214,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw) {
                     .optimizer = random_optimizer_parallel(mesh, draw)};
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kParameter || !draw.chance(40)) continue;
-    const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
+    const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw, Parts::kUneven);
     parallel.parameters.push_back({input.name, to_string(layout, mesh)});
   }
   for (int attempt = 0; attempt < 4; ++attempt) {

@@ -105,7 +105,8 @@ void run_on_rank(Running& r, comm::World& world) {
   for (const Tensors& inputs : r.inputs) {
     for (const auto& [name, whole] : inputs) {
       const Box box = executor.input_box(name);
-      copy_region(whole.view(), Box::whole(whole.shape()), executor.input(name), box, box);
+      std::ranges::fill(executor.input(name).raw(), std::byte{0});  // beyond the whole's end
+      copy_region(whole.view(), Box::whole(whole.shape()), executor.input(name), box, held(box, whole.shape()));
     }
     executor.run();
   }

@@ -66,7 +66,7 @@ std::vector<Row> rows() {
       {"lookup_by_columns_of_table_and_indices", lookup_of, "op/embedding", "{{1,2},{1,2}}", ""},
       {"lookup_whose_result_is_scattered", lookup_of, "op/embedding", "{{4,1},{1,1}} -> {{4,1,1}}", ""},
       {"lookup_by_a_scalar", scalar_lookup_of, "op/embedding", "{{4,1},{}}", ""},
-      {"lookup_in_uneven_parts", lookup_of, "op/embedding", "manual_split (1,3,2,2)", "cuts are even here"},
+      {"lookup_in_uneven_parts", lookup_of, "op/embedding", "manual_split (1,3,2,2)", "cuts make parts of one size"},
       {"reduce_max_along_a_cut_dimension", max_of, "op/reduce_max", "{{4,1}}", ""},
       {"reduce_sum_of_two_cut_dimensions", sum_of, "op/reduce_sum", "{{2,2}}", ""},
       {"one_hot_by_classes_of_indices_of_two_dimensions", one_hot_of, "op/scale", "{{2,1,2}}", ""},

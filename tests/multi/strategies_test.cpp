@@ -69,7 +69,8 @@ double worst_difference(const Trained& rank, const Trained& whole) {
     const Box& box = rank.boxes.at(name);
     HostTensor expected(piece.type());
     const HostTensor& all = whole.parameters.at(name);
-    copy_region(all.view(), Box::whole(all.shape()), expected.view(), box, box);
+    std::ranges::fill(expected.view().raw(), std::byte{0});  // what an uneven piece holds beyond the end
+    copy_region(all.view(), Box::whole(all.shape()), expected.view(), box, held(box, all.shape()));
     for (size_t i = 0; i < piece.as<float>().size(); ++i) {
       worst = std::max(worst, std::fabs(static_cast<double>(piece.as<float>()[i] - expected.as<float>()[i])));
     }
@@ -91,6 +92,7 @@ struct Case {
   std::string model = "gpt";
   bool loss_in_parts = false;
   int64_t experts = 0, expert_groups = 1;
+  int64_t vocabulary = 20;
 };
 
 JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero) {
@@ -175,6 +177,29 @@ Case experts(const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t
   return out;
 }
 
+// Sizes that the ranks do not divide: 64 columns over 3, 16 over 5, a vocabulary of 21 over 2.
+std::vector<Case> in_uneven_parts() {
+  std::vector<Case> out;
+  Case columns = ready_made("uneven_columns", 6, 1, false, 0);
+  columns.parallel.dataset = "full_batch";
+  columns.parallel.ops = {{"h.*.mlp.c_fc", "{{2,1,1},{1,3}}"}, {"h.*.mlp.c_proj", "{{2,1,3},{3,1}}"}};
+  out.push_back(columns);
+  Case width = ready_made("uneven_width", 5, 1, false, 0);
+  width.parallel.dataset = "full_batch";
+  width.parallel.ops = {{"h.0.mlp.c_proj", "{{1,1,1},{1,5}}"}, {"h.1.mlp.c_fc", "{{1,1,5},{5,1}} -> {{1,1,5}}"}, {"wte", "{{1,5},{1,1}}"}};
+  out.push_back(width);
+  const auto vocabulary = [&](const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
+    JobConfig config = config_of("gpt", tp, sp, zero);
+    config.parallel.vocabulary = true;
+    Case c{"uneven_vocabulary_" + name, ranks, parallel_of(config, ranks), "gpt", true};
+    c.vocabulary = 21;
+    out.push_back(c);
+  };
+  vocabulary("tp2", 2, 2, false, 0);
+  vocabulary("dp2_tp2_sp_zero3", 4, 2, true, 3);
+  return out;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> out = cases_of("gpt");
   out.push_back(experts("dp2", 2, 1, 1, 0));
@@ -200,13 +225,14 @@ std::vector<Case> cases() {
   numbers.parallel.dataset = "full_batch";
   numbers.parallel.ops = {{"h.*.mlp.c_fc", "{{2,1,1},{1,2}}"}, {"h.*.mlp.c_proj", "{{2,1,2},{2,1}} -> {{2,2,1}}"}};
   out.push_back(numbers);
+  for (Case& c : in_uneven_parts()) out.push_back(std::move(c));
   return out;
 }
 
 Graph step_of(const Case& c, bool loss_in_parts) {
   const Sgd sgd{.momentum = 0.9};
   if (c.model == "llama") return llama_step(sgd, loss_in_parts, 1, c.experts, c.expert_groups);
-  return gpt_step(sgd, loss_in_parts, c.experts, c.expert_groups);
+  return gpt_step(sgd, loss_in_parts, c.experts, c.expert_groups, c.vocabulary);
 }
 
 class Strategies : public testing::TestWithParam<Case> {};

@@ -49,8 +49,8 @@ inline Graph language_step(nn::Module& model, const Optimizer& optimizer, bool l
                        {.name = "text", .seed = 3, .clip_norm = clip_norm});
 }
 inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
-                      int64_t experts = 0, int64_t expert_groups = 1) {
-  nn::Gpt gpt({.vocabulary = 20,
+                      int64_t experts = 0, int64_t expert_groups = 1, int64_t vocabulary = 20) {
+  nn::Gpt gpt({.vocabulary = vocabulary,
                .context = 8,
                .layers = 2,
                .width = 16,

@@ -12,15 +12,8 @@ namespace {
 
 constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kMax, Reduction::kMin};
 
-struct Part {
-  int64_t start = 0;
-  int64_t size = 0;
-};
-
-// Part `index` of a dimension that falls in `parts` equal parts.
-Part part_of(int64_t size, int64_t parts, int64_t index) {
-  invariant(size % parts == 0, "a dimension of size {} cut in {} parts", size, parts);
-  return {index * (size / parts), size / parts};
+int64_t longest_part(int64_t size, int64_t parts) {
+  return (size + parts - 1) / parts;
 }
 
 // "1, 2, 5 or 10": the divisors of `size`; of a long list the three on each side of `wanted`.
@@ -48,12 +41,18 @@ std::string usable_cuts(int64_t size, int64_t wanted) {
 
 // What is wrong with a layout that names each axis at most once and has the right rank, or "".
 std::string bad_cut(const Layout& layout, const Shape& whole, const Mesh& mesh,
-                    std::string_view what) {
+                    std::string_view what, Parts parts) {
   for (int dim = 0; dim < layout.rank(); ++dim) {
     const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
     const int64_t cuts = mesh.size_of(axes);
-    if (whole[dim] % cuts == 0) continue;
+    if (falls_in(whole[dim], cuts, parts)) continue;
     const std::string names = print_axes(axes, mesh);
+    if (parts == Parts::kUneven) {
+      const int64_t longest = longest_part(whole[dim], cuts);
+      const int64_t used = longest_part(whole[dim], longest);
+      return fmt::format("dim {} of '{}' (size {}) in {} parts of {} over '{}' leaves {} of them empty. Use {} parts.", dim, what,
+                         whole[dim], cuts, longest, names, cuts - used, used);
+    }
     return fmt::format(
         "mesh {} '{}' {} size {}, which does not divide dim {} of '{}' (size {}). "
         "Use an axis of {}, or pad to {}.",
@@ -65,7 +64,7 @@ std::string bad_cut(const Layout& layout, const Shape& whole, const Mesh& mesh,
 }
 
 std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh,
-                    std::string_view what) {
+                    std::string_view what, Parts parts) {
   if (layout.rank() != whole.rank()) {
     return fmt::format(
         "layout {} of '{}' has {} dimensions, but its shape {} has {}; give one entry "
@@ -94,7 +93,7 @@ std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh,
         to_string(layout, mesh), what, to_string(layout.partial[0].reduction),
         mesh.axis(layout.partial[0].axis).name, to_string(p.reduction), mesh.axis(p.axis).name);
   }
-  return bad_cut(layout, whole, mesh, what);
+  return bad_cut(layout, whole, mesh, what, parts);
 }
 
 std::string_view trim(std::string_view text) {
@@ -246,14 +245,25 @@ Layout parse_layout(std::string_view text, const Mesh& mesh, int rank) {
   return out;
 }
 
-void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what) {
-  const std::string text = problem(layout, whole, mesh, what);
+bool falls_in(int64_t size, int64_t parts, Parts how) {
+  if (size % parts == 0) return true;
+  return how == Parts::kUneven && (parts - 1) * longest_part(size, parts) < size;
+}
+
+void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what, Parts parts) {
+  const std::string text = problem(layout, whole, mesh, what, parts);
   require(text.empty(), "{}", text);
 }
 
-bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh) {
+bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh, Parts parts) {
   if (layout.rank() != whole.rank()) return false;
-  return problem(layout, whole, mesh, "").empty();
+  return problem(layout, whole, mesh, "", parts).empty();
+}
+
+Shape frame(const Shape& whole, const Layout& layout, const Mesh& mesh) {
+  Shape out = local_shape(whole, layout, mesh);
+  for (int dim = 0; dim < whole.rank(); ++dim) out[dim] *= layout.cuts(dim, mesh);
+  return out;
 }
 
 Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_t rank) {
@@ -262,16 +272,21 @@ Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_
   Box out{whole, whole};
   for (int dim = 0; dim < whole.rank(); ++dim) {
     const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
-    const Part part = part_of(whole[dim], mesh.size_of(axes), mesh.index_along(rank, axes));
-    out.start[dim] = part.start;
-    if (seeded_defect("layout: parts begin one element early") && part.start > 0) --out.start[dim];
-    out.size[dim] = part.size;
+    out.size[dim] = longest_part(whole[dim], mesh.size_of(axes));
+    out.start[dim] = mesh.index_along(rank, axes) * out.size[dim];
+    if (seeded_defect("layout: parts begin one element early") && out.start[dim] > 0) --out.start[dim];
   }
   return out;
 }
 
 Shape local_shape(const Shape& whole, const Layout& layout, const Mesh& mesh) {
   return local_box(whole, layout, mesh, 0).size;
+}
+
+Box held(const Box& piece, const Shape& whole) {
+  Box out = piece;
+  for (int dim = 0; dim < whole.rank(); ++dim) out.size[dim] = std::min(piece.size[dim], whole[dim] - piece.start[dim]);
+  return out;
 }
 
 }  // namespace trireme

@@ -60,17 +60,26 @@ std::string to_string(const Layout& layout, const Mesh& mesh);
 // for any. Throws kInvalidArgument or, for an unknown axis, kNotFound.
 Layout parse_layout(std::string_view text, const Mesh& mesh, int rank = -1);
 
-// Throws kInvalidArgument when the layout does not fit the tensor called `what`: another number of
-// dimensions, an axis used twice, two kinds of reduction, or a cut that does not divide its
-// dimension.
-void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what);
-// Whether check() passes.
-bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh);
+// Whether the parts of a dimension must be equal. Uneven ones are as long as the longest, ceil(size / parts), but for
+// the last, which holds what is left and may not be empty.
+enum class Parts { kEven, kUneven };
 
-// The box of the whole tensor that a rank holds. All questions of "who holds what" end here, so
-// cuts of unequal parts have this one place to come in.
+// Throws kInvalidArgument when the layout does not fit the tensor called `what`: another number of
+// dimensions, an axis used twice, two kinds of reduction, or a dimension that does not fall in such parts.
+void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what, Parts parts = Parts::kEven);
+// Whether check() passes.
+bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh, Parts parts = Parts::kEven);
+// Whether a dimension of this size falls in so many parts, none of them empty.
+bool falls_in(int64_t size, int64_t parts, Parts how);
+
+// Every rank's piece has the same shape. Where parts are uneven the piece of the last one goes on beyond the end of the
+// dimension, with zeros, and all pieces together make a larger tensor: the layout's frame.
+Shape frame(const Shape& whole, const Layout& layout, const Mesh& mesh);
+// The box of the frame that a rank's piece is. All questions of "who holds what" end here.
 Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_t rank);
 // The shape of every rank's piece.
 Shape local_shape(const Shape& whole, const Layout& layout, const Mesh& mesh);
+// What of a piece's box is in the tensor.
+Box held(const Box& piece, const Shape& whole);
 
 }  // namespace trireme

@@ -173,7 +173,7 @@ HostTensor reduced(const Pieces& pieces, const std::vector<int64_t>& group, Redu
 
 void check_pieces(const Pieces& pieces, const Layout& layout, const Mesh& mesh,
                   const TensorType& whole) {
-  check(layout, whole.shape, mesh, "the simulated tensor");
+  check(layout, whole.shape, mesh, "the simulated tensor", Parts::kUneven);
   require(static_cast<int64_t>(pieces.size()) == mesh.devices(),
           "{} pieces for mesh '{}' of {} devices; give one per rank", pieces.size(),
           to_string(mesh), mesh.devices());
@@ -244,7 +244,7 @@ void reduce_into(const View& accumulator, const View& term, Reduction reduction)
 }
 
 Pieces cut(const HostTensor& whole, const Layout& layout, const Mesh& mesh, uint64_t seed) {
-  check(layout, whole.shape(), mesh, "the simulated tensor");
+  check(layout, whole.shape(), mesh, "the simulated tensor", Parts::kUneven);
   const std::vector<int> axes = layout.partial_axes();
   Pieces terms;
   if (axes.empty()) {
@@ -258,8 +258,11 @@ Pieces cut(const HostTensor& whole, const Layout& layout, const Mesh& mesh, uint
   }
   Pieces out;
   for (int64_t rank = 0; rank < mesh.devices(); ++rank) {
-    out.push_back(part_of(terms[static_cast<size_t>(mesh.index_along(rank, axes))],
-                          Box::whole(whole.shape()), local_box(whole.shape(), layout, mesh, rank)));
+    const Box box = local_box(whole.shape(), layout, mesh, rank);
+    const HostTensor& term = terms[static_cast<size_t>(mesh.index_along(rank, axes))];
+    out.emplace_back(TensorType{whole.type().dtype, box.size});
+    std::ranges::fill(out.back().view().raw(), std::byte{0});
+    copy_region(term.view(), Box::whole(whole.shape()), out.back().view(), box, held(box, whole.shape()));
   }
   return out;
 }
@@ -272,14 +275,15 @@ HostTensor gather(const Pieces& pieces, const Layout& layout, const Mesh& mesh,
   const Reduction reduction = terms.empty() ? Reduction::kSum : layout.partial[0].reduction;
   HostTensor out(whole);
   for (int64_t rank = 0; rank < mesh.devices(); ++rank) {
-    const Box box = local_box(whole.shape, layout, mesh, rank);
+    const Box piece = local_box(whole.shape, layout, mesh, rank);
+    const Box box = held(piece, whole.shape);
     const int64_t first = mesh.group_of(rank, replicas)[0];
     if (first != rank) {
       check_replicas(pieces[static_cast<size_t>(first)], pieces[static_cast<size_t>(rank)], first,
                      rank, box);
     } else if (mesh.index_along(rank, terms) == 0) {
       const HostTensor value = reduced(pieces, mesh.group_of(rank, terms), reduction);
-      copy_region(value.view(), box, out.view(), Box::whole(whole.shape), box);
+      copy_region(value.view(), piece, out.view(), Box::whole(whole.shape), box);
     }
   }
   return out;

@@ -7,6 +7,8 @@
 #include "trireme/layout/simulate.h"
 #include "trireme/op/conformance.h"
 #include "trireme/op/interpret.h"
+#include "trireme/op/op_attrs.h"
+#include "trireme/op/registry.h"
 
 namespace trireme::conformance {
 namespace {
@@ -64,6 +66,13 @@ std::vector<Cut> cuts_of(const ShardingRule& rule) {
     }
   }
   return out;
+}
+
+bool is_even(const ShardingRule& rule, const Cut& cut) {
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    if (is_uneven(rule, cut.factors, f, cut.mesh)) return false;
+  }
+  return true;
 }
 
 std::string describe(const Cut& cut, const ShardingRule& rule) {
@@ -185,6 +194,60 @@ bool whole_numbers(const HostTensor& tensor) {
   return true;
 }
 
+// Calls fn(dim, factor) for each dimension of a tensor that falls in uneven parts.
+template <class Fn>
+void each_uneven(const Whole& whole, const Cut& cut, const DimFactors& tensor, Fn&& fn) {
+  for (size_t dim = 0; dim < tensor.size(); ++dim) {
+    for (const int factor : tensor[dim]) {
+      if (is_uneven(whole.rule, cut.factors, static_cast<size_t>(factor), cut.mesh)) fn(static_cast<int>(dim), factor);
+    }
+  }
+}
+
+// Calls fn(rank, element) for what of every rank's piece lies beyond the whole's end in a dimension.
+template <class Fn>
+void each_beyond(const std::vector<HostTensor>& pieces, const Shape& whole, const Layout& layout, const Mesh& mesh, int dim,
+                     Fn&& fn) {
+  for (size_t rank = 0; rank < pieces.size(); ++rank) {
+    const Box box = local_box(whole, layout, mesh, static_cast<int64_t>(rank));
+    const int64_t kept = std::clamp<int64_t>(whole[dim] - box.start[dim], 0, box.size[dim]);
+    const int64_t inner = box.size.strides()[static_cast<size_t>(dim)];
+    const int64_t line = box.size[dim] * inner;
+    for (int64_t end = line; end <= box.elements(); end += line) {
+      for (int64_t i = end - (box.size[dim] - kept) * inner; i < end; ++i) fn(rank, i);
+    }
+  }
+}
+
+// Where the op takes the largest or smallest along an uneven factor, what lies beyond is no candidate.
+void set_beyond(const Whole& whole, const Cut& cut, size_t operand, const Layout& layout, std::vector<HostTensor>& pieces) {
+  each_uneven(whole, cut, whole.rule.in[operand], [&](int dim, int factor) {
+    const Reduction reduction = whole.rule.factors[static_cast<size_t>(factor)].reduction;
+    if (reduction == Reduction::kSum) return;
+    const Shape& shape = whole.operands[operand].shape();
+    const Attrs attrs = Attrs::of(FillBeyondAttrs{dim, shape[dim], reduction == Reduction::kMax ? "lowest" : "highest"});
+    for (size_t rank = 0; rank < pieces.size(); ++rank) {
+      const View piece = pieces[rank].view();
+      const Place place{shape, local_box(shape, layout, cut.mesh, static_cast<int64_t>(rank)).start};
+      op("fill_beyond").kernel.get()({.in = {&piece, 1}, .out = {&piece, 1}, .in_place = {&place, 1}, .out_place = {&place, 1}, .attrs = attrs, .scratch = {}});
+    }
+  });
+}
+
+// Zeros beyond the end must be zeros still where the rule says that the op keeps them.
+std::string check_beyond(const Whole& whole, const Cut& cut, size_t result, const Layout& layout,
+                         const std::vector<HostTensor>& pieces) {
+  std::string out;
+  each_uneven(whole, cut, whole.rule.out[result], [&](int dim, int factor) {
+    if (!keeps_zeros(whole.rule, factor)) return;
+    each_beyond(pieces, whole.types[result].shape, layout, cut.mesh, dim, [&](size_t rank, int64_t i) {
+      const double x = element(pieces[rank], i);
+      if (x != 0 && out.empty()) out = fmt::format("rank {} has {} beyond the end of dimension {}, and should have kept zero", rank, x, dim);
+    });
+  });
+  return out;
+}
+
 // The type whose rounding decides: the result's, or that of an operand taken apart into partial
 // terms.
 DType coarsest(DType result, std::span<const HostTensor> operands, const FactorCuts& cuts) {
@@ -200,20 +263,22 @@ std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t s
   const std::vector<Layout> in = operand_layouts(whole.rule, cut.factors);
   const std::vector<Layout> out = result_layouts(whole.rule, cut.factors);
   std::vector<std::vector<HostTensor>> operands;
+  double largest = magnitude(whole.operands);
   for (size_t i = 0; i < in.size(); ++i) {
     HostTensor operand = whole.operands[i].clone();
     for (const WindowedDim& w : windows_of(whole, cut, false, i)) {
       operand = take_windows(operand, w.dim, cut_of(whole, cut, w), w.window.fill);
     }
     operands.push_back(trireme::cut(operand, in[i], cut.mesh, seed + i));
+    largest = std::max(largest, magnitude(operands.back()));
+    set_beyond(whole, cut, i, in[i], operands.back());
   }
   const auto results = run_pieces(whole, cut, in, out, operands);
   int64_t length = 1;
   for (const Factor& factor : whole.rule.factors) length *= std::max<int64_t>(factor.size, 1);
   for (size_t r = 0; r < results.size(); ++r) {
     const HostTensor& want = whole.results[r];
-    double size = std::max(magnitude(results[r]), magnitude(whole.operands));
-    for (const auto& pieces : operands) size = std::max(size, magnitude(pieces));
+    const double size = std::max(magnitude({&want, 1}), largest);
     const DType coarse = coarsest(want.type().dtype, whole.operands, cut.factors);
     const bool strict = exact && whole_numbers(want);
     const double allowed =
@@ -223,6 +288,8 @@ std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t s
     for (const WindowedDim& w : windows_of(whole, cut, true, r)) got = add_windows(got, w.dim, cut_of(whole, cut, w));
     const std::string text = difference(got, want, allowed);
     if (!text.empty()) return fmt::format("result {} {}", r, text);
+    const std::string beyond = check_beyond(whole, cut, r, out[r], results[r]);
+    if (!beyond.empty()) return fmt::format("result {}: {}", r, beyond);
   }
   return "";
 }
@@ -324,7 +391,7 @@ std::vector<std::string> check_sharding(const OpDef& op, uint64_t seed) {
       out.push_back(conformance::describe(op, example) + ": " + text);
     for (const Factor& factor : whole.rule.factors)
       can_cut = can_cut || (factor.can_cut && factor.size > 1);
-    did_cut = did_cut || !cuts_of(whole.rule).empty();
+    did_cut = did_cut || std::ranges::any_of(cuts_of(whole.rule), [&](const Cut& cut) { return is_even(whole.rule, cut); });
   }
   if (can_cut && !did_cut)
     out.push_back(fmt::format("{}: no example has a size that 2 or 3 divides", op.name));
@@ -352,7 +419,9 @@ std::vector<std::string> check_cost(const OpDef& op, uint64_t) {
     }
     if (!op.shard) continue;
     const ShardingRule rule = op.shard.get()(args);
-    for (const Cut& cut : cuts_of(rule)) report(check_cost_of_cut(op, example, types, cut, rule));
+    for (const Cut& cut : cuts_of(rule)) {
+      if (is_even(rule, cut)) report(check_cost_of_cut(op, example, types, cut, rule));
+    }
   }
   return out;
 }

@@ -192,6 +192,16 @@ struct PadAttrs {
   }
 };
 
+struct FillBeyondAttrs {
+  int64_t dim = 0;
+  int64_t size = 0;           // of the whole dimension
+  std::string with = "zero";  // or "lowest", "highest"
+  static constexpr auto fields() {
+    return std::tuple{field("dim", &FillBeyondAttrs::dim), field("size", &FillBeyondAttrs::size),
+                      field("with", &FillBeyondAttrs::with)};
+  }
+};
+
 struct DropoutAttrs {
   double p = 0.1;  // of an element to become zero
   int64_t seed = 0;

@@ -22,6 +22,7 @@ class RuleParser {
     rule_.out = side(text_.substr(arrow + 2), out, true);
     settle(in, out);
     rule_.linear = options_.linear;
+    for (size_t f = 0; f < rule_.factors.size(); ++f) rule_.factors[f].uneven = may_be_uneven(static_cast<int>(f));
     if (!options_.ring.empty()) rule_.ring = {known(options_.ring[0]), known(options_.ring[1])};
     return std::move(rule_);
   }
@@ -93,6 +94,17 @@ class RuleParser {
     int index = 0;
     while (rule_.factors[static_cast<size_t>(index)].name != std::string_view(&letter, 1)) ++index;
     rule_.windows.push_back({where.is_result, where.tensor, dim, type.shape[dim], index, window->second});
+  }
+
+  // Where the op is linear in operands that all hold the factor, zeros beyond its end add nothing to a sum over it.
+  bool may_be_uneven(int factor) const {
+    if (!is_summed(rule_, factor)) return true;
+    const Factor& f = rule_.factors[static_cast<size_t>(factor)];
+    if (options_.zeros_add_nothing.find(f.name[0]) != std::string_view::npos || f.reduction != Reduction::kSum) return true;
+    return std::any_of(rule_.linear.begin(), rule_.linear.end(), [&](const std::vector<int>& set) {
+      return std::all_of(set.begin(), set.end(),
+                         [&](int operand) { return stands_in(rule_.in[static_cast<size_t>(operand)], factor); });
+    });
   }
 
   int known(char name) const {
@@ -180,12 +192,6 @@ class RuleParser {
   ShardingRule rule_;
 };
 
-bool contains(const DimFactors& tensor, int factor) {
-  return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
-    return std::find(dim.begin(), dim.end(), factor) != dim.end();
-  });
-}
-
 bool in_ring(const ShardingRule& rule, size_t factor) {
   const auto f = static_cast<int>(factor);
   return rule.ring && (f == rule.ring->first || f == rule.ring->second);
@@ -213,13 +219,14 @@ ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const Tens
   return rule;
 }
 
+bool stands_in(const DimFactors& tensor, int factor) {
+  return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
 bool is_summed(const ShardingRule& rule, int factor) {
-  const auto stands_in = [&](const DimFactors& dims) {
-    return std::any_of(dims.begin(), dims.end(), [&](const std::vector<int>& parts) {
-      return std::find(parts.begin(), parts.end(), factor) != parts.end();
-    });
-  };
-  return !std::all_of(rule.out.begin(), rule.out.end(), stands_in);
+  return !std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& result) { return stands_in(result, factor); });
 }
 
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts) {
@@ -259,10 +266,10 @@ std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& c
     Layout layout = layout_of(tensor, cuts);
     if (!seeded_defect("rule: sums that flow through are taken for whole")) layout.partial = cuts.through;
     for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
-      if (contains(tensor, static_cast<int>(factor))) continue;
+      if (stands_in(tensor, static_cast<int>(factor))) continue;
       if (ring && in_ring(rule, factor)) continue;  // all pieces have been around
       const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
-        return contains(operand, static_cast<int>(factor));
+        return stands_in(operand, static_cast<int>(factor));
       });
       if (!in_operands || seeded_defect("rule: a cut sum is taken for whole")) continue;
       for (const int axis : cuts.axes[factor]) {
@@ -334,6 +341,49 @@ bool is_shared_along(const ShardingRule& rule, const FactorCuts& cuts, size_t fa
 
 }  // namespace
 
+bool is_uneven(const ShardingRule& rule, const FactorCuts& cuts, size_t factor, const Mesh& mesh) {
+  return !cuts.vouched && rule.factors[factor].size % mesh.size_of(cuts.axes[factor]) != 0;
+}
+
+bool keeps_zeros(const ShardingRule& rule, int factor) {
+  return std::ranges::any_of(rule.linear, [&](const std::vector<int>& set) {
+    for (size_t i = 0; i < rule.in.size(); ++i) {
+      const bool linear = std::ranges::find(set, static_cast<int>(i)) != set.end();
+      if (linear != stands_in(rule.in[i], factor)) return false;
+    }
+    return true;
+  });
+}
+
+namespace {
+
+// Why a factor does not fall in parts that are not equal.
+std::string why_not_uneven(const ShardingRule& rule, const FactorCuts& cuts, size_t factor, const Mesh& mesh) {
+  const Factor& f = rule.factors[factor];
+  const int64_t ways = mesh.size_of(cuts.axes[factor]);
+  const auto refused = [&](std::string_view why) {
+    return fmt::format("{} ranks do not divide factor '{}' of size {}{}", ways, f.name, f.size, why);
+  };
+  if (!falls_in(f.size, ways, Parts::kUneven)) return refused(", and one of them would have nothing of it");
+  if (!f.uneven) return refused(", and what the op makes of the part beyond the end would count");
+  if (is_shared_along(rule, cuts, factor)) return refused(", and parts of it go from one to the next");
+  if (cuts.copies > 1) return refused(", and the op is computed in copies");
+  if (std::ranges::any_of(cuts.axes[factor], [&](int axis) { return is_micro_batch_axis(mesh, axis); })) {
+    return refused(", and micro-batches are of equal size");
+  }
+  for (const std::vector<DimFactors>* side : {&rule.in, &rule.out}) {
+    for (const DimFactors& tensor : *side) {
+      for (const std::vector<int>& dim : tensor) {
+        const bool here = std::ranges::find(dim, static_cast<int>(factor)) != dim.end();
+        if (here && dim.size() > 1) return refused(", which is only a part of a dimension");
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
   if (cuts.vouched) return "";
   if (cuts.copies > 1) {
@@ -351,9 +401,8 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
     }
     const Factor& factor = rule.factors[i];
     if (ways[i] > 1 && !factor.can_cut && !(ring && in_ring(rule, i))) return why_not_cut(rule, i);
-    if (factor.size % ways[i] != 0 && !seeded_defect("rule: cuts need not divide")) {
-      return fmt::format("{} ranks do not divide factor '{}' of size {}", ways[i], factor.name, factor.size);
-    }
+    if (factor.size % ways[i] == 0 || seeded_defect("rule: any factor may be uneven")) continue;
+    if (std::string why = why_not_uneven(rule, cuts, i, mesh); !why.empty()) return why;
   }
   for (size_t i = 0; i < rule.factors.size(); ++i) {
     if (!is_shared_along(rule, cuts, i)) continue;

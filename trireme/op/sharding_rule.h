@@ -32,6 +32,9 @@ struct Factor {
   int64_t size = 1;
   bool can_cut = true;
   Reduction reduction = Reduction::kSum;  // of the partial results, when the factor is in no result
+  // Whether it may fall in uneven parts: what operands hold beyond its end (layout.h), zeros or, for a maximum or minimum,
+  // what changes none, then adds nothing to what the factor is summed into.
+  bool uneven = true;
 };
 
 // Position i of a factor sees positions [i * stride - before, i * stride - before + reach) of a dimension. Those outside the
@@ -76,6 +79,9 @@ struct RuleOptions {
   std::map<char, Reduction> reductions = {};   // other than sum
   std::map<char, SlidingWindow> windows = {};  // of letters with `~`
   std::string_view ring = {};                  // two letters
+  // Letters ('*': all leading dimensions) that are summed over, of which zeros in the operands add nothing although the op
+  // is linear in none of them.
+  std::string_view zeros_add_nothing = {};
 };
 
 // Throws kInternal when the text does not fit the types: it is the op's author's mistake.
@@ -107,6 +113,7 @@ struct FactorCuts {
 
 // Whether a result sums over the factor: it does not stand in every one.
 bool is_summed(const ShardingRule& rule, int factor);
+bool stands_in(const DimFactors& tensor, int factor);
 
 // Whether the choice cuts the two factors of the rule's ring.
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts);
@@ -121,7 +128,14 @@ WindowCut window_cut(const ShardingRule& rule, const WindowedDim& windowed, int6
 // Those whose factor is cut.
 std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts& cuts);
 
-// Whether the choice is legal: cut factors can be cut, sizes divide, windows reach no further than the blocks beside their own,
+// Whether the factor falls in parts that are not equal.
+bool is_uneven(const ShardingRule& rule, const FactorCuts& cuts, size_t factor, const Mesh& mesh);
+
+// Whether zeros beyond the end of an uneven factor in all operands make zeros there in the results: the op is linear in all
+// that hold it.
+bool keeps_zeros(const ShardingRule& rule, int factor);
+
+// Whether the choice is legal: cut factors can be cut, sizes divide or may be uneven, windows reach no further than the blocks beside their own,
 // no axis is used twice, and in a compound
 // dimension a factor is cut only where all more significant ones are fully cut; copies are along a factor that is a
 // dimension of its own and that they divide. Says why not, or "". Vouched layouts are legal.

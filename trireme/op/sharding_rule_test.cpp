@@ -107,12 +107,31 @@ TEST(ShardingRule, SaysWhyAChoiceIsIllegal) {
 
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"s", {0}}}), mesh), "factor 's' cannot be cut");
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"h", {0}}}), mesh),
-            "2 ranks do not divide factor 'h' of size 3");
+            "2 ranks do not divide factor 'h' of size 3, which is only a part of a dimension");
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"h", {1}}, {"d", {0, 0}}}), mesh),
             "axis 'x' is used twice");
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"d", {0}}}), mesh),
             "a cut inside a compound dimension whose more significant factor is not fully cut");
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"h", {1}}, {"d", {0, 2}}}), mesh), "");
+}
+
+TEST(ShardingRule, LetsAFactorFallInUnevenPartsWhereZerosAddNothing) {
+  const Mesh mesh({{"x", 2}, {"y", 4}});
+  const ShardingRule product =
+      parse_rule("mk,kn->mn", std::vector{f32({5, 7}), f32({7, 9})}, std::vector{f32({5, 9})}, {.linear = {{0}, {1}}});
+  for (const char* factor : {"m", "k", "n"}) EXPECT_EQ(why_illegal(product, cuts_of(product, {{factor, {0}}}), mesh), "");
+  EXPECT_EQ(why_illegal(product, cuts_of(product, {{"m", {1, 2}}}), mesh),
+            "4 ranks do not divide factor 'm' of size 5, and one of them would have nothing of it");
+  EXPECT_TRUE(keeps_zeros(product, 0));
+  EXPECT_FALSE(keeps_zeros(product, 1)) << "both operands hold it";
+
+  const std::vector<TensorType> in{f32({5, 3})};
+  const ShardingRule norm = parse_rule("ab->a", in, std::vector{f32({5})});
+  EXPECT_EQ(why_illegal(norm, cuts_of(norm, {{"a", {0}}}), mesh), "");
+  EXPECT_EQ(why_illegal(norm, cuts_of(norm, {{"b", {0}}}), mesh),
+            "2 ranks do not divide factor 'b' of size 3, and what the op makes of the part beyond the end would count");
+  const ShardingRule squares = parse_rule("ab->a", in, std::vector{f32({5})}, {.zeros_add_nothing = "b"});
+  EXPECT_EQ(why_illegal(squares, cuts_of(squares, {{"b", {0}}}), mesh), "");
 }
 
 TEST(ShardingRule, OfUnknownOpsCutsNothing) {

@@ -18,7 +18,9 @@ std::vector<TensorType> sums_infer(const InferArgs& args) {
   return {{DType::kF64, {2, x.shape[x.shape.rank() - 1]}}};
 }
 
-ShardingRule sums_shard(const TypeArgs& args) { return parse_rule("*c->.c", args.in, args.out); }
+ShardingRule sums_shard(const TypeArgs& args) {
+  return parse_rule("*c->.c", args.in, args.out, {.zeros_add_nothing = "*"});
+}
 
 Cost sums_cost(const TypeArgs& args) {
   return {.flops = 3.0 * static_cast<double>(args.in[0].elements()), .bytes = tensor_bytes(args)};

@@ -28,7 +28,7 @@ std::vector<TensorType> infer_square_sum(const InferArgs& args) {
 }
 
 ShardingRule shard_square_sum(const TypeArgs& args) {
-  return parse_rule("*->.", args.in, args.out);
+  return parse_rule("*->.", args.in, args.out, {.zeros_add_nothing = "*"});
 }
 
 Cost cost_square_sum(const TypeArgs& args) {

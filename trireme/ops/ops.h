@@ -120,6 +120,7 @@ std::vector<Tensor> split(const Tensor& x, int dim, const std::vector<int64_t>& 
 Tensor concat(const std::vector<Tensor>& tensors, int dim);
 // Adds elements of `value` before and after x in each dimension.
 Tensor pad(const Tensor& x, std::vector<int64_t> before, std::vector<int64_t> after, double value = 0);
+Tensor fill_beyond(const Tensor& x, int dim, int64_t size);  // zero where the coordinate in `dim` is `size` or more
 
 // -- products ----------------------------------------------------------------------------------------------
 // y[*,m,n] = sum_k a[*,m,k] b[*,k,n]; b without batches serves all; transposes act on the last two dimensions.

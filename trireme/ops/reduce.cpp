@@ -198,7 +198,7 @@ std::vector<Tensor> grad_square_sum(const GradArgs& args) {
 }
 
 ShardingRule shard_square_sum(const TypeArgs& args) {
-  return parse_rule("*->", args.in, args.out);
+  return parse_rule("*->", args.in, args.out, {.zeros_add_nothing = "*"});
 }
 
 Cost cost_square_sum(const TypeArgs& args) {

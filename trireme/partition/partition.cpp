@@ -11,6 +11,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
 #include "trireme/partition/copies.h"
+#include "trireme/partition/frames.h"
 
 namespace trireme {
 namespace {
@@ -77,8 +78,10 @@ class Partitioner {
     program_.graph.set_scope(graph_.scope_of(node));
     program_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     std::vector<ValueId> inputs;
-    for (size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(find(node.inputs[i], in[i], node.gradient_of >= 0));
-    if (is_ring(rule, cuts)) return add_ring(node, cuts.axes[static_cast<size_t>(rule.ring->first)], inputs, out);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      inputs.push_back(ready_to_read(program_, {node, rule, cuts}, i, find(node.inputs[i], in[i], node.gradient_of >= 0)));
+    }
+    if (is_ring(rule, cuts)) return add_ring({node, rule, cuts}, inputs, out);
     std::vector<TensorType> whole;
     for (const ValueId id : node.outputs) whole.push_back(graph_.type(id));
     Attrs attrs = node.attrs;
@@ -105,7 +108,9 @@ class Partitioner {
       ValueId& result = results[static_cast<size_t>(w.dim.tensor)];
       result = add_exchange("add_windows", result, w.attrs, w.attrs.extent);
     }
-    for (size_t i = 0; i < node.outputs.size(); ++i) place(node.outputs[i], scaled(results[i], cuts), out[i]);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      place(node.outputs[i], cleared(program_, {node, rule, cuts}, i, scaled(results[i], cuts)), out[i]);
+    }
   }
 
   // A rank's own term, times the number of terms it stands for.
@@ -160,9 +165,10 @@ class Partitioner {
     return made;
   }
 
-  // The steps of an op in a ring over these axes.
-  void add_ring(const Node& node, const std::vector<int>& axes, const std::vector<ValueId>& inputs,
-                const std::vector<Layout>& out) {
+  // The steps of an op in a ring.
+  void add_ring(const CutNode& cut, const std::vector<ValueId>& inputs, const std::vector<Layout>& out) {
+    const Node& node = cut.node;
+    const std::vector<int>& axes = cut.cuts.axes[static_cast<size_t>(cut.rule.ring->first)];
     CollectiveAttrs group;
     group.axes.assign(axes.begin(), axes.end());
     group.size = strategy_.mesh.size_of(axes);
@@ -179,7 +185,8 @@ class Partitioner {
       invariant(made[i].type() == local_type(node.outputs[i], out[i]), "the ring of {} makes {} for result {}", node.op->name,
                 to_string(made[i].type()), i);
       program_.layouts[static_cast<size_t>(made[i].id())] = out[i];
-      place(node.outputs[i], made[i].id(), out[i]);
+      program_.whole[static_cast<size_t>(made[i].id())] = graph_.type(node.outputs[i]).shape;
+      place(node.outputs[i], cleared(program_, cut, i, made[i].id()), out[i]);
     }
   }
 
@@ -218,14 +225,37 @@ class Partitioner {
     }
   }
 
-  ValueId reshard(ValueId whole_id, ValueId id, Layout have, const Layout& want, bool backward) {
+  // Layouts whose frames differ meet where the dimensions in question are whole.
+  ValueId reshard(ValueId whole_id, ValueId id, const Layout& have, const Layout& want, bool backward) {
     const TensorType& whole = graph_.type(whole_id);
+    const Shape from = frame(whole.shape, have, program_.mesh);
+    const Shape to = frame(whole.shape, want, program_.mesh);
+    if (from == to) return take_steps(whole_id, id, have, want, backward);
+    const Layout middle = whole_where_differ(have, from, to);
+    const Shape between = frame(whole.shape, middle, program_.mesh);
+    if (const ValueId known = lookup(whole_id, middle, backward); known != kNoValue) {
+      id = known;
+    } else {
+      id = resized(program_, take_steps(whole_id, id, have, middle, backward), from, between, whole.shape);
+      placed_[static_cast<size_t>(whole_id)].push_back({middle, id, backward});
+    }
+    Shape widened = between;
+    for (int dim = 0; dim < to.rank(); ++dim) {
+      if (from[dim] != to[dim]) widened[dim] = to[dim];
+    }
+    return take_steps(whole_id, resized(program_, id, between, widened, widened), middle, want, backward);
+  }
+
+  // Steps between layouts of one frame. What is not cut as the frame has it is of the frame's size.
+  ValueId take_steps(ValueId whole_id, ValueId id, Layout have, const Layout& want, bool backward) {
+    const TensorType whole{graph_.type(whole_id).dtype, frame(program_.whole[static_cast<size_t>(id)], have, program_.mesh)};
     for (const ReshardStep& step : planner_.plan(have, want, whole).steps) {
-      if (const ValueId known = lookup(whole_id, step.after, backward); known != kNoValue) {
+      const bool natural = frame(graph_.type(whole_id).shape, step.after, program_.mesh) == whole.shape;
+      if (const ValueId known = natural ? lookup(whole_id, step.after, backward) : kNoValue; known != kNoValue) {
         id = known;
       } else {
-        id = add_step_in(sum_type(whole_id, step), id, step, whole);
-        placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, backward});
+        id = add_step_in(sum_type(whole_id, step), id, step, natural ? graph_.type(whole_id) : whole);
+        if (natural) placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, backward});
       }
       have = step.after;
     }
@@ -357,9 +387,9 @@ std::string check_collective(const Program& program, const Node& node, size_t k)
   if (node.op->name == "ring_shift" && before == after) return "";
   const std::optional<ReshardStep> step = step_of(node);
   if (!step) return "is between values that are cut";
-  if (program.whole[in] != program.whole[out]) {
-    return fmt::format("makes {} of a whole {}", to_string(program.whole[out]), to_string(program.whole[in]));
-  }
+  const Shape had = frame(program.whole[in], before, program.mesh);
+  const Shape made = frame(program.whole[out], after, program.mesh);
+  if (had != made) return fmt::format("makes {} of a whole {}", to_string(made), to_string(had));
   try {
     const int64_t size = program.mesh.size_of(step->axes);
     if (node.attrs.as<CollectiveAttrs>().size != size) {

@@ -99,7 +99,8 @@ class FactorParts {
     const ValueId value = subject_.node.inputs[operand];
     for (size_t dim = 0; dim < counts.size(); ++dim) {
       const int64_t size = subject_.graph.type(value).shape[static_cast<int>(dim)];
-      require(size % counts[dim] == 0, "cuts '{}' of {}: dimension {} of operand {} ({}) does not fall in {} parts; use {}",
+      const Parts parts = is_one_factor(operand, dim) ? Parts::kUneven : Parts::kEven;
+      require(falls_in(size, counts[dim], parts), "cuts '{}' of {}: dimension {} of operand {} ({}) does not fall in {} parts; use {}",
               subject_.text, subject_.name(), dim, operand, subject_.type(value), counts[dim], divisors(size));
       add_dim(operand, dim, counts[dim]);
     }
@@ -110,6 +111,13 @@ class FactorParts {
   }
 
  private:
+  // Whether the dimension is a factor, and no product of factors or row of windows.
+  bool is_one_factor(size_t operand, size_t dim) const {
+    const std::vector<int>& factors = subject_.rule.in[operand][dim];
+    const int64_t size = subject_.graph.type(subject_.node.inputs[operand]).shape[static_cast<int>(dim)];
+    return factors.size() == 1 && subject_.rule.factors[static_cast<size_t>(factors.front())].size == size;
+  }
+
   static std::string divisors(int64_t size) {
     std::vector<int64_t> out;
     for (int64_t d = 1; d <= std::min<int64_t>(size, 64); ++d) {
@@ -120,6 +128,7 @@ class FactorParts {
 
   // A dimension of several factors is cut from the most significant on.
   void add_dim(size_t operand, size_t dim, int64_t count) {
+    if (is_one_factor(operand, dim)) return set(operand, dim, subject_.rule.in[operand][dim].front(), count);
     for (const int factor : subject_.rule.in[operand][dim]) {
       const Factor& f = subject_.rule.factors[static_cast<size_t>(factor)];
       const int64_t share = count % f.size == 0 ? f.size : (f.size % count == 0 ? count : 1);
@@ -203,10 +212,11 @@ class FactorAxes {
  private:
   void add_dim(size_t operand, size_t dim, const std::vector<int>& axes) {
     size_t at = 0;
+    const bool alone = subject_.rule.in[operand][dim].size() == 1;  // then its parts may be uneven
     for (const int factor : subject_.rule.in[operand][dim]) {
       int64_t rest = subject_.rule.factors[static_cast<size_t>(factor)].size;
       std::vector<int> mine;
-      while (at < axes.size() && rest % mesh_.axis(axes[at]).size == 0) {
+      while (at < axes.size() && (alone || rest % mesh_.axis(axes[at]).size == 0)) {
         rest /= mesh_.axis(axes[at]).size;
         mine.push_back(axes[at++]);
       }
@@ -241,8 +251,8 @@ FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mes
       const Interleaved given = without_interleaved(side.tensors[i], subject.text);
       const Layout layout = parse_layout(given.layout, mesh);
       subject.check_rank(layout.dims.size(), subject.node.inputs[i], i, "operand");
-      check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh,
-            fmt::format("operand {} of {}", i, subject.name()));
+      check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh, fmt::format("operand {} of {}", i, subject.name()),
+            Parts::kUneven);
       axes.add(i, layout);
       if (given.dim >= 0) axes.add_copies(i, given.dim, copies);
     }
@@ -336,7 +346,7 @@ OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, c
       wanted = parse_layout(without_interleaved(results.tensors[i], text).layout, mesh);
       subject.check_rank(wanted.dims.size(), node.outputs[i], i, "result");
     }
-    check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()));
+    check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()), Parts::kUneven);
     out.results.emplace_back(std::move(wanted));
   }
   return out;

@@ -87,8 +87,8 @@ void ask_self_defined(std::string_view text, const Graph& graph, NodeId id, cons
 bool is_attribute(std::string_view text) {
   text = trim(text);
   require(!text.starts_with("manual_split"),
-          "'{}': parts of unequal sizes are asked for; cuts are even here. Let the model's table be an "
-          "nn::SplitEmbedding of these parts, or cut it evenly, like [tp, -], [dp]",
+          "'{}': parts of sizes of your own are asked for; cuts make parts of one size, of which the last may be shorter. Let the "
+          "model's table be an nn::SplitEmbedding of these parts, or cut it like [tp, -], [dp]",
           text);
   if (text.empty() || text.front() == '[' || text.front() == '{' || text.starts_with("->")) return false;
   const std::string words(words_of(text));

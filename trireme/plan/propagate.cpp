@@ -169,7 +169,7 @@ class Propagation {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       if (!asks_.inputs[i]) continue;
-      check(*asks_.inputs[i], graph_.type(input.value).shape, strategy_.mesh, input.name);
+      check(*asks_.inputs[i], graph_.type(input.value).shape, strategy_.mesh, input.name, parts_of(input));
       layouts_[static_cast<size_t>(input.value)] = asks_.inputs[i];
       strategy_.why_inputs[i] = "asked for";
     }
@@ -366,12 +366,15 @@ class Propagation {
 
   // An input, or a cast of one, which is then cut alike.
   void settle(ValueId id, const Layout& layout, const std::string& why) {
-    layouts_[static_cast<size_t>(id)] = layout;
     const Value& value = graph_.value(id);
     if (value.producer < 0) {
+      const Input& input = graph_.inputs()[static_cast<size_t>(value.index)];
+      if (!fits(layout, graph_.type(id).shape, strategy_.mesh, parts_of(input))) return;  // whole: its reader cuts it
+      layouts_[static_cast<size_t>(id)] = layout;
       strategy_.why_inputs[static_cast<size_t>(value.index)] = why;
       return;
     }
+    layouts_[static_cast<size_t>(id)] = layout;
     const auto cast = static_cast<size_t>(value.producer);
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
       for (const int factor : rules_[cast].in[0][dim]) strategy_.nodes[cast].axes[static_cast<size_t>(factor)] = layout.dims[dim];

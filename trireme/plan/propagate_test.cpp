@@ -137,7 +137,7 @@ TEST(Propagate, an_output_takes_the_layout_of_the_input_it_updates) {
 TEST(Propagate, an_input_layout_that_does_not_fit_is_refused_by_name) {
   Graph graph;
   const Mesh mesh({{"a", 2}});
-  input(graph, "odd", {3});
+  input(graph, "odd", {3}, Role::kData);
   try {
     propagate(graph, mesh, layouts_of({"[a]"}, mesh));
     FAIL();

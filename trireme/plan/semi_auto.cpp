@@ -201,7 +201,7 @@ class SemiAuto {
       any = true;
       const Shape& shape = graph_.type(input.value).shape;
       Layout layout = parse_layout(rule.cuts, mesh_);
-      check(layout, shape, mesh_, fmt::format("parameter '{}'", input.name));
+      check(layout, shape, mesh_, fmt::format("parameter '{}'", input.name), parts_of(input));
       require(!layout.is_partial(), "parameter '{}' is asked for as a partial sum ({}); a parameter can be cut only",
               input.name, rule.cuts);
       parameters_[input.value] = {std::move(layout), fmt::format("parameter rule '{}'", rule.pattern), true};

@@ -25,6 +25,9 @@ struct Strategy {
   std::vector<std::string> why_nodes;
 };
 
+// The parts that an input may fall in: batches are read in equal ones.
+inline Parts parts_of(const Input& input) { return input.role == Role::kData ? Parts::kEven : Parts::kUneven; }
+
 // The sharding rule of a node on its whole types; nothing may be cut where the op has none.
 ShardingRule rule_of(const Graph& graph, const Node& node);
 

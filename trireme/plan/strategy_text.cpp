@@ -40,7 +40,7 @@ std::string_view next_word(std::string_view& rest) {
 }
 
 // "input "name" type layout" and "output "name" type layout", after the first word.
-Layout read_layout(std::string_view rest, const std::string& name, const TensorType& type, const Mesh& mesh, int line) {
+Layout read_layout(std::string_view rest, const std::string& name, const TensorType& type, const Mesh& mesh, int line, Parts parts) {
   const std::string_view word = next_word(rest);
   if (word != fmt::format("\"{}\"", name)) wrong(line, fmt::format("expected \"{}\", found {}", name, word));
   if (const std::string_view given = next_word(rest); given != to_string(type)) {
@@ -48,7 +48,7 @@ Layout read_layout(std::string_view rest, const std::string& name, const TensorT
   }
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
   const Layout layout = parse_layout(rest, mesh, type.shape.rank());
-  check(layout, type.shape, mesh, name);
+  check(layout, type.shape, mesh, name, parts);
   return layout;
 }
 
@@ -151,10 +151,10 @@ void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, in
     strategy.mesh = read_mesh(next_word(rest), line);
   } else if (kind == "input" && strategy.inputs.size() < graph.inputs().size()) {
     const Input& input = graph.inputs()[strategy.inputs.size()];
-    strategy.inputs.push_back(read_layout(rest, input.name, graph.type(input.value), strategy.mesh, line));
+    strategy.inputs.push_back(read_layout(rest, input.name, graph.type(input.value), strategy.mesh, line, parts_of(input)));
   } else if (kind == "output" && strategy.outputs.size() < graph.outputs().size()) {
     const Output& output = graph.outputs()[strategy.outputs.size()];
-    strategy.outputs.push_back(read_layout(rest, output.name, graph.type(output.value), strategy.mesh, line));
+    strategy.outputs.push_back(read_layout(rest, output.name, graph.type(output.value), strategy.mesh, line, Parts::kUneven));
   } else if (kind == "node") {
     read_node(rest, graph, strategy, line);
   } else {
@@ -289,7 +289,7 @@ ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& gra
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       wrong(line, fmt::format("the model trains no parameter '{}'.{}", name, suggestion(name, names)));
     }
-    out.layouts[name] = read_layout(rest, name, graph.type(graph.input(name).value), out.mesh, line);
+    out.layouts[name] = read_layout(rest, name, graph.type(graph.input(name).value), out.mesh, line, Parts::kUneven);
   });
   for (const std::string& name : names) {
     if (!out.layouts.contains(name)) wrong(last, fmt::format("nothing is said of parameter '{}'", name));

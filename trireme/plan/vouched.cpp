@@ -13,6 +13,7 @@ std::vector<TensorType> local_types(const Graph& graph, const std::vector<ValueI
   std::vector<TensorType> out;
   for (size_t i = 0; i < values.size(); ++i) {
     const TensorType& whole = graph.type(values[i]);
+    check(layouts[i], whole.shape, mesh, to_string(whole));
     out.push_back({whole.dtype, local_shape(whole.shape, layouts[i], mesh)});
   }
   return out;
@@ -94,6 +95,10 @@ std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, con
 
 std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh, bool as_means) {
   VouchedLayouts out{operand_layouts(rule, cuts), result_layouts(rule, cuts)};
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    require(!is_uneven(rule, cuts, f, mesh), "{} ranks that keep their own terms do not divide factor '{}' of {}; cut it evenly",
+            mesh.size_of(cuts.axes[f]), rule.factors[f].name, to_string(rule));
+  }
   bool any = false;
   for (Layout& layout : out.out) {
     if (!layout.is_partial()) continue;

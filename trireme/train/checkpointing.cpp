@@ -178,10 +178,10 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
     const Shape saved = saved_as(session, input);
     const Box box = session.step().input_box(input.name);
     const View data = session.step().input(input.name);
-    const std::vector<SavedBox> boxes = saved_boxes(whole, box, saved);
+    const std::vector<SavedBox> boxes = saved_boxes(whole, held(box, whole), saved);
     for (const SavedBox& part : boxes) {
       View bytes = data;
-      if (boxes.size() > 1) {
+      if (part.inner != box) {
         copies.emplace_back(TensorType{data.type.dtype, part.inner.size});
         bytes = copies.back().view();
         copy_region(data, box, bytes, part.inner, part.inner);
@@ -233,9 +233,10 @@ void load_session(Session& session, const ckpt::Reader& reader) {
     reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? value.whole : saved});
     const Box box = session.step().input_box(input.name);
     const View data = session.step().input(input.name);
-    const std::vector<SavedBox> boxes = saved_boxes(value.whole, box, saved);
-    for (const SavedBox& part : boxes) {
-      if (boxes.size() == 1) {
+    const Box inside = held(box, value.whole);
+    if (inside != box) std::ranges::fill(data.raw(), std::byte{0});
+    for (const SavedBox& part : saved_boxes(value.whole, inside, saved)) {
+      if (part.inner == box) {
         reader.read(input.name, part.saved, {data.data, {data.type.dtype, part.saved.size}});
         continue;
       }

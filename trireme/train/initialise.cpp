@@ -6,6 +6,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/base/rng.h"
+#include "trireme/layout/layout.h"
+#include "trireme/tensor/host_tensor.h"
 
 namespace trireme {
 namespace {
@@ -36,7 +38,9 @@ void for_each_run(const Box& box, const Shape& whole, Fn&& fn) {
 
 }  // namespace
 
-void initialise(const View& out, const Box& box, const Shape& whole, const Init& init, uint64_t seed,
+namespace {
+
+void fill(const View& out, const Box& box, const Shape& whole, const Init& init, uint64_t seed,
                 std::string_view name) {
   if (init.kind == Init::Kind::kConstant && init.a == 0) {
     std::fill(out.raw().begin(), out.raw().end(), std::byte{0});
@@ -62,6 +66,18 @@ void initialise(const View& out, const Box& box, const Shape& whole, const Init&
         break;
     }
   });
+}
+
+}  // namespace
+
+void initialise(const View& out, const Box& box, const Shape& whole, const Init& init, uint64_t seed,
+                std::string_view name) {
+  const Box inside = held(box, whole);
+  if (inside == box) return fill(out, box, whole, init, seed, name);
+  const HostTensor part({out.type.dtype, inside.size});
+  fill(part.view(), inside, whole, init, seed, name);
+  std::fill(out.raw().begin(), out.raw().end(), std::byte{0});
+  copy_region(part.view(), inside, out, box, inside);
 }
 
 }  // namespace trireme

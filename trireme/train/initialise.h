@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// Fills the local piece `out`, which is `box` of a tensor of shape `whole`.
+// Fills the local piece `out`, which is `box` of a tensor of shape `whole`; what goes on beyond it becomes zero.
 void initialise(const View& out, const Box& box, const Shape& whole, const Init& init, uint64_t seed,
                 std::string_view name);
 

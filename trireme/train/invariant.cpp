@@ -55,6 +55,10 @@ class Check {
                       "another dimension",
                       parts, f.name, to_string(rule)));
     }
+    if (f.size % parts != 0) {
+      refuse(fmt::format("cut in {} uneven parts along '{}' of {}, which have no common tree of sums; cut it evenly", parts, f.name,
+                         to_string(rule)));
+    }
     if (!is_summed(rule, factor) || kernel.bits == Bits::kExact) return;
     if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > cpu::kLeaves) {
       refuse(fmt::format(
