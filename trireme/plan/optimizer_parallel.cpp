@@ -51,7 +51,7 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
     if (update.gradient == kNoValue) continue;
     const std::vector<int> axes =
         group_axes(layouts[static_cast<size_t>(update.gradient)], used, plain.mesh, options.shard_size);
-    if (axes.empty() || local_shape(type.shape, used, plain.mesh)[0] % plain.mesh.size_of(axes) != 0) continue;
+    if (axes.empty() || type.shape[0] % (used.cuts(0, plain.mesh) * plain.mesh.size_of(axes)) != 0) continue;
     Layout sliced = used;
     sliced.dims[0].insert(sliced.dims[0].end(), axes.begin(), axes.end());
     for (const size_t state : update.state) asks.inputs[state] = sliced;
