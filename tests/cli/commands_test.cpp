@@ -135,6 +135,48 @@ TEST_F(CommandTest, ExplainPrintsEveryStage) {
   expect_error({"explain", "gpt.toml", "-n", "3"}, 2, HasSubstr("does not divide over 3 ranks; use 3 or 6 samples"));
 }
 
+TEST_F(CommandTest, ExplainShowsOneMicroBatchBeforeThePassesAndAllAfterThem) {
+  write_gpt();
+  const auto explained = [&](const char* stage) {
+    return run({"explain", "gpt.toml", "-n", "2", "--gradient-accumulation-steps", "2", "--stage", stage}).out;
+  };
+  const std::string partition = explained("partition");
+  EXPECT_THAT(partition, StartsWith("mesh \"dp=2,micro_batch=2\"\n"));
+  EXPECT_THAT(partition, HasSubstr("i32[1,16] = data \"tokens\"  // [dp*micro_batch, -] of [4,16]"));
+  const std::string passes = explained("passes");
+  EXPECT_THAT(passes, StartsWith("mesh \"dp=2\"\n"));
+  EXPECT_THAT(passes, HasSubstr("i32[2,16] = data \"tokens\"  // [dp, -] of [4,16]"));
+}
+
+TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
+  write_gpt();
+  const auto explained = [&](const Words& more) {
+    Words words{"explain", "gpt.toml", "-n", "2", "--stage", "passes"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const auto count = [](const std::string& text, const std::string& word) {
+    size_t out = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++out;
+    return out;
+  };
+  const std::string all = explained({});
+  const std::string apart = explained({"--disable-pass", "fuse_all_reduce"});
+  EXPECT_GT(count(apart, "= all_reduce("), count(all, "= all_reduce("));
+  const std::string first = explained({"--stop-after", "fuse_all_reduce", "--dump", "made/passes"});
+  EXPECT_NE(first, all);
+  EXPECT_EQ(read(path("made/passes/001_fuse_all_reduce.program")), first);
+  EXPECT_EQ(explained({"--disable-pass", "early_updates", "--disable-pass", "early_gathers", "--stop-after", "early_gathers"}), first);
+
+  const Outcome timed = run({"explain", "gpt.toml", "--stage", "passes"}, {"TRIREME_LOG=pass=debug"});
+  EXPECT_THAT(timed.err, HasSubstr("early_updates ran  ms="));
+  EXPECT_THAT(run({"help", "explain"}).out, HasSubstr("fuse_all_reduce, "));
+  expect_error({"explain", "gpt.toml", "--disable-pass", "fuse"}, 2, HasSubstr("no pass named 'fuse'."));
+  expect_error({"explain", "gpt.toml", "--stop-after", "early_gather"}, 2, "no pass named 'early_gather'. Did you mean 'early_gathers'?");
+}
+
 TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
   const Outcome outcome = run({"launch", "-n", "2", "--log-dir", "logs", "sh", "-c", "echo $RANK of $WORLD_SIZE"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
