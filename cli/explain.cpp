@@ -120,7 +120,7 @@ void add_pass_flags(CLI::App& command, PassOptions& passes) {
   command.add_option("--disable-pass", passes.disabled, "Leave a pass out; may be given again. They are, in their order: " + names_of_passes())
       ->allow_extra_args(false);
   command.add_option("--stop-after", passes.stop_after, "The last pass to run");
-  command.add_option("--dump", passes.dump_dir, "Folder for the program after each pass that changed it, as 001_fuse_all_reduce.program. "
+  command.add_option("--dump", passes.dump_dir, "Folder for the program after each pass that changed it, as 001_<pass>.program. "
                      "TRIREME_LOG=pass=debug tells how long each took");
 }
 

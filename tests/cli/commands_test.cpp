@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -151,27 +152,30 @@ TEST_F(CommandTest, ExplainShowsOneMicroBatchBeforeThePassesAndAllAfterThem) {
 TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
   write_gpt();
   const auto explained = [&](const Words& more) {
-    Words words{"explain", "gpt.toml", "-n", "2", "--stage", "passes"};
+    Words words{"explain", "gpt.toml", "-n", "2", "--set", "train.clip=0", "--stage", "passes"};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome outcome = run(words);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome.out;
   };
-  const auto count = [](const std::string& text, const std::string& word) {
+  const auto sums = [](const std::string& text) {
     size_t out = 0;
-    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++out;
+    for (size_t at = text.find("= all_reduce("); at != std::string::npos; at = text.find("= all_reduce(", at + 1)) ++out;
     return out;
   };
   const std::string all = explained({});
   const std::string apart = explained({"--disable-pass", "fuse_all_reduce"});
-  EXPECT_GT(count(apart, "= all_reduce("), count(all, "= all_reduce("));
+  EXPECT_GT(sums(apart), sums(all));
+  EXPECT_TRUE(explained({"--disable-pass", "fuse_all_reduce", "--disable-pass", "early_updates"}) != apart);
   const std::string first = explained({"--stop-after", "fuse_all_reduce", "--dump", "made/passes"});
-  EXPECT_NE(first, all);
-  EXPECT_EQ(read(path("made/passes/001_fuse_all_reduce.program")), first);
-  EXPECT_EQ(explained({"--disable-pass", "early_updates", "--disable-pass", "early_gathers", "--stop-after", "early_gathers"}), first);
+  EXPECT_TRUE(first != all);
+  std::string last;
+  for (const auto& entry : std::filesystem::directory_iterator(path("made/passes"))) last = std::max(last, entry.path().string());
+  EXPECT_THAT(last, testing::EndsWith("_fuse_all_reduce.program"));
+  EXPECT_TRUE(read(last) == first);
 
   const Outcome timed = run({"explain", "gpt.toml", "--stage", "passes"}, {"TRIREME_LOG=pass=debug"});
-  EXPECT_THAT(timed.err, HasSubstr("early_updates ran  ms="));
+  EXPECT_THAT(timed.err, HasSubstr("early_updates changed nothing  ms="));
   EXPECT_THAT(run({"help", "explain"}).out, HasSubstr("fuse_all_reduce, "));
   expect_error({"explain", "gpt.toml", "--disable-pass", "fuse"}, 2, HasSubstr("no pass named 'fuse'."));
   expect_error({"explain", "gpt.toml", "--stop-after", "early_gather"}, 2, "no pass named 'early_gather'. Did you mean 'early_gathers'?");
