@@ -42,13 +42,13 @@ std::string error_of(const std::function<void()>& fn) {
   return "no error";
 }
 
-// Of the 10 columns of the last layer each of 4 ranks has 3, and the last has 1; or 5 ranks share 16 rows.
+// Of the 10 columns of the last layer each of 4 ranks has 3, and the last has 1; or 6 ranks share the 16 terms of its sums.
 Parallel in_parts(int64_t ranks) {
   Parallel out;
   out.dataset = "full_batch";
   const std::string n = std::to_string(ranks);
-  out.ops = {{"layers.1", "{{1," + n + "},{" + n + ",1}}"}};
-  if (ranks == 4) out.ops = {{"layers.1", "{{1,1},{1,4}}"}};
+  out.ops = {{"layers.1", "{{1," + n + "},{1," + n + "}}"}};
+  if (ranks == 4) out.ops = {{"layers.1", "{{1,1},{4,1}}"}};
   return out;
 }
 
@@ -82,7 +82,7 @@ TEST(Uneven, starting_values_are_those_of_one_rank) {
   const auto nothing = [](Session&, comm::World*) {};
   const auto one = put_together(1, nothing);
   EXPECT_TRUE(all_equal(put_together(4, nothing), one));
-  EXPECT_TRUE(all_equal(put_together(5, nothing), one));
+  EXPECT_TRUE(all_equal(put_together(6, nothing), one));
 }
 
 TEST(Uneven, a_checkpoint_is_read_in_other_uneven_parts_and_whole) {
@@ -94,7 +94,7 @@ TEST(Uneven, a_checkpoint_is_read_in_other_uneven_parts_and_whole) {
   });
   const auto load = [&](Session& session, comm::World*) { load_session(session, ckpt::Reader(folder)); };
   EXPECT_TRUE(all_equal(put_together(1, load), saved));
-  EXPECT_TRUE(all_equal(put_together(5, load), saved));
+  EXPECT_TRUE(all_equal(put_together(6, load), saved));
   EXPECT_TRUE(all_equal(put_together(4, load), saved));
   std::filesystem::remove_all(folder);
 }
