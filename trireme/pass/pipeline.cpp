@@ -9,7 +9,6 @@
 #include "trireme/partition/partition.h"
 #include "trireme/pass/early_gathers.h"
 #include "trireme/pass/early_updates.h"
-#include "trireme/pass/fuse_all_reduce.h"
 
 namespace trireme {
 namespace {
@@ -28,7 +27,7 @@ const std::vector<Pass>& passes() {
   static const std::vector<Pass> kPasses{
       {"fuse_all_reduce", "all-reduces over the same ranks become buckets",
        [](const Program& program, const PassOptions& options) {
-         return fuse_all_reduce(program, {.bucket_bytes = options.bucket_bytes});
+         return fuse_all_reduce(program, options.all_reduce);
        }},
       {"early_updates", "parameters are updated as soon as their gradients are there",
        [](const Program& program, const PassOptions&) { return early_updates(program); }},
