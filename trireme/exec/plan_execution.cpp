@@ -18,7 +18,8 @@ class Planner {
   Planner(const Program& program, const PlanOptions& options)
       : program_(program), graph_(program.graph), options_(options),
         end_(static_cast<int>(graph_.nodes().size())), last_use_(graph_.values().size(), -1),
-        buffer_of_(graph_.values().size(), -1), producer_(graph_.values().size(), -1) {}
+        buffer_of_(graph_.values().size(), -1), producer_(graph_.values().size(), -1),
+        last_read_(graph_.values().size(), -1), sent_by_(graph_.values().size()) {}
 
   ExecutionPlan run() {
     plan_.name = graph_.name();
@@ -28,8 +29,10 @@ class Planner {
     plan_.by_hand = program_.by_hand;
     plan_.micro_batches = program_.micro_batches;
     add_actions();
+    find_replaced();
     find_kept_results();
     find_last_uses();
+    note_uses();
     for (const Input& input : graph_.inputs()) add_input(input);
     for (int i = 0; i < end_; ++i) add_results(i);
     for (const Output& output : graph_.outputs()) {
@@ -133,6 +136,16 @@ class Planner {
     }
   }
 
+  void find_replaced() {
+    replaces_.resize(graph_.values().size());
+    is_replaced_.resize(graph_.values().size(), 0);
+    for (const Output& output : graph_.outputs()) {
+      if (output.updates == kNoValue) continue;
+      replaces_[static_cast<size_t>(output.value)].push_back(output.updates);
+      is_replaced_[static_cast<size_t>(output.updates)] = 1;
+    }
+  }
+
   // A view of what the step replaces, kept as a result, must be what it was before: it is a copy.
   void find_kept_results() {
     keeps_.assign(static_cast<size_t>(end_), 0);
@@ -140,8 +153,7 @@ class Planner {
       const int from = producer_[static_cast<size_t>(output.value)];
       ValueId base = output.value;
       for (int i = from; i >= 0 && is_view(i); i = producer_[static_cast<size_t>(base)]) base = node(i).inputs[0];
-      const bool replaced = base != output.updates && std::any_of(graph_.outputs().begin(), graph_.outputs().end(),
-                                                                  [&](const Output& o) { return o.updates == base; });
+      const bool replaced = base != output.updates && is_replaced_[static_cast<size_t>(base)] != 0;
       if (seeded_defect("plan: a kept view sees the update")) continue;
       if (replaced && base != output.value) keeps_[static_cast<size_t>(from)] = 1;
     }
@@ -230,14 +242,13 @@ class Planner {
 
   // The buffer of the input that the result replaces, where nothing touches it from this action on; or -1.
   int replaced(int i, ValueId id) const {
-    for (const Output& output : graph_.outputs()) {
-      if (output.value != id || output.updates == kNoValue) continue;
-      const int buffer = buffer_of_[static_cast<size_t>(output.updates)];
+    for (const ValueId input : replaces_[static_cast<size_t>(id)]) {
+      const int buffer = buffer_of_[static_cast<size_t>(input)];
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
         return last_use_[static_cast<size_t>(user)] < i && !in_flight(user, i);
       });
-      if (free && graph_.type(output.updates).bytes() == graph_.type(id).bytes()) return buffer;
+      if (free && graph_.type(input).bytes() == graph_.type(id).bytes()) return buffer;
     }
     return -1;
   }
@@ -251,9 +262,8 @@ class Planner {
   }
 
   bool updates(ValueId id, ValueId input) const {
-    return std::any_of(graph_.outputs().begin(), graph_.outputs().end(), [&](const Output& output) {
-      return output.value == id && output.updates == input;
-    });
+    const std::vector<ValueId>& replaced = replaces_[static_cast<size_t>(id)];
+    return std::find(replaced.begin(), replaced.end(), input) != replaced.end();
   }
 
   bool taken_by_sibling(const Node& n, int k, int buffer) const {
@@ -272,24 +282,28 @@ class Planner {
 
   // Whether any action after i reads the value itself (its last use may be an extended one).
   bool read_after(ValueId id, int i) const {
-    for (int j = i + 1; j < end_ && j <= last_use_[static_cast<size_t>(id)]; ++j) {
-      const Node& n = node(j);
-      if (std::find(n.inputs.begin(), n.inputs.end(), id) != n.inputs.end()) return true;
-    }
-    return false;
+    const int read = last_read_[static_cast<size_t>(id)];
+    return read > i && read <= last_use_[static_cast<size_t>(id)];
   }
 
   // Whether a communication that began before i may still read or write the value when i starts.
   bool in_flight(ValueId id, int i) const {
-    for (int j = 0; j < i; ++j) {
-      if (plan_.actions[static_cast<size_t>(j)].lane != Lane::kComm || waited_[static_cast<size_t>(j)] <= i) continue;
-      const Node& n = node(j);
-      if (std::find(n.inputs.begin(), n.inputs.end(), id) != n.inputs.end() ||
-          std::find(n.outputs.begin(), n.outputs.end(), id) != n.outputs.end()) {
-        return true;
+    return std::ranges::any_of(sent_by_[static_cast<size_t>(id)],
+                               [&](int j) { return j < i && waited_[static_cast<size_t>(j)] > i; });
+  }
+
+  // The last action that reads each value, and the communications that read or write it.
+  void note_uses() {
+    for (int i = 0; i < end_; ++i) {
+      const bool sends = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
+      for (const ValueId id : node(i).inputs) {
+        last_read_[static_cast<size_t>(id)] = i;
+        if (sends) sent_by_[static_cast<size_t>(id)].push_back(i);
+      }
+      for (const ValueId id : node(i).outputs) {
+        if (sends) sent_by_[static_cast<size_t>(id)].push_back(i);
       }
     }
-    return false;
   }
 
   // Operands of one collective lie side by side, so that it is one operation on one run of bytes.
@@ -361,10 +375,14 @@ class Planner {
   std::vector<int> last_use_;
   std::vector<int> buffer_of_;
   std::vector<int> producer_;
+  std::vector<int> last_read_;
+  std::vector<std::vector<int>> sent_by_;
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
   std::vector<int> scattering_;  // reduce-scatters that no action waits for yet
-  std::vector<char> keeps_;                   // per action
+  std::vector<char> keeps_;                     // per action
+  std::vector<std::vector<ValueId>> replaces_;  // per value: the inputs that are it after the step
+  std::vector<char> is_replaced_;               // per value
   std::vector<std::vector<ValueId>> users_;   // per buffer
   std::vector<std::vector<int>> together_;
   ExecutionPlan plan_;
