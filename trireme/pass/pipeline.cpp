@@ -50,7 +50,8 @@ Program run_passes(Program program, const PassOptions& options) {
     const std::vector<std::string> wrong = verify(next);
     invariant(wrong.empty(), "pass '{}' broke the program: {}", pass.name, wrong.empty() ? "" : wrong.front());
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    const bool changed = to_string(next.graph) != to_string(program.graph);
+    const bool told = log_on(LogLevel::kDebug, "pass") || !options.dump_dir.empty();
+    const bool changed = told && to_string(next.graph) != to_string(program.graph);
     TRIREME_LOG(kDebug, "pass", "{} {}  ms={:.1f} nodes={}->{}", pass.name, changed ? "ran" : "changed nothing", ms,
                 before, next.graph.nodes().size());
     if (changed && !options.dump_dir.empty()) {
