@@ -49,13 +49,16 @@ function(trireme_test_program name)
   gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
-# The test program of a folder links the whole library: a unit test may stand on anything below it.
+# The test program of a folder links the whole library: a unit test may stand on anything below it. It sees what the folder itself is
+# built with and on.
 function(trireme_folder_tests)
   get_property(folders GLOBAL PROPERTY TRIREME_FOLDERS)
   foreach(name IN LISTS folders)
     get_property(tests GLOBAL PROPERTY TRIREME_TESTS_OF_${name})
     if(tests)
-      trireme_test_program(${name}_test TIMEOUT 300 SOURCES ${tests} LIBS trireme)
+      get_target_property(libs trireme_${name} LINK_LIBRARIES)
+      trireme_test_program(${name}_test TIMEOUT 300 SOURCES ${tests} LIBS trireme ${libs})
+      target_compile_definitions(${name}_test PRIVATE $<TARGET_PROPERTY:trireme_${name},COMPILE_DEFINITIONS>)
     endif()
   endforeach()
 endfunction()

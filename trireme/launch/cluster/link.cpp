@@ -194,7 +194,8 @@ class SchedulerLink::Loop {
   void call_attempt() {
     if (queue_ == nullptr || called_) return;
     called_ = true;
-    call_.Set(queue_, std::chrono::system_clock::now(), tag(kCalled));
+    // At no time of day, which may be set meanwhile.
+    call_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), tag(kCalled));
   }
 
   void give_up(Attempt& a, const std::string& why, bool for_good = false) {
