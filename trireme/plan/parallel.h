@@ -91,6 +91,11 @@ Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
 // divide, naming the batches that would.
 Strategy data_parallel(const Graph& graph, int64_t ranks);
 
+// The mesh of the ranks, without the axes that take none, and the micro-batches of a step, where no strategy is given.
+// Throw kInvalidArgument as semi_auto does.
+Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks);
+int64_t micro_batches_of(const Parallel& parallel);
+
 // The costs that reshards over the mesh are chosen by. Throws kInvalidArgument when the machine has fewer devices.
 ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh);
 
