@@ -189,7 +189,7 @@ TEST_F(HostsTest, WithASchedulerOfItsOwnTheJobGoesOnWithoutTheHostOfRankZero) {
   for (const size_t host : {1U, 2U}) {
     const Outcome outcome = finish(parts[host]);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node 0 ('0' on host0), rank 0, has not been heard of for "));
+    EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node '0' on host0, rank 0, has not been heard of for "));
   }
   EXPECT_EQ(finish(sched).code, 0);
   EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000060");
