@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
+#include "trireme/pass/fuse_all_reduce.h"
 
 namespace trireme {
 
 struct PassOptions {
-  int64_t bucket_bytes = int64_t{16} << 20;  // of fuse_all_reduce
+  FuseAllReduceOptions all_reduce = {};
   std::vector<std::string> disabled;         // names of passes to leave out
   std::string stop_after;                    // the last pass to run; "" runs all
   std::string dump_dir;                      // writes NNN_<pass>.program after each pass that changed something
