@@ -10,6 +10,7 @@
 #include "trireme/pass/early_gathers.h"
 #include "trireme/pass/early_updates.h"
 #include "trireme/pass/fuse_all_reduce.h"
+#include "trireme/pass/fuse_rows.h"
 
 namespace trireme {
 namespace {
@@ -34,6 +35,8 @@ const std::vector<Pass>& passes() {
        [](const Program& program, const PassOptions&) { return early_updates(program); }},
       {"early_gathers", "weights that lie in slices are gathered one reader ahead",
        [](const Program& program, const PassOptions&) { return early_gathers(program); }},
+      {"fuse_rows", "ops that work on rows of the same tensors become one, block by block",
+       [](const Program& program, const PassOptions&) { return fuse_rows(program); }},
   };
   return kPasses;
 }
