@@ -19,6 +19,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/comm/bench.h"
 #include "trireme/exec/traffic.h"
+#include "trireme/train/communication_summary.h"
 #include "trireme/train/config.h"
 #include "trireme/train/job.h"
 #include "trireme/train/precision.h"
@@ -173,6 +174,7 @@ void check(const StepArgs& args) {
 struct Steps {
   std::vector<double> ms;  // of the timed ones, sorted
   double ready_s = 0, first_step_s = 0;
+  CommunicationTime communication;  // of a mean timed step
 };
 
 Steps run_steps(Session& session, const std::vector<BatchField>& fields, const JobConfig& config, const StepArgs& args) {
@@ -188,8 +190,12 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
     executor.run();
     const double end = now_s();
     if (i == 1) out.first_step_s = since_start_s();
-    if (i > args.warmup) out.ms.push_back((end - begin) * 1e3);
+    if (i <= args.warmup) continue;
+    out.ms.push_back((end - begin) * 1e3);
+    out.communication += executor.communication();
   }
+  out.communication.busy_s /= static_cast<double>(args.steps);
+  out.communication.exposed_s /= static_cast<double>(args.steps);
   std::sort(out.ms.begin(), out.ms.end());
   return out;
 }
@@ -216,6 +222,7 @@ int step(const StepArgs& args) {
   const double ready_s = over_ranks(job.world(), steps.ready_s);
   const double first_step_s = over_ranks(job.world(), steps.first_step_s);
   const double median = over_ranks(job.world(), steps.ms[steps.ms.size() / 2]);
+  const CommunicationTime communication = over_ranks(job.world(), steps.communication).mean;
   const double units = static_cast<double>(config.train.batch * (predicts_classes(config) ? 1 : args.seq));
   if (job.rank() != 0) return 0;
   if (args.by_op) print_by_op(session.step(), args.steps);
@@ -231,6 +238,9 @@ int step(const StepArgs& args) {
          {"min_ms", steps.ms.front()},
          {"per_s", units / median * 1e3},
          {"unit", predicts_classes(config) ? "samples" : "tokens"},
+         {"comm_busy_ms", communication.busy_s * 1e3},
+         {"comm_exposed_ms", communication.exposed_s * 1e3},
+         {"comm_hidden_percent", communication.hidden_percent()},
          {"ready_s", ready_s},
          {"first_step_s", first_step_s},
          {"rss_mb", rss},

@@ -97,6 +97,7 @@ void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResu
   std::printf("Training loss %.4f", result.loss);
   if (config.data.validation > 0) std::printf(", validation loss %.4f", result.validation_loss);
   if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
+  if (Job::current().size() > 1) std::printf("\nCommunication %s", to_string(result.communication).c_str());
   std::printf("\nReport:     %s\nCheckpoint: %s\n", result.report.c_str(), result.checkpoint.c_str());
   if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary) {
     std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <map>
 
 #include "tests/cli/program.h"
 #include "trireme/ckpt/checkpoint.h"
@@ -13,6 +14,7 @@
 namespace trireme::cli {
 namespace {
 
+using testing::ContainsRegex;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -94,6 +96,30 @@ TEST_F(TrainTest, OneAndTwoAndFourRanksTrainToTheEndAndAgreeOnTheLoss) {
   expect_close(losses("one"), losses("two"));
   expect_close(losses("one"), losses("four"));
   EXPECT_THAT(left_over(), IsEmpty());
+}
+
+// Of every step; the summary and the report have the mean.
+TEST_F(TrainTest, TellsHowMuchOfItsCommunicationIsHidden) {
+  write_gpt(kSgd);
+  const Outcome one = run({"train", "gpt.toml", "--out", "one"});
+  const Outcome two = run({"train", "gpt.toml", "--out", "two", "-n", "2"});
+
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_THAT(one.out, Not(HasSubstr("Communication")));
+  EXPECT_THAT(read(path("one/metrics.jsonl")), Not(HasSubstr("comm_")));
+  EXPECT_THAT(two.out, ContainsRegex("Communication [0-9.]+ ms a step, [0-9]+ % hidden; most exposed on rank [01]: [0-9.]+ ms\n"));
+  EXPECT_THAT(read(path("two/report.html")), HasSubstr("<dt>Communication</dt>"));
+  int steps = 0;
+  for (const RunRecord& record : read_run_log(path("two/metrics.jsonl"))) {
+    const std::map<std::string, double> values(record.values.begin(), record.values.end());
+    if (!values.contains("loss")) continue;
+    ++steps;
+    EXPECT_GT(values.at("comm_exposed_ms"), 0);
+    EXPECT_LE(values.at("comm_exposed_ms"), values.at("comm_busy_ms"));
+    EXPECT_LE(values.at("comm_busy_ms"), values.at("ms"));
+  }
+  EXPECT_EQ(steps, 6);
 }
 
 TEST_F(TrainTest, ALlamaTrainsAsOneRankDoesWithItsWeightsCutAndWrites) {

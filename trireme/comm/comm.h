@@ -36,6 +36,8 @@ class Work {
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
   bool done() const;  // without blocking; errors are kept for wait
   void wait();        // throws the operation's error; may run the operation on the calling thread
+  // When it ended, once it is done; the clock's epoch where there was nothing to run.
+  std::chrono::steady_clock::time_point ended() const;
 
  private:
   std::shared_ptr<State> state_;

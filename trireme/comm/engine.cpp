@@ -233,6 +233,7 @@ void Engine::finish(Operation& operation, std::exception_ptr error) {
   if (operation.ordered) operation.group->end_turn();
   pending_.fetch_sub(1);
   const bool others_wait = waiters_.load() > 0;
+  operation.end = Clock::now();
   operation.finished.store(true, std::memory_order_release);
   if (others_wait) finished_.notify_all();
 }

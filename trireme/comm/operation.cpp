@@ -83,6 +83,8 @@ bool Work::done() const {
   return !state_ || state_->engine->done(*state_);
 }
 
+Clock::time_point Work::ended() const { return state_ ? state_->end : Clock::time_point{}; }
+
 void Work::wait() {
   if (!state_) return;
   if (!state_->finished.load(std::memory_order_acquire)) state_->engine->wait(*state_);

@@ -182,6 +182,13 @@ void BoundCollective::wait() {
   }
 }
 
+std::chrono::steady_clock::time_point BoundCollective::ended() const {
+  std::chrono::steady_clock::time_point last;
+  const std::span<const comm::Work> works = exchange_ ? exchange_->works() : std::span<const comm::Work>(works_);
+  for (const comm::Work& work : works) last = std::max(last, work.ended());
+  return last;
+}
+
 void copy_part(const View& from, const View& to, int dim, int64_t index) {
   Box part = Box::whole(to.type.shape);
   part.start[dim] = index * to.type.shape[dim];

@@ -44,6 +44,10 @@ class BoundCollective {
   void start();
   void wait();  // ends what start began; nothing to do when nothing was started
 
+  bool is_under_way() const { return started_; }  // started and not yet waited for
+  // When the last of what was waited for had come; the clock's epoch when nothing was sent.
+  std::chrono::steady_clock::time_point ended() const;
+
  private:
   void start_all_reduce();
   void keep();

@@ -38,6 +38,7 @@ class BoundExchange {
                 comm::Group* group, int tag);
   void start();
   void wait();
+  std::span<const comm::Work> works() const { return works_; }
 
  private:
   View packed(const Exchange::Part& part, const std::vector<View>& tensors);

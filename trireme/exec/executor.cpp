@@ -30,6 +30,8 @@ struct Bound {
   KernelFn* kernel = nullptr;
   std::shared_ptr<void> kernel_state;
   std::unique_ptr<BoundCollective> collective;
+  bool sends = false;      // the collective has other members than this rank
+  Clock::time_point sent;  // when it was started in this step
   int64_t part = 0;  // of a local cut
   double seconds = 0;
 };
@@ -44,8 +46,11 @@ struct Executor::State {
   std::span<std::byte> arena;
   std::vector<View> views;  // per value
   std::vector<Bound> actions;
-  std::vector<BoundCollective*> in_flight_at_end;
+  std::vector<Bound*> in_flight_at_end;
+  std::vector<Bound*> sending;          // actions that communicate, in their order
+  std::vector<Interval> flights, stops;  // of the step, as in communication_time; room for all is there
   std::vector<std::pair<View, View>> copies;  // from, to: updates that are not in place
+  CommunicationTime communication;  // of the last step
   bool timing = false;
 
   State(const ExecutionPlan& p, const ExecutorOptions& o) : plan(p), options(o) {
@@ -162,8 +167,11 @@ struct Executor::State {
       bind_work(bound);
     }
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (actions[i].collective && !waited[i]) in_flight_at_end.push_back(actions[i].collective.get());
+      if (actions[i].collective && !waited[i]) in_flight_at_end.push_back(&actions[i]);
+      if (actions[i].sends) sending.push_back(&actions[i]);
     }
+    flights.reserve(sending.size());
+    stops.reserve(2 * sending.size());
   }
 
   void bind_work(Bound& bound) {
@@ -187,33 +195,50 @@ struct Executor::State {
     for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(static_cast<int>(member));
     BoundCollective::Ranks ranks{.tag = static_cast<int>(&action - plan.actions.data())};
     if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
-    if (members.size() > 1) ranks.group = &options.world->group(members);
+    bound.sends = members.size() > 1;
+    if (bound.sends) ranks.group = &options.world->group(members);
     bound.collective = std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
   }
 
   void run_action(Bound& bound) {
     for (const int comm : waits_of(*bound.action)) wait(actions[static_cast<size_t>(comm)]);
-    const auto start = timing ? Clock::now() : Clock::time_point{};
+    const auto begin = timing ? Clock::now() : Clock::time_point{};
     if (bound.kernel != nullptr) {
       const KernelArgs args{bound.in, bound.out, bound.in_place, bound.out_place, bound.action->attrs,
                             bound.scratch, options.pool, &bound.kernel_state};
       bound.kernel(args);
     } else if (bound.collective) {
-      bound.collective->start();
+      start(bound);
     } else if (bound.action->op->traits.collective) {
       copy_part(bound.in[0], bound.out[0], static_cast<int>(bound.action->attrs.as<CollectiveAttrs>().dim),
                 bound.part);
     }
-    if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  void start(Bound& bound) {
+    if (!bound.sends) return bound.collective->start();
+    bound.sent = Clock::now();
+    bound.collective->start();
+    stops.push_back({bound.sent, Clock::now()});
   }
 
   void wait(Bound& bound) {
-    const auto start = timing ? Clock::now() : Clock::time_point{};
+    if (!bound.sends || !bound.collective->is_under_way()) return bound.collective->wait();
+    const auto begin = Clock::now();
     bound.collective->wait();
-    if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    stops.push_back({begin, Clock::now()});
+    if (timing) bound.seconds += std::chrono::duration<double>(stops.back().end - begin).count();
+  }
+
+  CommunicationTime note_communication() {
+    flights.clear();
+    for (const Bound* bound : sending) flights.push_back({bound->sent, bound->collective->ended()});
+    return communication_time(flights, stops);
   }
 
   void run() {
+    stops.clear();
     for (Bound& bound : actions) {
       try {
         run_action(bound);
@@ -222,7 +247,8 @@ struct Executor::State {
         throw;
       }
     }
-    for (BoundCollective* collective : in_flight_at_end) collective->wait();
+    for (Bound* bound : in_flight_at_end) wait(*bound);
+    communication = note_communication();
     if (seeded_defect("executor: updates that are not in place are lost")) return;
     for (const auto& [from, to] : copies) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
   }
@@ -249,6 +275,8 @@ View Executor::output(std::string_view name) const {
 }
 Box Executor::input_box(std::string_view name) const { return state_->box_of(state_->plan.input(name).value); }
 Box Executor::output_box(std::string_view name) const { return state_->box_of(state_->plan.output(name).value); }
+
+CommunicationTime Executor::communication() const { return state_->communication; }
 
 void Executor::set_timing(bool on) {
   state_->timing = on;

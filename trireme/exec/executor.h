@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/comm/comm.h"
+#include "trireme/exec/communication_time.h"
 #include "trireme/exec/plan.h"
 #include "trireme/layout/box.h"
 #include "trireme/tensor/view.h"
@@ -50,6 +51,9 @@ class Executor {
   View output(std::string_view name) const;
   Box input_box(std::string_view name) const;
   Box output_box(std::string_view name) const;
+
+  // Of the last step; zero on a rank that sends nothing. Always measured: five clock reads an operation.
+  CommunicationTime communication() const;
 
   // Times each action from now on (two clock reads an action).
   void set_timing(bool on);

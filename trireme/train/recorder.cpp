@@ -43,6 +43,10 @@ void Recorder::step(const StepRecord& record) {
                   {options_.unit + "_per_s", options_.units_per_step / record.seconds},
                   {"ms", record.seconds * 1e3}}};
   if (record.grad_norm >= 0) line.values.emplace_back("grad_norm", record.grad_norm);
+  if (options_.communicates) {
+    line.values.emplace_back("comm_busy_ms", record.communication.busy_s * 1e3);
+    line.values.emplace_back("comm_exposed_ms", record.communication.exposed_s * 1e3);
+  }
   log_->write(line);
   board_->scalar("train/loss", record.loss, record.step);
   board_->scalar("train/learning_rate", record.lr, record.step);

@@ -20,6 +20,7 @@ struct StepRecord {
   double lr = 0;
   double grad_norm = -1;  // negative: not computed
   double seconds = 0;
+  CommunicationTime communication = {};  // of this rank
 };
 
 class Recorder {
@@ -31,6 +32,7 @@ class Recorder {
     int64_t resume_step = -1;
     double units_per_step = 1;
     std::string unit = "samples";
+    bool communicates = false;  // the job has several ranks
   };
   explicit Recorder(const Options& options);
 

@@ -118,7 +118,8 @@ class Run {
                        .total_steps = total_,
                        .resume_step = first_ > 0 ? first_ : -1,
                        .units_per_step = static_cast<double>(fit_.batch * options_.tokens_per_sample),
-                       .unit = options_.unit});
+                       .unit = options_.unit,
+                       .communicates = job_.size() > 1});
     Feed feed(train_, batch_options(), session_.step(), fields_, first_, total_);
     session_.step().set_timing(true);
     const auto begin = Clock::now();
@@ -133,7 +134,9 @@ class Run {
       }
       if (!options_.out.empty() && (last || (fit_.save_every > 0 && step % fit_.save_every == 0))) save();
     }
-    finish(recorder, seconds_since(begin));
+    const double total_s = seconds_since(begin);
+    summarise_communication();
+    finish(recorder, total_s);
     return result_;
   }
 
@@ -305,7 +308,9 @@ class Run {
     executor.run();
     result_.step = step;
     result_.loss = executor.output("loss").as<float>()[0];
-    StepRecord record{.step = step, .loss = result_.loss, .lr = lr, .seconds = seconds_since(begin)};
+    StepRecord record{.step = step, .loss = result_.loss, .lr = lr, .seconds = seconds_since(begin),
+                      .communication = executor.communication()};
+    communication_ += record.communication;
     if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
     recorder.step(record);
     launch::note_step();
@@ -386,6 +391,11 @@ class Run {
     };
   }
 
+  void summarise_communication() {
+    const auto steps = static_cast<double>(result_.step - first_);
+    result_.communication = over_ranks(job_.world(), {communication_.busy_s / steps, communication_.exposed_s / steps});
+  }
+
   void finish(Recorder& recorder, double total_s) {
     if (job_.rank() != 0) return;
     const int64_t steps = result_.step - first_;
@@ -407,7 +417,9 @@ class Run {
                     {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
                     {"Seed", std::to_string(options_.seed)},
                     {"Command", options_.command.empty() ? job_.command() : options_.command}};
+    if (job_.size() > 1) report.facts.emplace_back("Communication", trireme::to_string(result_.communication));
     report.memory = memory_by_holding(plan);
+    report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
     report.time = time_by_op(session_.step().times(), data_s_, total_s, steps);
     if (options_.sample && !result_.interrupted && (are_whole() || !result_.checkpoint.empty())) {
       report.samples = {{"", options_.sample(parameters())}};
@@ -427,6 +439,7 @@ class Run {
   int64_t first_ = 0;
   bool moved_ = false;  // what an earlier run left, if anything
   double data_s_ = 0;
+  CommunicationTime communication_;  // of this rank, over all steps
   FitResult result_;
 };
 

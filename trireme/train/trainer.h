@@ -9,6 +9,7 @@
 #include "trireme/data/source.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/plan/parallel.h"
+#include "trireme/train/communication_summary.h"
 #include "trireme/train/schedule.h"
 #include "trireme/train/step.h"
 
@@ -77,6 +78,7 @@ struct FitResult {
   bool interrupted = false;  // a signal asked to stop; the run is saved and can be resumed
   std::string checkpoint;    // the newest one's folder
   std::string report;        // report.html's path
+  CommunicationSummary communication = {};  // of a mean step
 };
 
 class Trainer {
