@@ -10,6 +10,7 @@
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"
+#include "trireme/pass/fuse_rows.h"
 #include "trireme/train/by_hand.h"
 #include "trireme/train/config.h"
 #include "trireme/train/session.h"
@@ -85,7 +86,7 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Mode
   if (!args.value.empty()) return why(compiled.graph, compiled.strategy, args.value, costs);
   if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
-  if (args.stage == "passes") return to_string(compiled.program);
+  if (args.stage == "passes") return to_string(compiled.program) + fused_text(compiled.program);
   if (args.stage == "memory") return memory_text(compiled.plan);
   if (args.stage != "traffic") return to_string(compiled.plan);
   const std::string context = describe_context(config);
@@ -114,7 +115,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   command->add_option("config", args->config, "The job's TOML file")->required();
   command->add_option("--stage", args->stage,
                       "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program; "
-                      "passes: after the passes; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
+                      "passes: after the passes, and the ops that were fused; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
       ->capture_default_str();
   command->add_option("--value", args->value,
                       "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "

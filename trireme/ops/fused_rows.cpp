@@ -84,7 +84,8 @@ std::vector<Example> examples() {
            steps(1, "5=add(0,1){}; 6=add(2,5){}; 7,8,9=layer_norm(6,3,4){eps=1e-05}", {6, 7, 9})},
           {{f32({6, 3, 4}), f32({3, 4})}, steps(1, "2=add(0,1){}; 3,4,5=split(2){dim=1, sizes=[1,1,1]}", {3, 4, 5})},
           {{f32({12}), f32({12}), f32({})}, steps(1, "3=mul(0,1){}; 4=add(3,0){}; 5=mul(4,2){}", {5})},
-          {{{DType::kBF16, {6, 4}}, f32({6, 4})}, steps(2, "2=cast(1){dtype=bf16}; 3=mul(0,2){}; 4=cast(3){dtype=f32}", {3, 4})},
+          {{f32({6, 4}), f32({6, 4})},
+           steps(2, "2=cast(0){dtype=bf16}; 3=cast(1){dtype=bf16}; 4=mul(2,3){}; 5=cast(4){dtype=f32}", {4, 5})},
           {{f32({6, 4}), f32({6, 1})}, steps(1, "2=mul(0,1){}; 3=softmax(2){}", {3})}};
 }
 
