@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/parallel_flags.h"
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"
@@ -29,6 +30,7 @@ struct ExplainArgs {
   int threads = 1;
   std::vector<std::string> set;
   ParallelFlags parallel;
+  PassOptions passes;
 };
 
 std::string memory_text(const ExecutionPlan& plan) {
@@ -81,7 +83,8 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Mode
   Graph step = training_step(forward, loss, batch, make_optimizer(config), how);
   if (args.stage == "grad" && args.value.empty()) return to_string(step);
   const Parallel parallel = parallel_of(config, args.ranks);
-  const Compiled compiled = compile(std::move(step), {.ranks = args.ranks, .threads = args.threads, .parallel = parallel});
+  const Compiled compiled = compile(
+      std::move(step), {.ranks = args.ranks, .threads = args.threads, .parallel = parallel, .passes = args.passes});
   const ReshardCosts costs = reshard_costs(parallel.communication, compiled.strategy.mesh);
   if (!args.value.empty()) return why(compiled.graph, compiled.strategy, args.value, costs);
   if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
@@ -100,11 +103,26 @@ int run(const ExplainArgs& args) {
   std::vector<std::string> keys = args.parallel.overrides();
   keys.insert(keys.end(), args.set.begin(), args.set.end());
   const JobConfig config = read_config(args.config, keys);
+  if (!args.passes.dump_dir.empty()) disk().make_directory(args.passes.dump_dir);
   const auto model = make_model(config);
   const ModelFn forward = [&](const Tensor& x) { return (*model)(x); };
   const std::vector<BatchField> batch = batch_of(config, config.train.batch);
   std::fputs(text_of(args, config, forward, batch).c_str(), stdout);
   return 0;
+}
+
+std::string names_of_passes() {
+  std::string out;
+  for (const Pass& pass : passes()) out += (out.empty() ? "" : ", ") + std::string(pass.name);
+  return out;
+}
+
+void add_pass_flags(CLI::App& command, PassOptions& passes) {
+  command.add_option("--disable-pass", passes.disabled, "Leave a pass out; may be given again. They are, in their order: " + names_of_passes())
+      ->allow_extra_args(false);
+  command.add_option("--stop-after", passes.stop_after, "The last pass to run");
+  command.add_option("--dump", passes.dump_dir, "Folder for the program after each pass that changed it, as 001_<pass>.program. "
+                     "TRIREME_LOG=pass=debug tells how long each took");
 }
 
 }  // namespace
@@ -114,8 +132,9 @@ void add_explain(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("explain", "Print what a configuration becomes, stage by stage");
   command->add_option("config", args->config, "The job's TOML file")->required();
   command->add_option("--stage", args->stage,
-                      "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program; "
-                      "passes: after the passes, and the ops that were fused; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
+                      "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
+                      "of one micro-batch on a mesh with the axis micro_batch where there are several; passes: after the passes, all "
+                      "micro-batches one after the other, and the ops that were fused; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
       ->capture_default_str();
   command->add_option("--value", args->value,
                       "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "
@@ -123,6 +142,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   command->add_option("-n,--ranks", args->ranks, "Ranks to plan for; none is started")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
   add_parallel_flags(*command, args->parallel);
+  add_pass_flags(*command, args->passes);
   command->add_option("--set", args->set, "Replace a key of the configuration")->allow_extra_args(false);
   command->footer("Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });

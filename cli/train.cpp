@@ -13,7 +13,6 @@
 #include "trireme/base/flags.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/plan.h"
-#include "trireme/mesh/mesh.h"
 #include "trireme/train/config.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/job.h"
@@ -65,14 +64,16 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       info.expected_s > 0 ? fmt::format(", about {} in all", duration(info.expected_s)) : "";
   std::printf(
       "%s: %s with %s parameters, %s\n"
-      "  %d rank%s x %d thread%s%s, batch %lld, %.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
+      "  %d rank%s x %d thread%s%s, batch %lld%s, %.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
       "  steps %lld to %lld, %s each%s\n"
       "  writing to %s\n",
       config.name.c_str(), config.model.kind.c_str(),
       compact_number(static_cast<double>(session.parameter_count())).c_str(), info.data.c_str(), job.size(),
       job.size() == 1 ? "" : "s", job.pool().size(), job.pool().size() == 1 ? "" : "s",
       job.world() ? fmt::format(" over {}", job.world()->transport()).c_str() : "",
-      static_cast<long long>(config.train.batch), static_cast<double>(plan.arena_bytes) / 1048576.0,
+      static_cast<long long>(config.train.batch),
+      plan.micro_batches == 1 ? "" : fmt::format(" in {} micro-batches", plan.micro_batches).c_str(),
+      static_cast<double>(plan.arena_bytes) / 1048576.0,
       fmt::format("{:.1f} MiB", static_cast<double>(plan.persistent_bytes) / 1048576.0).c_str(),
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes - plan.persistent_bytes) / 1048576.0).c_str(),
       static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), flops_text(flops).c_str(),
@@ -105,25 +106,27 @@ void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResu
 }
 
 // "3 or 6": the batches nearest to the one asked for.
-std::string sizes_that_divide(int64_t batch, int64_t ranks) {
-  const int64_t below = batch / ranks * ranks;
-  return below > 0 ? fmt::format("{} or {}", below, below + ranks) : fmt::format("{}", ranks);
+std::string sizes_that_divide(int64_t batch, int64_t parts) {
+  const int64_t below = batch / parts * parts;
+  return below > 0 ? fmt::format("{} or {}", below, below + parts) : fmt::format("{}", parts);
 }
 
-// The mesh's axes and the batch, over so many ranks.
+// The configuration and its batch, over so many ranks.
 void check_fits(const JobConfig& config, int ranks) {
-  parallel_of(config, ranks);
+  const int64_t micro_batches = micro_batches_of(parallel_of(config, ranks));
   const int64_t parts = data_parallel_degree(config, ranks);
-  require(config.train.batch % parts == 0,
-          "train: a batch of {} samples does not divide over {} ranks; use --set train.batch={}, or another -n",
-          config.train.batch, parts, sizes_that_divide(config.train.batch, parts));
+  const bool whole = micro_batches == 1;
+  require(config.train.batch % (parts * micro_batches) == 0,
+          "train: a batch of {} samples does not divide over {} rank{}{}; use --set train.batch={}, {}or another -n", config.train.batch,
+          parts, parts == 1 ? "" : "s", whole ? "" : fmt::format(" x {} micro-batches", micro_batches),
+          sizes_that_divide(config.train.batch, parts * micro_batches), whole ? "" : "other --gradient-accumulation-steps, ");
 }
 
 bool fits(const JobConfig& config, int ranks) {
   try {
     check_fits(config, ranks);
-    const std::string mesh = parallel_of(config, ranks).mesh;
-    return mesh.empty() || parse_mesh(mesh).devices() == ranks;
+    mesh_of_ranks(parallel_of(config, ranks), ranks);
+    return true;
   } catch (const Error&) {
     return false;
   }

@@ -78,6 +78,11 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
   expect_set("train.lr=0", "configuration: train.lr = 0; it must be above 0");
   expect_set("train.clip=-1", "configuration: train.clip = -1; it must be 0 or more");
   expect_set("train.steps=-5", "configuration: train.steps = -5; it must be 0 or more");
+  expect_set("data.std=0", "configuration: data.std = 0; pixels are divided by it: it must be above 0, within what f32 holds");
+  expect_set("data.std=1e-60", "configuration: data.std = 1e-60; pixels are divided by it: it must be above 0, within what f32 holds");
+  expect_set("data.mean=inf", "configuration: data.mean = inf; it must be a number that f32 holds");
+  expect_set("parallel.gradient_accumulation_steps=5000",
+             "configuration: parallel.gradient_accumulation_steps = 5000; it must be from 1 to 4096");
   expect_set("data.seq=100000", "text: 'text.txt' holds 8000 bytes in 1 files; a sample of 100000 tokens and its next one "
                                 "needs 100001");
 }
@@ -89,6 +94,14 @@ TEST_F(BadInputTest, RanksThatCannotBe) {
                "train: a batch of 4 samples does not divide over 3 ranks; use --set train.batch=3 or 6, or another -n");
   expect_error({"train", "gpt.toml", "-n", "8"}, kCaller,
                "train: a batch of 4 samples does not divide over 8 ranks; use --set train.batch=8, or another -n");
+  expect_error({"train", "gpt.toml", "-n", "2", "--gradient-accumulation-steps", "4"}, kCaller,
+               "train: a batch of 4 samples does not divide over 2 ranks x 4 micro-batches; use --set train.batch=8, other "
+               "--gradient-accumulation-steps, or another -n");
+  expect_error({"train", "gpt.toml", "--set", "parallel.gradient_accumulation_steps=3"}, kCaller,
+               "train: a batch of 4 samples does not divide over 1 rank x 3 micro-batches; use --set train.batch=3 or 6, other "
+               "--gradient-accumulation-steps, or another -n");
+  expect_error({"train", "gpt.toml", "-n", "2", "--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.mesh=dp=2,micro_batch=4"},
+               kCaller, HasSubstr("does not divide over 2 ranks x 4 micro-batches"));
   expect_error({"train", "gpt.toml", "--threads", "-1"}, kCaller, HasSubstr("--threads"));
   expect_error({"train", "gpt.toml", "--out", ""}, kCaller, "train: --out is empty; name a folder");
   EXPECT_FALSE(fs::exists(path("runs")));  // nothing is written before the words are understood

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -134,6 +135,51 @@ TEST_F(CommandTest, ExplainPrintsEveryStage) {
   EXPECT_THAT(seen[5], StartsWith("arena "));
   expect_error({"explain", "gpt.toml", "--stage", "grph"}, 2, "explain: no stage 'grph'. Did you mean 'graph'?");
   expect_error({"explain", "gpt.toml", "-n", "3"}, 2, HasSubstr("does not divide over 3 ranks; use 3 or 6 samples"));
+}
+
+TEST_F(CommandTest, ExplainShowsOneMicroBatchBeforeThePassesAndAllAfterThem) {
+  write_gpt();
+  const auto explained = [&](const char* stage) {
+    return run({"explain", "gpt.toml", "-n", "2", "--gradient-accumulation-steps", "2", "--stage", stage}).out;
+  };
+  const std::string partition = explained("partition");
+  EXPECT_THAT(partition, StartsWith("mesh \"dp=2,micro_batch=2\"\n"));
+  EXPECT_THAT(partition, HasSubstr("i32[1,16] = data \"tokens\"  // [dp*micro_batch, -] of [4,16]"));
+  const std::string passes = explained("passes");
+  EXPECT_THAT(passes, StartsWith("mesh \"dp=2\"\n"));
+  EXPECT_THAT(passes, HasSubstr("i32[2,16] = data \"tokens\"  // [dp, -] of [4,16]"));
+}
+
+TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
+  write_gpt();
+  const auto explained = [&](const Words& more) {
+    Words words{"explain", "gpt.toml", "-n", "2", "--set", "train.clip=0", "--stage", "passes"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const auto sums = [](const std::string& text) {
+    size_t out = 0;
+    for (size_t at = text.find("= all_reduce("); at != std::string::npos; at = text.find("= all_reduce(", at + 1)) ++out;
+    return out;
+  };
+  const std::string all = explained({});
+  const std::string apart = explained({"--disable-pass", "fuse_all_reduce"});
+  EXPECT_GT(sums(apart), sums(all));
+  EXPECT_TRUE(explained({"--disable-pass", "fuse_all_reduce", "--disable-pass", "early_updates"}) != apart);
+  const std::string first = explained({"--stop-after", "fuse_all_reduce", "--dump", "made/passes"});
+  EXPECT_TRUE(first != all);
+  std::string last;
+  for (const auto& entry : std::filesystem::directory_iterator(path("made/passes"))) last = std::max(last, entry.path().string());
+  EXPECT_THAT(last, testing::EndsWith("_fuse_all_reduce.program"));
+  EXPECT_TRUE(read(last) == first);
+
+  const Outcome timed = run({"explain", "gpt.toml", "--stage", "passes"}, {"TRIREME_LOG=pass=debug"});
+  EXPECT_THAT(timed.err, HasSubstr("early_updates changed nothing  ms="));
+  EXPECT_THAT(run({"help", "explain"}).out, HasSubstr("fuse_all_reduce, "));
+  expect_error({"explain", "gpt.toml", "--disable-pass", "fuse"}, 2, HasSubstr("no pass named 'fuse'."));
+  expect_error({"explain", "gpt.toml", "--stop-after", "early_gather"}, 2, "no pass named 'early_gather'. Did you mean 'early_gathers'?");
 }
 
 TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {

@@ -94,6 +94,29 @@ TEST_F(ElasticTest, ANumberOfRanksThatTheConfigurationCannotHaveIsLeftOutAndTheR
   EXPECT_THAT(refused.err, HasSubstr("  the job cannot go on with 3 to 3 ranks\n"));
 }
 
+TEST_F(ElasticTest, ANumberOfRanksWhoseSharesDoNotFallInMicroBatchesIsLeftOut) {
+  // 24 samples are 6 for each of 4 ranks, 12 for each of 2, and 8 for each of 3, which are no 3 micro-batches.
+  Program only = begin("only", job("run", {"-n", "2:4", "--restarts", "1", "--set", "train.batch=24", "--gradient-accumulation-steps", "3"}));
+  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(only); }));
+  ASSERT_EQ(workers_of(only).size(), 4) << err_of(only);
+  ASSERT_EQ(::kill(workers_of(only)[3], SIGKILL), 0);
+  const Outcome outcome = finish(only);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 3 (pid "));
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 80);
+}
+
+TEST_F(ElasticTest, AMeshWithMicroBatchesStartsAgainWithItsRanks) {
+  Words words{"-n", "2:2", "--restarts", "1", "--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.mesh=dp=2,micro_batch=3"};
+  Program only = begin("only", job("run", words));
+  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(only); }));
+  ASSERT_EQ(workers_of(only).size(), 2) << err_of(only);
+  ASSERT_EQ(::kill(workers_of(only)[1], SIGKILL), 0);
+  const Outcome outcome = finish(only);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 1 (pid "));
+}
+
 TEST_F(ElasticTest, AJobOnTwoNodesStartsAgainOnBothAfterAKilledRank) {
   std::vector<Program> nodes;
   for (const char* rank : {"0", "1"}) {

@@ -98,6 +98,23 @@ TEST_F(TrainTest, OneAndTwoAndFourRanksTrainToTheEndAndAgreeOnTheLoss) {
   EXPECT_THAT(left_over(), IsEmpty());
 }
 
+TEST_F(TrainTest, ABatchInMicroBatchesIsAnnouncedAndTrainsAsInOnePart) {
+  write_gpt(kSgd);
+  const auto train = [&](const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--out", out, "--set", "train.lr=0.1", "-n", "2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome one = train("one", {});
+  const Outcome two = train("two", {"--gradient-accumulation-steps", "2"});
+
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_THAT(one.out, HasSubstr(", batch 4, "));
+  EXPECT_THAT(two.out, HasSubstr(", batch 4 in 2 micro-batches, "));
+  expect_close(losses("one"), losses("two"));
+}
+
 // Of every step; the summary and the report have the mean.
 TEST_F(TrainTest, TellsHowMuchOfItsCommunicationIsHidden) {
   write_gpt(kSgd);
@@ -256,9 +273,13 @@ TEST_F(TrainTest, ANewRunDoesNotMixItsCheckpointsWithThoseOfAnEarlierOne) {
   const Outcome second = run({"train", "gpt.toml", "--out", "run", "-n", "2", "--set", "train.steps=2"});
 
   EXPECT_EQ(second.code, 0) << second.err;
-  EXPECT_THAT(second.err, HasSubstr("held the checkpoints of an earlier run; they are now in 'run/checkpoints.1'"));
+  EXPECT_THAT(second.err, HasSubstr("held the checkpoints of an earlier run; they are now in 'run/checkpoints.1', where they stay"));
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 2);
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints.1")).step(), 6);
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--set", "train.steps=3", "--set", "train.keep=1"}).code, 0);
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 3);
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints.2")).step(), 2);
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints.1")).step(), 6) << "what train.keep says is of one run";
 }
 
 }  // namespace

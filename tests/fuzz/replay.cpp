@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "tests/fuzz/support.h"
+#include "tests/program_arguments.h"
 #include "trireme/base/file.h"
 
 namespace trireme::fuzz {
@@ -133,12 +133,6 @@ class Mutator {
   std::mt19937 random_;
 };
 
-bool number_after(std::string_view arg, std::string_view name, uint32_t& value) {
-  if (!arg.starts_with(name)) return false;
-  const std::string_view digits = arg.substr(name.size());
-  return std::from_chars(digits.data(), digits.data() + digits.size(), value).ec == std::errc();
-}
-
 int run(const std::string& folder, uint32_t mutations, uint32_t seed) {
   std::vector<std::string> corpus;
   for (const std::string& name : list_directory(folder)) corpus.push_back(read_file(join_path(folder, name)));
@@ -161,7 +155,7 @@ int main(int argc, char** argv) {
   uint32_t seed = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
-    if (trireme::fuzz::number_after(arg, "--mutations=", mutations) || trireme::fuzz::number_after(arg, "--seed=", seed)) continue;
+    if (trireme::number_after(arg, "--mutations=", mutations) || trireme::number_after(arg, "--seed=", seed)) continue;
     if (!folder.empty() || arg.starts_with('-')) {
       fmt::print(stderr, "{}: '{}' is not FOLDER, --mutations=N or --seed=N\n", argv[0], arg);
       return 2;

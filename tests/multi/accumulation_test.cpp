@@ -214,7 +214,27 @@ TEST(AccumulationErrors, AParameterCutByMicroBatchesIsRefused) {
   Parallel parallel;
   parallel.mesh = "dp=1,micro_batch=2";
   parallel.parameters = {{"layers.0.weight", "[micro_batch, -]"}};
-  EXPECT_THROW(compile(mlp_step(), {.parallel = parallel}), Error);
+  EXPECT_THAT([&] { compile(mlp_step(), {.parallel = parallel}); },
+              testing::ThrowsMessage<Error>(HasSubstr("no mesh axis named 'micro_batch' in mesh 'dp=1'")));
+}
+
+// A strategy file says the layouts of everything.
+void expect_refused(const std::string& from, const std::string& to, const std::string& error) {
+  const Graph graph = mlp_step();
+  std::string text = to_string(graph, semi_auto(graph, 2, in_parts(2)));
+  ASSERT_NE(text.find(from), std::string::npos) << text;
+  text.replace(text.find(from), from.size(), to);
+  EXPECT_THAT([&] { compile(graph, {.ranks = 2, .parallel = {.strategy = text}}); }, testing::ThrowsMessage<Error>(HasSubstr(error)));
+}
+
+TEST(AccumulationErrors, AStrategyFileThatCutsAParameterByMicroBatchesIsRefused) {
+  expect_refused("\"layers.0.weight\" f32[64,12] [-, -]", "\"layers.0.weight\" f32[64,12] [micro_batch, -]",
+                 "parameter 'layers.0.weight' lies as [micro_batch, -]: the axis 'micro_batch' cuts batches only");
+}
+
+TEST(AccumulationErrors, AStrategyFileWithRanksInsideMicroBatchesIsRefused) {
+  expect_refused("input \"x\" f32[24,12] [dp*micro_batch, -]", "input \"x\" f32[24,12] [micro_batch*dp, -]",
+                 "data input 'x' lies as [micro_batch*dp, -]: the axis 'micro_batch' must be the last of its dimension");
 }
 
 }  // namespace

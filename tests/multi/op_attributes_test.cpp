@@ -105,6 +105,27 @@ TEST(OpAttributes, cross_batch_of_a_sum_and_a_maximum_is_that_of_the_ranks_own_r
   EXPECT_EQ(two.total_bytes(), 0);
 }
 
+// The gradient of a pad is a slice, whose attributes say the sizes of the whole, also of a dimension that is cut.
+TEST(OpAttributes, cross_batch_of_what_is_padded_reads_back) {
+  Graph graph;
+  const Tensor x = data(graph, "x", {4, 3, 6});
+  graph.set_scope("stat");
+  const Tensor sums = reduce_sum(x, {0});
+  graph.set_scope("");
+  const Tensor loss = mean(square(mul(data(graph, "z", {4, 5, 6}), pad(sums, {2, 0}, {0, 0}))));
+  graph.add_output("loss", loss.id());
+  graph.add_output("grad", gradients(loss, std::vector<Tensor>{x})[0].id());
+  Parallel parallel = asking({{"stat/reduce_sum", "cross_batch"}}, "dp=2,tp=2");
+  parallel.dataset = "[dp, -, tp]";
+  const Strategy strategy = semi_auto(graph, 4, parallel);
+  const std::string text = to_string(graph, strategy);
+  EXPECT_THAT(text, HasSubstr(" slice @\"grad/\" vouched=\"[-, tp]"));
+  expect_reads_back(graph, strategy);
+  const OnRanks four = run_on_ranks(graph, 4, parallel);
+  const OnRanks read = run_on_ranks(graph, 4, {.strategy = text});
+  EXPECT_EQ(read.outputs, four.outputs);
+}
+
 // -- skip_redistribution -------------------------------------------------------------------------------
 
 Graph reshaped() {

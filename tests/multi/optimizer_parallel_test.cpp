@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/multi/loss_curve.h"
@@ -110,6 +111,50 @@ TEST(OptimizerParallel, levels_2_and_3_scatter_gradients_and_level_3_gathers_wei
   }
   EXPECT_EQ(calls(2)["all_gather"], 1);  // of the updated weight
   EXPECT_EQ(calls(3)["all_gather"], 2);  // forward, and again for the backward pass
+}
+
+// Seven layers, whose gradients of the weights are 256 KiB each.
+Graph deep_step(double clip_norm) {
+  nn::Mlp mlp({12, 256, 256, 256, 256, 256, 256, 256, 10});
+  return training_step(mlp_model(mlp), class_loss(), batch(), AdamW{}, {.name = "deep", .clip_norm = clip_norm});
+}
+
+// The clip waits for all gradients: nothing but the bound on sums in flight frees those that are whole.
+TEST(OptimizerParallel, clipped_gradients_are_whole_only_until_their_slices_are_summed) {
+  for (const int level : {2, 3}) {
+    const ExecutionPlan plan = compile(deep_step(1), {.ranks = 4, .parallel = sliced(level)}).plan;
+    std::vector<Buffer> whole;
+    for (const Action& action : plan.actions) {
+      if (action.op->name != "reduce_scatter") continue;
+      whole.push_back(plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(action.in[0])].buffer)]);
+    }
+    EXPECT_EQ(whole.size(), 6);
+    for (int i = 0; i < static_cast<int>(plan.actions.size()); ++i) {
+      EXPECT_LE(std::ranges::count_if(whole, [&](const Buffer& b) { return b.first <= i && i <= b.last; }), 3)
+          << "level " << level << ", action " << i << ": two are summed while the next is computed";
+    }
+  }
+}
+
+TEST(OptimizerParallel, gathered_parameters_are_written_over_the_old_ones) {
+  for (const double clip : {0.0, 1.0}) {
+    const ExecutionPlan plan = compile(deep_step(clip), {.ranks = 4, .parallel = sliced(2)}).plan;
+    int gathered = 0;
+    for (const Action& action : plan.actions) {
+      if (action.op->name != "all_gather") continue;
+      for (const int id : action.out) {
+        const Buffer& buffer = plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(id)].buffer)];
+        EXPECT_EQ(buffer.holding, Holding::kParameter) << "clip " << clip << ", value " << id;
+        ++gathered;
+      }
+    }
+    EXPECT_EQ(gathered, 6) << "clip " << clip;
+    for (const PlanOutput& output : plan.outputs) {
+      if (output.updates < 0) continue;
+      EXPECT_EQ(plan.values[static_cast<size_t>(output.value)].buffer, plan.values[static_cast<size_t>(output.updates)].buffer)
+          << output.name;
+    }
+  }
 }
 
 TEST(OptimizerParallel, options_out_of_range_are_refused) {

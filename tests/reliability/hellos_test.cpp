@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <map>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "tests/cli/nodes.h"
+#include "tests/program_arguments.h"
 #include "tests/reliability/hellos.h"
 #include "trireme/launch/secret.h"
 #include "trireme/train/run_log.h"
@@ -218,12 +218,6 @@ TEST_F(Hellos, NoneIsLetInAndTheJobTrainsAsIfNobodyHadCome) {
   compare(steps_of("disturbed"), first, last);
 }
 
-bool number_after(std::string_view arg, std::string_view name, auto& value) {
-  if (!arg.starts_with(name)) return false;
-  const std::string_view digits = arg.substr(name.size());
-  return std::from_chars(digits.data(), digits.data() + digits.size(), value).ec == std::errc();
-}
-
 }  // namespace
 }  // namespace trireme::cli
 
@@ -231,8 +225,8 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   std::signal(SIGINT, SIG_DFL);  // a shell ignores it in what runs in the background, and the job would inherit that
   for (int i = 1; i < argc; ++i) {
-    if (!trireme::cli::number_after(argv[i], "--hellos=", trireme::cli::hellos) &&
-        !trireme::cli::number_after(argv[i], "--seed=", trireme::cli::seed)) {
+    if (!trireme::number_after(argv[i], "--hellos=", trireme::cli::hellos) &&
+        !trireme::number_after(argv[i], "--seed=", trireme::cli::seed)) {
       std::fprintf(stderr, "hellos_test: '%s' is not --hellos=N or --seed=N\n", argv[i]);
       return 2;
     }

@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <csignal>
 #include <random>
 #include <thread>
 
 #include "tests/cli/program.h"
+#include "tests/program_arguments.h"
 #include "trireme/base/clock.h"
 #include "trireme/ckpt/checkpoint.h"
 
@@ -151,20 +151,14 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
   EXPECT_EQ(counts_.damaged, 0);
 }
 
-bool number_after(std::string_view arg, std::string_view name, auto& value) {
-  if (!arg.starts_with(name)) return false;
-  const std::string_view digits = arg.substr(name.size());
-  return std::from_chars(digits.data(), digits.data() + digits.size(), value).ec == std::errc();
-}
-
 }  // namespace
 }  // namespace trireme::cli
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
-    if (!trireme::cli::number_after(argv[i], "--kills=", trireme::cli::kills) &&
-        !trireme::cli::number_after(argv[i], "--seed=", trireme::cli::seed)) {
+    if (!trireme::number_after(argv[i], "--kills=", trireme::cli::kills) &&
+        !trireme::number_after(argv[i], "--seed=", trireme::cli::seed)) {
       std::fprintf(stderr, "reliability_test: '%s' is not --kills=N or --seed=N\n", argv[i]);
       return 2;
     }

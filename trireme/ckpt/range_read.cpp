@@ -1,7 +1,6 @@
 #include "trireme/ckpt/range_read_impl.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -66,44 +65,12 @@ class Blocks {
 }  // namespace
 
 int64_t read_region(const Stored& stored, const Box& region, const View& to, const Box& to_box) {
-  if (region.elements() == 0) return 0;
-  const int rank = region.size.rank();
   const int64_t element = size_of(to.type.dtype);
-  const auto from_strides = stored.box.size.strides();
-  const auto to_strides = to_box.size.strides();
-  int64_t from_at = 0;
-  int64_t to_at = 0;
-  for (int dim = 0; dim < rank; ++dim) {
-    const auto d = static_cast<size_t>(dim);
-    from_at += (region.start[dim] - stored.box.start[dim]) * from_strides[d];
-    to_at += (region.start[dim] - to_box.start[dim]) * to_strides[d];
-  }
-  // The innermost dimensions that are contiguous on both sides are one run; runs come in order of
-  // the file.
-  int64_t run = 1;
-  int outer = rank;
-  while (outer > 0) {
-    run *= region.size[outer - 1];
-    --outer;
-    if (region.size[outer] != stored.box.size[outer] || region.size[outer] != to_box.size[outer])
-      break;
-  }
   Blocks blocks(stored, stored.box.elements() * element);
-  std::array<int64_t, Shape::kMaxRank> index{};
-  while (true) {
-    blocks.copy(from_at * element, run * element, to.data + to_at * element);
-    int dim = outer - 1;
-    for (; dim >= 0; --dim) {
-      const auto d = static_cast<size_t>(dim);
-      from_at += from_strides[d];
-      to_at += to_strides[d];
-      if (++index[d] < region.size[dim]) break;
-      from_at -= from_strides[d] * region.size[dim];
-      to_at -= to_strides[d] * region.size[dim];
-      index[d] = 0;
-    }
-    if (dim < 0) return blocks.read_bytes();
-  }
+  each_run(stored.box, to_box, region, [&](int64_t from, int64_t at, int64_t run) {  // in the order of the file
+    blocks.copy(from * element, run * element, to.data + at * element);
+  });
+  return blocks.read_bytes();
 }
 
 int64_t verify_blocks(const Stored& stored, int64_t bytes) {

@@ -28,6 +28,7 @@ class Planner {
     plan_.by_hand = program_.by_hand;
     plan_.micro_batches = program_.micro_batches;
     add_actions();
+    find_replaced();
     find_kept_results();
     find_last_uses();
     for (const Input& input : graph_.inputs()) add_input(input);
@@ -133,6 +134,16 @@ class Planner {
     }
   }
 
+  void find_replaced() {
+    replaces_.resize(graph_.values().size());
+    is_replaced_.resize(graph_.values().size(), 0);
+    for (const Output& output : graph_.outputs()) {
+      if (output.updates == kNoValue) continue;
+      replaces_[static_cast<size_t>(output.value)].push_back(output.updates);
+      is_replaced_[static_cast<size_t>(output.updates)] = 1;
+    }
+  }
+
   // A view of what the step replaces, kept as a result, must be what it was before: it is a copy.
   void find_kept_results() {
     keeps_.assign(static_cast<size_t>(end_), 0);
@@ -140,8 +151,7 @@ class Planner {
       const int from = producer_[static_cast<size_t>(output.value)];
       ValueId base = output.value;
       for (int i = from; i >= 0 && is_view(i); i = producer_[static_cast<size_t>(base)]) base = node(i).inputs[0];
-      const bool replaced = base != output.updates && std::any_of(graph_.outputs().begin(), graph_.outputs().end(),
-                                                                  [&](const Output& o) { return o.updates == base; });
+      const bool replaced = base != output.updates && is_replaced_[static_cast<size_t>(base)] != 0;
       if (seeded_defect("plan: a kept view sees the update")) continue;
       if (replaced && base != output.value) keeps_[static_cast<size_t>(from)] = 1;
     }
@@ -230,14 +240,13 @@ class Planner {
 
   // The buffer of the input that the result replaces, where nothing touches it from this action on; or -1.
   int replaced(int i, ValueId id) const {
-    for (const Output& output : graph_.outputs()) {
-      if (output.value != id || output.updates == kNoValue) continue;
-      const int buffer = buffer_of_[static_cast<size_t>(output.updates)];
+    for (const ValueId input : replaces_[static_cast<size_t>(id)]) {
+      const int buffer = buffer_of_[static_cast<size_t>(input)];
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
         return last_use_[static_cast<size_t>(user)] < i && !in_flight(user, i);
       });
-      if (free && graph_.type(output.updates).bytes() == graph_.type(id).bytes()) return buffer;
+      if (free && graph_.type(input).bytes() == graph_.type(id).bytes()) return buffer;
     }
     return -1;
   }
@@ -256,9 +265,8 @@ class Planner {
   }
 
   bool updates(ValueId id, ValueId input) const {
-    return std::any_of(graph_.outputs().begin(), graph_.outputs().end(), [&](const Output& output) {
-      return output.value == id && output.updates == input;
-    });
+    const std::vector<ValueId>& replaced = replaces_[static_cast<size_t>(id)];
+    return std::find(replaced.begin(), replaced.end(), input) != replaced.end();
   }
 
   bool taken_by_sibling(const Node& n, int k, int buffer) const {
@@ -369,7 +377,9 @@ class Planner {
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
   std::vector<int> scattering_;  // reduce-scatters that no action waits for yet
-  std::vector<char> keeps_;                   // per action
+  std::vector<char> keeps_;                     // per action
+  std::vector<std::vector<ValueId>> replaces_;  // per value: the inputs that are it after the step
+  std::vector<char> is_replaced_;               // per value
   std::vector<std::vector<ValueId>> users_;   // per buffer
   std::vector<std::vector<int>> together_;
   ExecutionPlan plan_;

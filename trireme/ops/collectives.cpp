@@ -12,6 +12,7 @@
 // Their gradients take each rank's value as a variable of its own.
 #include <algorithm>
 
+#include "trireme/ops/collective.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 #include "trireme/tensor/most_elements.h"
@@ -36,11 +37,7 @@ const CollectiveAttrs& attrs_of(const InferArgs& args) {
 void check_group(const char* op, const InferArgs& args) {
   const auto& attrs = attrs_of(args);
   require(attrs.size >= 1, "{}: the group has {} ranks; it must have 1 or more", op, attrs.size);
-  for (const TensorType& type : args.in) {
-    require(type.dtype != DType::kBool,
-            "{}: a bool tensor cannot be sent; cast it to u8 first (operand {})", op,
-            to_string(type));
-  }
+  check_sendable(op, args.in);
 }
 
 void check_reduction(const char* op, const InferArgs& args) {
@@ -190,11 +187,6 @@ std::vector<Tensor> grad_shard_slice(const GradArgs& args) {
   return {apply1(ops::all_gather, {args.dout[0]}, args.attrs)};
 }
 
-// Bytes that pass through memory; what the links cost is the planner's to know.
-Cost cost(const TypeArgs& args) {
-  return {.flops = 0, .bytes = tensor_bytes(args)};
-}
-
 std::vector<Example> examples_elementwise() {
   return {
       {.in = {f32({6, 4}), f32({5})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 2})},
@@ -217,21 +209,12 @@ std::vector<Example> examples_ring_shift() {
            .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 3, .shift = -2})}};
 }
 
-// What is true of them all. Ops of any number of operands may write each result over its operand.
+// Ops of any number of operands may write each result over its operand.
 OpDef collective(std::string_view name, std::string_view doc, std::string_view inputs,
                  InferFn* infer, GradFn* grad, std::vector<Example> (*examples)()) {
-  return {{name, &Attrs::parse<CollectiveAttrs>},
-          doc,
-          inputs,
-          infer,
-          grad,
-          Facet<ShardFn>::none("works on the pieces of ranks"),
-          cost,
-          Facet<KernelFn>::none("the executor runs it, which knows the rank's coordinates"),
-          {.collective = true},
-          inputs == "..." ? std::vector<std::pair<int, int>>{{0, 0}}
-                          : std::vector<std::pair<int, int>>{},
-          examples};
+  using Overwrites = std::vector<std::pair<int, int>>;
+  return collective_op<CollectiveAttrs>(name, doc, inputs, infer, grad, examples,
+                                        inputs == "..." ? Overwrites{{0, 0}} : Overwrites{});
 }
 
 }  // namespace

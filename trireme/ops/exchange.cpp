@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "trireme/ops/collective.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -20,13 +21,6 @@ extern const OpDef neighbor_exchange;
 }  // namespace ops
 
 namespace {
-
-void check_sendable(const char* op, std::span<const TensorType> types) {
-  for (const TensorType& type : types) {
-    require(type.dtype != DType::kBool,
-            "{}: a bool tensor cannot be sent; cast it to u8 first (operand {})", op, to_string(type));
-  }
-}
 
 // The operand with a window instead of a block along dimension `dim`, or the other way round.
 TensorType with_extent(const char* op, const InferArgs& args, bool to_window) {
@@ -105,11 +99,6 @@ std::vector<Tensor> grad_exchange(const GradArgs& args) {
   return out;
 }
 
-// Bytes that pass through memory; what the links cost is the planner's to know.
-Cost cost(const TypeArgs& args) {
-  return {.flops = 0, .bytes = tensor_bytes(args)};
-}
-
 WindowAttrs halo_of_one() {
   return {.axes = {0}, .size = 2, .dim = 1, .extent = 8, .offset = -1, .step = 4, .length = 6};
 }
@@ -125,34 +114,18 @@ std::vector<Example> exchange_examples() {
            .attrs = Attrs::of(ExchangeAttrs{.axes = {0}, .size = 2, .to = {1, 0, -1, 0}})}};
 }
 
-template <class A>
-OpDef exchange(std::string_view name, std::string_view doc, std::string_view inputs, InferFn* infer, GradFn* grad,
-               std::vector<Example> (*examples)()) {
-  return {{name, &Attrs::parse<A>},
-          doc,
-          inputs,
-          infer,
-          grad,
-          Facet<ShardFn>::none("works on the pieces of ranks"),
-          cost,
-          Facet<KernelFn>::none("the executor runs it, which knows the rank's coordinates"),
-          {.collective = true},
-          {},
-          examples};
-}
-
 }  // namespace
 
 namespace ops {
 extern const OpDef take_windows =
-    exchange<WindowAttrs>("take_windows", "y = positions [offset + k step, + length) of the dimension whose block k is x", "x",
-                          infer_take, grad_take, take_examples);
+    collective_op<WindowAttrs>("take_windows", "y = positions [offset + k step, + length) of the dimension whose block k is x", "x",
+                               infer_take, grad_take, take_examples);
 extern const OpDef add_windows =
-    exchange<WindowAttrs>("add_windows", "y = block k of the sum of the group's windows x", "x", infer_add, grad_add,
-                          add_examples);
+    collective_op<WindowAttrs>("add_windows", "y = block k of the sum of the group's windows x", "x", infer_add, grad_add,
+                               add_examples);
 extern const OpDef neighbor_exchange =
-    exchange<ExchangeAttrs>("neighbor_exchange", "y[i] = the x[i] that comes to this rank, else 0", "...", infer_exchange,
-                            grad_exchange, exchange_examples);
+    collective_op<ExchangeAttrs>("neighbor_exchange", "y[i] = the x[i] that comes to this rank, else 0", "...", infer_exchange,
+                                 grad_exchange, exchange_examples);
 }  // namespace ops
 
 CollectiveAttrs over_axes(const Mesh& mesh, std::string_view axes) {

@@ -11,6 +11,7 @@
 #include "trireme/pass/early_updates.h"
 #include "trireme/pass/fuse_all_reduce.h"
 #include "trireme/pass/fuse_rows.h"
+#include "trireme/pass/recompute_rows.h"
 
 namespace trireme {
 namespace {
@@ -27,6 +28,8 @@ void check_name(const std::string& name) {
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> kPasses{
+      {"recompute_rows", "the backward pass makes again what costs little, if asked to",
+       [](const Program& program, const PassOptions& options) { return options.recompute ? recompute_rows(program) : program; }},
       {"fuse_all_reduce", "all-reduces over the same ranks become buckets",
        [](const Program& program, const PassOptions& options) {
          return fuse_all_reduce(program, {.bucket_bytes = options.bucket_bytes});

@@ -76,6 +76,7 @@ struct Parallel {
   std::vector<CutRule> layerwise;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
   Numerics numerics = Numerics::kFast;
+  bool recompute = false;  // the backward pass makes again what costs little (pass/recompute_rows.h)
   // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has
   // parameters only gives the mesh and rules for them; all else is asked as above.
   std::string strategy;
@@ -90,6 +91,11 @@ Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
 // The batch cut over all ranks, everything else replicated. Throws kInvalidArgument when the batch does not
 // divide, naming the batches that would.
 Strategy data_parallel(const Graph& graph, int64_t ranks);
+
+// The mesh of the ranks, without the axes that take none, and the micro-batches of a step, where no strategy is given.
+// Throw kInvalidArgument as semi_auto does.
+Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks);
+int64_t micro_batches_of(const Parallel& parallel);
 
 // The costs that reshards over the mesh are chosen by. Throws kInvalidArgument when the machine has fewer devices.
 ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh);

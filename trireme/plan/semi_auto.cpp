@@ -28,26 +28,6 @@ Mesh without_interleaved(const Mesh& mesh) {
   return Mesh(axes);
 }
 
-// The mesh of the ranks.
-Mesh mesh_of(const Parallel& parallel, int64_t ranks) {
-  require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
-  if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
-  Mesh mesh = without_micro_batches(parse_mesh(parallel.mesh));
-  if (copies_of(mesh) > 1) mesh = without_interleaved(mesh);
-  require(mesh.devices() == ranks, "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
-          parallel.mesh, mesh.devices(), ranks, mesh.devices());
-  return mesh;
-}
-
-int64_t micro_batches_of(const Parallel& parallel) {
-  require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
-  if (parallel.mesh.empty()) return parallel.accumulation;
-  const int64_t in_mesh = micro_batches(parse_mesh(parallel.mesh));
-  require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
-          "mesh '{}' has {} micro-batches, and {} are asked for; keep one", parallel.mesh, in_mesh, parallel.accumulation);
-  return std::max(in_mesh, parallel.accumulation);
-}
-
 bool has_axis(const Mesh& mesh, std::string_view name) {
   return std::any_of(mesh.user_axes().begin(), mesh.user_axes().end(),
                      [&](const MeshAxis& axis) { return axis.name == name; });
@@ -63,7 +43,7 @@ struct Asked {
 class SemiAuto {
  public:
   SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const std::map<std::string, Layout>* stored)
-      : graph_(graph), parallel_(parallel), stored_(stored), mesh_(mesh_of(parallel, ranks)),
+      : graph_(graph), parallel_(parallel), stored_(stored), mesh_(mesh_of_ranks(parallel, ranks)),
         all_(with_micro_batches(mesh_, micro_batches_of(parallel))),
         copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
@@ -407,6 +387,25 @@ Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ran
 }
 
 }  // namespace
+
+Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
+  require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
+  if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
+  Mesh mesh = without_micro_batches(parse_mesh(parallel.mesh));
+  if (copies_of(mesh) > 1) mesh = without_interleaved(mesh);
+  require(mesh.devices() == ranks, "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
+          parallel.mesh, mesh.devices(), ranks, mesh.devices());
+  return mesh;
+}
+
+int64_t micro_batches_of(const Parallel& parallel) {
+  require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
+  if (parallel.mesh.empty()) return parallel.accumulation;
+  const int64_t in_mesh = micro_batches(parse_mesh(parallel.mesh));
+  require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
+          "mesh '{}' has {} micro-batches, and {} are asked for; keep one", parallel.mesh, in_mesh, parallel.accumulation);
+  return std::max(in_mesh, parallel.accumulation);
+}
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
                    const std::map<std::string, Layout>* stored) {

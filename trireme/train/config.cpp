@@ -77,6 +77,10 @@ void check_images(const JobConfig& c) {
   require(c.data.image.size() == 3, "configuration: data.image has {} sizes; they are height, width and channels",
           c.data.image.size());
   for (const int64_t size : c.data.image) require_from("data.image", size, 1);
+  constexpr double kMost = std::numeric_limits<float>::max();  // pixels are f32
+  require(c.data.mean >= -kMost && c.data.mean <= kMost, "configuration: data.mean = {}; it must be a number that f32 holds", c.data.mean);
+  require(c.data.std >= std::numeric_limits<float>::min() && c.data.std <= kMost,
+          "configuration: data.std = {}; pixels are divided by it: it must be above 0, within what f32 holds", c.data.std);
   if (c.model.kind != "resnet") return;
   require_from("model.stem", c.model.stem, 1);
   for (const int64_t blocks : c.model.blocks) require_from("model.blocks", blocks, 1);
@@ -134,6 +138,8 @@ void check_values(const JobConfig& c) {
   require_from("parallel.cp", c.parallel.cp, 1);
   require_from("parallel.ep", c.parallel.ep, 1);
   require_from("parallel.gradient_accumulation_steps", c.parallel.gradient_accumulation_steps, 1);
+  require(c.parallel.gradient_accumulation_steps <= 4096,
+          "configuration: parallel.gradient_accumulation_steps = {}; it must be from 1 to 4096", c.parallel.gradient_accumulation_steps);
   require_from("model.experts", c.model.experts, 0);
   require_from("model.expert_groups", c.model.expert_groups, 1);
   require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
@@ -222,18 +228,20 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"data.extensions", &c.data.extensions, "text: of the files taken from folders, like \".txt\"; none takes all"},
       {"data.images", &c.data.images, "idx: the images' file, plain or gzip"},
       {"data.labels", &c.data.labels, "idx: the labels' file, plain or gzip"},
+      {"data.mean", &c.data.mean, "idx: of the pixels from 0 to 1, which it is taken from; the default is that of MNIST's training images"},
+      {"data.std", &c.data.std, "idx: standard deviation that pixels are divided by then; the default is MNIST's"},
       {"data.image", &c.data.image, "idx, synthetic: height, width and channels of an image"},
       {"data.seq", &c.data.seq, "text: tokens of a sample"},
       {"data.samples", &c.data.samples, "synthetic: how many"},
       {"data.validation", &c.data.validation, "share of the samples that is held out"},
-      {"data.validation_blocks", &c.data.validation_blocks,
-       "text: hold out the ends of this many equal parts; 1: the end of the text"},
+      {"data.validation_blocks", &c.data.validation_blocks, "text: hold out the ends of this many equal parts; 1: the end of the text"},
       {"train.steps", &c.train.steps, "how many; or set train.epochs"},
       {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
       {"train.batch", &c.train.batch, "samples of a step over all ranks"},
       {"train.dtype", &c.train.dtype, "f32 or bf16: what layers compute in; parameters, their state and the loss are f32"},
       {"train.numerics", &c.train.numerics,
        "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep them is refused"},
+      {"train.recompute", &c.train.recompute, "the backward pass computes activation functions and norms again instead of keeping them: less memory, the same bits"},
       {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
       {"train.lr", &c.train.lr, "peak learning rate"},
       {"train.momentum", &c.train.momentum, "sgd"},
@@ -248,7 +256,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.eval_every", &c.train.eval_every, "steps between validations; 0: at the end only"},
       {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all"},
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
-      {"train.keep", &c.train.keep, "checkpoints that stay"},
+      {"train.keep", &c.train.keep, "newest checkpoints of the run that stay; an earlier run's in the same folder become checkpoints.1, .2 and so on, and all stay"},
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
   };
   for (ConfigKey& key : parallel_keys(c)) keys.push_back(std::move(key));
@@ -321,7 +329,8 @@ data::SourcePtr make_source(const JobConfig& config) {
     return data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
   }
   if (d.kind == "idx") {
-    data::SourcePtr images = data::idx(d.images, d.labels, {.mean = 0.1307F, .std = 0.3081F});
+    data::SourcePtr images =
+        data::idx(d.images, d.labels, {.mean = static_cast<float>(d.mean), .std = static_cast<float>(d.std)});
     const Shape found = images->fields()[0].sample.shape;
     require(found == image_of(config), "'{}' holds images of {} and data.image says {}; they must be equal", d.images,
             to_string(found), to_string(image_of(config)));

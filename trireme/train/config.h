@@ -39,6 +39,7 @@ struct JobConfig {
     std::vector<std::string> paths;
     std::vector<std::string> extensions;
     std::string images, labels;
+    double mean = 0.1307, std = 0.3081;        // of idx: MNIST's
     std::vector<int64_t> image = {28, 28, 1};  // height, width, channels
     int64_t seq = 256;
     int64_t samples = 4096;  // of synthetic
@@ -51,6 +52,7 @@ struct JobConfig {
     int64_t batch = 32;
     std::string dtype = "f32";        // f32 | bf16
     std::string numerics = "fast";    // fast | invariant
+    bool recompute = false;
     std::string optimizer = "adamw";  // sgd | adam | adamw | lamb
     double lr = 1e-3;
     double momentum = 0.9;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/nn/models/llama.h"
+#include "trireme/tensor/host_tensor.h"
 
 namespace trireme {
 namespace {
@@ -194,6 +196,24 @@ TEST(Config, the_optimizer_gets_its_options) {
   ASSERT_NE(sgd, nullptr);
   EXPECT_EQ(sgd->momentum, 0.5);
   EXPECT_EQ(sgd->lr, 1.0);
+}
+
+TEST(Config, images_are_normalised_by_the_keys_that_say_how) {
+  const TempDirectory dir;
+  atomic_write(dir / "images", std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x02", 16) + std::string(4, '\x33'));
+  atomic_write(dir / "labels", std::string("\0\0\x08\x01\0\0\0\x02", 8) + std::string(2, '\x01'));
+  const auto pixel = [&](const std::vector<std::string>& keys) {
+    std::vector<std::string> all{"model.kind=\"mlp\"", "data.kind=\"idx\"", "data.image=[1,2,1]", "data.validation=0",
+                                 fmt::format("data.images=\"{}\"", dir / "images"), fmt::format("data.labels=\"{}\"", dir / "labels")};
+    all.insert(all.end(), keys.begin(), keys.end());
+    const data::SourcePtr source = make_data(parse_config(kText, "job.toml", all)).train;
+    const HostTensor image(source->fields()[0].sample);
+    source->read(0, std::vector<View>{image.view(), {nullptr, source->fields()[1].sample}});
+    return image.as<float>()[1];
+  };
+  EXPECT_EQ(pixel({}), (0x33 / 255.0F - 0.1307F) / 0.3081F);
+  EXPECT_EQ(pixel({"data.mean=0.5", "data.std=0.25"}), (0x33 / 255.0F - 0.5F) / 0.25F);
+  EXPECT_EQ(pixel({"data.mean=0", "data.std=1"}), 0x33 / 255.0F);
 }
 
 }  // namespace

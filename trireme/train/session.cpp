@@ -39,7 +39,9 @@ Compiled compile(Graph graph, const CompileOptions& options) {
     require_invariant(out.partitioned);
   }
   const bool in_tree = options.parallel.numerics == Numerics::kInvariant;
-  out.program = run_passes(in_micro_batches(out.partitioned, {.sums_in_tree = in_tree}), options.passes);
+  PassOptions passes = options.passes;
+  passes.recompute = passes.recompute || options.parallel.recompute;
+  out.program = run_passes(in_micro_batches(out.partitioned, {.sums_in_tree = in_tree}), passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
                                           .numerics = options.parallel.numerics,
                                           .external_parameters = options.external_parameters});

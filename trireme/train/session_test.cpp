@@ -207,9 +207,9 @@ TEST(GatherTexts, every_rank_gets_every_text_in_order) {
 }
 
 // The losses of some steps of a small GPT, and the bytes it is planned in.
-std::pair<std::vector<float>, int64_t> train_gpt(const PassOptions& passes, DType dtype) {
+std::pair<std::vector<float>, int64_t> train_gpt(const PassOptions& passes, DType dtype, int32_t batch_size = 4) {
   nn::Gpt gpt({.vocabulary = 64, .context = 16, .layers = 2, .width = 32, .heads = 2});
-  const std::vector<BatchField> batch{{"tokens", {DType::kI32, {4, 16}}}, {"targets", {DType::kI32, {4, 16}}}};
+  const std::vector<BatchField> batch{{"tokens", {DType::kI32, {batch_size, 16}}}, {"targets", {DType::kI32, {batch_size, 16}}}};
   Graph graph = training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), batch, AdamW{}, {.clip_norm = 1, .compute = dtype});
   Session session(std::move(graph), std::nullopt, {.seed = 5, .passes = passes});
   session.initialise();
@@ -236,6 +236,13 @@ TEST(Session, a_gpt_learns_the_same_to_the_bit_with_fused_ops_and_takes_no_more_
     EXPECT_LT(losses.back(), losses.front());
     EXPECT_LE(fused_bytes, bytes) << to_string(dtype);
   }
+}
+
+TEST(Session, a_gpt_that_recomputes_learns_the_same_to_the_bit_in_less_memory) {
+  const auto [losses, bytes] = train_gpt({}, DType::kF32, 64);
+  const auto [recomputed_losses, recomputed_bytes] = train_gpt({.recompute = true}, DType::kF32, 64);
+  EXPECT_EQ(recomputed_losses, losses);
+  EXPECT_LT(recomputed_bytes, bytes);
 }
 
 }  // namespace

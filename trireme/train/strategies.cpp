@@ -252,6 +252,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
                        .gradients_in_f32 = p.gradient_fp32_sync,
                        .all_in_f32 = p.force_fp32_communication};
   out.numerics = parse_numerics(config.train.numerics);
+  out.recompute = config.train.recompute;
   if (!p.machine.empty()) {
     require(is_file(p.machine), "configuration: parallel.machine: there is no file '{}'; name one like those in machines/",
             p.machine);

@@ -345,7 +345,8 @@ class Run {
 
   std::string checkpoints() const { return options_.out + "/checkpoints"; }
 
-  // A run that starts anew must not go on from, or be pruned among, the checkpoints of one before it.
+  // A run that starts from the beginning must not go on from, or be pruned among, the checkpoints of one before it. Those stay:
+  // how many are kept is said of a run, and what another one trained is not this one's to remove.
   void move_earlier_run_away() {
     moved_ = true;
     const std::string root = checkpoints();
@@ -353,7 +354,7 @@ class Run {
       int number = 1;
       while (is_directory(fmt::format("{}.{}", root, number))) ++number;
       disk().rename(root, fmt::format("{}.{}", root, number));
-      TRIREME_LOG(kWarn, "train", "'{}' held the checkpoints of an earlier run; they are now in '{}.{}'", root, root,
+      TRIREME_LOG(kWarn, "train", "'{}' held the checkpoints of an earlier run; they are now in '{}.{}', where they stay", root, root,
                   number);
     }
     if (job_.world()) job_.world()->all().barrier().wait();

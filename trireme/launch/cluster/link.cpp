@@ -124,7 +124,7 @@ class SchedulerLink::Loop {
   void attempt() {
     grpc::CompletionQueue queue;
     Attempt a(options_);
-    grpc::GenericStub stub(channel_of(options_));  // anew: a channel's own way of trying again is not asked
+    grpc::GenericStub stub(channel_of(options_));  // one for each attempt, so that a channel's own way of trying again is never asked
     a.stream = stub.PrepareCall(&a.context, kMethod, &queue);
     a.stream->StartCall(tag(kStart));
     const Deadline prove_by(kHandshake);
