@@ -23,6 +23,7 @@
 #include "trireme/nn/parallel.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
+#include "trireme/ops/tile_borders.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"

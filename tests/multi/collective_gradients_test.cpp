@@ -6,7 +6,9 @@
 #include <random>
 
 #include "tests/multi/hand_cut.h"
+#include "tests/multi/tile_grid.h"
 #include "trireme/grad/gradients.h"
+#include "trireme/op/box_messages.h"
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"
 
@@ -288,6 +290,21 @@ std::vector<Tensor> passed_on(const std::vector<Tensor>& x, const CollectiveAttr
   back.back() = 0;
   return neighbor_exchange(x, attrs, {round, back});
 }
+// Tiles in two rows where the ranks are even in number and more than two.
+std::vector<Tensor> tiles_with_borders(const std::vector<Tensor>& x, const CollectiveAttrs& attrs) {
+  const int64_t rows = attrs.size > 2 && attrs.size % 2 == 0 ? 2 : 1;
+  return {exchange_borders(x[0], attrs, grid_of_tiles(rows, attrs.size / rows, {1, 2, 1, 1}))};
+}
+// The first column goes to the next rank's second twice, and once to its own.
+std::vector<Tensor> boxes_added(const std::vector<Tensor>& x, const CollectiveAttrs& attrs) {
+  BoxesAttrs boxes{.axes = attrs.axes, .ranks = attrs.ranks, .size = attrs.size, .shape = {3, 2}};
+  for (int64_t k = 0; k < attrs.size; ++k) {
+    boxes.add({k, (k + 1) % attrs.size, {{0, 0}, {2, 1}}, {{0, 1}, {2, 1}}});
+    boxes.add({k, (k + 1) % attrs.size, {{0, 0}, {2, 1}}, {{1, 1}, {2, 1}}});
+    boxes.add({k, k, {{0, 0}, {2, 1}}, {{0, 1}, {2, 1}}});
+  }
+  return {apply1(op("exchange_boxes"), {x[0]}, Attrs::of(boxes))};
+}
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
@@ -310,6 +327,8 @@ const std::vector<Case>& cases() {
       {"rows and columns of neighbors", rows_and_columns_of_neighbors, {{3, 2}}, {}},
       {"windows beside the blocks", windows_aside, {{2, 2}}, {}},
       {"what is passed on", passed_on, {{3, 2}, {2}}, {}, false, true},
+      {"tiles with borders", tiles_with_borders, {{1, 1, 2, 2}}, {}},
+      {"boxes that are added", boxes_added, {{2, 2}}, {}},
       {"a slice of rows", sliced, {{4, 3}}, {.dim = 0}, true},
       {"a slice of columns", sliced, {{3, 4}}, {.dim = 1}, true},
   };

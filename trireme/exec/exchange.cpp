@@ -6,6 +6,7 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/comm/reduce.h"
 #include "trireme/exec/memory_plan.h"
+#include "trireme/op/box_messages.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 
@@ -54,6 +55,23 @@ Exchange of_neighbors(const ExchangeAttrs& attrs, std::span<const TensorType> ty
   return exchange;
 }
 
+// Where boxes that come overlap they are added, by rank and then in the order of the messages.
+Exchange of_boxes(const BoxesAttrs& attrs, int64_t me) {
+  Exchange exchange;
+  std::vector<Box> come;
+  for (const BoxMessage& message : attrs.messages()) {
+    const bool own = message.from == message.to;
+    if (message.from == me) (own ? exchange.kept_from : exchange.sends).push_back({message.to, 0, message.sent});
+    if (message.to != me) continue;
+    (own ? exchange.kept_to : exchange.receipts).push_back({message.from, 0, message.got});
+    exchange.adds = exchange.adds || std::ranges::any_of(come, [&](const Box& box) { return intersect(box, message.got).has_value(); });
+    come.push_back(message.got);
+  }
+  std::ranges::stable_sort(exchange.sends, {}, &Part::peer);
+  std::ranges::stable_sort(exchange.receipts, {}, &Part::peer);
+  return exchange;
+}
+
 int64_t bytes_of(const Part& part, std::span<const TensorType> types) {
   return part.box.elements() * size_of(types[part.tensor].dtype);
 }
@@ -73,11 +91,13 @@ void add_region(const View& from, const View& to, const Box& region) {
 }  // namespace
 
 bool is_exchange(const OpDef& op) {
-  return op.name == "take_windows" || op.name == "add_windows" || op.name == "neighbor_exchange";
+  return op.name == "take_windows" || op.name == "add_windows" || op.name == "neighbor_exchange" ||
+         op.name == "exchange_boxes";
 }
 
 Exchange exchange_of(const OpDef& op, const TypeArgs& types, int64_t place) {
   if (op.name == "neighbor_exchange") return of_neighbors(types.attrs.as<ExchangeAttrs>(), types.in, place);
+  if (op.name == "exchange_boxes") return of_boxes(types.attrs.as<BoxesAttrs>(), place);
   return of_windows(types.attrs.as<WindowAttrs>(), types.in[0].shape, types.out[0].shape, place,
                     op.name == "take_windows");
 }

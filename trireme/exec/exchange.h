@@ -1,5 +1,5 @@
 // Exchange: the collectives in which ranks send each other boxes of their own: windows taken from and added to the blocks
-// of neighbours, and whole tensors passed on. What a rank sends and gets depends on its place in the group alone.
+// of neighbours, whole tensors passed on, and boxes that the model names. What a rank sends and gets depends on its place in the group alone.
 #pragma once
 
 #include <vector>

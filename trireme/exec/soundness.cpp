@@ -186,6 +186,10 @@ std::string check_axes(const std::vector<int>& axes, const Mesh& mesh) {
 bool counts_belong(const Action& action, const TensorType& in, const TensorType& out,
                    int64_t size) {
   if (in.dtype != out.dtype) return false;
+  if (action.op->name == "exchange_boxes") {
+    const std::vector<TensorType> made = action.op->infer.get()({{&in, 1}, action.attrs});  // throws for boxes outside
+    return made[0] == out;
+  }
   if (is_exchange(*action.op) && action.op->name != "neighbor_exchange") {
     const auto& attrs = action.attrs.as<WindowAttrs>();
     const auto dim = static_cast<int>(attrs.dim);

@@ -9,38 +9,13 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme {
 namespace {
 
 using Kind = ReshardStep::Kind;
 using Pieces = std::vector<HostTensor>;
-
-// Calls fn with a value of the element type.
-template <class Fn>
-void with_type(DType dtype, Fn fn) {
-  switch (dtype) {
-    case DType::kF32:
-      return fn(float{});
-    case DType::kF64:
-      return fn(double{});
-    case DType::kBF16:
-      return fn(BFloat16{});
-    case DType::kI8:
-      return fn(int8_t{});
-    case DType::kU8:
-      return fn(uint8_t{});
-    case DType::kI32:
-      return fn(int32_t{});
-    case DType::kI64:
-      return fn(int64_t{});
-    case DType::kBool:
-      return fn(bool{});
-    case DType::kF16:
-      break;
-  }
-  fail(ErrorKind::kUnsupported, "simulate: no arithmetic on {}; use f32 or bf16", to_string(dtype));
-}
 
 template <class T>
 constexpr bool kIsFloat = std::is_floating_point_v<T> || std::is_same_v<T, BFloat16>;
@@ -121,7 +96,7 @@ Pieces split(const HostTensor& whole, int64_t count, Reduction reduction, uint64
   for (int64_t k = 0; k < count; ++k) out.emplace_back(whole.type());
   const auto n = static_cast<size_t>(count);
   std::vector<int> draws(n);
-  with_type(whole.type().dtype, [&]<class T>(T) {
+  with_element("simulate", whole.type().dtype, [&]<class T>(T) {
     const auto from = whole.as<T>();
     const auto terms = std::make_unique<T[]>(n);
     for (size_t i = 0; i < from.size(); ++i) {
@@ -193,7 +168,7 @@ std::string print_element(const HostTensor& tensor, size_t i) {
     std::memcpy(&bits, tensor.view().data + 2 * i, 2);
     return fmt::format("{:#06x}", bits);
   }
-  with_type(tensor.type().dtype, [&]<class T>(T) {
+  with_element("simulate", tensor.type().dtype, [&]<class T>(T) {
     const T value = tensor.as<T>()[i];
     if constexpr (std::is_same_v<T, BFloat16>) {
       out = fmt::format("{}", static_cast<float>(value));
@@ -224,7 +199,7 @@ void reduce_into(const View& accumulator, const View& term, Reduction reduction)
   if (reduction == Reduction::kSum && term.type.dtype == DType::kBool) {
     fail(ErrorKind::kUnsupported, "simulate: no sum of bool; take the maximum, which is 'or'");
   }
-  with_type(term.type.dtype, [&]<class T>(T) {
+  with_element("simulate", term.type.dtype, [&]<class T>(T) {
     const auto to = accumulator.as<T>();
     const auto from = term.as<T>();
     for (size_t i = 0; i < to.size(); ++i) {

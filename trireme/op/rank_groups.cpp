@@ -6,6 +6,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/op/box_messages.h"
 #include "trireme/op/structural.h"
 
 namespace trireme {
@@ -75,6 +76,7 @@ std::string RankGroups::text(const Mesh& mesh) const {
 RankGroups groups_of(std::string_view op, const Attrs& attrs) {
   const auto read = [](const auto& a) { return RankGroups{a.axes, a.ranks, a.size}; };
   if (op == "take_windows" || op == "add_windows") return read(attrs.as<WindowAttrs>());
+  if (op == "exchange_boxes") return read(attrs.as<BoxesAttrs>());
   if (op == "neighbor_exchange") return read(attrs.as<ExchangeAttrs>());
   return read(attrs.as<CollectiveAttrs>());
 }

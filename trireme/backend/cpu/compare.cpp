@@ -9,35 +9,10 @@
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme::cpu {
 namespace {
-
-// Calls fn(T{}) with the type of an element as it is stored.
-template <class Fn>
-void with_element(DType dtype, Fn&& fn) {
-  switch (dtype) {
-    case DType::kF32:
-      return fn(float{});
-    case DType::kF64:
-      return fn(double{});
-    case DType::kBF16:
-      return fn(BFloat16{});
-    case DType::kI8:
-      return fn(int8_t{});
-    case DType::kU8:
-      return fn(uint8_t{});
-    case DType::kI32:
-      return fn(int32_t{});
-    case DType::kI64:
-      return fn(int64_t{});
-    case DType::kBool:
-      return fn(bool{});
-    case DType::kF16:
-      break;
-  }
-  fail(ErrorKind::kUnsupported, "f16 is not computed with; use f32 or bf16");
-}
 
 template <class T>
 T value_of(T x) {
@@ -77,7 +52,7 @@ void compare_runs(const KernelArgs& args, F f) {
 
 template <class F>
 void compare(const KernelArgs& args) {
-  with_element(args.in[0].type.dtype, [&](auto zero) { compare_runs<decltype(zero)>(args, F{}); });
+  with_element("compare", args.in[0].type.dtype, [&](auto zero) { compare_runs<decltype(zero)>(args, F{}); });
 }
 
 void logical_and(const KernelArgs& args) {
@@ -170,8 +145,8 @@ To converted(From x) {
 }
 
 void cast(const KernelArgs& args) {
-  with_element(args.in[0].type.dtype, [&](auto from) {
-    with_element(args.out[0].type.dtype, [&](auto to) {
+  with_element("cast", args.in[0].type.dtype, [&](auto from) {
+    with_element("cast", args.out[0].type.dtype, [&](auto to) {
       using From = decltype(from);
       using To = decltype(to);
       const From* x = args.in[0].as<From>().data();
