@@ -1,9 +1,5 @@
 #include "tests/fuzz/support.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 
@@ -26,17 +22,6 @@ void demand(bool holds, std::string_view what, std::string_view one, std::string
   if (holds) return;
   fmt::print(stderr, "finding: {}\n--- one\n{}\n--- other\n{}\n", what, one, other);
   std::abort();
-}
-
-MemoryFile::MemoryFile() : fd_(memfd_create("fuzz", MFD_CLOEXEC)), path_(fmt::format("/proc/self/fd/{}", fd_)) {
-  demand(fd_ >= 0 && fchmod(fd_, 0600) == 0, "no file in memory can be made");
-}
-
-MemoryFile::~MemoryFile() { close(fd_); }
-
-void MemoryFile::write(std::string_view bytes) {
-  const bool ok = ftruncate(fd_, 0) == 0 && pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
-  demand(ok, "a file in memory cannot be written");
 }
 
 }  // namespace trireme::fuzz

@@ -51,20 +51,4 @@ void round_trip(std::string_view text, Parse&& parse, Print&& print) {
   demand(again == printed, "what was printed reads back as something else", printed, again);
 }
 
-// A file in memory, for parsers that take a path.
-class MemoryFile {
- public:
-  MemoryFile();
-  ~MemoryFile();
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  void write(std::string_view bytes);
-
- private:
-  int fd_;
-  std::string path_;
-};
-
 }  // namespace trireme::fuzz

@@ -117,16 +117,19 @@ std::optional<std::string> flag_text(std::string_view name) {
   return value;
 }
 
+int64_t flag_number(std::string_view name, std::string_view text, int64_t low, int64_t high) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  require(status == std::errc() && stop == end && value >= low && value <= high,
+          "environment variable {}='{}': it must be a whole number from {} to {}", name, text, low, high);
+  return value;
+}
+
 std::optional<int64_t> flag_int(std::string_view name, int64_t low, int64_t high) {
   const std::optional<std::string> text = flag_text(name);
   if (!text) return std::nullopt;
-  int64_t value = 0;
-  const char* end = text->data() + text->size();
-  const auto [stop, status] = std::from_chars(text->data(), end, value);
-  require(status == std::errc() && stop == end && value >= low && value <= high,
-          "environment variable {}='{}': it must be a whole number from {} to {}", name, *text, low,
-          high);
-  return value;
+  return flag_number(name, *text, low, high);
 }
 
 std::optional<bool> flag_bool(std::string_view name) {

@@ -26,6 +26,8 @@ std::span<const Flag> all_flags();
 std::optional<std::string> flag_text(std::string_view name);
 // A whole number in [low, high]; anything else throws kInvalidArgument naming variable and value.
 std::optional<int64_t> flag_int(std::string_view name, int64_t low, int64_t high);
+// The number that a variable's text is; throws in the same way.
+int64_t flag_number(std::string_view name, std::string_view text, int64_t low, int64_t high);
 // 1, true, yes, on and 0, false, no, off.
 std::optional<bool> flag_bool(std::string_view name);
 

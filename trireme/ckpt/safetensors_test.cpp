@@ -2,13 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/memory_file_impl.h"
 #include "trireme/base/rng.h"
 
 namespace trireme::ckpt {
@@ -16,24 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// A file without a disk, for tests that rewrite it thousands of times.
-class MemoryFile {
- public:
-  MemoryFile() : file_(::memfd_create("test", MFD_CLOEXEC)) {}
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { ::close(file_); }
-
-  std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
-  void fill(const std::string& bytes) const {
-    ASSERT_EQ(::ftruncate(file_, 0), 0);
-    ASSERT_EQ(::pwrite(file_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  }
-
- private:
-  int file_;
-};
 
 HostTensor counting(Shape shape, float first = 0) {
   HostTensor out({DType::kF32, shape});
@@ -344,7 +325,7 @@ TEST(Safetensors, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
           is_likely ? kLikely[r[i + 5] % kLikely.size()] : static_cast<char>(r[i + 5]);
     }
     if (r[11] % 8 == 0) bytes.resize(r[11] / 8 % bytes.size());
-    file.fill(bytes);
+    file.write(bytes);
     try {
       read_safetensors(file.path());
     } catch (const Error& e) {

@@ -1,11 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/memory_file_impl.h"
 #include "trireme/base/rng.h"
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
@@ -14,24 +13,6 @@ namespace trireme::data {
 namespace {
 
 using testing::HasSubstr;
-
-// A file without a disk, for tests that rewrite it thousands of times.
-class MemoryFile {
- public:
-  MemoryFile() : file_(::memfd_create("test", MFD_CLOEXEC)) {}
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { ::close(file_); }
-
-  std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
-  void fill(const std::string& bytes) const {
-    ASSERT_EQ(::ftruncate(file_, 0), 0);
-    ASSERT_EQ(::pwrite(file_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  }
-
- private:
-  int file_;
-};
 
 std::string idx_bytes(const std::vector<uint32_t>& shape, const std::string& data, char type = 8) {
   std::string out = {0, 0, type, static_cast<char>(shape.size())};
@@ -226,7 +207,7 @@ TEST(Idx, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
       files.image_bytes[at] = static_cast<char>(r[i + 4]);
     }
     if (r[7] % 4 == 0) files.image_bytes.resize(r[7] / 4 % files.image_bytes.size());
-    image_file.fill(files.image_bytes);
+    image_file.write(files.image_bytes);
     try {
       const auto source = idx(image_file.path(), files.labels);
       image_of(*source, 2);

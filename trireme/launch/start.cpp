@@ -1,9 +1,9 @@
 #include "trireme/launch/start.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/base/flags.h"
 #include "trireme/base/hash.h"
 #include "trireme/launch/rank_table.h"
 #include "trireme/launch/slurm.h"
@@ -25,13 +25,7 @@ std::optional<std::string> text_of(const Environment& env, std::string_view name
 std::optional<int> number_of(const Environment& env, std::string_view name, int low, int high) {
   const auto text = text_of(env, name);
   if (!text) return std::nullopt;
-  int value = 0;
-  const char* end = text->data() + text->size();
-  const auto [stop, status] = std::from_chars(text->data(), end, value);
-  require(status == std::errc() && stop == end && value >= low && value <= high,
-          "environment variable {}='{}': it must be a whole number from {} to {}", name, *text, low,
-          high);
-  return value;
+  return static_cast<int>(flag_number(name, *text, low, high));
 }
 
 bool has(const Environment& env, std::string_view name) {

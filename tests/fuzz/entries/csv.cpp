@@ -1,12 +1,13 @@
 // A table of numbers with its header line. The first character says how it is read.
 #include "tests/fuzz/support.h"
+#include "trireme/base/memory_file_impl.h"
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
 
 using namespace trireme;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static fuzz::MemoryFile file;
+  static MemoryFile file;
   if (size == 0) return 0;
   file.write(fuzz::text_of(data + 1, size - 1));
   data::CsvOptions options{.label = "y", .integer_label = (data[0] & 1) != 0, .delimiter = (data[0] & 2) != 0 ? ';' : ','};

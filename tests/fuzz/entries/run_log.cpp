@@ -1,11 +1,12 @@
 // A run's log of metrics.
 #include "tests/fuzz/support.h"
+#include "trireme/base/memory_file_impl.h"
 #include "trireme/train/run_log.h"
 
 using namespace trireme;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static fuzz::MemoryFile file;
+  static MemoryFile file;
   const auto parse = [&](std::string_view text) {
     file.write(text);
     return read_run_log(file.path());

@@ -1,11 +1,12 @@
 // A file of weights: its header, and the tensors in it.
 #include "tests/fuzz/support.h"
+#include "trireme/base/memory_file_impl.h"
 #include "trireme/ckpt/safetensors.h"
 
 using namespace trireme;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static fuzz::MemoryFile file;
+  static MemoryFile file;
   file.write(fuzz::text_of(data, size));
   ckpt::TensorFile found;
   if (!fuzz::accepts([&] { found = ckpt::read_safetensors(file.path()); })) return 0;

@@ -1,11 +1,12 @@
 // The job's secret in a file.
 #include "tests/fuzz/support.h"
+#include "trireme/base/memory_file_impl.h"
 #include "trireme/launch/secret.h"
 
 using namespace trireme;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static fuzz::MemoryFile file;
+  static MemoryFile file;
   file.write(fuzz::text_of(data, size));
   fuzz::accepts([&] {
     const comm::Secret secret = launch::read_secret(file.path(), "--secret-file");

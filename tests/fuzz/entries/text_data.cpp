@@ -2,14 +2,15 @@
 #include <algorithm>
 
 #include "tests/fuzz/support.h"
+#include "trireme/base/memory_file_impl.h"
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
 
 using namespace trireme;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static fuzz::MemoryFile one;
-  static fuzz::MemoryFile other;
+  static MemoryFile one;
+  static MemoryFile other;
   if (size < 2) return 0;
   const std::string_view bytes = fuzz::text_of(data + 2, size - 2);
   one.write(bytes.substr(0, bytes.size() / 2));
