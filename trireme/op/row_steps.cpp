@@ -213,6 +213,19 @@ std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types) {
   return std::nullopt;
 }
 
+std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
+  constexpr double kMostFlopsPerByte = 8;
+  if (op.traits.collective || types.in.empty() || !op.cost) return std::nullopt;
+  try {
+    const std::vector<TensorType> results = op.infer.get()({types.in, types.attrs});
+    if (!std::equal(results.begin(), results.end(), types.out.begin(), types.out.end())) return std::nullopt;
+    const Cost cost = op.cost.get()(types);
+    return cost.flops <= kMostFlopsPerByte * cost.bytes ? row_op(op, types) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;  // the attributes are of another shape
+  }
+}
+
 FusedRowsAttrs to_attrs(const RowSteps& steps) {
   FusedRowsAttrs out{.row_dims = steps.row_dims};
   for (const RowStep& step : steps.steps) {

@@ -22,6 +22,10 @@ struct RowOp {
 // How the op works on rows of these types; nothing where it does not.
 std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types);
 
+// The same for a node of a rank's program, where the op waits for memory rather than for arithmetic. Its attributes may be those
+// of whole tensors of which it has pieces: nothing where they do not fit the pieces.
+std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types);
+
 // Values are numbered: the operands, then what the steps make.
 struct RowStep {
   const OpDef* op = nullptr;

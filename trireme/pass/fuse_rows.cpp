@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kMostSteps = 16;
 constexpr int64_t kMostRowBytes = 64 << 10;  // of a value: a block has a row at least, and stays in the cache
-constexpr double kMostFlopsPerByte = 8;      // of an op that waits for memory
 
 // Nodes that become one, at the place of the last of them.
 struct Group {
@@ -70,14 +69,7 @@ class FuseRows {
     std::vector<TensorType> in, out;
     for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
     for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
-    const OpDef& op = def_of(node);
-    const TypeArgs types{in, out, node.attrs};
-    if (op.traits.collective || in.empty() || !op.cost) return std::nullopt;
-    const Cost cost = op.cost.get()(types);
-    if (cost.flops > kMostFlopsPerByte * cost.bytes) return std::nullopt;
-    std::optional<RowOp> found = row_op(op, types);
-    if (!found || op.infer.get()({in, node.attrs}) != out) return std::nullopt;
-    return found;
+    return cheap_row_op(def_of(node), {in, out, node.attrs});
   }
 
   void try_to_join(NodeId first, NodeId last) {

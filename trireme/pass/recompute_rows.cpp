@@ -8,8 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kMostFlopsPerByte = 8;          // of an op that waits for memory
-constexpr int64_t kFewestBytes = 64 << 10;       // of a value that is worth it
+constexpr int64_t kFewestBytes = 64 << 10;  // of a value that is worth it
 
 class RecomputeRows {
  public:
@@ -56,11 +55,7 @@ class RecomputeRows {
     std::vector<TensorType> in, out;
     for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
     for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
-    const OpDef& op = def_of(node);
-    const TypeArgs types{in, out, node.attrs};
-    if (op.traits.collective || !op.cost || !row_op(op, types)) return false;
-    const Cost cost = op.cost.get()(types);
-    return cost.flops <= kMostFlopsPerByte * cost.bytes;
+    return cheap_row_op(def_of(node), {in, out, node.attrs}).has_value();
   }
 
   // Before the first reader in the backward pass; later ones find it made.
