@@ -1,4 +1,4 @@
-// trireme bench: one training step, one collective, or the machine's limits, measured; one line of JSON each.
+// trireme bench: one training step, one collective, the executor, or the machine's limits, measured; one line of JSON each.
 #include <CLI/CLI.hpp>
 
 #include <sys/resource.h>
@@ -19,6 +19,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/comm/bench.h"
 #include "trireme/exec/traffic.h"
+#include "trireme/ops/ops.h"
 #include "trireme/train/communication_summary.h"
 #include "trireme/train/config.h"
 #include "trireme/train/job.h"
@@ -337,6 +338,44 @@ void add_collective(CLI::App& bench, Action& chosen) {
   command->callback([=, &chosen] { chosen = [=] { return collective(*args); }; });
 }
 
+struct ExecutorArgs {
+  int64_t actions = 10000;
+  int64_t steps = 50;
+  bool json = false;
+};
+
+// A chain of additions of one number each: what is left of an action without its work.
+int executor(const ExecutorArgs& args) {
+  require(args.actions >= 1 && args.steps >= 1, "bench executor: --actions {} --steps {}; at least 1 each", args.actions, args.steps);
+  Graph graph("tiny");
+  const ValueId x = graph.add_input("x", {DType::kF32, {1}}, Role::kData);
+  Tensor y(graph, x);
+  for (int64_t i = 0; i < args.actions; ++i) y = add(y, Tensor(graph, x));
+  graph.add_output("y", y.id());
+  const Compiled compiled = compile(std::move(graph), {});
+  Executor tiny(compiled.plan, {});
+  std::vector<double> us;
+  for (int64_t i = 0; i <= args.steps; ++i) {
+    tiny.input("x").as<float>()[0] = 1;
+    const double begin = now_s();
+    tiny.run();
+    if (i > 0) us.push_back((now_s() - begin) * 1e6 / static_cast<double>(args.actions));  // the first warms up
+  }
+  std::sort(us.begin(), us.end());
+  print({{"actions", compiled.plan.actions.size()}, {"steps", args.steps}, {"us_per_action", us[us.size() / 2]}, {"min_us_per_action", us.front()}},
+        args.json);
+  return 0;
+}
+
+void add_executor(CLI::App& bench, Action& chosen) {
+  auto args = std::make_shared<ExecutorArgs>();
+  CLI::App* command = bench.add_subcommand("executor", "Time of an action that does next to nothing: an addition of two numbers");
+  command->add_option("--actions", args->actions, "Actions of a step")->capture_default_str();
+  command->add_option("--steps", args->steps, "Steps to time")->capture_default_str();
+  command->add_flag("--json", args->json, "One line of JSON");
+  command->callback([=, &chosen] { chosen = [=] { return executor(*args); }; });
+}
+
 void add_peak(CLI::App& bench, Action& chosen) {
   struct PeakArgs {
     int threads = 1;
@@ -365,10 +404,11 @@ void add_peak(CLI::App& bench, Action& chosen) {
 }  // namespace
 
 void add_bench(CLI::App& app, Action& chosen) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure a step, a collective, or the machine");
+  CLI::App* bench = app.add_subcommand("bench", "Measure a step, a collective, the executor, or the machine");
   bench->require_subcommand(1);
   add_step(*bench, chosen);
   add_collective(*bench, chosen);
+  add_executor(*bench, chosen);
   add_peak(*bench, chosen);
 }
 

@@ -30,7 +30,7 @@ Case random_case(uint32_t seed) {
   for (const Output& output : out.graph.outputs()) {
     if (output.updates != kNoValue) out.steps = 3;
   }
-  out.bucket_bytes = draw.of({1, 200, 1000, int64_t{16} << 20});
+  out.bucket_bytes = draw.of({1, 200, 1000, 0});
   out.passes = draw.chance(80);
   out.all_to_all = draw.chance(80);
   if (draw.chance(10)) out.transport = "shm";

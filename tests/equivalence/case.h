@@ -14,7 +14,7 @@ struct Case {
   Strategy strategy;
   uint32_t seed = 0;  // of the values of the inputs
   int steps = 1;      // parameters and state are carried from one to the next
-  int64_t bucket_bytes = int64_t{16} << 20;
+  int64_t bucket_bytes = 0;  // 0: chosen by the model
   bool passes = true;  // whether the partitioned program goes through the passes
   bool all_to_all = true;  // whether reshards may exchange pieces
   std::string transport = "threads";  // or shm

@@ -69,7 +69,7 @@ void compile(Running& r) {
   refuse(verify(r.program), "partitioned program");
   r.program = in_micro_batches(std::move(r.program), {.sums_in_tree = test.seed % 2 == 0});
   refuse(verify(r.program), "program in micro-batches");
-  if (test.passes) r.program = run_passes(r.program, {.bucket_bytes = test.bucket_bytes});
+  if (test.passes) r.program = run_passes(r.program, {.all_reduce = {.bucket_bytes = test.bucket_bytes}});
   r.plan = plan_execution(r.program);
   refuse(verify(r.plan), "plan");
   refuse(check_communication(r.plan), "communication");
@@ -180,7 +180,7 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   try {
     const Program made = in_micro_batches(partitioned(small), {.sums_in_tree = small.seed % 2 == 0});
     program =
-        to_string(small.passes ? run_passes(made, {.bucket_bytes = small.bucket_bytes}) : made);
+        to_string(small.passes ? run_passes(made, {.all_reduce = {.bucket_bytes = small.bucket_bytes}}) : made);
   } catch (const std::exception& e) {
     program = e.what();
   }

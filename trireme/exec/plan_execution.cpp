@@ -18,7 +18,8 @@ class Planner {
   Planner(const Program& program, const PlanOptions& options)
       : program_(program), graph_(program.graph), options_(options),
         end_(static_cast<int>(graph_.nodes().size())), last_use_(graph_.values().size(), -1),
-        buffer_of_(graph_.values().size(), -1), producer_(graph_.values().size(), -1) {}
+        buffer_of_(graph_.values().size(), -1), producer_(graph_.values().size(), -1),
+        last_read_(graph_.values().size(), -1), sent_by_(graph_.values().size()) {}
 
   ExecutionPlan run() {
     plan_.name = graph_.name();
@@ -31,6 +32,7 @@ class Planner {
     find_replaced();
     find_kept_results();
     find_last_uses();
+    note_uses();
     for (const Input& input : graph_.inputs()) add_input(input);
     for (int i = 0; i < end_; ++i) add_results(i);
     for (const Output& output : graph_.outputs()) {
@@ -285,24 +287,28 @@ class Planner {
 
   // Whether any action after i reads the value itself (its last use may be an extended one).
   bool read_after(ValueId id, int i) const {
-    for (int j = i + 1; j < end_ && j <= last_use_[static_cast<size_t>(id)]; ++j) {
-      const Node& n = node(j);
-      if (std::find(n.inputs.begin(), n.inputs.end(), id) != n.inputs.end()) return true;
-    }
-    return false;
+    const int read = last_read_[static_cast<size_t>(id)];
+    return read > i && read <= last_use_[static_cast<size_t>(id)];
   }
 
   // Whether a communication that began before i may still read or write the value when i starts.
   bool in_flight(ValueId id, int i) const {
-    for (int j = 0; j < i; ++j) {
-      if (plan_.actions[static_cast<size_t>(j)].lane != Lane::kComm || waited_[static_cast<size_t>(j)] <= i) continue;
-      const Node& n = node(j);
-      if (std::find(n.inputs.begin(), n.inputs.end(), id) != n.inputs.end() ||
-          std::find(n.outputs.begin(), n.outputs.end(), id) != n.outputs.end()) {
-        return true;
+    return std::ranges::any_of(sent_by_[static_cast<size_t>(id)],
+                               [&](int j) { return j < i && waited_[static_cast<size_t>(j)] > i; });
+  }
+
+  // The last action that reads each value, and the communications that read or write it.
+  void note_uses() {
+    for (int i = 0; i < end_; ++i) {
+      const bool sends = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
+      for (const ValueId id : node(i).inputs) {
+        last_read_[static_cast<size_t>(id)] = i;
+        if (sends) sent_by_[static_cast<size_t>(id)].push_back(i);
+      }
+      for (const ValueId id : node(i).outputs) {
+        if (sends) sent_by_[static_cast<size_t>(id)].push_back(i);
       }
     }
-    return false;
   }
 
   // Operands of one collective lie side by side, so that it is one operation on one run of bytes.
@@ -374,6 +380,8 @@ class Planner {
   std::vector<int> last_use_;
   std::vector<int> buffer_of_;
   std::vector<int> producer_;
+  std::vector<int> last_read_;
+  std::vector<std::vector<int>> sent_by_;
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
   std::vector<int> scattering_;  // reduce-scatters that no action waits for yet

@@ -6,15 +6,16 @@
 
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/structural.h"
+#include "trireme/pass/bucket_model.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
 namespace {
 
-struct Bucket {
-  std::vector<NodeId> members;
-  int64_t bytes = 0;
-  NodeId first_reader = std::numeric_limits<NodeId>::max();
+// All-reduces over the same ranks, of one type, in the order in which their operands are ready.
+struct Sequence {
+  std::vector<NodeId> nodes;
+  std::vector<BucketMember> members;
 };
 
 // The node that first reads each value; past the end when none does.
@@ -26,37 +27,73 @@ std::vector<NodeId> first_readers(const Graph& graph) {
   return out;
 }
 
-// For each node that ends a bucket of several members, the members; `skip` marks the other members.
-std::map<NodeId, std::vector<NodeId>> choose_buckets(const Graph& graph, const FuseAllReduceOptions& options,
-                                                     std::vector<char>& skip) {
-  const std::vector<NodeId> readers = first_readers(graph);
-  std::map<std::string, Bucket> open;
-  std::map<NodeId, std::vector<NodeId>> done;
-  const auto close = [&](Bucket& bucket) {
-    if (bucket.members.size() > 1) {
-      for (const NodeId member : bucket.members) skip[static_cast<size_t>(member)] = 1;
-      done.emplace(bucket.members.back(), bucket.members);
-    }
-    bucket = {};
-  };
+std::map<std::string, Sequence> sequences_of(const Program& program, const Rates& rates) {
+  const Graph& graph = program.graph;
+  const std::vector<double> starts = start_times(program, rates);
+  std::map<std::string, Sequence> out;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
     if (node.op->name != "all_reduce" || node.inputs.size() != 1) continue;
     const TensorType& type = graph.type(node.inputs[0]);
     std::string key = node.attrs.text() + std::string(to_string(type.dtype));
     if (seeded_defect("fuse: sums over other ranks join a bucket")) key = to_string(type.dtype);
-    Bucket& bucket = open[key];
-    if (!bucket.members.empty() &&
-        (bucket.bytes + type.bytes() > options.bucket_bytes || bucket.first_reader <= id)) {
-      close(bucket);
-    }
-    bucket.members.push_back(id);
-    bucket.bytes += type.bytes();
-    if (seeded_defect("fuse: a bucket closes after its first reader")) continue;
-    bucket.first_reader = std::min(bucket.first_reader, readers[static_cast<size_t>(node.outputs[0])]);
+    Sequence& sequence = out[key];
+    sequence.nodes.push_back(id);
+    sequence.members.push_back({.ready_s = starts[static_cast<size_t>(id)], .bytes = type.bytes()});
   }
-  for (auto& [key, bucket] : open) close(bucket);
-  return done;
+  const std::vector<NodeId> readers = first_readers(graph);
+  for (auto& [key, sequence] : out) {
+    const std::vector<NodeId>& nodes = sequence.nodes;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      NodeId reader = readers[static_cast<size_t>(graph.node(nodes[i]).outputs[0])];
+      if (seeded_defect("fuse: a bucket closes after its first reader")) reader = std::numeric_limits<NodeId>::max();
+      const auto after = std::lower_bound(nodes.begin(), nodes.end(), reader);
+      sequence.members[i].last = static_cast<size_t>(after - nodes.begin()) - 1;
+    }
+  }
+  return out;
+}
+
+// One past the last member of each bucket, as is said by their size or their numbers.
+std::vector<size_t> buckets_as_said(const std::vector<BucketMember>& members, const FuseAllReduceOptions& options) {
+  const auto is_said = [&](size_t i) {
+    return std::find(options.bucket_ends.begin(), options.bucket_ends.end(), static_cast<int64_t>(i)) != options.bucket_ends.end();
+  };
+  std::vector<size_t> out;
+  int64_t bytes = 0;
+  size_t last = members.size();
+  for (size_t i = 0; i < members.size(); ++i) {
+    const bool full = options.bucket_ends.empty() ? bytes + members[i].bytes > options.bucket_bytes : is_said(i);
+    if (i > 0 && (full || last < i)) {
+      out.push_back(i);
+      bytes = 0;
+      last = members.size();
+    }
+    bytes += members[i].bytes;
+    last = std::min(last, members[i].last);
+  }
+  out.push_back(members.size());
+  return out;
+}
+
+// For each node that ends a bucket of several members, the members; `skip` marks the other members.
+std::map<NodeId, std::vector<NodeId>> choose_buckets(const Program& program, const FuseAllReduceOptions& options,
+                                                     std::vector<char>& skip) {
+  std::map<NodeId, std::vector<NodeId>> out;
+  for (const auto& [key, sequence] : sequences_of(program, options.rates)) {
+    const bool said = options.bucket_bytes > 0 || !options.bucket_ends.empty();
+    const BucketModel model = all_reduce_model(program, program.graph.node(sequence.nodes[0]), options.rates.links);
+    size_t first = 0;
+    for (const size_t end : said ? buckets_as_said(sequence.members, options) : best_buckets(sequence.members, model)) {
+      const std::vector<NodeId> members(sequence.nodes.begin() + static_cast<std::ptrdiff_t>(first),
+                                        sequence.nodes.begin() + static_cast<std::ptrdiff_t>(end));
+      first = end;
+      if (members.size() < 2) continue;
+      for (const NodeId member : members) skip[static_cast<size_t>(member)] = 1;
+      out.emplace(members.back(), members);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -64,7 +101,7 @@ std::map<NodeId, std::vector<NodeId>> choose_buckets(const Graph& graph, const F
 Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& options) {
   const Graph& from = program.graph;
   std::vector<char> skip(from.nodes().size(), 0);
-  const std::map<NodeId, std::vector<NodeId>> buckets = choose_buckets(from, options, skip);
+  const std::map<NodeId, std::vector<NodeId>> buckets = choose_buckets(program, options, skip);
   if (buckets.empty()) return program;
 
   Rewrite rewrite(program);

@@ -75,6 +75,54 @@ TEST(FuseAllReduce, a_bucket_closes_before_it_grows_past_its_size) {
   EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 80})), ElementsAre(5));
 }
 
+// Section 15.4 of the contracts: tests 2 and 3.
+TEST(FuseAllReduce, contract_15_4_sizes_and_numbers) {
+  Hand ten, eight;
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = fmt::format("g{}", i);
+    ten.output(name, ten.reduce(ten.input(name, 10 << 18)));  // 10 MiB
+  }
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = fmt::format("g{}", i);
+    eight.output(name, eight.reduce(eight.input(name, 4)));
+  }
+  EXPECT_THAT(buckets(fuse_all_reduce(ten.program, {.bucket_bytes = 32 << 20})), ElementsAre(3, 3, 3, 1));
+  EXPECT_THAT(buckets(fuse_all_reduce(ten.program, {.bucket_bytes = 64 << 20})), ElementsAre(6, 4));
+  EXPECT_THAT(buckets(fuse_all_reduce(eight.program, {.bucket_ends = {2, 5}})), ElementsAre(2, 3, 3));
+}
+
+// Ten gradients of 4 MiB, each made by an op that moves 8 MiB.
+Hand backward() {
+  Hand hand;
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = fmt::format("g{}", i);
+    hand.output(name, hand.reduce(hand.note(exp(hand.input(name, 1 << 20)))));
+  }
+  return hand;
+}
+
+FuseAllReduceOptions over(LinkCost link) { return {.rates = {.links = {.link = link, .step_s = 0}}}; }
+
+TEST(FuseAllReduce, the_model_cuts_by_the_links) {
+  const Program program = backward().program;
+  EXPECT_THAT(buckets(fuse_all_reduce(program, over({.latency_s = 0, .bytes_per_s = 1e9}))), testing::SizeIs(10));
+  EXPECT_THAT(buckets(fuse_all_reduce(program, over({.latency_s = 1, .bytes_per_s = 1e9}))), ElementsAre(10));
+}
+
+TEST(FuseAllReduce, what_the_model_chooses_ends_no_later_than_one_or_all) {
+  const Program program = backward().program;
+  for (const double latency_s : {0.0, 1e-5, 1e-4, 1e-3, 1e-2}) {
+    for (const double bytes_per_s : {1e8, 1e9, 1e10}) {
+      const FuseAllReduceOptions options = over({latency_s, bytes_per_s});
+      const auto end = [&](const Program& fused) { return all_reduce_times(fused, options.rates).back().end_s; };
+      const double chosen = end(fuse_all_reduce(program, options));
+      EXPECT_LE(chosen, end(program) * (1 + 1e-9));
+      // No more than a 64th is given away by cutting buckets that gain next to nothing.
+      EXPECT_LE(chosen, end(fuse_all_reduce(program, {.bucket_bytes = 1 << 30})) * (1 + 1.0 / 64));
+    }
+  }
+}
+
 TEST(FuseAllReduce, one_larger_than_the_bucket_stays_alone) {
   Hand hand;
   hand.output("a", hand.reduce(hand.input("a", 4)));

@@ -9,7 +9,6 @@
 #include "trireme/partition/partition.h"
 #include "trireme/pass/early_gathers.h"
 #include "trireme/pass/early_updates.h"
-#include "trireme/pass/fuse_all_reduce.h"
 #include "trireme/pass/fuse_rows.h"
 #include "trireme/pass/recompute_rows.h"
 
@@ -32,7 +31,7 @@ const std::vector<Pass>& passes() {
        [](const Program& program, const PassOptions& options) { return options.recompute ? recompute_rows(program) : program; }},
       {"fuse_all_reduce", "all-reduces over the same ranks become buckets",
        [](const Program& program, const PassOptions& options) {
-         return fuse_all_reduce(program, {.bucket_bytes = options.bucket_bytes});
+         return fuse_all_reduce(program, options.all_reduce);
        }},
       {"early_updates", "parameters are updated as soon as their gradients are there",
        [](const Program& program, const PassOptions&) { return early_updates(program); }},
@@ -57,7 +56,8 @@ Program run_passes(Program program, const PassOptions& options) {
     const std::vector<std::string> wrong = verify(next);
     invariant(wrong.empty(), "pass '{}' broke the program: {}", pass.name, wrong.empty() ? "" : wrong.front());
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    const bool changed = to_string(next.graph) != to_string(program.graph);
+    const bool told = log_on(LogLevel::kDebug, "pass") || !options.dump_dir.empty();
+    const bool changed = told && to_string(next.graph) != to_string(program.graph);
     TRIREME_LOG(kDebug, "pass", "{} {}  ms={:.1f} nodes={}->{}", pass.name, changed ? "ran" : "changed nothing", ms,
                 before, next.graph.nodes().size());
     if (changed && !options.dump_dir.empty()) {

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
+#include "trireme/pass/fuse_all_reduce.h"
 
 namespace trireme {
 
 struct PassOptions {
-  int64_t bucket_bytes = int64_t{16} << 20;  // of fuse_all_reduce
+  FuseAllReduceOptions all_reduce = {};
   bool recompute = false;                    // recompute_rows does nothing without it
   std::vector<std::string> disabled;         // names of passes to leave out
   std::string stop_after;                    // the last pass to run; "" runs all

@@ -52,7 +52,7 @@ TEST(Pipeline, a_disabled_pass_does_not_run) {
 }
 
 TEST(Pipeline, options_reach_the_pass) {
-  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.bucket_bytes = 64})), 2);
+  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.all_reduce = {.bucket_bytes = 64}})), 2);
 }
 
 TEST(Pipeline, stops_after_the_pass_named) {

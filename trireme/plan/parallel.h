@@ -50,7 +50,13 @@ struct Communication {
   // Gradients that ranks have slices of are summed over ranks for each micro-batch, and each rank adds up its slice
   // alone; false: each adds up whole gradients, which are summed over ranks once a step.
   bool shard_accumulation = false;
-  std::optional<Machine> machine;  // its links are what reshards are chosen by; none: alike links of 5 GB/s
+  // Its links are what reshards are chosen by; none: alike links of 5 GB/s. These and its rates also say which sums of
+  // gradients go together.
+  std::optional<Machine> machine;
+  // Sums of gradients over the same ranks that become ready one after the other are taken in buckets (pass/fuse_all_reduce.h).
+  bool fuse_all_reduce = true;
+  int64_t bucket_bytes = 0;          // 0: as a model of the step says
+  std::vector<int64_t> bucket_ends;  // instead: after how many gradients a bucket ends
 };
 
 struct Parallel {

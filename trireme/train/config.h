@@ -79,6 +79,9 @@ struct JobConfig {
     bool loss_repeated_mean = true;      // changes nothing (see the guide)
     bool enable_alltoall = true;
     std::string machine;                 // a file
+    bool all_reduce_fusion = true;
+    int64_t all_reduce_fusion_mb = 0;    // 0: chosen by a model
+    std::vector<int64_t> all_reduce_fusion_config;
     std::string strategy, save_strategy; // files
     bool only_trainable_params = false;  // of save_strategy
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h

@@ -85,6 +85,24 @@ TEST(ParallelConfig, keys_of_communication_reach_the_plan) {
   EXPECT_TRUE(other.communication.all_in_f32);
 }
 
+TEST(ParallelConfig, contract_15_2_fusion_is_chosen_by_size_by_numbers_or_not_at_all) {
+  const Communication usual = parallel_of(with(""), 2).communication;
+  EXPECT_TRUE(usual.fuse_all_reduce);
+  EXPECT_EQ(usual.bucket_bytes, 0);
+  EXPECT_TRUE(usual.bucket_ends.empty());
+  EXPECT_FALSE(parallel_of(with("all_reduce_fusion = false\n"), 2).communication.fuse_all_reduce);
+  EXPECT_EQ(parallel_of(with("all_reduce_fusion_mb = 32\n"), 2).communication.bucket_bytes, 32 << 20);
+  EXPECT_THAT(parallel_of(with("all_reduce_fusion_config = [20, 35]\n"), 2).communication.bucket_ends, testing::ElementsAre(20, 35));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_mb = -1\n"), 2); }),
+              HasSubstr("parallel.all_reduce_fusion_mb = -1; it must be from 1 to 1048576, or 0"));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_config = [5, 2]\n"), 2); }),
+              HasSubstr("parallel.all_reduce_fusion_config has 2 after 5; it must be"));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_mb = 8\nall_reduce_fusion_config = [2]\n"), 2); }),
+              HasSubstr("both say where sums are cut"));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion = false\nall_reduce_fusion_mb = 8\n"), 2); }),
+              HasSubstr("parallel.all_reduce_fusion = false with a size"));
+}
+
 TEST(ParallelConfig, costs_of_links_come_from_the_machines_file) {
   const TempDirectory directory;
   const std::string path = directory / "machine.toml";

@@ -41,6 +41,10 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   const bool in_tree = options.parallel.numerics == Numerics::kInvariant;
   PassOptions passes = options.passes;
   passes.recompute = passes.recompute || options.parallel.recompute;
+  passes.all_reduce = {.bucket_bytes = how.bucket_bytes,
+                       .bucket_ends = how.bucket_ends,
+                       .rates = {reshard_costs(how, out.strategy.mesh), how.machine}};
+  if (!how.fuse_all_reduce) passes.disabled.emplace_back("fuse_all_reduce");
   out.program = run_passes(in_micro_batches(out.partitioned, {.sums_in_tree = in_tree}), passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
                                           .numerics = options.parallel.numerics,

@@ -232,6 +232,28 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
 
 }  // namespace
 
+namespace {
+
+void check_fusion(const JobConfig& config) {
+  const auto& p = config.parallel;
+  constexpr int64_t kMostMb = int64_t{1} << 20;
+  require(p.all_reduce_fusion_mb >= 0 && p.all_reduce_fusion_mb <= kMostMb,
+          "configuration: parallel.all_reduce_fusion_mb = {}; it must be from 1 to {}, or 0 to let a model of the step choose",
+          p.all_reduce_fusion_mb, kMostMb);
+  int64_t before = 0;
+  for (const int64_t end : p.all_reduce_fusion_config) {
+    require(end > before, "configuration: parallel.all_reduce_fusion_config has {} after {}; it must be numbers of gradients from 1 "
+            "on, each larger than the one before", end, before);
+    before = end;
+  }
+  const bool said = p.all_reduce_fusion_mb > 0 || !p.all_reduce_fusion_config.empty();
+  require(p.all_reduce_fusion || !said, "configuration: parallel.all_reduce_fusion = false with a size or numbers for it; leave one out");
+  require(p.all_reduce_fusion_mb == 0 || p.all_reduce_fusion_config.empty(),
+          "configuration: parallel.all_reduce_fusion_mb and parallel.all_reduce_fusion_config both say where sums are cut; leave one out");
+}
+
+}  // namespace
+
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   check_mode(config);
@@ -244,13 +266,17 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   require(!p.only_trainable_params || p.zero < 3,
           "configuration: parallel.only_trainable_params = true with parallel.zero = 3: the file would have slices of the "
           "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
+  check_fusion(config);
   Parallel out;
   out.follow_requests = p.mode == "semi_auto_parallel";
   out.by_hand = p.mode == "hybrid_parallel" || (p.mode == "data_parallel" && !p.layerwise.empty());
   for (const std::string& rule : p.layerwise) out.layerwise.push_back(parse_layerwise(rule));
   out.communication = {.all_to_all = p.enable_alltoall,
                        .gradients_in_f32 = p.gradient_fp32_sync,
-                       .all_in_f32 = p.force_fp32_communication};
+                       .all_in_f32 = p.force_fp32_communication,
+                       .fuse_all_reduce = p.all_reduce_fusion,
+                       .bucket_bytes = p.all_reduce_fusion_mb << 20,
+                       .bucket_ends = p.all_reduce_fusion_config};
   out.numerics = parse_numerics(config.train.numerics);
   out.recompute = config.train.recompute;
   if (!p.machine.empty()) {

@@ -1,0 +1,40 @@
+// Which gradients to sum over ranks in one operation, by a model of when they are ready and how long a sum takes.
+//
+// Backward makes gradients one after the other. A sum of a bucket begins when its last member is ready and the sum before it
+// has ended, and takes start_s plus its bytes over bytes_per_s. Many small buckets pay start_s often; one large bucket begins
+// only when backward is over. best_buckets finds the cut into runs of neighbours that ends soonest, by dynamic programming
+// over the ends e(i) of the first i gradients,
+//   e(i) = min over j < i of max(e(j), ready(i)) + start_s + bytes(j..i) / bytes_per_s
+// (the model of MG-WFBP, Shi, Chu and Li, 2019, with the exact optimum in place of its greedy merging).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace trireme {
+
+struct BucketMember {
+  double ready_s = 0;  // not less than that of the member before it
+  int64_t bytes = 0;
+  size_t last = 0;     // the last member that may be in one bucket with it: later ones come after its first reader
+};
+
+struct BucketModel {
+  double start_s = 0;      // of a sum of no bytes
+  double bytes_per_s = 1;  // of the summed value; infinity: bytes cost nothing
+  // Members stop sharing a bucket where starting is less than a 64th of its time: more gains next to nothing, and
+  // keeps gradients in memory for longer.
+  double most_bytes() const { return 64 * start_s * bytes_per_s; }
+  double seconds(int64_t bytes) const { return start_s + static_cast<double>(bytes) / bytes_per_s; }
+};
+
+// One past the last member of each bucket, in order. Of several cuts that end equally soon: the one whose last bucket
+// is largest, then the one before it, and so on, so that no two neighbours could be one without ending later.
+std::vector<size_t> best_buckets(std::span<const BucketMember> members, const BucketModel& model);
+
+// When the sum of the last bucket ends.
+double end_of(std::span<const BucketMember> members, std::span<const size_t> buckets, const BucketModel& model);
+
+}  // namespace trireme

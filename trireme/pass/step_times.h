@@ -1,0 +1,40 @@
+// When the ops of a program run, by the machine's rates: what fuse_all_reduce chooses buckets by, and what `explain` shows.
+//
+// Ops run one after the other, each for the longer of its arithmetic and its bytes. Sums over ranks run beside them, those
+// over the same ranks one after the other. Every other collective is waited for where it stands.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/ir/program.h"
+#include "trireme/layout/reshard.h"
+#include "trireme/mesh/machine.h"
+#include "trireme/pass/bucket_model.h"
+
+namespace trireme {
+
+struct Rates {
+  ReshardCosts links;                       // of the program's mesh
+  std::optional<Machine> machine = {};      // of the devices; none: Machine::this_host()
+};
+
+// A sum over these ranks, by the bytes of the value.
+BucketModel all_reduce_model(const Program& program, const Node& node, const ReshardCosts& links);
+
+// When each node's operands are ready if nothing waits for a sum over ranks; one more: the end of the last.
+std::vector<double> start_times(const Program& program, const Rates& rates);
+
+struct AllReduceTime {
+  NodeId node = -1;
+  size_t members = 0;
+  int64_t bytes = 0;
+  double ready_s = 0, begin_s = 0, end_s = 0;
+};
+std::vector<AllReduceTime> all_reduce_times(const Program& program, const Rates& rates);
+
+// The above as a table, and how much of the sums runs after the last op.
+std::string all_reduce_table(const Program& program, const Rates& rates);
+
+}  // namespace trireme
