@@ -38,6 +38,7 @@ struct StepArgs {
   std::vector<int64_t> hidden = {512, 512};
   std::string dtype = "f32";
   std::string numerics = "fast";
+  bool recompute = false;
   std::string optimizer = "adamw";
   int threads = 1;
   int ranks = 1;
@@ -128,6 +129,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.train.clip = args.clip;
   config.train.dtype = args.dtype;
   config.train.numerics = args.numerics;
+  config.train.recompute = args.recompute;
   return config;
 }
 
@@ -311,6 +313,7 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in")->capture_default_str();
   command->add_option("--numerics", args->numerics, "fast, or invariant: the same bits however the job is cut")
       ->capture_default_str();
+  command->add_flag("--recompute", args->recompute, "The backward pass computes activation functions and norms again instead of keeping them");
   command->add_option("--optimizer", args->optimizer, "sgd, adam, adamw or lamb")->capture_default_str();
   command->add_option("--clip", args->clip, "Largest gradient norm; 0 does not clip")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();

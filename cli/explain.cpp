@@ -11,6 +11,7 @@
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"
+#include "trireme/pass/fuse_rows.h"
 #include "trireme/pass/step_times.h"
 #include "trireme/train/by_hand.h"
 #include "trireme/train/config.h"
@@ -90,7 +91,7 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Mode
   if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "passes") {
-    return to_string(compiled.program) + "\n" + all_reduce_table(compiled.program, {costs, parallel.communication.machine});
+    return to_string(compiled.program) + fused_text(compiled.program) + "\n" + all_reduce_table(compiled.program, {costs, parallel.communication.machine});
   }
   if (args.stage == "memory") return memory_text(compiled.plan);
   if (args.stage != "traffic") return to_string(compiled.plan);
@@ -136,7 +137,7 @@ void add_explain(CLI::App& app, Action& chosen) {
   command->add_option("--stage", args->stage,
                       "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
                       "of one micro-batch on a mesh with the axis micro_batch where there are several; passes: after the passes, all "
-                      "micro-batches one after the other, and when each sum over ranks is ready, begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
+                      "micro-batches one after the other, the ops that were fused, and when each sum over ranks is ready, begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
       ->capture_default_str();
   command->add_option("--value", args->value,
                       "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "

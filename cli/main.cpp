@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -85,8 +86,15 @@ std::string wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
   return fmt::format("{}: {}. {}", where, text, where_to_read(app));
 }
 
-void report(const Error& error) {
-  if (!launch::report_failure(error)) std::fprintf(stderr, "error: %s\n", error.what());
+// A rank whose launcher has its error ends at once, as others wait for its end.
+int report(const Error& error) {
+  const int code = exit_code(error.kind());
+  if (launch::report_failure(error)) {
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return code;
 }
 
 int run(int argc, char** argv) {
@@ -131,10 +139,8 @@ int main(int argc, char** argv) {
   try {
     return trireme::cli::run(argc, argv);
   } catch (const trireme::Error& e) {
-    trireme::cli::report(e);
-    return trireme::exit_code(e.kind());
+    return trireme::cli::report(e);
   } catch (const std::exception& e) {
-    trireme::cli::report(trireme::Error(trireme::ErrorKind::kInternal, e.what()));
-    return trireme::exit_code(trireme::ErrorKind::kInternal);
+    return trireme::cli::report(trireme::Error(trireme::ErrorKind::kInternal, e.what()));
   }
 }

@@ -140,6 +140,7 @@ TEST_F(CommandTest, ExplainPrintsEveryStage) {
   }
   EXPECT_THAT(seen[3], HasSubstr("all_reduce"));
   EXPECT_THAT(seen[0], Not(HasSubstr("all_reduce")));
+  EXPECT_THAT(seen[4], HasSubstr("fused 2 ops at 'h.0.mlp': add, gelu\n"));
   EXPECT_THAT(seen[5], StartsWith("arena "));
   expect_error({"explain", "gpt.toml", "--stage", "grph"}, 2, "explain: no stage 'grph'. Did you mean 'graph'?");
   expect_error({"explain", "gpt.toml", "-n", "3"}, 2, HasSubstr("does not divide over 3 ranks; use 3 or 6 samples"));

@@ -169,6 +169,32 @@ TEST_F(HostsTest, WithoutALostHostTheJobGoesOnWhenItMay) {
   EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000060");
 }
 
+TEST_F(HostsTest, WithASchedulerOfItsOwnTheJobGoesOnWithoutTheHostOfRankZero) {
+  make_hosts(4);
+  const std::string at = Hosts::address(3);
+  const Words elastic{"--world", "2:3", "--restarts", "1", "--heartbeat", "2", "--secret-file", "secret"};
+  Words words{"scheduler", "--address", at};
+  append(words, elastic);
+  Program sched = begin("scheduler", words, {}, hosts_->entry(3));
+  std::vector<Program> parts;
+  for (int host = 0; host < 3; ++host) {
+    Words node{"train", "gpt.toml", "--quiet", "--out", "run", "-n", "1", "--master", at, "--node-id", std::to_string(host),
+               "--set", "train.steps=60", "--set", "train.batch=12", "--set", "train.save_every=1"};
+    append(node, elastic);
+    parts.push_back(begin(Hosts::name(host), node, kTcp, hosts_->entry(host)));
+  }
+  ASSERT_TRUE(steps_are_done(parts[0])) << err_of(parts[0]) << err_of(sched);
+  hosts_->power_off(0);
+  finish(parts[0]);
+  for (const size_t host : {1U, 2U}) {
+    const Outcome outcome = finish(parts[host]);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node '0' on host0, rank 0, has not been heard of for "));
+  }
+  EXPECT_EQ(finish(sched).code, 0);
+  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000060");
+}
+
 TEST_F(HostsTest, APartitionThatHealsInTimeIsSurvived) {
   make_hosts(2);
   std::vector<Program> parts = train_everywhere(kForEver);

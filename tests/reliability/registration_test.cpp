@@ -1,15 +1,22 @@
 // How long jobs take to form: eight workers of one host until their first collective is done, 256 workers at a scheduler by
-// its real connections, and 10,000 at its core. docs/reliability.md has the figures; what is checked here is that all are right.
+// its real connections, 10,000 at its core, and many by real connections at a scheduler that is a process of its own.
+// docs/reliability.md has the figures; what is checked here is that all are right.
+//
+//   registration_test --gtest_filter='*OfItsOwn*' --sockets=10000     as many; 200 otherwise
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <charconv>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include "tests/cli/nodes.h"
 #include "tests/cli/program.h"
+#include "tests/reliability/many_agents.h"
 #include "trireme/base/clock.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/message.h"
@@ -21,6 +28,8 @@ namespace trireme::cli {
 namespace {
 
 using namespace launch;
+
+int sockets = 200;
 
 NodeReport worker(int rank, int world) {
   NodeReport report;
@@ -135,5 +144,64 @@ TEST(RegistrationAtTheScheduler, TenThousandWorkersHaveRanks) {
              cpu_s() - begin, resident_mb() - before_mb);
 }
 
+// Processor time and memory of another process, as the kernel counts them.
+double cpu_s_of(int process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  long user = 0;
+  long kernel = 0;
+  std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &kernel);
+  return static_cast<double>(user + kernel) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double peak_mb_of(int process) {
+  std::ifstream file(fmt::format("/proc/{}/status", process));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) return std::atof(line.c_str() + 6) * 1024 / 1e6;
+  }
+  return 0;
+}
+
+class ManyRegistrations : public NodesTest {};
+
+TEST_F(ManyRegistrations, AreTakenByASchedulerOfItsOwn) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t needed = 64 + static_cast<rlim_t>(sockets) / 2;  // a quarter of a connection each, and gRPC's own
+  if (limit.rlim_cur < needed) {
+    limit.rlim_cur = std::min(needed, limit.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (limit.rlim_cur < needed) GTEST_SKIP() << "it takes " << needed << " open files; the limit is " << limit.rlim_max;
+  Program process = scheduler(sockets, {"--heartbeat", "0"});
+  const double begin = now_s();
+  std::string digits = read(path("secret"));
+  digits.resize(2 * sizeof(comm::Secret));
+  ManyAgents agents(sockets, static_cast<uint16_t>(port_), comm::secret_from_hex(digits));
+  std::vector<int> ranks = agents.register_all(std::chrono::seconds(540));
+  fmt::print("{} workers over {} connections: {:.1f} s, of which the scheduler ran {:.1f} s and had {:.0f} MB at most; {} tried again\n",
+             sockets, (sockets + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid), agents.retries());
+  std::ranges::sort(ranks);
+  for (int i = 0; i < sockets; ++i) ASSERT_EQ(ranks[static_cast<size_t>(i)], i);
+  ::kill(process.pid, SIGKILL);
+  finish(process);
+}
+
 }  // namespace
 }  // namespace trireme::cli
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view text = argv[i];
+    constexpr std::string_view kName = "--sockets=";
+    const bool named = text.starts_with(kName);
+    if (named && std::from_chars(text.data() + kName.size(), text.data() + text.size(), trireme::cli::sockets).ec == std::errc() &&
+        trireme::cli::sockets >= 1) {
+      continue;
+    }
+    std::fprintf(stderr, "registration_test: '%s' is not --sockets=N\n", argv[i]);
+    return 2;
+  }
+  return RUN_ALL_TESTS();
+}

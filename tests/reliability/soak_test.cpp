@@ -39,8 +39,8 @@ struct Counts {
   int wrong_code = 0;
   int wrong_rank = 0;
   int damaged = 0;
-  std::vector<double> known_s;  // from SIGKILL until no other rank was left
-  std::vector<double> found_s;  // the same after SIGSTOP
+  std::array<std::vector<double>, 4> known_s;  // from SIGKILL until no other rank was left, by moment
+  std::vector<double> found_s;                 // the same after SIGSTOP
 };
 
 std::string times(std::vector<double> all) {
@@ -118,7 +118,7 @@ class Soak : public CliTest {
     wait_until([&] { return workers().empty(); });
     const double known_s = now_s() - begin;
     const Outcome outcome = wait();
-    if (outcome.code == 3) (stop ? counts_.found_s : counts_.known_s).push_back(known_s);
+    if (outcome.code == 3) (stop ? counts_.found_s : counts_.known_s[static_cast<size_t>(moment)]).push_back(known_s);
     look_at_end(outcome, rank, process);
     const size_t left = left_over().size();
     counts_.stuck += static_cast<int>(left);
@@ -140,11 +140,17 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
   write_gpt();
   for (int i = 1; i <= kills; ++i) end_one(i);
 
+  std::vector<double> all;
+  for (size_t i = 0; i < kMoments.size(); ++i) {
+    const std::vector<double>& known_s = counts_.known_s[i];
+    all.insert(all.end(), known_s.begin(), known_s.end());
+    fmt::print("{} times {}: {}\n", known_s.size(), kNames[i], times(known_s));
+  }
   fmt::print("seed {}: {} ranks ended ({} stopped, the rest killed), {} had ended before\n"
              "processes that stayed: {}\nwrong exit codes: {}\nwrong ranks named: {}\ndamaged checkpoints: {}\n"
              "until no other rank was left, after SIGKILL: {}\nafter SIGSTOP: {}\n",
              seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code, counts_.wrong_rank,
-             counts_.damaged, times(counts_.known_s), times(counts_.found_s));
+             counts_.damaged, times(all), times(counts_.found_s));
   EXPECT_EQ(counts_.stuck, 0);
   EXPECT_EQ(counts_.wrong_code, 0);
   EXPECT_EQ(counts_.wrong_rank, 0);

@@ -184,7 +184,7 @@ std::vector<std::string> check(const OpDef& op, const Kernel& kernel, const Exam
     if (!found.empty()) findings.push_back(fmt::format("result {} {}", i, found));
   }
   if (!alone.broken.empty()) findings.push_back(alone.broken);
-  for (const auto& [result, operand] : overwrites_of(op, example.in.size(), types.size())) {
+  for (const auto& [result, operand] : overwrites_of(op, {example.in, types, example.attrs})) {
     if (example.in[static_cast<size_t>(operand)] != types[static_cast<size_t>(result)]) continue;
     const Run run = run_kernel(op, kernel, example, operands, nullptr, {result, operand});
     if (!same_bits(run.results, alone.results))

@@ -35,6 +35,10 @@ inline std::vector<Example> conv_cases(ConvPass pass) {
   // Windows of one position, few of them and many.
   add(f32_of({3, 7, 5, 37}), 19, 1, {});
   add(f32_of({9, 17, 17, 5}), 7, 1, {});
+  // Channels enough to be run as products: strided, with and without edges, and as they lie.
+  add(f32_of({3, 9, 7, 33}), 40, 3, {.stride = {2, 1}, .padding = {1, 1}});
+  add(f32_of({2, 8, 6, 32}), 34, 1, {.stride = {2, 2}});
+  add(f32_of({2, 5, 5, 40}), 36, 1, {});
   return cases;
 }
 

@@ -19,6 +19,8 @@ constexpr std::array kFlags{
          "warn."},
     Flag{"TRIREME_THREADS", "1..1024",
          "Compute threads of each rank. Default: the cores of the machine over the ranks on it."},
+    Flag{"TRIREME_PIN", "0|1",
+         "0: the launcher leaves it to the system which cores a rank runs on. Default 1: cores of its own, where it is asked to."},
     Flag{"TRIREME_ISA", "baseline|avx2|avx512|avx512_bf16|native",
          "Best instruction set the CPU kernels may use. Default native: the machine's best."},
     Flag{"TRIREME_TRANSPORT", "auto|threads|shm|ucx|mpi",

@@ -68,6 +68,15 @@ class Group {
 
 inline constexpr double kLongWait_s = 1;
 
+// Whoever watches over the ranks, and may know before this one that the job is over.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  // Sleeps until the job is over and says why; "" after release().
+  virtual std::string wait() = 0;
+  virtual void release() = 0;  // from any thread
+};
+
 struct WorldOptions {
   int rank = 0;
   int size = 1;
@@ -80,9 +89,8 @@ struct WorldOptions {
   // Called now and then while a wait has lasted over kLongWait_s, with the operation and the ranks
   // it waits for, and with "" once that wait is over. One thread at a time; it must not block.
   std::function<void(std::string_view what)> on_wait = {};
-  // Asked every few milliseconds while this rank waits: why the job is over, from whoever watches the
-  // ranks; "" while it is not. Ends everything pending with that reason. It must not block.
-  std::function<std::string()> verdict = {};
+  // Ends everything pending, and whatever is started later, as soon as it knows why. May be null.
+  std::shared_ptr<Watch> watch = {};
   std::string log;  // where this rank's output goes, for the errors of others; may be empty
 };
 

@@ -107,7 +107,7 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   WorldOptions options = asked;
   if (options.transport == "mpi" ||
       (options.transport == "auto" && options.size > 1 && !options.store)) {
-    EngineOptions engine{0, 1, options.deadline, options.background, false, options.on_wait, options.verdict};
+    EngineOptions engine{0, 1, options.deadline, options.background, false, options.on_wait, options.watch};
     Backend backend = mpi_backend(options, engine);
     return std::make_unique<ConnectedWorld>(engine, std::move(backend));
   }
@@ -118,7 +118,7 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   const Neighbours neighbours = options.size == 1 ? Neighbours{} : count_neighbours(options);
   const bool crowded = neighbours.on_host > static_cast<int>(std::thread::hardware_concurrency());
   const EngineOptions engine{options.rank, options.size, options.deadline, options.background,
-                             crowded, options.on_wait, options.verdict, neighbours.peers};
+                             crowded, options.on_wait, options.watch, neighbours.peers};
   const std::string transport = choose(options, neighbours);
   Backend backend = transport == "shm"   ? shm_backend(options)
                     : transport == "ucx" ? ucx_backend(options)

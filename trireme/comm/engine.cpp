@@ -43,10 +43,19 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Transport> transpor
   if (options_.background && options_.size > 1) {
     background_ = std::thread([this] { run_background(); });
   }
+  if (options_.watch) {
+    watching_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), kProgressThread);
+      if (const std::string why = options_.watch->wait(); !why.empty()) this->abort(why);
+    });
+  }
 }
 
 Engine::~Engine() {
   leave();
+  if (!watching_.joinable()) return;
+  options_.watch->release();
+  watching_.join();
 }
 
 Work Engine::start(const std::shared_ptr<Operation>& operation) {
@@ -175,6 +184,7 @@ bool Engine::pass() {
       const std::lock_guard lock(inbox_mutex_);
       reason = abort_reason_;
     }
+    mark_lost();  // who is gone is told nothing
     break_world({ErrorKind::kComm, reason}, nullptr);
     return true;
   }

@@ -28,8 +28,8 @@ struct EngineOptions {
   std::chrono::milliseconds deadline{300'000};
   bool background = true;
   bool crowded = false;  // more ranks than cores on this host: sleep rather than spin
-  std::function<void(std::string_view what)> on_wait = {};  // as in WorldOptions, as is verdict
-  std::function<std::string()> verdict = {};
+  std::function<void(std::string_view what)> on_wait = {};  // as in WorldOptions, as is watch
+  std::shared_ptr<Watch> watch = {};
   std::vector<Whereabouts> peers = {};  // by world rank; empty: not known
 };
 
@@ -122,6 +122,7 @@ class Engine {
   std::atomic<bool> resting_{false};  // the driving thread may be asleep in the transport
   std::atomic<bool> stop_{false};
   std::thread background_;
+  std::thread watching_;  // sleeps in the watch
 };
 
 }  // namespace trireme::comm

@@ -126,9 +126,6 @@ void Engine::check() {
   next_check_ = now + kCheckInterval;
   if (active_.empty()) return;
   mark_lost();
-  if (options_.verdict) {
-    if (const std::string why = options_.verdict(); !why.empty()) return break_world({ErrorKind::kComm, why}, nullptr);
-  }
   for (const auto& operation : active_) {
     if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
     if (auto cause = trouble_of(*operation)) return break_world(*cause, operation.get());

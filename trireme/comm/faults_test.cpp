@@ -4,9 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <condition_variable>
 #include <csignal>
 #include <latch>
+#include <mutex>
 #include <thread>
 
 #include "trireme/comm/comm.h"
@@ -247,15 +248,42 @@ TEST_P(Threads, WithoutABackgroundThreadWaitingDoesTheWork) {
               });
 }
 
+// One for all ranks.
+class OneWord final : public Watch {
+ public:
+  std::string wait() override {
+    std::unique_lock lock(mutex_);
+    moved_.wait(lock, [&] { return released_ || !word_.empty(); });
+    return word_;
+  }
+  void release() override {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    moved_.notify_all();
+  }
+  void say(const std::string& word) {
+    const std::lock_guard lock(mutex_);
+    word_ = word;
+    moved_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable moved_;
+  std::string word_;
+  bool released_ = false;
+};
+
 TEST_P(Threads, AVerdictEndsWhatIsPendingWithItsReason) {
-  std::atomic<bool> over{false};
-  const auto verdict = [&] { return over.load() ? std::string("node 2 has gone") : std::string(); };
+  const auto watch = std::make_shared<OneWord>();
   std::vector<std::string> errors(2);
-  run_threads(2, {.transport = GetParam(), .deadline = 60s, .verdict = verdict}, [&](World& world) {
+  std::latch both(2);
+  run_threads(2, {.transport = GetParam(), .deadline = 60s, .watch = watch}, [&](World& world) {
     const HostTensor tensor = ones(10);
     const auto rank = static_cast<size_t>(world.rank());
     Work pending = world.all().recv(tensor.view(), 1 - world.rank(), 7);
-    over = true;
+    both.arrive_and_wait();
+    watch->say("node 2 has gone");
     errors[rank] = error_of([&] { pending.wait(); });
   });
 

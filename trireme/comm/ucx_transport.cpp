@@ -20,9 +20,11 @@
 
 #include "trireme/base/log.h"
 #include "trireme/comm/block_pool.h"
+#include "trireme/comm/hmac.h"
 #include "trireme/comm/pages.h"
 #include "trireme/comm/roster.h"
 #include "trireme/comm/shm_mesh.h"
+#include "trireme/comm/tag_cipher.h"
 
 namespace trireme::comm {
 namespace {
@@ -31,6 +33,7 @@ constexpr int kMaxRanks = 1 << 16;
 constexpr int kMaxChannels = 1 << 16;
 constexpr auto kClosing =
     std::chrono::seconds(1);  // spent at most on closing connections in good order
+constexpr size_t kRandomDigits = 2 * sizeof(Secret);
 constexpr auto kMoment = std::chrono::milliseconds(10);
 constexpr const char* kKeepalive = "20ms";  // how often UCX looks whether idle peers still live
 
@@ -174,9 +177,8 @@ class UcxTransport final : public Transport {
   };
 
   // channel | rank of the sender | tag
-  static ucp_tag_t tag_of(const Transfer& transfer, int from) {
-    return static_cast<ucp_tag_t>(transfer.channel) << 48 | static_cast<ucp_tag_t>(from) << 32 |
-           transfer.tag;
+  ucp_tag_t tag_of(const Transfer& transfer, int from) const {
+    return encipher(static_cast<uint64_t>(transfer.channel) << 48 | static_cast<uint64_t>(from) << 32 | transfer.tag, tag_key_);
   }
 
   ucp_request_param_t param_for(Transfer& transfer) {
@@ -244,15 +246,18 @@ class UcxTransport final : public Transport {
     size_t length = 0;
     check(ucp_worker_get_address(worker_, &address, &length), "no address");
     const std::string name = fmt::format("pid {}", getpid());
-    std::string value = fmt::format("{:04x}{}", name.size(), name);
+    // The random digits make the key: the store shows them to nobody who has not proven the job's secret.
+    std::string value = fmt::format("{}{:04x}{}", to_hex(random_secret()), name.size(), name);
     value.append(reinterpret_cast<const char*>(address), length);
     ucp_worker_release_address(worker_, address);
     const std::vector<std::string> values = exchange(options_, "ucx", value);
+    take_key(values);
     for (size_t i = 0; i < values.size(); ++i) {
       Peer& peer = peers_[i];
       peer.transport = this;
-      const size_t name_end = 4 + std::stoul(values[i].substr(0, 4), nullptr, 16);
-      peer.name = values[i].substr(4, name_end - 4);
+      const size_t name_begin = kRandomDigits + 4;
+      const size_t name_end = name_begin + std::stoul(values[i].substr(kRandomDigits, 4), nullptr, 16);
+      peer.name = values[i].substr(name_begin, name_end - name_begin);
       ucp_ep_params_t params{};
       params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                           UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -268,7 +273,15 @@ class UcxTransport final : public Transport {
     greet_all();
   }
 
-  // A message to and from every peer: connections are made on first use, and only one that is made
+  // All ranks see the same values, and nobody else.
+  void take_key(const std::vector<std::string>& values) {
+    std::string all;
+    for (const std::string& value : values) all += value;
+    const Digest digest = sha256(all);
+    std::memcpy(tag_key_.data(), digest.data(), sizeof(tag_key_));
+  }
+
+  // A message to and from every peer, which none but a rank of the job can send: connections are made on first use, and only one that is made
   // can tell that its peer is gone.
   void greet_all() {
     const auto count = static_cast<size_t>(options_.size);
@@ -340,6 +353,7 @@ class UcxTransport final : public Transport {
   int event_fd_ = -1;  // the worker's
   Fd wake_;
   std::vector<Peer> peers_;
+  TagKey tag_key_{};
   BlockPool pool_;
   std::pmr::unordered_set<Transfer*> pending_{&pool_};  // started and not yet done
   PrivatePages memory_;

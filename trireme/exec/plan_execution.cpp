@@ -253,9 +253,14 @@ class Planner {
     return -1;
   }
 
-  static std::vector<std::pair<int, int>> aliases_of(const Node& n) {
+  std::vector<std::pair<int, int>> aliases_of(const Node& n) const {
     const OpDef& def = def_of(n);
-    if (!def.traits.collective || def.inputs != "...") return overwrites_of(def, n.inputs.size(), n.outputs.size());
+    if (!def.traits.collective || def.inputs != "...") {
+      std::vector<TensorType> in, out;
+      for (const ValueId id : n.inputs) in.push_back(graph_.type(id));
+      for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
+      return overwrites_of(def, {in, out, n.attrs});
+    }
     std::vector<std::pair<int, int>> out;  // any number of operands, each over itself
     for (size_t k = 0; k < n.outputs.size(); ++k) out.emplace_back(static_cast<int>(k), static_cast<int>(k));
     return out;

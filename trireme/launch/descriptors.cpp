@@ -9,9 +9,9 @@
 namespace trireme::launch {
 namespace {
 
-// A launcher has a pipe, a page of memory and two connections of its store for each rank; a rank has a socket and a process
+// A launcher has a pipe, a page of memory, a process descriptor and two connections of its store for each rank; a rank has a socket and a process
 // descriptor for each other one. The rest is for files, libraries and the scheduler's connection.
-constexpr rlim_t kOfEachRank = 4;
+constexpr rlim_t kOfEachRank = 5;
 constexpr rlim_t kOther = 64;
 
 }  // namespace

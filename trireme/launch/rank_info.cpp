@@ -71,7 +71,7 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
   if (page != nullptr) {
     answer_trace_requests(*page);
     options.on_wait = [page](std::string_view what) { page->tell(what, comm::kLongWait_s); };
-    options.verdict = [page] { return page->verdict(); };
+    options.watch = std::make_shared<PageWatch>(*page);
     page->tell(fmt::format("[rank {} of {}] joins the job: waits for the other ranks", info.rank,
                            info.world));
     page->joining.store(true);

@@ -1,12 +1,15 @@
 #include "trireme/launch/rank_page.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <new>
 
@@ -66,9 +69,29 @@ void RankPage::judge(std::string_view why) {
   std::memcpy(reason, why.data(), length);
   reason[length] = '\0';
   is_over.store(true);
+  ring();
+}
+
+void RankPage::ring() {
+  bell.fetch_add(1);
+  syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);  // of all processes that map the page
 }
 
 std::string RankPage::verdict() const { return is_over.load() ? reason : ""; }
+
+std::string PageWatch::wait() {
+  for (;;) {
+    const uint32_t heard = page_.bell.load();
+    const std::string why = page_.verdict();
+    if (!why.empty() || released_.load()) return why;
+    syscall(SYS_futex, &page_.bell, FUTEX_WAIT, heard, nullptr, nullptr, 0);
+  }
+}
+
+void PageWatch::release() {
+  released_.store(true);
+  page_.ring();
+}
 
 SharedPage::SharedPage() : fd_(memfd_create("trireme-rank", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   // Sealed: a worker that shrinks it would end the launcher.

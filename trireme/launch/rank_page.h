@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/comm/comm.h"
+
 namespace trireme::launch {
 
 struct RankPage {
@@ -36,6 +38,7 @@ struct RankPage {
 
   std::atomic<bool> is_over{false};
   char reason[kText] = {};
+  std::atomic<uint32_t> bell{0};  // a thread of the rank sleeps until it moves
 
   // By the rank: for what it has waited for so many seconds already, or "" when it waits no more.
   void tell(std::string_view what, double waited_s = 0);
@@ -45,6 +48,20 @@ struct RankPage {
   void judge(std::string_view why);
   // By the rank; empty while the job is not over.
   std::string verdict() const;
+  // Wakes who sleeps on the bell.
+  void ring();
+};
+
+// The rank's side: a thread of it sleeps until the launcher has judged, and rings.
+class PageWatch final : public comm::Watch {
+ public:
+  explicit PageWatch(RankPage& page) : page_(page) {}
+  std::string wait() override;
+  void release() override;
+
+ private:
+  RankPage& page_;
+  std::atomic<bool> released_{false};
 };
 
 // The launcher's side: a page that its worker finds by the descriptor in TRIREME_PAGE_FD.

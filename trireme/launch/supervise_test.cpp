@@ -259,9 +259,14 @@ TEST_F(LaunchTest, PinnedRanksRunOnDifferentCores) {
   EXPECT_EQ(supervise(options).exit_code, 0);
   const std::string first = read_file(dir_ + "/cores_0");
   const std::string second = read_file(dir_ + "/cores_1");
-  EXPECT_THAT(first, MatchesRegex("Cpus_allowed_list:\t[0-9]+\n"));
-  EXPECT_THAT(second, MatchesRegex("Cpus_allowed_list:\t[0-9]+\n"));
+  EXPECT_THAT(first, MatchesRegex("Cpus_allowed_list:\t[0-9,-]+\n"));
+  EXPECT_THAT(second, MatchesRegex("Cpus_allowed_list:\t[0-9,-]+\n"));
   EXPECT_NE(first, second);
+
+  setenv("TRIREME_PIN", "0", 1);
+  EXPECT_EQ(supervise(options).exit_code, 0);
+  unsetenv("TRIREME_PIN");
+  EXPECT_EQ(read_file(dir_ + "/cores_0"), read_file(dir_ + "/cores_1"));
 }
 
 // Runs `supervise` in a process of its own, which ends with its exit code, so that it can be sent

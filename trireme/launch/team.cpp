@@ -84,8 +84,10 @@ void Team::wait(const Signals* signals, int wake) {
   if (wake >= 0) polled.push_back({wake, POLLIN, 0});
   for (const Worker& worker : workers_) {
     if (worker.error_pipe >= 0) polled.push_back({worker.error_pipe, POLLIN, 0});
+    if (worker.process >= 0) polled.push_back({worker.process, POLLIN, 0});
   }
-  // The time limit covers a SIGCHLD that went to another thread, and the deadlines of `run`.
+  // The time limit is for the deadlines of `run`, and for kernels without descriptors of processes: a SIGCHLD may go to
+  // another thread, or be taken as read before its process can be reaped.
   poll(polled.data(), polled.size(), 50);
   for (Worker& worker : workers_) {
     read_error_pipe(worker);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,6 +140,7 @@ Worker start_worker(const WorkerStart& start) {
   worker.rank = start.rank;
   worker.pid = pid;
   worker.error_pipe = pipe_ends[0];
+  worker.process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   worker.log_path = start.log_path;
   worker.page = std::move(page);
   return worker;
@@ -175,6 +177,8 @@ bool reap(Worker& worker) {
   }
   worker.running = false;
   worker.ended_s = now_s();
+  if (worker.process >= 0) close(worker.process);
+  worker.process = -1;
   (info.si_code == CLD_EXITED ? worker.exit_code : worker.signal) = info.si_status;
   read_error_pipe(worker);
   if (worker.error_pipe >= 0) close(worker.error_pipe);

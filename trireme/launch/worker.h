@@ -28,6 +28,7 @@ struct Worker {
   int rank = 0;
   pid_t pid = -1;
   int error_pipe = -1;  // read end; -1 once it is at its end
+  int process = -1;     // readable once it has ended; -1 after that, and where the kernel has no such descriptor
   std::string said;     // what came through it
   std::string log_path;
   std::shared_ptr<SharedPage> page;  // what it says of itself while it runs

@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
+#include "trireme/launch/cores.h"
 #include "trireme/launch/start.h"
 
 namespace trireme::launch {
@@ -21,6 +22,22 @@ std::vector<int> own_cores() {
     if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
   }
   return cores;
+}
+
+// The cores of each rank of this host, or none where it may not or cannot have its own.
+std::vector<std::vector<int>> cores_of_ranks(const LaunchOptions& options, const std::vector<int>& allowed, size_t ranks,
+                                             size_t threads) {
+  if (!options.pin || flag_int("TRIREME_PIN", 0, 1).value_or(1) == 0) return {};
+  static const std::vector<Core> host = cores_of_host();  // takes milliseconds, and hosts do not change
+  return assign_cores(host, allowed, ranks, threads);
+}
+
+void log_cores(const std::vector<std::vector<int>>& cores, size_t threads) {
+  std::string text;
+  for (size_t rank = 0; rank < cores.size(); ++rank) {
+    text += fmt::format("{}{}: {}", rank == 0 ? "" : ", ", rank, units_text(cores[rank]));
+  }
+  TRIREME_LOG(kInfo, "launch", "pinned ranks of this host, of {} threads each, to cpus  {}", threads, text);
 }
 
 }  // namespace
@@ -50,11 +67,11 @@ WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
   if (options.threads > 0 || !flag_text("TRIREME_THREADS")) {
     start.environment.emplace_back("TRIREME_THREADS", std::to_string(threads));
   }
-  if (options.pin && ranks * threads <= cores.size()) {
-    const auto first =
-        cores.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(place.local_rank) * threads);
-    start.cores.assign(first, first + static_cast<std::ptrdiff_t>(threads));
-  } else if (options.pin && place.local_rank == 0) {
+  const std::vector<std::vector<int>> pinned = cores_of_ranks(options, cores, ranks, threads);
+  if (!pinned.empty()) {
+    start.cores = pinned[static_cast<size_t>(place.local_rank)];
+    if (place.local_rank == 0) log_cores(pinned, threads);
+  } else if (options.pin && place.local_rank == 0 && ranks * threads > cores.size()) {
     TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} ranks with {} threads each need more than {} cores",
                 ranks, threads, cores.size());
   }

@@ -451,7 +451,7 @@ std::vector<std::string> check_memory(const OpDef& op, uint64_t seed) {
     const std::vector<HostTensor> operands = operands_of(example, seed);
     const GuardedRun run = run_twice(op, op.kernel.get(), example, operands);
     for (const std::string& finding : run.findings) report(finding);
-    for (const auto& pair : overwrites_of(op, example.in.size(), run.results.size()))
+    for (const auto& pair : overwrites_of(op, {example.in, results_of(op, example), example.attrs}))
       report(check_overwrite(op, example, operands, run.results, pair));
     if (!op.traits.zero_cost_view) continue;
     if (!std::ranges::equal(run.results[0].view().raw(), operands[0].view().raw())) {

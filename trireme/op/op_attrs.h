@@ -1,6 +1,7 @@
 // Attributes of ops that faster kernels read too. All other attribute structs stand in the op's own file.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "trireme/ir/attrs.h"
@@ -209,6 +210,17 @@ struct DropoutAttrs {
   static constexpr auto fields() {
     return std::tuple{field("p", &DropoutAttrs::p), field("seed", &DropoutAttrs::seed),
                       field("stream", &DropoutAttrs::stream)};
+  }
+};
+
+// fused_rows; op/row_steps.h reads the steps.
+struct FusedRowsAttrs {
+  int64_t row_dims = 1;          // leading dimensions that count rows
+  std::string steps = {};        // "2=add(0,1){}; 3=gelu(2){approximate=true}"
+  std::vector<int64_t> results = {};  // values that the steps make
+  static constexpr auto fields() {
+    return std::tuple{field("row_dims", &FusedRowsAttrs::row_dims), field("steps", &FusedRowsAttrs::steps),
+                      field("results", &FusedRowsAttrs::results)};
   }
 };
 

@@ -149,6 +149,8 @@ struct OpDef : OpBase {
   // positions, padding included.
   Attrs (*in_window)(const Attrs& attrs, int dim, int64_t length) = nullptr;
   RingFn* ring = nullptr;  // of ops whose rule has one
+  // Instead of may_overwrite, where that depends on the call.
+  std::vector<std::pair<int, int>> (*overwrites)(const TypeArgs& types) = nullptr;
 };
 
 inline const OpDef& def_of(const Node& node) { return static_cast<const OpDef&>(*node.op); }

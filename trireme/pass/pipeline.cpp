@@ -9,6 +9,8 @@
 #include "trireme/partition/partition.h"
 #include "trireme/pass/early_gathers.h"
 #include "trireme/pass/early_updates.h"
+#include "trireme/pass/fuse_rows.h"
+#include "trireme/pass/recompute_rows.h"
 
 namespace trireme {
 namespace {
@@ -25,6 +27,8 @@ void check_name(const std::string& name) {
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> kPasses{
+      {"recompute_rows", "the backward pass makes again what costs little, if asked to",
+       [](const Program& program, const PassOptions& options) { return options.recompute ? recompute_rows(program) : program; }},
       {"fuse_all_reduce", "all-reduces over the same ranks become buckets",
        [](const Program& program, const PassOptions& options) {
          return fuse_all_reduce(program, options.all_reduce);
@@ -33,6 +37,8 @@ const std::vector<Pass>& passes() {
        [](const Program& program, const PassOptions&) { return early_updates(program); }},
       {"early_gathers", "weights that lie in slices are gathered one reader ahead",
        [](const Program& program, const PassOptions&) { return early_gathers(program); }},
+      {"fuse_rows", "ops that work on rows of the same tensors become one, block by block",
+       [](const Program& program, const PassOptions&) { return fuse_rows(program); }},
   };
   return kPasses;
 }

@@ -27,6 +27,12 @@ void Rewrite::copy(NodeId id) {
 
 void Rewrite::copy(NodeId like, std::span<const ValueId> in, std::span<const ValueId> out) {
   const Node& node = from_.graph.node(like);
+  add(*node.op, node.attrs, std::span(&like, 1), in, out);
+}
+
+void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
+                  std::span<const ValueId> out) {
+  const Node& last = from_.graph.node(instead_of.back());
   std::vector<ValueId> inputs;
   std::vector<TensorType> types;
   for (const ValueId id : in) {
@@ -34,10 +40,10 @@ void Rewrite::copy(NodeId like, std::span<const ValueId> in, std::span<const Val
     invariant(inputs.back() != kNoValue, "%{} is read before it is made", id);
   }
   for (const ValueId id : out) types.push_back(from_.graph.type(id));
-  to_.graph.set_scope(from_.graph.scope_of(node));
-  to_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
-  const NodeId made = to_.graph.add_node(*node.op, node.attrs, inputs, types);
-  made_of_[static_cast<size_t>(like)] = made;
+  to_.graph.set_scope(from_.graph.scope_of(last));
+  to_.graph.set_gradient_of(last.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(last.gradient_of)]);
+  const NodeId made = to_.graph.add_node(op, attrs, inputs, types);
+  for (const NodeId id : instead_of) made_of_[static_cast<size_t>(id)] = made;
   for (size_t i = 0; i < out.size(); ++i) define(out[i], to_.graph.node(made).outputs[i]);
 }
 

@@ -17,6 +17,9 @@ class Rewrite {
   void copy(NodeId id);
   // Adds a node like this one that reads and makes these values of the old program.
   void copy(NodeId like, std::span<const ValueId> in, std::span<const ValueId> out);
+  // Adds a node of another op in the place of these, in the scope of the last, that reads and makes these values of the old program.
+  void add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
+           std::span<const ValueId> out);
 
   // Adds the outputs; nothing may be added after.
   Program finish();

@@ -82,6 +82,7 @@ struct Parallel {
   std::vector<CutRule> layerwise;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
   Numerics numerics = Numerics::kFast;
+  bool recompute = false;  // the backward pass makes again what costs little (pass/recompute_rows.h)
   // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has
   // parameters only gives the mesh and rules for them; all else is asked as above.
   std::string strategy;

@@ -52,6 +52,7 @@ struct JobConfig {
     int64_t batch = 32;
     std::string dtype = "f32";        // f32 | bf16
     std::string numerics = "fast";    // fast | invariant
+    bool recompute = false;
     std::string optimizer = "adamw";  // sgd | adam | adamw | lamb
     double lr = 1e-3;
     double momentum = 0.9;

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/checkpointing.h"
@@ -203,6 +204,45 @@ TEST(GatherTexts, every_rank_gets_every_text_in_order) {
                            static_cast<char>('a' + world.rank()));
     EXPECT_EQ(gather_texts(world, mine), (std::vector<std::string>{"", "bbb", "cccccc"}));
   });
+}
+
+// The losses of some steps of a small GPT, and the bytes it is planned in.
+std::pair<std::vector<float>, int64_t> train_gpt(const PassOptions& passes, DType dtype, int32_t batch_size = 4) {
+  nn::Gpt gpt({.vocabulary = 64, .context = 16, .layers = 2, .width = 32, .heads = 2});
+  const std::vector<BatchField> batch{{"tokens", {DType::kI32, {batch_size, 16}}}, {"targets", {DType::kI32, {batch_size, 16}}}};
+  Graph graph = training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), batch, AdamW{}, {.clip_norm = 1, .compute = dtype});
+  Session session(std::move(graph), std::nullopt, {.seed = 5, .passes = passes});
+  session.initialise();
+  std::vector<float> losses;
+  for (int64_t number = 1; number <= 5; ++number) {
+    Executor& executor = session.step();
+    int32_t next = 7;
+    for (const char* field : {"tokens", "targets"}) {
+      for (int32_t& token : executor.input(field).as<int32_t>()) token = next = (next * 5 + 3) % 64;
+    }
+    executor.input("lr").as<float>()[0] = 0.01F;
+    executor.input("step").as<int64_t>()[0] = number;
+    executor.run();
+    losses.push_back(executor.output("loss").as<float>()[0]);
+  }
+  return {losses, session.compiled().plan.arena_bytes};
+}
+
+TEST(Session, a_gpt_learns_the_same_to_the_bit_with_fused_ops_and_takes_no_more_memory) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto [losses, bytes] = train_gpt({.disabled = {"fuse_rows"}}, dtype);
+    const auto [fused_losses, fused_bytes] = train_gpt({}, dtype);
+    EXPECT_EQ(fused_losses, losses) << to_string(dtype);
+    EXPECT_LT(losses.back(), losses.front());
+    EXPECT_LE(fused_bytes, bytes) << to_string(dtype);
+  }
+}
+
+TEST(Session, a_gpt_that_recomputes_learns_the_same_to_the_bit_in_less_memory) {
+  const auto [losses, bytes] = train_gpt({}, DType::kF32, 64);
+  const auto [recomputed_losses, recomputed_bytes] = train_gpt({.recompute = true}, DType::kF32, 64);
+  EXPECT_EQ(recomputed_losses, losses);
+  EXPECT_LT(recomputed_bytes, bytes);
 }
 
 }  // namespace

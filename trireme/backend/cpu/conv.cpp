@@ -24,10 +24,6 @@ constexpr int64_t kParts = 8;
 // Of a weight gradient: adding up the parts, each as large as the weight, must take little of the
 // time, so a part has so many positions at least.
 constexpr int64_t kPositionsOfPart = 1024;
-// A weight gradient of windows of one position is a product of matrices, and is run as one where it has
-// so few positions: oneDNN's kernel then spends its time on moving the weight.
-constexpr int64_t kPositionsOfProduct = 2048;
-
 enum class Pass { kForward, kInput, kWeight };
 
 // The three tensors of a convolution, whichever is the result.
@@ -100,30 +96,6 @@ memory::desc weight_desc(const Problem& c, memory::data_type type) {
   return {weight_desc(c, Pass::kForward).dims(), type, memory::format_tag::any};
 }
 
-// dw[o,i] = sum over positions of dy[.,o] x[.,i], one position of x to one of dy.
-bool is_product(Pass pass, const Problem& c) {
-  const Pairs none{0, 0}, one{1, 1};
-  return pass == Pass::kWeight && c.type == memory::data_type::f32 && c.groups == 1 && c.w[1] * c.w[2] == 1 &&
-         c.stride == one && c.before == none && c.after == none &&
-         c.x[0] * c.x[1] * c.x[2] <= kPositionsOfProduct;
-}
-
-void run_product(const KernelArgs& args) {
-  const Shape& x = args.in[0].type.shape;
-  const Shape& dy = args.in[1].type.shape;
-  batched_gemm({.m = dy[3],
-                .n = x[3],
-                .k = x[0] * x[1] * x[2],
-                .a = args.in[1].as<float>().data(),
-                .b = args.in[0].as<float>().data(),
-                .c = args.out[0].as<float>().data(),
-                .lda = dy[3],
-                .ldb = x[3],
-                .ldc = x[3],
-                .transpose_a = true},
-               1, {}, args.pool);
-}
-
 // One convolution of `images` images.
 struct Step {
   dnnl::primitive run;
@@ -176,7 +148,6 @@ Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& 
 struct Plan {
   Pass pass;
   Problem problem;
-  bool product;  // there is no convolution to run, and nothing below
   int64_t images, parts, per_part;
   Step whole, last;  // of per_part images, and of those of the last part
   memory::desc w_user;
@@ -186,9 +157,7 @@ struct Plan {
   Plan(Pass p, const Problem& c)
       : pass(c.mirrored ? Pass::kForward : p),
         problem(c),
-        product(is_product(p, c)),
         images(c.x[0]) {
-    if (product) return;
     prepare_onednn();
     int64_t most = kParts;
     if (pass == Pass::kWeight) {
@@ -218,7 +187,6 @@ struct Plan {
     return aligned(problem.w.elements() * static_cast<int64_t>(memory::data_type_size(problem.type)));
   }
   int64_t scratch_bytes(int threads) const {
-    if (product) return 0;
     return kAlign + weights() * w_bytes + reversed_bytes() + threads * pad_bytes;
   }
 };
@@ -287,7 +255,6 @@ void run_conv(const KernelArgs& args) {
                                                 args.out[0].type, args.attrs.as<Conv2dAttrs>()));
   }
   const Plan& plan = *static_cast<const Plan*>(state.get());
-  if (plan.product) return run_product(args);
   std::byte* a = args.in[0].data;
   std::byte* b = args.in[1].data;
   std::byte* result = args.out[0].data;

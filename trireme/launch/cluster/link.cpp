@@ -1,5 +1,6 @@
 #include "trireme/launch/cluster/link.h"
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -32,7 +33,7 @@ constexpr milliseconds kRetryLow{200};  // the pause before the next attempt is 
 constexpr milliseconds kRetryHigh{500};
 constexpr milliseconds kHandshake{5'000};
 constexpr milliseconds kFirstBeat{500};  // until the scheduler says how often it wants to hear
-constexpr milliseconds kLook{20};  // at what `tell` left, and at the heartbeat
+constexpr milliseconds kLook{20};  // at the heartbeat, and at what time ends
 
 std::shared_ptr<grpc::Channel> channel_of(const LinkOptions& options) {
   grpc::ChannelArguments arguments;
@@ -60,6 +61,7 @@ class SchedulerLink::Loop {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
+      call_attempt();
     }
     changed_.notify_all();
     thread_.join();
@@ -74,6 +76,7 @@ class SchedulerLink::Loop {
     report_ = report;
     report_.seen = seen;
     due_ = true;
+    call_attempt();
   }
   News news() {
     uint64_t ignored = 0;
@@ -102,7 +105,7 @@ class SchedulerLink::Loop {
     std::optional<Deadline> next_beat;
     Deadline answer_by;
   };
-  enum Tag : intptr_t { kStart = 1, kRead, kWrite, kClose, kFinish };
+  enum Tag : intptr_t { kStart = 1, kRead, kWrite, kClose, kFinish, kCalled };
   static void* tag(Tag t) { return reinterpret_cast<void*>(t); }
 
   void run() {
@@ -127,6 +130,7 @@ class SchedulerLink::Loop {
     grpc::GenericStub stub(channel_of(options_));  // one for each attempt, so that a channel's own way of trying again is never asked
     a.stream = stub.PrepareCall(&a.context, kMethod, &queue);
     a.stream->StartCall(tag(kStart));
+    listen_for_calls(&queue);
     const Deadline prove_by(kHandshake);
     Deadline close_by(milliseconds(1'000));
     while (!a.finished) {
@@ -148,6 +152,7 @@ class SchedulerLink::Loop {
         a.stream->WritesDone(tag(kClose));
       }
     }
+    listen_for_calls(nullptr);
     queue.Shutdown();
     void* rest = nullptr;
     bool ok = false;
@@ -172,7 +177,25 @@ class SchedulerLink::Loop {
         return;
       case kFinish:
         a.finished = true;
+        return;
+      case kCalled: {
+        const std::lock_guard lock(mutex_);
+        called_ = false;
+      }
     }
+  }
+
+  void listen_for_calls(grpc::CompletionQueue* queue) {
+    const std::lock_guard lock(mutex_);
+    queue_ = queue;
+    called_ = false;
+  }
+  // Ends the attempt's wait for an event; with mutex_ held.
+  void call_attempt() {
+    if (queue_ == nullptr || called_) return;
+    called_ = true;
+    // At no time of day, which may be set meanwhile.
+    call_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), tag(kCalled));
   }
 
   void give_up(Attempt& a, const std::string& why, bool for_good = false) {
@@ -261,6 +284,9 @@ class SchedulerLink::Loop {
   bool due_ = true;
   NodeReport report_;
   News news_;
+  grpc::CompletionQueue* queue_ = nullptr;  // of the attempt that runs
+  grpc::Alarm call_;                        // an event in it, by which other threads end its wait
+  bool called_ = false;                     // and it has not taken that yet
   std::thread thread_;
 };
 

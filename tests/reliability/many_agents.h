@@ -1,0 +1,30 @@
+// Many agents of a scheduler in one process: streams of one loop, four to a connection, which is what the scheduler allows. Each
+// proves the job's secret, reports one worker, and reads what it is told until its rank is final; then its stream stays open.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "trireme/comm/hmac.h"
+
+namespace trireme::cli {
+
+class ManyAgents {
+ public:
+  ManyAgents(int count, uint16_t port, const comm::Secret& secret);
+  ~ManyAgents();
+  ManyAgents(const ManyAgents&) = delete;
+  ManyAgents& operator=(const ManyAgents&) = delete;
+
+  // Until all know their ranks, or the time is over. The rank of each, -1 where it is not known.
+  std::vector<int> register_all(std::chrono::seconds limit);
+  int64_t retries() const;  // streams that ended before, and were begun again
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace trireme::cli

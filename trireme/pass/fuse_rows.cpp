@@ -1,0 +1,225 @@
+#include "trireme/pass/fuse_rows.h"
+
+#include <algorithm>
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/op/registry.h"
+#include "trireme/op/row_steps.h"
+#include "trireme/pass/rewrite.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostSteps = 16;
+constexpr int64_t kMostRowBytes = 64 << 10;  // of a value: a block has a row at least, and stays in the cache
+
+// Nodes that become one, at the place of the last of them.
+struct Group {
+  std::vector<NodeId> members;  // in order
+  int row_dims = 0;
+};
+
+class FuseRows {
+ public:
+  explicit FuseRows(const Program& program)
+      : program_(program), graph_(program.graph), size_(graph_.nodes().size()), row_ops_(size_), group_of_(size_), readers_(graph_.values().size()),
+        replaced_at_(graph_.values().size(), -1), is_output_(graph_.values().size(), 0), solid_before_(size_ + 1, 0) {
+    look();
+  }
+
+  Program run() {
+    for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
+      if (!row_op_of(id)) continue;
+      for (const ValueId operand : graph_.node(id).inputs) try_to_join(graph_.value(operand).producer, id);
+    }
+    Rewrite rewrite(program_);
+    for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
+      const Group* group = group_at(id);
+      if (group == nullptr || group->members.size() == 1) rewrite.copy(id);
+      else if (group->members.back() == id) emit(rewrite, *group);
+    }
+    return rewrite.finish();
+  }
+
+ private:
+  static size_t at(int32_t id) { return static_cast<size_t>(id); }
+  const std::optional<RowOp>& row_op_of(NodeId id) const { return row_ops_[at(id)]; }
+  Group* group_at(NodeId id) { return row_op_of(id) ? &groups_[group_of_[at(id)]] : nullptr; }
+
+  void look() {
+    for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
+    for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
+      const Node& node = graph_.node(id);
+      for (const ValueId operand : node.inputs) readers_[at(operand)].push_back(id);
+      solid_before_[at(id) + 1] = solid_before_[at(id)] + (def_of(node).traits.zero_cost_view ? 0 : 1);
+      row_ops_[at(id)] = fusable(node);
+      if (!row_op_of(id)) continue;
+      group_of_[at(id)] = groups_.size();
+      groups_.push_back({{id}, row_op_of(id)->row_dims});
+    }
+    for (const Output& output : graph_.outputs()) {
+      if (output.updates != kNoValue) replaced_at_[at(output.updates)] = graph_.value(output.value).producer;
+    }
+  }
+
+  // How the node works on rows, where joining it with others saves time.
+  std::optional<RowOp> fusable(const Node& node) const {
+    if (graph_.scope_of(node).starts_with(kUpdateScope)) return std::nullopt;
+    std::vector<TensorType> in, out;
+    for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
+    for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
+    return cheap_row_op(def_of(node), {in, out, node.attrs});
+  }
+
+  void try_to_join(NodeId first, NodeId last) {
+    if (first < 0 || !row_op_of(first) || group_of_[at(first)] == group_of_[at(last)]) return;
+    Group& before = *group_at(first);
+    Group& after = *group_at(last);
+    if (before.members.size() + after.members.size() > kMostSteps) return;
+    Group joined{{}, std::min(before.row_dims, after.row_dims)};
+    std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(), std::back_inserter(joined.members));
+    if (!one_kind(joined) || !rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
+    for (const NodeId id : joined.members) group_of_[at(id)] = group_of_[at(last)];
+    after = std::move(joined);
+  }
+
+  // Forward or backward.
+  bool one_kind(const Group& group) const {
+    const auto is_gradient = [&](NodeId id) { return graph_.scope_of(graph_.node(id)).starts_with("grad/"); };
+    return std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return is_gradient(id) == is_gradient(group.members[0]); });
+  }
+
+  // All members have the same rows, none so long that blocks leave the cache, and read what others of them make by rows.
+  bool rows_agree(const Group& group) const {
+    const Shape& first = graph_.type(graph_.node(group.members[0]).outputs[0]).shape;
+    const int64_t rows = count_rows(first, group.row_dims);
+    std::map<ValueId, bool> by_row;
+    for (const NodeId id : group.members) {
+      const Node& node = graph_.node(id);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const bool own = row_op_of(id)->by_row[i] != 0;
+        if (by_row.try_emplace(node.inputs[i], own).first->second != own) return false;
+      }
+      for (const ValueId out : node.outputs) by_row.emplace(out, true);
+    }
+    return std::all_of(by_row.begin(), by_row.end(), [&](const auto& value) {
+      const TensorType& type = graph_.type(value.first);
+      if (!value.second) return true;
+      return std::equal(first.begin(), first.begin() + group.row_dims, type.shape.begin()) && type.bytes() <= rows * kMostRowBytes;
+    });
+  }
+
+  // Whether the members of `before` may run at the end of `joined`: nobody needs them earlier, and nothing replaces by then what
+  // they read.
+  bool can_wait(const Group& before, const Group& joined) const {
+    const NodeId end = joined.members.back();
+    for (const NodeId id : before.members) {
+      for (const ValueId out : graph_.node(id).outputs) {
+        for (const NodeId reader : readers_[at(out)]) {
+          if (reader < end && !std::binary_search(joined.members.begin(), joined.members.end(), reader)) return false;
+        }
+      }
+      for (const ValueId operand : graph_.node(id).inputs) {
+        if (const NodeId by = replaced_at_[at(operand)]; by > id && by < end) return false;
+      }
+    }
+    return true;
+  }
+
+  // Whether waiting keeps no more bytes alive than the results would have been: operands that nobody else reads later.
+  bool keeps_memory(const Group& before, const Group& joined) const {
+    const NodeId begin = before.members.back();
+    const NodeId end = joined.members.back();
+    int between = solid_before_[at(end)] - solid_before_[at(begin) + 1];
+    for (const NodeId id : joined.members) between -= id > begin && id < end ? 1 : 0;
+    if (between == 0) return true;
+    int64_t kept = 0;
+    int64_t stored = 0;
+    std::vector<ValueId> seen;
+    for (const NodeId id : before.members) {
+      for (const ValueId operand : graph_.node(id).inputs) {
+        const bool counted = std::find(seen.begin(), seen.end(), operand) != seen.end();
+        if (counted || is_inner(operand, before) || graph_.value(operand).producer < 0 || is_output_[at(operand)] != 0) continue;
+        seen.push_back(operand);
+        if (readers_[at(operand)].back() < end) kept += graph_.type(operand).bytes();
+      }
+      for (const ValueId out : graph_.node(id).outputs) {
+        const bool read = !readers_[at(out)].empty() && readers_[at(out)].back() >= end;
+        if (read || is_output_[at(out)] != 0) stored += graph_.type(out).bytes();
+      }
+    }
+    return kept <= stored;
+  }
+
+  bool is_inner(ValueId value, const Group& group) const {
+    const NodeId producer = graph_.value(value).producer;
+    return producer >= 0 && std::binary_search(group.members.begin(), group.members.end(), producer);
+  }
+
+  bool read_outside(ValueId value, const Group& group) const {
+    const auto& readers = readers_[at(value)];
+    return is_output_[at(value)] != 0 || std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+             return !std::binary_search(group.members.begin(), group.members.end(), reader);
+           });
+  }
+
+  void emit(Rewrite& rewrite, const Group& group) const {
+    RowSteps steps{.row_dims = group.row_dims};
+    std::map<ValueId, int> number;
+    std::vector<ValueId> in, out;
+    for (const NodeId id : group.members) {
+      for (const ValueId operand : graph_.node(id).inputs) {
+        if (is_inner(operand, group) || !number.emplace(operand, steps.operands).second) continue;
+        in.push_back(operand);
+        ++steps.operands;
+      }
+    }
+    int made = steps.operands;
+    for (const NodeId id : group.members) {
+      const Node& node = graph_.node(id);
+      RowStep& step = steps.steps.emplace_back(RowStep{&def_of(node), node.attrs, {}, {}});
+      for (const ValueId operand : node.inputs) step.in.push_back(number.at(operand));
+      for (const ValueId value : node.outputs) {
+        step.out.push_back(made);
+        number.emplace(value, made);
+        if (read_outside(value, group)) {
+          steps.results.push_back(made);
+          out.push_back(value);
+        }
+        ++made;
+      }
+    }
+    if (out.empty()) return;  // nobody reads any of it
+    rewrite.add(op("fused_rows"), Attrs::of(to_attrs(steps)), group.members, in, out);
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  size_t size_;
+  std::vector<std::optional<RowOp>> row_ops_;  // of nodes
+  std::vector<size_t> group_of_;               // of nodes that have one
+  std::vector<Group> groups_;
+  std::vector<std::vector<NodeId>> readers_;   // of values, in order
+  std::vector<NodeId> replaced_at_;            // of inputs: the node that makes their next value
+  std::vector<char> is_output_;
+  std::vector<int> solid_before_;              // nodes that take time, before each
+};
+
+}  // namespace
+
+Program fuse_rows(const Program& program) { return FuseRows(program).run(); }
+
+std::string fused_text(const Program& program) {
+  std::string out;
+  for (const Node& node : program.graph.nodes()) {
+    if (node.op->name != "fused_rows") continue;
+    const RowSteps steps = parse_row_steps(node.attrs.as<FusedRowsAttrs>());
+    std::string names;
+    for (const RowStep& step : steps.steps) names += fmt::format("{}{}", names.empty() ? "" : ", ", step.op->name);
+    out += fmt::format("fused {} ops at '{}': {}\n", steps.steps.size(), program.graph.scope_of(node), names);
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,79 @@
+#include "trireme/pass/recompute_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/exec/plan.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/ops/ops.h"
+#include "trireme/partition/partition.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr int64_t kRows = 512;
+constexpr int64_t kWidth = 64;
+
+// Layers of a norm, a product, and the function, with the gradients of all weights.
+Program layers(Tensor (*function)(const Tensor& x), int count) {
+  Graph graph("layers");
+  Tensor x(graph, graph.add_input("x", {DType::kF32, {kRows, kWidth}}, Role::kData));
+  const Tensor gamma(graph, graph.add_input("gamma", {DType::kF32, {kWidth}}, Role::kParameter));
+  std::vector<Tensor> weights;
+  for (int i = 0; i < count; ++i) {
+    weights.emplace_back(graph, graph.add_input(fmt::format("w{}", i), {DType::kF32, {kWidth, kWidth}}, Role::kParameter));
+    x = add(x, matmul(function(matmul(rms_norm(x, gamma).y, weights.back())), weights.back()));
+  }
+  const std::vector<Tensor> grads = gradients(mean(square(x)), weights);
+  for (size_t i = 0; i < grads.size(); ++i) graph.add_output(fmt::format("g{}", i), grads[i].id());
+  return partition(graph, data_parallel(graph, 1));
+}
+
+int count(const Program& program, std::string_view op) {
+  int out = 0;
+  for (const Node& node : program.graph.nodes()) out += node.op->name == op ? 1 : 0;
+  return out;
+}
+
+Tensor smooth(const Tensor& x) { return gelu(x, true); }
+
+TEST(RecomputeRows, functions_and_norms_are_there_twice_and_products_once) {
+  const Program before = layers(smooth, 3);
+  const Program after = recompute_rows(before);
+  EXPECT_THAT(verify(after), IsEmpty());
+  EXPECT_EQ(count(after, "gelu"), 6);
+  EXPECT_EQ(count(after, "rms_norm"), 6);
+  EXPECT_EQ(count(after, "matmul"), count(before, "matmul"));
+}
+
+TEST(RecomputeRows, what_the_backward_pass_reads_is_the_second_one) {
+  const Program after = recompute_rows(layers(smooth, 2));
+  std::vector<NodeId> made(after.graph.values().size(), -1);
+  for (NodeId id = 0; id < static_cast<NodeId>(after.graph.nodes().size()); ++id) {
+    const Node& node = after.graph.node(id);
+    for (const ValueId out : node.outputs) made[static_cast<size_t>(out)] = id;
+    if (node.op->name != "linear_weight_grad") continue;
+    const NodeId producer = made[static_cast<size_t>(node.inputs[0])];
+    EXPECT_EQ(id - producer, 1) << after.graph.node(producer).op->name << " is not made just before it is read";
+  }
+}
+
+TEST(RecomputeRows, the_step_takes_less_memory) {
+  const Program before = layers(smooth, 6);
+  const int64_t kept = plan_execution(before).arena_bytes;
+  // Of each layer the product before gelu and the sum stay; gelu's result and the norm's do not.
+  EXPECT_LT(plan_execution(recompute_rows(before)).arena_bytes, kept - 6 * kRows * kWidth * 4);
+}
+
+TEST(RecomputeRows, an_op_whose_operands_are_gone_stays) {
+  const auto twice_relu = [](const Tensor& x) { return relu(scale(x, 2)); };  // relu's gradient reads its result
+  const Program before = layers(twice_relu, 2);
+  EXPECT_EQ(count(recompute_rows(before), "relu"), count(before, "relu"));
+  EXPECT_EQ(count(recompute_rows(before), "scale"), count(before, "scale"));
+}
+
+}  // namespace
+}  // namespace trireme
