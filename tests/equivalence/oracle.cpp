@@ -271,6 +271,18 @@ Expected one_device(const Graph& graph, const std::vector<Tensors>& inputs, int 
   return out;
 }
 
+namespace {
+
+// Whether gradients leave the loss's slope on purpose: as the op is, or with these attributes as its examples say.
+bool leaves_the_slope(const Node& node) {
+  if (node.op->name == "stop_gradient") return true;
+  return std::ranges::any_of(def_of(node).examples(), [&](const Example& example) {
+    return !example.skip_gradient.empty() && example.attrs.text() == node.attrs.text();
+  });
+}
+
+}  // namespace
+
 std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t seed) {
   const bool has_loss = std::any_of(graph.outputs().begin(), graph.outputs().end(),
                                     [](const Output& output) { return output.name == "loss"; });
@@ -279,10 +291,7 @@ std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t 
   forward.clear_outputs();
   forward.add_output("loss", graph.output("loss").value);
   forward = without_dead_nodes(forward);
-  for (const Node& node : forward.nodes()) {
-    if (node.op->name == "stop_gradient")
-      return "";  // there gradients leave the loss's slope on purpose
-  }
+  if (std::ranges::any_of(forward.nodes(), leaves_the_slope)) return "";
   if (forward.type(forward.output("loss").value) != TensorType{DType::kF64, {}}) return "";
   Draw draw(seed);
   const Tensors results = run_once(graph, inputs, nullptr);
