@@ -131,9 +131,9 @@ void add_launch(CLI::App& app, Action& chosen) {
       "  trireme launch --make-secret job.secret\n"
       "  trireme launch --nnodes 2 --node-rank 0 --master 10.0.0.5 -n 4 --secret-file job.secret ./my_program   # and 1 on the other");
   command->callback([=, &chosen] {
-    for (const std::string& word : command->remaining()) {
-      if (word != "--" || !args->local.command.empty()) args->local.command.push_back(word);
-    }
+    // Of a '--' before the program that alone remains; any other is the program's own.
+    const std::vector<std::string> rest = command->remaining();
+    if (rest != std::vector<std::string>{"--"}) args->local.command.insert(args->local.command.end(), rest.begin(), rest.end());
     require(ranks->count() == 0 || table->count() == 0, "launch: -n and --rank-table are both given; the table says how many ranks");
     require(ranks->count() > 0 || table->count() > 0 || !args->make_secret.empty() || !mindspore_role().empty(),
             "launch: -n is required. See `trireme help launch`.");

@@ -207,6 +207,7 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
   expect_error({"launch", "-n", "0", "true"}, 2, "launch: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
   expect_error({"launch", "true"}, 2, "launch: -n is required. See `trireme help launch`.");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $0 $1", "--", "--b"}).out, "-- --b\n");
+  EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $#", "sh", "a", "b"}).out, "2\n");
   EXPECT_THAT(left_over(), IsEmpty());
 }
 

@@ -27,7 +27,7 @@ struct Cut {
   FactorCuts factors;
 };
 
-// One factor in 2 or 4 parts, as far as the kernel's claim goes.
+// One factor in 2 or 4 equal parts, as far as the kernel's claim goes.
 std::vector<Cut> cuts_of(const ShardingRule& rule, const Kernel& kernel) {
   std::vector<Cut> out;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
@@ -37,7 +37,7 @@ std::vector<Cut> cuts_of(const ShardingRule& rule, const Kernel& kernel) {
       Cut cut{Mesh(axes), {}};
       cut.factors.axes.resize(rule.factors.size());
       for (int axis = 0; axis < cut.mesh.axes(); ++axis) cut.factors.axes[f].push_back(axis);
-      if (why_illegal(rule, cut.factors, cut.mesh).empty()) out.push_back(std::move(cut));
+      if (!is_uneven(rule, cut.factors, f, cut.mesh) && why_illegal(rule, cut.factors, cut.mesh).empty()) out.push_back(std::move(cut));
     }
   }
   return out;

@@ -282,8 +282,8 @@ TEST(Kernels, OnlyWhatTakesNoTimeIsLeftToTheReference) {
   }
 
   // Coordinates are made once, a reshape or stop_gradient copies bytes or nothing, a pick reads one element a row,
-  // batch_statistics a few numbers a channel, and the last two are one number.
-  EXPECT_THAT(left, testing::UnorderedElementsAre("iota", "reshape", "pick", "stop_gradient", "batch_statistics",
+  // batch_statistics a few numbers a channel, fill_beyond what is beyond the end of a piece, and the last two are one number.
+  EXPECT_THAT(left, testing::UnorderedElementsAre("iota", "fill_beyond", "reshape", "pick", "stop_gradient", "batch_statistics",
                                                   "clip_scale", "total_of_digits"));
 }
 

@@ -198,8 +198,7 @@ struct FillBeyondAttrs {
   int64_t size = 0;           // of the whole dimension
   std::string with = "zero";  // or "lowest", "highest"
   static constexpr auto fields() {
-    return std::tuple{field("dim", &FillBeyondAttrs::dim), field("size", &FillBeyondAttrs::size),
-                      field("with", &FillBeyondAttrs::with)};
+    return std::tuple{field("dim", &FillBeyondAttrs::dim), field("size", &FillBeyondAttrs::size), field("with", &FillBeyondAttrs::with)};
   }
 };
 
@@ -208,8 +207,7 @@ struct DropoutAttrs {
   int64_t seed = 0;
   int64_t stream = 0;  // which use of the seed: one per place in the model
   static constexpr auto fields() {
-    return std::tuple{field("p", &DropoutAttrs::p), field("seed", &DropoutAttrs::seed),
-                      field("stream", &DropoutAttrs::stream)};
+    return std::tuple{field("p", &DropoutAttrs::p), field("seed", &DropoutAttrs::seed), field("stream", &DropoutAttrs::stream)};
   }
 };
 
@@ -219,8 +217,7 @@ struct FusedRowsAttrs {
   std::string steps = {};        // "2=add(0,1){}; 3=gelu(2){approximate=true}"
   std::vector<int64_t> results = {};  // values that the steps make
   static constexpr auto fields() {
-    return std::tuple{field("row_dims", &FusedRowsAttrs::row_dims), field("steps", &FusedRowsAttrs::steps),
-                      field("results", &FusedRowsAttrs::results)};
+    return std::tuple{field("row_dims", &FusedRowsAttrs::row_dims), field("steps", &FusedRowsAttrs::steps), field("results", &FusedRowsAttrs::results)};
   }
 };
 
@@ -233,9 +230,8 @@ struct Conv2dAttrs {
   int64_t groups = 1;
   std::vector<int64_t> size = {};  // of the gradient ops: [h,w] of what they give, the input or the kernel
   static constexpr auto fields() {
-    return std::tuple{field("stride", &Conv2dAttrs::stride), field("padding", &Conv2dAttrs::padding),
-                      field("dilation", &Conv2dAttrs::dilation), field("groups", &Conv2dAttrs::groups),
-                      field("size", &Conv2dAttrs::size)};
+    return std::tuple{field("stride", &Conv2dAttrs::stride), field("padding", &Conv2dAttrs::padding), field("dilation", &Conv2dAttrs::dilation),
+                      field("groups", &Conv2dAttrs::groups), field("size", &Conv2dAttrs::size)};
   }
 };
 
@@ -246,8 +242,7 @@ struct Pool2dAttrs {
   bool count_padding = true;       // of avg_pool2d: padded zeros count in the mean
   std::vector<int64_t> size = {};  // of avg_pool2d_grad: [h,w] of the operand
   static constexpr auto fields() {
-    return std::tuple{field("kernel", &Pool2dAttrs::kernel), field("stride", &Pool2dAttrs::stride),
-                      field("padding", &Pool2dAttrs::padding),
+    return std::tuple{field("kernel", &Pool2dAttrs::kernel), field("stride", &Pool2dAttrs::stride), field("padding", &Pool2dAttrs::padding),
                       field("count_padding", &Pool2dAttrs::count_padding), field("size", &Pool2dAttrs::size)};
   }
 };
