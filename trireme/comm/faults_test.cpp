@@ -277,7 +277,7 @@ class OneWord final : public Watch {
 TEST_P(Threads, AVerdictEndsWhatIsPendingWithItsReason) {
   const auto watch = std::make_shared<OneWord>();
   std::vector<std::string> errors(2);
-  std::latch both(2);
+  std::latch both(2), told(2);  // nobody leaves before both have been told
   run_threads(2, {.transport = GetParam(), .deadline = 60s, .watch = watch}, [&](World& world) {
     const HostTensor tensor = ones(10);
     const auto rank = static_cast<size_t>(world.rank());
@@ -285,6 +285,7 @@ TEST_P(Threads, AVerdictEndsWhatIsPendingWithItsReason) {
     both.arrive_and_wait();
     watch->say("node 2 has gone");
     errors[rank] = error_of([&] { pending.wait(); });
+    told.arrive_and_wait();
   });
 
   for (size_t rank = 0; rank < 2; ++rank) {
