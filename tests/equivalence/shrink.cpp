@@ -76,13 +76,21 @@ class Editor {
     }
   }
 
+  std::string fresh_name() const {
+    for (size_t n = 0;; ++n) {
+      const std::string name = fmt::format("cut{}", n);
+      if (std::ranges::none_of(from_.inputs(), [&](const Input& input) { return input.name == name; })) return name;
+    }
+  }
+
   void add(ValueId id) {
     const Value& value = from_.value(id);
     const auto i = static_cast<size_t>(id);
     if (id == edit_.becomes_input) {
-      map_[i] = out_.graph.add_input(fmt::format("cut{}", id), value.type, Role::kData);
+      map_[i] = out_.graph.add_input(fresh_name(), value.type, Role::kData);
       Layout layout = layouts_[i];
       layout.partial.clear();
+      if (!fits(layout, value.type.shape, out_.strategy.mesh)) layout = Layout::replicated(layout.rank());
       out_.strategy.inputs.push_back(layout);
     } else if (value.producer < 0) {
       const Input& input = from_.inputs()[static_cast<size_t>(value.index)];

@@ -272,12 +272,14 @@ class Partitioner {
 
   ValueId add_step_in(DType dtype, ValueId id, const ReshardStep& step, const TensorType& whole) {
     if (dtype == whole.dtype) return add_step(id, step, whole);
-    return add_cast(add_step(add_cast(id, dtype, whole), step, {dtype, whole.shape}), whole.dtype, whole);
+    return add_cast(add_step(add_cast(id, dtype), step, {dtype, whole.shape}), whole.dtype);
   }
 
-  ValueId add_cast(ValueId id, DType dtype, const TensorType& whole) {
-    const Layout layout = program_.layouts[static_cast<size_t>(id)];
-    return add_to(program_, op("cast"), Attrs::of(CastAttrs{dtype}), {&id, 1}, {layout}, {{dtype, whole.shape}}).front();
+  ValueId add_cast(ValueId id, DType dtype) {
+    const auto at = static_cast<size_t>(id);
+    const Layout layout = program_.layouts[at];
+    const Shape whole = program_.whole[at];
+    return add_to(program_, op("cast"), Attrs::of(CastAttrs{dtype}), {&id, 1}, {layout}, {{dtype, whole}}).front();
   }
 
   ValueId add_step(ValueId id, const ReshardStep& step, const TensorType& whole) {

@@ -192,5 +192,44 @@ TEST(VerifyProgram, a_result_that_is_taken_for_another_layout_is_found) {
   EXPECT_THAT(verify(program), Contains(HasSubstr("makes [8,5] of a whole [8,4]")));
 }
 
+std::vector<std::string_view> ops_of(const Program& program) {
+  std::vector<std::string_view> out;
+  for (const Node& node : program.graph.nodes()) out.push_back(node.op->name);
+  return out;
+}
+
+// The partial product of 3 columns is laid out for 2 times 2 before it is summed, in whichever type.
+TEST(Partition, a_sum_to_uneven_parts_is_of_the_padded_value) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {4, 6}, Role::kData);
+  const Tensor w = input(graph, "w", {6, 3});
+  const Tensor y = matmul(x, w);
+  graph.add_output("y", y.id());
+  const Mesh mesh({{"a", 2}});
+  Strategy strategy = propagate(graph, mesh, {parse_layout("[-, a]", mesh), parse_layout("[a, -]", mesh)});
+  strategy.outputs[0] = parse_layout("[-, a]", mesh);
+  for (const bool in_f64 : {false, true}) {
+    PartitionOptions options;
+    if (in_f64) options.sum_types[y.id()] = DType::kF64;
+    const Program program = partition(graph, strategy, options);
+    EXPECT_THAT(verify(program), IsEmpty());
+    if (in_f64) EXPECT_THAT(ops_of(program), ElementsAre("matmul", "pad", "cast", "reduce_scatter", "cast"));
+    else EXPECT_THAT(ops_of(program), ElementsAre("matmul", "pad", "reduce_scatter"));
+    EXPECT_EQ(program.graph.type(program.graph.outputs()[0].value).shape, (Shape{4, 2}));
+  }
+}
+
+// Of the 7 rows both ranks have 4, of which the last one's end is cleared after an op that makes something of zeros; a maximum
+// over rows does not see it.
+TEST(Partition, what_lies_beyond_the_end_is_cleared_and_no_candidate) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {7, 3});
+  graph.add_output("largest", reduce_max(exp(scale(x, 2)), {0}).id());
+  const Mesh mesh({{"a", 2}});
+  const Program program = cut(graph, mesh, {"[a, -]"});
+  EXPECT_THAT(ops_of(program), ElementsAre("scale", "exp", "fill_beyond", "fill_beyond", "reduce_max", "all_reduce"));
+  EXPECT_EQ(program.graph.type(program.graph.node(0).outputs[0]).shape, (Shape{4, 3}));
+}
+
 }  // namespace
 }  // namespace trireme
