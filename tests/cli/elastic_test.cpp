@@ -38,6 +38,17 @@ class ElasticTest : public NodesTest {
     for (int process = 0; text >> process;) out.push_back(process);
     return out;
   }
+  // Starts it, lets it save some steps, and kills the last of its ranks.
+  Program begin_and_kill_a_rank(const std::string& name, const Words& words, size_t ranks) {
+    Program only = begin(name, job("run", words));
+    EXPECT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(only); }));
+    const std::vector<int> workers = workers_of(only);
+    EXPECT_EQ(workers.size(), ranks) << err_of(only);
+    if (workers.size() == ranks) {
+      EXPECT_EQ(::kill(workers.back(), SIGKILL), 0);
+    }
+    return only;
+  }
   // With sums that do not depend on how many ranks there are.
   void expect_as_undisturbed(Words more) {
     append(more, {"-n", "2"});
@@ -76,19 +87,14 @@ TEST_F(ElasticTest, ANumberOfRanksThatTheConfigurationCannotHaveIsLeftOutAndTheR
   const Words eight{"--numerics", "invariant", "--set", "train.batch=8"};  // over 4 ranks or 2, not over 3
   Words elastic{"-n", "2:4", "--restarts", "1"};
   append(elastic, eight);
-  Program only = begin("only", job("run", elastic));
-  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(only); }));
-  ASSERT_EQ(workers_of(only).size(), 4) << err_of(only);
-  ASSERT_EQ(::kill(workers_of(only)[3], SIGKILL), 0);
+  Program only = begin_and_kill_a_rank("only", elastic, 4);
   const Outcome outcome = finish(only);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 3 (pid "));
   expect_as_undisturbed(eight);
 
   fs::remove_all(path("run"));
-  Program none = begin("none", job("run", {"-n", "3:4", "--restarts", "1", "--set", "train.batch=8"}));
-  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(none); }));
-  ASSERT_EQ(::kill(workers_of(none)[3], SIGKILL), 0);
+  Program none = begin_and_kill_a_rank("none", {"-n", "3:4", "--restarts", "1", "--set", "train.batch=8"}, 4);
   const Outcome refused = finish(none);
   EXPECT_EQ(refused.code, 3);
   EXPECT_THAT(refused.err, HasSubstr("  the job cannot go on with 3 to 3 ranks\n"));
@@ -96,10 +102,8 @@ TEST_F(ElasticTest, ANumberOfRanksThatTheConfigurationCannotHaveIsLeftOutAndTheR
 
 TEST_F(ElasticTest, ANumberOfRanksWhoseSharesDoNotFallInMicroBatchesIsLeftOut) {
   // 24 samples are 6 for each of 4 ranks, 12 for each of 2, and 8 for each of 3, which are no 3 micro-batches.
-  Program only = begin("only", job("run", {"-n", "2:4", "--restarts", "1", "--set", "train.batch=24", "--gradient-accumulation-steps", "3"}));
-  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(only); }));
-  ASSERT_EQ(workers_of(only).size(), 4) << err_of(only);
-  ASSERT_EQ(::kill(workers_of(only)[3], SIGKILL), 0);
+  Program only = begin_and_kill_a_rank(
+      "only", {"-n", "2:4", "--restarts", "1", "--set", "train.batch=24", "--gradient-accumulation-steps", "3"}, 4);
   const Outcome outcome = finish(only);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 3 (pid "));
@@ -108,10 +112,7 @@ TEST_F(ElasticTest, ANumberOfRanksWhoseSharesDoNotFallInMicroBatchesIsLeftOut) {
 
 TEST_F(ElasticTest, AMeshWithMicroBatchesStartsAgainWithItsRanks) {
   Words words{"-n", "2:2", "--restarts", "1", "--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.mesh=dp=2,micro_batch=3"};
-  Program only = begin("only", job("run", words));
-  ASSERT_TRUE(soon([&] { return saved_steps() >= 3 || !is_running(only); }));
-  ASSERT_EQ(workers_of(only).size(), 2) << err_of(only);
-  ASSERT_EQ(::kill(workers_of(only)[1], SIGKILL), 0);
+  Program only = begin_and_kill_a_rank("only", words, 2);
   const Outcome outcome = finish(only);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 1 (pid "));

@@ -1,5 +1,5 @@
 // The plan may change the speed, never the answer: random graphs, cut by random legal strategies
-// over random meshes, compute on the ranks what one device computes.
+// over random meshes, compute on the ranks what one device computes; one case in eight to the bit (numerics = 'invariant').
 //
 //   equivalence_test                      2,000 cases, a test for every 250 of them
 //   equivalence_test --cases=20000        so many, in one go; --seed=N starts elsewhere
@@ -51,6 +51,26 @@ TEST(Equivalence, cases_that_once_went_wrong_agree) {
     ++cases;
   }
   EXPECT_GT(cases, 0);
+}
+
+// Cuts whose bits must not differ are drawn of sums too, over ranks and micro-batches, and of many ops.
+TEST(RandomCase, cuts_much_of_what_keeps_its_bits) {
+  std::set<std::string_view> cut, summed;
+  for (uint32_t seed = 1; seed <= 8 * kCasesOfOne; ++seed) {
+    const Case test = random_case(seed);
+    if (test.numerics != Numerics::kInvariant) continue;
+    for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
+      const Node& node = test.graph.nodes()[i];
+      const ShardingRule rule = rule_of(test.graph, node);
+      for (size_t f = 0; f < rule.factors.size(); ++f) {
+        if (test.strategy.nodes[i].axes[f].empty()) continue;
+        cut.insert(node.op->name);
+        if (is_summed(rule, static_cast<int>(f))) summed.insert(node.op->name);
+      }
+    }
+  }
+  EXPECT_GE(cut.size(), 60U);
+  EXPECT_GE(summed.size(), 8U);
 }
 
 // Every op that can be cut is drawn, and cut.

@@ -17,8 +17,8 @@ constexpr int64_t kMostElements = 700;  // of one value
 
 class RandomGraph {
  public:
-  explicit RandomGraph(Draw& draw)
-      : draw_(draw), real_(draw.chance(50) ? DType::kF64 : draw.chance(20) ? DType::kBF16 : DType::kF32),
+  RandomGraph(Draw& draw, Numerics numerics)
+      : draw_(draw), numerics_(numerics), real_(random_type(draw, numerics)),
         stored_(real_ == DType::kBF16 ? DType::kF32 : real_) {}
 
   Graph build() {
@@ -39,6 +39,10 @@ class RandomGraph {
   }
 
  private:
+  static DType random_type(Draw& draw, Numerics numerics) {
+    if (draw.chance(numerics == Numerics::kInvariant ? 10 : 50)) return DType::kF64;
+    return draw.chance(20) ? DType::kBF16 : DType::kF32;
+  }
   int64_t size() { return draw_.of({1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 12, 12}); }
 
   // -- operands -----------------------------------------------------------------------------------
@@ -51,8 +55,7 @@ class RandomGraph {
 
   Tensor whole_numbers(const TensorType& type, int64_t low, int64_t high) {
     const Tensor from_zero = data(type.dtype, type.shape, fmt::format(".below{}", high - low));
-    return low == 0 || type.dtype == DType::kBool ? from_zero
-                                                  : add_scalar(from_zero, static_cast<double>(low));
+    return low == 0 || type.dtype == DType::kBool ? from_zero : add_scalar(from_zero, static_cast<double>(low));
   }
 
   Tensor parameter(const Shape& shape) {
@@ -115,8 +118,7 @@ class RandomGraph {
   void keep(const Tensor& x) {
     made_.push_back(x);
     const bool computed = graph_.value(x.id()).producer >= 0;
-    if (computed && draw_.chance(8))
-      graph_.add_output(fmt::format("value{}", made_.size()), x.id());
+    if (computed && draw_.chance(8)) graph_.add_output(fmt::format("value{}", made_.size()), x.id());
   }
 
   // -- any op, by its examples --------------------------------------------------------------------
@@ -243,8 +245,7 @@ class RandomGraph {
   }
 
   Shape batch_and_positions(int64_t width) {
-    return draw_.chance(60) ? Shape{size(), draw_.of({1, 2, 3, 4, 6}), width}
-                            : Shape{size(), width};
+    return draw_.chance(60) ? Shape{size(), draw_.of({1, 2, 3, 4, 6}), width} : Shape{size(), width};
   }
 
   Tensor activated(const Tensor& x) {
@@ -265,8 +266,7 @@ class RandomGraph {
   Tensor linear(const Tensor& x, int64_t out) {
     const bool transposed = draw_.chance(50);
     const int64_t in = x.size(-1);
-    Tensor y =
-        matmul(x, parameter(transposed ? Shape{out, in} : Shape{in, out}), false, transposed);
+    Tensor y = matmul(x, parameter(transposed ? Shape{out, in} : Shape{in, out}), false, transposed);
     if (draw_.chance(50)) y = add(y, parameter({out}));
     return y;
   }
@@ -304,8 +304,7 @@ class RandomGraph {
       case 1:
         return keep(log_softmax(x));
       case 2:
-        return keep(dropout(x, schedule("step", DType::kI64), 0.25, 11,
-                            static_cast<int64_t>(made_.size())));
+        return keep(dropout(x, schedule("step", DType::kI64), 0.25, 11, static_cast<int64_t>(made_.size())));
       default:
         return keep(x);
     }
@@ -459,8 +458,7 @@ class RandomGraph {
   void add_updates(const std::vector<Tensor>& grads) {
     const Tensor lr = schedule("lr", DType::kF32);
     const Tensor step = schedule("step", DType::kI64);
-    const Tensor factor =
-        draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
+    const Tensor factor = draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
     const Optimizer how = optimizer();
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (grads[i])
@@ -470,15 +468,21 @@ class RandomGraph {
 
   Tensor clipping(const std::vector<Tensor>& grads) {
     graph_.set_scope("clip");
-    Tensor sum = constant(graph_, {stored_, {}}, 0);
+    const bool exact = numerics_ == Numerics::kInvariant && stored_ == DType::kF32;
+    Tensor sum;
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (grads[i]) sum = add(sum, square_sum(grads[i]));
+      if (!grads[i]) continue;
+      const Tensor squares = exact ? exact_square_sum(grads[i]) : square_sum(grads[i]);
+      sum = sum ? add(sum, squares) : squares;
     }
+    if (!sum) return constant(graph_, {stored_, {}}, 1);
+    if (exact) sum = total_of_digits(sum);
     if (draw_.chance(50)) return clip_scale(sum, 0.5);
     return clamp(scale(reciprocal(sqrt(sum) + 1e-6), 0.5), 0, 1);
   }
 
   Draw& draw_;
+  Numerics numerics_;
   DType real_;    // what is computed in
   DType stored_;  // of inputs
   Graph graph_{"random"};
@@ -488,8 +492,8 @@ class RandomGraph {
 
 }  // namespace
 
-Graph random_graph(Draw& draw) {
-  return RandomGraph(draw).build();
+Graph random_graph(Draw& draw, Numerics numerics) {
+  return RandomGraph(draw, numerics).build();
 }
 
 }  // namespace trireme::equivalence

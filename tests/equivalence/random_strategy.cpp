@@ -5,6 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/parallel.h"
+#include "trireme/train/invariant.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -42,6 +43,20 @@ Layout random_layout(const Shape& shape, const Mesh& mesh, Draw& draw, Parts par
   return layout;
 }
 
+// An op that is to be cut.
+struct Op {
+  const Graph& graph;
+  const Node& node;
+  const Mesh& mesh;
+  Numerics numerics;
+  ShardingRule rule = rule_of(graph, node);
+
+  bool takes(const FactorCuts& cuts) const {
+    return why_illegal(rule, cuts, mesh).empty() &&
+           (numerics == Numerics::kFast || why_not_invariant(graph, node, cuts, mesh).empty());
+  }
+};
+
 FactorCuts uncut(const ShardingRule& rule) {
   FactorCuts cuts;
   cuts.axes.resize(rule.factors.size());
@@ -67,40 +82,41 @@ void let_through(const ShardingRule& rule, const std::vector<Layout>& have, Fact
 }
 
 // Now and then the op is computed in two copies on each rank, where it can be.
-void copy_along_a_factor(const Node& node, const ShardingRule& rule, const Mesh& mesh, FactorCuts& cuts, Draw& draw) {
-  if (def_of(node).traits.reads_place || rule.factors.empty() || !draw.chance(15)) return;
+void copy_along_a_factor(const Op& op, FactorCuts& cuts, Draw& draw) {
+  if (def_of(op.node).traits.reads_place || op.rule.factors.empty() || !draw.chance(15)) return;
   FactorCuts trial = cuts;
-  trial.copied_factor = static_cast<int>(draw.below(static_cast<int64_t>(rule.factors.size())));
+  trial.copied_factor = static_cast<int>(draw.below(static_cast<int64_t>(op.rule.factors.size())));
   trial.copies = draw.of({2, 2, 3});
-  if (why_illegal(rule, trial, mesh).empty()) cuts = std::move(trial);
+  if (op.takes(trial)) cuts = std::move(trial);
 }
 
 // Cuts both factors of the rule's ring over the axis, or neither.
-bool add_to_ring(const ShardingRule& rule, FactorCuts& cuts, int axis, const Mesh& mesh) {
+bool add_to_ring(const Op& op, FactorCuts& cuts, int axis) {
   FactorCuts trial = cuts;
-  trial.axes[static_cast<size_t>(rule.ring->first)].push_back(axis);
-  trial.axes[static_cast<size_t>(rule.ring->second)].push_back(axis);
-  if (!why_illegal(rule, trial, mesh).empty()) return false;
+  trial.axes[static_cast<size_t>(op.rule.ring->first)].push_back(axis);
+  trial.axes[static_cast<size_t>(op.rule.ring->second)].push_back(axis);
+  if (!op.takes(trial)) return false;
   cuts = std::move(trial);
   return true;
 }
 
 // `have`: the layouts the operands are made in.
-FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have, const Mesh& mesh,
-                       Draw& draw) {
+FactorCuts random_cuts(const Op& op, const std::vector<Layout>& have, Draw& draw) {
+  const ShardingRule& rule = op.rule;
   FactorCuts cuts = uncut(rule);
   let_through(rule, have, cuts, draw);
+  if (!op.takes(cuts)) cuts = uncut(rule);
   std::vector<int> axes;
-  for (int axis = 0; axis < mesh.axes(); ++axis) axes.push_back(axis);
+  for (int axis = 0; axis < op.mesh.axes(); ++axis) axes.push_back(axis);
   draw.shuffle(axes);
   for (const int axis : axes) {
     if (rule.factors.empty() || draw.chance(15)) continue;
-    if (rule.ring && draw.chance(50) && add_to_ring(rule, cuts, axis, mesh)) continue;
+    if (rule.ring && draw.chance(50) && add_to_ring(op, cuts, axis)) continue;
     for (int attempt = 0; attempt < 3; ++attempt) {
       std::vector<int>& factor =
           cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
       factor.push_back(axis);
-      if (why_illegal(rule, cuts, mesh).empty()) break;
+      if (op.takes(cuts)) break;
       factor.pop_back();
     }
   }
@@ -108,7 +124,7 @@ FactorCuts random_cuts(const ShardingRule& rule, const std::vector<Layout>& have
 }
 
 // Every input, node and output on its own.
-Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
+Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
   Strategy out;
   out.mesh = mesh;
   std::vector<Layout> layouts(graph.values().size());
@@ -117,12 +133,12 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw) {
     layouts[static_cast<size_t>(input.value)] = out.inputs.back();
   }
   for (const Node& node : graph.nodes()) {
-    const ShardingRule rule = rule_of(graph, node);
+    const Op op{graph, node, mesh, numerics};
     std::vector<Layout> have;
     for (const ValueId id : node.inputs) have.push_back(layouts[static_cast<size_t>(id)]);
-    out.nodes.push_back(draw.chance(85) ? random_cuts(rule, have, mesh, draw) : uncut(rule));
-    copy_along_a_factor(node, rule, mesh, out.nodes.back(), draw);
-    const std::vector<Layout> results = result_layouts(rule, out.nodes.back());
+    out.nodes.push_back(draw.chance(85) ? random_cuts(op, have, draw) : uncut(op.rule));
+    copy_along_a_factor(op, out.nodes.back(), draw);
+    const std::vector<Layout> results = result_layouts(op.rule, out.nodes.back());
     for (size_t i = 0; i < results.size(); ++i)
       layouts[static_cast<size_t>(node.outputs[i])] = results[i];
   }
@@ -142,8 +158,9 @@ OptimizerParallel random_optimizer_parallel(const Mesh& mesh, Draw& draw) {
   return out;
 }
 
-Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
+Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
   Asks asks;
+  asks.sums_flow = numerics == Numerics::kFast;
   for (const Input& input : graph.inputs()) {
     const Layout layout = as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role);
     const bool must = micro_batches(mesh) > 1 && input.role != Role::kData;  // its reader may be cut in micro-batches
@@ -153,7 +170,7 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw) {
     const Node& node = graph.nodes()[i];
     if (!draw.chance(20)) continue;
     const std::vector<Layout> unknown(node.inputs.size());
-    asks.nodes[static_cast<NodeId>(i)] = random_cuts(rule_of(graph, node), unknown, mesh, draw);
+    asks.nodes[static_cast<NodeId>(i)] = random_cuts({graph, node, mesh, numerics}, unknown, draw);
   }
   for (size_t id = 0; id < graph.values().size(); ++id) {
     if (!draw.chance(10)) continue;
@@ -183,7 +200,7 @@ std::string random_dataset(const Graph& graph, const Mesh& mesh, Draw& draw) {
 }
 
 // Layouts of the operands of some ops, the first of their name in their part of the graph.
-std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& draw) {
+std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
   std::vector<CutRule> out;
   for (const Node& node : graph.nodes()) {
     const std::string_view scope = graph.scope_of(node);
@@ -192,10 +209,10 @@ std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& dr
     const auto first = std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& other) {
       return graph.scope_of(other) == scope && other.op == node.op && other.gradient_of < 0;
     });
-    const ShardingRule rule = rule_of(graph, *first);
+    const Op op{graph, *first, mesh, numerics};
     const std::vector<Layout> unknown(first->inputs.size());
     std::string cuts;
-    for (const Layout& layout : operand_layouts(rule, random_cuts(rule, unknown, mesh, draw))) {
+    for (const Layout& layout : operand_layouts(op.rule, random_cuts(op, unknown, draw))) {
       cuts += fmt::format("{}{}", cuts.empty() ? "" : ", ", to_string(layout, mesh));
     }
     out.push_back({pattern, cuts});
@@ -205,13 +222,14 @@ std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& dr
 
 // As configuration says it. Batches that the dataset's cut does not divide are refused, so every rank then has all of
 // it; so are rules that ask for one parameter in two layouts, which are then left out.
-Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw) {
+Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Numerics numerics) {
   const Mesh mesh = without_micro_batches(all);
   Parallel parallel{.mesh = to_string(mesh),
                     .accumulation = micro_batches(all),
                     .dataset = random_dataset(graph, mesh, draw),
-                    .ops = random_rules(graph, mesh, draw),
-                    .optimizer = random_optimizer_parallel(mesh, draw)};
+                    .ops = random_rules(graph, mesh, draw, numerics),
+                    .optimizer = random_optimizer_parallel(mesh, draw),
+                    .numerics = numerics};
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kParameter || !draw.chance(40)) continue;
     const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw, Parts::kUneven);
@@ -239,15 +257,15 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw) {
 
 }  // namespace
 
-Strategy random_strategy(const Graph& graph, Draw& draw) {
+Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics) {
   const Mesh mesh = random_mesh(draw);
   switch (draw.below(4)) {
     case 0:
-      return from_configuration(graph, mesh, draw);
+      return from_configuration(graph, mesh, draw, numerics);
     case 1:
-      return from_random_asks(graph, mesh, draw);
+      return from_random_asks(graph, mesh, draw, numerics);
     default:
-      return anything_legal(graph, mesh, draw);
+      return anything_legal(graph, mesh, draw, numerics);
   }
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "tests/equivalence/draw.h"
+#include "trireme/op/numerics.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme::equivalence {
 
-Strategy random_strategy(const Graph& graph, Draw& draw);
+// Where bits must not depend on the cuts, those that a person or propagation asks for may be ones that are refused.
+Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics = Numerics::kFast);
 
 }  // namespace trireme::equivalence

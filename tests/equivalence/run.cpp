@@ -6,6 +6,7 @@
 
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/shrink.h"
+#include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
 #include "trireme/exec/executor.h"
 #include "trireme/exec/soundness.h"
@@ -15,7 +16,7 @@
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
-#include "trireme/plan/parallel.h"
+#include "trireme/plan/propagate.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -28,6 +29,7 @@ struct Running {
   const Case* test = nullptr;
   std::vector<Tensors> inputs;  // of each step
   Expected expected;
+  Tensors bits;  // of the outputs as one rank with one thread computes them, where the case is to have them
   Program program;
   ExecutionPlan plan;
   std::vector<std::vector<HostTensor>> outputs;  // of each output, every rank's piece
@@ -37,10 +39,28 @@ struct Running {
   void fail(const std::string& text) { verdict = {Verdict::Kind::kFails, text}; }
 };
 
-Program partitioned(const Case& test) {
-  const Communication how{.all_to_all = test.all_to_all, .shard_accumulation = test.seed % 3 == 0};
-  return partition(test.graph, test.strategy, {.costs = reshard_costs(how, test.strategy.mesh),
-                                               .sum_types = sum_types(test.graph, how)});
+bool keeps_bits(const Case& test) {
+  return test.numerics == Numerics::kInvariant;
+}
+
+int threads_of(const Case& test) {
+  const bool one = !keeps_bits(test) || test.strategy.mesh.devices() == 1;
+  return one ? 1 : 1 + static_cast<int>(test.seed / 8 % 3);
+}
+
+// The same case on one rank.
+Case uncut(const Case& test) {
+  Case out = test;
+  out.strategy = propagate(test.graph, Mesh(), Asks{.inputs = std::vector<std::optional<Layout>>(test.graph.inputs().size())});
+  return out;
+}
+
+Program in_micro_batches(const Case& test) {
+  return in_micro_batches(partitioned(test), {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0});
+}
+
+Program with_passes(const Case& test, const Program& program) {
+  return test.passes ? run_passes(program, {.all_reduce = {.bucket_bytes = test.bucket_bytes}}) : program;
 }
 
 void refuse(const std::vector<std::string>& findings, std::string_view what) {
@@ -65,18 +85,49 @@ std::vector<std::string> check_all_ranks(const ExecutionPlan& plan) {
 void compile(Running& r) {
   const Case& test = *r.test;
   refuse(verify(test.graph), "graph");
-  r.program = partitioned(test);
-  refuse(verify(r.program), "partitioned program");
-  r.program = in_micro_batches(std::move(r.program), {.sums_in_tree = test.seed % 2 == 0});
+  refuse(verify(partitioned(test)), "partitioned program");
+  r.program = in_micro_batches(test);
   refuse(verify(r.program), "program in micro-batches");
-  if (test.passes) r.program = run_passes(r.program, {.all_reduce = {.bucket_bytes = test.bucket_bytes}});
-  r.plan = plan_execution(r.program);
+  r.program = with_passes(test, r.program);
+  r.plan = plan_execution(r.program, {.threads = threads_of(test), .numerics = test.numerics});
   refuse(verify(r.plan), "plan");
   refuse(check_communication(r.plan), "communication");
   if (test.seed % 8 == 0) refuse(check_all_ranks(r.plan), "communication of all ranks");
   if (test.seed % 8 == 0) check_texts(r);
   r.outputs.resize(r.plan.outputs.size());
   for (auto& pieces : r.outputs) pieces.resize(static_cast<size_t>(r.plan.mesh.devices()));
+}
+
+void run_on_rank(Running& r, const std::vector<Tensors>& steps, comm::World* world) {
+  std::optional<ThreadPool> pool;
+  if (r.plan.threads > 1) pool.emplace(r.plan.threads);
+  Executor executor(r.plan, {.world = world, .pool = pool ? &*pool : nullptr});
+  for (const Tensors& inputs : steps) {
+    for (const auto& [name, whole] : inputs) {
+      const Box box = executor.input_box(name);
+      std::ranges::fill(executor.input(name).raw(), std::byte{0});  // beyond the whole's end
+      copy_region(whole.view(), Box::whole(whole.shape()), executor.input(name), box, held(box, whole.shape()));
+    }
+    executor.run();
+  }
+  for (size_t i = 0; i < r.plan.outputs.size(); ++i) {
+    const View view = executor.output(r.plan.outputs[i].name);
+    HostTensor piece(view.type);
+    std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
+    r.outputs[i][static_cast<size_t>(world == nullptr ? 0 : world->rank())] =
+        std::move(piece);  // each rank has a place of its own
+  }
+}
+
+Tensors run_alone(const Case& test, const std::vector<Tensors>& inputs) {
+  const Case alone = uncut(test);
+  Running r;
+  r.test = &alone;
+  compile(r);
+  run_on_rank(r, inputs, nullptr);
+  Tensors out;
+  for (size_t i = 0; i < r.plan.outputs.size(); ++i) out.emplace(r.plan.outputs[i].name, std::move(r.outputs[i].front()));
+  return out;
 }
 
 Running begin(const Case& test) {
@@ -94,35 +145,17 @@ Running begin(const Case& test) {
       if (!wrong.empty()) r.verdict = {Verdict::Kind::kSlope, wrong};
     }
     compile(r);
+    if (keeps_bits(test)) r.bits = run_alone(test, r.inputs);
   } catch (const std::exception& e) {
     r.fail(e.what());
   }
   return r;
 }
 
-void run_on_rank(Running& r, comm::World& world) {
-  Executor executor(r.plan, {.world = &world});
-  for (const Tensors& inputs : r.inputs) {
-    for (const auto& [name, whole] : inputs) {
-      const Box box = executor.input_box(name);
-      std::ranges::fill(executor.input(name).raw(), std::byte{0});  // beyond the whole's end
-      copy_region(whole.view(), Box::whole(whole.shape()), executor.input(name), box, held(box, whole.shape()));
-    }
-    executor.run();
-  }
-  for (size_t i = 0; i < r.plan.outputs.size(); ++i) {
-    const View view = executor.output(r.plan.outputs[i].name);
-    HostTensor piece(view.type);
-    std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
-    r.outputs[i][static_cast<size_t>(world.rank())] =
-        std::move(piece);  // each rank has a place of its own
-  }
-}
-
 void run_together(std::span<Running* const> all) {
   const auto ranks = static_cast<int>(all.front()->plan.mesh.devices());
   comm::spawn_ranks(ranks, all.front()->test->transport, [&](comm::World& world) {
-    for (Running* r : all) run_on_rank(*r, world);
+    for (Running* r : all) run_on_rank(*r, r->inputs, &world);
   });
 }
 
@@ -146,6 +179,8 @@ std::string difference(Running& r) {
     const double allowed = r.expected.allowed.at(output.name);
     const HostTensor got = gather(r.outputs[i], layout, r.plan.mesh, want.type());
     ++r.verdict.compared;
+    if (keeps_bits(*r.test) && !std::ranges::equal(got.view().raw(), r.bits.at(output.name).view().raw()))
+      return fmt::format("output '{}': other bits than on one rank", output.name);
     if (allowed < 0) {
       ++r.verdict.vague;
       continue;
@@ -179,9 +214,7 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   });
   std::string program;
   try {
-    const Program made = in_micro_batches(partitioned(small), {.sums_in_tree = small.seed % 2 == 0});
-    program =
-        to_string(small.passes ? run_passes(made, {.all_reduce = {.bucket_bytes = small.bucket_bytes}}) : made);
+    program = to_string(with_passes(small, in_micro_batches(small)));
   } catch (const std::exception& e) {
     program = e.what();
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/multi/contract_support.h"
+#include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -11,13 +12,6 @@ namespace {
 
 using namespace testing_support;
 using testing::HasSubstr;
-
-Tensor data(Graph& graph, const std::string& name, Shape shape, DType dtype = DType::kF32) {
-  return {graph, graph.add_input(name, {dtype, shape}, Role::kData)};
-}
-Tensor parameter(Graph& graph, const std::string& name, Shape shape) {
-  return {graph, graph.add_input(name, {DType::kF32, shape}, Role::kParameter)};
-}
 
 struct Row {
   std::string name;

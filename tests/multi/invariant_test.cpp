@@ -11,7 +11,11 @@
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
+#include "trireme/ops/ops.h"
+#include "trireme/partition/partition.h"
+#include "trireme/plan/propagate.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/train/invariant.h"
 #include "trireme/train/strategies.h"
 
 namespace trireme {
@@ -231,6 +235,30 @@ TEST(InvariantErrors, SlicesOfGradientsAddedUpAfterTheSumOverRanksAreRefused) {
   EXPECT_THAT(refusal({"", 4, 1, 2, 1, 4}, "mlp",
                       [](Parallel& parallel) { parallel.communication.shard_accumulation = true; }),
               testing::HasSubstr("is made in more than one step"));
+}
+
+TEST(InvariantErrors, SumsOverRanksThatCountOtherwiseThanTheMeshAreRefused) {
+  Graph graph("step");
+  const Tensor x = {graph, graph.add_input("x", {DType::kF32, {4, 8}}, Role::kData)};
+  const Tensor w = {graph, graph.add_input("w", {DType::kF32, {8, 4}}, Role::kParameter)};
+  graph.add_output("y", matmul(x, w).id());
+  const auto refusal_of = [&](const std::vector<int>& axes) {
+    const Mesh mesh = parse_mesh("a=2,b=2");
+    Strategy strategy = propagate(graph, mesh, std::vector<Layout>(2, Layout::replicated(2)));
+    const ShardingRule rule = rule_of(graph, graph.nodes()[0]);
+    const auto k = std::ranges::find(rule.factors, "k", &Factor::name) - rule.factors.begin();
+    strategy.nodes[0].axes.at(static_cast<size_t>(k)) = {0, 1};
+    strategy.outputs[0].dims[1] = axes;
+    try {
+      require_invariant(graph, strategy);
+      require_invariant(partition(graph, strategy));
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal_of({0, 1}), "");
+  EXPECT_THAT(refusal_of({1, 0}), testing::HasSubstr("is made by mesh axes in another order than the mesh has them"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/multi/contract_support.h"
+#include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/registry.h"
@@ -12,23 +13,6 @@ namespace {
 
 using namespace testing_support;
 using testing::HasSubstr;
-
-Tensor data(Graph& graph, const std::string& name, Shape shape) {
-  return {graph, graph.add_input(name, {DType::kF32, shape}, Role::kData)};
-}
-Tensor parameter(Graph& graph, const std::string& name, Shape shape) {
-  return {graph, graph.add_input(name, {DType::kF32, shape}, Role::kParameter)};
-}
-
-template <class Fn>
-std::string error_of(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 int count(const Program& program, std::string_view op) {
   int out = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/multi/contract_support.h"
+#include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/parallel.h"
@@ -13,19 +14,6 @@ namespace {
 
 using namespace testing_support;
 using testing::HasSubstr;
-
-Tensor data(Graph& graph, const std::string& name, Shape shape) {
-  return {graph, graph.add_input(name, {DType::kF32, shape}, Role::kData)};
-}
-Tensor parameter(Graph& graph, const std::string& name, Shape shape) {
-  return {graph, graph.add_input(name, {DType::kF32, shape}, Role::kParameter)};
-}
-Tensor in_scope(Graph& graph, const std::string& scope, const std::function<Tensor()>& make) {
-  graph.set_scope(scope);
-  const Tensor out = make();
-  graph.set_scope("");
-  return out;
-}
 
 Parallel by_hand(std::string mesh, std::vector<CutRule> ops) {
   Parallel out;
@@ -44,16 +32,6 @@ void expect_equal(const OnRanks& ranks, const OnRanks& one, double terms) {
     ASSERT_EQ(found.size(), expected.size()) << name;
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], terms * 0x1p-24 * largest) << name;
   }
-}
-
-template <class Fn>
-std::string error_of(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // What a local type in the program is, by the op that makes it.

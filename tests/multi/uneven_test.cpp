@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "tests/multi/small_graphs.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
 #include "trireme/ckpt/checkpoint.h"
@@ -21,26 +22,6 @@ namespace {
 
 using namespace testing_support;
 using testing::HasSubstr;
-
-Tensor data(Graph& graph, const std::string& name, Shape shape) {
-  return {graph, graph.add_input(name, {DType::kF32, shape}, Role::kData)};
-}
-
-Tensor in_scope(Graph& graph, const std::string& scope, const std::function<Tensor()>& make) {
-  graph.set_scope(scope);
-  const Tensor out = make();
-  graph.set_scope("");
-  return out;
-}
-
-std::string error_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 // Of the 10 columns of the last layer each of 4 ranks has 3, and the last has 1; or 6 ranks share the 16 terms of its sums.
 Parallel in_parts(int64_t ranks) {
@@ -118,7 +99,7 @@ TEST(Uneven, a_piece_has_the_size_of_the_longest_part_and_ends_in_zeros) {
 TEST(Uneven, sends_the_longest_part) {
   Graph graph;
   const Tensor x = data(graph, "x", {6, 7});
-  const Tensor w{graph, graph.add_input("fc.weight", {DType::kF32, {7, 4}}, Role::kParameter)};
+  const Tensor w = parameter(graph, "fc.weight", {7, 4});
   graph.add_output("y", in_scope(graph, "fc", [&] { return matmul(x, w); }).id());
   Parallel parallel;
   parallel.dataset = "full_batch";

@@ -139,6 +139,7 @@ std::vector<Example> wide_cases(std::string_view op) {
   if (op == "reduce_sum") {
     return {{.in = {f32({20, 9, 36})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})},
             {.in = {f32({4, 100})}, .attrs = Attrs::of(ReduceAttrs{{1}, false})},
+            {.in = {f32({12, 9, 4})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})},  // one column is left of four
             {.in = {f32({1, 36, 5})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})},
             {.in = {f32({28, 11})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})}};
   }

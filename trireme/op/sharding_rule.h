@@ -135,10 +135,10 @@ bool is_uneven(const ShardingRule& rule, const FactorCuts& cuts, size_t factor, 
 // that hold it.
 bool keeps_zeros(const ShardingRule& rule, int factor);
 
-// Whether the choice is legal: cut factors can be cut, sizes divide or may be uneven, windows reach no further than the blocks beside their own,
-// no axis is used twice, and in a compound
-// dimension a factor is cut only where all more significant ones are fully cut; copies are along a factor that is a
-// dimension of its own and that they divide. Says why not, or "". Vouched layouts are legal.
+// Whether the choice is legal: cut factors can be cut, sizes divide or may be uneven, windows reach no further than the
+// blocks beside their own, no axis is used twice, and in a compound dimension a factor is cut only where all more
+// significant ones are fully cut; copies are along a factor that is a dimension of its own and that they divide. Says why
+// not, or "". Vouched layouts are legal.
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);
 
 std::string to_string(const ShardingRule& rule);  // "a,b->c" with sizes: "mk,kn->mn m=4 k=8 n=16"

@@ -3,6 +3,7 @@
 // gradient of a sum.
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme {
 namespace {
@@ -40,7 +41,7 @@ Cost cost(const TypeArgs& args) {
 }
 
 void kernel(const KernelArgs& args) {
-  with_any("broadcast_to", args.out[0].type.dtype, [&](auto zero) {
+  with_element("broadcast_to", args.out[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto x = args.in[0].as<T>();
     BroadcastWalk<1> at(args.out[0].type.shape, {&args.in[0].type.shape});

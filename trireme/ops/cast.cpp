@@ -3,6 +3,7 @@
 #include "trireme/op/structural.h"
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme {
 namespace {
@@ -41,8 +42,8 @@ void convert(std::span<From> x, std::span<To> y) {
 }
 
 void kernel(const KernelArgs& args) {
-  with_any("cast", args.in[0].type.dtype, [&](auto from) {
-    with_any("cast", args.out[0].type.dtype, [&](auto to) {
+  with_element("cast", args.in[0].type.dtype, [&](auto from) {
+    with_element("cast", args.out[0].type.dtype, [&](auto to) {
       convert(args.in[0].as<decltype(from)>(), args.out[0].as<decltype(to)>());
     });
   });

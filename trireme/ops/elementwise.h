@@ -30,21 +30,6 @@ void with_number(std::string_view op, DType dtype, Fn&& fn) {
   }
 }
 
-// Calls fn(T{}) with a type T of any element that can be stored and compared.
-template <class Fn>
-void with_any(std::string_view op, DType dtype, Fn&& fn) {
-  switch (dtype) {
-    case DType::kI8:
-      return fn(int8_t{});
-    case DType::kU8:
-      return fn(uint8_t{});
-    case DType::kBool:
-      return fn(bool{});
-    default:
-      return with_number(op, dtype, std::forward<Fn>(fn));
-  }
-}
-
 // Arithmetic is done in double or int64_t and rounded once.
 template <class T>
 using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, double>;

@@ -5,6 +5,7 @@
 
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme {
 namespace {
@@ -197,7 +198,7 @@ void kernel(const KernelArgs& args) {
 
 template <class F>
 void kernel_compare(const KernelArgs& args) {
-  with_any(F::name, args.in[0].type.dtype, [&](auto zero) {
+  with_element(F::name, args.in[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     map<T, bool>(args, [](T a, T b) { return F::f(widen(a), widen(b)); });
   });
@@ -297,7 +298,7 @@ ShardingRule shard_select(const TypeArgs& args) {
 }
 
 void kernel_select(const KernelArgs& args) {
-  with_any("select", args.out[0].type.dtype, [&](auto zero) {
+  with_element("select", args.out[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto condition = args.in[0].as<bool>();
     const auto a = args.in[1].as<T>();

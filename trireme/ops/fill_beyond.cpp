@@ -8,6 +8,7 @@
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme {
 namespace {
@@ -61,7 +62,7 @@ void kernel(const KernelArgs& args) {
   const int64_t kept = std::clamp<int64_t>(attrs.size - args.out_start(0, dim), 0, size);
   if (kept == size) return;
   const int64_t inner = y.type.shape.strides()[static_cast<size_t>(dim)];
-  with_any("fill_beyond", y.type.dtype, [&](auto zero) {
+  with_element("fill_beyond", y.type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto all = y.as<T>();
     for (int64_t end = size * inner; end <= y.elements(); end += size * inner) {

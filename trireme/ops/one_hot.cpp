@@ -2,6 +2,7 @@
 // piece compares with its own coordinates.
 #include "trireme/ops/elementwise.h"
 #include "trireme/ops/ops.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme {
 namespace {
@@ -36,7 +37,7 @@ void kernel(const KernelArgs& args) {
   const int last = args.out[0].type.shape.rank() - 1;
   const auto depth = args.out[0].type.shape[last];
   with_index("one_hot", args.in[0].type.dtype, [&](auto index) {
-    with_any("one_hot", args.out[0].type.dtype, [&](auto zero) {
+    with_element("one_hot", args.out[0].type.dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto ids = args.in[0].as<decltype(index)>();
       int64_t i = 0;

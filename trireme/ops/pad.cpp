@@ -2,6 +2,7 @@
 #include "trireme/ops/movement.h"
 #include "trireme/ops/ops.h"
 #include "trireme/tensor/most_elements.h"
+#include "trireme/tensor/with_element.h"
 
 namespace trireme {
 namespace {
@@ -47,7 +48,7 @@ Cost cost(const TypeArgs& args) {
 void kernel(const KernelArgs& args) {
   const auto& attrs = args.attrs.as<PadAttrs>();
   const View& y = args.out[0];
-  with_any("pad", y.type.dtype, [&](auto zero) {
+  with_element("pad", y.type.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (T& element : y.as<T>()) element = store<T>(attrs.value);
   });

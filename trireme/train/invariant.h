@@ -8,10 +8,16 @@
 // other ops. Everything else is refused here.
 #pragma once
 
+#include <string>
+
 #include "trireme/ir/program.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme {
+
+// What keeps an op that is cut so from having the same bits as uncut, as the end of "it is ..."; "" when nothing does.
+// Throws kUnsupported when no kernel of the op keeps its bits.
+std::string why_not_invariant(const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh);
 
 // Throws kUnsupported naming the op, the cut, and what would be right.
 void require_invariant(const Graph& graph, const Strategy& strategy);

@@ -16,6 +16,7 @@ namespace {
 // dimension `dim`.
 struct Sum {
   int64_t before = 1, leaf = 1, inner = 1, after = 1;
+  bool contiguous = true;  // what is summed lies side by side in the whole, not in the piece alone: that decides the order
   int dim = -1;         // of the leaves; -1: nothing is summed
   bool regular = true;  // false: kept dimensions lie between the summed ones
 };
@@ -29,6 +30,7 @@ Sum sum_of(const Shape& x, const Shape& whole, const ReduceAttrs& attrs) {
     if (!summed) {
       ended = s.dim >= 0;
       (ended ? s.after : s.before) *= x[dim];
+      if (ended) s.contiguous = false;
     } else if (s.dim < 0) {
       s.dim = dim;
       s.leaf = x[dim];
@@ -53,8 +55,8 @@ int64_t sum_scratch(const TypeArgs& args, int) {
 }
 
 // Sums of `rows` rows of `after` elements.
-void sum_rows(int64_t rows, int64_t after, const float* x, float* to) {
-  if (after == 1) {
+void sum_rows(int64_t rows, int64_t after, bool contiguous, const float* x, float* to) {
+  if (contiguous) {
     *to = loops().f32.sum(rows, x);
     return;
   }
@@ -76,7 +78,7 @@ void reduce_sum_in_leaves(const KernelArgs& args) {
       args, s.before * count, rows_per_task(s.leaf * row / count), [&](int64_t item, int64_t end) {
         for (; item < end; ++item) {
           const int64_t leaf = item % count;
-          sum_rows(leaves.size(leaf) * s.inner, s.after,
+          sum_rows(leaves.size(leaf) * s.inner, s.after, s.contiguous,
                    x + (item / count * s.leaf + leaves.begin(leaf)) * row, sums + item * s.after);
         }
       });
