@@ -105,6 +105,9 @@ def begin(parser, start=start_ranks):
         sys.exit(0)
     args.rank = int(os.environ.get("RANK", os.environ.get("RANK_ID", 0)))
     args.world = int(os.environ.get("WORLD_SIZE", os.environ.get("RANK_SIZE", 1)))
+    cores = sorted(os.sched_getaffinity(0))
+    if args.threads == 1 and 1 < args.world <= len(cores):  # each rank on a core of its own, where trireme's are too
+        os.sched_setaffinity(0, [cores[args.rank]])
     return args
 
 

@@ -1,7 +1,8 @@
 """One training step in MindSpore on CPU, measured as `trireme bench step` measures ours: one line of JSON.
 
 Written as its users would for speed: graph mode, nn.TrainOneStepCell, the AdamW of one op a parameter (nn.AdamWeightDecay,
-which divides by no bias correction), images in NCHW, the only layout it has here. `-n` starts that many processes by msrun, data parallel.
+which divides by no bias correction), attention written out, images in NCHW; its runtime on one thread, where it is quickest on
+one core. `-n` starts that many processes by msrun, data parallel.
 """
 
 import os
@@ -31,7 +32,7 @@ ARGS = common.begin(common.options(__doc__), start_by_msrun)
 import mindspore as ms
 import numpy
 from mindspore import nn, ops
-from mindspore.common.initializer import HeNormal, Normal
+from mindspore.common.initializer import HeNormal, Normal, initializer
 
 
 def dense(n_in, n_out, **more):
@@ -62,8 +63,8 @@ class Gpt(nn.Cell):
     def __init__(self, args):
         super().__init__()
         self.vocab = args.vocab
-        self.wte = ms.Parameter(ms.common.initializer.initializer(Normal(0.02), (args.vocab, args.width)), name="wte")
-        self.wpe = ms.Parameter(ms.common.initializer.initializer(Normal(0.02), (args.seq, args.width)), name="wpe")
+        self.wte = ms.Parameter(initializer(Normal(0.02), (args.vocab, args.width)), name="wte")
+        self.wpe = ms.Parameter(initializer(Normal(0.02), (args.seq, args.width)), name="wpe")
         self.blocks = nn.CellList([Block(args) for _ in range(args.layers)])
         self.ln_f = nn.LayerNorm((args.width,), epsilon=1e-5)
         self.mask = ms.Tensor(numpy.triu(numpy.full((args.seq, args.seq), -1e9, numpy.float32), 1))
@@ -79,7 +80,8 @@ class Gpt(nn.Cell):
 
 
 def conv(n_in, n_out, size, stride=1):
-    return nn.Conv2d(n_in, n_out, size, stride, pad_mode="pad", padding=size // 2, weight_init=HeNormal(mode="fan_out", nonlinearity="relu"))
+    return nn.Conv2d(n_in, n_out, size, stride, pad_mode="pad", padding=size // 2,
+                     weight_init=HeNormal(mode="fan_out", nonlinearity="relu"))
 
 
 class Bottleneck(nn.Cell):
