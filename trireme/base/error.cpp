@@ -66,9 +66,12 @@ std::string quoted_list(const std::vector<std::string>& words) {
 }
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
+  const size_t near = std::max<size_t>(1, std::min<size_t>(3, word.size() / 2));
   size_t best = std::string_view::npos;
   std::string answer;
   for (const std::string& candidate : candidates) {
+    // A letter more or less is a change: what differs more in length is not near, and a long word costs nothing.
+    if (word.size() > candidate.size() + near || candidate.size() > word.size() + near) continue;
     std::vector<size_t> row(candidate.size() + 1);  // Levenshtein, one row
     std::iota(row.begin(), row.end(), size_t{0});
     for (size_t i = 0; i < word.size(); ++i) {
@@ -85,7 +88,6 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
       answer = candidate;
     }
   }
-  const size_t near = std::max<size_t>(1, std::min<size_t>(3, word.size() / 2));
   return best <= near ? answer : "";
 }
 

@@ -18,6 +18,12 @@ TEST(TomlText, any_other_place_is_found_with_its_line) {
   EXPECT_EQ(line_of_bare_character("a = '''\n'''\n\xc3\xa4 = 1"), 3);
   EXPECT_EQ(line_of_bare_character("a = \"not closed\n\xc3\xa4 = \""), 2);
   EXPECT_EQ(line_of_bare_character("a = \"\"\"\"\"\"\xc3\xa4"), 1);
+  EXPECT_EQ(line_of_bare_character("a = \"\"\"x \\ \n  \xc3\xa4\"\"\""), 2);
+}
+
+TEST(TomlText, in_ascii_keys_stay_different) {
+  EXPECT_EQ(in_ascii("a = 'b' # c\n"), "");
+  EXPECT_EQ(in_ascii("'\xc3\xa4' = 1\n'\xc3\xb6' = \"\\\xc3\xb6\""), "'?c3?a4' = 1\n'?c3?b6' = \"\\?c3?b6\"");
 }
 
 }  // namespace

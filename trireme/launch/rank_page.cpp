@@ -83,6 +83,7 @@ std::string PageWatch::wait() {
   for (;;) {
     const uint32_t heard = page_.bell.load();
     const std::string why = page_.verdict();
+    if (!why.empty()) page_.told.store(now_s());
     if (!why.empty() || released_.load()) return why;
     syscall(SYS_futex, &page_.bell, FUTEX_WAIT, heard, nullptr, nullptr, 0);
   }

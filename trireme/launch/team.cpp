@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "trireme/base/log.h"
 #include "trireme/launch/stacks.h"
 
 namespace trireme::launch {
@@ -32,6 +33,11 @@ void Team::run(const Signals& signals, const TeamWatch& watch) {
     if (failure_ && failure_->passed()) end();
     if (ending_ && ending_->passed()) kill_all();
     if (watch.on_turn) watch.on_turn();
+  }
+  for (const Worker& worker : workers_) {
+    const double told = worker.page->page().told.load();
+    TRIREME_LOG(kDebug, "launch", "rank {} ended at {:.6f} s of the steady clock{}", worker.rank, worker.ended_s,
+                told > 0 ? fmt::format(", told of the job's end at {:.6f} s", told) : "");
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kMax, Reduction::kMin};
 
 int64_t longest_part(int64_t size, int64_t parts) {
-  return (size + parts - 1) / parts;
+  return size / parts + (size % parts == 0 ? 0 : 1);  // no sum: both may be the largest number
 }
 
 // "1, 2, 5 or 10": the divisors of `size`; of a long list the three on each side of `wanted`.
@@ -247,7 +247,7 @@ Layout parse_layout(std::string_view text, const Mesh& mesh, int rank) {
 
 bool falls_in(int64_t size, int64_t parts, Parts how) {
   if (size % parts == 0) return true;
-  return how == Parts::kUneven && (parts - 1) * longest_part(size, parts) < size;
+  return how == Parts::kUneven && parts <= longest_part(size, longest_part(size, parts));
 }
 
 void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what, Parts parts) {

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
+#include <type_traits>
 
 #include "trireme/base/error.h"
 #include "trireme/base/toml_text.h"
@@ -61,7 +63,9 @@ class Reader {
   template <class T>
   T value(std::string_view key, std::string_view wanted) const {
     const toml::node& node = at(key);
-    const auto out = node.value<T>();
+    const toml::value<double>* real = node.as_floating_point();  // 80e9 is a whole number, too, but not every one is an int64_t
+    const bool fits = !std::is_same_v<T, int64_t> || real == nullptr || std::abs(real->get()) < 0x1p63;
+    const auto out = fits ? node.value<T>() : std::nullopt;
     std::ostringstream found;
     if (!out) node.visit([&](const auto& v) { found << v; });
     require(out.has_value(), "{}: line {}: '{}{}' is {}; it must be {}", where_,
@@ -183,6 +187,7 @@ Machine parse_machine(std::string_view text, std::string_view where) {
   require(bare == 0, "{}: line {}: a character that is not ASCII must stand in quotes or a comment", file, bare);
   toml::table table;
   try {
+    static_cast<void>(toml::parse(in_ascii(text)));
     table = toml::parse(text);
   } catch (const toml::parse_error& e) {
     fail(ErrorKind::kInvalidArgument, "{}: line {}: {}", file, e.source().begin.line,

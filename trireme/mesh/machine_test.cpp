@@ -153,6 +153,8 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
   EXPECT_EQ(error_with("[device]", "[[device]]"), "m.toml: 'device' must be a table");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 4611686018427387904"),
             "m.toml: 4611686018427387904 hosts of 8 devices are more than 2^40 devices");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = 1e19"), "m.toml: line 2: 'hosts' is 1e+19; it must be a whole number");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = nan"), "m.toml: line 2: 'hosts' is nan; it must be a whole number");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 2\n\xef\xb9\xbf = 1"),
             "m.toml: line 3: a character that is not ASCII must stand in quotes or a comment");
 }

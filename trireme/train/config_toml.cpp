@@ -111,6 +111,7 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
   const int bare = line_of_bare_character(text);
   require(bare == 0, "{}:{}: a character that is not ASCII must stand in quotes or a comment", source, bare);
   try {
+    static_cast<void>(toml::parse(in_ascii(text), source));
     return toml::parse(text, source);
   } catch (const toml::parse_error& e) {
     fail(ErrorKind::kInvalidArgument, "{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,

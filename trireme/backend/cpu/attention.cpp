@@ -5,14 +5,14 @@
 // the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
 // whenever the maximum grows (online softmax). The backward pass takes the probabilities anew from
 // lse. Tiles depend on the sizes of a head alone. Their products are oneDNN's, or, in the kernels
-// of fixed tiles, those of leaf_product.h, whose bits do not depend on how far rows lie apart, that
+// of fixed tiles, those of packed_product.h, whose bits do not depend on how far rows lie apart, that
 // is, on how many heads are here.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "trireme/backend/cpu/attention_sizes.h"
-#include "trireme/backend/cpu/leaf_product.h"
+#include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
@@ -66,7 +66,7 @@ void put_rows(const ResultRows& from, int64_t rows, int64_t size, T* y, int64_t 
 
 // For the second operand of any product of a tile: keys or queries by d, or d by keys.
 int64_t packing_floats(int64_t d) {
-  return std::max(one_leaf_floats(kKeys, d), one_leaf_floats(d, kKeys));
+  return std::max(packed_floats(kKeys, d), packed_floats(d, kKeys));
 }
 
 // What a task keeps in its thread's scratch. Rows of bf16 tensors are widened to it, and sums that
@@ -145,7 +145,7 @@ void multiply(const Gemm& product, float* packing) {
   if (packing == nullptr) {
     gemm(product);
   } else {
-    gemm_in_one_leaf(product, packing);
+    gemm_in_order(product, packing);
   }
 }
 

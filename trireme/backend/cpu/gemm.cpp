@@ -28,7 +28,7 @@ dnnl_cpu_isa_t dnnl_isa(Isa isa) {
 }  // namespace
 
 Blocks blocks_of(int64_t m, int64_t n, int64_t k, int64_t batch) {
-  constexpr double kBlockFlops = 32e6;
+  constexpr double kBlockFlops = 512e6;
   constexpr int64_t kMaxBlocks = 16;
   constexpr int64_t kMinSide = 128;
   const double flops =

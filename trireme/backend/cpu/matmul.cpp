@@ -1,6 +1,6 @@
 // matmul, linear_weight_grad and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN or widened to f32.
-#include "trireme/backend/cpu/leaf_product.h"
 #include "trireme/backend/cpu/leaves.h"
+#include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
@@ -167,14 +167,13 @@ template <ProductFn product, TermsFn terms>
 void run_leaves(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
-  if (!state) state = std::make_shared<std::vector<LeafRun>>(leaf_runs(terms(args)));
-  multiply_in_leaves(product_of<product>(args), *static_cast<const std::vector<LeafRun>*>(state.get()),
-                     matrices_of<float>(args), args);
+  if (!state) state = std::make_shared<Terms>(terms_in_leaves(terms(args)));
+  multiply_in_leaves(product_of<product>(args), *static_cast<const Terms*>(state.get()), matrices_of<float>(args), args);
 }
 
 template <ProductFn product>
 int64_t leaves_bytes(const TypeArgs& args, int threads) {
-  return leaf_product_scratch(product_of<product>(args), threads);
+  return in_leaves_scratch(product_of<product>(args), threads);
 }
 
 // The four ways to make the product that an op is; with C the type of its result on bf16.

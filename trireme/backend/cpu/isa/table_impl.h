@@ -5,6 +5,7 @@
 #include "trireme/backend/cpu/isa/elementwise_impl.h"
 #include "trireme/backend/cpu/isa/exact_impl.h"
 #include "trireme/backend/cpu/isa/norm_impl.h"
+#include "trireme/backend/cpu/isa/pack_impl.h"
 #include "trireme/backend/cpu/isa/pool_impl.h"
 #include "trireme/backend/cpu/isa/product_impl.h"
 #include "trireme/backend/cpu/isa/reduce_impl.h"
@@ -93,6 +94,8 @@ constexpr cpu::Loops make_table() {
   table.leaf_tile = leaf_tile_of<>;
   table.tile_rows = kTileRows;
   table.tile_columns = kTileColumns;
+  table.pack_beside = pack_beside;
+  table.pack_apart = pack_apart;
   table.exact_squares = exact_squares;
   table.multiply_adds = multiply_adds;
   table.multiply_adds_per_turn = kChains * kLanes;

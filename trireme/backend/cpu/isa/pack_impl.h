@@ -1,0 +1,96 @@
+// Packing of a product's operands into panels (cpu/packed_product.h).
+#pragma once
+
+#include "trireme/backend/cpu/isa/product_impl.h"
+
+namespace trireme::TRIREME_ISA_NAMESPACE {
+
+template <int width>
+void pack_beside(int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+  for (int64_t t = 0; t < terms; ++t, from += stride, to += width) {
+#pragma GCC unroll 4
+    for (int at = 0; at < width; at += kLanes) {
+      const int64_t there = n - at;
+      const F32 x = there >= kLanes ? load(from + at) : there > 0 ? load_n(from + at, there) : F32{};
+      if (width - at >= kLanes) {
+        store(to + at, x);
+      } else {
+        store_n(to + at, x, width - at);
+      }
+    }
+  }
+}
+
+static void pack_beside(int64_t width, int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+  if (width == kTileColumns) {
+    // Whole panels without a look at n for each term.
+    if (n == kTileColumns) return pack_beside<kTileColumns>(kTileColumns, terms, from, stride, to);
+    return pack_beside<kTileColumns>(n, terms, from, stride, to);
+  }
+  if (n == kTileRows) return pack_beside<kTileRows>(kTileRows, terms, from, stride, to);
+  pack_beside<kTileRows>(n, terms, from, stride, to);
+}
+
+template <int... lane>
+struct Lanes {};
+#if defined(__AVX512F__)
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+#elif defined(__AVX2__)
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
+#else
+using AllLanes = Lanes<0, 1, 2, 3>;
+#endif
+
+// Exchanges, in each 2 x 2 square of blocks of `size` lanes and rows, the two that are off the diagonal.
+template <int size, int... lane>
+[[gnu::always_inline]] static inline void exchange(F32& upper, F32& lower, Lanes<lane...>) {
+  const F32 first = __builtin_shufflevector(upper, lower, ((lane & size) != 0 ? kLanes + lane - size : lane)...);
+  lower = __builtin_shufflevector(upper, lower, ((lane & size) != 0 ? kLanes + lane : lane + size)...);
+  upper = first;
+}
+
+template <int size>
+[[gnu::always_inline]] static inline void transpose(F32* rows) {
+  if constexpr (size < kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      if ((i & size) == 0) exchange<size>(rows[i], rows[i + size], AllLanes{});
+    }
+    transpose<2 * size>(rows);
+  }
+}
+
+// At most kLanes lines.
+template <int width>
+[[gnu::always_inline]] static inline void pack_square(int64_t n, int64_t terms, const float* from, int64_t stride, float* to, int at) {
+  F32 rows[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i)
+    rows[i] = i >= n ? F32{} : terms >= kLanes ? load(from + i * stride) : load_n(from + i * stride, terms);
+  transpose<1>(rows);
+  const int columns = width - at < kLanes ? width - at : kLanes;
+#pragma GCC unroll 16
+  for (int t = 0; t < kLanes; ++t) {
+    if (t >= terms) return;
+    if (columns == kLanes) {
+      store(to + t * width + at, rows[t]);
+    } else {
+      store_n(to + t * width + at, rows[t], columns);
+    }
+  }
+}
+
+template <int width>
+void pack_apart(int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+  for (int64_t t = 0; t < terms; t += kLanes) {
+    for (int at = 0; at < width; at += kLanes)
+      pack_square<width>(n - at, terms - t, from + at * stride + t, stride, to + t * width, at);
+  }
+}
+
+static void pack_apart(int64_t width, int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+  if (width == kTileColumns) return pack_apart<kTileColumns>(n, terms, from, stride, to);
+  pack_apart<kTileRows>(n, terms, from, stride, to);
+}
+
+}  // namespace trireme::TRIREME_ISA_NAMESPACE

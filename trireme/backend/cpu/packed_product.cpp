@@ -1,0 +1,229 @@
+#include "trireme/backend/cpu/packed_product.h"
+
+#include <algorithm>
+
+#include "trireme/backend/cpu/leaves.h"
+#include "trireme/backend/cpu/parallel.h"
+
+namespace trireme::cpu {
+namespace {
+
+// Of a part at most: a panel of b then fills the first-level cache, panels of kTilesTogether tiles of a half of the second.
+constexpr int64_t kTerms = 384;
+constexpr int64_t kTilesTogether = 16;
+// Sides of a block at most; of one whose sums of leaves wait in memory between parts.
+constexpr int64_t kRows = 2048, kColumns = 1024, kSideThatWaits = 512;
+constexpr int64_t kCacheLine = 16;  // floats
+
+int64_t rounded_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+// Blocking of the result: a task computes one. Bits do not depend on them.
+struct Blocking {
+  int64_t rows, columns;  // of a block, whole tiles
+  int64_t down, across;
+  int64_t terms;           // of a part at most
+  int64_t tiles_that_wait;  // with sums of leaves in memory
+
+  int64_t a_floats() const { return rounded_up(kTilesTogether * loops().tile_rows * terms, kCacheLine) + kCacheLine; }
+  int64_t b_floats() const { return rounded_up(columns, loops().tile_columns) * terms; }
+  int64_t kept_floats() const { return tiles_that_wait * kMaxLeafLevels * loops().tile_rows * loops().tile_columns; }
+  int64_t floats() const { return a_floats() + b_floats() + kept_floats(); }
+};
+
+Blocking blocking_of(const Product& p, int threads) {
+  const int64_t tile_rows = loops().tile_rows;
+  const int64_t tile_columns = loops().tile_columns;
+  const bool waits = p.k > kTerms;
+  Blocking b{};
+  b.rows = rounded_up(std::min(p.m, waits ? kSideThatWaits : kRows), tile_rows);
+  b.columns = rounded_up(std::min(p.n, waits ? kSideThatWaits : kColumns), tile_columns);
+  // A few tasks for each thread, so that none waits long for another.
+  const auto tasks = [&] { return (p.m + b.rows - 1) / b.rows * ((p.n + b.columns - 1) / b.columns) * p.batch; };
+  while (threads > 1 && tasks() < 4 * threads && (b.rows > 4 * tile_rows || b.columns > 4 * tile_columns)) {
+    if (b.rows / tile_rows >= b.columns / tile_columns) {
+      b.rows = rounded_up(b.rows / 2, tile_rows);
+    } else {
+      b.columns = rounded_up(b.columns / 2, tile_columns);
+    }
+  }
+  b.down = (p.m + b.rows - 1) / b.rows;
+  b.across = (p.n + b.columns - 1) / b.columns;
+  b.terms = std::min(p.k, kTerms);
+  b.tiles_that_wait = waits ? b.rows / tile_rows * (b.columns / tile_columns) : 1;
+  return b;
+}
+
+// Appends terms to the parts, of which each has at most `most`.
+class TermsMaker {
+ public:
+  explicit TermsMaker(int64_t k) : most_((k + parts_of(k) - 1) / parts_of(k)) { terms_.parts.emplace_back(); }
+
+  void add(const LeafRun& run) {
+    for (int64_t done = 0;;) {
+      if (done < run.length && terms_.parts.back().length == most_)
+        terms_.parts.push_back({.first = terms_.runs.size(), .leaves = leaves_, .begun = begun_});
+      Terms::Part& part = terms_.parts.back();
+      const int64_t length = std::min(run.length - done, most_ - part.length);
+      const bool ends = done + length == run.length;
+      terms_.runs.push_back({run.start + done, length, ends && run.ends_leaf});
+      ++part.count;
+      part.length += length;
+      begun_ = !(ends && run.ends_leaf);
+      leaves_ += begun_ ? 0 : 1;
+      if (ends) return;
+      done += length;
+    }
+  }
+  Terms take() { return std::move(terms_); }
+
+ private:
+  static int64_t parts_of(int64_t k) { return std::max<int64_t>(1, (k + kTerms - 1) / kTerms); }
+
+  int64_t most_;
+  int64_t leaves_ = 0;
+  bool begun_ = false;
+  Terms terms_;
+};
+
+// One operand of a product: `lines` of them (rows of a, columns of b) and their terms.
+struct Operand {
+  const float* data;
+  int64_t stride;
+  bool lines_beside;  // the lines of a term lie side by side, terms `stride` apart; false: the other way around
+
+  Operand from_line(int64_t line) const { return {data + (lines_beside ? line : line * stride), stride, lines_beside}; }
+};
+
+// The terms of a part of some lines, as panels of `width` lines; the last one is filled up with zeros.
+void pack(const Operand& from, int64_t lines, int64_t width, std::span<const LeafRun> runs, int64_t length, float* to) {
+  constexpr int64_t kTermsTogether = 32;  // of all panels: their lines share pages of memory
+  const auto pack_panel = from.lines_beside ? loops().pack_beside : loops().pack_apart;
+  for (const LeafRun& run : runs) {
+    const int64_t together = from.lines_beside ? kTermsTogether : run.length;
+    for (int64_t first = 0; first < run.length; first += together) {
+      const int64_t terms = std::min(together, run.length - first);
+      const float* at = from.data + (run.start + first) * (from.lines_beside ? from.stride : 1);
+      for (int64_t line = 0; line < lines; line += width) {
+        pack_panel(width, std::min(width, lines - line), terms, at + (from.lines_beside ? line : line * from.stride), from.stride,
+                   to + line * length + first * width);
+      }
+    }
+    to += run.length * width;
+  }
+}
+
+// A block of the result on its way through the parts of its terms.
+struct Block {
+  Operand a, b;
+  int64_t rows, columns;
+  float* c;
+  int64_t c_row;
+  float *a_room, *b_room, *kept;
+  bool waits;  // each tile has room of its own in `kept`
+};
+
+void multiply_part(const Block& block, const Terms& terms, const Terms::Part& part, bool last) {
+  const int64_t tile_rows = loops().tile_rows;
+  const int64_t tile_columns = loops().tile_columns;
+  const std::span runs = std::span(terms.runs).subspan(part.first, part.count);
+  LeafTile tile{.a_row = 1,
+                .a_k = tile_rows,
+                .runs = runs.data(),
+                .count = std::ssize(runs),
+                .c_row = block.c_row,
+                .add = part.begun,
+                .leaves = part.leaves,
+                .last = last};
+  const int64_t kept_floats = kMaxLeafLevels * tile_rows * tile_columns;
+  const int64_t tiles_across = (block.columns + tile_columns - 1) / tile_columns;
+  pack(block.b, block.columns, tile_columns, runs, part.length, block.b_room);
+  for (int64_t first = 0; first < block.rows; first += kTilesTogether * tile_rows) {
+    const int64_t end = std::min(block.rows, first + kTilesTogether * tile_rows);
+    pack(block.a.from_line(first), end - first, tile_rows, runs, part.length, block.a_room);
+    for (int64_t j = 0; j < block.columns; j += tile_columns) {
+      tile.columns = std::min(tile_columns, block.columns - j);
+      tile.b = block.b_room + j * part.length;
+      for (int64_t i = first; i < end; i += tile_rows) {
+        tile.rows = std::min(tile_rows, end - i);
+        tile.a = block.a_room + (i - first) * part.length;
+        tile.c = block.c + i * block.c_row + j;
+        tile.kept = block.kept + (block.waits ? (i / tile_rows * tiles_across + j / tile_columns) * kept_floats : 0);
+        loops().leaf_tile(tile);
+      }
+    }
+  }
+}
+
+float* aligned_floats(std::byte* bytes) {
+  return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(bytes) + 63) / 64 * 64);
+}
+
+}  // namespace
+
+Terms terms_in_leaves(const LeafDim& dim) {
+  const Leaves leaves(dim.whole, dim.start, dim.size);
+  TermsMaker maker(dim.size * dim.inner * dim.repeats);
+  for (int64_t leaf = 0; leaf < leaves.count(); ++leaf) {
+    for (int64_t repeat = 0; repeat < dim.repeats; ++repeat) {
+      maker.add({repeat * dim.repeat_step + leaves.begin(leaf) * dim.inner, leaves.size(leaf) * dim.inner,
+                 repeat + 1 == dim.repeats});
+    }
+  }
+  return maker.take();
+}
+
+int64_t in_leaves_scratch(const Product& product, int threads) {
+  return 64 + threads * blocking_of(product, threads).floats() * static_cast<int64_t>(sizeof(float));
+}
+
+void multiply_in_leaves(const Product& p, const Terms& terms, const Matrices<float>& at, const KernelArgs& args) {
+  if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  const Blocking blocks = blocking_of(p, threads_of(args));
+  float* const scratch = aligned_floats(args.scratch.data());
+  run_tasks(args.pool, p.batch * blocks.across * blocks.down, [&](int64_t task, int thread) {
+    const int64_t i = task % blocks.down * blocks.rows;
+    const int64_t j = task / blocks.down % blocks.across * blocks.columns;
+    const int64_t batch = task / blocks.down / blocks.across;
+    float* const room = scratch + thread * blocks.floats();
+    const Block block{.a = Operand{at.a + batch * p.steps.a, p.lda(), p.transpose_a}.from_line(i),
+                      .b = Operand{at.b + batch * p.steps.b, p.ldb(), !p.transpose_b}.from_line(j),
+                      .rows = std::min(blocks.rows, p.m - i),
+                      .columns = std::min(blocks.columns, p.n - j),
+                      .c = at.c + batch * p.steps.c + i * p.n + j,
+                      .c_row = p.n,
+                      .a_room = room,
+                      .b_room = room + blocks.a_floats(),
+                      .kept = room + blocks.a_floats() + blocks.b_floats(),
+                      .waits = blocks.tiles_that_wait > 1};
+    for (const Terms::Part& part : terms.parts) multiply_part(block, terms, part, &part == &terms.parts.back());
+  });
+}
+
+int64_t packed_floats(int64_t n, int64_t k) {
+  // Whatever the instruction set in use at the time of the call: 32 columns are the widest tile.
+  return rounded_up(n, 32) * k;
+}
+
+void gemm_in_order(const Gemm& g, float* room) {
+  if (g.m == 0 || g.n == 0) return;
+  const LeafRun all{0, g.k, true};
+  const int64_t tile_rows = loops().tile_rows;
+  const int64_t tile_columns = loops().tile_columns;
+  pack({g.b, g.ldb, !g.transpose_b}, g.n, tile_columns, {&all, 1}, g.k, room);
+  LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda, .a_k = g.transpose_a ? g.lda : 1, .runs = &all, .count = 1, .c_row = g.ldc,
+                .add = g.beta != 0};
+  for (int64_t j = 0; j < g.n; j += tile_columns) {
+    tile.columns = std::min(tile_columns, g.n - j);
+    tile.b = room + j * g.k;
+    for (int64_t i = 0; i < g.m; i += tile_rows) {
+      tile.rows = std::min(tile_rows, g.m - i);
+      tile.a = g.a + i * tile.a_row;
+      tile.c = g.c + i * g.ldc + j;
+      loops().leaf_tile(tile);
+    }
+  }
+}
+
+}  // namespace trireme::cpu

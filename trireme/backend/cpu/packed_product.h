@@ -1,0 +1,47 @@
+// Products of f32 matrices whose bits do not depend on how they are cut, nor on the number of threads: an element of the
+// result is a sum taken in the leaves of the summed dimension (leaves.h), in the order of its terms, by fused
+// multiply-adds, whatever tile it is computed in.
+//
+// Operands are packed into panels as wide as a tile, some hundred terms at a time, which the caches hold; the tile's sums
+// are in registers. (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34, 2008.)
+#pragma once
+
+#include <vector>
+
+#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/product.h"
+
+namespace trireme::cpu {
+
+// The terms of a sum over a dimension [outer, inner] flattened, in leaves along `outer`: `whole`, `start` and `size` of the
+// piece of outer that is here.
+struct LeafDim {
+  int64_t whole = 0, start = 0, size = 0;
+  int64_t inner = 1;  // elements of a whole step of it
+  // Copies of the dimension, `repeat_step` apart, that belong to the same leaves.
+  int64_t repeats = 1;
+  int64_t repeat_step = 0;
+};
+
+// In which order a product sums its terms: runs, in parts that are packed at once.
+struct Terms {
+  struct Part {
+    size_t first = 0, count = 0;  // of runs
+    int64_t length = 0;           // terms
+    int64_t leaves = 0;           // that ended before
+    bool begun = false;           // the first leaf has been begun before
+  };
+  std::vector<LeafRun> runs;
+  std::vector<Part> parts;  // at least one
+};
+Terms terms_in_leaves(const LeafDim& dim);
+
+int64_t in_leaves_scratch(const Product& product, int threads);
+void multiply_in_leaves(const Product& product, const Terms& terms, const Matrices<float>& at, const KernelArgs& args);
+
+// c = op(a) op(b), or added to c: in the order of terms, on the calling thread; for the tiles of attention. `room` has
+// packed_floats(g.n, g.k) floats.
+int64_t packed_floats(int64_t n, int64_t k);
+void gemm_in_order(const Gemm& g, float* room);
+
+}  // namespace trireme::cpu
