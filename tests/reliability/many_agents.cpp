@@ -20,6 +20,8 @@ using namespace launch;
 constexpr size_t kOnAConnection = 4;
 constexpr int kAtOnce = 64;  // on their way to the proof; the scheduler ends the oldest of more than 128
 
+}  // namespace
+
 NodeReport worker(int number, int world) {
   NodeReport report;
   report.node_id = std::to_string(number);
@@ -32,8 +34,6 @@ NodeReport worker(int number, int world) {
   report.store_port = 4000;
   return report;
 }
-
-}  // namespace
 
 class ManyAgents::Loop {
  public:

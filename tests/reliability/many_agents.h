@@ -8,8 +8,12 @@
 #include <vector>
 
 #include "trireme/comm/hmac.h"
+#include "trireme/launch/cluster/cluster.h"
 
 namespace trireme::cli {
+
+// The first report of a node of one worker. Eight with numbers that follow each other are on one host.
+launch::NodeReport worker(int number, int world);
 
 class ManyAgents {
  public:

@@ -31,19 +31,6 @@ using namespace launch;
 
 int sockets = 200;
 
-NodeReport worker(int rank, int world) {
-  NodeReport report;
-  report.node_id = std::to_string(rank);
-  report.instance = static_cast<uint64_t>(rank) + 1;
-  report.world = world;
-  report.workers = 1;
-  report.host = fmt::format("host{}", rank / 8);
-  report.machine = static_cast<uint64_t>(rank) / 8;
-  report.store_address = "127.0.0.1";
-  report.store_port = 4000;
-  return report;
-}
-
 double cpu_s() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);

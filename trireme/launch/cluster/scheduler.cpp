@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
@@ -48,12 +49,13 @@ struct Call {
   bool finished = false;
   std::optional<grpc::Status> last_words;  // when what is being written has gone
   ServerHandshake handshake;
-  std::optional<Deadline> prove_by;  // while it has not
+  std::optional<Deadline> prove_by;  // while it has not, and is in proving_
   std::optional<Seals> seals;        // once it has
   std::string to_send;               // of the handshake
   std::optional<ClusterView> to_tell;  // only the newest matters
   std::string node_id;
   uint64_t instance = 0;
+  std::list<Call>::iterator self;  // in calls_
 
   Event* event(Step step) {
     ++due;
@@ -159,6 +161,7 @@ class Scheduler::Loop {
 
   void accept() {
     Call& call = calls_.emplace_back(options_.secret);
+    call.self = std::prev(calls_.end());
     service_.RequestCall(&call.context, &call.stream, queue_.get(), queue_.get(), call.event(Step::kAccept));
   }
 
@@ -178,7 +181,8 @@ class Scheduler::Loop {
         --event.call->due;
         if (!stopping_) take(*event.call, event.step, ok);
         if (event.call->due == 0) {
-          std::erase_if(calls_, [&](const Call& call) { return &call == event.call; });
+          need_no_proof(*event.call);
+          calls_.erase(event.call->self);
         }
       }
       if (!stopping_) turn();
@@ -193,7 +197,8 @@ class Scheduler::Loop {
         call.accepted = true;
         if (call.context.method() != kMethod) return finish(call, grpc::StatusCode::UNIMPLEMENTED, "no such method");
         call.prove_by.emplace(options_.handshake_deadline);
-        end_oldest_handshake();
+        proving_.push_back(&call);
+        if (proving_.size() > options_.max_pending) expire(*proving_.front());
         call.to_send = call.handshake.challenge();
         read(call);
         return write(call);
@@ -230,7 +235,7 @@ class Scheduler::Loop {
   }
 
   void finish(Call& call, grpc::StatusCode code, const std::string& why) {
-    call.prove_by.reset();
+    need_no_proof(call);
     if (call.finished) return;
     call.finishing = true;
     if (call.writing) {  // one thing is sent at a time
@@ -267,7 +272,7 @@ class Scheduler::Loop {
       const auto outcome = message.size() <= kMaxUnproven ? call.handshake.check(message) : std::nullopt;
       if (!outcome) return refuse(call, &Counts::refused, "it does not know the job's secret");
       count(&Counts::admitted);
-      call.prove_by.reset();
+      need_no_proof(call);
       call.seals = outcome->seals;
       call.to_send = outcome->proof;
     } else {
@@ -286,29 +291,21 @@ class Scheduler::Loop {
     read(call);
   }
 
-  void end_oldest_handshake() {
-    size_t pending = 0;
-    Call* oldest = nullptr;
-    for (Call& call : calls_) {
-      if (!call.prove_by) continue;
-      ++pending;
-      if (oldest == nullptr) oldest = &call;
-    }
-    if (pending > options_.max_pending) expire(*oldest);
+  void need_no_proof(Call& call) {
+    if (call.prove_by) std::erase(proving_, &call);
+    call.prove_by.reset();
   }
 
   void expire(Call& call) {
     count(&Counts::expired);
-    call.prove_by.reset();
+    need_no_proof(call);
     call.context.TryCancel();
   }
 
   void turn() {
     if (look_at_time_.passed()) {  // not after every event: it looks at all nodes
       look_at_time_ = Deadline(kTurn);
-      for (Call& call : calls_) {
-        if (call.prove_by && call.prove_by->passed()) expire(call);
-      }
+      while (!proving_.empty() && proving_.front()->prove_by->passed()) expire(*proving_.front());
       cluster_.tick(now_ms());
     }
     {
@@ -346,6 +343,7 @@ class Scheduler::Loop {
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
   std::list<Call> calls_;
+  std::vector<Call*> proving_;  // those that have not proven the secret yet, the oldest first; max_pending at most
   Deadline look_at_time_{kTurn};
   int64_t turned_ms_ = now_ms();
   uint64_t told_ = 0;
