@@ -7,63 +7,22 @@ weights between the passes, `--zero 1` is DDP with ZeroRedundancyOptimizer. `--t
 `--zero 2` or `3`: FSDP2 over the mesh's other dimension.
 """
 
-import argparse
-import json
-import os
-import resource
-import socket
-import subprocess
 import sys
-import time
 
+import common
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=("gpt", "mlp", "lenet", "resnet50"), default="gpt")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--seq", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=16, help="samples of one rank")
-    parser.add_argument("--vocab", type=int, default=256)
-    parser.add_argument("--hidden", default="512,512")
-    parser.add_argument("--image", type=int, default=224, help="height and width of resnet50's images")
-    parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("-n", "--ranks", type=int, default=1)
-    parser.add_argument("--tp", type=int, default=1)
-    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 is autocast")
-    parser.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--json", action="store_true", help="always on; here so that both programs take the same line")
-    return parser.parse_args()
+PARSER = common.options(__doc__)
+PARSER.add_argument("--tp", type=int, default=1)
+PARSER.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0)
+PARSER.add_argument("--compile", action="store_true")
+ARGS = common.begin(PARSER)  # ends the process that starts several ranks, before it has loaded all of PyTorch
 
-
-def process_start():
-    """When this process was started, in seconds of the clock that time.clock_gettime(CLOCK_BOOTTIME) reads."""
-    with open("/proc/self/stat") as file:
-        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def start_workers(ranks):
-    """Runs this program once a rank and returns the first failing exit code."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
-                           "BENCH_START": str(process_start())}
-    workers = [subprocess.Popen([sys.executable] + sys.argv, env=shared | {"RANK": str(rank)}) for rank in range(ranks)]
-    return next((code for code in [worker.wait() for worker in workers] if code), 0)
+import torch
+import torch.nn.functional as F
+from torch import nn
 
 
 def make_gpt(args):
-    import torch
-    from torch import nn
-    import torch.nn.functional as F
-
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
@@ -111,16 +70,11 @@ def make_gpt(args):
             logits = self.head(self.ln_f(x))
             return F.cross_entropy(logits.view(-1, args.vocab), targets.view(-1))
 
-    tokens = torch.randint(args.vocab, (2, args.batch, args.seq))
-    return Gpt(), tokens[0], tokens[1], args.seq, "tokens"
+    return Gpt()
 
 
 def make_resnet50():
     """torchvision's, version 1.5, in channels-last."""
-    import torch
-    from torch import nn
-    import torch.nn.functional as F
-
     def conv(n_in, n_out, size, stride=1):
         return nn.Conv2d(n_in, n_out, size, stride, size // 2, bias=False)
 
@@ -141,12 +95,8 @@ def make_resnet50():
             return self.relu(y)
 
     layers = [conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-    channels = 64
-    for stage, blocks in enumerate((3, 4, 6, 3)):
-        for i in range(blocks):
-            layers.append(Bottleneck(channels, 64 << stage, 2 if stage > 0 and i == 0 else 1))
-            channels = 256 << stage
-    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000))
+    layers += [Bottleneck(*sizes) for sizes in common.resnet50_blocks()]
+    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
     for module in body.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -154,25 +104,19 @@ def make_resnet50():
 
 
 def make_classifier(args):
-    import torch
-    from torch import nn
-    import torch.nn.functional as F
-
     if args.model == "mlp":
-        sizes = [784] + [int(size) for size in args.hidden.split(",")] + [10]
+        sizes = common.mlp_sizes(args)
         layers = []
         for n_in, n_out in zip(sizes, sizes[1:]):
             layers += [nn.Linear(n_in, n_out), nn.ReLU()]
-        body, images = nn.Sequential(*layers[:-1]), torch.randn(args.batch, 784)
+        body = nn.Sequential(*layers[:-1])
     elif args.model == "resnet50":
         body = make_resnet50()
-        images = torch.randn(args.batch, 3, args.image, args.image).to(memory_format=torch.channels_last)
     else:
         body = nn.Sequential(
             nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
             nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
         body = body.to(memory_format=torch.channels_last)
-        images = torch.randn(args.batch, 1, 28, 28).to(memory_format=torch.channels_last)
 
     class Classifier(nn.Module):
         def __init__(self):
@@ -182,7 +126,7 @@ def make_classifier(args):
         def forward(self, images, labels):
             return F.cross_entropy(self.body(images), labels)
 
-    return Classifier(), images, torch.randint(1000 if args.model == "resnet50" else 10, (args.batch,)), 1, "samples"
+    return Classifier()
 
 
 def shard(model, mesh, args):
@@ -194,8 +138,6 @@ def shard(model, mesh, args):
 
 
 def make_optimizer(model, args):
-    import torch
-
     if args.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=0.01, fused=True)
     if args.zero == 1:
@@ -227,58 +169,37 @@ def distribute(model, args, world):
     return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
 
 
-def run(args, rank, world, start):
-    import torch
-
+def run(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    model, x, y, units_per_sample, unit = make_gpt(args) if args.model == "gpt" else make_classifier(args)
+    model = make_gpt(args) if args.model == "gpt" else make_classifier(args)
+    x, y = (torch.from_numpy(part) for part in common.batch(args))
+    if x.dim() == 4:
+        x = x.permute(0, 3, 1, 2)  # [b,c,h,w] in channels-last
+    y = y.long()
     parameters = sum(p.numel() for p in model.parameters())
-    if world > 1:
+    if args.world > 1:
         import torch.distributed as dist
 
-        dist.init_process_group("gloo", rank=rank, world_size=world)
-        model = distribute(model, args, world)
+        dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
+        model = distribute(model, args, args.world)
     optimizer = make_optimizer(model, args)
     if args.compile:
         model = torch.compile(model)
-    first_step_s, ms, loss = 0.0, [], None
-    for step in range(args.warmup + args.steps):
-        begin = time.perf_counter()
+
+    def step():
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
             loss = model(x, y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        end = time.perf_counter()
-        if step == 0:
-            first_step_s = time.clock_gettime(time.CLOCK_BOOTTIME) - start
-        if step >= args.warmup:
-            ms.append((end - begin) * 1e3)
-    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    ms.sort()
-    worst = torch.tensor([ms[len(ms) // 2], first_step_s, rss_mb], dtype=torch.float64)
-    if world > 1:
-        dist.all_reduce(worst, dist.ReduceOp.MAX)
+        return loss.item()
+
+    common.measure(args, step, {"parameters": parameters, "peer": "pytorch", "compiled": args.compile,
+                                "version": torch.__version__}, args.world // args.tp)
+    if args.world > 1:
         dist.destroy_process_group()
-    median, first_step_s, rss_mb = worst.tolist()
-    if rank == 0:
-        print(json.dumps({
-            "model": args.model, "world": world, "threads": args.threads, "dtype": args.dtype, "batch": args.batch,
-            "parameters": parameters, "ms": median, "min_ms": ms[0],
-            "per_s": args.batch * (world // args.tp) * units_per_sample / median * 1e3, "unit": unit,
-            "first_step_s": first_step_s, "rss_mb": rss_mb, "loss": loss.item(),
-            "peer": "pytorch", "compiled": args.compile, "version": torch.__version__}), flush=True)
-
-
-def main():
-    args = parse()
-    if args.ranks > 1 and "RANK" not in os.environ:
-        return start_workers(args.ranks)
-    run(args, int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)),
-        float(os.environ.get("BENCH_START", process_start())))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(ARGS)
