@@ -6,8 +6,7 @@
 // gamma, beta and their gradients have the same type.
 #include <cmath>
 
-#include "trireme/ops/ops.h"
-#include "trireme/ops/reference.h"
+#include "trireme/ops/norm.h"
 
 namespace trireme {
 namespace ops {
@@ -16,56 +15,37 @@ extern const OpDef layer_norm_grad;
 
 namespace {
 
-TensorType line_type(const TensorType& x) {
-  return {statistic_type(x.dtype), {x.shape[x.shape.rank() - 1]}};
-}
-// A statistic repeated along the lines of x.
-Tensor along_lines(const Tensor& s, const Tensor& x) {
-  return broadcast_to(cast(unsqueeze(s, -1), x.dtype()), x.shape());
-}
-
-TensorType statistic(const TensorType& x) {
-  return {statistic_type(x.dtype), leading(x.shape)};
-}
-
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  const double eps = args.attrs.as<NormAttrs>().eps;
-  require(is_floating(x.dtype) && x.shape.rank() >= 1,
-          "layer_norm: x must be floating and have 1 dimension or more (x {})", to_string(x));
+  check_norm("layer_norm", x, args.attrs.as<NormAttrs>().eps);
   require(
       args.in[1] == line_type(x) && args.in[2] == line_type(x),
       "layer_norm: gamma and beta must be {}, for the last dimension of x (x {}, gamma {}, beta {})",
       to_string(line_type(x)), to_string(x), to_string(args.in[1]), to_string(args.in[2]));
-  require(eps > 0, "layer_norm: eps is {}; it must be above 0", eps);
-  return {x, statistic(x), statistic(x)};
+  return {x, statistic_of_lines(x), statistic_of_lines(x)};
 }
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(
       is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) &&
-          args.in[2] == statistic(x) && args.in[3] == statistic(x) && args.in[4] == x,
+          args.in[2] == statistic_of_lines(x) && args.in[3] == statistic_of_lines(x) && args.in[4] == x,
       "layer_norm_grad: operands do not belong together (x {}, gamma {}, mean {}, rstd {}, dy {})",
       to_string(x), to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]),
       to_string(args.in[4]));
   return {x, args.in[1], args.in[1]};
 }
 
-// The statistics may be differentiated too: dmean/dx = 1/D and drstd/dx = -rstd^3 (x - mean) / D.
+// The statistics may be differentiated too: dmean/dx = 1/D.
 std::vector<Tensor> grad(const GradArgs& args) {
   const Tensor& x = args.in[0];
   const Tensor& mean = args.out[1];
   const Tensor& rstd = args.out[2];
-  const auto size = static_cast<double>(x.size(-1));
   std::vector<Tensor> d(3);
   if (args.dout[0]) d = apply(ops::layer_norm_grad, {x, args.in[1], mean, rstd, args.dout[0]});
   const auto add_to_dx = [&](const Tensor& term) { d[0] = d[0] ? add(d[0], term) : term; };
-  if (args.dout[1]) add_to_dx(along_lines(scale(args.dout[1], 1 / size), x));
-  if (args.dout[2]) {
-    const Tensor factor = scale(mul(args.dout[2], pow_scalar(rstd, 3)), -1 / size);
-    add_to_dx(mul(along_lines(factor, x), sub(x, along_lines(mean, x))));
-  }
+  if (args.dout[1]) add_to_dx(along_lines(scale(args.dout[1], 1 / static_cast<double>(x.size(-1))), x));
+  if (args.dout[2]) add_to_dx(through_rstd(args.dout[2], rstd, sub(x, along_lines(mean, x))));
   return d;
 }
 

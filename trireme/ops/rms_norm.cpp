@@ -3,8 +3,7 @@
 // rstd, gamma and its gradient are f32, or f64 for f64.
 #include <cmath>
 
-#include "trireme/ops/ops.h"
-#include "trireme/ops/reference.h"
+#include "trireme/ops/norm.h"
 
 namespace trireme {
 namespace ops {
@@ -13,44 +12,32 @@ extern const OpDef rms_norm_grad;
 
 namespace {
 
-TensorType line_type(const TensorType& x) {
-  return {statistic_type(x.dtype), {x.shape[x.shape.rank() - 1]}};
-}
-TensorType statistic(const TensorType& x) {
-  return {statistic_type(x.dtype), leading(x.shape)};
-}
-
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  const double eps = args.attrs.as<NormAttrs>().eps;
-  require(is_floating(x.dtype) && x.shape.rank() >= 1,
-          "rms_norm: x must be floating and have 1 dimension or more (x {})", to_string(x));
+  check_norm("rms_norm", x, args.attrs.as<NormAttrs>().eps);
   require(args.in[1] == line_type(x),
           "rms_norm: gamma must be {}, for the last dimension of x (x {}, gamma {})",
           to_string(line_type(x)), to_string(x), to_string(args.in[1]));
-  require(eps > 0, "rms_norm: eps is {}; it must be above 0", eps);
-  return {x, statistic(x)};
+  return {x, statistic_of_lines(x)};
 }
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) &&
-              args.in[2] == statistic(x) && args.in[3] == x,
+              args.in[2] == statistic_of_lines(x) && args.in[3] == x,
           "rms_norm_grad: operands do not belong together (x {}, gamma {}, rstd {}, dy {})",
           to_string(x), to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]));
   return {x, args.in[1]};
 }
 
-// rstd may be differentiated too: drstd/dx = -rstd^3 x / D.
+// rstd may be differentiated too.
 std::vector<Tensor> grad(const GradArgs& args) {
   const Tensor& x = args.in[0];
   const Tensor& rstd = args.out[1];
   std::vector<Tensor> d(2);
   if (args.dout[0]) d = apply(ops::rms_norm_grad, {x, args.in[1], rstd, args.dout[0]});
   if (args.dout[1]) {
-    const Tensor factor =
-        scale(mul(args.dout[1], pow_scalar(rstd, 3)), -1 / static_cast<double>(x.size(-1)));
-    const Tensor term = mul(broadcast_to(cast(unsqueeze(factor, -1), x.dtype()), x.shape()), x);
+    const Tensor term = through_rstd(args.dout[1], rstd, x);
     d[0] = d[0] ? add(d[0], term) : term;
   }
   return d;

@@ -4,9 +4,8 @@
 // The forward pass walks the key tiles of one query tile and keeps, per query, the maximum so far,
 // the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
 // whenever the maximum grows (online softmax). The backward pass takes the probabilities anew from
-// lse. Tiles depend on the sizes of a head alone. Their products are oneDNN's, or, in the kernels
-// of fixed tiles, those of packed_product.h, whose bits do not depend on how far rows lie apart, that
-// is, on how many heads are here.
+// lse. Tiles depend on the sizes of a head alone. Keys and values are packed once for all query tiles
+// that read them (packed_product.h), so bits do not depend on how many heads are here.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -64,9 +63,27 @@ void put_rows(const ResultRows& from, int64_t rows, int64_t size, T* y, int64_t 
   }
 }
 
-// For the second operand of any product of a tile: keys or queries by d, or d by keys.
-int64_t packing_floats(int64_t d) {
-  return std::max(packed_floats(kKeys, d), packed_floats(d, kKeys));
+// The columns that panels of d, or of all keys, are filled up to.
+int64_t panels(int64_t columns) {
+  return packed_floats(columns, 1);
+}
+
+// The keys or values of one head for all tiles. As columns: tiles of [d, keys], one for each kKeys; as rows: of [keys, d].
+template <class T>
+void pack_as_columns(const Sizes& n, const T* x, float* room, float* packed) {
+  for (int64_t key = 0; key < n.t; key += kKeys) {
+    const int64_t keys = std::min(kKeys, n.t - key);
+    const Rows rows = rows_in(x + key * n.g * n.d, keys, n.d, n.g * n.d, room);
+    pack_right(rows.data, rows.stride, true, keys, n.d, packed + key * n.d);
+  }
+}
+template <class T>
+void pack_as_rows(const Sizes& n, const T* x, float* room, float* packed) {
+  for (int64_t key = 0; key < n.t; key += kKeys) {
+    const int64_t keys = std::min(kKeys, n.t - key);
+    const Rows rows = rows_in(x + key * n.g * n.d, keys, n.d, n.g * n.d, room);
+    pack_right(rows.data, rows.stride, false, n.d, keys, packed + key * panels(n.d));
+  }
 }
 
 // What a task keeps in its thread's scratch. Rows of bf16 tensors are widened to it, and sums that
@@ -75,24 +92,19 @@ template <class T>
 struct ForwardRoom {
   static constexpr bool kWidens = !std::is_same_v<T, float>;
   float *scores, *max, *sum, *correction;
-  float* packing = nullptr;  // of fixed tiles
-  float *q = nullptr, *k = nullptr, *v = nullptr, *out = nullptr;
+  float *k, *v;  // packed: k as columns, v as rows
+  float *q = nullptr, *out = nullptr, *keys = nullptr;
 
-  static int64_t floats(int64_t d, bool fixed) {
-    return kQueries * kKeys + 3 * kQueries + (kWidens ? 2 * (kQueries + kKeys) * d : 0) +
-           (fixed ? packing_floats(d) : 0);
+  static int64_t floats(int64_t t, int64_t d) {
+    return kQueries * kKeys + 3 * kQueries + panels(t) * d + t * panels(d) + (kWidens ? (2 * kQueries + kKeys) * d : 0);
   }
-  ForwardRoom(float* first, int64_t d, bool fixed)
-      : scores(first),
-        max(scores + kQueries * kKeys),
-        sum(max + kQueries),
-        correction(sum + kQueries) {
-    if (fixed) packing = first + floats(d, false);
+  ForwardRoom(float* first, int64_t t, int64_t d)
+      : scores(first), max(scores + kQueries * kKeys), sum(max + kQueries), correction(sum + kQueries), k(correction + kQueries),
+        v(k + panels(t) * d) {
     if (!kWidens) return;
-    q = correction + kQueries;
+    q = v + t * panels(d);
     out = q + kQueries * d;
-    k = out + kQueries * d;
-    v = k + kKeys * d;
+    keys = out + kQueries * d;
   }
 };
 
@@ -101,101 +113,67 @@ template <class T>
 struct BackwardRoom {
   static constexpr bool kWidens = !std::is_same_v<T, float>;
   float *p, *dp, *delta, *dout;
-  float* packing = nullptr;
-  float *q = nullptr, *dq = nullptr;                               // of a tile
-  float *k = nullptr, *v = nullptr, *dk = nullptr, *dv = nullptr;  // of a key head
+  float *q_rows, *dout_rows;               // packed, of a tile of queries
+  float *k_columns, *v_columns, *k_rows;   // packed, of a key head
+  float *q = nullptr, *dq = nullptr, *keys = nullptr;
+  float *dk = nullptr, *dv = nullptr;  // of a key head
 
-  static int64_t floats(int64_t t, int64_t d, bool fixed) {
-    return 2 * kQueries * kKeys + kQueries + kQueries * d +
-           (kWidens ? 2 * kQueries * d + 4 * t * d : 0) + (fixed ? packing_floats(d) : 0);
+  static int64_t floats(int64_t t, int64_t d) {
+    return 2 * kQueries * kKeys + kQueries + kQueries * d + 2 * kQueries * panels(d) + 2 * panels(t) * d + t * panels(d) +
+           (kWidens ? (2 * kQueries + kKeys + 2 * t) * d : 0);
   }
-  BackwardRoom(float* first, int64_t t, int64_t d, bool fixed)
-      : p(first), dp(p + kQueries * kKeys), delta(dp + kQueries * kKeys), dout(delta + kQueries) {
-    if (fixed) packing = first + floats(t, d, false);
+  BackwardRoom(float* first, int64_t t, int64_t d)
+      : p(first), dp(p + kQueries * kKeys), delta(dp + kQueries * kKeys), dout(delta + kQueries), q_rows(dout + kQueries * d),
+        dout_rows(q_rows + kQueries * panels(d)), k_columns(dout_rows + kQueries * panels(d)), v_columns(k_columns + panels(t) * d),
+        k_rows(v_columns + panels(t) * d) {
     if (!kWidens) return;
-    q = dout + kQueries * d;
+    q = k_rows + t * panels(d);
     dq = q + kQueries * d;
-    k = dq + kQueries * d;
-    v = k + t * d;
-    dk = v + t * d;
+    keys = dq + kQueries * d;
+    dk = keys + kKeys * d;
     dv = dk + t * d;
   }
 };
 
-template <bool fixed>
-int64_t forward_scratch(const TypeArgs& args, int threads) {
-  const int64_t d = args.in[0].shape[3];
-  const bool narrow = args.in[0].dtype == DType::kBF16;
-  const int64_t floats =
-      narrow ? ForwardRoom<Bf16>::floats(d, fixed) : ForwardRoom<float>::floats(d, fixed);
-  return threads * floats * static_cast<int64_t>(sizeof(float));
-}
-
-template <bool fixed>
-int64_t backward_scratch(const TypeArgs& args, int threads) {
+template <template <class> class Room>
+int64_t scratch(const TypeArgs& args, int threads) {
   const int64_t t = args.in[1].shape[1];
   const int64_t d = args.in[0].shape[3];
-  const bool narrow = args.in[0].dtype == DType::kBF16;
-  const int64_t floats =
-      narrow ? BackwardRoom<Bf16>::floats(t, d, fixed) : BackwardRoom<float>::floats(t, d, fixed);
+  const int64_t floats = args.in[0].dtype == DType::kBF16 ? Room<Bf16>::floats(t, d) : Room<float>::floats(t, d);
   return threads * floats * static_cast<int64_t>(sizeof(float));
 }
 
-void multiply(const Gemm& product, float* packing) {
-  if (packing == nullptr) {
-    gemm(product);
-  } else {
-    gemm_in_order(product, packing);
-  }
+// scores = rows x columns of a tile; of packed columns.
+void multiply_scores(const Sizes& n, const Tile& tile, const Rows& rows, const float* columns, float* scores) {
+  multiply_packed({.m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kKeys},
+                  columns + tile.key * n.d, n.d);
 }
 
-// scores = q k^T of a tile.
-void multiply_scores(const Sizes& n, const Tile& tile, const Rows& q, const Rows& k, float* scores,
-                     float* packing) {
-  multiply({.m = tile.queries,
-            .n = tile.keys,
-            .k = n.d,
-            .a = q.data,
-            .b = k.data,
-            .c = scores,
-            .lda = q.stride,
-            .ldb = k.stride,
-            .ldc = kKeys,
-            .transpose_b = true},
-           packing);
+// c[queries,d] = scores b, added to c past the first key; of packed rows.
+void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const float* rows, const ResultRows& c) {
+  multiply_packed({.m = tile.queries,
+                   .n = n.d,
+                   .k = tile.keys,
+                   .a = scores,
+                   .c = c.data,
+                   .lda = kKeys,
+                   .ldc = c.stride,
+                   .beta = tile.key > 0 ? 1.0F : 0.0F},
+                  rows + tile.key * panels(n.d), std::min(kKeys, n.t - tile.key));
 }
 
-// c[queries,d] = scores b, added to c past the first key.
-void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const Rows& b,
-                   const ResultRows& c, float* packing) {
-  multiply({.m = tile.queries,
-            .n = n.d,
-            .k = tile.keys,
-            .a = scores,
-            .b = b.data,
-            .c = c.data,
-            .lda = kKeys,
-            .ldb = b.stride,
-            .ldc = c.stride,
-            .beta = tile.key > 0 ? 1.0F : 0.0F},
-           packing);
-}
-
-// c[keys,d] += scores^T b
-void add_queries(const Sizes& n, const Tile& tile, const float* scores, const Rows& b,
-                 const ResultRows& c, float* packing) {
-  multiply({.m = tile.keys,
-            .n = n.d,
-            .k = tile.queries,
-            .a = scores,
-            .b = b.data,
-            .c = c.data,
-            .lda = kKeys,
-            .ldb = b.stride,
-            .ldc = c.stride,
-            .transpose_a = true,
-            .beta = 1},
-           packing);
+// c[keys,d] += scores^T b; of packed rows of queries.
+void add_queries(const Sizes& n, const Tile& tile, const float* scores, const float* rows, const ResultRows& c) {
+  multiply_packed({.m = tile.keys,
+                   .n = n.d,
+                   .k = tile.queries,
+                   .a = scores,
+                   .c = c.data,
+                   .lda = kKeys,
+                   .ldc = c.stride,
+                   .transpose_a = true,
+                   .beta = 1},
+                  rows, tile.queries);
 }
 
 template <class T>
@@ -208,28 +186,23 @@ Operands<T> operands_of(const KernelArgs& args) {
   return {data_of<T>(args.in[0]), data_of<T>(args.in[1]), data_of<T>(args.in[2])};
 }
 
-// One tile of queries of one head; q and out point to its first query, k and v to the head's first
-// key.
+// One tile of queries of one head; q and out point to its first query.
 template <class T>
-void forward_tile(const Sizes& n, int64_t query, const Operands<T>& at, T* out, float* lse,
-                  const ForwardRoom<T>& room) {
+void forward_tile(const Sizes& n, int64_t query, const T* q_at, T* out, float* lse, const ForwardRoom<T>& room) {
   const int64_t queries = std::min(kQueries, n.s - query);
   const int64_t q_row = n.h * n.d;
-  const int64_t k_row = n.g * n.d;
-  const Rows q = rows_in(at.q, queries, n.d, q_row, room.q);
+  const Rows q = rows_in(q_at, queries, n.d, q_row, room.q);
   const ResultRows result = sums_of(out, n.d, q_row, room.out);
   std::fill_n(room.max, queries, -std::numeric_limits<float>::infinity());
   std::fill_n(room.sum, queries, 0.0F);
   for (int64_t key = 0; key < n.t; key += kKeys) {
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
-    multiply_scores(n, tile, q, rows_in(at.k + key * k_row, tile.keys, n.d, k_row, room.k),
-                    room.scores, room.packing);
+    multiply_scores(n, tile, q, room.k, room.scores);
     loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores,
                            room.max, room.sum, room.correction);
     if (key > 0) loops().scale_rows({queries, n.d}, result.stride, room.correction, result.data);
-    multiply_keys(n, tile, room.scores, rows_in(at.v + key * k_row, tile.keys, n.d, k_row, room.v),
-                  result, room.packing);
+    multiply_keys(n, tile, room.scores, room.v, result);
   }
   for (int64_t i = 0; i < queries; ++i) {
     room.correction[i] = 1 / room.sum[i];
@@ -239,7 +212,8 @@ void forward_tile(const Sizes& n, int64_t query, const Operands<T>& at, T* out, 
   put_rows(result, queries, n.d, out, q_row);
 }
 
-template <class T, bool fixed>
+// A task is some of the query tiles that share a key head: all of them, unless threads would have nothing to do.
+template <class T>
 void attention(const KernelArgs& args) {
   if (sees_nothing(args)) {
     std::ranges::fill(args.out[1].as<float>(), -std::numeric_limits<float>::infinity());
@@ -250,22 +224,29 @@ void attention(const KernelArgs& args) {
   T* out = data_of<T>(args.out[0]);
   float* lse = args.out[1].as<float>().data();
   auto* scratch = reinterpret_cast<float*>(args.scratch.data());
-  const int64_t tiles = n.query_tiles();
-  run_tasks(args.pool, n.b * n.h * tiles, [&](int64_t task, int thread) {
-    const int64_t head = task / tiles % n.h;
-    const int64_t batch = task / tiles / n.h;
-    const int64_t query = task % tiles * kQueries;
-    const int64_t q_at = ((batch * n.s + query) * n.h + head) * n.d;
-    const int64_t k_at = (batch * n.t * n.g + head / n.r()) * n.d;
-    forward_tile(n, query, {all.q + q_at, all.k + k_at, all.v + k_at}, out + q_at,
-                 lse + (batch * n.h + head) * n.s + query,
-                 ForwardRoom<T>(scratch + thread * ForwardRoom<T>::floats(n.d, fixed), n.d, fixed));
+  const int64_t key_heads = n.b * n.g;
+  const int64_t tiles = n.r() * n.query_tiles();  // of a key head
+  const int threads = threads_of(args);
+  const int64_t parts = threads == 1 || key_heads == 0 ? 1 : std::clamp<int64_t>(4 * threads / key_heads, 1, tiles);
+  run_tasks(args.pool, key_heads * parts, [&](int64_t task, int thread) {
+    const int64_t batch = task / parts / n.g;
+    const int64_t group = task / parts % n.g;
+    const int64_t part = task % parts;
+    const ForwardRoom<T> room(scratch + thread * ForwardRoom<T>::floats(n.t, n.d), n.t, n.d);
+    const int64_t k_at = (batch * n.t * n.g + group) * n.d;
+    pack_as_columns(n, all.k + k_at, room.keys, room.k);
+    pack_as_rows(n, all.v + k_at, room.keys, room.v);
+    for (int64_t at = part * tiles / parts; at < (part + 1) * tiles / parts; ++at) {
+      const int64_t head = group * n.r() + at / n.query_tiles();
+      const int64_t query = at % n.query_tiles() * kQueries;
+      const int64_t q_at = ((batch * n.s + query) * n.h + head) * n.d;
+      forward_tile(n, query, all.q + q_at, out + q_at, lse + (batch * n.h + head) * n.s + query, room);
+    }
   });
 }
 
-// The keys and values of one key head and their gradients.
+// The gradients of the keys and values of one key head.
 struct KeyHead {
-  Rows k, v;
   ResultRows dk, dv;
 };
 
@@ -277,9 +258,6 @@ struct QueryTile {
   T* dq;
 };
 
-Rows rows_from(const Rows& rows, int64_t first) {
-  return {rows.data + first * rows.stride, rows.stride};
-}
 ResultRows rows_from(const ResultRows& rows, int64_t first) {
   return {rows.data + first * rows.stride, rows.stride};
 }
@@ -299,15 +277,13 @@ void take_result(const Sizes& n, int64_t queries, const QueryTile<T>& at,
 template <class T>
 void backward_tile(const Sizes& n, const Tile& tile, const Rows& q, const float* lse,
                    const KeyHead& head, const ResultRows& dq, const BackwardRoom<T>& room) {
-  const Rows k = rows_from(head.k, tile.key);
-  const Rows dout{room.dout, n.d};
-  multiply_scores(n, tile, q, k, room.p, room.packing);
+  multiply_scores(n, tile, q, room.k_columns, room.p);
   loops().recompute_softmax({tile.queries, tile.keys}, kKeys, tile.visible, n.scale, lse, room.p);
-  add_queries(n, tile, room.p, dout, rows_from(head.dv, tile.key), room.packing);
-  multiply_scores(n, tile, dout, rows_from(head.v, tile.key), room.dp, room.packing);
+  add_queries(n, tile, room.p, room.dout_rows, rows_from(head.dv, tile.key));
+  multiply_scores(n, tile, {room.dout, n.d}, room.v_columns, room.dp);
   loops().softmax_tile_grad({tile.queries, tile.keys}, kKeys, n.scale, room.delta, room.p, room.dp);
-  multiply_keys(n, tile, room.dp, k, dq, room.packing);
-  add_queries(n, tile, room.dp, q, rows_from(head.dk, tile.key), room.packing);
+  multiply_keys(n, tile, room.dp, room.k_rows, dq);
+  add_queries(n, tile, room.dp, room.q_rows, rows_from(head.dk, tile.key));
 }
 
 template <class T>
@@ -318,6 +294,8 @@ void backward_queries(const Sizes& n, int64_t query, const QueryTile<T>& at, con
   take_result(n, queries, at, room);
   const Rows q = rows_in(at.q, queries, n.d, row, room.q);
   const ResultRows dq = sums_of(at.dq, n.d, row, room.dq);
+  pack_right(q.data, q.stride, false, n.d, queries, room.q_rows);
+  pack_right(room.dout, n.d, false, n.d, queries, room.dout_rows);
   for (int64_t key = 0; key < n.t; key += kKeys) {
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
@@ -332,7 +310,7 @@ void clear_rows(const ResultRows& rows, int64_t count, int64_t size) {
 
 // A task is one key head and the query heads that share it: what they add to dk and dv is added in
 // their order.
-template <class T, bool fixed>
+template <class T>
 void attention_grad(const KernelArgs& args) {
   if (sees_nothing(args)) return;
   const Sizes n = sizes_of(args);
@@ -347,14 +325,13 @@ void attention_grad(const KernelArgs& args) {
   run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
     const int64_t batch = task / n.g;
     const int64_t group = task % n.g;
-    const BackwardRoom<T> room(scratch + thread * BackwardRoom<T>::floats(n.t, n.d, fixed), n.t,
-                               n.d, fixed);
+    const BackwardRoom<T> room(scratch + thread * BackwardRoom<T>::floats(n.t, n.d), n.t, n.d);
     const int64_t k_at = (batch * n.t * n.g + group) * n.d;
     const int64_t k_row = n.g * n.d;
-    const KeyHead keys{rows_in(all.k + k_at, n.t, n.d, k_row, room.k),
-                       rows_in(all.v + k_at, n.t, n.d, k_row, room.v),
-                       sums_of(dk + k_at, n.d, k_row, room.dk),
-                       sums_of(dv + k_at, n.d, k_row, room.dv)};
+    const KeyHead keys{sums_of(dk + k_at, n.d, k_row, room.dk), sums_of(dv + k_at, n.d, k_row, room.dv)};
+    pack_as_columns(n, all.k + k_at, room.keys, room.k_columns);
+    pack_as_columns(n, all.v + k_at, room.keys, room.v_columns);
+    pack_as_rows(n, all.k + k_at, room.keys, room.k_rows);
     clear_rows(keys.dk, n.t, n.d);
     clear_rows(keys.dv, n.t, n.d);
     for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
@@ -373,24 +350,9 @@ void attention_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel attention_tiles{"attention",
-                                    "attention.tiles",
-                                    first_not_float,
-                                    forward_scratch<false>,
-                                    by_storage<attention<float, false>, attention<Bf16, false>>,
-                                    Bits::kShape};
-extern const Kernel attention_fixed_tiles{
-    "attention", "attention.fixed_tiles", first_not_float, forward_scratch<true>,
-    by_storage<attention<float, true>, attention<Bf16, true>>};
-extern const Kernel attention_grad_tiles{
-    "attention_grad",
-    "attention_grad.tiles",
-    first_not_float,
-    backward_scratch<false>,
-    by_storage<attention_grad<float, false>, attention_grad<Bf16, false>>,
-    Bits::kShape};
-extern const Kernel attention_grad_fixed_tiles{
-    "attention_grad", "attention_grad.fixed_tiles", first_not_float, backward_scratch<true>,
-    by_storage<attention_grad<float, true>, attention_grad<Bf16, true>>};
+extern const Kernel attention_tiles{"attention", "attention.tiles", first_not_float, scratch<ForwardRoom>,
+                                    by_storage<attention<float>, attention<Bf16>>};
+extern const Kernel attention_grad_tiles{"attention_grad", "attention_grad.tiles", first_not_float, scratch<BackwardRoom>,
+                                         by_storage<attention_grad<float>, attention_grad<Bf16>>};
 
 }  // namespace trireme::cpu

@@ -206,17 +206,20 @@ int64_t packed_floats(int64_t n, int64_t k) {
   return rounded_up(n, 32) * k;
 }
 
-void gemm_in_order(const Gemm& g, float* room) {
-  if (g.m == 0 || g.n == 0) return;
+void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_t k, float* packed) {
+  const LeafRun all{0, k, true};
+  pack({b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
+}
+
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms) {
   const LeafRun all{0, g.k, true};
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
-  pack({g.b, g.ldb, !g.transpose_b}, g.n, tile_columns, {&all, 1}, g.k, room);
   LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda, .a_k = g.transpose_a ? g.lda : 1, .runs = &all, .count = 1, .c_row = g.ldc,
                 .add = g.beta != 0};
   for (int64_t j = 0; j < g.n; j += tile_columns) {
     tile.columns = std::min(tile_columns, g.n - j);
-    tile.b = room + j * g.k;
+    tile.b = packed + j * terms;
     for (int64_t i = 0; i < g.m; i += tile_rows) {
       tile.rows = std::min(tile_rows, g.m - i);
       tile.a = g.a + i * tile.a_row;

@@ -39,9 +39,11 @@ Terms terms_in_leaves(const LeafDim& dim);
 int64_t in_leaves_scratch(const Product& product, int threads);
 void multiply_in_leaves(const Product& product, const Terms& terms, const Matrices<float>& at, const KernelArgs& args);
 
-// c = op(a) op(b), or added to c: in the order of terms, on the calling thread; for the tiles of attention. `room` has
-// packed_floats(g.n, g.k) floats.
+// op(b)[k,n] packed once for many small products on the calling thread, in packed_floats(n, k) floats.
 int64_t packed_floats(int64_t n, int64_t k);
-void gemm_in_order(const Gemm& g, float* room);
+void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_t k, float* packed);
+// c = op(a) b, or added to c, in the order of terms; of the packed b, which has `terms` of them, the first g.n columns and
+// g.k terms. g.b is not read.
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms);
 
 }  // namespace trireme::cpu
