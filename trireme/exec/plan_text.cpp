@@ -251,8 +251,8 @@ std::string to_string(const ExecutionPlan& plan) {
                        to_string(in.init));
   }
   for (const Action& a : plan.actions) {
-    out += fmt::format("action {} {} kernel=\"{}\" in={} out={} waits={} scratch={} scope={} attrs={}\n",
-                       to_string(a.lane), a.op->name, a.kernel, list(a.in), list(a.out), list(a.waits), a.scratch,
+    out += fmt::format("action {} {} kernel={} in={} out={} waits={} scratch={} scope={} attrs={}\n",
+                       to_string(a.lane), a.op->name, quote(a.kernel), list(a.in), list(a.out), list(a.waits), a.scratch,
                        quote(a.scope), a.attrs.text());
   }
   for (const PlanOutput& o : plan.outputs) {

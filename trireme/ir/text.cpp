@@ -207,6 +207,7 @@ class Reader {
       std::string scope = line.quoted();
       graph_.add_shard_request({std::move(scope), line.quoted()});
     } else if (line.take("graph")) {
+      if (begun_) line.wrong("the graph's name must stand first");
       graph_ = Graph(line.quoted());
     } else if (line.take("output")) {
       std::string name = line.quoted();
@@ -217,6 +218,7 @@ class Reader {
       statement(line);
     }
     if (!line.end()) line.wrong("unexpected text");
+    begun_ = true;
   }
   Graph take() { return std::move(graph_); }
 
@@ -266,6 +268,7 @@ class Reader {
 
   const OpBase* (*find_op_)(std::string_view);
   Graph graph_;
+  bool begun_ = false;  // a statement was read
   std::map<ValueId, ValueId> map_;
 };
 

@@ -127,6 +127,7 @@ TEST(GraphText, NamesLineAndPlaceOfWhatItCannotRead) {
               HasSubstr("attribute 'times': cannot read 'x'\n  in line 2 of the graph text"));
   EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) more"),
               HasSubstr("line 2: unexpected text at 'more'"));
+  EXPECT_THAT(error_of(x + "graph \"b\""), HasSubstr("line 2: the graph's name must stand first"));
   EXPECT_THAT(error_of(x + "output \"y\" %4"), HasSubstr("line 2: %4 is not made above"));
   EXPECT_THAT(error_of(x + "output \"y\" %0 updates 3"), HasSubstr("line 2: expected '%' at '3'"));
 }

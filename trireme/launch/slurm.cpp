@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMostHosts = 65'536;
 constexpr size_t kMostDigits = 9;
+constexpr size_t kLongestName = 253;  // of a host: RFC 1035
 
 [[noreturn]] void bad_hosts(std::string_view list, std::string_view why) {
   fail(ErrorKind::kInvalidArgument,
@@ -71,7 +72,20 @@ std::vector<std::string> expand_range(std::string_view list, std::string_view ra
   return out;
 }
 
+// Of the names that this one stands for. A bracket gives one character at least.
+size_t shortest_length(std::string_view name) {
+  size_t length = 0;
+  bool inside = false;
+  for (const char c : name) {
+    if (!inside) ++length;
+    if (c == '[' || c == ']') inside = c == '[';
+  }
+  return length;
+}
+
 std::vector<std::string> expand_name(std::string_view list, std::string_view name) {
+  // Each bracket copies all names: without a bound on the number of brackets a list takes minutes.
+  if (shortest_length(name) > kLongestName) bad_hosts(list, fmt::format("a name has more than {} characters", kLongestName));
   std::vector<std::string> out{""};
   while (!name.empty()) {
     const size_t open = std::min(name.find('['), name.size());

@@ -47,6 +47,10 @@ TEST(Slurm, WhatIsNoListOfHostsIsRefused) {
   EXPECT_THAT(why("n[0-99999999999]"), HasSubstr("is no range of numbers"));
   EXPECT_THAT(why("n[1-65537]"), HasSubstr("more than 65536 hosts"));
   EXPECT_THAT(why("n[1-300][1-300]"), HasSubstr("more than 65536 hosts"));
+  std::string brackets = "[1-65536]";
+  for (int i = 0; i < 1000; ++i) brackets += "[1]";
+  EXPECT_THAT(why(brackets), HasSubstr("a name has more than 253 characters"));
+  EXPECT_EQ(why(std::string(253, 'n')), "1 hosts");
 }
 
 TEST(Slurm, RanksOnEachHost) {

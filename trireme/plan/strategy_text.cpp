@@ -148,6 +148,7 @@ void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, in
   const std::string_view kind = next_word(rest);
   if (kind.empty()) return;
   if (kind == "strategy") {
+    if (strategy.mesh.axes() > 0) wrong(line, "the mesh is given twice");  // layouts that were read name axes of the first
     strategy.mesh = read_mesh(next_word(rest), line);
   } else if (kind == "input" && strategy.inputs.size() < graph.inputs().size()) {
     const Input& input = graph.inputs()[strategy.inputs.size()];
@@ -279,6 +280,7 @@ ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& gra
     const std::string_view kind = next_word(rest);
     if (kind.empty()) return;
     if (kind == "strategy") {
+      if (out.mesh.axes() > 0) wrong(line, "the mesh is given twice");
       out.mesh = read_mesh(next_word(rest), line);
       return;
     }

@@ -91,6 +91,7 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
   EXPECT_THAT(error_of(text, "set=0", "set=4"),
               HasSubstr("line 8: '4' is none of the op's 1 linear sets"));
   EXPECT_THAT(error_of(text, "output", "outptu"), HasSubstr("line 9: unexpected 'outptu'"));
+  EXPECT_THAT(error_of(text, "output", "strategy mesh=\"dp=2\"\noutput"), HasSubstr("line 9: the mesh is given twice"));
   EXPECT_THAT(error_of(text, "output \"y\" f32[8,4] [-, -]\n", ""),
               HasSubstr("3 inputs and 0 outputs are given; the graph has 3 and 1"));
 }
