@@ -219,7 +219,7 @@ Graph two_products() {
   return graph;
 }
 
-TEST(OpAttributes, a_matrix_of_2_2_2_with_interleaved_parallel_needs_four_ranks_and_changes_no_result) {
+TEST(OpAttributes, contracts_6_5_4_a_matrix_of_2_2_2_with_interleaved_parallel_needs_four_ranks_and_changes_no_result) {
   const Graph graph = two_products();
   const OnRanks one = run_on_ranks(graph, 1, {});
   const std::string mesh = "dp=2,sp=2,interleaved_parallel=2";

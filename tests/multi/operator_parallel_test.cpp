@@ -50,7 +50,7 @@ int count(const Program& program, std::string_view op) {
   return out;
 }
 
-TEST(OperatorParallel, a_product_cut_2_by_4_has_the_documented_local_shapes) {
+TEST(OperatorParallel, contracts_5_9_1_a_product_cut_2_by_4_has_the_documented_local_shapes) {
   Graph graph;
   const Tensor x = data(graph, "x", {256, 784});
   const Tensor w = parameter(graph, "w", {784, 64});
@@ -68,7 +68,7 @@ TEST(OperatorParallel, a_product_cut_2_by_4_has_the_documented_local_shapes) {
   }
 }
 
-TEST(OperatorParallel, a_contracted_cut_is_reduced_in_the_documented_groups_and_then_sliced) {
+TEST(OperatorParallel, contracts_5_9_2_a_contracted_cut_is_reduced_in_the_documented_groups_and_then_sliced) {
   Graph graph;
   const Tensor x = data(graph, "x", {64, 64});
   const Tensor w = parameter(graph, "w", {64, 64});
@@ -107,7 +107,7 @@ Graph three_products() {
   return graph;
 }
 
-TEST(OperatorParallel, three_products_with_the_documented_strategies_have_one_devices_loss_and_gradients) {
+TEST(OperatorParallel, contracts_5_9_3_three_products_with_the_documented_strategies_have_one_devices_loss_and_gradients) {
   const Graph graph = three_products();
   const Parallel cuts = by_hand("", {{"fc1", "{{2,4},{4,1}}"},
                                      {"relu1", "{{4,1}}"},
@@ -116,7 +116,7 @@ TEST(OperatorParallel, three_products_with_the_documented_strategies_have_one_de
   expect_equal(run_on_ranks(graph, 8, cuts), run_on_ranks(graph, 1, {}), 64);
 }
 
-TEST(OperatorParallel, every_legal_cut_of_a_chain_of_products_has_one_devices_gradients) {
+TEST(OperatorParallel, contracts_5_9_6_every_legal_cut_of_a_chain_of_products_has_one_devices_gradients) {
   const Graph graph = three_products();
   const OnRanks one = run_on_ranks(graph, 1, {});
   const uint64_t seed = 11;
@@ -139,13 +139,13 @@ TEST(OperatorParallel, every_legal_cut_of_a_chain_of_products_has_one_devices_gr
   }
 }
 
-TEST(OperatorParallel, fewer_parts_than_ranks_are_computed_repeatedly_and_counted_once) {
+TEST(OperatorParallel, contracts_5_9_7_fewer_parts_than_ranks_are_computed_repeatedly_and_counted_once) {
   const Graph graph = three_products();
   const OnRanks eight = run_on_ranks(graph, 8, by_hand("", {{"fc1", "{{2,2},{2,1}}"}}));
   expect_equal(eight, run_on_ranks(graph, 1, {}), 64);
 }
 
-TEST(OperatorParallel, one_parameter_in_two_layouts_is_an_error_that_names_both) {
+TEST(OperatorParallel, contracts_5_9_4_one_parameter_in_two_layouts_is_an_error_that_names_both) {
   Graph graph;
   const Tensor x = data(graph, "x", {8, 8});
   const Tensor w = parameter(graph, "shared.weight", {8, 8});
@@ -157,7 +157,7 @@ TEST(OperatorParallel, one_parameter_in_two_layouts_is_an_error_that_names_both)
                                "[dp, -] by rule 'second'"));
 }
 
-TEST(OperatorParallel, what_does_not_fit_is_refused_with_what_would) {
+TEST(OperatorParallel, contracts_5_9_5_what_does_not_fit_is_refused_with_what_would) {
   Graph graph;
   const Tensor x = data(graph, "x", {64, 64});
   const Tensor w = parameter(graph, "fc.weight", {64, 64});
@@ -312,7 +312,7 @@ TEST(ParallelLayers, a_table_in_unequal_parts_is_looked_up_as_the_whole_one) {
 }
 
 // Named axes: the order of the axes in a dimension is the order of significance.
-TEST(NamedLayouts, two_axes_in_a_dimension_place_the_documented_rows) {
+TEST(NamedLayouts, contracts_6_5_1_two_axes_in_a_dimension_place_the_documented_rows) {
   const Mesh mesh = parse_mesh("dp=2,sp=2,mp=2");
   const Layout layout = parse_layout("[mp, sp*dp]", mesh);
   std::vector<std::vector<int64_t>> holders(2, std::vector<int64_t>(4));
@@ -324,7 +324,7 @@ TEST(NamedLayouts, two_axes_in_a_dimension_place_the_documented_rows) {
   EXPECT_THAT(holders[1], testing::ElementsAre(1, 5, 3, 7));
 }
 
-TEST(NamedLayouts, a_result_wanted_cut_over_the_contracted_axes_is_a_reduce_scatter) {
+TEST(NamedLayouts, contracts_6_5_3_a_result_wanted_cut_over_the_contracted_axes_is_a_reduce_scatter) {
   Graph graph;
   const Tensor x = data(graph, "x", {16, 8});
   const Tensor w = parameter(graph, "w", {8, 4});
@@ -344,7 +344,7 @@ struct TensorParallelCase {
 
 class TensorParallel : public testing::TestWithParam<TensorParallelCase> {};
 
-TEST_P(TensorParallel, sends_what_its_formula_says) {
+TEST_P(TensorParallel, contracts_6_5_6_sends_what_its_formula_says) {
   const TensorParallelCase& c = GetParam();
   Graph graph;
   const Tensor x = data(graph, "x", {1024, 256});

@@ -39,7 +39,7 @@ std::string shown(const Graph& graph, const Strategy& strategy, const std::strin
   return to_string(layout_of(graph, strategy, name), strategy.mesh);
 }
 
-TEST(OptimizerParallel, the_loss_over_100_steps_is_the_one_without) {
+TEST(OptimizerParallel, contracts_8_5_1_the_loss_over_100_steps_is_the_one_without) {
   const Graph graph = step(Sgd{.momentum = 0.9});
   const std::vector<float> plain = train_losses(graph, 8, {}, 100, 0.01F);
   EXPECT_NE(plain.back(), plain.front());
@@ -59,13 +59,13 @@ TEST(OptimizerParallel, only_parameters_that_are_large_enough_and_divide_are_sli
   EXPECT_EQ(local_shape(Shape{512, 512}, layout_of(graph, strategy, "layers.1.weight"), strategy.mesh), (Shape{64, 512}));
 }
 
-TEST(OptimizerParallel, a_parameter_exactly_at_the_threshold_is_sliced) {
+TEST(OptimizerParallel, contracts_8_5_4_a_parameter_exactly_at_the_threshold_is_sliced) {
   const Graph graph = step(AdamW{});
   EXPECT_EQ(shown(graph, semi_auto(graph, 8, sliced(1, 1024)), "layers.1.weight.m"), "[dp, -]");
   EXPECT_EQ(shown(graph, semi_auto(graph, 8, sliced(1, 1025)), "layers.1.weight.m"), "[-, -]");
 }
 
-TEST(OptimizerParallel, state_of_sliced_parameters_is_an_eighth_on_each_rank) {
+TEST(OptimizerParallel, contracts_8_5_2_state_of_sliced_parameters_is_an_eighth_on_each_rank) {
   const Graph graph = step(AdamW{});
   const Compiled plain = compile(graph, {.ranks = 8});
   const Compiled first = compile(graph, {.ranks = 8, .parallel = sliced(1)});
@@ -75,7 +75,7 @@ TEST(OptimizerParallel, state_of_sliced_parameters_is_an_eighth_on_each_rank) {
   EXPECT_EQ(plain.plan.persistent_bytes - third.plan.persistent_bytes, 3 * weight * 7 / 8);
 }
 
-TEST(OptimizerParallel, slices_shared_by_2_of_8_ranks_repeat_4_times_and_a_size_that_makes_no_group_is_ignored) {
+TEST(OptimizerParallel, contracts_8_5_3_slices_shared_by_2_of_8_ranks_repeat_4_times_and_a_size_that_makes_no_group_is_ignored) {
   const Graph graph = step(AdamW{});
   const Strategy pairs = semi_auto(graph, 8, sliced(1, 64, 2));
   const Layout& layout = layout_of(graph, pairs, "layers.1.weight.m");
@@ -225,7 +225,7 @@ TEST(StrategyFile, with_the_trained_parameters_only_everything_else_follows) {
   EXPECT_THAT(error_with(file.strategy.substr(first, file.strategy.find('\n', first) + 1 - first), ""), HasSubstr("nothing is said of parameter"));
 }
 
-TEST(DatasetStrategy, the_full_batch_on_every_rank_and_slices_of_it_train_alike) {
+TEST(DatasetStrategy, contracts_4_3_1_the_full_batch_on_every_rank_and_slices_of_it_train_alike) {
   const Graph graph = step(Sgd{.momentum = 0.9});
   Parallel full;
   full.dataset = "full_batch";
@@ -234,7 +234,7 @@ TEST(DatasetStrategy, the_full_batch_on_every_rank_and_slices_of_it_train_alike)
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(cut[i], whole[i], 1e-6) << i;
 }
 
-TEST(DatasetStrategy, a_tile_of_each_image_lies_on_the_documented_ranks) {
+TEST(DatasetStrategy, contracts_4_3_2_a_tile_of_each_image_lies_on_the_documented_ranks) {
   nn::LeNet lenet(10);
   const Graph graph = training_step([&](const Tensor& x) { return lenet(x); }, class_loss(),
                                     {{"x", {DType::kF32, {4, 28, 28, 1}}}, {"y", {DType::kI32, {4}}}}, Sgd{});
@@ -254,7 +254,7 @@ TEST(DatasetStrategy, a_tile_of_each_image_lies_on_the_documented_ranks) {
   for (size_t i = 0; i < sliced.size(); ++i) EXPECT_NEAR(sliced[i], unsliced[i], 1e-6) << i;
 }
 
-TEST(DatasetStrategy, several_dimensions_of_one_input_may_be_cut) {
+TEST(DatasetStrategy, contracts_4_3_3_several_dimensions_of_one_input_may_be_cut) {
   nn::LeNet lenet(10);
   const Graph graph = training_step([&](const Tensor& x) { return lenet(x); }, class_loss(),
                                     {{"x", {DType::kF32, {4, 28, 28, 1}}}, {"y", {DType::kI32, {4}}}}, Sgd{});
@@ -267,7 +267,7 @@ TEST(DatasetStrategy, several_dimensions_of_one_input_may_be_cut) {
   EXPECT_NO_THROW(semi_auto(graph, 8, labels));
 }
 
-TEST(DatasetStrategy, what_does_not_divide_is_refused) {
+TEST(DatasetStrategy, contracts_4_3_4_what_does_not_divide_is_refused) {
   nn::Mlp mlp({12, 16, 10});
   const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(30), Sgd{});
   const auto error_of = [&](const std::string& dataset) -> std::string {

@@ -182,7 +182,7 @@ TEST(LayoutErrors, a_cut_that_does_not_divide_names_the_cuts_that_would) {
       "1 or 7, or pad to 8.");
 }
 
-TEST(LayoutErrors, an_axis_used_twice_is_refused) {
+TEST(LayoutErrors, contracts_6_5_2_an_axis_used_twice_is_refused) {
   const Mesh mesh({{"dp", 2}, {"tp", 2}});
 
   EXPECT_EQ(error_of([&] {
