@@ -20,10 +20,6 @@ int64_t number_after(std::string_view line, std::string_view key) {
   return std::stoll(std::string(line.substr(at + key.size())));
 }
 
-}  // namespace
-
-namespace {
-
 Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
   Case out;
   out.seed = seed;
@@ -40,7 +36,7 @@ Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
   return out;
 }
 
-bool keeps_bits(const Case& test) {
+bool is_accepted(const Case& test) {
   try {
     require_invariant(test.graph, test.strategy);
     require_invariant(partitioned(test));
@@ -59,7 +55,7 @@ Case random_case(uint32_t seed) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Case out = any_case(seed, Numerics::kInvariant, draw);
-    if (keeps_bits(out)) return out;
+    if (is_accepted(out)) return out;
   }
   fail(ErrorKind::kInternal, "numerics = 'invariant' refuses {} random cases", kAttempts);
 }

@@ -39,7 +39,7 @@ struct RankPage {
   std::atomic<bool> is_over{false};
   char reason[kText] = {};
   std::atomic<uint32_t> bell{0};  // a thread of the rank sleeps until it moves
-  std::atomic<double> told{0};    // when that thread had passed the reason on, as now_s(); 0: it has not
+  std::atomic<double> told{0};    // when that thread had read the reason, to pass it on, as now_s(); 0: it has not
 
   // By the rank: for what it has waited for so many seconds already, or "" when it waits no more.
   void tell(std::string_view what, double waited_s = 0);

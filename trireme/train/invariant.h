@@ -21,7 +21,7 @@ std::string why_not_invariant(const Graph& graph, const Node& node, const Factor
 
 // Throws kUnsupported naming the op, the cut, and what would be right.
 void require_invariant(const Graph& graph, const Strategy& strategy);
-// Throws kUnsupported where a sum over ranks is made in more than one step.
+// Throws kUnsupported where a sum over ranks is made in more than one step, or in another order than the mesh has ranks.
 void require_invariant(const Program& program);
 
 }  // namespace trireme

@@ -5,7 +5,8 @@
 // the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
 // whenever the maximum grows (online softmax). The backward pass takes the probabilities anew from
 // lse. Tiles depend on the sizes of a head alone. Keys and values are packed once for all query tiles
-// that read them (packed_product.h), so bits do not depend on how many heads are here.
+// that read them. The products are those of packed_product.h, whose bits do not depend on how far rows lie apart, that is,
+// on how many heads are here.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -68,21 +69,16 @@ int64_t panels(int64_t columns) {
   return packed_floats(columns, 1);
 }
 
-// The keys or values of one head for all tiles. As columns: tiles of [d, keys], one for each kKeys; as rows: of [keys, d].
+// The keys or values of one head for all tiles of kKeys: as columns of [d, keys], or as rows of [keys, d].
+enum class Packed { kColumns, kRows };
 template <class T>
-void pack_as_columns(const Sizes& n, const T* x, float* room, float* packed) {
+void pack_keys(const Sizes& n, const T* x, Packed how, float* room, float* packed) {
+  const bool columns = how == Packed::kColumns;
   for (int64_t key = 0; key < n.t; key += kKeys) {
     const int64_t keys = std::min(kKeys, n.t - key);
     const Rows rows = rows_in(x + key * n.g * n.d, keys, n.d, n.g * n.d, room);
-    pack_right(rows.data, rows.stride, true, keys, n.d, packed + key * n.d);
-  }
-}
-template <class T>
-void pack_as_rows(const Sizes& n, const T* x, float* room, float* packed) {
-  for (int64_t key = 0; key < n.t; key += kKeys) {
-    const int64_t keys = std::min(kKeys, n.t - key);
-    const Rows rows = rows_in(x + key * n.g * n.d, keys, n.d, n.g * n.d, room);
-    pack_right(rows.data, rows.stride, false, n.d, keys, packed + key * panels(n.d));
+    pack_right(rows.data, rows.stride, columns, columns ? keys : n.d, columns ? n.d : keys,
+               packed + key * (columns ? n.d : panels(n.d)));
   }
 }
 
@@ -234,8 +230,8 @@ void attention(const KernelArgs& args) {
     const int64_t part = task % parts;
     const ForwardRoom<T> room(scratch + thread * ForwardRoom<T>::floats(n.t, n.d), n.t, n.d);
     const int64_t k_at = (batch * n.t * n.g + group) * n.d;
-    pack_as_columns(n, all.k + k_at, room.keys, room.k);
-    pack_as_rows(n, all.v + k_at, room.keys, room.v);
+    pack_keys(n, all.k + k_at, Packed::kColumns, room.keys, room.k);
+    pack_keys(n, all.v + k_at, Packed::kRows, room.keys, room.v);
     for (int64_t at = part * tiles / parts; at < (part + 1) * tiles / parts; ++at) {
       const int64_t head = group * n.r() + at / n.query_tiles();
       const int64_t query = at % n.query_tiles() * kQueries;
@@ -329,9 +325,9 @@ void attention_grad(const KernelArgs& args) {
     const int64_t k_at = (batch * n.t * n.g + group) * n.d;
     const int64_t k_row = n.g * n.d;
     const KeyHead keys{sums_of(dk + k_at, n.d, k_row, room.dk), sums_of(dv + k_at, n.d, k_row, room.dv)};
-    pack_as_columns(n, all.k + k_at, room.keys, room.k_columns);
-    pack_as_columns(n, all.v + k_at, room.keys, room.v_columns);
-    pack_as_rows(n, all.k + k_at, room.keys, room.k_rows);
+    pack_keys(n, all.k + k_at, Packed::kColumns, room.keys, room.k_columns);
+    pack_keys(n, all.v + k_at, Packed::kColumns, room.keys, room.v_columns);
+    pack_keys(n, all.k + k_at, Packed::kRows, room.keys, room.k_rows);
     clear_rows(keys.dk, n.t, n.d);
     clear_rows(keys.dv, n.t, n.d);
     for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {

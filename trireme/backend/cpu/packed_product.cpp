@@ -19,11 +19,11 @@ int64_t rounded_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-// Blocking of the result: a task computes one. Bits do not depend on them.
+// How the result is cut into blocks, of which a task computes one. Bits do not depend on it.
 struct Blocking {
   int64_t rows, columns;  // of a block, whole tiles
   int64_t down, across;
-  int64_t terms;           // of a part at most
+  int64_t terms;            // of a part at most
   int64_t tiles_that_wait;  // with sums of leaves in memory
 
   int64_t a_floats() const { return rounded_up(kTilesTogether * loops().tile_rows * terms, kCacheLine) + kCacheLine; }
@@ -55,7 +55,7 @@ Blocking blocking_of(const Product& p, int threads) {
   return b;
 }
 
-// Appends terms to the parts, of which each has at most `most`.
+// Appends runs to parts of nearly equal length, kTerms at most.
 class TermsMaker {
  public:
   explicit TermsMaker(int64_t k) : most_((k + parts_of(k) - 1) / parts_of(k)) { terms_.parts.emplace_back(); }
