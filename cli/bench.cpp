@@ -197,8 +197,7 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
     out.ms.push_back((end - begin) * 1e3);
     out.communication += executor.communication();
   }
-  out.communication.busy_s /= static_cast<double>(args.steps);
-  out.communication.exposed_s /= static_cast<double>(args.steps);
+  out.communication /= static_cast<double>(args.steps);
   std::sort(out.ms.begin(), out.ms.end());
   return out;
 }
@@ -243,6 +242,7 @@ int step(const StepArgs& args) {
          {"unit", predicts_classes(config) ? "samples" : "tokens"},
          {"comm_busy_ms", communication.busy_s * 1e3},
          {"comm_exposed_ms", communication.exposed_s * 1e3},
+         {"comm_begin_ms", communication.begin_s * 1e3},
          {"comm_hidden_percent", communication.hidden_percent()},
          {"ready_s", ready_s},
          {"first_step_s", first_step_s},

@@ -13,15 +13,12 @@
 namespace trireme {
 namespace {
 
-constexpr int kRepetitions = 5;
-constexpr int64_t kTurns = 4'000'000;  // of the multiply-add loop: some tens of milliseconds
-
 // Best seconds of a run of fn(thread) on every thread.
 template <class Fn>
-double best_seconds(ThreadPool& pool, Fn&& fn) {
+double best_seconds(ThreadPool& pool, int repetitions, Fn&& fn) {
   using Clock = std::chrono::steady_clock;
   double best = 0;
-  for (int i = 0; i < kRepetitions; ++i) {
+  for (int i = 0; i < repetitions; ++i) {
     const auto start = Clock::now();
     pool.run(pool.size(), [&](int64_t part, int) { fn(part); });
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -32,7 +29,8 @@ double best_seconds(ThreadPool& pool, Fn&& fn) {
 
 }  // namespace
 
-Peak measure_peak(ThreadPool& pool, int64_t bytes) {
+Peak measure_peak(ThreadPool& pool, const PeakOptions& options) {
+  const int64_t bytes = options.bytes;
   const int64_t n = bytes / static_cast<int64_t>(sizeof(float));
   require(n >= pool.size(), "peak: arrays of {} bytes for {} threads; each thread needs an element",
           bytes, pool.size());
@@ -44,16 +42,16 @@ Peak measure_peak(ThreadPool& pool, int64_t bytes) {
   const auto moved = static_cast<double>(share * pool.size()) * sizeof(float);
   Peak peak{.threads = pool.size(), .isa = std::string(to_string(isa()))};
   const double flops =
-      2.0 * static_cast<double>(kTurns * loops.multiply_adds_per_turn * pool.size());
-  peak.f32_flops_per_s = flops / best_seconds(pool, [&](int64_t part) {
-                           a[static_cast<size_t>(part)] = loops.multiply_adds(kTurns);
+      2.0 * static_cast<double>(options.turns * loops.multiply_adds_per_turn * pool.size());
+  peak.f32_flops_per_s = flops / best_seconds(pool, options.repetitions, [&](int64_t part) {
+                           a[static_cast<size_t>(part)] = loops.multiply_adds(options.turns);
                          });
-  peak.memcpy_bytes_per_s = moved / best_seconds(pool, [&](int64_t part) {
+  peak.memcpy_bytes_per_s = moved / best_seconds(pool, options.repetitions, [&](int64_t part) {
                               std::memcpy(a.get() + part * share, b.get() + part * share,
                                           static_cast<size_t>(share) * sizeof(float));
                             });
   peak.triad_bytes_per_s =
-      3 * moved / best_seconds(pool, [&](int64_t part) {
+      3 * moved / best_seconds(pool, options.repetitions, [&](int64_t part) {
         loops.f32.add_scaled(share, b.get() + part * share, c.get() + part * share, 0.5F,
                              a.get() + part * share);
       });

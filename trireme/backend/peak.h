@@ -17,8 +17,13 @@ struct Peak {
   double triad_bytes_per_s = 0;   // STREAM's a = b + s c: three times the bytes of one array
 };
 
-// Takes about a second; `bytes` is the size of each array, to be chosen well above the caches. Each
-// figure is the best of several repetitions.
-Peak measure_peak(ThreadPool& pool, int64_t bytes = int64_t{256} << 20);
+struct PeakOptions {
+  int64_t bytes = int64_t{256} << 20;  // of each array, to be chosen well above the caches
+  int64_t turns = 4'000'000;           // of the multiply-add loop: some tens of milliseconds
+  int repetitions = 5;                 // of which the best counts
+};
+
+// Takes about a second by default.
+Peak measure_peak(ThreadPool& pool, const PeakOptions& options = {});
 
 }  // namespace trireme

@@ -11,7 +11,7 @@ namespace {
 TEST(Peak, EveryFigureIsMeasured) {
   ThreadPool pool(2);
 
-  const Peak peak = measure_peak(pool, 1 << 20);
+  const Peak peak = measure_peak(pool, {.bytes = 1 << 20});
 
   EXPECT_EQ(peak.threads, 2);
   EXPECT_FALSE(peak.isa.empty());
@@ -23,7 +23,7 @@ TEST(Peak, EveryFigureIsMeasured) {
 TEST(Peak, ArraysTooSmallAreRefused) {
   ThreadPool pool(2);
   try {
-    measure_peak(pool, 4);
+    measure_peak(pool, {.bytes = 4});
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.text(), "peak: arrays of 4 bytes for 2 threads; each thread needs an element");

@@ -18,7 +18,8 @@ struct Backend {
 Backend threads_backend(const WorldOptions& options);
 Backend shm_backend(const WorldOptions& options);
 bool has_ucx();
-Backend ucx_backend(const WorldOptions& options);  // throws kUnsupported in a build without UCX
+// Throws kUnsupported in a build without UCX.
+Backend ucx_backend(const WorldOptions& options, bool on_one_host);
 // Rank, size and crowdedness come from MPI and are set in `engine`. Throws kUnsupported in a build
 // without MPI.
 Backend mpi_backend(const WorldOptions& options, EngineOptions& engine);

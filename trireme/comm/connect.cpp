@@ -121,7 +121,7 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
                              crowded, options.on_wait, options.watch, neighbours.peers};
   const std::string transport = choose(options, neighbours);
   Backend backend = transport == "shm"   ? shm_backend(options)
-                    : transport == "ucx" ? ucx_backend(options)
+                    : transport == "ucx" ? ucx_backend(options, neighbours.on_host == options.size)
                                          : threads_backend(options);
   return std::make_unique<ConnectedWorld>(engine, std::move(backend));
 }

@@ -14,7 +14,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <unordered_set>
 
@@ -62,10 +64,18 @@ void quiet_ucx() {
   static_cast<void>(done);
 }
 
+// A large message waits by default until its receiver has answered, so that a network card can write into the receiver's memory. TCP
+// has nothing to gain from that, and the cable stands still meanwhile: between hosts without such a card messages are sent at once.
+bool has_rdma() {
+  std::error_code error;
+  const std::filesystem::directory_iterator cards("/sys/class/infiniband", error);
+  return !error && cards != std::filesystem::directory_iterator();
+}
+
 class UcxTransport final : public Transport {
  public:
-  explicit UcxTransport(const WorldOptions& options)
-      : options_(options), peers_(static_cast<size_t>(options.size)) {
+  UcxTransport(const WorldOptions& options, bool on_one_host)
+      : options_(options), on_one_host_(on_one_host), peers_(static_cast<size_t>(options.size)) {
     require(options.size <= kMaxRanks, "ucx: {} ranks; at most {} are possible", options.size,
             kMaxRanks);
     quiet_ucx();
@@ -225,6 +235,9 @@ class UcxTransport final : public Transport {
     ucp_config_t* config = nullptr;
     check(ucp_config_read(nullptr, nullptr, &config), "its settings can not be read");
     ucp_config_modify(config, "KEEPALIVE_INTERVAL", kKeepalive);  // absent before 1.11
+    if (!on_one_host_ && !has_rdma() && std::getenv("UCX_RNDV_THRESH") == nullptr) {
+      ucp_config_modify(config, "RNDV_THRESH", "inf");
+    }
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
@@ -348,6 +361,7 @@ class UcxTransport final : public Transport {
   }
 
   WorldOptions options_;
+  bool on_one_host_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;  // the worker's
@@ -365,8 +379,8 @@ bool has_ucx() {
   return true;
 }
 
-Backend ucx_backend(const WorldOptions& options) {
-  return message_backend(std::make_unique<UcxTransport>(options));
+Backend ucx_backend(const WorldOptions& options, bool on_one_host) {
+  return message_backend(std::make_unique<UcxTransport>(options, on_one_host));
 }
 
 }  // namespace trireme::comm
@@ -379,7 +393,7 @@ bool has_ucx() {
   return false;
 }
 
-Backend ucx_backend(const WorldOptions&) {
+Backend ucx_backend(const WorldOptions&, bool) {
   fail(ErrorKind::kUnsupported,
        "connect: this build has no UCX, so there is no transport 'ucx'; install libucx-dev and "
        "build again, or "

@@ -231,13 +231,16 @@ struct Executor::State {
     if (timing) bound.seconds += std::chrono::duration<double>(stops.back().end - begin).count();
   }
 
-  CommunicationTime note_communication() {
+  CommunicationTime note_communication(Clock::time_point begin) {
     flights.clear();
     for (const Bound* bound : sending) flights.push_back({bound->sent, bound->collective->ended()});
-    return communication_time(flights, stops);
+    CommunicationTime out = communication_time(flights, stops);
+    if (!flights.empty()) out.begin_s = std::chrono::duration<double>(flights.front().begin - begin).count();
+    return out;
   }
 
   void run() {
+    const auto begin = Clock::now();
     stops.clear();
     for (Bound& bound : actions) {
       try {
@@ -248,7 +251,7 @@ struct Executor::State {
       }
     }
     for (Bound* bound : in_flight_at_end) wait(*bound);
-    communication = note_communication();
+    communication = note_communication(begin);
     if (seeded_defect("executor: updates that are not in place are lost")) return;
     for (const auto& [from, to] : copies) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
   }

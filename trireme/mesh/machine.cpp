@@ -67,7 +67,8 @@ class Reader {
     const bool fits = !std::is_same_v<T, int64_t> || real == nullptr || std::abs(real->get()) < 0x1p63;
     const auto out = fits ? node.value<T>() : std::nullopt;
     std::ostringstream found;
-    if (!out) node.visit([&](const auto& v) { found << v; });
+    if (!out && node.is_value()) node.visit([&](const auto& v) { found << v; });
+    if (!out && !node.is_value()) found << (node.is_table() ? "a table" : "a list");  // as wide as toml++ 3.3 thinks, which may be infinite
     require(out.has_value(), "{}: line {}: '{}{}' is {}; it must be {}", where_,
             node.source().begin.line, prefix_, key, found.str(), wanted);
     return *out;

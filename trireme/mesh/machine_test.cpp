@@ -142,6 +142,7 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
   EXPECT_EQ(error_with("name = \"two hosts\"", ""), "m.toml: the key 'name' is missing");
   EXPECT_EQ(error_with("name = \"two hosts\"", "name = 2"),
             "m.toml: line 1: 'name' is 2; it must be a text in quotes");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = [inf]"), "m.toml: line 2: 'hosts' is a list; it must be a whole number");
   EXPECT_EQ(error_with("f32 = 1e13", ""), "m.toml: the key 'device.flops_per_s.f32' is missing");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 0"), "m.toml: 'hosts' is 0; it must be more than 0");
   EXPECT_EQ(error_with("achievable = 0.5", "achievable = 1.5"),

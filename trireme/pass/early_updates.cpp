@@ -1,6 +1,7 @@
 #include "trireme/pass/early_updates.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "trireme/base/seeded_defect.h"
@@ -12,8 +13,13 @@ namespace {
 
 class EarlyUpdates {
  public:
-  explicit EarlyUpdates(const Program& program)
-      : graph_(program.graph), rewrite_(program), waits_for_(graph_.nodes().size(), 0) {
+  EarlyUpdates(const Program& program, const Rates& rates)
+      : graph_(program.graph),
+        rewrite_(program),
+        starts_(start_times(program, rates)),
+        ends_(starts_),
+        waits_for_(graph_.nodes().size(), 0) {
+    for (const AllReduceTime& time : all_reduce_times(program, rates)) ends_[static_cast<size_t>(time.node)] = time.end_s;
     mark_updates();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (is_update(id)) count_waits(id);
@@ -28,7 +34,7 @@ class EarlyUpdates {
       if (!is_update(id)) add(id);
       else if (waits_for_[static_cast<size_t>(id)] == 0) add_once(id);  // what it reads was there from the start
     }
-    while (!on_their_way_.empty()) arrive();
+    while (!on_their_way_.empty()) arrive(std::numeric_limits<double>::infinity());
     return rewrite_.finish();
   }
 
@@ -87,7 +93,7 @@ class EarlyUpdates {
     rewrite_.copy(id);
     const bool sends = def_of(graph_.node(id)).traits.collective && graph_.node(id).op->name != "shard_slice";
     if (!sends) return done(id);
-    arrive();
+    arrive(starts_[static_cast<size_t>(id)]);
     on_their_way_.push_back(id);
   }
 
@@ -96,10 +102,12 @@ class EarlyUpdates {
     add(id);
   }
 
-  // What collectives began to send counts as there.
-  void arrive() {
-    std::vector<NodeId> arrived;
-    arrived.swap(on_their_way_);
+  // What collectives have sent until then counts as there.
+  void arrive(double now_s) {
+    const auto later = std::stable_partition(on_their_way_.begin(), on_their_way_.end(),
+                                             [&](NodeId id) { return ends_[static_cast<size_t>(id)] <= now_s; });
+    const std::vector<NodeId> arrived(on_their_way_.begin(), later);
+    on_their_way_.erase(on_their_way_.begin(), later);
     for (const NodeId id : arrived) done(id);
   }
 
@@ -114,6 +122,7 @@ class EarlyUpdates {
 
   const Graph& graph_;
   Rewrite rewrite_;
+  std::vector<double> starts_, ends_;  // of nodes, in the modelled step
   std::vector<char> updates_;   // of nodes
   std::vector<int> waits_for_;  // of updates: nodes that are not done yet; -1: it is added
   std::map<NodeId, std::vector<NodeId>> waited_by_;
@@ -123,6 +132,6 @@ class EarlyUpdates {
 
 }  // namespace
 
-Program early_updates(const Program& program) { return EarlyUpdates(program).run(); }
+Program early_updates(const Program& program, const Rates& rates) { return EarlyUpdates(program, rates).run(); }
 
 }  // namespace trireme

@@ -5,13 +5,15 @@
 // all gradients must be known first, as for clipping by their global norm, nothing moves.
 //
 // An update waits until nobody else reads the parameter, which it overwrites. What a collective makes counts as there
-// when the next collective has begun, so that the update does not wait for bytes on their way.
+// when another collective has begun; a sum over ranks, whose bytes may be on their way for long, when one begins after its
+// end in the modelled step (step_times.h). Over a slow link most updates stand at the end: the backward pass waits for none.
 #pragma once
 
 #include "trireme/ir/program.h"
+#include "trireme/pass/step_times.h"
 
 namespace trireme {
 
-Program early_updates(const Program& program);
+Program early_updates(const Program& program, const Rates& rates = {});
 
 }  // namespace trireme

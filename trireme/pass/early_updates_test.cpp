@@ -71,8 +71,12 @@ TEST(EarlyUpdates, nothing_moves_where_all_gradients_must_be_known_first) {
   EXPECT_EQ(early(early_updates(before)), 0);
 }
 
+Rates with_link(double bytes_per_s) {
+  return {.links = {.link = {.latency_s = 0, .bytes_per_s = bytes_per_s}, .step_s = 0}, .machine = Machine::this_host()};
+}
+
 TEST(EarlyUpdates, an_update_lets_the_next_collective_begin_before_it_waits) {
-  const Program after = early_updates(program_of(chain(AdamW{}, false), 2));
+  const Program after = early_updates(program_of(chain(AdamW{}, false), 2), with_link(1e15));
   EXPECT_THAT(verify(after), testing::IsEmpty());
   std::map<ValueId, size_t> begun;  // by value, how many all-reduces had begun when it was made
   size_t all_reduces = 0;
@@ -87,6 +91,15 @@ TEST(EarlyUpdates, an_update_lets_the_next_collective_begin_before_it_waits) {
     for (const ValueId id : node.outputs) begun[id] = all_reduces;
   }
   EXPECT_EQ(early(after), kLayers - 2) << "the last two wait for the end";
+}
+
+// A product takes a ten thousandth of a gradient's way.
+TEST(EarlyUpdates, backward_waits_for_no_sum_that_is_longer_under_way_than_it_computes) {
+  const Program before = program_of(chain(AdamW{}, false), 2);
+  const Program after = early_updates(before, with_link(1e6));
+  EXPECT_THAT(verify(after), testing::IsEmpty());
+  EXPECT_EQ(early(after), 0);
+  EXPECT_EQ(after.graph.nodes().size(), before.graph.nodes().size());
 }
 
 TEST(EarlyUpdates, fewer_gradients_are_alive_at_once) {

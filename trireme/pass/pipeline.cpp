@@ -34,7 +34,7 @@ const std::vector<Pass>& passes() {
          return fuse_all_reduce(program, options.all_reduce);
        }},
       {"early_updates", "parameters are updated as soon as their gradients are there",
-       [](const Program& program, const PassOptions&) { return early_updates(program); }},
+       [](const Program& program, const PassOptions& options) { return early_updates(program, options.all_reduce.rates); }},
       {"early_gathers", "weights that lie in slices are gathered one reader ahead",
        [](const Program& program, const PassOptions&) { return early_gathers(program); }},
       {"fuse_rows", "ops that work on rows of the same tensors become one, block by block",

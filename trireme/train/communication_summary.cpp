@@ -8,22 +8,22 @@ namespace trireme {
 
 CommunicationSummary over_ranks(comm::World* world, const CommunicationTime& mine) {
   if (world == nullptr) return {mine, mine, 0};
-  std::vector<double> all(2 * static_cast<size_t>(world->size()));
-  double own[] = {mine.busy_s, mine.exposed_s};
+  std::vector<double> all(3 * static_cast<size_t>(world->size()));
+  double own[] = {mine.busy_s, mine.exposed_s, mine.begin_s};
   world->all()
-      .all_gather({reinterpret_cast<std::byte*>(own), {DType::kF64, {2}}},
-                  {reinterpret_cast<std::byte*>(all.data()), {DType::kF64, {2 * world->size()}}})
+      .all_gather({reinterpret_cast<std::byte*>(own), {DType::kF64, {3}}},
+                  {reinterpret_cast<std::byte*>(all.data()), {DType::kF64, {3 * world->size()}}})
       .wait();
   CommunicationSummary out;
   for (int rank = 0; rank < world->size(); ++rank) {
-    const CommunicationTime time{all[2 * static_cast<size_t>(rank)], all[2 * static_cast<size_t>(rank) + 1]};
+    const double* its = &all[3 * static_cast<size_t>(rank)];
+    const CommunicationTime time{its[0], its[1], its[2]};
     out.mean += time;
     if (rank > 0 && time.exposed_s <= out.most_exposed.exposed_s) continue;
     out.most_exposed = time;
     out.most_exposed_rank = rank;
   }
-  out.mean.busy_s /= world->size();
-  out.mean.exposed_s /= world->size();
+  out.mean /= world->size();
   return out;
 }
 

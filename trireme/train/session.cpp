@@ -11,6 +11,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/train/initialise.h"
 #include "trireme/train/invariant.h"
+#include "trireme/train/measure_rates.h"
 
 namespace trireme {
 
@@ -44,6 +45,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   passes.all_reduce = {.bucket_bytes = how.bucket_bytes,
                        .bucket_ends = how.bucket_ends,
                        .rates = {reshard_costs(how, out.strategy.mesh), how.machine}};
+  if (options.rates && !how.machine) passes.all_reduce.rates = options.rates(out.strategy.mesh);
   if (!how.fuse_all_reduce) passes.disabled.emplace_back("fuse_all_reduce");
   out.program = run_passes(in_micro_batches(out.partitioned, {.sums_in_tree = in_tree}), passes);
   out.plan = plan_execution(out.program, {.threads = options.threads,
@@ -55,12 +57,25 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   return out;
 }
 
+namespace {
+
+bool sends_messages(const Session::Options& options) {
+  const comm::World* world = options.world;
+  return world != nullptr && options.pool != nullptr && world->size() > 1 && world->transport() != "shm" && world->transport() != "threads";
+}
+
+}  // namespace
+
 Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
   const CompileOptions how{.ranks = options.world ? options.world->size() : 1,
                            .threads = options.pool ? options.pool->size() : 1,
                            .parallel = options.parallel,
                            .passes = options.passes};
-  compiled_ = compile(std::move(step), how);
+  CompileOptions step_how = how;
+  if (sends_messages(options)) {
+    step_how.rates = [&](const Mesh& mesh) { return measure_rates(*options.world, *options.pool, mesh); };
+  }
+  compiled_ = compile(std::move(step), step_how);
   if (evaluation) {
     CompileOptions eval_how = how;
     eval_how.external_parameters = true;

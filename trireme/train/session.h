@@ -24,6 +24,8 @@ struct CompileOptions {
   PassOptions passes = {};
   bool external_parameters = false;
   const std::map<std::string, Layout>* stored = nullptr;  // layouts of parameters that are there already
+  // By what sums over ranks are put together and updates placed, where no machine is named; none: what a host usually has.
+  std::function<Rates(const Mesh&)> rates = {};
 };
 
 struct Compiled {

@@ -394,7 +394,8 @@ class Run {
 
   void summarise_communication() {
     const auto steps = static_cast<double>(result_.step - first_);
-    result_.communication = over_ranks(job_.world(), {communication_.busy_s / steps, communication_.exposed_s / steps});
+    CommunicationTime of_a_step = communication_;
+    result_.communication = over_ranks(job_.world(), of_a_step /= steps);
   }
 
   void finish(Recorder& recorder, double total_s) {
