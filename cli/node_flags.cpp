@@ -39,9 +39,14 @@ void add_cluster_flags(CLI::App& command, double& window_s, double& heartbeat_s,
       ->capture_default_str();
   command.add_option("--secret-file", secret_file,
                      "File of mode 0600 with the job's secret; else TRIREME_SECRET_FILE or TRIREME_SECRET in the environment");
-  command.add_option("--tls-cert", tls.certificate, "Certificate (PEM) for TLS to the scheduler");
-  command.add_option("--tls-key", tls.key, "Its private key (PEM, mode 0600)");
+  command.add_option("--tls-cert", tls.certificate, "Certificate for TLS to the scheduler: PEM, or a bundle with its key (PKCS#12)");
+  command.add_option("--tls-key", tls.key, "Its private key (PEM, mode 0600); a bundle has it");
   command.add_option("--tls-ca", tls.authority, "Authority (PEM) that signed the other side's certificate");
+  command.add_option("--tls-crl", tls.revoked, "Lists (PEM) of certificates that the authority has taken back");
+  command.add_option("--tls-password-file", tls.password,
+                     "File of mode 0600 whose first line opens an encrypted key; else TRIREME_TLS_PASSWORD in the environment");
+  command.add_option("--tls-warn-days", tls.warn_days, "Warn of a certificate that ends within so many days")->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_node_flags(CLI::App& command, NodeFlags& flags) {

@@ -42,7 +42,7 @@ int serve(const SchedulerArgs& args) {
       .secret = launch::cluster_secret(args.secret_file),
       .address = launch::resolve(args.address),
       .port = static_cast<uint16_t>(args.port)};
-  if (args.tls.on()) options.tls = launch::read_tls(args.tls, 30);
+  if (args.tls.on()) options.tls = launch::read_tls(args.tls);
   if (!args.log_dir.empty()) {
     disk().make_directory(args.log_dir);
     options.log_path = join_path(args.log_dir, "scheduler.log");

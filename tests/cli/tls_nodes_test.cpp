@@ -83,7 +83,84 @@ TEST_F(TlsNodesTest, CertificatesThatEndSoonOrAreNoneAreToldBeforeAnythingStarts
   ::chmod(path("node.key").c_str(), 0600);
   write("node.pem", "none");
   EXPECT_EQ(error_line(run(words)), "tls: 'node.pem' has no certificate in PEM form");
-  EXPECT_THAT(error_line(run({"launch", "--nnodes", "1", "-n", "1", "--tls-cert", "node.pem", "true"})), HasSubstr("--tls-key is missing"));
+  const Words without_key{"launch", "--nnodes", "1", "-n", "1", "--tls-cert", "node.pem", "--tls-ca", "ca.pem", "true"};
+  EXPECT_EQ(error_line(run(without_key)), "tls: 'node.pem' has no certificate in PEM form, nor is it a PKCS#12 bundle");
+  make_certificate("node", "ca", 3);
+  EXPECT_THAT(error_line(run(without_key)), HasSubstr("--tls-key is missing"));
+  EXPECT_THAT(error_line(run({"launch", "--nnodes", "1", "-n", "1", "--tls-cert", "node.pem", "true"})), HasSubstr("--tls-ca is missing"));
+}
+
+// The form in which MindSpore takes them: certificate and encrypted key in one file.
+TEST_F(TlsNodesTest, AnEncryptedKeyOpensWithItsPasswordAlone) {
+  make_authority("ca");
+  make_certificate("node", "ca", 365);
+  write("password", "open sesame\n");
+  ::chmod(path("password").c_str(), 0600);
+  shell("openssl pkcs12 -export -in node.pem -inkey node.key -passout pass:'open sesame' -out node.p12 && chmod 600 node.p12 && "
+        "openssl pkcs8 -topk8 -in node.key -passout pass:'open sesame' -out closed.key && chmod 600 closed.key");
+  const Words bundle{"--tls-cert", "node.p12", "--tls-ca", "ca.pem", "--tls-password-file", "password"};
+  const Words closed{"--tls-cert", "node.pem", "--tls-key", "closed.key", "--tls-ca", "ca.pem", "--tls-password-file", "password"};
+  Program zero = node(0, 2, {"true"}, bundle, 1);
+  Program one = node(1, 2, {"true"}, closed, 1);
+  const Outcome first = finish(zero);
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(finish(one).code, 0);
+
+  const auto launched = [&](const Words& tls) {
+    Words words{"launch", "--nnodes", "1", "-n", "1"};
+    append(words, tls);
+    words.push_back("true");
+    return words;
+  };
+  EXPECT_EQ(run(launched(bundle)).code, 0);
+  EXPECT_EQ(error_line(run(launched({bundle.begin(), bundle.begin() + 4}))),
+            "tls: the bundle 'node.p12' takes a password; give --tls-password-file, or set TRIREME_TLS_PASSWORD");
+  write("password", "open barley");
+  EXPECT_EQ(error_line(run(launched(bundle))), "tls: the password in 'password' does not open the bundle 'node.p12'");
+  EXPECT_EQ(error_line(run(launched(closed))), "tls: the password in 'password' does not open the key 'closed.key'");
+  ::chmod(path("password").c_str(), 0644);
+  EXPECT_EQ(error_line(run(launched(closed))), "tls: the password file 'password' has mode 0644, so others can read it; make it 0600");
+  make_certificate("other", "ca", 365);
+  EXPECT_EQ(error_line(run(launched({"--tls-cert", "node.pem", "--tls-key", "other.key", "--tls-ca", "ca.pem"}))),
+            "tls: the key 'other.key' is not that of the certificate 'node.pem'");
+}
+
+TEST_F(TlsNodesTest, ACertificateThatWasTakenBackIsRefused) {
+  make_authority("ca");
+  make_certificate("node", "ca", 365);
+  make_certificate("lost", "ca", 365);
+  shell("touch index && echo 01 > number && printf '[ca]\ndefault_ca=job\n[job]\ndatabase=index\ncrlnumber=number\ndefault_md=sha256\n"
+        "default_crl_days=30\n' > ca.cnf && openssl ca -config ca.cnf -keyfile ca.key -cert ca.pem -revoke lost.pem && "
+        "openssl ca -config ca.cnf -keyfile ca.key -cert ca.pem -gencrl -out crl.pem");
+  Words with_list = tls("node", "ca");
+  append(with_list, {"--tls-crl", "crl.pem"});
+  Program sched = scheduler(1, with_list);
+  Words words = tls("lost", "ca");  // it knows nothing of the list
+  append(words, {"--window", "5"});
+  Program lost = agent("lost", 1, "touch ran", words);
+  const Outcome outcome = finish(lost);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the certificate of 'CN = lost' was taken back on "));
+  EXPECT_FALSE(fs::exists(path("ran")));
+  Program right = agent("right", 1, "true", with_list);
+  EXPECT_EQ(finish(right).code, 0);
+  EXPECT_EQ(finish(sched).code, 0);
+
+  Words own = tls("lost", "ca");
+  append(own, {"--tls-crl", "crl.pem"});
+  const auto launched = [&](const Words& tls) {
+    Words all{"launch", "--nnodes", "1", "-n", "1"};
+    append(all, tls);
+    all.push_back("true");
+    return all;
+  };
+  EXPECT_THAT(error_line(run(launched(own))), HasSubstr("tls: the certificate of 'CN = lost' was taken back on "));
+  write("crl.pem", "none");
+  EXPECT_EQ(error_line(run(launched(with_list))), "tls: 'crl.pem' has no list of revoked certificates in PEM form");
+  make_authority("strange");
+  shell("rm index number && touch index && echo 01 > number && openssl ca -config ca.cnf -keyfile strange.key -cert strange.pem -gencrl -out crl.pem");
+  EXPECT_EQ(error_line(run(launched(with_list))),
+            "tls: the list of revoked certificates 'crl.pem' is of 'CN = strange', which is no authority of --tls-ca");
 }
 
 }  // namespace

@@ -38,6 +38,12 @@ std::string json_string(std::string_view text) {
   return out + "\"";
 }
 
+// JSON has no infinite numbers, and reads -0 as the whole number 0.
+std::string json_number(double value) {
+  if (!std::isfinite(value)) return "null";
+  return value == 0 && std::signbit(value) ? "-0.0" : fmt::format("{}", value);
+}
+
 std::optional<RunRecord> parse_line(std::string_view line) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
@@ -75,8 +81,7 @@ size_t kept_bytes(std::string_view text, int64_t step) {
 std::string json_line(const RunRecord& record) {
   std::string line = fmt::format("{{\"step\":{}", record.step);
   for (const auto& [key, value] : record.values) {
-    line += fmt::format(",{}:{}", json_string(key),
-                        std::isfinite(value) ? fmt::format("{}", value) : "null");
+    line += fmt::format(",{}:{}", json_string(key), json_number(value));
   }
   return line + "}\n";
 }

@@ -58,6 +58,13 @@ TEST_F(RunLogTest, NumbersReadBackToTheSameBitsAndNullStandsForNoNumber) {
   }
 }
 
+TEST_F(RunLogTest, MinusZeroKeepsItsSign) {
+  const RunRecord record{1, {{"loss", -0.0}}};
+  EXPECT_EQ(json_line(record), "{\"step\":1,\"loss\":-0.0}\n");
+  { RunLog(path_).write(record); }
+  EXPECT_TRUE(std::signbit(read_run_log(path_).at(0).values.at(0).second));
+}
+
 TEST_F(RunLogTest, ResumingDropsTheStepsThatWillBeDoneAgain) {
   {
     RunLog log(path_);

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   files[1].write(key);
   files[2].write(authority);
   fuzz::accepts([&] {
-    launch::read_tls({.certificate = files[0].path(), .key = files[1].path(), .authority = files[2].path()}, 30);
+    launch::read_tls({.certificate = files[0].path(), .key = files[1].path(), .authority = files[2].path()});
   });
   return 0;
 }

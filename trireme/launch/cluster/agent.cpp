@@ -80,7 +80,7 @@ class Agent {
  public:
   explicit Agent(const NodeOptions& options)
       : options_(options), secret_(secret_of(options)), secret_file_(secret_) {
-    if (options.tls.on()) tls_ = read_tls(options.tls, options.tls_warn_days);
+    if (options.tls.on()) tls_ = read_tls(options.tls);
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
     host_ = at.host;

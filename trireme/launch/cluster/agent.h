@@ -31,7 +31,6 @@ struct NodeOptions {
   std::string address;     // of this node, for the other nodes' ranks; empty: the one that reaches the master
   std::string secret_file; // empty: from the environment; for one node a fresh one
   TlsFiles tls;
-  int tls_warn_days = 30;
 };
 
 // Throws what keeps this node out of the job. See supervise() for signals. After a failure that is not the caller's the job

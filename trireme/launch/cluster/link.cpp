@@ -207,6 +207,10 @@ class SchedulerLink::Loop {
   void take_message(Attempt& a, const std::string& message) {
     if (!a.trouble.empty()) return;
     if (!a.answered) {
+      if (options_.tls) {
+        const std::string why = why_revoked(*options_.tls, certificate_of(a.context.auth_context()));
+        if (!why.empty()) return give_up(a, why, true);
+      }
       const auto answer = a.handshake.answer(message);
       if (!answer) return give_up(a, "what listens there is no scheduler of this version", true);
       a.answered = true;

@@ -195,6 +195,10 @@ class Scheduler::Loop {
         if (!ok) return;  // the server is being ended
         accept();
         call.accepted = true;
+        if (options_.tls) {
+          const std::string why = why_revoked(*options_.tls, certificate_of(call.context.auth_context()));
+          if (!why.empty()) return refuse(call, &Counts::refused, why);
+        }
         if (call.context.method() != kMethod) return finish(call, grpc::StatusCode::UNIMPLEMENTED, "no such method");
         call.prove_by.emplace(options_.handshake_deadline);
         proving_.push_back(&call);
