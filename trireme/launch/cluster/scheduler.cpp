@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <fstream>
 #include <list>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -253,12 +254,25 @@ class Scheduler::Loop {
   void leave(Call& call) {
     if (!call.seals && !call.finishing) count(&Counts::refused);
     // A node that came back by another connection is there.
-    const bool elsewhere = std::ranges::any_of(calls_, [&](const Call& other) {
-      return &other != &call && other.node_id == call.node_id && other.instance == call.instance;
-    });
-    if (!call.node_id.empty() && !elsewhere) cluster_.disconnected(call.node_id, call.instance, now_ms());
+    if (is_last_of_its_node(call)) cluster_.disconnected(call.node_id, call.instance, now_ms());
     call.node_id.clear();
     finish(call, grpc::StatusCode::OK, "");
+  }
+
+  void belongs_to(Call& call, const std::string& node_id, uint64_t instance) {
+    if (call.node_id == node_id && call.instance == instance) return;
+    is_last_of_its_node(call);
+    call.node_id = node_id;
+    call.instance = instance;
+    ++calls_of_node_[{node_id, instance}];
+  }
+
+  // And counts it no more.
+  bool is_last_of_its_node(const Call& call) {
+    const auto found = calls_of_node_.find({call.node_id, call.instance});
+    if (found == calls_of_node_.end() || --found->second > 0) return false;
+    calls_of_node_.erase(found);
+    return true;
   }
 
   void refuse(Call& call, int64_t Counts::*which, const std::string& why) {
@@ -284,8 +298,7 @@ class Scheduler::Loop {
       if (!bytes) return refuse(call, &Counts::refused, "a message is not sealed as the next of its connection");
       try {
         const NodeReport report = decode_report(*bytes);
-        call.node_id = report.node_id;
-        call.instance = report.instance;
+        belongs_to(call, report.node_id, report.instance);
         call.to_tell = cluster_.report(report, now_ms());
       } catch (const Error& e) {
         return refuse(call, &Counts::broken, e.text());
@@ -347,6 +360,7 @@ class Scheduler::Loop {
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
   std::list<Call> calls_;
+  std::map<std::pair<std::string, uint64_t>, int> calls_of_node_;  // by id and instance
   std::vector<Call*> proving_;  // those that have not proven the secret yet, the oldest first; max_pending at most
   Deadline look_at_time_{kTurn};
   int64_t turned_ms_ = now_ms();
