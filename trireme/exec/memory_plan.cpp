@@ -8,34 +8,81 @@
 namespace trireme {
 namespace {
 
+// The buffers that have a place, in the order of their offsets: all, and those alive in each of kPeriods parts of the time. Most
+// live for a moment, so that those of one part or two are all they can meet.
+class Placed {
+ public:
+  Placed(std::span<const Lifetime> buffers, const std::vector<int64_t>& offsets) : buffers_(buffers), offsets_(offsets), periods_(kPeriods) {
+    for (const Lifetime& buffer : buffers) {
+      begin_ = std::min<int64_t>(begin_, buffer.first);
+      end_ = std::max<int64_t>(end_, int64_t{buffer.last} + 1);
+    }
+  }
+
+  void add(size_t id) {
+    insert(all_, id);
+    for (size_t p = period_of(buffers_[id].first); p <= period_of(buffers_[id].last); ++p) insert(periods_[p], id);
+  }
+
+  // Visits all that live while `buffer` does, by offset; others too, and some twice.
+  template <class Visit>
+  void each_beside(const Lifetime& buffer, Visit&& visit) const {
+    const std::vector<size_t>& a = periods_[period_of(buffer.first)];
+    const std::vector<size_t>& b = periods_[period_of(buffer.last)];
+    if (period_of(buffer.last) > period_of(buffer.first) + 1) {
+      for (const size_t id : all_) visit(id);
+    } else if (&a == &b) {
+      for (const size_t id : a) visit(id);
+    } else {
+      for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
+        const bool first = j == b.size() || (i < a.size() && offsets_[a[i]] <= offsets_[b[j]]);
+        visit(first ? a[i++] : b[j++]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kPeriods = 128;
+
+  size_t period_of(int64_t step) const { return static_cast<size_t>((step - begin_) * kPeriods / (end_ - begin_)); }
+  void insert(std::vector<size_t>& ids, size_t id) const {
+    const auto at = std::upper_bound(ids.begin(), ids.end(), id, [&](size_t a, size_t b) { return offsets_[a] < offsets_[b]; });
+    ids.insert(at, id);
+  }
+
+  std::span<const Lifetime> buffers_;
+  const std::vector<int64_t>& offsets_;
+  int64_t begin_ = 0, end_ = 1;
+  std::vector<size_t> all_;
+  std::vector<std::vector<size_t>> periods_;
+};
+
 // Places buffers one by one, each in the smallest gap among those it overlaps in time that holds it.
 MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
-  std::vector<size_t> placed;  // sorted by offset
-  placed.reserve(buffers.size());
+  Placed placed(buffers, plan.offsets);
   for (const size_t id : order) {
     const Lifetime& buffer = buffers[id];
     const int64_t bytes = align_buffer(buffer.bytes);
     int64_t best = -1;
     int64_t best_gap = 0;
     int64_t free_from = 0;
-    for (const size_t other : placed) {
-      if (seeded_defect("memory: lifetimes that touch share bytes") && buffers[other].last == buffer.first) continue;
-      if (buffers[other].last < buffer.first || buffer.last < buffers[other].first) continue;
+    const bool touching_share = seeded_defect("memory: lifetimes that touch share bytes");
+    const int64_t need = seeded_defect("memory: a gap half as large will do") ? bytes / 2 : bytes;
+    placed.each_beside(buffer, [&](size_t other) {
+      if (touching_share && buffers[other].last == buffer.first) return;
+      if (buffers[other].last < buffer.first || buffer.last < buffers[other].first) return;
       const int64_t gap = plan.offsets[other] - free_from;
-      const int64_t need = seeded_defect("memory: a gap half as large will do") ? bytes / 2 : bytes;
       if (gap >= need && (best < 0 || gap < best_gap)) {
         best = free_from;
         best_gap = gap;
       }
       free_from = std::max(free_from, plan.offsets[other] + align_buffer(buffers[other].bytes));
-    }
+    });
     plan.offsets[id] = best >= 0 ? best : free_from;
     plan.bytes = std::max(plan.bytes, plan.offsets[id] + bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), id,
-                                   [&](size_t a, size_t b) { return plan.offsets[a] < plan.offsets[b]; }),
-                  id);
+    placed.add(id);
   }
   return plan;
 }
