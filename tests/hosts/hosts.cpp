@@ -138,4 +138,8 @@ void Hosts::power_off(int host) const {
 
 std::vector<int> Hosts::processes(int host) const { return processes_of(space(host)); }
 
+int64_t Hosts::sent_bytes(int host) const {
+  return std::atoll(shell(fmt::format("ip netns exec {} cat /sys/class/net/eth0/statistics/tx_bytes", space(host))).text.c_str());
+}
+
 }  // namespace trireme::cli

@@ -35,6 +35,7 @@ class Hosts {
   // Cuts the cable and ends all that runs there, so that nobody hears of it.
   void power_off(int host) const;
   std::vector<int> processes(int host) const;
+  int64_t sent_bytes(int host) const;  // over its cable, since it was made
 
  private:
   std::string space(int host) const;

@@ -92,6 +92,23 @@ TEST_F(HostsTest, TrainingOnSeveralHostsHasTheLossesOfOneProcess) {
   }
 }
 
+// Sums are taken within hosts first: what goes over the cable does not grow with the ranks of a host.
+TEST_F(HostsTest, TwoRanksOnEachOfTwoHostsSendNoMoreThanOne) {
+  const Words job{"--set", "train.steps=12", "--set", "train.batch=12", "--set", "model.width=128"};
+  int64_t sent[3] = {};
+  for (const int ranks : {1, 2}) {
+    make_hosts(2);
+    fs::remove_all(path("run"));
+    for (Program& one : train_everywhere(job, ranks)) {
+      const Outcome outcome = finish(one);
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+    }
+    sent[ranks] = hosts_->sent_bytes(1);
+  }
+  EXPECT_GT(sent[1], 1'000'000);
+  EXPECT_LT(sent[2], sent[1] * 5 / 4);
+}
+
 // What the rank of a host was in when it left, and why: which another rank may have heard first and told it.
 testing::Matcher<const std::string&> left_because(int rank, int world, const std::string& why) {
   return testing::ContainsRegex(fmt::format(

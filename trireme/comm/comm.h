@@ -91,7 +91,8 @@ struct WorldOptions {
   std::function<void(std::string_view what)> on_wait = {};
   // Ends everything pending, and whatever is started later, as soon as it knows why. May be null.
   std::shared_ptr<Watch> watch = {};
-  std::string log;  // where this rank's output goes, for the errors of others; may be empty
+  std::string log;   // where this rank's output goes, for the errors of others; may be empty
+  std::string host;  // ranks that say the same are taken to share a host; empty: the system tells
 };
 
 // All ranks of a job. Construction is collective: it returns when every rank has joined.
@@ -128,7 +129,7 @@ const std::vector<std::string>& transports_of_threads();
 
 // Runs `body` on `size` ranks that are threads of this process, over the named transport; the first
 // error is rethrown after all have ended. An operation waits 60 s at most. For tests and the
-// simulator.
-void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body);
+// simulator. With ranks_on_host, so many in a row take themselves to be on a host of their own.
+void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body, int ranks_on_host = 0);
 
 }  // namespace trireme::comm

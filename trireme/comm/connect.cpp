@@ -118,7 +118,7 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   const Neighbours neighbours = options.size == 1 ? Neighbours{} : count_neighbours(options);
   const bool crowded = neighbours.on_host > static_cast<int>(std::thread::hardware_concurrency());
   const EngineOptions engine{options.rank, options.size, options.deadline, options.background,
-                             crowded, options.on_wait, options.watch, neighbours.peers};
+                             crowded, options.on_wait, options.watch, neighbours.peers, neighbours.hosts};
   const std::string transport = choose(options, neighbours);
   Backend backend = transport == "shm"   ? shm_backend(options)
                     : transport == "ucx" ? ucx_backend(options, neighbours.on_host == options.size)
@@ -134,7 +134,7 @@ const std::vector<std::string>& transports_of_threads() {
 }
 
 // The first error is told to every rank that still runs, which ends what it waits for.
-void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body) {
+void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body, int ranks_on_host) {
   require(transport != "mpi",
           "spawn_ranks: ranks of 'mpi' are processes started by mpirun, not threads");
   const auto store = std::make_shared<MemoryStore>();
@@ -145,6 +145,7 @@ void spawn_ranks(int size, const std::string& transport, const std::function<voi
   const auto run = [&](int rank) {
     WorldOptions options{.rank = rank, .size = size, .transport = transport, .store = store};
     options.deadline = options.join_deadline = std::chrono::seconds(60);
+    if (ranks_on_host > 0) options.host = fmt::format("host {}", rank / ranks_on_host);
     std::unique_ptr<World> world;
     try {
       world = connect(options);

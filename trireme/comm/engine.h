@@ -31,6 +31,7 @@ struct EngineOptions {
   std::function<void(std::string_view what)> on_wait = {};  // as in WorldOptions, as is watch
   std::shared_ptr<Watch> watch = {};
   std::vector<Whereabouts> peers = {};  // by world rank; empty: not known
+  std::vector<int> hosts = {};          // by world rank: the lowest rank on the same host; empty: not known
 };
 
 class Engine {

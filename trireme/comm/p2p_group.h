@@ -1,5 +1,9 @@
 // P2pGroup: the collectives as messages between pairs of ranks, for every transport that has
 // nothing better.
+//
+// A group on several hosts sums within each host first, so that each host sends its neighbours no more bytes than one rank would
+// (hierarchical all-reduce, Thakur et al., 2005): where its members stand host by host, 2, 4, 8 ... on each. Then the sums within hosts are parts of the
+// tree of reduce.h, and the bits are those of a group on one host. What is rounded between the two, as bf16 is, is summed in one step.
 #pragma once
 
 #include "trireme/comm/group.h"
@@ -8,10 +12,7 @@ namespace trireme::comm {
 
 class P2pGroup : public GroupBase {
  public:
-  P2pGroup(Engine& engine, Members members, int channel)
-      : GroupBase(engine, std::move(members)),
-        sources_(static_cast<size_t>(size())),
-        channel_(channel) {}
+  P2pGroup(Engine& engine, Members members, int channel);
 
  protected:
   Task run_all_reduce(Operation& operation, View inout, Reduce op) override;
@@ -26,7 +27,16 @@ class P2pGroup : public GroupBase {
   std::vector<const std::byte*> sources_;  // of a reduction, by member; of the collective that runs
 
  private:
-  // A tensor cut into one slice per member.
+  // Members that exchange something among themselves, in the group's order; slices are counted by their places here.
+  struct Circle {
+    std::vector<int> members;
+    int place = 0;  // of this rank
+
+    int size() const { return static_cast<int>(members.size()); }
+    int after(int distance) const { return (place + distance) % size(); }
+    int before(int distance) const { return (place + size() - distance) % size(); }
+  };
+  // A tensor cut into one slice per member of a circle.
   struct Slices {
     std::byte* data = nullptr;
     int64_t elements = 0;
@@ -39,29 +49,34 @@ class P2pGroup : public GroupBase {
       return {data + begin(i) * size_of(dtype), static_cast<size_t>(count(i) * size_of(dtype))};
     }
   };
-  Slices slices_of(const View& view) const {
-    return {view.data, view.elements(), size(), view.type.dtype};
+  static Slices slices_of(const View& view, const Circle& circle) {
+    return {view.data, view.elements(), circle.size(), view.type.dtype};
   }
-  Task reduce_to_owner(Operation& operation, const Slices& slices, std::byte* out, Reduce op);
-  Task gather_directly(Operation& operation, const Slices& slices);
-  Task gather_doubling(Operation& operation, const Slices& slices);
-  Task gather_ring(Operation& operation, const Slices& slices);
-  Task gather(Operation& operation, const Slices& slices);
+  void find_hosts();
+  bool by_hosts(DType dtype) const;
 
-  void post_send(Operation& operation, Transfer& transfer, int member,
-                 std::span<const std::byte> bytes);
-  void post_receive(Operation& operation, Transfer& transfer, int member,
-                    std::span<std::byte> bytes);
+  Task reduce_to_owner(Operation& operation, const Circle& circle, const Slices& slices, std::byte* out, Reduce op);
+  Task gather_directly(Operation& operation, const Circle& circle, const Slices& slices);
+  Task gather_doubling(Operation& operation, const Circle& circle, const Slices& slices);
+  Task gather_ring(Operation& operation, const Circle& circle, const Slices& slices);
+  Task gather(Operation& operation, const Circle& circle, const Slices& slices);
+  Task all_reduce_by_hosts(Operation& operation, View inout, Reduce op);
+  Task reduce_scatter_by_hosts(Operation& operation, View in, View out, Reduce op);
+
+  void post_send(Operation& operation, Transfer& transfer, const Circle& circle, int place, std::span<const std::byte> bytes);
+  void post_receive(Operation& operation, Transfer& transfer, const Circle& circle, int place, std::span<std::byte> bytes);
   std::span<Transfer> fresh_transfers(size_t count);
-  int after(int distance) const { return (rank() + distance) % size(); }
-  int before(int distance) const { return (rank() + size() - distance) % size(); }
 
   int channel_;
+  Circle all_;
+  Circle host_;   // on this rank's host; empty when hosts do not matter
+  Circle hosts_;  // this rank and its like on the other hosts
   // The collectives of a group run one after the other, so all use these. They grow to the largest
   // use and stay.
   std::vector<Transfer> transfers_;
   std::vector<std::byte> stage_;  // what arrives to be reduced
   std::vector<std::byte> run_;    // of gather_doubling
+  std::vector<std::byte> sums_;   // of a host, on their way to others
 };
 
 }  // namespace trireme::comm

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <map>
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
@@ -159,12 +160,15 @@ int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_
 Neighbours count_neighbours(const WorldOptions& options) {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
-  const std::string own = host_identity() + (can_make_segments() ? "+" : "-");
+  const std::string own = (options.host.empty() ? host_identity() : options.host) + (can_make_segments() ? "+" : "-");
   Neighbours out{.on_host = 0};
+  std::map<std::string, int, std::less<>> first_on;
   for (const std::string& value : exchange(options, "hosts", fmt::format("{}\n{}\n{}", own, name, options.log))) {
     const size_t first = std::min(value.find('\n'), value.size());
     const size_t second = std::min(value.find('\n', first + 1), value.size());
-    if (std::string_view(value).substr(0, first) == own) ++out.on_host;
+    const std::string_view host = std::string_view(value).substr(0, first);
+    if (host == own) ++out.on_host;
+    out.hosts.push_back(first_on.emplace(host, static_cast<int>(out.hosts.size())).first->second);
     const size_t begin = std::min(first + 1, value.size());
     out.peers.push_back({value.substr(begin, second - begin), value.substr(std::min(second + 1, value.size()))});
   }

@@ -27,6 +27,7 @@ struct Neighbours {
   int on_host = 1;
   bool can_share = true;
   std::vector<Whereabouts> peers = {};  // of all ranks
+  std::vector<int> hosts = {};          // as in EngineOptions
 };
 Neighbours count_neighbours(const WorldOptions& options);
 
