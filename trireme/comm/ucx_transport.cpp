@@ -14,12 +14,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <unordered_set>
 
+#include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/block_pool.h"
 #include "trireme/comm/hmac.h"
@@ -235,7 +235,7 @@ class UcxTransport final : public Transport {
     ucp_config_t* config = nullptr;
     check(ucp_config_read(nullptr, nullptr, &config), "its settings can not be read");
     ucp_config_modify(config, "KEEPALIVE_INTERVAL", kKeepalive);  // absent before 1.11
-    if (!on_one_host_ && !has_rdma() && std::getenv("UCX_RNDV_THRESH") == nullptr) {
+    if (!on_one_host_ && !has_rdma() && !flag_text("UCX_RNDV_THRESH")) {
       ucp_config_modify(config, "RNDV_THRESH", "inf");
     }
     ucp_params_t params{};

@@ -7,7 +7,6 @@
 #include <openssl/x509.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 
 namespace trireme::launch {
@@ -90,9 +90,7 @@ Password password_of(const TlsFiles& files) {
     require_private(files.password, "password file");
     return {text.substr(0, text.find_first_of("\r\n")), fmt::format("the password in '{}'", files.password)};
   }
-  const char* variable = std::getenv("TRIREME_TLS_PASSWORD");
-  if (variable == nullptr) return {};
-  return {variable, "the password in TRIREME_TLS_PASSWORD"};
+  return {flag_text("TRIREME_TLS_PASSWORD"), "the password in TRIREME_TLS_PASSWORD"};
 }
 
 [[noreturn]] void fail_to_open(std::string_view what, const std::string& path, const Password& password) {
