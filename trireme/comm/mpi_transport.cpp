@@ -77,14 +77,17 @@ class MpiTransport final : public Transport {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  bool is_crowded() const {
+  // As in EngineOptions.
+  std::vector<int> hosts() const {
     MPI_Comm host = MPI_COMM_NULL;
-    int on_host = 1;
     check(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
           "ranks of this host");
-    MPI_Comm_size(host, &on_host);
+    int lowest = rank_;
+    check(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, host), "ranks of this host");
     MPI_Comm_free(&host);
-    return on_host > static_cast<int>(std::thread::hardware_concurrency());
+    std::vector<int> out(static_cast<size_t>(size_));
+    check(MPI_Allgather(&lowest, 1, MPI_INT, out.data(), 1, MPI_INT, world_), "ranks of all hosts");
+    return out;
   }
 
   std::string_view name() const override { return "mpi"; }
@@ -242,7 +245,9 @@ Backend mpi_backend(const WorldOptions& options, EngineOptions& engine) {
       options.rank, options.size, transport->rank(), transport->size());
   engine.rank = transport->rank();
   engine.size = transport->size();
-  engine.crowded = transport->is_crowded();
+  engine.hosts = transport->hosts();
+  const int64_t on_host = std::ranges::count(engine.hosts, engine.hosts[static_cast<size_t>(engine.rank)]);
+  engine.crowded = on_host > static_cast<int64_t>(std::thread::hardware_concurrency());
   // A thread in the background calls MPI too.
   engine.background = options.background && Runtime::get().threads() >= MPI_THREAD_MULTIPLE;
   return message_backend(std::move(transport));
