@@ -22,14 +22,14 @@ constexpr int kAtOnce = 64;  // on their way to the proof; the scheduler ends th
 
 }  // namespace
 
-NodeReport worker(int number, int world) {
+NodeReport node(int number, int world, int workers) {
   NodeReport report;
   report.node_id = std::to_string(number);
   report.instance = static_cast<uint64_t>(number) + 1;
   report.world = world;
-  report.workers = 1;
-  report.host = fmt::format("host{}", number / 8);
-  report.machine = static_cast<uint64_t>(number) / 8;
+  report.workers = workers;
+  report.host = fmt::format("host{}", workers == 1 ? number / 8 : number);
+  report.machine = static_cast<uint64_t>(workers == 1 ? number / 8 : number);
   report.store_address = "127.0.0.1";
   report.store_port = 4000;
   return report;
@@ -37,7 +37,8 @@ NodeReport worker(int number, int world) {
 
 class ManyAgents::Loop {
  public:
-  Loop(int count, uint16_t port, const comm::Secret& secret) : port_(port), secret_(secret), agents_(static_cast<size_t>(count)) {
+  Loop(int count, int workers_each, uint16_t port, const comm::Secret& secret)
+      : workers_each_(workers_each), port_(port), secret_(secret), agents_(static_cast<size_t>(count)) {
     quiet_grpc();
   }
   ~Loop() {
@@ -124,7 +125,8 @@ class ManyAgents::Loop {
     if (!agent.seals) {
       agent.seals = agent.handshake->check(message);
       --pending_;
-      return write(number, agent.seals->seal(encode(worker(static_cast<int>(number), static_cast<int>(agents_.size())))));
+      const int world = workers_each_ * static_cast<int>(agents_.size());
+      return write(number, agent.seals->seal(encode(node(static_cast<int>(number), world, workers_each_))));
     }
     const ClusterView view = decode_view(*agent.seals->open(message));
     if (view.phase != Phase::kRunning) return;
@@ -134,6 +136,7 @@ class ManyAgents::Loop {
 
   void write(size_t number, const std::string& bytes) { agents_[number].stream->Write(buffer_of(bytes), tag(number, kWrite)); }
 
+  int workers_each_;
   uint16_t port_;
   comm::Secret secret_;
   grpc::CompletionQueue queue_;
@@ -144,7 +147,8 @@ class ManyAgents::Loop {
   int64_t retries_ = 0;
 };
 
-ManyAgents::ManyAgents(int count, uint16_t port, const comm::Secret& secret) : loop_(std::make_unique<Loop>(count, port, secret)) {}
+ManyAgents::ManyAgents(int count, int workers_each, uint16_t port, const comm::Secret& secret)
+    : loop_(std::make_unique<Loop>(count, workers_each, port, secret)) {}
 ManyAgents::~ManyAgents() = default;
 std::vector<int> ManyAgents::register_all(std::chrono::seconds limit) { return loop_->register_all(limit); }
 int64_t ManyAgents::retries() const { return loop_->retries(); }

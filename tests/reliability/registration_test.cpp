@@ -2,7 +2,7 @@
 // its real connections, 10,000 at its core, and many by real connections at a scheduler that is a process of its own.
 // docs/reliability.md has the figures; what is checked here is that all are right.
 //
-//   registration_test --gtest_filter='*OfItsOwn*' --sockets=10000     as many; 200 otherwise
+//   registration_test --gtest_filter='*OfItsOwn*' --nodes=1250 --on-node=8     200 nodes of one worker otherwise
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -29,7 +29,8 @@ namespace {
 
 using namespace launch;
 
-int sockets = 200;
+int nodes = 200;
+int on_node = 1;  // workers
 
 double cpu_s() {
   rusage used{};
@@ -85,7 +86,7 @@ TEST(RegistrationAtTheScheduler, TwoHundredAndFiftySixWorkersAreTold) {
   std::vector<std::unique_ptr<SchedulerLink>> links;
   for (int i = 0; i < kWorld; ++i) {
     links.push_back(std::make_unique<SchedulerLink>(
-        LinkOptions{.host = "127.0.0.1", .address = "127.0.0.1", .port = scheduler.port(), .secret = secret}, worker(i, kWorld)));
+        LinkOptions{.host = "127.0.0.1", .address = "127.0.0.1", .port = scheduler.port(), .secret = secret}, node(i, kWorld)));
   }
   const Deadline deadline(std::chrono::seconds(120));
   for (int i = 0; i < kWorld; ++i) {
@@ -116,7 +117,7 @@ TEST(RegistrationAtTheScheduler, TenThousandWorkersHaveRanks) {
     const auto outcome = server.check(*client.answer(server.challenge()));
     ASSERT_TRUE(outcome.has_value());
     auto seals = client.check(outcome->proof);
-    const std::string message = seals->seal(encode(worker(i, kWorld)));
+    const std::string message = seals->seal(encode(node(i, kWorld)));
     sessions.push_back(outcome->seals);
     const NodeReport report = decode_report(*sessions.back().open(message));
     (void)sessions.back().seal(encode(cluster.report(report, i)));
@@ -154,22 +155,22 @@ class ManyRegistrations : public NodesTest {};
 TEST_F(ManyRegistrations, AreTakenByASchedulerOfItsOwn) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t needed = 64 + static_cast<rlim_t>(sockets) / 2;  // a quarter of a connection each, and gRPC's own
+  const rlim_t needed = 64 + static_cast<rlim_t>(nodes) / 2;  // a quarter of a connection each, and gRPC's own
   if (limit.rlim_cur < needed) {
     limit.rlim_cur = std::min(needed, limit.rlim_max);
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (limit.rlim_cur < needed) GTEST_SKIP() << "it takes " << needed << " open files; the limit is " << limit.rlim_max;
-  Program process = scheduler(sockets, {"--heartbeat", "0"});
+  Program process = scheduler(nodes * on_node, {"--heartbeat", "0"});
   const double begin = now_s();
   std::string digits = read(path("secret"));
   digits.resize(2 * sizeof(comm::Secret));
-  ManyAgents agents(sockets, static_cast<uint16_t>(port_), comm::secret_from_hex(digits));
+  ManyAgents agents(nodes, on_node, static_cast<uint16_t>(port_), comm::secret_from_hex(digits));
   std::vector<int> ranks = agents.register_all(std::chrono::seconds(540));
-  fmt::print("{} workers over {} connections: {:.1f} s, of which the scheduler ran {:.1f} s and had {:.0f} MB at most; {} tried again\n",
-             sockets, (sockets + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid), agents.retries());
+  fmt::print("{} workers of {} nodes over {} connections: {:.1f} s, of which the scheduler ran {:.1f} s and had {:.0f} MB at most; {} tried again\n",
+             nodes * on_node, nodes, (nodes + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid), agents.retries());
   std::ranges::sort(ranks);
-  for (int i = 0; i < sockets; ++i) ASSERT_EQ(ranks[static_cast<size_t>(i)], i);
+  for (int i = 0; i < nodes; ++i) ASSERT_EQ(ranks[static_cast<size_t>(i)], on_node * i);
   ::kill(process.pid, SIGKILL);
   finish(process);
 }
@@ -181,13 +182,15 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
     const std::string_view text = argv[i];
-    constexpr std::string_view kName = "--sockets=";
-    const bool named = text.starts_with(kName);
-    if (named && std::from_chars(text.data() + kName.size(), text.data() + text.size(), trireme::cli::sockets).ec == std::errc() &&
-        trireme::cli::sockets >= 1) {
-      continue;
+    bool known = false;
+    for (const auto& [name, number] : {std::pair<std::string_view, int*>{"--nodes=", &trireme::cli::nodes}, {"--on-node=", &trireme::cli::on_node}}) {
+      if (!text.starts_with(name)) continue;
+      const char* end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data() + name.size(), end, *number);
+      known = error == std::errc() && stop == end && *number >= 1;
     }
-    std::fprintf(stderr, "registration_test: '%s' is not --sockets=N\n", argv[i]);
+    if (known) continue;
+    std::fprintf(stderr, "registration_test: '%s' is not --nodes=N or --on-node=N\n", argv[i]);
     return 2;
   }
   return RUN_ALL_TESTS();
