@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
@@ -146,6 +147,16 @@ TEST_F(TlsNodesTest, ACertificateThatWasTakenBackIsRefused) {
   EXPECT_EQ(finish(right).code, 0);
   EXPECT_EQ(finish(sched).code, 0);
 
+  Program taken_back = scheduler(1, tls("lost", "ca"));
+  append(with_list, {"--window", "5"});
+  Program careful = agent("careful", 1, "touch ran", with_list);
+  const Outcome refused = finish(careful);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("the certificate of 'CN = lost' was taken back on "));
+  EXPECT_FALSE(fs::exists(path("ran")));
+  ::kill(taken_back.pid, SIGKILL);
+  finish(taken_back);
+
   Words own = tls("lost", "ca");
   append(own, {"--tls-crl", "crl.pem"});
   const auto launched = [&](const Words& tls) {
@@ -155,6 +166,7 @@ TEST_F(TlsNodesTest, ACertificateThatWasTakenBackIsRefused) {
     return all;
   };
   EXPECT_THAT(error_line(run(launched(own))), HasSubstr("tls: the certificate of 'CN = lost' was taken back on "));
+  EXPECT_THAT(error_line(run({"launch", "--nnodes", "1", "-n", "1", "--tls-crl", "crl.pem", "true"})), HasSubstr("--tls-cert is missing"));
   write("crl.pem", "none");
   EXPECT_EQ(error_line(run(launched(with_list))), "tls: 'crl.pem' has no list of revoked certificates in PEM form");
   make_authority("strange");

@@ -155,7 +155,8 @@ void Engine::run_background() {
     if (pass()) {
       quiet_passes = 0;
     } else if (pending_.load() > 0 && waiters_.load() == 0) {
-      quiet_passes = std::max(quiet_passes, kSpinPasses - kYieldPasses);  // others compute on this core, and nobody waits
+      // Nobody waits, and others may compute on this core: a few looks, then rest.
+      quiet_passes = std::max(quiet_passes, kSpinPasses - kYieldPasses);
       idle(quiet_passes);
     }
   }

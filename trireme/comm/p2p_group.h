@@ -1,9 +1,10 @@
 // P2pGroup: the collectives as messages between pairs of ranks, for every transport that has
 // nothing better.
 //
-// A group on several hosts sums within each host first, so that each host sends its neighbours no more bytes than one rank would
-// (hierarchical all-reduce, Thakur et al., 2005): where its members stand host by host, 2, 4, 8 ... on each. Then the sums within hosts are parts of the
-// tree of reduce.h, and the bits are those of a group on one host. What is rounded between the two, as bf16 is, is summed in one step.
+// A group on several hosts sums within each host first, so that a host sends no more bytes than one rank there would (as
+// BlueConnect does, Cho et al., 2019): where its members stand host by host, 2, 4, 8 ... on each. Then the sums within hosts are
+// parts of the tree of reduce.h, and the bits are those of a group on one host. What would be rounded between the two, as bf16
+// would, is summed in one step.
 #pragma once
 
 #include "trireme/comm/group.h"

@@ -68,7 +68,7 @@ class Reader {
     const auto out = fits ? node.value<T>() : std::nullopt;
     std::ostringstream found;
     if (!out && node.is_value()) node.visit([&](const auto& v) { found << v; });
-    if (!out && !node.is_value()) found << (node.is_table() ? "a table" : "a list");  // as wide as toml++ 3.3 thinks, which may be infinite
+    if (!out && !node.is_value()) found << (node.is_table() ? "a table" : "a list");  // toml++ 3.3 cannot print one that holds infinity
     require(out.has_value(), "{}: line {}: '{}{}' is {}; it must be {}", where_,
             node.source().begin.line, prefix_, key, found.str(), wanted);
     return *out;

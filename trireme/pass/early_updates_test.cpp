@@ -93,7 +93,7 @@ TEST(EarlyUpdates, an_update_lets_the_next_collective_begin_before_it_waits) {
   EXPECT_EQ(early(after), kLayers - 2) << "the last two wait for the end";
 }
 
-// A product takes a ten thousandth of a gradient's way.
+// A product takes microseconds, a gradient's way milliseconds.
 TEST(EarlyUpdates, backward_waits_for_no_sum_that_is_longer_under_way_than_it_computes) {
   const Program before = program_of(chain(AdamW{}, false), 2);
   const Program after = early_updates(before, with_link(1e6));

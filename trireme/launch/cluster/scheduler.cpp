@@ -254,21 +254,21 @@ class Scheduler::Loop {
   void leave(Call& call) {
     if (!call.seals && !call.finishing) count(&Counts::refused);
     // A node that came back by another connection is there.
-    if (is_last_of_its_node(call)) cluster_.disconnected(call.node_id, call.instance, now_ms());
+    if (forget(call)) cluster_.disconnected(call.node_id, call.instance, now_ms());
     call.node_id.clear();
     finish(call, grpc::StatusCode::OK, "");
   }
 
   void belongs_to(Call& call, const std::string& node_id, uint64_t instance) {
     if (call.node_id == node_id && call.instance == instance) return;
-    is_last_of_its_node(call);
+    forget(call);
     call.node_id = node_id;
     call.instance = instance;
     ++calls_of_node_[{node_id, instance}];
   }
 
-  // And counts it no more.
-  bool is_last_of_its_node(const Call& call) {
+  // The call no longer counts as one of its node; true when it was the last.
+  bool forget(const Call& call) {
     const auto found = calls_of_node_.find({call.node_id, call.instance});
     if (found == calls_of_node_.end() || --found->second > 0) return false;
     calls_of_node_.erase(found);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/pkcs12.h>
 #include <openssl/x509.h>
@@ -97,6 +98,8 @@ Password password_of(const TlsFiles& files) {
   if (!password.text) {
     fail(ErrorKind::kInvalidArgument, "tls: the {} '{}' takes a password; give --tls-password-file, or set TRIREME_TLS_PASSWORD", what, path);
   }
+  require(ERR_GET_REASON(ERR_peek_last_error()) != ERR_R_UNSUPPORTED,
+          "tls: the {} '{}' is encrypted in a way that OpenSSL opens no more by itself; write it anew with a newer one", what, path);
   fail(ErrorKind::kInvalidArgument, "tls: {} does not open the {} '{}'", password.from, what, path);
 }
 

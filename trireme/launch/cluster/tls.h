@@ -14,7 +14,7 @@ struct TlsFiles {
   std::string revoked;      // PEM: lists of certificates that authorities have taken back; may be empty
   std::string password;     // a file whose first line opens the key; empty: TRIREME_TLS_PASSWORD does, where the key asks
   int warn_days = 30;
-  bool on() const { return !certificate.empty() || !key.empty() || !authority.empty(); }
+  bool on() const { return !certificate.empty() || !key.empty() || !authority.empty() || !revoked.empty() || !password.empty(); }
 };
 
 struct TlsTexts {  // PEM
