@@ -39,6 +39,7 @@ struct StepArgs {
   std::string dtype = "f32";
   std::string numerics = "fast";
   bool recompute = false;
+  int64_t loss_pieces = 1;
   std::string optimizer = "adamw";
   int threads = 1;
   int ranks = 1;
@@ -130,6 +131,7 @@ JobConfig config_of(const StepArgs& args, int64_t world) {
   config.train.dtype = args.dtype;
   config.train.numerics = args.numerics;
   config.train.recompute = args.recompute;
+  config.train.loss_pieces = args.loss_pieces;
   return config;
 }
 
@@ -314,6 +316,9 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--numerics", args->numerics, "fast, or invariant: the same bits however the job is cut")
       ->capture_default_str();
   command->add_flag("--recompute", args->recompute, "The backward pass computes activation functions and norms again instead of keeping them");
+  command->add_option("--loss-pieces", args->loss_pieces, "The last product and the loss are worked through in so many pieces of the positions, forward and backward; logits of one are kept at a time")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   command->add_option("--optimizer", args->optimizer, "sgd, adam, adamw or lamb")->capture_default_str();
   command->add_option("--clip", args->clip, "Largest gradient norm; 0 does not clip")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();

@@ -101,6 +101,12 @@ inline std::vector<Example> more_cases(std::string_view op) {
             {.in = {f32_of({7, 11, 131}), f32_of({7, 11, 17})}},
             {.in = {f32_of({1031, 257}), f32_of({1031, 129})}}};
   }
+  if (op == "linear_weight_grad_onto") {
+    return {{.in = {f32_of({1, 1}), f32_of({1, 1}), f32_of({1, 1})}},
+            {.in = {f32_of({0, 5}), f32_of({0, 7}), f32_of({5, 7})}},
+            {.in = {f32_of({77, 131}), f32_of({77, 17}), f32_of({131, 17})}},
+            {.in = {f32_of({1031, 257}), f32_of({1031, 129}), f32_of({257, 129})}}};
+  }
   if (op == "dropout") return dropout_cases();
   if (op == "rotary") {
     return {{.in = {f32_of({1, 1, 1, 2})}, .attrs = Attrs::of(RotaryAttrs{})},
@@ -143,7 +149,7 @@ inline bool stays_f32(std::string_view op, size_t operand, const TensorType& typ
   if (op == "batch_norm") return operand > 0 && operand < 5;
   if (op == "batch_norm_sums" || op == "batch_norm_grad") return operand > 1 && operand != (op == "batch_norm_sums" ? 6 : 0);
   if (op == "batch_statistics") return true;
-  if (op == "cross_entropy_grad") return operand == 2;
+  if (op == "cross_entropy_grad" || op == "linear_weight_grad_onto") return operand == 2;
   if (op == "attention_grad") return operand == 4;
   if (op == "attention_merge") return operand == 1 || operand == 3;
   if (op == "exact_square_sum") return true;

@@ -50,8 +50,6 @@ View flat(std::byte* data, DType dtype, int64_t elements) { return {data, {dtype
 
 }  // namespace
 
-bool is_communication(const OpDef& op) { return op.traits.collective && op.name != "shard_slice"; }
-
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types) {
   if (is_exchange(op)) return exchange_scratch(op, types);
   const auto& attrs = types.attrs.as<CollectiveAttrs>();

@@ -13,9 +13,6 @@
 
 namespace trireme {
 
-// Whether the op moves bytes between ranks (and is no local cut).
-bool is_communication(const OpDef& op);
-
 // Bytes of packing space that the collective needs on these local types.
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types);
 

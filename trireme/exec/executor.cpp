@@ -7,6 +7,7 @@
 
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
+#include "trireme/base/heap.h"
 #include "trireme/base/seeded_defect.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/rank_groups.h"
@@ -16,6 +17,8 @@ namespace trireme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostKeptBytes = 8 << 20;  // freed memory in the first run, in which kernels make what they keep
 
 struct FreeArena {
   void operator()(std::byte* p) const { std::free(p); }
@@ -52,6 +55,7 @@ struct Executor::State {
   std::vector<std::pair<View, View>> copies;  // from, to: updates that are not in place
   CommunicationTime communication;  // of the last step
   bool timing = false;
+  bool first_run = true;
 
   State(const ExecutionPlan& p, const ExecutorOptions& o) : plan(p), options(o) {
     const int64_t ranks = o.world ? o.world->size() : 1;
@@ -243,6 +247,7 @@ struct Executor::State {
     const auto begin = Clock::now();
     stops.clear();
     for (Bound& bound : actions) {
+      if (first_run) trim_heap(kMostKeptBytes);
       try {
         run_action(bound);
       } catch (Error& e) {
@@ -250,6 +255,7 @@ struct Executor::State {
         throw;
       }
     }
+    first_run = false;
     for (Bound* bound : in_flight_at_end) wait(*bound);
     communication = note_communication(begin);
     if (seeded_defect("executor: updates that are not in place are lost")) return;

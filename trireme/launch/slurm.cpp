@@ -51,27 +51,6 @@ std::vector<std::string_view> split_outside_brackets(std::string_view list) {
   return out;
 }
 
-// "08-10,12" is 08, 09, 10, 12: the width of the first number is kept.
-std::vector<std::string> expand_range(std::string_view list, std::string_view ranges) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= ranges.size();) {
-    const size_t end = std::min(ranges.find(',', at), ranges.size());
-    const std::string_view range = ranges.substr(at, end - at);
-    at = end + 1;
-    const size_t dash = std::min(range.find('-'), range.size());
-    const auto first = number(range.substr(0, dash));
-    const auto last = dash < range.size() ? number(range.substr(dash + 1)) : first;
-    if (!first || !last || *first > *last) {
-      bad_hosts(list, fmt::format("'{}' is no range of numbers", range));
-    }
-    if (static_cast<size_t>(*last - *first) + out.size() >= kMostHosts) {
-      bad_hosts(list, fmt::format("it has more than {} hosts", kMostHosts));
-    }
-    for (int i = *first; i <= *last; ++i) out.push_back(fmt::format("{:0{}}", i, dash));
-  }
-  return out;
-}
-
 // Of the names that this one stands for. A bracket gives one character at least.
 size_t shortest_length(std::string_view name) {
   size_t length = 0;
@@ -83,41 +62,71 @@ size_t shortest_length(std::string_view name) {
   return length;
 }
 
-std::vector<std::string> expand_name(std::string_view list, std::string_view name) {
-  // Each bracket copies all names: without a bound on the number of brackets a list takes minutes.
-  if (shortest_length(name) > kLongestName) bad_hosts(list, fmt::format("a name has more than {} characters", kLongestName));
-  std::vector<std::string> out{""};
-  while (!name.empty()) {
-    const size_t open = std::min(name.find('['), name.size());
-    for (std::string& host : out) host += name.substr(0, open);
-    if (open == name.size()) break;
-    const size_t close = name.find(']');
-    const std::vector<std::string> numbers =
-        expand_range(list, name.substr(open + 1, close - open - 1));
-    if (out.size() * numbers.size() > kMostHosts) {
-      bad_hosts(list, fmt::format("it has more than {} hosts", kMostHosts));
-    }
-    std::vector<std::string> longer;
-    for (const std::string& host : out) {
-      for (const std::string& one : numbers) longer.push_back(host + one);
-    }
-    out = std::move(longer);
-    name.remove_prefix(close + 1);
-  }
-  return out;
+void require_few(std::string_view list, size_t hosts) {
+  if (hosts > kMostHosts) bad_hosts(list, fmt::format("it has more than {} hosts", kMostHosts));
 }
 
 }  // namespace
 
-std::vector<std::string> expand_hosts(std::string_view list) {
-  std::vector<std::string> hosts;
-  for (const std::string_view name : split_outside_brackets(list)) {
-    for (std::string& host : expand_name(list, name)) hosts.push_back(std::move(host));
-    if (hosts.size() > kMostHosts) {
-      bad_hosts(list, fmt::format("it has more than {} hosts", kMostHosts));
+// "08-10,12" is 08, 09, 10, 12: the width of the first number is kept.
+HostList::Bracket HostList::bracket_of(std::string_view list, std::string_view ranges) {
+  Bracket out;
+  for (size_t at = 0; at <= ranges.size();) {
+    const size_t end = std::min(ranges.find(',', at), ranges.size());
+    const std::string_view range = ranges.substr(at, end - at);
+    at = end + 1;
+    const size_t dash = std::min(range.find('-'), range.size());
+    const auto first = number(range.substr(0, dash));
+    const auto last = dash < range.size() ? number(range.substr(dash + 1)) : first;
+    if (!first || !last || *first > *last) {
+      bad_hosts(list, fmt::format("'{}' is no range of numbers", range));
     }
+    out.ranges.push_back({*first, static_cast<size_t>(*last - *first) + 1, static_cast<int>(dash)});
+    out.count += out.ranges.back().count;
+    require_few(list, out.count);
   }
-  return hosts;
+  return out;
+}
+
+HostList::Name HostList::name_of(std::string_view list, std::string_view name) {
+  if (shortest_length(name) > kLongestName) bad_hosts(list, fmt::format("a name has more than {} characters", kLongestName));
+  Name out;
+  while (true) {
+    const size_t open = std::min(name.find('['), name.size());
+    out.between.emplace_back(name.substr(0, open));
+    if (open == name.size()) return out;
+    const size_t close = name.find(']');
+    out.brackets.push_back(bracket_of(list, name.substr(open + 1, close - open - 1)));
+    out.count *= out.brackets.back().count;
+    require_few(list, out.count);
+    name.remove_prefix(close + 1);
+  }
+}
+
+HostList::HostList(std::string_view list) {
+  for (const std::string_view name : split_outside_brackets(list)) {
+    names_.push_back(name_of(list, name));
+    size_ += names_.back().count;
+    require_few(list, size_);
+  }
+}
+
+std::string HostList::operator[](size_t i) const {
+  auto name = names_.begin();
+  for (; i >= name->count; ++name) i -= name->count;
+  std::string out;
+  size_t left = name->count;
+  for (size_t k = 0; k < name->between.size(); ++k) {
+    out += name->between[k];
+    if (k == name->brackets.size()) break;
+    left /= name->brackets[k].count;
+    size_t at = i / left;
+    i %= left;
+    auto range = name->brackets[k].ranges.begin();
+    for (; at >= range->count; ++range) at -= range->count;
+    out += fmt::format("{:0{}}", range->first + static_cast<int>(at), range->width);
+  }
+  return out;
 }
 
 std::vector<int> expand_tasks(std::string_view list) {

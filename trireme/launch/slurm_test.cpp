@@ -12,6 +12,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
+std::vector<std::string> expand_hosts(std::string_view list) {
+  const HostList hosts(list);
+  std::vector<std::string> out;
+  for (size_t i = 0; i < hosts.size(); ++i) out.push_back(hosts[i]);
+  return out;
+}
+
 TEST(Slurm, HostsOfACompressedList) {
   EXPECT_THAT(expand_hosts("login"), ElementsAre("login"));
   EXPECT_THAT(expand_hosts("a,b-1.net"), ElementsAre("a", "b-1.net"));
@@ -19,8 +26,10 @@ TEST(Slurm, HostsOfACompressedList) {
   EXPECT_THAT(expand_hosts("n[08-11]"), ElementsAre("n08", "n09", "n10", "n11"));
   EXPECT_THAT(expand_hosts("n[098-101]x"), ElementsAre("n098x", "n099x", "n100x", "n101x"));
   EXPECT_THAT(expand_hosts("r[1-2]n[0,5]"), ElementsAre("r1n0", "r1n5", "r2n0", "r2n5"));
+  EXPECT_THAT(expand_hosts("a[1,3-4]b[07-08]c,x"), ElementsAre("a1b07c", "a1b08c", "a3b07c", "a3b08c", "a4b07c", "a4b08c", "x"));
   EXPECT_THAT(expand_hosts("[1-2]"), ElementsAre("1", "2"));
   EXPECT_THAT(expand_hosts("n[1-65536]"), SizeIs(65'536));
+  EXPECT_EQ(HostList("n[1-65536]")[65'535], "n65536");
 }
 
 TEST(Slurm, WhatIsNoListOfHostsIsRefused) {

@@ -57,7 +57,7 @@ void mpirun_details(const Environment& env, const ReadText&, RankInfo& info) {
 }
 
 void srun_details(const Environment& env, const ReadText&, RankInfo& info) {
-  const std::vector<std::string> hosts = expand_hosts(*text_of(env, "SLURM_STEP_NODELIST"));
+  const HostList hosts(*text_of(env, "SLURM_STEP_NODELIST"));
   info.one_host = hosts.size() == 1;
   if (const auto list = text_of(env, "SLURM_STEP_TASKS_PER_NODE")) {
     const std::vector<int> tasks = expand_tasks(*list);

@@ -153,6 +153,9 @@ struct OpDef : OpBase {
   std::vector<std::pair<int, int>> (*overwrites)(const TypeArgs& types) = nullptr;
 };
 
+// Whether the op moves bytes between ranks (and is no local cut).
+inline bool is_communication(const OpDef& op) { return op.traits.collective && op.name != "shard_slice"; }
+
 inline const OpDef& def_of(const Node& node) { return static_cast<const OpDef&>(*node.op); }
 
 }  // namespace trireme

@@ -91,8 +91,7 @@ class EarlyUpdates {
 
   void add(NodeId id) {
     rewrite_.copy(id);
-    const bool sends = def_of(graph_.node(id)).traits.collective && graph_.node(id).op->name != "shard_slice";
-    if (!sends) return done(id);
+    if (!is_communication(def_of(graph_.node(id)))) return done(id);
     arrive(starts_[static_cast<size_t>(id)]);
     on_their_way_.push_back(id);
   }

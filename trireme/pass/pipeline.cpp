@@ -10,6 +10,7 @@
 #include "trireme/pass/early_gathers.h"
 #include "trireme/pass/early_updates.h"
 #include "trireme/pass/fuse_rows.h"
+#include "trireme/pass/loss_in_pieces.h"
 #include "trireme/pass/recompute_rows.h"
 
 namespace trireme {
@@ -27,6 +28,8 @@ void check_name(const std::string& name) {
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> kPasses{
+      {"loss_in_pieces", "the last product and the loss are made in pieces of rows, if asked to",
+       [](const Program& program, const PassOptions& options) { return loss_in_pieces(program, options.loss_pieces); }},
       {"recompute_rows", "the backward pass makes again what costs little, if asked to",
        [](const Program& program, const PassOptions& options) { return options.recompute ? recompute_rows(program) : program; }},
       {"fuse_all_reduce", "all-reduces over the same ranks become buckets",

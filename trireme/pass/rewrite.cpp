@@ -13,8 +13,31 @@ Rewrite::Rewrite(const Program& from)
   }
 }
 
+const Rewrite::NewValue* Rewrite::new_one(ValueId id) const {
+  const size_t old = from_.graph.values().size();
+  return static_cast<size_t>(id) < old ? nullptr : &new_values_[static_cast<size_t>(id) - old];
+}
+
+ValueId Rewrite::new_value(const TensorType& type) {
+  new_values_.push_back({type, Layout::replicated(type.shape.rank()), type.shape});
+  map_.push_back(kNoValue);
+  return static_cast<ValueId>(map_.size() - 1);
+}
+
+ValueId Rewrite::new_value_like(ValueId like) {
+  const auto at = static_cast<size_t>(like);
+  new_values_.push_back({from_.graph.type(like), from_.layouts[at], from_.whole[at]});
+  map_.push_back(kNoValue);
+  return static_cast<ValueId>(map_.size() - 1);
+}
+
 void Rewrite::define(ValueId old_id, ValueId id) {
   map_[static_cast<size_t>(old_id)] = id;
+  if (const NewValue* made = new_one(old_id); made != nullptr) {
+    to_.layouts.push_back(made->layout);
+    to_.whole.push_back(made->whole);
+    return;
+  }
   if (const auto part = from_.part_of.find(old_id); part != from_.part_of.end()) to_.part_of.emplace(id, part->second);
   to_.layouts.push_back(from_.layouts[static_cast<size_t>(old_id)]);
   to_.whole.push_back(from_.whole[static_cast<size_t>(old_id)]);
@@ -39,7 +62,7 @@ void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> 
     inputs.push_back(map_[static_cast<size_t>(id)]);
     invariant(inputs.back() != kNoValue, "%{} is read before it is made", id);
   }
-  for (const ValueId id : out) types.push_back(from_.graph.type(id));
+  for (const ValueId id : out) types.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
   to_.graph.set_scope(from_.graph.scope_of(last));
   to_.graph.set_gradient_of(last.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(last.gradient_of)]);
   const NodeId made = to_.graph.add_node(op, attrs, inputs, types);

@@ -21,14 +21,27 @@ class Rewrite {
   void add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
            std::span<const ValueId> out);
 
+  // A value that the old program does not have, to be made by `add`: to each rank a tensor of its own, not a piece of one.
+  ValueId new_value(const TensorType& type);
+  // The same, lying as this value of the old program does.
+  ValueId new_value_like(ValueId like);
+
   // Adds the outputs; nothing may be added after.
   Program finish();
 
  private:
+  struct NewValue {
+    TensorType type;
+    Layout layout;
+    Shape whole;
+  };
+
   void define(ValueId old_id, ValueId id);
+  const NewValue* new_one(ValueId id) const;
 
   const Program& from_;
   Program to_;
+  std::vector<NewValue> new_values_;  // numbered after the old program's
   std::vector<ValueId> map_;
   std::vector<NodeId> made_of_;
 };

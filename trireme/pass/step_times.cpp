@@ -44,7 +44,7 @@ double rounds(int64_t ranks) { return std::bit_width(static_cast<uint64_t>(std::
 double seconds_of(const Program& program, const Node& node, const ReshardCosts& links, const Machine& machine) {
   const OpDef& op = def_of(node);
   const auto [in, out] = types_of(program.graph, node);
-  if (op.traits.collective && op.name != "shard_slice") {
+  if (is_communication(op)) {
     const RankGroups groups = groups_of(op.name, node.attrs);
     const LinkCost link = slowest_link(program, groups, links);
     int64_t sent = 0, got = 0;

@@ -83,6 +83,7 @@ struct Parallel {
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
   Numerics numerics = Numerics::kFast;
   bool recompute = false;  // the backward pass makes again what costs little (pass/recompute_rows.h)
+  int64_t loss_pieces = 1;  // that the last product and the loss are made in (pass/loss_in_pieces.h)
   // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has
   // parameters only gives the mesh and rules for them; all else is asked as above.
   std::string strategy;

@@ -59,7 +59,8 @@ void check_sizes(const JobConfig& c) {
                                    {"model.classes", c.model.classes},
                                    {"data.seq", c.data.seq},
                                    {"data.samples", c.data.samples},
-                                   {"train.batch", c.train.batch}}) {
+                                   {"train.batch", c.train.batch},
+                                   {"train.loss_pieces", c.train.loss_pieces}}) {
     require_from(key, value, 1);
   }
   for (const int64_t size : c.model.hidden) require_from("model.hidden", size, 1);
@@ -123,6 +124,9 @@ void check_values(const JobConfig& c) {
   require(c.train.numerics == "fast" || c.train.dtype == "f32",
           "configuration: train.numerics = 'invariant' keeps the bits of f32 sums only; train.dtype is '{}', use 'f32'",
           c.train.dtype);
+  require(c.train.numerics == "fast" || c.train.loss_pieces == 1,
+          "configuration: train.numerics = 'invariant' sums in an order of its own, train.loss_pieces = {} in pieces; leave one out",
+          c.train.loss_pieces);
   require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
   require_one_of("parallel.mode", c.parallel.mode, {"data_parallel", "semi_auto_parallel", "hybrid_parallel", "stand_alone"});
@@ -244,6 +248,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"train.dtype", &c.train.dtype, "f32 or bf16: what layers compute in; parameters, their state and the loss are f32"},
       {"train.numerics", &c.train.numerics, "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep them is refused"},
       {"train.recompute", &c.train.recompute, "the backward pass computes activation functions and norms again instead of keeping them: less memory, the same bits"},
+      {"train.loss_pieces", &c.train.loss_pieces, "the last product and the loss are worked through in so many pieces of a rank's positions, forward and backward, so that the logits of one piece are there at a time: less memory, other last bits"},
       {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
       {"train.lr", &c.train.lr, "peak learning rate"},
       {"train.momentum", &c.train.momentum, "sgd"},

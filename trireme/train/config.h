@@ -53,6 +53,7 @@ struct JobConfig {
     std::string dtype = "f32";        // f32 | bf16
     std::string numerics = "fast";    // fast | invariant
     bool recompute = false;
+    int64_t loss_pieces = 1;
     std::string optimizer = "adamw";  // sgd | adam | adamw | lamb
     double lr = 1e-3;
     double momentum = 0.9;

@@ -42,6 +42,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   const bool in_tree = options.parallel.numerics == Numerics::kInvariant;
   PassOptions passes = options.passes;
   passes.recompute = passes.recompute || options.parallel.recompute;
+  passes.loss_pieces = std::max(passes.loss_pieces, options.parallel.loss_pieces);
   passes.all_reduce = {.bucket_bytes = how.bucket_bytes,
                        .bucket_ends = how.bucket_ends,
                        .rates = {reshard_costs(how, out.strategy.mesh), how.machine}};

@@ -279,6 +279,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
                        .bucket_ends = p.all_reduce_fusion_config};
   out.numerics = parse_numerics(config.train.numerics);
   out.recompute = config.train.recompute;
+  out.loss_pieces = config.train.loss_pieces;
   if (!p.machine.empty()) {
     require(is_file(p.machine), "configuration: parallel.machine: there is no file '{}'; name one like those in machines/",
             p.machine);

@@ -1,4 +1,6 @@
-// matmul, linear_weight_grad and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN or widened to f32.
+// matmul, linear_weight_grad, that onto a sum, and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN or widened to f32.
+#include <algorithm>
+
 #include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/product.h"
@@ -34,6 +36,12 @@ Product of_weight_grad(const Shape& x, const Shape&, const Shape& w, const Attrs
   p.n = w[1];
   p.k = p.m == 0 ? 0 : x.elements() / p.m;
   p.transpose_a = true;
+  return p;
+}
+
+Product of_weight_grad_onto(const Shape& x, const Shape& y, const Shape& w, const Attrs& attrs) {
+  Product p = of_weight_grad(x, y, w, attrs);
+  p.onto = true;
   return p;
 }
 
@@ -81,9 +89,18 @@ Matrices<T, C> matrices_of(const KernelArgs& args) {
   return {data_of<T>(args.in[0]), data_of<T>(args.in[1]), data_of<C>(args.out[0])};
 }
 
+// A product onto a sum finds it where its result will be, unless that has a place of its own.
+void put_start(const Product& p, const KernelArgs& args) {
+  if (!p.onto) return;
+  const float* start = data_of<float>(args.in[2]);
+  auto* to = data_of<float>(args.out[0]);
+  if (start != to) std::copy_n(start, p.m * p.n, to);
+}
+
 template <ProductFn product>
 void run_sgemm(const KernelArgs& args) {
   const Product p = product_of<product>(args);
+  put_start(p, args);
   const Matrices<float> at = matrices_of<float>(args);
   batched_gemm({.m = p.m,
                 .n = p.n,
@@ -95,12 +112,14 @@ void run_sgemm(const KernelArgs& args) {
                 .ldb = p.ldb(),
                 .ldc = p.n,
                 .transpose_a = p.transpose_a,
-                .transpose_b = p.transpose_b},
+                .transpose_b = p.transpose_b,
+                .beta = p.onto ? 1.0F : 0.0F},
                p.batch, p.steps, args.pool);
 }
 
 template <ProductFn product, class C>
 void run_onednn(const KernelArgs& args) {
+  put_start(product_of<product>(args), args);
   multiply_by_onednn(product_of<product>(args), matrices_of<Bf16, C>(args), args);
 }
 
@@ -111,6 +130,7 @@ int64_t onednn_bytes(const TypeArgs& args, int threads) {
 
 template <ProductFn product, class C>
 void run_widened(const KernelArgs& args) {
+  put_start(product_of<product>(args), args);
   multiply_widened(product_of<product>(args), matrices_of<Bf16, C>(args), args);
 }
 
@@ -204,6 +224,9 @@ extern const Kernel linear_weight_grad_sgemm = sgemm<of_weight_grad>("linear_wei
 extern const Kernel linear_weight_grad_leaves = leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves");
 extern const Kernel linear_weight_grad_bf16 = onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16");
 extern const Kernel linear_weight_grad_widened = widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened");
+extern const Kernel linear_weight_grad_onto_sgemm = sgemm<of_weight_grad_onto>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm");
+extern const Kernel linear_weight_grad_onto_bf16 = onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16");
+extern const Kernel linear_weight_grad_onto_widened = widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened");
 extern const Kernel multi_linear_sgemm = sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm");
 extern const Kernel multi_linear_leaves = leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves");
 extern const Kernel multi_linear_bf16 = onednn<of_multi_linear>("multi_linear", "multi_linear.bf16");

@@ -73,6 +73,11 @@ class Plan {
     block.c = memory::desc({m, n}, kTypeOf<C>, memory::dims{product_.n, 1});
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (product_.onto) {
+      dnnl::post_ops add;
+      add.append_sum(1.0F);
+      attr.set_post_ops(add);
+    }
     const dnnl::matmul::primitive_desc made({block.a, block.b, block.c}, attr, onednn_engine());
     block.run = dnnl::matmul(made);
     block.pad = made.scratchpad_desc();
@@ -89,11 +94,11 @@ bool is_empty(const Product& product) {
   return product.batch == 0 || product.m == 0 || product.n == 0;
 }
 
-// No terms: the result is zero.
+// No terms: they sum to zero.
 template <class C>
 bool has_no_terms(const Product& product, const Matrices<Bf16, C>& at) {
   if (product.k > 0 || is_empty(product)) return is_empty(product);
-  std::fill_n(at.c, product.batch * product.m * product.n, C{});
+  if (!product.onto) std::fill_n(at.c, product.batch * product.m * product.n, C{});
   return true;
 }
 
@@ -115,6 +120,9 @@ void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int
   float* c = b + kTerms * kColumns;
   const int64_t m = std::min(kRows, p.m - i);
   const int64_t n = std::min(kColumns, p.n - j);
+  if constexpr (std::is_same_v<C, float>) {
+    for (int64_t row = 0; p.onto && row < m; ++row) std::copy_n(at.c + (i + row) * p.n + j, n, c + row * n);
+  }
   for (int64_t first = 0; first < p.k; first += kTerms) {
     const int64_t k = std::min(kTerms, p.k - first);
     if (p.transpose_a) {
@@ -138,7 +146,7 @@ void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int
           .ldc = n,
           .transpose_a = p.transpose_a,
           .transpose_b = p.transpose_b,
-          .beta = first > 0 ? 1.0F : 0.0F});
+          .beta = p.onto || first > 0 ? 1.0F : 0.0F});
   }
   for (int64_t row = 0; row < m; ++row)
     loops_on<C>().from_f32(n, c + row * n, at.c + (i + row) * p.n + j);

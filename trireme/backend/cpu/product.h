@@ -12,6 +12,7 @@ namespace trireme::cpu {
 struct Product {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transpose_a = false, transpose_b = false;
+  bool onto = false;  // added to what c holds, which is f32
   BatchSteps steps = {};
 
   int64_t lda() const { return transpose_a ? m : k; }

@@ -129,8 +129,8 @@ Key open_key(const std::string& path, const Password& password) {
   return key;
 }
 
-// Puts the certificate, which is a bundle, into PEM, and its key.
-void open_bundle(const std::string& path, const Password& password, TlsTexts& texts) {
+// The key of a certificate that is a bundle; the certificate is put into PEM.
+Key open_bundle(const std::string& path, const Password& password, TlsTexts& texts) {
   const Bytes text = reader_of(texts.certificate);
   const std::unique_ptr<PKCS12, decltype(&PKCS12_free)> bundle(d2i_PKCS12_bio(text.get(), nullptr), PKCS12_free);
   require(bundle != nullptr, "tls: '{}' has no certificate in PEM form, nor is it a PKCS#12 bundle", path);
@@ -141,16 +141,16 @@ void open_bundle(const std::string& path, const Password& password, TlsTexts& te
   if (PKCS12_parse(bundle.get(), password.text ? password.text->c_str() : nullptr, &key, &certificate, &others) != 1) {
     fail_to_open("bundle", path, password);
   }
-  const Key own_key(key, EVP_PKEY_free);
+  Key own_key(key, EVP_PKEY_free);
   const Certificate own(certificate, X509_free);
   const auto free_all = [](STACK_OF(X509)* all) { sk_X509_pop_free(all, X509_free); };
   const std::unique_ptr<STACK_OF(X509), decltype(free_all)> chain(others, free_all);
   require(own != nullptr && own_key != nullptr, "tls: the bundle '{}' has no certificate with its key", path);
-  texts.key = pem_of(own_key.get());
   texts.certificate = written([&](BIO* out) {
     PEM_write_bio_X509(out, own.get());
     for (int i = 0; i < sk_X509_num(chain.get()); ++i) PEM_write_bio_X509(out, sk_X509_value(chain.get(), i));
   });
+  return own_key;
 }
 
 void check_lists(const TlsTexts& texts, const std::string& path) {
@@ -195,20 +195,17 @@ TlsTexts read_tls(const TlsFiles& files) {
           files.certificate.empty() ? "--tls-cert" : "--tls-ca");
   TlsTexts texts{.certificate = read_file(files.certificate), .authority = read_file(files.authority)};
   const Password password = password_of(files);
-  if (texts.certificate.find("-----BEGIN") == std::string::npos && files.key.empty()) {
-    open_bundle(files.certificate, password, texts);
-  } else {
-    require(!files.key.empty(), "tls: --tls-key is missing; give --tls-cert, --tls-key and --tls-ca, all three or none");
-    texts.key = pem_of(open_key(files.key, password).get());
-  }
+  const bool is_bundle = texts.certificate.find("-----BEGIN") == std::string::npos && files.key.empty();
+  require(is_bundle || !files.key.empty(), "tls: --tls-key is missing; give --tls-cert, --tls-key and --tls-ca, all three or none");
+  Key key(nullptr, EVP_PKEY_free);
+  if (is_bundle) key = open_bundle(files.certificate, password, texts);
   const std::vector<Certificate> own = certificates_in(texts.certificate);
   require(!own.empty(), "tls: '{}' has no certificate in PEM form", files.certificate);
   const std::vector<Certificate> authorities = certificates_in(texts.authority);
   require(!authorities.empty(), "tls: '{}' has no certificate in PEM form", files.authority);
   check_dates(*own.front(), files.certificate, files.warn_days);
   check_dates(*authorities.front(), files.authority, files.warn_days);
-  const Bytes key_text = reader_of(texts.key);
-  const Key key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
+  if (!is_bundle) key = open_key(files.key, password);
   require(X509_check_private_key(own.front().get(), key.get()) == 1, "tls: the key '{}' is not that of the certificate '{}'", files.key,
           files.certificate);
   if (!files.revoked.empty()) {
@@ -216,6 +213,7 @@ TlsTexts read_tls(const TlsFiles& files) {
     check_lists(texts, files.revoked);
     if (const std::string why = why_revoked(texts, texts.certificate); !why.empty()) fail(ErrorKind::kInvalidArgument, "tls: {}", why);
   }
+  texts.key = pem_of(key.get());
   return texts;
 }
 

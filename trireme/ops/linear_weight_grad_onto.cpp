@@ -1,0 +1,93 @@
+// linear_weight_grad_onto: w[k,n] = start[k,n] + sum_r x[r,k] y[r,n]
+//
+// The gradient of a weight whose rows come in pieces, one after the other: each adds to what the ones before have left, in
+// their place. Passes make it. The sums of bf16 operands are f32.
+#include "trireme/ops/ops.h"
+#include "trireme/ops/reference.h"
+
+namespace trireme {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const TensorType& x = args.in[0];
+  const TensorType& y = args.in[1];
+  const TensorType& start = args.in[2];
+  require(x.shape.rank() == 2 && y.shape.rank() == 2 && x.shape[0] == y.shape[0],
+          "linear_weight_grad_onto: x and y must be matrices of equally many rows (x {}, y {})", to_string(x), to_string(y));
+  require(x.dtype == y.dtype && is_floating(x.dtype), "linear_weight_grad_onto: operands must be of one floating type (x {}, y {})",
+          to_string(x), to_string(y));
+  const TensorType w{statistic_type(x.dtype), {x.shape[1], y.shape[1]}};
+  require(start == w, "linear_weight_grad_onto: start is {}; the sum is {}", to_string(start), to_string(w));
+  return {w};
+}
+
+// dx[r,k] = sum_n y[r,n] dw[k,n] and dy[r,n] = sum_k x[r,k] dw[k,n].
+std::vector<Tensor> grad(const GradArgs& args) {
+  const Tensor& x = args.in[0];
+  const Tensor& y = args.in[1];
+  const Tensor dw = cast(args.dout[0], x.dtype());
+  Tensor dx, dy;
+  if (args.wanted[0]) dx = matmul(y, dw, false, true);
+  if (args.wanted[1]) dy = matmul(x, dw);
+  return {dx, dy, args.dout[0]};
+}
+
+// The rows stay together: what each rank had of them would be added to a `start` that is there once.
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule(".k,.n,kn->kn", args.in, args.out, {.linear = {{0, 2}, {1, 2}}});
+}
+
+Cost cost(const TypeArgs& args) {
+  return {.flops = 2.0 * static_cast<double>(args.in[0].shape[0]) * static_cast<double>(args.out[0].elements()),
+          .bytes = tensor_bytes(args)};
+}
+
+template <class T, class W>
+void add_products(const KernelArgs& args) {
+  const auto x = args.in[0].as<T>();
+  const auto y = args.in[1].as<T>();
+  const auto start = args.in[2].as<W>();
+  const auto w = args.out[0].as<W>();
+  const auto k = static_cast<size_t>(args.out[0].type.shape[0]);
+  const auto n = static_cast<size_t>(args.out[0].type.shape[1]);
+  const auto rows = static_cast<size_t>(args.in[0].type.shape[0]);
+  for (size_t i = 0; i < k; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      double sum = load(start[i * n + j]);
+      for (size_t row = 0; row < rows; ++row) sum += load(x[row * k + i]) * load(y[row * n + j]);
+      w[i * n + j] = store<W>(sum);
+    }
+  }
+}
+
+void kernel(const KernelArgs& args) {
+  with_floating("linear_weight_grad_onto", args.in[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    add_products<T, Statistic<T>>(args);
+  });
+}
+
+std::vector<Example> examples() {
+  return {{.in = {f32({6, 4}), f32({6, 12}), f32({4, 12})}},
+          {.in = {f32({5, 7}), f32({5, 1}), f32({7, 1})}},
+          {.in = {f32({0, 3}), f32({0, 2}), f32({3, 2})}},
+          {.in = {{DType::kBF16, {6, 4}}, {DType::kBF16, {6, 12}}, f32({4, 12})}}};
+}
+
+}  // namespace
+
+namespace ops {
+extern const OpDef linear_weight_grad_onto{{"linear_weight_grad_onto", &Attrs::parse<NoAttrs>},
+                                           "w[k,n] = start[k,n] + sum_r x[r,k] y[r,n]",
+                                           "x, y, start",
+                                           infer,
+                                           grad,
+                                           shard,
+                                           cost,
+                                           kernel,
+                                           {},
+                                           {{0, 2}},
+                                           examples};
+}  // namespace ops
+
+}  // namespace trireme
