@@ -125,6 +125,21 @@ TEST_P(EveryTransport, AllTypesReduceToTheSumMaxAndMinOfAllRanks) {
   });
 }
 
+TEST_P(EveryTransport, AllReduceIsRightWhereSomeOperandsAreInSharedMemory) {
+  spawn(3, [](World& world) {
+    for (int call = 0; call < 12; ++call) {
+      for (const int64_t count : {3, 200, 1000, 1024, 40'001}) {
+        const HostTensor tensor = filled<float>(world.rank(), count);
+        const View shared = placed(world, tensor, true);  // all ranks allocate
+        const View view = (world.rank() + call) % 4 == 0 ? shared : tensor.view();
+        world.all().all_reduce(view, Reduce::kSum).wait();
+        const auto wanted = [&](int64_t i) { return expected(Reduce::kSum, world.size(), i); };
+        ASSERT_EQ(-1, first_wrong(view.as<float>(), wanted)) << "count " << count << " call " << call << " rank " << world.rank();
+      }
+    }
+  });
+}
+
 TEST_P(EveryTransport, AllReduceIsRightForOneToEightRanks) {
   for (int size = 1; size <= 8; ++size) {
     spawn(size, [](World& world) {

@@ -21,7 +21,8 @@ class ShmGroup final : public P2pGroup {
   Task run_barrier(Operation& operation) override;
 
  private:
-  static constexpr size_t kSmall = 4096;              // bytes that travel in the slot
+  static constexpr size_t kSmall = 4096;              // bytes that travel in the slot,
+  static constexpr size_t kTiny = 512;                // and that do though they lie in shared memory
   static constexpr size_t kBounce = size_t{1} << 20;  // bytes of each half of the bounce buffer
   using Location = ShmTransport::Location;
 
@@ -47,6 +48,7 @@ class ShmGroup final : public P2pGroup {
     uint32_t detail = 0;
     uint64_t bytes = 0;
     std::span<const std::byte> operand;  // what the peers read
+    size_t in_slot = kSmall;             // bytes up to which it is in the slot wherever it lies
   };
 
   Block& block(int member) const {
@@ -62,9 +64,11 @@ class ShmGroup final : public P2pGroup {
   void enter(Operation& operation, const Call& call);
   void check_calls(const Operation& operation) const;
   bool all_shared(const Operation& operation) const;
+  bool none_shared(const Operation& operation) const;
   std::byte* operand_of(const Operation& operation, int member, size_t bytes) const;
   std::span<const std::byte* const> payloads(const Operation& operation);
 
+  Task put_in_slot(Operation& operation, std::span<const std::byte> operand);
   Task reduce_in_place(Operation& operation, View inout, Reduce op);
   Task reduce_as_pair(Operation& operation, View inout, Reduce op);
   Task reduce_by_bounce(Operation& operation, View inout, Reduce op);
