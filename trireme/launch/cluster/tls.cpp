@@ -153,13 +153,12 @@ Key open_bundle(const std::string& path, const Password& password, TlsTexts& tex
   return own_key;
 }
 
-void check_lists(const TlsTexts& texts, const std::string& path) {
-  const std::vector<List> lists = lists_in(texts.revoked);
+void check_lists(const std::vector<List>& lists, const std::vector<Certificate>& authorities, const std::string& path) {
   require(!lists.empty(), "tls: '{}' has no list of revoked certificates in PEM form", path);
   for (const List& list : lists) {
     const X509_NAME* issuer = X509_CRL_get_issuer(list.get());
     bool signed_by_one = false;
-    for (const Certificate& authority : certificates_in(texts.authority)) {
+    for (const Certificate& authority : authorities) {
       if (X509_NAME_cmp(issuer, X509_get_subject_name(authority.get())) != 0) continue;
       signed_by_one = signed_by_one || X509_CRL_verify(list.get(), X509_get0_pubkey(authority.get())) == 1;
     }
@@ -170,24 +169,27 @@ void check_lists(const TlsTexts& texts, const std::string& path) {
   }
 }
 
+// "" if it is not.
+std::string why_revoked(X509* certificate, const std::vector<List>& lists) {
+  const std::string who = fmt::format("the certificate of '{}'", name_of(X509_get_subject_name(certificate)));
+  bool listed = false;
+  for (const List& list : lists) {
+    if (X509_NAME_cmp(X509_CRL_get_issuer(list.get()), X509_get_issuer_name(certificate)) != 0) continue;
+    listed = true;
+    X509_REVOKED* entry = nullptr;
+    if (X509_CRL_get0_by_cert(list.get(), &entry, certificate) == 1) {
+      return fmt::format("{} was taken back on {}", who, date_of(X509_REVOKED_get0_revocationDate(entry)));
+    }
+  }
+  return listed ? "" : fmt::format("{} is of '{}', of which there is no list of revoked ones", who, name_of(X509_get_issuer_name(certificate)));
+}
+
 }  // namespace
 
 std::string why_revoked(const TlsTexts& tls, std::string_view certificate) {
   if (tls.revoked.empty()) return "";
   const std::vector<Certificate> own = certificates_in(certificate);
-  if (own.empty()) return "it shows no certificate";
-  X509* first = own.front().get();
-  const std::string who = fmt::format("the certificate of '{}'", name_of(X509_get_subject_name(first)));
-  bool listed = false;
-  for (const List& list : lists_in(tls.revoked)) {
-    if (X509_NAME_cmp(X509_CRL_get_issuer(list.get()), X509_get_issuer_name(first)) != 0) continue;
-    listed = true;
-    X509_REVOKED* entry = nullptr;
-    if (X509_CRL_get0_by_cert(list.get(), &entry, first) == 1) {
-      return fmt::format("{} was taken back on {}", who, date_of(X509_REVOKED_get0_revocationDate(entry)));
-    }
-  }
-  return listed ? "" : fmt::format("{} is of '{}', of which there is no list of revoked ones", who, name_of(X509_get_issuer_name(first)));
+  return own.empty() ? "it shows no certificate" : why_revoked(own.front().get(), lists_in(tls.revoked));
 }
 
 TlsTexts read_tls(const TlsFiles& files) {
@@ -201,17 +203,18 @@ TlsTexts read_tls(const TlsFiles& files) {
   if (is_bundle) key = open_bundle(files.certificate, password, texts);
   const std::vector<Certificate> own = certificates_in(texts.certificate);
   require(!own.empty(), "tls: '{}' has no certificate in PEM form", files.certificate);
+  check_dates(*own.front(), files.certificate, files.warn_days);
   const std::vector<Certificate> authorities = certificates_in(texts.authority);
   require(!authorities.empty(), "tls: '{}' has no certificate in PEM form", files.authority);
-  check_dates(*own.front(), files.certificate, files.warn_days);
   check_dates(*authorities.front(), files.authority, files.warn_days);
   if (!is_bundle) key = open_key(files.key, password);
   require(X509_check_private_key(own.front().get(), key.get()) == 1, "tls: the key '{}' is not that of the certificate '{}'", files.key,
           files.certificate);
   if (!files.revoked.empty()) {
     texts.revoked = read_file(files.revoked);
-    check_lists(texts, files.revoked);
-    if (const std::string why = why_revoked(texts, texts.certificate); !why.empty()) fail(ErrorKind::kInvalidArgument, "tls: {}", why);
+    const std::vector<List> lists = lists_in(texts.revoked);
+    check_lists(lists, authorities, files.revoked);
+    if (const std::string why = why_revoked(own.front().get(), lists); !why.empty()) fail(ErrorKind::kInvalidArgument, "tls: {}", why);
   }
   texts.key = pem_of(key.get());
   return texts;
