@@ -75,15 +75,15 @@ TEST(LossPiecesInBf16, StayAsNearToTheWholeLossAsItsRounding) {
 TEST(LossPiecesConfig, WhatCannotBeIsRefused) {
   const auto why = [](const std::string& toml) -> std::string {
     try {
-      (void)parse_config("[data]\nkind = 'synthetic'\n" + toml, "job.toml");
+      (void)parse_config("[data]\nkind = 'synthetic'\n[train]\nsteps = 1\n" + toml, "job.toml");
     } catch (const Error& e) {
       return e.text();
     }
     return "";
   };
-  EXPECT_THAT(why("[train]\nloss_pieces = 0\n"), HasSubstr("train.loss_pieces = 0; it must be 1 or more"));
-  EXPECT_THAT(why("[train]\nloss_pieces = 4\nnumerics = 'invariant'\n"), HasSubstr("train.loss_pieces = 4 in pieces; leave one out"));
-  EXPECT_EQ(why("[train]\nloss_pieces = 4\n"), "");
+  EXPECT_THAT(why("loss_pieces = 0\n"), HasSubstr("train.loss_pieces = 0; it must be 1 or more"));
+  EXPECT_THAT(why("loss_pieces = 4\nnumerics = 'invariant'\n"), HasSubstr("train.loss_pieces = 4 in pieces; leave one out"));
+  EXPECT_EQ(why("loss_pieces = 4\n"), "");
 }
 
 }  // namespace

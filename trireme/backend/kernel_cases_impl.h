@@ -30,6 +30,9 @@ inline std::vector<Example> matmul_cases() {
                          .attrs = attrs});
       };
       add(1, 1, 1);
+      add(0, 5, 3);
+      add(4, 0, 3);
+      add(4, 5, 0);
       add(37, 1, 65);
       add(1, 53, 17);
       add(129, 67, 31);
@@ -98,6 +101,8 @@ inline std::vector<Example> more_cases(std::string_view op) {
   if (op == "matmul") return matmul_cases();
   if (op == "linear_weight_grad") {
     return {{.in = {f32_of({1, 1}), f32_of({1, 1})}},
+            {.in = {f32_of({0, 5}), f32_of({0, 7})}},
+            {.in = {f32_of({3, 0}), f32_of({3, 7})}},
             {.in = {f32_of({7, 11, 131}), f32_of({7, 11, 17})}},
             {.in = {f32_of({1031, 257}), f32_of({1031, 129})}}};
   }

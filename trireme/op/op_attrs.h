@@ -170,11 +170,6 @@ struct SliceAttrs {
   }
 };
 
-struct ReshapeAttrs {
-  Shape shape;
-  static constexpr auto fields() { return std::tuple{field("shape", &ReshapeAttrs::shape)}; }
-};
-
 struct ConcatAttrs {
   int64_t dim = 0;
   static constexpr auto fields() { return std::tuple{field("dim", &ConcatAttrs::dim)}; }

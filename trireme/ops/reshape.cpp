@@ -9,6 +9,11 @@
 namespace trireme {
 namespace {
 
+struct ReshapeAttrs {
+  Shape shape;
+  static constexpr auto fields() { return std::tuple{field("shape", &ReshapeAttrs::shape)}; }
+};
+
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ReshapeAttrs>();
   const TensorType& x = args.in[0];

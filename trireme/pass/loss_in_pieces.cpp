@@ -135,9 +135,11 @@ class LossInPieces {
     return {like.dtype, {count, like.shape[like.shape.rank() - 1]}};
   }
 
+  static Attrs into(const Shape& shape) { return op("reshape").parse_attrs(fmt::format("{{shape={}}}", to_string(shape))); }
+
   ValueId reshaped(NodeId scope, ValueId from, const TensorType& to) {
     const ValueId out = rewrite_.new_value(to);
-    add("reshape", Attrs::of(ReshapeAttrs{to.shape}), scope, {from}, {out});
+    add("reshape", into(to.shape), scope, {from}, {out});
     return out;
   }
 
@@ -160,7 +162,7 @@ class LossInPieces {
   void join(NodeId scope, const std::vector<ValueId>& parts, int64_t count, bool is_matrix, ValueId whole) {
     const ValueId flat = rewrite_.new_value(rows(count, type(whole), is_matrix));
     add("concat", Attrs::of(ConcatAttrs{0}), scope, parts, {flat});
-    add("reshape", Attrs::of(ReshapeAttrs{type(whole).shape}), scope, {flat}, {whole});
+    add("reshape", into(type(whole).shape), scope, {flat}, {whole});
   }
 
   void put_in_pieces(const Head& head) {

@@ -206,6 +206,34 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
   };
 }
 
+std::vector<ConfigKey> train_keys(JobConfig& c) {
+  return {
+      {"train.steps", &c.train.steps, "how many; or set train.epochs"},
+      {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
+      {"train.batch", &c.train.batch, "samples of a step over all ranks"},
+      {"train.dtype", &c.train.dtype, "f32 or bf16: what layers compute in; parameters, their state and the loss are f32"},
+      {"train.numerics", &c.train.numerics, "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep them is refused"},
+      {"train.recompute", &c.train.recompute, "the backward pass computes activation functions and norms again instead of keeping them: less memory, the same bits"},
+      {"train.loss_pieces", &c.train.loss_pieces, "the last product and the loss are worked through in so many pieces of a rank's positions, forward and backward, so that the logits of one piece are there at a time: less memory, other last bits"},
+      {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
+      {"train.lr", &c.train.lr, "peak learning rate"},
+      {"train.momentum", &c.train.momentum, "sgd"},
+      {"train.beta1", &c.train.beta1, "adam, adamw, lamb"},
+      {"train.beta2", &c.train.beta2, "adam, adamw, lamb"},
+      {"train.weight_decay", &c.train.weight_decay, ""},
+      {"train.schedule", &c.train.schedule, "constant, linear or cosine"},
+      {"train.warmup", &c.train.warmup, "steps in which the rate rises from 0"},
+      {"train.final_ratio", &c.train.final_ratio, "the last step's rate as a share of the peak"},
+      {"train.clip", &c.train.clip, "largest global norm of the gradients; 0 does not clip"},
+      {"train.label_smoothing", &c.train.label_smoothing, "share of the target that is spread over all classes, from 0 to below 1"},
+      {"train.eval_every", &c.train.eval_every, "steps between validations; 0: at the end only"},
+      {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all"},
+      {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
+      {"train.keep", &c.train.keep, "newest checkpoints of the run that stay; an earlier run's in the same folder become checkpoints.1, .2 and so on, and all stay"},
+      {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
+  };
+}
+
 }  // namespace
 
 std::vector<ConfigKey> config_keys(JobConfig& c) {
@@ -242,30 +270,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"data.samples", &c.data.samples, "synthetic: how many"},
       {"data.validation", &c.data.validation, "share of the samples that is held out"},
       {"data.validation_blocks", &c.data.validation_blocks, "text: hold out the ends of this many equal parts; 1: the end of the text"},
-      {"train.steps", &c.train.steps, "how many; or set train.epochs"},
-      {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
-      {"train.batch", &c.train.batch, "samples of a step over all ranks"},
-      {"train.dtype", &c.train.dtype, "f32 or bf16: what layers compute in; parameters, their state and the loss are f32"},
-      {"train.numerics", &c.train.numerics, "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep them is refused"},
-      {"train.recompute", &c.train.recompute, "the backward pass computes activation functions and norms again instead of keeping them: less memory, the same bits"},
-      {"train.loss_pieces", &c.train.loss_pieces, "the last product and the loss are worked through in so many pieces of a rank's positions, forward and backward, so that the logits of one piece are there at a time: less memory, other last bits"},
-      {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
-      {"train.lr", &c.train.lr, "peak learning rate"},
-      {"train.momentum", &c.train.momentum, "sgd"},
-      {"train.beta1", &c.train.beta1, "adam, adamw, lamb"},
-      {"train.beta2", &c.train.beta2, "adam, adamw, lamb"},
-      {"train.weight_decay", &c.train.weight_decay, ""},
-      {"train.schedule", &c.train.schedule, "constant, linear or cosine"},
-      {"train.warmup", &c.train.warmup, "steps in which the rate rises from 0"},
-      {"train.final_ratio", &c.train.final_ratio, "the last step's rate as a share of the peak"},
-      {"train.clip", &c.train.clip, "largest global norm of the gradients; 0 does not clip"},
-      {"train.label_smoothing", &c.train.label_smoothing, "share of the target that is spread over all classes, from 0 to below 1"},
-      {"train.eval_every", &c.train.eval_every, "steps between validations; 0: at the end only"},
-      {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all"},
-      {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
-      {"train.keep", &c.train.keep, "newest checkpoints of the run that stay; an earlier run's in the same folder become checkpoints.1, .2 and so on, and all stay"},
-      {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
   };
+  for (ConfigKey& key : train_keys(c)) keys.push_back(std::move(key));
   for (ConfigKey& key : parallel_keys(c)) keys.push_back(std::move(key));
   return keys;
 }

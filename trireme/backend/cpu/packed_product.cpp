@@ -37,8 +37,9 @@ Blocking blocking_of(const Product& p, int threads) {
   const int64_t tile_columns = loops().tile_columns;
   const bool waits = p.k > kTerms;
   Blocking b{};
-  b.rows = rounded_up(std::min(p.m, waits ? kSideThatWaits : kRows), tile_rows);
-  b.columns = rounded_up(std::min(p.n, waits ? kSideThatWaits : kColumns), tile_columns);
+  // One tile at least, also where there are no rows or columns.
+  b.rows = rounded_up(std::clamp<int64_t>(p.m, 1, waits ? kSideThatWaits : kRows), tile_rows);
+  b.columns = rounded_up(std::clamp<int64_t>(p.n, 1, waits ? kSideThatWaits : kColumns), tile_columns);
   // A few tasks for each thread, so that none waits long for another.
   const auto tasks = [&] { return (p.m + b.rows - 1) / b.rows * ((p.n + b.columns - 1) / b.columns) * p.batch; };
   while (threads > 1 && tasks() < 4 * threads && (b.rows > 4 * tile_rows || b.columns > 4 * tile_columns)) {
