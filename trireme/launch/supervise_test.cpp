@@ -142,7 +142,10 @@ TEST_F(LaunchTest, ARankThatEndsWithACodeIsNamedWithItsLogAndItsCodeIsPassedOn) 
 
 TEST_F(LaunchTest, AKilledRankIsNamedAndTheOthersAreEnded) {
   const LaunchResult result = supervise(
-      shell(3, "echo $$ > $0/pid_$RANK; if [ $RANK = 2 ]; then kill -9 $$; fi; exec sleep 1000"));
+      shell(3,
+            "echo $$ > $0/pid_$RANK; if [ $RANK = 2 ]; then "
+            "while [ ! -s $0/pid_0 ] || [ ! -s $0/pid_1 ]; do sleep 0.01; done; kill -9 $$; fi; "
+            "exec sleep 1000"));
 
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(
