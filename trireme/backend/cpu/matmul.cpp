@@ -119,8 +119,9 @@ void run_sgemm(const KernelArgs& args) {
 
 template <ProductFn product, class C>
 void run_onednn(const KernelArgs& args) {
-  put_start(product_of<product>(args), args);
-  multiply_by_onednn(product_of<product>(args), matrices_of<Bf16, C>(args), args);
+  const Product p = product_of<product>(args);
+  put_start(p, args);
+  multiply_by_onednn(p, matrices_of<Bf16, C>(args), args);
 }
 
 template <ProductFn product, class C>
@@ -130,8 +131,9 @@ int64_t onednn_bytes(const TypeArgs& args, int threads) {
 
 template <ProductFn product, class C>
 void run_widened(const KernelArgs& args) {
-  put_start(product_of<product>(args), args);
-  multiply_widened(product_of<product>(args), matrices_of<Bf16, C>(args), args);
+  const Product p = product_of<product>(args);
+  put_start(p, args);
+  multiply_widened(p, matrices_of<Bf16, C>(args), args);
 }
 
 int64_t widened_bytes(const TypeArgs&, int threads) {
