@@ -72,6 +72,16 @@ TEST(LossPiecesInBf16, StayAsNearToTheWholeLossAsItsRounding) {
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(found[i], whole[i], 0.02F) << "step " << i + 1;
 }
 
+TEST(LossPiecesInvariant, AreRefused) {
+  try {
+    (void)compile(text_step(), {.parallel = {.numerics = Numerics::kInvariant, .loss_pieces = 2}});
+    FAIL() << "compiled";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_THAT(e.text(), HasSubstr("loss_pieces = 2 in pieces; leave one out"));
+  }
+}
+
 TEST(LossPiecesConfig, WhatCannotBeIsRefused) {
   const auto why = [](const std::string& toml) -> std::string {
     try {

@@ -36,9 +36,8 @@ class LossInPieces {
 
   Program run() {
     std::map<NodeId, Head> heads;  // by product
-    bool any = false;
     for (NodeId id = 0; id < size(); ++id) {
-      any = any || is(id, "cross_entropy");
+      trains_ = trains_ || graph_.scope_of(graph_.node(id)).starts_with("grad/");
       if (const std::optional<Head> head = head_of(id)) heads.emplace(head->product, *head);
     }
     for (NodeId id = 0; id < size(); ++id) {
@@ -47,7 +46,7 @@ class LossInPieces {
       if (head == heads.end()) copy(id);
       else put_in_pieces(head->second);
     }
-    if (any && heads.empty()) TRIREME_LOG(kWarn, "pass", "loss_pieces: no product is read by a cross-entropy alone; the loss stays in one piece");
+    if (trains_ && heads.empty()) TRIREME_LOG(kWarn, "pass", "loss_pieces: no product is read by a cross-entropy alone; the loss stays in one piece");
     return rewrite_.finish();
   }
 
@@ -220,6 +219,7 @@ class LossInPieces {
   Rewrite rewrite_;
   std::vector<std::vector<NodeId>> readers_;  // of values
   std::vector<char> done_;                    // of nodes
+  bool trains_ = false;                       // there is a backward pass
 };
 
 }  // namespace

@@ -35,14 +35,15 @@ Compiled compile(Graph graph, const CompileOptions& options) {
     out.partitioned = partition(out.graph, out.strategy, {.costs = reshard_costs(how, out.strategy.mesh),
                                                           .sum_types = sum_types(out.graph, how)});
   }
-  if (options.parallel.numerics == Numerics::kInvariant) {
-    require_invariant(out.graph, out.strategy);
-    require_invariant(out.partitioned);
-  }
   const bool in_tree = options.parallel.numerics == Numerics::kInvariant;
   PassOptions passes = options.passes;
   passes.recompute = passes.recompute || options.parallel.recompute;
   passes.loss_pieces = std::max(passes.loss_pieces, options.parallel.loss_pieces);
+  if (in_tree) {
+    require(passes.loss_pieces == 1, "numerics = 'invariant' sums in an order of its own, loss_pieces = {} in pieces; leave one out", passes.loss_pieces);
+    require_invariant(out.graph, out.strategy);
+    require_invariant(out.partitioned);
+  }
   passes.all_reduce = {.bucket_bytes = how.bucket_bytes,
                        .bucket_ends = how.bucket_ends,
                        .rates = {reshard_costs(how, out.strategy.mesh), how.machine}};
