@@ -38,11 +38,13 @@ inline std::vector<Example> matmul_cases() {
       add(129, 67, 31);
     }
   }
-  // Cut into blocks.
+  // Cut into blocks: along the terms, the rows, the rows and the columns.
   cases.push_back(
-      {.in = {f32_of({517, 263}), f32_of({263, 509})}, .attrs = Attrs::of(MatMulAttrs{})});
-  cases.push_back({.in = {f32_of({263, 517}), f32_of({509, 263})},
+      {.in = {f32_of({67, 2081}), f32_of({2081, 1031})}, .attrs = Attrs::of(MatMulAttrs{})});
+  cases.push_back({.in = {f32_of({131, 2053}), f32_of({517, 131})},
                    .attrs = Attrs::of(MatMulAttrs{true, true})});
+  cases.push_back({.in = {f32_of({1031, 1021}), f32_of({1021, 1033})},
+                   .attrs = Attrs::of(MatMulAttrs{})});
   cases.push_back({.in = {f32_of({2, 3, 7}), f32_of({7, 5})}, .attrs = Attrs::of(MatMulAttrs{})});
   return cases;
 }
@@ -104,13 +106,15 @@ inline std::vector<Example> more_cases(std::string_view op) {
             {.in = {f32_of({0, 5}), f32_of({0, 7})}},
             {.in = {f32_of({3, 0}), f32_of({3, 7})}},
             {.in = {f32_of({7, 11, 131}), f32_of({7, 11, 17})}},
-            {.in = {f32_of({1031, 257}), f32_of({1031, 129})}}};
+            {.in = {f32_of({1031, 257}), f32_of({1031, 129})}},
+            {.in = {f32_of({2, 1039, 257}), f32_of({2, 1039, 263})}}};  // cut along the terms
   }
   if (op == "linear_weight_grad_onto") {
     return {{.in = {f32_of({1, 1}), f32_of({1, 1}), f32_of({1, 1})}},
             {.in = {f32_of({0, 5}), f32_of({0, 7}), f32_of({5, 7})}},
             {.in = {f32_of({77, 131}), f32_of({77, 17}), f32_of({131, 17})}},
-            {.in = {f32_of({1031, 257}), f32_of({1031, 129}), f32_of({257, 129})}}};
+            {.in = {f32_of({1031, 257}), f32_of({1031, 129}), f32_of({257, 129})}},
+            {.in = {f32_of({2079, 257}), f32_of({2079, 263}), f32_of({257, 263})}}};  // cut along the terms
   }
   if (op == "dropout") return dropout_cases();
   if (op == "rotary") {

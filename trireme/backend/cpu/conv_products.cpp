@@ -77,18 +77,8 @@ int64_t cols_bytes(const Windows& c, DType dtype) {
 }
 
 void multiply(const Windows& c, const float* dy, const float* cols, const KernelArgs& args) {
-  const Product p = c.product();
-  batched_gemm({.m = p.m,
-                .n = p.n,
-                .k = p.k,
-                .a = dy,
-                .b = cols,
-                .c = args.out[0].as<float>().data(),
-                .lda = p.lda(),
-                .ldb = p.ldb(),
-                .ldc = p.n,
-                .transpose_a = true},
-               1, {}, args.pool);
+  const auto used = static_cast<size_t>(cols_bytes(c, DType::kF32));
+  multiply_by_sgemm(c.product(), {dy, cols, args.out[0].as<float>().data()}, args.scratch.data() + used, args.pool);
 }
 
 void multiply(const Windows& c, const Bf16* dy, const Bf16* cols, const KernelArgs& args) {
@@ -116,7 +106,7 @@ void run(const KernelArgs& args) {
 int64_t scratch_bytes(const TypeArgs& args, int threads) {
   const Windows c = windows_of(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs.as<Conv2dAttrs>());
   const DType dtype = args.in[0].dtype;
-  return cols_bytes(c, dtype) + (dtype == DType::kBF16 ? onednn_scratch<float>(c.product(), threads) : 0);
+  return cols_bytes(c, dtype) + (dtype == DType::kBF16 ? onednn_scratch<float>(c.product(), threads) : sgemm_scratch(c.product()));
 }
 
 std::string why_not(const TypeArgs& args) {

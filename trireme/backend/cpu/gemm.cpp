@@ -3,9 +3,6 @@
 #include <dnnl.h>
 #include <omp.h>
 
-#include <algorithm>
-
-#include "trireme/backend/cpu/parallel.h"
 #include "trireme/base/error.h"
 
 namespace trireme::cpu {
@@ -26,26 +23,6 @@ dnnl_cpu_isa_t dnnl_isa(Isa isa) {
 }
 
 }  // namespace
-
-Blocks blocks_of(int64_t m, int64_t n, int64_t k, int64_t batch) {
-  constexpr double kBlockFlops = 512e6;
-  constexpr int64_t kMaxBlocks = 16;
-  constexpr int64_t kMinSide = 128;
-  const double flops =
-      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const int64_t wanted = std::min({kMaxBlocks, static_cast<int64_t>(flops / kBlockFlops),
-                                   std::max<int64_t>(1, kMaxBlocks / batch)});
-  const auto half = [](int64_t side) { return ((side + 1) / 2 + 15) / 16 * 16; };
-  Blocks b{m, n, 1, 1};
-  while (b.count_m * b.count_n * 2 <= wanted) {
-    int64_t& side = b.m >= b.n ? b.m : b.n;
-    if (side < 2 * kMinSide) break;
-    side = half(side);
-    b.count_m = (m + b.m - 1) / b.m;
-    b.count_n = (n + b.n - 1) / b.n;
-  }
-  return b;
-}
 
 void prepare_onednn() {
   // oneDNN takes its instruction set once, before its first use.
@@ -79,31 +56,6 @@ void gemm(const Gemm& g) {
                  g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   invariant(status == dnnl_success, "matmul: dnnl_sgemm returned status {} (m {}, n {}, k {})",
             static_cast<int>(status), g.m, g.n, g.k);
-}
-
-void batched_gemm(const Gemm& first, int64_t batch, const BatchSteps& steps, ThreadPool* pool) {
-  if (batch == 0) return;
-  const Blocks blocks = blocks_of(first.m, first.n, first.k, batch);
-  // Many small products make one task.
-  const double flops = 2.0 * static_cast<double>(first.m) * static_cast<double>(first.n * first.k);
-  const int64_t per_product = blocks.count_m * blocks.count_n;
-  const int64_t group =
-      per_product > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(1e6 / (flops + 1)), 1, batch);
-  const int64_t items = batch * per_product;
-  run_tasks(pool, (items + group - 1) / group, [&](int64_t task, int) {
-    for (int64_t item = task * group; item < std::min(items, (task + 1) * group); ++item) {
-      const int64_t p = item / per_product;
-      const int64_t i = item % per_product / blocks.count_n * blocks.m;
-      const int64_t j = item % blocks.count_n * blocks.n;
-      Gemm g = first;
-      g.m = std::min(blocks.m, first.m - i);
-      g.n = std::min(blocks.n, first.n - j);
-      g.a += p * steps.a + (g.transpose_a ? i : i * g.lda);
-      g.b += p * steps.b + (g.transpose_b ? j * g.ldb : j);
-      g.c += p * steps.c + i * g.ldc + j;
-      gemm(g);
-    }
-  });
 }
 
 }  // namespace trireme::cpu

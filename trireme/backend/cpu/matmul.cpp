@@ -101,20 +101,12 @@ template <ProductFn product>
 void run_sgemm(const KernelArgs& args) {
   const Product p = product_of<product>(args);
   put_start(p, args);
-  const Matrices<float> at = matrices_of<float>(args);
-  batched_gemm({.m = p.m,
-                .n = p.n,
-                .k = p.k,
-                .a = at.a,
-                .b = at.b,
-                .c = at.c,
-                .lda = p.lda(),
-                .ldb = p.ldb(),
-                .ldc = p.n,
-                .transpose_a = p.transpose_a,
-                .transpose_b = p.transpose_b,
-                .beta = p.onto ? 1.0F : 0.0F},
-               p.batch, p.steps, args.pool);
+  multiply_by_sgemm(p, matrices_of<float>(args), args.scratch.data(), args.pool);
+}
+
+template <ProductFn product>
+int64_t sgemm_bytes(const TypeArgs& args, int) {
+  return sgemm_scratch(product_of<product>(args));
 }
 
 template <ProductFn product, class C>
@@ -201,7 +193,7 @@ int64_t leaves_bytes(const TypeArgs& args, int threads) {
 // The four ways to make the product that an op is; with C the type of its result on bf16.
 template <ProductFn product>
 constexpr Kernel sgemm(std::string_view op, std::string_view name) {
-  return {op, name, not_all_f32, nullptr, run_sgemm<product>, Bits::kShape};
+  return {op, name, not_all_f32, sgemm_bytes<product>, run_sgemm<product>, Bits::kShape};
 }
 template <ProductFn product, TermsFn terms>
 constexpr Kernel leaves(std::string_view op, std::string_view name, std::string_view factor = "") {

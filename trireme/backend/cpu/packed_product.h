@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/product.h"
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
+#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/onednn.h"
 #include "trireme/backend/cpu/parallel.h"
 
@@ -15,38 +17,127 @@ template <class C>
 constexpr memory::data_type kTypeOf =
     std::is_same_v<C, float> ? memory::data_type::f32 : memory::data_type::bf16;
 
+// The blocks that a product is cut into, by its sizes alone. Rows are cut down to 1024, which costs next to nothing, as do terms
+// where the result is small; otherwise blocks have 512 Mflop at least, since smaller ones run up to a quarter slower.
+struct Blocks {
+  int64_t m, n, k;  // sizes of a block; the last ones may be smaller
+  int64_t count_m = 1, count_n = 1, count_k = 1;
+
+  int64_t count() const { return count_m * count_n * count_k; }
+};
+
+Blocks blocks_of(const Product& p, bool cut_terms) {
+  constexpr int64_t kMaxBlocks = 16, kMaxParts = 4;
+  constexpr int64_t kMinSide = 128, kLongSide = 1024;
+  constexpr int64_t kSmallResult = 1 << 19;
+  constexpr double kLongBlockFlops = 128e6, kBlockFlops = 512e6;
+  const auto half = [](int64_t side) { return ((side + 1) / 2 + 15) / 16 * 16; };
+  const bool may_cut_k = cut_terms && p.batch == 1 && p.m * p.n <= kSmallResult;
+  Blocks b{.m = p.m, .n = p.n, .k = p.k};
+  while (p.batch * b.count() * 2 <= kMaxBlocks) {
+    const double flops = 2.0 * static_cast<double>(b.m) * static_cast<double>(b.n) * static_cast<double>(b.k);
+    if (flops >= 2 * kLongBlockFlops && may_cut_k && b.k >= 2 * kLongSide && b.count_k < kMaxParts) {
+      b.k = half(b.k);
+    } else if (flops >= 2 * kLongBlockFlops && b.m >= 2 * kLongSide) {
+      b.m = half(b.m);
+    } else if (flops >= 2 * kBlockFlops && std::max(b.m, b.n) >= 2 * kMinSide) {
+      int64_t& side = b.m >= b.n ? b.m : b.n;
+      side = half(side);
+    } else {
+      break;
+    }
+    b.count_m = (p.m + b.m - 1) / b.m;
+    b.count_n = (p.n + b.n - 1) / b.n;
+    b.count_k = (p.k + b.k - 1) / b.k;
+  }
+  return b;
+}
+
+// Blocks of the first terms are computed where the result lies, those of the others in `parts` of m n floats each, which
+// add_parts adds to it in order.
+int64_t parts_bytes(const Blocks& blocks, const Product& p) {
+  return blocks.count_k == 1 ? 0 : kAlign + (blocks.count_k - 1) * aligned(p.m * p.n * static_cast<int64_t>(sizeof(float)));
+}
+
+float* part_at(int64_t part, const Product& p, std::byte* parts) {
+  return reinterpret_cast<float*>(align(parts) + (part - 1) * aligned(p.m * p.n * static_cast<int64_t>(sizeof(float))));
+}
+
+void add_parts(const Blocks& blocks, const Product& p, std::byte* parts, float* c, ThreadPool* pool) {
+  if (blocks.count_k == 1) return;
+  run_tasks(pool, (p.m * p.n + kGrain - 1) / kGrain, [&](int64_t task, int) {
+    const int64_t begin = task * kGrain;
+    const int64_t n = std::min(kGrain, p.m * p.n - begin);
+    for (int64_t part = 1; part < blocks.count_k; ++part)
+      loops().f32.add_scaled(n, c + begin, part_at(part, p, parts) + begin, 1.0F, c + begin);
+  });
+}
+
+// The block of a task.
+struct Place {
+  int64_t batch, row, column, part;  // of blocks
+  int64_t i, j, t;                   // its first row, column and term
+};
+
+Place place_of(const Blocks& blocks, int64_t task) {
+  const int64_t part = task % blocks.count_k;
+  const int64_t column = task / blocks.count_k % blocks.count_n;
+  const int64_t row = task / blocks.count_k / blocks.count_n % blocks.count_m;
+  return {task / blocks.count(), row, column, part, row * blocks.m, column * blocks.n, part * blocks.k};
+}
+
+// The operands of a block.
+template <class T>
+const T* left_of(const Product& p, const Place& at, const T* a) {
+  return a + at.batch * p.steps.a + (p.transpose_a ? at.t * p.lda() + at.i : at.i * p.lda() + at.t);
+}
+template <class T>
+const T* right_of(const Product& p, const Place& at, const T* b) {
+  return b + at.batch * p.steps.b + (p.transpose_b ? at.j * p.ldb() + at.t : at.t * p.ldb() + at.j);
+}
+
 // The primitives of a product's blocks. Those of the last row and column of blocks may be smaller.
 template <class C>
 class Plan {
  public:
   explicit Plan(const Product& product)
-      : product_(product), blocks_(blocks_of(product.m, product.n, product.k, product.batch)) {
+      : product_(product), blocks_(blocks_of(product, std::is_same_v<C, float> && !product.onto)) {
     prepare_onednn();
-    for (size_t last_m : {0, 1}) {
-      for (size_t last_n : {0, 1}) {
-        Block& block = made_[last_m][last_n];
-        block = make_block(last_m == 1 ? product.m - (blocks_.count_m - 1) * blocks_.m : blocks_.m,
-                           last_n == 1 ? product.n - (blocks_.count_n - 1) * blocks_.n : blocks_.n);
-        pad_bytes_ = std::max(pad_bytes_, static_cast<int64_t>(block.pad.get_size()));
-      }
+    const auto last = [](int64_t whole, int64_t count, int64_t size) { return whole - (count - 1) * size; };
+    for (size_t kind = 0; kind < made_.size(); ++kind) {
+      Block& block = made_[kind];
+      block = make_block(kind & 4 ? last(product.m, blocks_.count_m, blocks_.m) : blocks_.m,
+                         kind & 2 ? last(product.n, blocks_.count_n, blocks_.n) : blocks_.n,
+                         kind & 1 ? last(product.k, blocks_.count_k, blocks_.k) : blocks_.k);
+      pad_bytes_ = std::max(pad_bytes_, static_cast<int64_t>(block.pad.get_size()));
     }
     pad_bytes_ = aligned(pad_bytes_);
   }
 
-  int64_t scratch_bytes(int threads) const { return kAlign + threads * pad_bytes_; }
-  int64_t tasks() const { return product_.batch * blocks_.count_m * blocks_.count_n; }
+  int64_t scratch_bytes(int threads) const { return kAlign + threads * pad_bytes_ + parts_bytes(blocks_, product_); }
 
-  void run(int64_t task, int thread, const Matrices<Bf16, C>& at, std::byte* scratch) const {
-    const int64_t column = task % blocks_.count_n;
-    const int64_t row = task / blocks_.count_n % blocks_.count_m;
-    const int64_t p = task / blocks_.count_n / blocks_.count_m;
-    const int64_t i = row * blocks_.m;
-    const int64_t j = column * blocks_.n;
-    const Block& block = made_[row + 1 == blocks_.count_m][column + 1 == blocks_.count_n];
-    const Bf16* a = at.a + p * product_.steps.a + (product_.transpose_a ? i : i * product_.lda());
-    const Bf16* b = at.b + p * product_.steps.b + (product_.transpose_b ? j * product_.ldb() : j);
-    C* c = at.c + p * product_.steps.c + i * product_.n + j;
-    std::byte* pad = align(scratch) + thread * pad_bytes_;
+  void run(const Matrices<Bf16, C>& at, const KernelArgs& args) const {
+    std::byte* pads = align(args.scratch.data());
+    std::byte* parts = pads + threads_of(args) * pad_bytes_;
+    run_tasks(args.pool, product_.batch * blocks_.count(),
+              [&](int64_t task, int thread) { run_block(place_of(blocks_, task), at, pads + thread * pad_bytes_, parts); });
+    if constexpr (std::is_same_v<C, float>) add_parts(blocks_, product_, parts, at.c, args.pool);
+  }
+
+ private:
+  struct Block {
+    dnnl::primitive run;
+    memory::desc a, b, c, pad;
+  };
+
+  void run_block(const Place& place, const Matrices<Bf16, C>& at, std::byte* pad, std::byte* parts) const {
+    const Block& block = made_[(place.row + 1 == blocks_.count_m ? 4 : 0) + (place.column + 1 == blocks_.count_n ? 2 : 0) +
+                               (place.part + 1 == blocks_.count_k ? 1 : 0)];
+    const Bf16* a = left_of(product_, place, at.a);
+    const Bf16* b = right_of(product_, place, at.b);
+    C* c = at.c + place.batch * product_.steps.c;
+    if constexpr (std::is_same_v<C, float>) c = place.part == 0 ? c : part_at(place.part, product_, parts);
+    c += place.i * product_.n + place.j;
     prepare_onednn();
     dnnl::stream stream(onednn_engine());
     block.run.execute(stream,
@@ -56,20 +147,14 @@ class Plan {
                        {DNNL_ARG_SCRATCHPAD, memory(block.pad, onednn_engine(), pad)}});
   }
 
- private:
-  struct Block {
-    dnnl::primitive run;
-    memory::desc a, b, c, pad;
-  };
-
-  Block make_block(int64_t m, int64_t n) const {
+  Block make_block(int64_t m, int64_t n, int64_t k) const {
     const auto desc = [](int64_t rows, int64_t columns, int64_t stride, bool transpose) {
       const memory::dims strides = transpose ? memory::dims{1, stride} : memory::dims{stride, 1};
       return memory::desc({rows, columns}, kTypeOf<Bf16>, strides);
     };
     Block block;
-    block.a = desc(m, product_.k, product_.lda(), product_.transpose_a);
-    block.b = desc(product_.k, n, product_.ldb(), product_.transpose_b);
+    block.a = desc(m, k, product_.lda(), product_.transpose_a);
+    block.b = desc(k, n, product_.ldb(), product_.transpose_b);
     block.c = memory::desc({m, n}, kTypeOf<C>, memory::dims{product_.n, 1});
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -86,7 +171,7 @@ class Plan {
 
   Product product_;
   Blocks blocks_;
-  std::array<std::array<Block, 2>, 2> made_;
+  std::array<Block, 8> made_;  // by whether it is in the last row, column and part
   int64_t pad_bytes_ = 0;
 };
 
@@ -154,6 +239,39 @@ void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int
 
 }  // namespace
 
+int64_t sgemm_scratch(const Product& product) {
+  return parts_bytes(blocks_of(product, true), product);
+}
+
+void multiply_by_sgemm(const Product& p, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool) {
+  if (is_empty(p)) return;
+  const Blocks blocks = blocks_of(p, true);
+  // Many small products make one task.
+  const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
+  const int64_t group =
+      blocks.count() > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(1e6 / (flops + 1)), 1, p.batch);
+  const int64_t items = p.batch * blocks.count();
+  run_tasks(pool, (items + group - 1) / group, [&](int64_t task, int) {
+    for (int64_t item = task * group; item < std::min(items, (task + 1) * group); ++item) {
+      const Place place = place_of(blocks, item);
+      float* c = place.part == 0 ? at.c + place.batch * p.steps.c : part_at(place.part, p, scratch);
+      gemm({.m = std::min(blocks.m, p.m - place.i),
+            .n = std::min(blocks.n, p.n - place.j),
+            .k = std::min(blocks.k, p.k - place.t),
+            .a = left_of(p, place, at.a),
+            .b = right_of(p, place, at.b),
+            .c = c + place.i * p.n + place.j,
+            .lda = p.lda(),
+            .ldb = p.ldb(),
+            .ldc = p.n,
+            .transpose_a = p.transpose_a,
+            .transpose_b = p.transpose_b,
+            .beta = p.onto && place.part == 0 ? 1.0F : 0.0F});
+    }
+  });
+  add_parts(blocks, p, scratch, at.c, pool);
+}
+
 template <class C>
 int64_t onednn_scratch(const Product& product, int threads) {
   if (is_empty(product) || product.k == 0) return 0;
@@ -167,9 +285,7 @@ void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at,
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) state = std::make_shared<Plan<C>>(product);
-  const auto& plan = *static_cast<const Plan<C>*>(state.get());
-  run_tasks(args.pool, plan.tasks(),
-            [&](int64_t task, int thread) { plan.run(task, thread, at, args.scratch.data()); });
+  static_cast<const Plan<C>*>(state.get())->run(at, args);
 }
 
 int64_t widening_scratch(int threads) {

@@ -1,12 +1,16 @@
-// The matrix product behind matmul and linear_weight_grad, and its kernels on bf16.
+// The matrix product behind matmul and linear_weight_grad, and its kernels by oneDNN and on bf16.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 
-#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/storage.h"
 
 namespace trireme::cpu {
+
+// How far apart the operands of two products of a batch lie, in elements.
+struct BatchSteps {
+  int64_t a = 0, b = 0, c = 0;
+};
 
 // `batch` products c[m,n] = op(a)[m,k] op(b)[k,n] of dense matrices, a, b and c `steps` apart.
 struct Product {
@@ -26,6 +30,10 @@ struct Matrices {
   const T* b;
   C* c;
 };
+
+// Of f32 matrices, by oneDNN's sgemm, with sgemm_scratch bytes of room.
+int64_t sgemm_scratch(const Product& product);
+void multiply_by_sgemm(const Product& product, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool);
 
 // Of bf16 matrices, with c bf16 or f32, by oneDNN, which keeps what it compiles in `state`.
 template <class C>
