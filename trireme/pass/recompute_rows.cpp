@@ -13,20 +13,25 @@ constexpr int64_t kFewestBytes = 64 << 10;  // of a value that is worth it
 class RecomputeRows {
  public:
   explicit RecomputeRows(const Program& program)
-      : program_(program), graph_(program.graph), is_output_(graph_.values().size(), 0), last_late_(graph_.values().size(), -1),
+      : program_(program), graph_(program.graph), is_output_(graph_.values().size(), 0), is_sent_(graph_.values().size(), 0), last_late_(graph_.values().size(), -1),
         again_(graph_.nodes().size(), 0) {}
 
   Program run() {
     for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
     for (NodeId id = 0; id < size(); ++id) {
-      if (!is_late(id)) continue;
-      for (const ValueId operand : graph_.node(id).inputs) last_late_[at(operand)] = id;
+      const Node& node = graph_.node(id);
+      for (const ValueId operand : node.inputs) {
+        if (is_late(id)) last_late_[at(operand)] = id;
+        if (is_communication(def_of(node))) is_sent_[at(operand)] = 1;
+      }
     }
     for (NodeId id = 0; id < size(); ++id) again_[at(id)] = is_worth_it(id) ? 1 : 0;
     Rewrite rewrite(program_);
     for (NodeId id = 0; id < size(); ++id) {
-      if (is_late(id)) make_operands_again(rewrite, id);
-      rewrite.copy(id);
+      const bool swapped = may_wait(id);
+      if (swapped) copy(rewrite, id + 1);
+      copy(rewrite, id);
+      if (swapped) ++id;
     }
     return rewrite.finish();
   }
@@ -58,6 +63,30 @@ class RecomputeRows {
     return cheap_row_op(def_of(node), {in, out, node.attrs}).has_value();
   }
 
+  void copy(Rewrite& rewrite, NodeId id) {
+    if (is_late(id)) make_operands_again(rewrite, id);
+    rewrite.copy(id);
+  }
+
+  // Whether the next node goes first, for which something is made again: then that does not lie beside this one's results,
+  // which nobody needs yet. (Of a layer these are the gradients of its input and of its weight.) Ranks that exchange the results
+  // do need them.
+  bool may_wait(NodeId id) const {
+    if (!is_late(id) || id + 1 == size() || !is_late(id + 1)) return false;
+    const Node& node = graph_.node(id);
+    if (is_communication(def_of(node))) return false;
+    const auto is_made_again = [&](ValueId value) {
+      const NodeId producer = graph_.value(value).producer;
+      return producer >= 0 && again_[at(producer)] != 0;
+    };
+    const auto& next = graph_.node(id + 1).inputs;
+    if (std::none_of(next.begin(), next.end(), is_made_again)) return false;
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), is_made_again)) return false;
+    return std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId value) {
+      return is_sent_[at(value)] != 0 || std::find(next.begin(), next.end(), value) != next.end();
+    });
+  }
+
   // Before the first reader in the backward pass; later ones find it made.
   void make_operands_again(Rewrite& rewrite, NodeId reader) {
     for (const ValueId operand : graph_.node(reader).inputs) {
@@ -72,6 +101,7 @@ class RecomputeRows {
   const Program& program_;
   const Graph& graph_;
   std::vector<char> is_output_;    // of values
+  std::vector<char> is_sent_;      // of values: to other ranks
   std::vector<NodeId> last_late_;  // of values: the last node of the backward pass that reads it
   std::vector<char> again_;        // of nodes: to be made a second time
 };

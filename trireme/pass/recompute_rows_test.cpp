@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "trireme/exec/plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/ops/ops.h"
@@ -66,6 +68,40 @@ TEST(RecomputeRows, the_step_takes_less_memory) {
   const int64_t kept = plan_execution(before).arena_bytes;
   // Of each layer the product before gelu and the sum stay; gelu's result and the norm's do not.
   EXPECT_LT(plan_execution(recompute_rows(before)).arena_bytes, kept - 6 * kRows * kWidth * 4);
+}
+
+// The ops of the backward pass of a product of a norm's result, whose weight is cut over the ranks.
+std::vector<std::string> backward_ops(int ranks) {
+  Graph graph("product");
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {kRows, kWidth}}, Role::kData));
+  const Tensor inner(graph, graph.add_input("inner", {DType::kF32, {kWidth, kWidth}}, Role::kParameter));
+  const Tensor outer(graph, graph.add_input("outer", {DType::kF32, {kWidth, kWidth}}, Role::kParameter));
+  const Tensor gamma(graph, graph.add_input("gamma", {DType::kF32, {kWidth}}, Role::kParameter));
+  const Tensor y = matmul(rms_norm(matmul(x, inner), gamma).y, outer);
+  const std::vector<Tensor> weights{inner, outer};
+  const std::vector<Tensor> grads = gradients(mean(square(y)), weights);
+  for (const Tensor& grad : grads) graph.add_output(fmt::format("g{}", grad.id()), grad.id());
+  const Mesh mesh({{"tp", ranks}});
+  Asks asks;
+  for (const char* layout : {"[-, -]", "[-, -]", "[-, tp]", "[-]"}) asks.inputs.emplace_back(parse_layout(layout, mesh));
+  const Program after = recompute_rows(partition(graph, propagate(graph, mesh, asks)));
+  EXPECT_THAT(verify(after), IsEmpty());
+  std::vector<std::string> out;
+  for (const Node& node : after.graph.nodes()) {
+    const bool again = node.op->name == "rms_norm" && !out.empty();
+    if (after.graph.scope_of(node).starts_with("grad/") || again) out.emplace_back(node.op->name);
+  }
+  return out;
+}
+
+TEST(RecomputeRows, a_gradient_that_nobody_waits_for_comes_after_the_one_that_something_is_made_again_for) {
+  const std::vector<std::string> ops = backward_ops(1);
+  EXPECT_LT(std::find(ops.begin(), ops.end(), "linear_weight_grad"), std::find(ops.begin(), ops.end(), "matmul"));
+}
+
+TEST(RecomputeRows, a_gradient_that_ranks_exchange_comes_first) {
+  const std::vector<std::string> ops = backward_ops(2);
+  EXPECT_LT(std::find(ops.begin(), ops.end(), "matmul"), std::find(ops.begin(), ops.end(), "linear_weight_grad"));
 }
 
 TEST(RecomputeRows, an_op_whose_operands_are_gone_stays) {
