@@ -145,6 +145,10 @@ void multiply_scores(const Sizes& n, const Tile& tile, const Rows& rows, const f
                   columns + tile.key * n.d, n.d);
 }
 
+// The keys that the queries of a tile see, and the other way around.
+Band seen_keys(const Sizes& n, const Tile& tile) { return n.causal ? Band{.end = tile.visible} : Band{}; }
+Band seeing_queries(const Sizes& n, const Tile& tile) { return n.causal ? Band{.begin = 1 - tile.visible} : Band{}; }
+
 // c[queries,d] = scores b, added to c past the first key; of packed rows.
 void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const float* rows, const ResultRows& c) {
   multiply_packed({.m = tile.queries,
@@ -155,7 +159,7 @@ void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const 
                    .lda = kKeys,
                    .ldc = c.stride,
                    .beta = tile.key > 0 ? 1.0F : 0.0F},
-                  rows + tile.key * panels(n.d), std::min(kKeys, n.t - tile.key));
+                  rows + tile.key * panels(n.d), std::min(kKeys, n.t - tile.key), seen_keys(n, tile));
 }
 
 // c[keys,d] += scores^T b; of packed rows of queries.
@@ -169,7 +173,7 @@ void add_queries(const Sizes& n, const Tile& tile, const float* scores, const fl
                    .ldc = c.stride,
                    .transpose_a = true,
                    .beta = 1},
-                  rows, tile.queries);
+                  rows, tile.queries, seeing_queries(n, tile));
 }
 
 template <class T>

@@ -212,18 +212,20 @@ void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_
   pack({b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
 }
 
-void multiply_packed(const Gemm& g, const float* packed, int64_t terms) {
-  const LeafRun all{0, g.k, true};
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band) {
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
-  LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda, .a_k = g.transpose_a ? g.lda : 1, .runs = &all, .count = 1, .c_row = g.ldc,
+  LeafRun run;
+  LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda, .a_k = g.transpose_a ? g.lda : 1, .runs = &run, .count = 1, .c_row = g.ldc,
                 .add = g.beta != 0};
   for (int64_t j = 0; j < g.n; j += tile_columns) {
     tile.columns = std::min(tile_columns, g.n - j);
-    tile.b = packed + j * terms;
     for (int64_t i = 0; i < g.m; i += tile_rows) {
       tile.rows = std::min(tile_rows, g.m - i);
-      tile.a = g.a + i * tile.a_row;
+      const int64_t begin = std::clamp<int64_t>(band.begin + i, 0, g.k);
+      run.length = std::clamp<int64_t>(band.end + i + tile.rows - 1, begin, g.k) - begin;
+      tile.a = g.a + i * tile.a_row + begin * tile.a_k;
+      tile.b = packed + j * terms + begin * tile_columns;
       tile.c = g.c + i * g.ldc + j;
       loops().leaf_tile(tile);
     }

@@ -6,6 +6,8 @@
 // are in registers. (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34, 2008.)
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "trireme/backend/cpu/gemm.h"
@@ -43,8 +45,12 @@ void multiply_in_leaves(const Product& product, const Terms& terms, const Matric
 // op(b)[k,n] packed once for many small products on the calling thread, in packed_floats(n, k) floats.
 int64_t packed_floats(int64_t n, int64_t k);
 void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_t k, float* packed);
+// Row i of a matrix is zero but for its columns from `begin` + i to, without it, `end` + i.
+struct Band {
+  int64_t begin = std::numeric_limits<int32_t>::min(), end = std::numeric_limits<int32_t>::max();
+};
 // c = op(a) b, or added to c, in the order of terms; of the packed b, which has `terms` of them, the first g.n columns and
-// g.k terms. g.b is not read.
-void multiply_packed(const Gemm& g, const float* packed, int64_t terms);
+// g.k terms. g.b is not read, and terms are left out that the band of op(a) makes zero.
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band = {});
 
 }  // namespace trireme::cpu
