@@ -1,4 +1,5 @@
-// trireme bench: one training step, one collective, the executor, or the machine's limits, measured; one line of JSON each.
+// trireme bench: one training step, one collective, the compiler, the executor, or the machine's limits, measured; one line of JSON
+// each.
 #include <CLI/CLI.hpp>
 
 #include <sys/resource.h>
@@ -12,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/parallel_flags.h"
+#include "cli/model_flags.h"
 #include "trireme/backend/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
@@ -33,22 +34,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct StepArgs {
-  std::string model = "gpt";
-  int64_t layers = 4, width = 256, heads = 4, kv_heads = 0, mlp_width = 0, seq = 256, batch = 16, vocab = 256, experts = 0, expert_groups = 1, image = 224;
-  std::vector<int64_t> hidden = {512, 512};
-  std::string dtype = "f32";
-  std::string numerics = "fast";
-  bool recompute = false;
-  int64_t loss_pieces = 1;
-  std::string optimizer = "adamw";
+  ModelFlags model;
   int threads = 1;
   int ranks = 1;
   int64_t steps = 10, warmup = 3;
   std::string transport = "auto";
-  double clip = 0;
   bool json = false;
   bool by_op = false;
-  ParallelFlags parallel;
 };
 
 double peak_rss_mb() {
@@ -97,44 +89,6 @@ void print(const Json& line, bool json) {
   std::fflush(stdout);
 }
 
-JobConfig config_of(const StepArgs& args, int64_t world) {
-  JobConfig config;
-  config.name = args.model;
-  config.train.seed = 0;
-  config.model.kind = args.model == "resnet50" ? "resnet" : args.model;
-  config.model.classes = args.model == "resnet50" ? 1000 : 10;
-  if (args.model == "resnet50") config.data.image = {args.image, args.image, 3};
-  config.model.layers = args.layers;
-  config.model.width = args.width;
-  config.model.heads = args.heads;
-  config.model.kv_heads = args.kv_heads;
-  config.model.mlp_width = args.mlp_width;
-  config.model.vocabulary = args.vocab;
-  config.model.experts = args.experts;
-  config.model.expert_groups = args.expert_groups;
-  config.model.hidden = args.hidden;
-  config.data.kind = "synthetic";
-  config.data.seq = args.seq;
-  config.parallel.mode = args.parallel.cuts_the_model() ? "semi_auto_parallel" : "data_parallel";
-  config.parallel.tp = args.parallel.tp;
-  config.parallel.cp = args.parallel.cp;
-  config.parallel.cp_algorithm = args.parallel.cp_algorithm;
-  config.parallel.ep = args.parallel.ep;
-  config.parallel.sp = args.parallel.sp;
-  config.parallel.vocabulary = args.parallel.vocabulary;
-  config.parallel.zero = args.parallel.zero;
-  config.parallel.gradient_accumulation_steps = args.parallel.accumulation;
-  config.train.batch = args.batch * data_parallel_degree(config, world);
-  config.data.samples = config.train.batch;
-  config.train.optimizer = args.optimizer;
-  config.train.clip = args.clip;
-  config.train.dtype = args.dtype;
-  config.train.numerics = args.numerics;
-  config.train.recompute = args.recompute;
-  config.train.loss_pieces = args.loss_pieces;
-  return config;
-}
-
 // Random data of the right kind, different on each data parallel rank.
 void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const JobConfig& config) {
   for (const BatchField& field : fields) {
@@ -160,20 +114,6 @@ void print_by_op(const Executor& executor, int64_t steps) {
   for (const auto& [op, value] : ms) sorted.emplace_back(value, op);
   std::sort(sorted.rbegin(), sorted.rend());
   for (const auto& [value, op] : sorted) std::fprintf(stderr, "%10.3f ms  %s\n", value, op.c_str());
-}
-
-void check(const StepArgs& args) {
-  const std::vector<std::string> models{"gpt", "llama", "mlp", "lenet", "resnet50"};
-  require(std::find(models.begin(), models.end(), args.model) != models.end(), "bench step: no model '{}'.{}", args.model,
-          suggestion(args.model, models));
-  parse_compute_type(args.dtype, "bench step: --dtype");
-  require(args.numerics == "fast" || args.numerics == "invariant", "bench step: --numerics {}; fast or invariant",
-          args.numerics);
-  require(args.numerics == "fast" || args.dtype == "f32", "bench step: --numerics invariant is for --dtype f32, not {}",
-          args.dtype);
-  require(args.image >= 1, "bench step: --image {}; an image is 1 pixel wide at least", args.image);
-  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
-          args.warmup);
 }
 
 struct Steps {
@@ -205,11 +145,12 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
 }
 
 int step(const StepArgs& args) {
-  check(args);
+  check(args.model, "bench step");
+  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps, args.warmup);
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
-  if (job.rank() == 0) log_slow_products(parse_compute_type(args.dtype, "bench step: --dtype"));
-  const JobConfig config = config_of(args, job.size());
+  if (job.rank() == 0) log_slow_products(parse_compute_type(args.model.dtype, "bench step: --dtype"));
+  const JobConfig config = config_of(args.model, job.size());
   const auto model = make_model(config);
   const std::vector<BatchField> fields = batch_of(config, config.train.batch);
   Graph graph = training_step([&](const Tensor& x) { return (*model)(x); }, make_loss(config), fields, make_optimizer(config),
@@ -227,16 +168,16 @@ int step(const StepArgs& args) {
   const double first_step_s = over_ranks(job.world(), steps.first_step_s);
   const double median = over_ranks(job.world(), steps.ms[steps.ms.size() / 2]);
   const CommunicationTime communication = over_ranks(job.world(), steps.communication).mean;
-  const double units = static_cast<double>(config.train.batch * (predicts_classes(config) ? 1 : args.seq));
+  const double units = static_cast<double>(config.train.batch * (predicts_classes(config) ? 1 : args.model.seq));
   if (job.rank() != 0) return 0;
   if (args.by_op) print_by_op(session.step(), args.steps);
-  print({{"model", args.model},
+  print({{"model", args.model.model},
          {"world", job.size()},
          {"threads", job.pool().size()},
-         {"dtype", args.dtype},
-         {"numerics", args.numerics},
+         {"dtype", args.model.dtype},
+         {"numerics", args.model.numerics},
          {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
-         {"batch", args.batch},
+         {"batch", args.model.batch},
          {"parameters", session.parameter_count()},
          {"ms", median},
          {"min_ms", steps.ms.front()},
@@ -297,30 +238,7 @@ int collective(const CollectiveArgs& args) {
 void add_step(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<StepArgs>();
   CLI::App* command = bench.add_subcommand("step", "Time the training step of a built-in model");
-  command->add_option("--model", args->model, "gpt, llama, mlp, lenet or resnet50")->capture_default_str();
-  command->add_option("--layers", args->layers, "gpt, llama: blocks")->capture_default_str();
-  command->add_option("--width", args->width, "gpt, llama: width of the residual stream")->capture_default_str();
-  command->add_option("--heads", args->heads, "gpt, llama: attention heads")->capture_default_str();
-  command->add_option("--kv-heads", args->kv_heads, "llama: heads of keys and values; 0: as many")->capture_default_str();
-  command->add_option("--experts", args->experts, "gpt, llama: experts of every block; 0: one plain MLP")->capture_default_str();
-  command->add_option("--expert-groups", args->expert_groups, "gpt, llama: parts of the batch with their own places at every expert")
-      ->capture_default_str();
-  command->add_option("--mlp-width", args->mlp_width, "llama: of the MLP; 0: 8/3 of the width")->capture_default_str();
-  command->add_option("--seq", args->seq, "gpt, llama: tokens of a sample")->capture_default_str();
-  add_parallel_flags(*command, args->parallel);
-  command->add_option("--batch", args->batch, "Samples of one data parallel rank")->capture_default_str();
-  command->add_option("--vocab", args->vocab, "gpt, llama: tokens known")->capture_default_str();
-  command->add_option("--image", args->image, "resnet50: height and width of an image")->capture_default_str();
-  command->add_option("--hidden", args->hidden, "mlp: sizes of the hidden layers")->delimiter(',')->capture_default_str();
-  command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in")->capture_default_str();
-  command->add_option("--numerics", args->numerics, "fast, or invariant: the same bits however the job is cut")
-      ->capture_default_str();
-  command->add_flag("--recompute", args->recompute, "The backward pass computes activation functions and norms again instead of keeping them");
-  command->add_option("--loss-pieces", args->loss_pieces, "The last product and the loss are worked through in so many pieces of the positions, forward and backward; logits of one are kept at a time")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->add_option("--optimizer", args->optimizer, "sgd, adam, adamw or lamb")->capture_default_str();
-  command->add_option("--clip", args->clip, "Largest gradient norm; 0 does not clip")->capture_default_str();
+  add_model_flags(*command, args->model);
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
   command->add_option("-n,--ranks", args->ranks, "Ranks on this host")->capture_default_str();
   command->add_option("--steps", args->steps, "Steps to time")->capture_default_str();
@@ -341,6 +259,64 @@ void add_collective(CLI::App& bench, Action& chosen) {
   command->add_flag("--copied", args->copied, "Operands outside the memory that peers reach");
   command->add_flag("--json", args->json, "One line of JSON a size");
   command->callback([=, &chosen] { chosen = [=] { return collective(*args); }; });
+}
+
+struct CompileArgs {
+  ModelFlags model;
+  int64_t ranks = 1;
+  int threads = 1;
+  int64_t rounds = 3;
+  bool json = false;
+};
+
+// From a model to the actions of a rank, as a job's start does it; none is started.
+int time_compile(const CompileArgs& args) {
+  check(args.model, "bench compile");
+  require(args.ranks >= 1 && args.threads >= 1 && args.rounds >= 1, "bench compile: -n {} --threads {} --rounds {}; at least 1 each", args.ranks,
+          args.threads, args.rounds);
+  const JobConfig config = config_of(args.model, args.ranks);
+  const auto model = make_model(config);
+  const std::vector<BatchField> fields = batch_of(config, config.train.batch);
+  struct Round {
+    double ms, graph_ms;
+  };
+  std::vector<Round> rounds;
+  size_t nodes = 0, actions = 0;
+  for (int64_t round = 0; round < args.rounds; ++round) {
+    const double begin = now_s();
+    Graph graph = training_step([&](const Tensor& x) { return (*model)(x); }, make_loss(config), fields, make_optimizer(config),
+                                step_options(config));
+    const double there = now_s();
+    nodes = graph.nodes().size();
+    const Compiled compiled =
+        compile(std::move(graph), {.ranks = args.ranks, .threads = args.threads, .parallel = parallel_of(config, args.ranks)});
+    rounds.push_back({(now_s() - begin) * 1e3, (there - begin) * 1e3});
+    actions = compiled.plan.actions.size();
+  }
+  std::sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) { return a.ms < b.ms; });
+  const Round& median = rounds[rounds.size() / 2];
+  print({{"model", args.model.model},
+         {"layers", args.model.layers},
+         {"ranks", args.ranks},
+         {"nodes", nodes},
+         {"actions", actions},
+         {"ms", median.ms},
+         {"graph_ms", median.graph_ms},
+         {"us_per_action", median.ms * 1e3 / static_cast<double>(std::max<size_t>(1, actions))}},
+        args.json);
+  return 0;
+}
+
+void add_compile(CLI::App& bench, Action& chosen) {
+  auto args = std::make_shared<CompileArgs>();
+  CLI::App* command = bench.add_subcommand("compile", "Time of the way from a built-in model to the actions of a rank");
+  add_model_flags(*command, args->model);
+  command->add_option("-n,--ranks", args->ranks, "Ranks to plan for; none is started")->capture_default_str();
+  command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
+  command->add_option("--rounds", args->rounds, "Times to do it; the median counts")->capture_default_str();
+  command->add_flag("--json", args->json, "One line of JSON");
+  command->footer("Example:\n  trireme bench compile --layers 96 --width 12288 --heads 96 --seq 2048 --vocab 50257 --batch 1 --tp 8 -n 1024");
+  command->callback([=, &chosen] { chosen = [=] { return time_compile(*args); }; });
 }
 
 struct ExecutorArgs {
@@ -409,10 +385,11 @@ void add_peak(CLI::App& bench, Action& chosen) {
 }  // namespace
 
 void add_bench(CLI::App& app, Action& chosen) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure a step, a collective, the executor, or the machine");
+  CLI::App* bench = app.add_subcommand("bench", "Measure a step, a collective, the compiler, the executor, or the machine");
   bench->require_subcommand(1);
   add_step(*bench, chosen);
   add_collective(*bench, chosen);
+  add_compile(*bench, chosen);
   add_executor(*bench, chosen);
   add_peak(*bench, chosen);
 }

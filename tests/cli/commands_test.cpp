@@ -41,6 +41,25 @@ TEST_F(CommandTest, PeakMemoryOfZero3IsThePlansWithin5Percent) {
 }
 #endif
 
+TEST_F(CommandTest, BenchTimesTheCompilerForRanksThatAreNotThere) {
+  const auto compiled = [&](const char* layers, const char* ranks) {
+    const Outcome outcome = run({"bench", "compile", "--layers", layers, "--width", "64", "--seq", "16", "--batch", "1", "--tp", "4", "-n",
+                                 ranks, "--rounds", "2", "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const auto two = compiled("2", "64");
+  EXPECT_EQ(two.at("ranks"), 64);
+  EXPECT_GT(two.at("graph_ms").get<double>(), 0);
+  EXPECT_LE(two.at("graph_ms"), two.at("ms"));
+  const auto four = compiled("4", "64");
+  const auto three = compiled("3", "64");
+  EXPECT_EQ(four.at("nodes").get<int>() - three.at("nodes").get<int>(), three.at("nodes").get<int>() - two.at("nodes").get<int>());
+  EXPECT_GT(three.at("actions"), two.at("actions"));
+  expect_error({"bench", "compile", "--rounds", "0"}, 2, "bench compile: -n 1 --threads 1 --rounds 0; at least 1 each");
+  expect_error({"bench", "compile", "--model", "gpd"}, 2, "bench compile: no model 'gpd'. Did you mean 'gpt'?");
+}
+
 TEST_F(CommandTest, BenchTimesTheActionsOfAPlan) {
   const Outcome outcome = run({"bench", "executor", "--actions", "100", "--steps", "3", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -79,9 +98,9 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
                "generate: no option '--promt'. Did you mean '--prompt'? See `trireme help generate`.");
   expect_error({"bench", "stpe"}, 2,
                "bench: no command or argument 'stpe'. Did you mean 'step'? See `trireme help bench`.");
-  expect_error({"bench"}, 2, "bench: say what: 'step', 'collective', 'executor' or 'peak'. See `trireme help bench`.");
+  expect_error({"bench"}, 2, "bench: say what: 'step', 'collective', 'compile', 'executor' or 'peak'. See `trireme help bench`.");
   expect_error({"bench", "xyz"}, 2,
-               "bench: there is no 'xyz'; it must be 'step', 'collective', 'executor' or 'peak'. See `trireme help bench`.");
+               "bench: there is no 'xyz'; it must be 'step', 'collective', 'compile', 'executor' or 'peak'. See `trireme help bench`.");
   expect_error({"bench", "step", "--modle", "gpt"}, 2, HasSubstr("Did you mean '--model'?"));
   expect_error({"help", "trian"}, 2, "help: no topic 'trian'. Did you mean 'train'?");
   expect_error({"train"}, 2, "train: config is required. See `trireme help train`.");
