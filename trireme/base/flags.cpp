@@ -27,6 +27,8 @@ constexpr std::array kFlags{
          "How ranks exchange tensors. Default auto: the fastest that reaches every rank."},
     Flag{"UCX_RNDV_THRESH", "bytes",
          "UCX's own: from what size a message waits for its receiver. Default between hosts without RDMA cards: none does."},
+    Flag{"UCX_TCP_TX_SEG_SIZE", "bytes",
+         "UCX's own: what goes into a socket in one call, at most UCX_TCP_RX_SEG_SIZE. Default here 64k."},
     Flag{"TRIREME_SECRET_FILE", "path",
          "File of mode 0600 with the job's secret, 64 hexadecimal digits. Set by the launcher."},
     Flag{"TRIREME_SECRET", "64 hexadecimal digits",

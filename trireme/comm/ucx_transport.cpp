@@ -238,6 +238,8 @@ class UcxTransport final : public Transport {
     if (!on_one_host_ && !has_rdma() && !flag_text("UCX_RNDV_THRESH")) {
       ucp_config_modify(config, "RNDV_THRESH", "inf");
     }
+    // What goes into a socket in one call: as much as is taken out in one, and not 8 KiB, whose many calls take the core from a step.
+    if (!flag_text("UCX_TCP_TX_SEG_SIZE")) check(ucp_config_modify(config, "TCP_TX_SEG_SIZE", "64k"), "no size of what is sent at once");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
