@@ -173,7 +173,7 @@ TEST_F(HostsTest, AKilledRankIsNamedWithItsHostAndLogByTheRanksOfOtherHosts) {
 
 TEST_F(HostsTest, WithoutALostHostTheJobGoesOnWhenItMay) {
   make_hosts(3);
-  const Words elastic{"--set", "train.steps=60", "--set", "train.batch=12", "--set", "train.save_every=1", "--heartbeat", "2",
+  const Words elastic{"--set", "train.steps=300", "--set", "train.batch=12", "--set", "train.save_every=1", "--heartbeat", "2",
                       "--restarts", "1", "--nnodes", "2:3"};
   std::vector<Program> parts = train_everywhere(elastic);
   ASSERT_TRUE(steps_are_done(parts[0])) << err_of(parts[0]);
@@ -184,7 +184,7 @@ TEST_F(HostsTest, WithoutALostHostTheJobGoesOnWhenItMay) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node 1 ('node1' on host1), rank 1, has not been heard of for "));
   }
-  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000060");
+  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000300");
 }
 
 TEST_F(HostsTest, WithASchedulerOfItsOwnTheJobGoesOnWithoutTheHostOfRankZero) {
@@ -197,7 +197,7 @@ TEST_F(HostsTest, WithASchedulerOfItsOwnTheJobGoesOnWithoutTheHostOfRankZero) {
   std::vector<Program> parts;
   for (int host = 0; host < 3; ++host) {
     Words node{"train", "gpt.toml", "--quiet", "--out", "run", "-n", "1", "--master", at, "--node-id", std::to_string(host),
-               "--set", "train.steps=60", "--set", "train.batch=12", "--set", "train.save_every=1"};
+               "--set", "train.steps=300", "--set", "train.batch=12", "--set", "train.save_every=1"};
     append(node, elastic);
     parts.push_back(begin(Hosts::name(host), node, kTcp, hosts_->entry(host)));
   }
@@ -210,7 +210,7 @@ TEST_F(HostsTest, WithASchedulerOfItsOwnTheJobGoesOnWithoutTheHostOfRankZero) {
     EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node '0' on host0, rank 0, has not been heard of for "));
   }
   EXPECT_EQ(finish(sched).code, 0);
-  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000060");
+  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000300");
 }
 
 TEST_F(HostsTest, APartitionThatHealsInTimeIsSurvived) {
