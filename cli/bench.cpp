@@ -296,7 +296,6 @@ int time_compile(const CompileArgs& args) {
   std::sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) { return a.ms < b.ms; });
   const Round& median = rounds[rounds.size() / 2];
   print({{"model", args.model.model},
-         {"layers", args.model.layers},
          {"ranks", args.ranks},
          {"nodes", nodes},
          {"actions", actions},

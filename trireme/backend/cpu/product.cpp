@@ -105,6 +105,8 @@ class Plan {
     prepare_onednn();
     const auto last = [](int64_t whole, int64_t count, int64_t size) { return whole - (count - 1) * size; };
     for (size_t kind = 0; kind < made_.size(); ++kind) {
+      // The only row, column or part is the last one.
+      if ((!(kind & 4) && blocks_.count_m == 1) || (!(kind & 2) && blocks_.count_n == 1) || (!(kind & 1) && blocks_.count_k == 1)) continue;
       Block& block = made_[kind];
       block = make_block(kind & 4 ? last(product.m, blocks_.count_m, blocks_.m) : blocks_.m,
                          kind & 2 ? last(product.n, blocks_.count_n, blocks_.n) : blocks_.n,
@@ -171,7 +173,7 @@ class Plan {
 
   Product product_;
   Blocks blocks_;
-  std::array<Block, 8> made_;  // by whether it is in the last row, column and part
+  std::array<Block, 8> made_;  // by whether it is in the last row (4), column (2) and part (1); those that there are
   int64_t pad_bytes_ = 0;
 };
 
