@@ -63,12 +63,15 @@ void Graph::add_output(std::string name, ValueId value, ValueId updates) {
 }
 
 void Graph::set_scope(std::string_view scope) {
-  const auto found = std::find(scopes_.rbegin(), scopes_.rend(), scope);
-  if (found != scopes_.rend()) {
-    scope_ = static_cast<int>(std::distance(found, scopes_.rend())) - 1;
+  const auto name_of = [&](int id) -> std::string_view { return scopes_[static_cast<size_t>(id)]; };
+  const auto at = std::lower_bound(scopes_by_name_.begin(), scopes_by_name_.end(), scope,
+                                   [&](int id, std::string_view name) { return name_of(id) < name; });
+  if (at != scopes_by_name_.end() && name_of(*at) == scope) {
+    scope_ = *at;
     return;
   }
   scope_ = static_cast<int>(scopes_.size());
+  scopes_by_name_.insert(at, scope_);
   scopes_.emplace_back(scope);
 }
 

@@ -37,7 +37,7 @@ std::vector<Gather> gathers_of(const Graph& graph) {
 
 }  // namespace
 
-Program early_gathers(const Program& program) {
+Program early_gathers(Program program) {
   const std::vector<Gather> gathers = gathers_of(program.graph);
   std::map<NodeId, std::vector<NodeId>> before;  // gathers that move, by the node they move before
   std::map<NodeId, bool> moves;

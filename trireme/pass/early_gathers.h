@@ -9,6 +9,6 @@
 
 namespace trireme {
 
-Program early_gathers(const Program& program);
+Program early_gathers(Program program);
 
 }  // namespace trireme

@@ -98,7 +98,7 @@ std::map<NodeId, std::vector<NodeId>> choose_buckets(const Program& program, con
 
 }  // namespace
 
-Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& options) {
+Program fuse_all_reduce(Program program, const FuseAllReduceOptions& options) {
   const Graph& from = program.graph;
   std::vector<char> skip(from.nodes().size(), 0);
   const std::map<NodeId, std::vector<NodeId>> buckets = choose_buckets(program, options, skip);

@@ -20,6 +20,6 @@ struct FuseAllReduceOptions {
   Rates rates = {};
 };
 
-Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& options = {});
+Program fuse_all_reduce(Program program, const FuseAllReduceOptions& options = {});
 
 }  // namespace trireme

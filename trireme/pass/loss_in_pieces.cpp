@@ -224,9 +224,9 @@ class LossInPieces {
 
 }  // namespace
 
-Program loss_in_pieces(const Program& program, int64_t pieces) {
+Program loss_in_pieces(Program program, int64_t pieces) {
   require(pieces >= 1, "loss_pieces is {}; it must be 1 or more", pieces);
-  return pieces == 1 ? program : LossInPieces(program, pieces).run();
+  return pieces == 1 ? std::move(program) : LossInPieces(program, pieces).run();
 }
 
 }  // namespace trireme

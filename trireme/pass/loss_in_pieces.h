@@ -13,6 +13,6 @@
 namespace trireme {
 
 // Throws kInvalidArgument for less than one piece. Where there are fewer rows than pieces each has one.
-Program loss_in_pieces(const Program& program, int64_t pieces);
+Program loss_in_pieces(Program program, int64_t pieces);
 
 }  // namespace trireme

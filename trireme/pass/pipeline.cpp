@@ -29,19 +29,17 @@ void check_name(const std::string& name) {
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> kPasses{
       {"loss_in_pieces", "the last product and the loss are made in pieces of rows, if asked to",
-       [](const Program& program, const PassOptions& options) { return loss_in_pieces(program, options.loss_pieces); }},
+       [](Program program, const PassOptions& options) { return loss_in_pieces(std::move(program), options.loss_pieces); }},
       {"recompute_rows", "the backward pass makes again what costs little, if asked to",
-       [](const Program& program, const PassOptions& options) { return options.recompute ? recompute_rows(program) : program; }},
+       [](Program program, const PassOptions& options) { return options.recompute ? recompute_rows(program) : std::move(program); }},
       {"fuse_all_reduce", "all-reduces over the same ranks become buckets",
-       [](const Program& program, const PassOptions& options) {
-         return fuse_all_reduce(program, options.all_reduce);
-       }},
+       [](Program program, const PassOptions& options) { return fuse_all_reduce(std::move(program), options.all_reduce); }},
       {"early_updates", "parameters are updated as soon as their gradients are there",
-       [](const Program& program, const PassOptions& options) { return early_updates(program, options.all_reduce.rates); }},
+       [](Program program, const PassOptions& options) { return early_updates(program, options.all_reduce.rates); }},
       {"early_gathers", "weights that lie in slices are gathered one reader ahead",
-       [](const Program& program, const PassOptions&) { return early_gathers(program); }},
+       [](Program program, const PassOptions&) { return early_gathers(std::move(program)); }},
       {"fuse_rows", "ops that work on rows of the same tensors become one, block by block",
-       [](const Program& program, const PassOptions&) { return fuse_rows(program); }},
+       [](Program program, const PassOptions&) { return fuse_rows(program); }},
   };
   return kPasses;
 }
@@ -55,18 +53,18 @@ Program run_passes(Program program, const PassOptions& options) {
     if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
     const auto start = std::chrono::steady_clock::now();
     const size_t before = program.graph.nodes().size();
-    Program next = pass.run(program, options);
-    const std::vector<std::string> wrong = verify(next);
+    const bool told = log_on(LogLevel::kDebug, "pass") || !options.dump_dir.empty();
+    const std::string old = told ? to_string(program.graph) : "";
+    program = pass.run(std::move(program), options);
+    const std::vector<std::string> wrong = verify(program);
     invariant(wrong.empty(), "pass '{}' broke the program: {}", pass.name, wrong.empty() ? "" : wrong.front());
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    const bool told = log_on(LogLevel::kDebug, "pass") || !options.dump_dir.empty();
-    const bool changed = told && to_string(next.graph) != to_string(program.graph);
+    const bool changed = told && to_string(program.graph) != old;
     TRIREME_LOG(kDebug, "pass", "{} {}  ms={:.1f} nodes={}->{}", pass.name, changed ? "ran" : "changed nothing", ms,
-                before, next.graph.nodes().size());
+                before, program.graph.nodes().size());
     if (changed && !options.dump_dir.empty()) {
-      atomic_write(fmt::format("{}/{:03}_{}.program", options.dump_dir, number, pass.name), to_string(next));
+      atomic_write(fmt::format("{}/{:03}_{}.program", options.dump_dir, number, pass.name), to_string(program));
     }
-    program = std::move(next);
     if (pass.name == options.stop_after) break;
   }
   return program;

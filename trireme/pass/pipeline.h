@@ -23,7 +23,7 @@ struct PassOptions {
 struct Pass {
   std::string_view name;
   std::string_view doc;
-  Program (*run)(const Program&, const PassOptions&);
+  Program (*run)(Program, const PassOptions&);  // what it does not change is not copied
 };
 
 const std::vector<Pass>& passes();

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "trireme/base/error.h"
 #include "trireme/op/structural.h"
@@ -10,11 +9,13 @@ namespace {
 
 bool is_narrow(DType dtype) { return is_floating(dtype) && size_of(dtype) < size_of(DType::kF32); }
 
-// Whether layers compute with a narrower copy of the parameter.
-bool is_computed_narrow(const Graph& graph, ValueId parameter) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
-    return is_cast(node) && node.inputs[0] == parameter && is_narrow(graph.type(node.outputs[0]).dtype);
-  });
+// Of each value, whether layers compute with a narrower copy of it.
+std::vector<char> computed_narrow(const Graph& graph) {
+  std::vector<char> out(graph.values().size(), 0);
+  for (const Node& node : graph.nodes()) {
+    if (is_cast(node) && is_narrow(graph.type(node.outputs[0]).dtype)) out[static_cast<size_t>(node.inputs[0])] = 1;
+  }
+  return out;
 }
 
 // The value that the gradient is a wider copy of, or the gradient itself.
@@ -50,8 +51,9 @@ std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& comm
     }
     return out;
   }
+  const std::vector<char> narrow_copies = computed_narrow(graph);
   for (const Input& input : graph.inputs()) {
-    if (input.role != Role::kParameter || !is_computed_narrow(graph, input.value)) continue;
+    if (input.role != Role::kParameter || narrow_copies[static_cast<size_t>(input.value)] == 0) continue;
     const ValueId gradient = update_of(graph, input).gradient;
     if (gradient == kNoValue) continue;
     const ValueId made = before_casts(graph, gradient);
