@@ -132,7 +132,7 @@ class Graph {
  private:
   std::string name_;
   std::vector<std::string> scopes_;
-  std::vector<int> scopes_by_name_ = {0};
+  std::vector<int> scopes_by_name_ = {0};  // numbers of scopes, sorted by their names
   int scope_ = 0;
   NodeId gradient_of_ = -1;
   std::vector<ShardRequest> shard_requests_;
