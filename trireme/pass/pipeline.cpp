@@ -51,10 +51,10 @@ Program run_passes(Program program, const PassOptions& options) {
   for (const Pass& pass : passes()) {
     ++number;
     if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) continue;
-    const auto start = std::chrono::steady_clock::now();
     const size_t before = program.graph.nodes().size();
     const bool told = log_on(LogLevel::kDebug, "pass") || !options.dump_dir.empty();
     const std::string old = told ? to_string(program.graph) : "";
+    const auto start = std::chrono::steady_clock::now();
     program = pass.run(std::move(program), options);
     const std::vector<std::string> wrong = verify(program);
     invariant(wrong.empty(), "pass '{}' broke the program: {}", pass.name, wrong.empty() ? "" : wrong.front());

@@ -1,4 +1,3 @@
-
 #include "trireme/base/error.h"
 #include "trireme/op/structural.h"
 #include "trireme/plan/parallel.h"
