@@ -75,7 +75,7 @@ void answer_trace_requests(RankPage& page) {
   page_of_handler = &page;
   struct sigaction action {};
   action.sa_handler = take_trace;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;  // not on that of a kernel (base/signal_stack.h)
   sigemptyset(&action.sa_mask);
   if (sigaction(signal, &action, nullptr) == 0) page.trace_signal.store(signal);
 }

@@ -24,7 +24,7 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action {};
   action.sa_handler = note;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;  // not on that of a kernel (base/signal_stack.h)
   ::sigaction(SIGINT, &action, &before_int);
   ::sigaction(SIGTERM, &action, &before_term);
 }

@@ -16,6 +16,15 @@ TEST(InterruptGuard, notes_the_first_signal) {
   }
 }
 
+TEST(InterruptGuard, writes_on_no_stack_of_a_kernel) {
+  const InterruptGuard guard;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction now {};
+    ::sigaction(signal, nullptr, &now);
+    EXPECT_NE(now.sa_flags & SA_ONSTACK, 0) << signal;
+  }
+}
+
 TEST(InterruptGuardDeathTest, the_second_signal_ends_the_program) {
   EXPECT_EXIT(
       {

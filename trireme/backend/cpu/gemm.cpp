@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/signal_stack.h"
 
 namespace trireme::cpu {
 namespace {
@@ -27,11 +28,11 @@ dnnl_cpu_isa_t dnnl_isa(Isa isa) {
 void prepare_onednn() {
   // oneDNN takes its instruction set once, before its first use.
   [[maybe_unused]] static const auto capped = dnnl_set_max_cpu_isa(dnnl_isa(isa()));
-  thread_local const bool alone = [] {
+  [[maybe_unused]] thread_local const bool prepared = [] {
     omp_set_num_threads(1);
+    have_signal_stack();
     return true;
   }();
-  static_cast<void>(alone);
 }
 
 bool onednn_has(Isa isa) {
