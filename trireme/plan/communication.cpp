@@ -51,9 +51,10 @@ std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& comm
     return out;
   }
   const std::vector<char> narrow_copies = computed_narrow(graph);
+  const std::map<std::string_view, Update> updates = updates_of(graph);
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kParameter || narrow_copies[static_cast<size_t>(input.value)] == 0) continue;
-    const ValueId gradient = update_of(graph, input).gradient;
+    const ValueId gradient = updates.at(input.name).gradient;
     if (gradient == kNoValue) continue;
     const ValueId made = before_casts(graph, gradient);
     const bool narrow = is_narrow(graph.type(made).dtype);

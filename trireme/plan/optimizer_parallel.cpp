@@ -41,13 +41,14 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
           options.shard_size, ranks);
   if (options.level == 0) return;
   const std::vector<Layout> layouts = value_layouts(graph, plain);
+  const std::map<std::string_view, Update> updates = updates_of(graph);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
     const TensorType& type = graph.type(input.value);
     const Layout& used = plain.inputs[i];
     if (input.role != Role::kParameter || is_excepted(input.name, options)) continue;
     if (type.shape.rank() == 0 || type.bytes() < options.threshold_kb * 1024) continue;
-    const Update update = update_of(graph, input);
+    const Update& update = updates.at(input.name);
     if (update.gradient == kNoValue) continue;
     const std::vector<int> axes =
         group_axes(layouts[static_cast<size_t>(update.gradient)], used, plain.mesh, options.shard_size);

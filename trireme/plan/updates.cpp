@@ -1,23 +1,43 @@
 #include "trireme/plan/updates.h"
 
 namespace trireme {
+namespace {
 
-Update update_of(const Graph& graph, const Input& parameter) {
-  Update out;
-  const TensorType& type = graph.type(parameter.value);
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const Input& input = graph.inputs()[i];
-    if (input.role == Role::kState && input.name.starts_with(parameter.name + ".") && graph.type(input.value) == type) {
-      out.state.push_back(i);
-    }
+constexpr std::string_view kPrefix = kUpdateScope;
+
+// The parameter that state "w.<something>" is of; null: none.
+const Input* owner_of(const Input& state, const Graph& graph, const std::map<std::string_view, const Input*>& parameters) {
+  const std::string_view name = state.name;
+  for (size_t dot = name.rfind('.'); dot != std::string_view::npos && dot > 0; dot = name.rfind('.', dot - 1)) {
+    const auto found = parameters.find(name.substr(0, dot));
+    if (found != parameters.end() && graph.type(found->second->value) == graph.type(state.value)) return found->second;
   }
-  const std::string scope = std::string(kUpdateScope) + parameter.name;
+  return nullptr;
+}
+
+}  // namespace
+
+std::map<std::string_view, Update> updates_of(const Graph& graph) {
+  std::map<std::string_view, Update> out;
+  std::map<std::string_view, const Input*> parameters;
+  for (const Input& input : graph.inputs()) {
+    if (input.role == Role::kParameter) parameters.emplace(input.name, &input);
+  }
+  for (const auto& [name, input] : parameters) out.try_emplace(name);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    if (graph.inputs()[i].role != Role::kState) continue;
+    const Input* const owner = owner_of(graph.inputs()[i], graph, parameters);
+    if (owner != nullptr) out.at(owner->name).state.push_back(i);
+  }
   for (const Node& node : graph.nodes()) {
-    if (graph.scope_of(node) != scope) continue;
+    const std::string_view scope = graph.scope_of(node);
+    if (!scope.starts_with(kPrefix)) continue;
+    const auto found = parameters.find(scope.substr(kPrefix.size()));
+    if (found == parameters.end()) continue;
     for (const ValueId id : node.inputs) {
       const NodeId producer = graph.value(id).producer;
       const bool from_outside = producer >= 0 && graph.scope_of(graph.node(producer)) != scope;
-      if (from_outside && graph.type(id).shape == type.shape) out.gradient = id;
+      if (from_outside && graph.type(id).shape == graph.type(found->second->value).shape) out.at(found->first).gradient = id;
     }
   }
   return out;

@@ -1,6 +1,8 @@
 // Updates: which values of a training step belong to the update of one parameter.
 #pragma once
 
+#include <map>
+#include <string_view>
 #include <vector>
 
 #include "trireme/ir/graph.h"
@@ -12,6 +14,7 @@ struct Update {
   std::vector<size_t> state;    // its optimizer state, as indices of graph.inputs()
 };
 
-Update update_of(const Graph& graph, const Input& parameter);
+// The updates of all parameters, by name; the graph must outlive them.
+std::map<std::string_view, Update> updates_of(const Graph& graph);
 
 }  // namespace trireme
