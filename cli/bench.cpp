@@ -362,7 +362,7 @@ void add_peak(CLI::App& bench, Action& chosen) {
     bool json = false;
   };
   auto args = std::make_shared<PeakArgs>();
-  CLI::App* command = bench.add_subcommand("peak", "The machine's own limits: FMA, memcpy, STREAM triad");
+  CLI::App* command = bench.add_subcommand("peak", "The machine's own limits: multiply-adds in f32 and bf16, memcpy, STREAM triad");
   command->add_option("--threads", args->threads, "Compute threads")->capture_default_str();
   command->add_flag("--json", args->json, "One line of JSON");
   command->callback([=, &chosen] {
@@ -373,6 +373,7 @@ void add_peak(CLI::App& bench, Action& chosen) {
       print({{"threads", p.threads},
              {"isa", p.isa},
              {"f32_gflops_per_s", p.f32_flops_per_s / 1e9},
+             {"bf16_gflops_per_s", p.bf16_flops_per_s / 1e9},
              {"memcpy_gb_per_s", p.memcpy_bytes_per_s / 1e9},
              {"triad_gb_per_s", p.triad_bytes_per_s / 1e9}},
             args->json);

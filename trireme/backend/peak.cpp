@@ -41,11 +41,12 @@ Peak measure_peak(ThreadPool& pool, const PeakOptions& options) {
   const int64_t share = n / pool.size();
   const auto moved = static_cast<double>(share * pool.size()) * sizeof(float);
   Peak peak{.threads = pool.size(), .isa = std::string(to_string(isa()))};
-  const double flops =
-      2.0 * static_cast<double>(options.turns * loops.multiply_adds_per_turn * pool.size());
-  peak.f32_flops_per_s = flops / best_seconds(pool, options.repetitions, [&](int64_t part) {
-                           a[static_cast<size_t>(part)] = loops.multiply_adds(options.turns);
-                         });
+  const auto flops_per_s = [&](const cpu::MultiplyAdds& adds) {
+    const auto flops = 2.0 * static_cast<double>(options.turns * adds.per_turn * pool.size());
+    return flops / best_seconds(pool, options.repetitions, [&](int64_t part) { a[static_cast<size_t>(part)] = adds.run(options.turns); });
+  };
+  peak.f32_flops_per_s = flops_per_s(loops.f32_peak);
+  peak.bf16_flops_per_s = flops_per_s(loops.bf16_peak);
   peak.memcpy_bytes_per_s = moved / best_seconds(pool, options.repetitions, [&](int64_t part) {
                               std::memcpy(a.get() + part * share, b.get() + part * share,
                                           static_cast<size_t>(share) * sizeof(float));

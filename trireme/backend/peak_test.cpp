@@ -16,6 +16,7 @@ TEST(Peak, EveryFigureIsMeasured) {
   EXPECT_EQ(peak.threads, 2);
   EXPECT_FALSE(peak.isa.empty());
   EXPECT_GT(peak.f32_flops_per_s, 0);
+  EXPECT_GT(peak.bf16_flops_per_s, 0);
   EXPECT_GT(peak.memcpy_bytes_per_s, 0);
   EXPECT_GT(peak.triad_bytes_per_s, 0);
 }

@@ -51,7 +51,9 @@ Rates measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
   const Mesh ranks = without_micro_batches(mesh);
   const Peak peak = measure_peak(pool, {.bytes = int64_t{16} << 20, .turns = 200'000, .repetitions = 3});
   std::vector<float> values(kLarge);
-  std::vector<float> slowest{static_cast<float>(1 / peak.f32_flops_per_s), static_cast<float>(1 / peak.triad_bytes_per_s)};
+  std::vector<float> slowest{static_cast<float>(1 / peak.f32_flops_per_s), static_cast<float>(1 / peak.bf16_flops_per_s),
+                             static_cast<float>(1 / peak.triad_bytes_per_s)};
+  const size_t first_link = slowest.size();
   for (int axis = 0; axis < ranks.axes(); ++axis) {
     const std::vector<int64_t> members = ranks.group_of(world.rank(), std::vector{axis});
     const LinkCost link = link_of(world.group({members.begin(), members.end()}), values);
@@ -61,13 +63,13 @@ Rates measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
   Rates out;
   out.machine = Machine::this_host();
   out.machine->achievable = kAchievable;
-  for (auto& [type, flops_per_s] : out.machine->flops_per_s) flops_per_s = 1 / slowest[0];
-  out.machine->memory_bytes_per_s = 1 / slowest[1];
-  for (size_t i = 2; i < slowest.size(); i += 2) out.links.axes.push_back({.latency_s = slowest[i], .bytes_per_s = 1 / slowest[i + 1]});
+  out.machine->flops_per_s = {{"f32", 1 / slowest[0]}, {"bf16", 1 / slowest[1]}};
+  out.machine->memory_bytes_per_s = 1 / slowest[2];
+  for (size_t i = first_link; i < slowest.size(); i += 2) out.links.axes.push_back({.latency_s = slowest[i], .bytes_per_s = 1 / slowest[i + 1]});
   for (int axis = 0; axis < ranks.axes(); ++axis) {
     const LinkCost& link = out.links.of(axis);
-    TRIREME_LOG(kDebug, "train", "measured  axis={} latency_us={:.1f} mb_per_s={:.1f} gflop_per_s={:.0f} memory_gb_per_s={:.1f}",
-                ranks.axis(axis).name, link.latency_s * 1e6, link.bytes_per_s / 1e6, 1e-9 / slowest[0], 1e-9 / slowest[1]);
+    TRIREME_LOG(kDebug, "train", "measured  axis={} latency_us={:.1f} mb_per_s={:.1f} gflop_per_s={:.0f} bf16_gflop_per_s={:.0f} memory_gb_per_s={:.1f}",
+                ranks.axis(axis).name, link.latency_s * 1e6, link.bytes_per_s / 1e6, 1e-9 / slowest[0], 1e-9 / slowest[1], 1e-9 / slowest[2]);
   }
   out.links.axes.resize(static_cast<size_t>(mesh.axes()));  // nothing is sent over the others
   return out;

@@ -189,21 +189,4 @@ void rotate(int64_t n, const float* cos, const float* sin, const T* x, T* y) {
   });
 }
 
-// More chains than a multiply-add's latency times the units that do them, and few enough for the
-// registers.
-inline constexpr int64_t kChains = 12;
-
-static float multiply_adds(int64_t turns) {
-  F32 chain[kChains];
-  for (int64_t i = 0; i < kChains; ++i) chain[i] = set(static_cast<float>(i + 1));
-  const F32 factor = set(0.999F);
-  const F32 term = set(0.001F);
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    for (int64_t i = 0; i < kChains; ++i) chain[i] = fma(chain[i], factor, term);
-  }
-  F32 total{};
-  for (int64_t i = 0; i < kChains; ++i) total += chain[i];
-  return sum_lanes(total);
-}
-
 }  // namespace trireme::TRIREME_ISA_NAMESPACE

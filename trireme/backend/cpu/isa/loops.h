@@ -226,9 +226,7 @@ struct Loops {
   // sums[digit] += the digits of all x^2, on the grids of op/exact_sum.h.
   void (*exact_squares)(int64_t n, const float* x, const double* grids, double limit, int digits, double* sums);
 
-  // For measuring: `turns` turns of that many independent f32 multiply-adds.
-  float (*multiply_adds)(int64_t turns);
-  int64_t multiply_adds_per_turn;
+  MultiplyAdds f32_peak, bf16_peak;  // the latter in f32 where no instruction multiplies bf16
 };
 
 // Of the instruction set in use (isa()).

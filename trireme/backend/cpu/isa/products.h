@@ -67,4 +67,10 @@ struct LeafTile {
   float* kept = nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
 };
 
+// For measuring: runs `turns` times as many independent multiply-adds of registers as `per_turn` says.
+struct MultiplyAdds {
+  float (*run)(int64_t turns);
+  int64_t per_turn;
+};
+
 }  // namespace trireme::cpu

@@ -6,6 +6,7 @@
 #include "trireme/backend/cpu/isa/exact_impl.h"
 #include "trireme/backend/cpu/isa/norm_impl.h"
 #include "trireme/backend/cpu/isa/pack_impl.h"
+#include "trireme/backend/cpu/isa/peak_impl.h"
 #include "trireme/backend/cpu/isa/pool_impl.h"
 #include "trireme/backend/cpu/isa/product_impl.h"
 #include "trireme/backend/cpu/isa/reduce_impl.h"
@@ -97,8 +98,8 @@ constexpr cpu::Loops make_table() {
   table.pack_beside = pack_beside;
   table.pack_apart = pack_apart;
   table.exact_squares = exact_squares;
-  table.multiply_adds = multiply_adds;
-  table.multiply_adds_per_turn = kChains * kLanes;
+  table.f32_peak = {multiply_adds_f32, kChains * kLanes};
+  table.bf16_peak = kPeakBf16;
   return table;
 }
 
