@@ -3,8 +3,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kPrefix = kUpdateScope;
-
 // The parameter that state "w.<something>" is of; null: none.
 const Input* owner_of(const Input& state, const Graph& graph, const std::map<std::string_view, const Input*>& parameters) {
   const std::string_view name = state.name;
@@ -31,8 +29,8 @@ std::map<std::string_view, Update> updates_of(const Graph& graph) {
   }
   for (const Node& node : graph.nodes()) {
     const std::string_view scope = graph.scope_of(node);
-    if (!scope.starts_with(kPrefix)) continue;
-    const auto found = parameters.find(scope.substr(kPrefix.size()));
+    if (!scope.starts_with(kUpdateScope)) continue;
+    const auto found = parameters.find(scope.substr(kUpdateScope.size()));
     if (found == parameters.end()) continue;
     for (const ValueId id : node.inputs) {
       const NodeId producer = graph.value(id).producer;
