@@ -1,0 +1,91 @@
+#include "trireme/train/run_impl.h"
+
+#include <cmath>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/launch/rank_info.h"
+#include "trireme/train/interrupt.h"
+
+namespace trireme {
+namespace {
+
+// Whether any rank wants to stop; all ranks get the same answer.
+bool any_rank(comm::World* world, bool mine) {
+  if (world == nullptr) return mine;
+  int32_t flag = mine ? 1 : 0;
+  world->all().all_reduce({reinterpret_cast<std::byte*>(&flag), {DType::kI32, {1}}}, comm::Reduce::kMax).wait();
+  return flag != 0;
+}
+
+}  // namespace
+
+int64_t Run::steps_of(const data::Source& train, const FitOptions& fit) {
+  require(fit.batch >= 1, "batch {}: it must be 1 or more", fit.batch);
+  require(fit.steps > 0 || fit.epochs > 0, "fit: neither steps nor epochs are given; one of them must be 1 or more");
+  require(train.size() >= fit.batch, "the training set has {} samples and the batch {}; use a batch of at most {}",
+          train.size(), fit.batch, train.size());
+  return fit.steps > 0 ? fit.steps : fit.epochs * (train.size() / fit.batch);
+}
+
+data::BatchOptions Run::batch_options() {
+  return {.global_batch = fit_.batch, .seed = options_.seed, .slices = slices_of(session_.step(), fields_)};
+}
+
+FitResult Run::run() {
+  start();
+  if (result_.nothing_left) return result_;
+  const InterruptGuard interrupt;
+  Recorder recorder({.out = job_.rank() == 0 ? options_.out : "",
+                     .progress = options_.progress && job_.rank() == 0,
+                     .total_steps = total_,
+                     .resume_step = first_ > 0 ? first_ : -1,
+                     .units_per_step = static_cast<double>(fit_.batch * options_.tokens_per_sample),
+                     .unit = options_.unit,
+                     .communicates = job_.size() > 1});
+  Feed feed(train_, batch_options(), session_.step(), fields_, first_, total_);
+  session_.step().set_timing(true);
+  const double begin_s = now_s();
+  result_.step = first_;
+  while (result_.step < total_ && !result_.interrupted) {
+    train_step(feed, recorder);
+    const int64_t step = result_.step;
+    result_.interrupted = any_rank(job_.world(), interrupt.asked()) && step < total_;
+    const bool last = step == total_ || result_.interrupted;
+    if (fit_.validation && !result_.interrupted && (last || (fit_.eval_every > 0 && step % fit_.eval_every == 0))) {
+      evaluate(recorder);
+    }
+    if (!options_.out.empty() && (last || (fit_.save_every > 0 && step % fit_.save_every == 0))) save();
+  }
+  const double total_s = now_s() - begin_s;
+  summarise_communication();
+  finish(recorder, total_s);
+  return result_;
+}
+
+void Run::train_step(Feed& feed, Recorder& recorder) {
+  const double begin_s = now_s();
+  const int64_t step = result_.step + 1;
+  const double lr = rate_at(options_.schedule, learning_rate(optimizer_), step, total_);
+  feed.take();
+  data_s_ += now_s() - begin_s;
+  Executor& executor = session_.step();
+  executor.input("lr").as<float>()[0] = static_cast<float>(lr);
+  executor.input("step").as<int64_t>()[0] = step;
+  executor.run();
+  result_.step = step;
+  result_.loss = executor.output("loss").as<float>()[0];
+  StepRecord record{.step = step, .loss = result_.loss, .lr = lr, .seconds = now_s() - begin_s,
+                    .communication = executor.communication()};
+  communication_ += record.communication;
+  if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
+  recorder.step(record);
+  launch::note_step();
+  if (!std::isfinite(result_.loss)) {
+    fail(ErrorKind::kInvalidArgument,
+         "the loss is {} at step {}; lower the learning rate ({}), warm it up or clip gradients{}", result_.loss, step,
+         lr, result_.checkpoint.empty() ? "" : fmt::format(", and resume from '{}'", result_.checkpoint));
+  }
+}
+
+}  // namespace trireme
