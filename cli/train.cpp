@@ -116,10 +116,14 @@ void check_fits(const JobConfig& config, int ranks) {
   const int64_t micro_batches = micro_batches_of(parallel_of(config, ranks));
   const int64_t parts = data_parallel_degree(config, ranks);
   const bool whole = micro_batches == 1;
-  require(config.train.batch % (parts * micro_batches) == 0,
-          "train: a batch of {} samples does not divide over {} rank{}{}; use --set train.batch={}, {}or another -n", config.train.batch,
-          parts, parts == 1 ? "" : "s", whole ? "" : fmt::format(" x {} micro-batches", micro_batches),
-          sizes_that_divide(config.train.batch, parts * micro_batches), whole ? "" : "other --gradient-accumulation-steps, ");
+  const auto check = [&](std::string_view what, std::string_view key, int64_t batch) {
+    require(batch % (parts * micro_batches) == 0,
+            "train: {} of {} samples does not divide over {} rank{}{}; use --set {}={}, {}or another -n", what, batch,
+            parts, parts == 1 ? "" : "s", whole ? "" : fmt::format(" x {} micro-batches", micro_batches), key,
+            sizes_that_divide(batch, parts * micro_batches), whole ? "" : "other --gradient-accumulation-steps, ");
+  };
+  check("a batch", "train.batch", config.train.batch);
+  check("an evaluation batch", "train.eval_batch", config.train.eval_batch);  // 0 is the training batch
 }
 
 bool fits(const JobConfig& config, int ranks) {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -123,27 +124,7 @@ void Batches::check(std::span<const View> out) const {
 
 void Batches::read(int64_t step, std::span<const View> out) const {
   check(out);
-  int64_t first = options_.global_batch;
-  int64_t last = 0;
-  for (const FieldSlice& slice : options_.slices) {
-    if (slice.size.elements() == 0) continue;
-    first = std::min(first, slice.start[0]);
-    last = std::max(last, slice.start[0] + slice.size[0]);
-  }
-  std::vector<FieldPart> parts;
-  for (size_t i = 0; i < samples_.size(); ++i) {
-    const FieldSlice& slice = options_.slices[i];
-    parts.push_back({of_sample(slice.start), {nullptr, {samples_[i].sample.dtype, of_sample(slice.size)}}});
-  }
-  for (int64_t row = first; row < last; ++row) {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const FieldSlice& slice = options_.slices[i];
-      const int64_t at = row - slice.start[0];
-      const bool wanted = slice.size.elements() > 0 && at >= 0 && at < slice.size[0];
-      parts[i].to.data = wanted ? out[i].data + at * parts[i].to.bytes() : nullptr;
-    }
-    source_->read_parts(sample(step, row), parts);
-  }
+  read_rows(*source_, options_.slices, [&](int64_t row) { return sample(step, row); }, out);
 }
 
 void Batches::request(int64_t step, std::vector<View> out) {
@@ -188,6 +169,42 @@ int64_t Batches::wait() {
   --worker_->unreturned;
   if (request.error) std::rethrow_exception(request.error);
   return request.step;
+}
+
+void read_rows(const Source& source, std::span<const FieldSlice> slices, const std::function<int64_t(int64_t)>& sample_of,
+               std::span<const View> out) {
+  const std::vector<FieldSpec> fields = source.fields();
+  int64_t first = std::numeric_limits<int64_t>::max();
+  int64_t last = 0;
+  std::vector<FieldPart> parts;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const FieldSlice& slice = slices[i];
+    parts.push_back({of_sample(slice.start), {nullptr, {fields[i].sample.dtype, of_sample(slice.size)}}});
+    if (slice.size.elements() == 0) continue;
+    first = std::min(first, slice.start[0]);
+    last = std::max(last, slice.start[0] + slice.size[0]);
+  }
+  for (int64_t row = first; row < last; ++row) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const FieldSlice& slice = slices[i];
+      const int64_t at = row - slice.start[0];
+      const bool wanted = slice.size.elements() > 0 && at >= 0 && at < slice.size[0];
+      parts[i].to.data = wanted ? out[i].data + at * parts[i].to.bytes() : nullptr;
+    }
+    source.read_parts(sample_of(row), parts);
+  }
+}
+
+std::vector<SampleRange> one_pass(int64_t size, int64_t batch) {
+  require(size >= 1 && batch >= 1, "one pass over {} samples in batches of {}; both must be 1 or more", size, batch);
+  std::vector<SampleRange> out;
+  int64_t first = 0;
+  for (int64_t count = batch; first < size;) {
+    while (count > size - first || batch % count != 0) --count;
+    out.push_back({first, count});
+    first += count;
+  }
+  return out;
 }
 
 std::vector<FieldSlice> row_slices(const Source& source, int64_t first, int64_t last) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,6 +88,21 @@ class Batches {
   std::vector<FieldSpec> fields_;
   std::unique_ptr<Worker> worker_;
 };
+
+// Fills one view per field with a rank's part of one batch, whose row r is sample `sample_of(r)`; asked for the rows that
+// a slice needs only.
+void read_rows(const Source& source, std::span<const FieldSlice> slices, const std::function<int64_t(int64_t)>& sample_of,
+               std::span<const View> out);
+
+// Samples [first, first + count), to be read in one batch: each as often as the others.
+struct SampleRange {
+  int64_t first = 0;
+  int64_t count = 0;
+  friend bool operator==(const SampleRange&, const SampleRange&) = default;
+};
+// Every sample once, in batches of one size: whole batches, and what is left in parts whose sizes divide the batch, so that
+// repeating a part's samples fills it and the mean over the batch is the mean over the part.
+std::vector<SampleRange> one_pass(int64_t size, int64_t batch);
 
 // Rows [first, last) of every field: what a rank of a data-parallel group needs.
 std::vector<FieldSlice> row_slices(const Source& source, int64_t first, int64_t last);

@@ -317,5 +317,21 @@ TEST(Batches, contracts_4_3_a_rank_reads_its_tile_of_its_samples_and_nothing_els
   EXPECT_EQ(source->read_elements, 8);
 }
 
+TEST(OnePass, TakesEverySampleOnceInPartsThatFillTheBatchEvenly) {
+  for (int64_t size = 1; size <= 60; ++size) {
+    for (int64_t batch = 1; batch <= 40; ++batch) {
+      int64_t next = 0;
+      for (const SampleRange& part : one_pass(size, batch)) {
+        ASSERT_EQ(part.first, next);
+        ASSERT_EQ(batch % part.count, 0);
+        next += part.count;
+      }
+      ASSERT_EQ(next, size);
+    }
+  }
+  EXPECT_EQ(one_pass(1000, 32).back(), (SampleRange{992, 8}));
+  EXPECT_THAT(text_of([] { one_pass(0, 4); }), HasSubstr("one pass over 0 samples in batches of 4"));
+}
+
 }  // namespace
 }  // namespace trireme::data

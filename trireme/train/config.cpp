@@ -96,6 +96,7 @@ void check_training(const JobConfig& c) {
                                    {"train.warmup", c.train.warmup},
                                    {"train.eval_every", c.train.eval_every},
                                    {"train.eval_batches", c.train.eval_batches},
+                                   {"train.eval_batch", c.train.eval_batch},
                                    {"train.save_every", c.train.save_every},
                                    {"train.keep", c.train.keep},
                                    {"train.seed", c.train.seed}}) {
@@ -227,7 +228,8 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
       {"train.clip", &c.train.clip, "largest global norm of the gradients; 0 does not clip"},
       {"train.label_smoothing", &c.train.label_smoothing, "share of the target that is spread over all classes, from 0 to below 1"},
       {"train.eval_every", &c.train.eval_every, "steps between validations; 0: at the end only"},
-      {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all"},
+      {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all samples that are held out"},
+      {"train.eval_batch", &c.train.eval_batch, "samples of a batch of a validation, over all ranks; 0: train.batch. What is left of the held-out samples after whole batches is counted too, with its own weight"},
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
       {"train.keep", &c.train.keep, "newest checkpoints of the run that stay; an earlier run's in the same folder become checkpoints.1, .2 and so on, and all stay"},
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
@@ -369,10 +371,12 @@ data::Split make_data(const JobConfig& config) {
   const double share = config.data.validation;
   if (share == 0) return {source, nullptr};
   data::Split split = data::split_fraction(source, share, static_cast<uint64_t>(config.train.seed), config.data.validation_blocks);
-  require(split.validation->size() >= config.train.batch && split.train->size() >= config.train.batch,
+  require(split.train->size() >= config.train.batch,
           "data: {} samples are {} to train on and {} held out (data.validation = {}), too few for a batch of {}; use a "
           "smaller train.batch or more data, or data.validation = 0 to hold none out",
           source->size(), split.train->size(), split.validation->size(), share, config.train.batch);
+  require(split.validation->size() >= 1,
+          "data: of {} samples data.validation = {} holds out none; use a larger share, or 0 to hold none out", source->size(), share);
   return split;
 }
 
@@ -438,6 +442,7 @@ FitOptions fit_options(const JobConfig& config) {
           .batch = t.batch,
           .eval_every = t.eval_every,
           .eval_batches = t.eval_batches,
+          .eval_batch = t.eval_batch,
           .save_every = t.save_every,
           .keep = static_cast<int>(t.keep)};
 }

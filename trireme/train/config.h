@@ -67,6 +67,7 @@ struct JobConfig {
     double label_smoothing = 0;
     int64_t eval_every = 0;
     int64_t eval_batches = 0;
+    int64_t eval_batch = 0;  // 0: as the batch
     int64_t save_every = 0;
     int64_t keep = 2;
     int64_t seed = 1;

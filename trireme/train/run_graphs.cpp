@@ -39,10 +39,9 @@ Graph Run::step_graph(const ModelFn& model, const LossFn& loss) const {
 
 std::optional<Graph> Run::evaluation_graph(const ModelFn& model, const LossFn& loss) const {
   if (!fit_.validation) return std::nullopt;
-  require(fit_.validation->size() >= fit_.batch,
-          "the validation set has {} samples and the batch {}; use a batch of at most {}, or a larger validation set",
-          fit_.validation->size(), fit_.batch, fit_.validation->size());
-  std::vector<BatchField> fields = batch_fields(*fit_.validation, fit_.batch);
+  require(fit_.validation->size() >= 1, "the validation set has no samples; leave it out, or give it some");
+  require(fit_.eval_batch >= 0, "evaluation batch {}: it must be 1 or more, or 0 for the training batch", fit_.eval_batch);
+  std::vector<BatchField> fields = batch_fields(*fit_.validation, evaluation_batch());
   StepOptions how = step_options();
   cut_by_hand(parallel(), job_.size(), fields, how);
   return evaluation(model, loss, fields, how);

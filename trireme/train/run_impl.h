@@ -46,6 +46,7 @@ class Run {
   double expected_seconds();
   std::string describe_data() const;
 
+  int64_t evaluation_batch() const;
   void evaluate(Recorder& recorder);
 
   std::string checkpoints() const;

@@ -82,7 +82,7 @@ double Run::expected_seconds() {
   Executor& executor = session_.evaluation();
   double pass_s = 0;
   for (int i = 0; i < 2; ++i) {  // the first warms up
-    for (const BatchField& field : batch_fields(*fit_.validation, fit_.batch)) {
+    for (const BatchField& field : batch_fields(*fit_.validation, evaluation_batch())) {
       const View view = executor.input(field.name);
       std::fill(view.raw().begin(), view.raw().end(), std::byte{0});
     }
@@ -90,7 +90,8 @@ double Run::expected_seconds() {
     executor.run();
     pass_s = now_s() - begin_s;
   }
-  return 3 * pass_s * static_cast<double>(total_ - first_);
+  const double of_a_step = 3 * pass_s * static_cast<double>(fit_.batch) / static_cast<double>(evaluation_batch());
+  return of_a_step * static_cast<double>(total_ - first_);
 }
 
 std::string Run::describe_data() const {

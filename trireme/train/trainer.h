@@ -63,7 +63,8 @@ struct FitOptions {
   int64_t batch = 32;       // samples of a step over all ranks
   data::SourcePtr validation = nullptr;
   int64_t eval_every = 0;   // steps; 0: at the end only
-  int64_t eval_batches = 0; // 0: all of the validation set, but the last part of a batch
+  int64_t eval_batches = 0; // of a validation; 0: all of the validation set
+  int64_t eval_batch = 0;   // samples of a batch of the validation over all ranks; 0: as in training
   int64_t save_every = 0;   // steps; 0: at the end only
   int keep = 2;             // checkpoints
   bool resume = false;      // go on from the newest checkpoint in `out`
