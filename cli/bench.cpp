@@ -145,19 +145,17 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
 }
 
 int step(const StepArgs& args) {
-  check(args.model, "bench step");
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps, args.warmup);
+  config_of(args.model, std::max(args.ranks, ranks_of_job()), "bench step");  // a mistake here is told before ranks start
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
-  if (job.rank() == 0) log_slow_products(parse_compute_type(args.model.dtype, "bench step: --dtype"));
-  const JobConfig config = config_of(args.model, job.size());
+  const JobConfig config = config_of(args.model, job.size(), "bench step");
   const auto model = make_model(config);
-  const std::vector<BatchField> fields = batch_of(config, config.train.batch);
-  Graph graph = training_step([&](const Tensor& x) { return (*model)(x); }, make_loss(config), fields, make_optimizer(config),
-                              step_options(config));
+  const Assembly assembly = assembly_of(config, *model, job.size());
+  if (job.rank() == 0) log_slow_products(assembly.options.compute);
+  const std::vector<BatchField>& fields = assembly.batch;
   const double before_mb = resident_mb();
-  Session session(std::move(graph), std::nullopt,
-                  {.world = job.world(), .pool = &job.pool(), .parallel = parallel_of(config, job.size())});
+  Session session = session_of(assembly, job.world(), &job.pool());
   session.initialise();
   const int64_t sent_before = sent_bytes(job.world());
   const Steps steps = run_steps(session, fields, config, args);
@@ -168,14 +166,14 @@ int step(const StepArgs& args) {
   const double first_step_s = over_ranks(job.world(), steps.first_step_s);
   const double median = over_ranks(job.world(), steps.ms[steps.ms.size() / 2]);
   const CommunicationTime communication = over_ranks(job.world(), steps.communication).mean;
-  const double units = static_cast<double>(config.train.batch * (predicts_classes(config) ? 1 : args.model.seq));
+  const double units = static_cast<double>(config.train.batch * assembly.options.tokens_per_sample);
   if (job.rank() != 0) return 0;
   if (args.by_op) print_by_op(session.step(), args.steps);
   print({{"model", args.model.model},
          {"world", job.size()},
          {"threads", job.pool().size()},
-         {"dtype", args.model.dtype},
-         {"numerics", args.model.numerics},
+         {"dtype", config.train.dtype},
+         {"numerics", config.train.numerics},
          {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
          {"batch", args.model.batch},
          {"parameters", session.parameter_count()},
@@ -271,12 +269,11 @@ struct CompileArgs {
 
 // From a model to the actions of a rank, as a job's start does it; none is started.
 int time_compile(const CompileArgs& args) {
-  check(args.model, "bench compile");
   require(args.ranks >= 1 && args.threads >= 1 && args.rounds >= 1, "bench compile: -n {} --threads {} --rounds {}; at least 1 each", args.ranks,
           args.threads, args.rounds);
-  const JobConfig config = config_of(args.model, args.ranks);
+  const JobConfig config = config_of(args.model, args.ranks, "bench compile");
   const auto model = make_model(config);
-  const std::vector<BatchField> fields = batch_of(config, config.train.batch);
+  const Assembly assembly = assembly_of(config, *model, args.ranks);
   struct Round {
     double ms, graph_ms;
   };
@@ -284,14 +281,13 @@ int time_compile(const CompileArgs& args) {
   size_t nodes = 0, actions = 0;
   for (int64_t round = 0; round < args.rounds; ++round) {
     const double begin = now_s();
-    Graph graph = training_step([&](const Tensor& x) { return (*model)(x); }, make_loss(config), fields, make_optimizer(config),
-                                step_options(config));
-    const double there = now_s();
-    nodes = graph.nodes().size();
-    const Compiled compiled =
-        compile(std::move(graph), {.ranks = args.ranks, .threads = args.threads, .parallel = parallel_of(config, args.ranks)});
-    rounds.push_back({(now_s() - begin) * 1e3, (there - begin) * 1e3});
-    actions = compiled.plan.actions.size();
+    JobGraphs graphs = graphs_of(assembly, args.ranks);
+    const double traced = now_s();
+    nodes = graphs.step.nodes().size();
+    const CompiledJob job =
+        compile(std::move(graphs.step), std::nullopt, compile_options(assembly, graphs.parallel, args.ranks, args.threads));
+    rounds.push_back({(now_s() - begin) * 1e3, (traced - begin) * 1e3});
+    actions = job.step.plan.actions.size();
   }
   std::sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) { return a.ms < b.ms; });
   const Round& median = rounds[rounds.size() / 2];

@@ -5,17 +5,17 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/parallel_flags.h"
+#include "cli/job_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/log.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"
 #include "trireme/pass/fuse_rows.h"
 #include "trireme/pass/step_times.h"
-#include "trireme/train/by_hand.h"
 #include "trireme/train/config.h"
-#include "trireme/train/session.h"
+#include "trireme/train/job.h"
 #include "trireme/train/strategies.h"
 
 namespace trireme::cli {
@@ -23,14 +23,13 @@ namespace {
 
 const std::vector<std::string> kStages{"graph", "grad", "plan", "partition", "passes", "memory", "traffic", "actions"};
 
+const std::vector<std::string> kGraphs{"step", "evaluation", "inference"};
+
 struct ExplainArgs {
-  std::string config;
+  JobFlags job;
   std::string stage = "plan";
+  std::string of = "step";
   std::string value;
-  int64_t ranks = 1;
-  int threads = 1;
-  std::vector<std::string> set;
-  ParallelFlags parallel;
   PassOptions passes;
 };
 
@@ -73,25 +72,32 @@ std::string traffic_text(const ExecutionPlan& plan) {
   return out + fmt::format("{:<36} {:>16}\n", "all", bytes);
 }
 
-std::string text_of(const ExplainArgs& args, const JobConfig& config, const ModelFn& forward,
-                    std::vector<BatchField> batch) {
-  const LossFn loss = make_loss(config);
-  StepOptions how = step_options(config);
-  cut_by_hand(parallel_of(config, args.ranks), args.ranks, batch, how);
-  if (args.stage == "graph" && args.value.empty()) {
-    return to_string(evaluation(forward, loss, batch, how));
+// The graph that --of names, compiled as the job compiles it.
+Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int ranks, int threads) {
+  JobGraphs graphs = graphs_of(assembly, ranks);
+  const CompileOptions how = compile_options(assembly, graphs.parallel, ranks, threads);
+  CompiledJob job = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
+  if (args.of == "step") return std::move(job.step);
+  if (args.of == "evaluation") {
+    require(job.evaluation.has_value(), "explain: --of evaluation, but data.validation = 0 holds nothing out; raise it, or leave --of out");
+    return std::move(*job.evaluation);
   }
-  Graph step = training_step(forward, loss, batch, make_optimizer(config), how);
-  if (args.stage == "grad" && args.value.empty()) return to_string(step);
-  const Parallel parallel = parallel_of(config, args.ranks);
-  const Compiled compiled = compile(
-      std::move(step), {.ranks = args.ranks, .threads = args.threads, .parallel = parallel, .passes = args.passes});
-  const ReshardCosts costs = reshard_costs(parallel.communication, compiled.strategy.mesh);
-  if (!args.value.empty()) return why(compiled.graph, compiled.strategy, args.value, costs);
+  return compile_beside(job.step, inference_of(assembly, ranks), how);
+}
+
+std::string text_of(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly, int ranks, int threads) {
+  if (args.value.empty() && args.stage == "graph") {
+    return to_string(args.of == "inference" ? inference_of(assembly, ranks) : evaluation_of(assembly, ranks));
+  }
+  if (args.value.empty() && args.stage == "grad") return to_string(graphs_of(assembly, ranks).step);
+  const Compiled compiled = compiled_of(args, assembly, ranks, threads);
+  if (!args.value.empty()) {
+    return why(compiled.graph, compiled.strategy, args.value, reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
+  }
   if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "passes") {
-    return to_string(compiled.program) + fused_text(compiled.program) + "\n" + all_reduce_table(compiled.program, {costs, parallel.communication.machine});
+    return to_string(compiled.program) + fused_text(compiled.program) + "\n" + all_reduce_table(compiled.program, compiled.rates);
   }
   if (args.stage == "memory") return memory_text(compiled.plan);
   if (args.stage != "traffic") return to_string(compiled.plan);
@@ -103,14 +109,26 @@ int run(const ExplainArgs& args) {
   if (std::find(kStages.begin(), kStages.end(), args.stage) == kStages.end()) {
     fail(ErrorKind::kInvalidArgument, "explain: no stage '{}'.{}", args.stage, suggestion(args.stage, kStages));
   }
-  std::vector<std::string> keys = args.parallel.overrides();
-  keys.insert(keys.end(), args.set.begin(), args.set.end());
-  const JobConfig config = read_config(args.config, keys);
+  require(std::find(kGraphs.begin(), kGraphs.end(), args.of) != kGraphs.end(), "explain: --of '{}'; it must be one of {}.{}", args.of,
+          quoted_list(kGraphs), suggestion(args.of, kGraphs));
+  require(args.of == "step" || args.stage != "grad", "explain: --stage grad is of the step; leave --of {} out", args.of);
+  const JobConfig config = args.job.read();
   if (!args.passes.dump_dir.empty()) disk().make_directory(args.passes.dump_dir);
   const auto model = make_model(config);
-  const ModelFn forward = [&](const Tensor& x) { return (*model)(x); };
-  const std::vector<BatchField> batch = batch_of(config, config.train.batch);
-  std::fputs(text_of(args, config, forward, batch).c_str(), stdout);
+  const int ranks = args.job.ranks_in_all();
+  Assembly assembly = assembly_of(config, *model, ranks);
+  PassOptions& passes = assembly.options.passes;
+  passes.disabled = args.passes.disabled;
+  passes.stop_after = args.passes.stop_after;
+  passes.dump_dir = args.passes.dump_dir;
+  const Communication& communication = assembly.options.parallel.communication;
+  const std::string& transport = config.parallel.transport;
+  const bool measures = ranks > 1 && (transport == "ucx" || transport == "mpi" || args.job.nodes.given());
+  if (measures && !communication.machine && !communication.measured) {
+    TRIREME_LOG(kWarn, "cli", "the job measures its links as it starts and puts sums of gradients together by them; this plan is by those that a host "
+                "usually has. A run leaves what it measured in its folder: --set parallel.rates={}/rates.toml", args.job.out);
+  }
+  std::fputs(text_of(args, config, assembly, ranks, compute_threads(args.job.threads, args.job.ranks)).c_str(), stdout);
   return 0;
 }
 
@@ -133,7 +151,7 @@ void add_pass_flags(CLI::App& command, PassOptions& passes) {
 void add_explain(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<ExplainArgs>();
   CLI::App* command = app.add_subcommand("explain", "Print what a configuration becomes, stage by stage");
-  command->add_option("config", args->config, "The job's TOML file")->required();
+  add_job_flags(*command, args->job);
   command->add_option("--stage", args->stage,
                       "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
                       "of one micro-batch on a mesh with the axis micro_batch where there are several; passes: after the passes, all "
@@ -142,12 +160,11 @@ void add_explain(CLI::App& app, Action& chosen) {
   command->add_option("--value", args->value,
                       "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "
                       "h.0.mlp.c_fc; * stands for any characters");
-  command->add_option("-n,--ranks", args->ranks, "Ranks to plan for; none is started")->capture_default_str();
-  command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
-  add_parallel_flags(*command, args->parallel);
+  command->add_option("--of", args->of, "step, evaluation (of what is held out, in the step's memory) or inference (the model alone)")->capture_default_str();
   add_pass_flags(*command, args->passes);
-  command->add_option("--set", args->set, "Replace a key of the configuration")->allow_extra_args(false);
-  command->footer("Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
+  command->footer("The options of `trireme train` are taken as they are there, so that the same words train; ranks are planned for, and none is\n"
+                  "started. Those that say where a run writes, how it goes on and how its ranks meet change no plan.\n\n"
+                  "Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

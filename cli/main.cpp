@@ -97,6 +97,15 @@ int report(const Error& error) {
   return code;
 }
 
+// As scripts expect that add to a command line: of an option given twice the last counts. Lists collect.
+void let_the_last_win(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const bool single = option->get_items_expected_max() <= 1;
+    if (single && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*command);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains a model written for one device on many.", "trireme");
   app.set_version_flag("--version,-V", version_text());
@@ -110,6 +119,7 @@ int run(int argc, char** argv) {
   add_scheduler(app, chosen);
   add_bench(app, chosen);
   add_help(app, chosen);
+  let_the_last_win(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

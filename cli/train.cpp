@@ -6,8 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/node_flags.h"
-#include "cli/parallel_flags.h"
+#include "cli/job_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
@@ -22,24 +21,6 @@
 
 namespace trireme::cli {
 namespace {
-
-struct TrainArgs {
-  std::string config;
-  int ranks = 1;
-  int min_ranks = 0;
-  int threads = 0;
-  std::vector<std::string> set;
-  std::string out = "runs/latest";
-  bool resume = false;
-  bool quiet = false;
-  bool insecure = false;
-  int restarts = 0;
-  std::string dtype;
-  std::string numerics;
-  std::string transport;
-  ParallelFlags parallel;
-  NodeFlags nodes;
-};
 
 // "1.2 GFLOP", "350 kFLOP".
 std::string flops_text(double flops) {
@@ -81,7 +62,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
   std::fflush(stdout);
 }
 
-void say_what_next(const TrainArgs& args, const JobConfig& config, const FitResult& result) {
+void say_what_next(const JobFlags& args, const JobConfig& config, const FitResult& result) {
   if (result.interrupted) {
     std::printf("Stopped after step %lld; everything is saved in %s.\nGo on with the same command and --resume.\n",
                 static_cast<long long>(result.step), result.checkpoint.c_str());
@@ -136,8 +117,8 @@ bool fits(const JobConfig& config, int ranks) {
   }
 }
 
-int work(const TrainArgs& args) {
-  const JobConfig config = read_config(args.config, args.set);
+int work(const JobFlags& args) {
+  const JobConfig config = args.read();
   check_fits(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
   if (job.rank() == 0) disk().make_directory(args.out);
@@ -172,7 +153,7 @@ int work(const TrainArgs& args) {
   return result.interrupted && !has_launcher() ? 130 : 0;  // of a worker that ended in order, the launcher says 130
 }
 
-int train(TrainArgs args) {
+int train(JobFlags args) {
   require(!args.out.empty(), "train: --out is empty; name a folder");
   args.nodes.take_mindspore_variables();
   if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.nodes);
@@ -182,8 +163,8 @@ int train(TrainArgs args) {
   }
   const bool of_nodes = args.nodes.given() && !flag_text("RANK");  // with it, this is the one rank of such a job
   const launch::NodeOptions node = args.nodes.options();
-  const int ranks = !of_nodes ? args.ranks : node.world > 0 ? node.world : std::max(node.nodes, 1) * args.ranks;
-  const JobConfig config = read_config(args.config, args.set);  // a mistake here is told before ranks start
+  const int ranks = of_nodes ? args.ranks_in_all() : args.ranks;
+  const JobConfig config = args.read();  // a mistake here is told before ranks start
   check_fits(config, ranks);
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
@@ -208,47 +189,14 @@ int train(TrainArgs args) {
                    .node = of_nodes ? &node : nullptr});
 }
 
-// The flags, as they were typed, are keys of the configuration; --set wins over them.
-TrainArgs with_flags(TrainArgs args) {
-  std::vector<std::string> keys = args.parallel.overrides();
-  if (!args.dtype.empty()) keys.push_back("train.dtype=" + args.dtype);
-  if (!args.numerics.empty()) keys.push_back("train.numerics=" + args.numerics);
-  if (!args.transport.empty()) keys.push_back("parallel.transport=" + args.transport);
-  args.set.insert(args.set.begin(), keys.begin(), keys.end());
-  return args;
-}
-
 }  // namespace
 
 void add_train(CLI::App& app, Action& chosen) {
-  auto args = std::make_shared<TrainArgs>();
+  auto args = std::make_shared<JobFlags>();
   CLI::App* command = app.add_subcommand("train", "Train the model of a configuration file");
-  command->add_option("config", args->config, "The job's TOML file; `trireme help config` lists its keys")->required();
-  command->add_option_function<std::string>(
-      "-n,--ranks",
-      [args](const std::string& text) {
-        const Range range = parse_range(text, "train: -n");
-        args->ranks = range.most;
-        args->min_ranks = range.least;
-      },
-      "Ranks on this host, each a process; default 1. 2:4: 4, and after ranks were killed --restarts goes on with so many fewer, "
-      "at least 2");
-  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
-      ->check(CLI::Range(0, 1024));
-  command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
-  command->add_option("--transport", args->transport, "auto, shm, ucx or mpi: how ranks exchange tensors");
-  command->add_option("--dtype", args->dtype, "f32 or bf16: what layers compute in");
-  command->add_option("--numerics", args->numerics, "fast, or invariant: the same bits however the job is cut");
-  add_parallel_flags(*command, args->parallel);
-  add_node_flags(*command, args->nodes);
-  command->add_option("--out", args->out, "Folder of logs, report and checkpoints")->capture_default_str();
-  command->add_flag("--resume", args->resume, "Go on from the newest checkpoint in --out");
-  command->add_flag("--quiet", args->quiet, "No progress bar");
-  command->add_option("--restarts", args->restarts, "How often to go on from the newest checkpoint after a rank has failed; with --nnodes on the nodes that are left")
-      ->check(CLI::Range(0, 1000000));
-  command->add_flag("--insecure", args->insecure, "Ranks that another launcher starts on several hosts may meet without a secret");
+  add_job_flags(*command, *args);
   command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
-  command->callback([=, &chosen] { chosen = [=] { return train(with_flags(*args)); }; });
+  command->callback([=, &chosen] { chosen = [=] { return train(*args); }; });
 }
 
 }  // namespace trireme::cli

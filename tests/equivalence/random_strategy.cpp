@@ -228,8 +228,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Num
                     .accumulation = micro_batches(all),
                     .dataset = random_dataset(graph, mesh, draw),
                     .ops = random_rules(graph, mesh, draw, numerics),
-                    .optimizer = random_optimizer_parallel(mesh, draw),
-                    .numerics = numerics};
+                    .optimizer = random_optimizer_parallel(mesh, draw)};
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kParameter || !draw.chance(40)) continue;
     const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw, Parts::kUneven);
@@ -237,7 +236,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Num
   }
   for (int attempt = 0; attempt < 4; ++attempt) {
     try {
-      return semi_auto(graph, mesh.devices(), parallel);
+      return semi_auto(graph, mesh.devices(), parallel, {.numerics = numerics});
     } catch (const Error& e) {
       const auto says = [&](std::string_view words) { return e.text().find(words) != std::string::npos; };
       if (e.kind() != ErrorKind::kInvalidArgument) throw;
@@ -252,7 +251,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Num
       }
     }
   }
-  return semi_auto(graph, mesh.devices(), parallel);
+  return semi_auto(graph, mesh.devices(), parallel, {.numerics = numerics});
 }
 
 }  // namespace

@@ -64,10 +64,9 @@ Graph step_of(const std::string& model, Numerics numerics) {
 
 Trained train(const std::string& model, Parallel parallel, comm::World* world, int threads,
               Numerics numerics = Numerics::kInvariant) {
-  parallel.numerics = numerics;
   ThreadPool pool(threads);
   Session session(step_of(model, numerics), std::nullopt,
-                  {.world = world, .pool = &pool, .seed = 5, .parallel = parallel});
+                  {.world = world, .pool = &pool, .seed = 5, .parallel = parallel, .numerics = numerics});
   session.initialise();
   Trained out;
   for (int step = 1; step <= kSteps; ++step) {
@@ -186,7 +185,7 @@ std::string refusal(const Case& c, const std::string& model,
   Parallel parallel = parallel_for(c, model);
   if (change) change(parallel);
   try {
-    compile(step_of(model, Numerics::kInvariant), {.ranks = c.ranks, .parallel = parallel});
+    compile(step_of(model, Numerics::kInvariant), {.ranks = c.ranks, .parallel = parallel, .numerics = Numerics::kInvariant});
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUnsupported);
     return e.text();
@@ -224,9 +223,9 @@ TEST(InvariantErrors, CopiesOnARankAreRefused) {
 }
 
 TEST(InvariantErrors, ModelsThatAreCutByHandAreRefused) {
-  Parallel parallel{.mesh = "dp=1", .by_hand = true, .numerics = Numerics::kInvariant};
+  Parallel parallel{.mesh = "dp=1", .by_hand = true};
   EXPECT_THAT(
-      [&] { compile(step_of("mlp", Numerics::kInvariant), {.parallel = parallel}); },
+      [&] { compile(step_of("mlp", Numerics::kInvariant), {.parallel = parallel, .numerics = Numerics::kInvariant}); },
       testing::ThrowsMessage<Error>(testing::HasSubstr("is not for models cut by hand")));
 }
 

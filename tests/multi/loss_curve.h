@@ -50,11 +50,12 @@ inline Curve train_curve(const Graph& graph, comm::World* world) {
 }
 
 // The losses of the first rank, whose pieces are those of the strategy.
-inline std::vector<float> train_losses(const Graph& graph, int ranks, const Parallel& parallel, int steps, float lr) {
+inline std::vector<float> train_losses(const Graph& graph, int ranks, const Parallel& parallel, int steps, float lr,
+                                       const PassOptions& passes = {}) {
   std::vector<float> out;
   std::mutex mutex;
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel});
+    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel, .passes = passes});
     session.initialise();
     std::vector<float> mine;
     for (int step = 1; step <= steps; ++step) mine.push_back(train_step(session, step, lr));

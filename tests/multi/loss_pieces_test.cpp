@@ -50,10 +50,10 @@ TEST_P(LossPieces, TrainAsTheWholeLossDoes) {
   config.train.loss_pieces = c.pieces;
   config.train.recompute = c.recompute;
   const Graph graph = text_step();
-  const Parallel parallel = parallel_of(config, c.ranks);
-  EXPECT_EQ(count(compile(graph, {.ranks = c.ranks, .parallel = parallel}), "linear_weight_grad_onto"), c.micro_batches * (c.pieces - 1));
+  const TrainerOptions options = trainer_options(config, c.ranks);
+  EXPECT_EQ(count(compile(graph, {.ranks = c.ranks, .parallel = options.parallel, .passes = options.passes}), "linear_weight_grad_onto"), c.micro_batches * (c.pieces - 1));
   const std::vector<float> whole = train_losses(graph, 1, {}, 5, 0.1F);
-  const std::vector<float> pieces = train_losses(graph, c.ranks, parallel, 5, 0.1F);
+  const std::vector<float> pieces = train_losses(graph, c.ranks, options.parallel, 5, 0.1F, options.passes);
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(pieces[i], whole[i], 2e-6F) << "step " << i + 1;
 }
 
@@ -65,16 +65,16 @@ INSTANTIATE_TEST_SUITE_P(Cuts, LossPieces,
 
 TEST(LossPiecesInBf16, StayAsNearToTheWholeLossAsItsRounding) {
   const Graph graph = text_step(DType::kBF16);
-  const Parallel pieces{.loss_pieces = 3};
-  EXPECT_EQ(count(compile(graph, {.parallel = pieces}), "linear_weight_grad_onto"), 2);
+  const PassOptions pieces{.loss_pieces = 3};
+  EXPECT_EQ(count(compile(graph, {.passes = pieces}), "linear_weight_grad_onto"), 2);
   const std::vector<float> whole = train_losses(graph, 1, {}, 5, 0.1F);
-  const std::vector<float> found = train_losses(graph, 2, pieces, 5, 0.1F);
+  const std::vector<float> found = train_losses(graph, 2, {}, 5, 0.1F, pieces);
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(found[i], whole[i], 0.02F) << "step " << i + 1;
 }
 
 TEST(LossPiecesInvariant, AreRefused) {
   try {
-    (void)compile(text_step(), {.parallel = {.numerics = Numerics::kInvariant, .loss_pieces = 2}});
+    (void)compile(text_step(), {.numerics = Numerics::kInvariant, .passes = {.loss_pieces = 2}});
     FAIL() << "compiled";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);

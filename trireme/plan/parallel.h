@@ -53,6 +53,9 @@ struct Communication {
   // Its links are what reshards are chosen by; none: alike links of 5 GB/s. These and its rates also say which sums of
   // gradients go together.
   std::optional<Machine> machine;
+  // A machine that a run measured (train/measure_rates.h): which sums go together is by its rates where no machine is named, instead
+  // of being measured as the job starts.
+  std::optional<Machine> measured;
   // Sums of gradients over the same ranks that become ready one after the other are taken in buckets (pass/fuse_all_reduce.h).
   bool fuse_all_reduce = true;
   int64_t bucket_bytes = 0;          // 0: as a model of the step says
@@ -81,19 +84,19 @@ struct Parallel {
   // Name of a parameter -> how the ranks' pieces of it lie, "[tp, -]", or "" (kOwnPiece). For graphs cut by hand.
   std::vector<CutRule> layerwise;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
-  Numerics numerics = Numerics::kFast;
-  bool recompute = false;  // the backward pass makes again what costs little (pass/recompute_rows.h)
-  int64_t loss_pieces = 1;  // that the last product and the loss are made in (pass/loss_in_pieces.h)
   // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has
   // parameters only gives the mesh and rules for them; all else is asked as above.
   std::string strategy;
 };
 
+struct SemiAutoOptions {
+  const std::map<std::string, Layout>* stored = nullptr;  // of parameters that are already there, by name; null: none are
+  Numerics numerics = Numerics::kFast;                    // kInvariant: sums are taken before anything reads them
+};
+
 // Throws kInvalidArgument for whatever does not fit: a mesh of another size, a rule that matches nothing, cuts that do
-// not divide, one parameter asked for in two layouts (naming both who asked). `stored`, if given, holds the
-// layouts of parameters that are already there, by name.
-Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
-                   const std::map<std::string, Layout>* stored = nullptr);
+// not divide, one parameter asked for in two layouts (naming both who asked).
+Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options = {});
 
 // The batch cut over all ranks, everything else replicated. Throws kInvalidArgument when the batch does not
 // divide, naming the batches that would.

@@ -42,15 +42,15 @@ struct Asked {
 
 class SemiAuto {
  public:
-  SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const std::map<std::string, Layout>* stored)
-      : graph_(graph), parallel_(parallel), stored_(stored), mesh_(mesh_of_ranks(parallel, ranks)),
+  SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options)
+      : graph_(graph), parallel_(parallel), stored_(options.stored), mesh_(mesh_of_ranks(parallel, ranks)),
         all_(with_micro_batches(mesh_, micro_batches_of(parallel))),
         copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
+    asks_.sums_flow = options.numerics == Numerics::kFast;
   }
 
   Strategy run() {
-    asks_.sums_flow = parallel_.numerics == Numerics::kFast;
     for (const Node& node : graph_.nodes()) check_collective(node);
     ask_data();
     for (const CutRule& rule : parallel_.parameters) ask_parameters(rule);
@@ -407,13 +407,12 @@ int64_t micro_batches_of(const Parallel& parallel) {
   return std::max(in_mesh, parallel.accumulation);
 }
 
-Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel,
-                   const std::map<std::string, Layout>* stored) {
-  if (!parallel.strategy.empty() && stored == nullptr) {
-    if (has_parameters_only(parallel.strategy)) return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks));
+Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {
+  if (!parallel.strategy.empty() && options.stored == nullptr) {
+    if (has_parameters_only(parallel.strategy)) return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks), options);
     return read_strategy(parallel, graph, ranks);
   }
-  return SemiAuto(graph, ranks, parallel, stored).run();
+  return SemiAuto(graph, ranks, parallel, options).run();
 }
 
 Strategy data_parallel(const Graph& graph, int64_t ranks) { return semi_auto(graph, ranks, {}); }

@@ -181,6 +181,7 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.loss_repeated_mean", &c.parallel.loss_repeated_mean, "accepted, changes nothing: a loss that ranks repeat counts once"},
       {"parallel.enable_alltoall", &c.parallel.enable_alltoall, "false: an exchange between ranks is an all-gather and a slice"},
       {"parallel.machine", &c.parallel.machine, "file of a machine, like machines/h100x8.toml: its links decide how layouts are changed and which sums go together"},
+      {"parallel.rates", &c.parallel.rates, "file of rates that a run measured, rates.toml of its folder: which sums go together is by them, instead of by measuring again"},
       {"parallel.all_reduce_fusion", &c.parallel.all_reduce_fusion, "false: every gradient is summed over ranks in an operation of its own"},
       {"parallel.all_reduce_fusion_mb", &c.parallel.all_reduce_fusion_mb, "MiB of gradients that are summed over ranks in one operation; 0: chosen by a model of the step"},
       {"parallel.all_reduce_fusion_config", &c.parallel.all_reduce_fusion_config, "instead: after how many gradients, in the order they are ready, an operation ends, like [20, 35]"},
@@ -404,6 +405,13 @@ Mode parse_mode(const std::string& mode) {
   return mode == "semi_auto_parallel" ? Mode::kSemiAuto : Mode::kDataParallel;
 }
 
+// Ranks that each train on a part of the batch add up the gradients of their own means. Where the compiler cuts the model,
+// there is one loss, the mean over the whole batch, and its gradient is that sum without a division (docs/guide/02).
+double gradient_scale(const JobConfig& config, int64_t ranks) {
+  if (config.parallel.gradients_mean || config.parallel.mode == "semi_auto_parallel") return 1;
+  return static_cast<double>(data_parallel_degree(config, ranks));
+}
+
 }  // namespace
 
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
@@ -413,6 +421,7 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .seed = static_cast<uint64_t>(config.train.seed),
           .clip_norm = config.train.clip,
           .compute = parse_compute_type(config.train.dtype, "configuration: train.dtype ="),
+          .numerics = parse_numerics(config.train.numerics),
           .schedule = {.kind = parse_schedule(config.train.schedule),
                        .warmup_steps = config.train.warmup,
                        .final_ratio = config.train.final_ratio},
@@ -421,18 +430,11 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
           .parallel = parallel_of(config, ranks),
+          .passes = {.recompute = config.train.recompute, .loss_pieces = config.train.loss_pieces},
           .save_strategy = config.parallel.save_strategy,
           .only_trained_parameters = config.parallel.only_trainable_params,
-          .gradient_scale = config.parallel.gradients_mean ? 1 : static_cast<double>(data_parallel_degree(config, ranks)),
+          .gradient_scale = gradient_scale(config, ranks),
           .parameter_broadcast = config.parallel.parameter_broadcast};
-}
-
-StepOptions step_options(const JobConfig& config) {
-  return {.name = config.name,
-          .seed = static_cast<uint64_t>(config.train.seed),
-          .clip_norm = config.train.clip,
-          .numerics = parse_numerics(config.train.numerics),
-          .compute = parse_compute_type(config.train.dtype, "configuration: train.dtype =")};
 }
 
 FitOptions fit_options(const JobConfig& config) {
@@ -445,6 +447,15 @@ FitOptions fit_options(const JobConfig& config) {
           .eval_batch = t.eval_batch,
           .save_every = t.save_every,
           .keep = static_cast<int>(t.keep)};
+}
+
+Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks) {
+  return {.model = [&model](const Tensor& x) { return model(x); },
+          .loss = make_loss(config),
+          .optimizer = make_optimizer(config),
+          .batch = batch_of(config, config.train.batch),
+          .evaluation_batch = config.data.validation > 0 ? batch_of(config, evaluation_batch_of(fit_options(config))) : std::vector<BatchField>{},
+          .options = trainer_options(config, ranks)};
 }
 
 std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch) {

@@ -9,7 +9,7 @@
 
 #include "trireme/data/source.h"
 #include "trireme/nn/optimizer.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/assembly.h"
 
 namespace trireme {
 
@@ -80,7 +80,7 @@ struct JobConfig {
     bool gradient_fp32_sync = true, force_fp32_communication = false;
     bool loss_repeated_mean = true;      // changes nothing (see the guide)
     bool enable_alltoall = true;
-    std::string machine;                 // a file
+    std::string machine, rates;          // files
     bool all_reduce_fusion = true;
     int64_t all_reduce_fusion_mb = 0;    // 0: chosen by a model
     std::vector<int64_t> all_reduce_fusion_config;
@@ -114,6 +114,8 @@ std::vector<ConfigKey> config_keys(JobConfig& config);
 // throw kInvalidArgument naming file, line, key and what would be right.
 JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides = {});
 JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides = {});
+// Replaces keys of a configuration that was made in a program, as parse_config does.
+void override_keys(JobConfig& config, const std::vector<std::string>& overrides);
 std::string to_toml(JobConfig config);  // reads back to the same configuration
 
 // The pieces a configuration describes.
@@ -123,9 +125,9 @@ data::Split make_data(const JobConfig& config);
 Optimizer make_optimizer(const JobConfig& config);
 bool predicts_classes(const JobConfig& config);  // images: one class a sample; gpt and llama: one token a position
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
-StepOptions step_options(const JobConfig& config);  // of graphs made without a Trainer
 FitOptions fit_options(const JobConfig& config);
-// The batch's fields and the graphs of the job, for those who compile without training.
+// What graphs and plans of the job are made from, without its data. The model outlives it.
+Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks);
 std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch);
 
 }  // namespace trireme

@@ -151,6 +151,12 @@ JobConfig parse_config(std::string_view text, const std::string& source, const s
   return config;
 }
 
+void override_keys(JobConfig& config, const std::vector<std::string>& overrides) {
+  const std::vector<ConfigKey> keys = config_keys(config);
+  for (const std::string& item : overrides) apply_override(item, keys);
+  check_values(config);
+}
+
 JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
   if (!is_file(path)) {
     fail(ErrorKind::kNotFound, "configuration: there is no file '{}'; name a TOML file like those in examples/", path);

@@ -40,9 +40,13 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
   require(options.temperature >= 0, "generate: temperature {}; it must be 0 or more", options.temperature);
   const int64_t context = config.data.seq;
   const auto model = make_model(config);
-  const Compiled compiled =
-      compile(inference([&](const Tensor& x) { return (*model)(x); }, {"tokens", {DType::kI32, {1, context}}}),
-              {.threads = pool ? pool->size() : 1, .external_parameters = true});
+  JobConfig alone = config;  // on one rank, whatever trained it
+  alone.parallel = {};
+  Assembly assembly = assembly_of(alone, *model, 1);
+  assembly.batch = batch_of(alone, 1);
+  CompileOptions how = compile_options(assembly, assembly.options.parallel, 1, pool ? pool->size() : 1);
+  how.external_parameters = true;
+  const Compiled compiled = compile(inference_of(assembly, 1), how);
   // Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
   const auto external = [&](std::string_view name) {
     View view = parameter(name);

@@ -36,13 +36,14 @@ Job* current_job = nullptr;
   ::_exit(code);
 }
 
-int default_threads(int local_ranks) {
+}  // namespace
+
+int compute_threads(int asked, int local_ranks) {
+  if (asked > 0) return asked;
   if (const auto threads = flag_int("TRIREME_THREADS", 1, 4096)) return static_cast<int>(*threads);
   const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   return std::max(1, cores / std::max(1, local_ranks));
 }
-
-}  // namespace
 
 struct Job::State {
   launch::RankInfo info;
@@ -55,7 +56,7 @@ Job::Job(const JobOptions& options) : state_(std::make_unique<State>()) {
   require(current_job == nullptr, "Job: this process has joined a job already");
   state_->info = launch::find_rank();
   set_log_rank(state_->info.rank);
-  const int threads = options.threads > 0 ? options.threads : default_threads(state_->info.local_world);
+  const int threads = compute_threads(options.threads, state_->info.local_world);
   state_->pool = std::make_unique<ThreadPool>(threads);
   if (state_->info.world > 1) {
     state_->world = launch::join(state_->info, {.transport = options.transport, .insecure = options.insecure});

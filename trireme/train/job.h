@@ -17,6 +17,9 @@ struct JobOptions {
   bool insecure = false;  // ranks on several hosts may meet without a secret; warns at every start
 };
 
+// Compute threads of a rank that was asked to have so many, 0 for none said: TRIREME_THREADS, else the host's cores over its ranks.
+int compute_threads(int asked, int local_ranks);
+
 class Job {
  public:
   // Call once, first thing in main. From then on an error that nobody catches is told to the launcher (or printed,

@@ -8,6 +8,7 @@
 #include "trireme/backend/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/log.h"
+#include "trireme/layout/reshard.h"
 
 namespace trireme {
 namespace {
@@ -47,7 +48,7 @@ void agree(comm::World& world, std::vector<float>& values) {
 
 }  // namespace
 
-Rates measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
+Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
   const Mesh ranks = without_micro_batches(mesh);
   const Peak peak = measure_peak(pool, {.bytes = int64_t{16} << 20, .turns = 200'000, .repetitions = 3});
   std::vector<float> values(kLarge);
@@ -60,18 +61,20 @@ Rates measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
     slowest.insert(slowest.end(), {static_cast<float>(link.latency_s), static_cast<float>(1 / link.bytes_per_s)});
   }
   agree(world, slowest);
-  Rates out;
-  out.machine = Machine::this_host();
-  out.machine->achievable = kAchievable;
-  out.machine->flops_per_s = {{"f32", 1 / slowest[0]}, {"bf16", 1 / slowest[1]}};
-  out.machine->memory_bytes_per_s = 1 / slowest[2];
-  for (size_t i = first_link; i < slowest.size(); i += 2) out.links.axes.push_back({.latency_s = slowest[i], .bytes_per_s = 1 / slowest[i + 1]});
-  for (int axis = 0; axis < ranks.axes(); ++axis) {
-    const LinkCost& link = out.links.of(axis);
+  Machine out = Machine::this_host();
+  out.name = "measured";
+  out.devices_per_host = world.size();
+  out.achievable = kAchievable;
+  out.flops_per_s = {{"f32", 1 / slowest[0]}, {"bf16", 1 / slowest[1]}};
+  out.memory_bytes_per_s = 1 / slowest[2];
+  out.levels.clear();
+  for (int axis = ranks.axes(); axis-- > 0;) {  // the last joins ranks that are neighbours
+    const size_t at = first_link + 2 * static_cast<size_t>(axis);
+    const LinkLevel& level = out.levels.emplace_back(LinkLevel{ranks.axis(axis).name, ranks.stride(axis) * ranks.axis(axis).size, slowest[at], 1 / slowest[at + 1]});
     TRIREME_LOG(kDebug, "train", "measured  axis={} latency_us={:.1f} mb_per_s={:.1f} gflop_per_s={:.0f} bf16_gflop_per_s={:.0f} memory_gb_per_s={:.1f}",
-                ranks.axis(axis).name, link.latency_s * 1e6, link.bytes_per_s / 1e6, 1e-9 / slowest[0], 1e-9 / slowest[1], 1e-9 / slowest[2]);
+                level.name, level.latency_s * 1e6, level.bytes_per_s / 1e6, 1e-9 / slowest[0], 1e-9 / slowest[1], 1e-9 / slowest[2]);
   }
-  out.links.axes.resize(static_cast<size_t>(mesh.axes()));  // nothing is sent over the others
+  check(out, "the rates that were measured");
   return out;
 }
 

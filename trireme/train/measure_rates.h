@@ -3,13 +3,14 @@
 
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/mesh/mesh.h"
-#include "trireme/pass/step_times.h"
 
 namespace trireme {
 
 // Times multiplications and copies on the pool, and sums over the ranks along each axis of the mesh, of which one may be micro-batches;
-// a fifth of a second at most where a link brings 1 Gbit/s. The slowest rank's figures, on all ranks the same. Collective.
-Rates measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh);
+// a fifth of a second at most where a link brings 1 Gbit/s. The slowest rank's figures, on all ranks the same, as a machine with a
+// device a rank and a level an axis. Collective.
+Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh);
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 
 namespace trireme {
 
-int64_t Run::evaluation_batch() const { return fit_.eval_batch > 0 ? fit_.eval_batch : fit_.batch; }
+int64_t Run::evaluation_batch() const { return evaluation_batch_of(fit_); }
 
 void Run::evaluate(Recorder& recorder) {
   const Evaluator evaluator(session_.evaluation(), fit_.validation, evaluation_batch(), options_.accuracy);

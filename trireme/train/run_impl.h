@@ -23,14 +23,6 @@ class Run {
   FitResult run();
 
  private:
-  // Data parallel ranks hold the whole model, whatever its code asks.
-  Parallel parallel() const;
-  // Data parallel ranks that have parameters of their own run what each would run by hand.
-  bool is_by_hand(const ModelFn& model, const LossFn& loss) const;
-  Graph step_graph(const ModelFn& model, const LossFn& loss) const;
-  StepOptions step_options() const;
-  std::optional<Graph> evaluation_graph(const ModelFn& model, const LossFn& loss) const;
-
   static int64_t steps_of(const data::Source& train, const FitOptions& fit);
   data::BatchOptions batch_options();
   void train_step(Feed& feed, Recorder& recorder);
@@ -69,7 +61,6 @@ class Run {
   data::SourcePtr train_;
   std::vector<BatchField> fields_;
   int64_t total_;
-  bool by_hand_;
   Session session_;
   int64_t first_ = 0;
   bool moved_ = false;  // what an earlier run left, if anything

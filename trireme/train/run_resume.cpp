@@ -17,6 +17,10 @@ void Run::start() {
     log_slow_products(options_.compute);
     log_ignored_requests();
     if (!options_.save_strategy.empty()) write_strategy();
+    if (const auto& rates = session_.compiled().measured; rates && !options_.out.empty()) {
+      disk().make_directory(options_.out);
+      atomic_write(join_path(options_.out, "rates.toml"), trireme::to_string(*rates));
+    }
   }
   const std::string root = checkpoints();
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;

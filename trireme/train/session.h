@@ -1,8 +1,6 @@
 // Session: the training step of a model (and its evaluation) compiled for the ranks of a job and bound to memory.
-// The whole way of the data, one call after the other; `Compiled` keeps every box of it for `explain`.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,32 +9,9 @@
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
 #include "trireme/exec/executor.h"
-#include "trireme/ir/program.h"
-#include "trireme/pass/pipeline.h"
-#include "trireme/plan/parallel.h"
+#include "trireme/train/compile.h"
 
 namespace trireme {
-
-struct CompileOptions {
-  int64_t ranks = 1;
-  int threads = 1;
-  Parallel parallel = {};
-  PassOptions passes = {};
-  bool external_parameters = false;
-  const std::map<std::string, Layout>* stored = nullptr;  // layouts of parameters that are there already
-  // By what sums over ranks are put together and updates placed, where no machine is named; none: what a host usually has.
-  std::function<Rates(const Mesh&)> rates = {};
-};
-
-struct Compiled {
-  Graph graph;
-  Strategy strategy;
-  Program partitioned;  // before the passes
-  Program program;
-  ExecutionPlan plan;
-};
-
-Compiled compile(Graph graph, const CompileOptions& options);
 
 class Session {
  public:
@@ -45,6 +20,7 @@ class Session {
     ThreadPool* pool = nullptr;
     uint64_t seed = 0;  // of the starting values
     Parallel parallel = {};
+    Numerics numerics = Numerics::kFast;
     // Starting values of parameters come from the first of the ranks that hold the same piece, whatever the others' seeds
     // are. What a rank alone holds stays as it made it.
     bool parameter_broadcast = false;

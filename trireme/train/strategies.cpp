@@ -257,9 +257,9 @@ void check_fusion(const JobConfig& config) {
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   check_mode(config);
-  require(p.gradients_mean || (p.dataset == "data_parallel" && p.strategy.empty()),
-          "configuration: parallel.gradients_mean = false sums over the data parallel ranks; it goes with parallel.dataset = "
-          "'data_parallel' and no parallel.strategy");
+  require(p.gradients_mean || p.mode == "semi_auto_parallel" || p.dataset == "data_parallel",
+          "configuration: parallel.gradients_mean = false sums over the data parallel ranks; with parallel.mode = '{}' it goes with "
+          "parallel.dataset = 'data_parallel', not '{}'", p.mode, p.dataset);
   require(p.device_num == -1 || p.device_num == ranks,
           "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key", p.device_num,
           ranks, p.device_num);
@@ -277,13 +277,17 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
                        .fuse_all_reduce = p.all_reduce_fusion,
                        .bucket_bytes = p.all_reduce_fusion_mb << 20,
                        .bucket_ends = p.all_reduce_fusion_config};
-  out.numerics = parse_numerics(config.train.numerics);
-  out.recompute = config.train.recompute;
-  out.loss_pieces = config.train.loss_pieces;
   if (!p.machine.empty()) {
     require(is_file(p.machine), "configuration: parallel.machine: there is no file '{}'; name one like those in machines/",
             p.machine);
     out.communication.machine = read_machine(p.machine);
+  }
+  if (!p.rates.empty()) {
+    require(p.machine.empty(), "configuration: parallel.rates = '{}' and parallel.machine = '{}' both say what links bring; keep one", p.rates, p.machine);
+    require(is_file(p.rates), "configuration: parallel.rates: there is no file '{}'; name rates.toml in the folder of a run over ucx or mpi", p.rates);
+    out.communication.measured = read_machine(p.rates);
+    require(out.communication.measured->devices() == ranks, "configuration: parallel.rates: '{}' was measured on {} ranks but the job has {}; name "
+            "one of as many", p.rates, out.communication.measured->devices(), ranks);
   }
   if (!p.strategy.empty()) {
     require(is_file(p.strategy), "configuration: parallel.strategy: there is no file '{}'", p.strategy);
@@ -291,7 +295,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   }
   out.accumulation = p.gradient_accumulation_steps;
   // The bits are those of one sum order only where a rank adds up what it has before ranks do.
-  out.communication.shard_accumulation = p.gradient_accumulation_shard && out.numerics == Numerics::kFast;
+  out.communication.shard_accumulation = p.gradient_accumulation_shard && parse_numerics(config.train.numerics) == Numerics::kFast;
   out.mesh = mesh_of(config, ranks);
   const bool ready = !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
   out.dataset = ready && p.dataset == "data_parallel" ? fmt::format("[dp*ep, {}]", positions_of(config).between) : p.dataset;

@@ -8,6 +8,7 @@
 
 #include "trireme/data/source.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/train/communication_summary.h"
 #include "trireme/train/schedule.h"
@@ -38,6 +39,7 @@ struct TrainerOptions {
   uint64_t seed = 1;             // of starting values, dropout and the order of samples
   double clip_norm = 0;          // 0: gradients are not clipped
   DType compute = DType::kF32;   // f32 or bf16: what layers compute in (nn/module.h)
+  Numerics numerics = Numerics::kFast;
   Schedule schedule = {};
   bool accuracy = false;         // evaluation counts right answers: for targets that are classes
   std::string out;               // folder for logs, report and checkpoints; "": none are written
@@ -47,6 +49,7 @@ struct TrainerOptions {
   std::string command;           // for the report; "": the job's
   std::string config_text;       // kept in the checkpoint, for who reads it later
   Parallel parallel = {};        // how the model is cut
+  PassOptions passes = {};       // recompute, loss_pieces; which are left out
   std::string save_strategy;     // file that rank 0 writes the strategy to, for Parallel::strategy; "": none
   bool only_trained_parameters = false;  // of the strategy that is saved
   double gradient_scale = 1;     // multiplies every gradient, before clipping
@@ -69,6 +72,9 @@ struct FitOptions {
   int keep = 2;             // checkpoints
   bool resume = false;      // go on from the newest checkpoint in `out`
 };
+
+// Samples of a batch of the validation.
+inline int64_t evaluation_batch_of(const FitOptions& fit) { return fit.eval_batch > 0 ? fit.eval_batch : fit.batch; }
 
 struct FitResult {
   int64_t step = 0;          // the last done

@@ -1,0 +1,56 @@
+#include "cli/job_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+#include "cli/parallel_flags.h"
+#include "trireme/train/config.h"
+
+namespace trireme::cli {
+
+JobConfig JobFlags::read() const {
+  std::vector<std::string> overrides = with_mode(keys);
+  overrides.insert(overrides.end(), set.begin(), set.end());
+  return read_config(config, overrides);
+}
+
+int JobFlags::ranks_in_all() const {
+  if (!nodes.given()) return ranks;
+  const launch::NodeOptions node = nodes.options();
+  return node.world > 0 ? node.world : std::max(node.nodes, 1) * ranks;
+}
+
+void add_job_flags(CLI::App& command, JobFlags& flags) {
+  command.add_option("config", flags.config, "The job's TOML file; `trireme help config` lists its keys")->required();
+  const std::string name = command.get_name();
+  command.add_option_function<std::string>(
+      "-n,--ranks",
+      [&flags, name](const std::string& text) {
+        const Range range = parse_range(text, (name + ": -n").c_str());
+        flags.ranks = range.most;
+        flags.min_ranks = range.least;
+      },
+      "Ranks on this host, each a process; default 1. 2:4: 4, and after ranks were killed --restarts goes on with so many fewer, "
+      "at least 2");
+  command.add_option("--threads", flags.threads, "Compute threads of each rank; 0: cores over ranks")->check(CLI::Range(0, 1024));
+  command.add_option("--set", flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
+  flags.keys.add_text(command, "--transport", "parallel.transport", "auto, shm, ucx or mpi: how ranks exchange tensors");
+  flags.keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in");
+  flags.keys.add_text(command, "--numerics", "train.numerics", "fast, or invariant: the same bits however the job is cut");
+  flags.keys.add_switch(command, "--recompute,!--no-recompute", "train.recompute",
+                        "The backward pass computes activation functions and norms again instead of keeping them");
+  flags.keys.add_whole(command, "--loss-pieces", "train.loss_pieces",
+                       "The last product and the loss are worked through in so many pieces of the positions; logits of one are kept at a time")
+      ->check(CLI::Range(1, 4096));
+  add_parallel_flags(command, flags.keys);
+  add_node_flags(command, flags.nodes);
+  command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();
+  command.add_flag("--resume", flags.resume, "Go on from the newest checkpoint in --out");
+  command.add_flag("--quiet", flags.quiet, "No progress bar");
+  command.add_option("--restarts", flags.restarts, "How often to go on from the newest checkpoint after a rank has failed; with --nnodes on the nodes that are left")
+      ->check(CLI::Range(0, 1000000));
+  command.add_flag("--insecure", flags.insecure, "Ranks that another launcher starts on several hosts may meet without a secret");
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,38 @@
+// The command line of a job: what `train` takes, and `explain` too, so that the command that trains also explains.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/key_flags.h"
+#include "cli/node_flags.h"
+
+namespace trireme {
+struct JobConfig;
+}
+
+namespace trireme::cli {
+
+struct JobFlags {
+  std::string config;
+  int ranks = 1;
+  int min_ranks = 0;
+  int threads = 0;
+  std::vector<std::string> set;
+  std::string out = "runs/latest";
+  bool resume = false;
+  bool quiet = false;
+  bool insecure = false;
+  int restarts = 0;
+  KeyFlags keys;
+  NodeFlags nodes;
+
+  // The configuration with the flags, as they were typed, in the place of its keys; --set wins over them.
+  JobConfig read() const;
+  // Of the whole job, on all its nodes.
+  int ranks_in_all() const;
+};
+
+void add_job_flags(CLI::App& command, JobFlags& flags);
+
+}  // namespace trireme::cli
