@@ -1,11 +1,17 @@
 #include "trireme/nn/moe.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme::nn {
+namespace {
+
+constexpr int64_t kMostRows = int64_t{1} << 24;  // places are counted in f32
+
+}  // namespace
 
 Moe::Part::Part(std::string name, int64_t in, int64_t out, const MoeOptions& options)
     : Module(std::move(name)), experts_(options.experts), in_(in), out_(out), init_std_(options.init_std),
@@ -32,9 +38,12 @@ Moe::Moe(int64_t width, int64_t hidden, MoeOptions options)
   require(options_.capacity_factor > 0, "Moe: a capacity factor of {}; it must be above 0", options_.capacity_factor);
 }
 
+// A token's choices are different experts, so none is sent more than there are tokens.
 int64_t Moe::capacity(int64_t tokens) const {
   const double share = static_cast<double>(options_.top_k * tokens) / static_cast<double>(options_.experts);
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(share * options_.capacity_factor)));
+  const double places = std::ceil(share * options_.capacity_factor);
+  if (!(places < static_cast<double>(tokens))) return std::max<int64_t>(1, tokens);
+  return std::max<int64_t>(1, static_cast<int64_t>(places));
 }
 
 Moe::Choice Moe::choose(const Tensor& scores, const Tensor& probabilities) const {
@@ -126,6 +135,10 @@ Tensor Moe::forward(const Tensor& x) {
   const int64_t tokens = x.shape().elements() / width_;
   require(tokens % groups == 0, "Moe: {} tokens do not fall in {} groups; use a divisor", tokens, groups);
   const int64_t room = capacity(tokens / groups);
+  require(std::max(tokens / groups, options_.experts * room) <= kMostRows,
+          "Moe: {} experts with {} places each are more than the {} rows that are counted exactly; use a smaller capacity factor, or "
+          "more groups than {}",
+          options_.experts, room, kMostRows, groups);
   const Tensor rows = groups == 1 ? reshape(x, {tokens, width_}) : reshape(x, {groups, tokens / groups, width_});
   const std::vector<Choice> choices = choices_of(rows);
   std::vector<Place> places{place(choices[0], {}, room)};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "trireme/base/error.h"
@@ -134,6 +135,35 @@ TEST(Moe, options_that_cannot_be_are_refused) {
   EXPECT_THAT(error_of({.experts = 1, .top_k = 2}), HasSubstr("top_k is 2 of 1 experts"));
   EXPECT_THAT(error_of({.groups = 0}), HasSubstr("0 groups; it must be 1 or more"));
   EXPECT_THAT(error_of({.capacity_factor = 0}), HasSubstr("a capacity factor of 0"));
+  EXPECT_THAT(error_of({.capacity_factor = -1}), HasSubstr("a capacity factor of -1"));
+  EXPECT_THAT(error_of({.capacity_factor = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("a capacity factor of nan"));
+  EXPECT_THAT(error_of({.capacity_factor = -std::numeric_limits<double>::infinity()}), HasSubstr("a capacity factor of -inf"));
+}
+
+// No expert is sent more tokens than there are, whatever the factor.
+TEST(Moe, an_expert_has_at_most_a_place_for_every_token) {
+  for (const double factor : {2.0, 100.0, 1e18, 1e300, std::numeric_limits<double>::infinity()}) {
+    const nn::Moe moe(2, 4, {.experts = 2, .top_k = 1, .capacity_factor = factor});
+    EXPECT_EQ(moe.capacity(256), 256) << factor;
+    EXPECT_EQ(run({.experts = 2, .top_k = 1, .capacity_factor = factor}, {1, 0, 1, 0, 1, 0}),
+              run({.experts = 2, .top_k = 1, .capacity_factor = 2}, {1, 0, 1, 0, 1, 0}));
+  }
+  EXPECT_EQ(nn::Moe(2, 4, {.experts = 2, .top_k = 1, .capacity_factor = 1e-300}).capacity(256), 1);
+  EXPECT_EQ(nn::Moe(2, 4, {.experts = 2, .top_k = 1, .capacity_factor = 1.5}).capacity(256), 192);
+}
+
+// Rows of the experts' table are counted in f32.
+TEST(Moe, more_places_than_f32_counts_exactly_are_refused) {
+  Graph graph;
+  const Tensor in(graph, graph.add_input("x", {DType::kF32, {1 << 18, 2}}, Role::kData));
+  nn::Trace trace(graph);
+  nn::Moe moe(2, 4, {.experts = 65, .top_k = 1, .capacity_factor = 65});
+  try {
+    moe(in);
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("Moe: 65 experts with 262144 places each are more than the 16777216 rows"));
+  }
 }
 
 TEST(Moe, even_use_has_the_smallest_balance_loss) {

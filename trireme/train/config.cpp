@@ -51,6 +51,16 @@ void check_llama(const JobConfig& c) {
           "configuration: model.rope_theta = {}; it must be above 0", m.rope_theta);
 }
 
+void check_mixture(const JobConfig& c) {
+  const auto& m = c.model;
+  require_from("model.experts", m.experts, 0);
+  require_from("model.expert_groups", m.expert_groups, 1);
+  require(m.capacity_factor > 0, "configuration: model.capacity_factor = {}; it must be above 0", m.capacity_factor);
+  require(m.top_k == 1 || m.top_k == 2, "configuration: model.top_k = {}; it must be 1 or 2", m.top_k);
+  require(m.experts == 0 || m.top_k <= m.experts, "configuration: model.top_k = {} of model.experts = {}; use more experts, or top_k = 1",
+          m.top_k, m.experts);
+}
+
 void check_sizes(const JobConfig& c) {
   for (const auto& [key, value] : {std::pair<const char*, int64_t>{"model.layers", c.model.layers},
                                    {"model.width", c.model.width},
@@ -69,6 +79,7 @@ void check_sizes(const JobConfig& c) {
           "heads",
           c.model.width, c.model.heads);
   if (c.model.kind == "llama") check_llama(c);
+  check_mixture(c);
   require(c.data.kind != "text" || c.model.vocabulary >= data::kByteVocabulary,
           "configuration: model.vocabulary = {}; text is read as bytes and needs {}", c.model.vocabulary,
           +data::kByteVocabulary);
@@ -145,8 +156,6 @@ void check_values(const JobConfig& c) {
   require_from("parallel.gradient_accumulation_steps", c.parallel.gradient_accumulation_steps, 1);
   require(c.parallel.gradient_accumulation_steps <= 4096,
           "configuration: parallel.gradient_accumulation_steps = {}; it must be from 1 to 4096", c.parallel.gradient_accumulation_steps);
-  require_from("model.experts", c.model.experts, 0);
-  require_from("model.expert_groups", c.model.expert_groups, 1);
   require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
           c.parallel.zero);
   require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
@@ -253,7 +262,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"model.vocabulary", &c.model.vocabulary, "gpt, llama: tokens; bytes have 256"},
       {"model.experts", &c.model.experts, "gpt, llama: experts of every block's MLP; 0: one plain MLP"},
       {"model.top_k", &c.model.top_k, "gpt, llama: experts a token goes to, 1 or 2"},
-      {"model.capacity_factor", &c.model.capacity_factor, "gpt, llama: places of an expert, as a multiple of its even share of tokens"},
+      {"model.capacity_factor", &c.model.capacity_factor, "gpt, llama: places of an expert, as a multiple of its even share of tokens; inf: a place for every token"},
       {"model.expert_groups", &c.model.expert_groups, "gpt, llama: equal parts of the batch, each with its own places at every expert; ranks that divide them exchange tokens by all-to-all"},
       {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
       {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},

@@ -216,5 +216,15 @@ TEST(Config, images_are_normalised_by_the_keys_that_say_how) {
   EXPECT_EQ(pixel({"data.mean=0", "data.std=1"}), 0x33 / 255.0F);
 }
 
+TEST(Config, factors_of_a_mixture_that_cannot_be_are_refused) {
+  for (const char* value : {"0", "0.0", "-1", "nan", "-inf"}) {
+    EXPECT_THAT(error_of(kText, {fmt::format("model.capacity_factor={}", value)}), HasSubstr("it must be above 0")) << value;
+  }
+  EXPECT_EQ(error_of(kText, {"model.capacity_factor=inf"}), "");
+  EXPECT_EQ(error_of(kText, {"model.capacity_factor=1e18"}), "");
+  EXPECT_THAT(error_of(kText, {"model.top_k=3"}), HasSubstr("model.top_k = 3; it must be 1 or 2"));
+  EXPECT_THAT(error_of(kText, {"model.experts=1"}), HasSubstr("model.top_k = 2 of model.experts = 1; use more experts, or top_k = 1"));
+}
+
 }  // namespace
 }  // namespace trireme
