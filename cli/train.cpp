@@ -15,6 +15,7 @@
 #include "trireme/exec/plan.h"
 #include "trireme/train/config.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
 #include "trireme/train/progress.h"
 #include "trireme/train/session.h"
@@ -133,6 +134,7 @@ bool fits(const JobConfig& config, int ranks) {
 }
 
 int work(const TrainArgs& args) {
+  ignore_save_signal();
   const JobConfig config = read_config(args.config, args.set);
   check_fits(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
@@ -165,7 +167,7 @@ int work(const TrainArgs& args) {
     if (!sample.empty()) std::printf("\nA sample the model wrote:\n%s\n\n", sample.c_str());
     say_what_next(args, config, result);
   }
-  return result.interrupted && !has_launcher() ? 130 : 0;  // of a worker that ended in order, the launcher says 130
+  return result.exit_code();
 }
 
 int train(TrainArgs args) {
@@ -243,7 +245,9 @@ void add_train(CLI::App& app, Action& chosen) {
   command->add_option("--restarts", args->restarts, "How often to go on from the newest checkpoint after a rank has failed; with --nnodes on the nodes that are left")
       ->check(CLI::Range(0, 1000000));
   command->add_flag("--insecure", args->insecure, "Ranks that another launcher starts on several hosts may meet without a secret");
-  command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
+  command->footer("SIGINT (Ctrl-C), SIGTERM and SIGHUP, sent to any process of the job, finish the step, save and end all ranks with the "
+                  "exit code 128 + signal; SIGUSR1 saves a checkpoint and goes on.\n\n"
+                  "Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
   command->callback([=, &chosen] { chosen = [=] { return train(with_flags(*args)); }; });
 }
 
