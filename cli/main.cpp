@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
+#include "trireme/comm/hangup.h"
 #include "trireme/version.h"
 #include "trireme/launch/rank_info.h"
 
@@ -147,6 +148,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    trireme::comm::take_hangup_from_ucx();
     return trireme::cli::run(argc, argv);
   } catch (const trireme::Error& e) {
     return trireme::cli::report(e);

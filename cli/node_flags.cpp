@@ -8,7 +8,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
+#include "trireme/base/log.h"
 #include "trireme/launch/cluster/address.h"
+#include "trireme/launch/start.h"
 
 namespace trireme::cli {
 
@@ -33,10 +35,10 @@ Range parse_range(const std::string& text, const char* flag) {
   return range;
 }
 
-void add_cluster_flags(CLI::App& command, double& window_s, double& heartbeat_s, std::string& secret_file, launch::TlsFiles& tls) {
-  command.add_option("--window", window_s, "Seconds for all ranks to come")->capture_default_str();
+void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_s, std::string& secret_file, launch::TlsFiles& tls) {
+  command.add_option("--window", window_s, "Seconds for all ranks to come")->default_str(fmt::format("{}", kWindow_s));
   command.add_option("--heartbeat", heartbeat_s, "Seconds of silence after which a node counts as lost; 0: never")
-      ->capture_default_str();
+      ->default_str(fmt::format("{}", kHeartbeat_s));
   command.add_option("--secret-file", secret_file,
                      "File of mode 0600 with the job's secret; else TRIREME_SECRET_FILE or TRIREME_SECRET in the environment");
   command.add_option("--tls-cert", tls.certificate, "Certificate for TLS to the scheduler: PEM, or a bundle with its key (PKCS#12)");
@@ -78,34 +80,48 @@ void add_node_flags(CLI::App& command, NodeFlags& flags) {
   add_cluster_flags(command, flags.window_s, flags.heartbeat_s, node.secret_file, node.tls);
 }
 
-std::string mindspore_role() {
-  if (flag_text("RANK") || flag_int("MS_WORKER_NUM", 1, 65'536).value_or(1) == 1) return "";
-  const std::string role = flag_text("MS_ROLE").value_or("");
-  require(role.empty() || role == "MS_WORKER" || role == "MS_SCHED" || role == "MS_PSERVER",
-          "environment variable MS_ROLE='{}': it must be MS_WORKER, MS_SCHED or MS_PSERVER", role);
-  require(role != "MS_PSERVER", "environment variable MS_ROLE=MS_PSERVER: there are no parameter servers; set MS_WORKER or MS_SCHED");
-  return role;
+std::string mindspore_role() { return launch::dynamic_cluster_role(flag_values()); }
+
+namespace {
+
+// Of the variables that have another meaning, or none, in this program: who sets them is told so.
+void warn_of_mindspore_variables() {
+  if (mindspore_role() == "MS_SCHED") return;  // once for a job is enough; the workers' terminals are the ones that are read
+  if (flag_bool("MS_ENABLE_RECOVERY").value_or(false)) {
+    TRIREME_LOG(kWarn, "launch", "MS_ENABLE_RECOVERY=1 has no effect; --restarts lets a job go on after a failure (docs/guide/03)");
+  }
+  for (const char* name : {"MS_RECEIVE_MSG_TIMEOUT", "MS_RETRY_INTERVAL_LOWER", "MS_RETRY_INTERVAL_UPPER", "MS_HCCL_CM_INIT", "MS_ENABLE_LCCL"}) {
+    if (const auto text = flag_text(name)) TRIREME_LOG(kWarn, "launch", "{}={} has no effect (docs/guide/03 says why)", name, *text);
+  }
 }
 
+}  // namespace
+
 void NodeFlags::take_mindspore_variables() {
-  if (mindspore_role().empty() || given()) return;
+  const std::string role = mindspore_role();
+  if (role.empty()) return;
+  require(role != "MS_SCHED" || !given(), "environment: MS_ROLE=MS_SCHED, but {} says that this is a node with ranks; leave the option "
+          "out, or unset MS_ROLE", node.nodes > 0 ? "--nnodes" : "--master");
   const auto host = flag_text("MS_SCHED_HOST");
   const auto port = flag_int("MS_SCHED_PORT", 1024, 65'535);
-  require(host && port, "environment: MS_ROLE={} but {} is not set; it says where the scheduler is", mindspore_role(),
-          host ? "MS_SCHED_PORT" : "MS_SCHED_HOST");
-  node.master = launch::host_port_text(*host, static_cast<uint16_t>(*port));
-  node.world = static_cast<int>(*flag_int("MS_WORKER_NUM", 1, 65'536));
+  if (node.master.empty()) {
+    require(host && port, "environment: MS_ROLE={} but {} is not set; it says where the scheduler is", role,
+            host ? "MS_SCHED_PORT" : "MS_SCHED_HOST");
+    node.master = launch::host_port_text(*host, static_cast<uint16_t>(*port));
+  }
+  if (node.world == 0 && node.nodes == 0) node.world = static_cast<int>(*flag_int("MS_WORKER_NUM", 1, 65'536));
   if (node.node_id.empty()) node.node_id = flag_text("MS_NODE_ID").value_or(flag_text("RANK_ID").value_or(""));
   if (node.address.empty()) node.address = flag_text("MS_WORKER_IP").value_or("");
-  if (const auto seconds = flag_int("MS_TOPO_TIMEOUT", 1, 86'400)) window_s = static_cast<double>(*seconds);
-  if (const auto seconds = flag_int("MS_NODE_TIMEOUT", 1, 86'400)) heartbeat_s = static_cast<double>(*seconds);
-  if (flag_bool("MS_DISABLE_HEARTBEAT").value_or(false)) heartbeat_s = 0;
+  if (const auto seconds = flag_int("MS_TOPO_TIMEOUT", 1, 86'400); seconds && !window_s) window_s = static_cast<double>(*seconds);
+  if (!heartbeat_s && flag_bool("MS_DISABLE_HEARTBEAT").value_or(false)) heartbeat_s = 0;
+  if (const auto seconds = flag_int("MS_NODE_TIMEOUT", 1, 86'400); seconds && !heartbeat_s) heartbeat_s = static_cast<double>(*seconds);
+  warn_of_mindspore_variables();
 }
 
 launch::NodeOptions NodeFlags::options() const {
   launch::NodeOptions options = node;
-  options.window = std::chrono::seconds((milliseconds_of(window_s, 1, false, "--window") + 999) / 1000);
-  options.silence = std::chrono::milliseconds(milliseconds_of(heartbeat_s, 0.2, true, "--heartbeat"));
+  options.window = std::chrono::seconds((milliseconds_of(window_s.value_or(kWindow_s), 1, false, "--window") + 999) / 1000);
+  options.silence = std::chrono::milliseconds(milliseconds_of(heartbeat_s.value_or(kHeartbeat_s), 0.2, true, "--heartbeat"));
   options.last_call = std::chrono::milliseconds(milliseconds_of(last_call_s, 0.1, true, "--last-call"));
   return options;
 }

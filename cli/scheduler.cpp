@@ -22,8 +22,8 @@ struct SchedulerArgs {
   int nodes = 0;
   int restarts = 0;
   double last_call_s = 10;
-  double window_s = 300;
-  double heartbeat_s = 10;
+  Seconds window_s;
+  Seconds heartbeat_s;
   std::string secret_file;
   launch::TlsFiles tls;
   std::string log_dir;
@@ -37,8 +37,8 @@ int serve(const SchedulerArgs& args) {
                   .nodes = args.nodes,
                   .restarts = args.restarts,
                   .last_call_ms = milliseconds_of(args.last_call_s, 0.1, true, "scheduler: --last-call"),
-                  .window_ms = milliseconds_of(args.window_s, 1, false, "scheduler: --window"),
-                  .silence_ms = milliseconds_of(args.heartbeat_s, 0.2, true, "scheduler: --heartbeat")},
+                  .window_ms = milliseconds_of(args.window_s.value_or(kWindow_s), 1, false, "scheduler: --window"),
+                  .silence_ms = milliseconds_of(args.heartbeat_s.value_or(kHeartbeat_s), 0.2, true, "scheduler: --heartbeat")},
       .secret = launch::cluster_secret(args.secret_file),
       .address = launch::resolve(args.address),
       .port = static_cast<uint16_t>(args.port)};

@@ -14,6 +14,7 @@
 #include "trireme/exec/plan.h"
 #include "trireme/train/config.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
 #include "trireme/train/progress.h"
 #include "trireme/train/session.h"
@@ -118,6 +119,7 @@ bool fits(const JobConfig& config, int ranks) {
 }
 
 int work(const JobFlags& args) {
+  ignore_save_signal();
   const JobConfig config = args.read();
   check_fits(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
@@ -150,7 +152,7 @@ int work(const JobFlags& args) {
     if (!sample.empty()) std::printf("\nA sample the model wrote:\n%s\n\n", sample.c_str());
     say_what_next(args, config, result);
   }
-  return result.interrupted && !has_launcher() ? 130 : 0;  // of a worker that ended in order, the launcher says 130
+  return result.exit_code();
 }
 
 int train(JobFlags args) {
@@ -195,7 +197,9 @@ void add_train(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<JobFlags>();
   CLI::App* command = app.add_subcommand("train", "Train the model of a configuration file");
   add_job_flags(*command, *args);
-  command->footer("Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
+  command->footer("SIGINT (Ctrl-C), SIGTERM and SIGHUP, sent to any process of the job, finish the step, save and end all ranks with the "
+                  "exit code 128 + signal; SIGUSR1 saves a checkpoint and goes on.\n\n"
+                  "Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
   command->callback([=, &chosen] { chosen = [=] { return train(*args); }; });
 }
 

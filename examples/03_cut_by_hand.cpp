@@ -43,5 +43,5 @@ int main(int argc, char** argv) {
     fmt::print("{} steps; more than nine in ten held-out images right: {}\n", result.step,
                result.accuracy > 0.9 ? "yes" : "no");
   }
-  return 0;
+  return result.exit_code();
 }

@@ -199,6 +199,47 @@ TEST_F(NodesTest, MindSporesVariablesStartASchedulerAndWorkers) {
   EXPECT_THAT(error_line(run(words, {"MS_ROLE=worker", "MS_WORKER_NUM=2"})), HasSubstr("it must be MS_WORKER, MS_SCHED"));
 }
 
+// A cluster of one rank has a scheduler too, which trains nothing.
+TEST_F(NodesTest, OfAClusterOfOneRankTheSchedulerTrainsNothing) {
+  write_gpt();
+  const Words common{"MS_WORKER_NUM=1", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_), "MS_NODE_ID=0"};
+  const auto as = [&](const std::string& role) {
+    Words variables = common;
+    variables.push_back("MS_ROLE=" + role);
+    return variables;
+  };
+  const auto words = [](const std::string& out) { return Words{"train", "gpt.toml", "--quiet", "--out", out, "--secret-file", "secret"}; };
+  Program sched = begin("sched", words("of_scheduler"), as("MS_SCHED"));
+  Program only = begin("only", words("of_worker"), as("MS_WORKER"));
+  for (Program* program : {&only, &sched}) {
+    const Outcome outcome = finish(*program);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+  EXPECT_THAT(out_of(sched), HasSubstr("waiting at 127.0.0.1:"));
+  EXPECT_FALSE(fs::exists(path("of_scheduler")));
+  EXPECT_TRUE(fs::exists(path("of_worker/report.html")));
+  // By no other command, nor as a rank of something else.
+  for (const Words& command : {Words{"train", "gpt.toml", "--nnodes", "1"}, Words{"bench", "collective", "-n", "2"}, Words{"launch", "-n", "2", "--nnodes", "1", "true"}}) {
+    const Outcome outcome = run(command, as("MS_SCHED"));
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(error_line(outcome), HasSubstr("MS_ROLE=MS_SCHED")) << command[0];
+  }
+  EXPECT_THAT(error_line(run(words("rank"), {"MS_ROLE=MS_SCHED", "MS_WORKER_NUM=1", "RANK=0", "WORLD_SIZE=1"})),
+              HasSubstr("MS_ROLE=MS_SCHED but RANK=0"));
+}
+
+// An option that was typed says more than a variable; a variable without effect is said.
+TEST_F(NodesTest, OptionsComeBeforeMindSporesVariables) {
+  const Words variables{"MS_ROLE=MS_WORKER", "MS_WORKER_NUM=2", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_),
+                        "MS_TOPO_TIMEOUT=600", "MS_ENABLE_RECOVERY=1", "MS_ENABLE_LCCL=1"};
+  const Outcome alone = run({"launch", "-n", "1", "--world", "1", "--nnodes", "1", "--window", "2", "--secret-file", "secret", "--", "sh",
+                             "-c", "echo $WORLD_SIZE"}, variables);
+  EXPECT_EQ(alone.out, "1\n") << alone.err;
+  EXPECT_THAT(alone.err, AllOf(HasSubstr("MS_ENABLE_RECOVERY=1 has no effect; --restarts"), HasSubstr("MS_ENABLE_LCCL=1 has no effect")));
+  const Outcome late = run({"launch", "-n", "1", "--window", "1", "--secret-file", "secret", "--", "true"}, variables);
+  EXPECT_THAT(error_line(late), HasSubstr("was not to be reached within 1 s"));
+}
+
 TEST_F(NodesTest, ARankTableSaysHowManyRanksThisHostHas) {
   const auto device = [](int rank) {
     return fmt::format(R"({{"device_id": "{0}", "device_ip": "127.0.0.1", "rank_id": "{0}"}})", rank);

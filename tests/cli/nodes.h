@@ -20,16 +20,6 @@ class NodesTest : public CliTest {
  protected:
   NodesTest() { EXPECT_EQ(CliTest::run({"launch", "--make-secret", "secret"}).code, 0); }
 
-  template <class Condition>
-  static bool soon(Condition holds) {
-    const Deadline deadline(std::chrono::seconds(60));
-    while (!holds()) {
-      if (deadline.passed()) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return true;
-  }
-
   // A port that nobody uses now.
   static int free_port() {
     sockaddr_in address{};

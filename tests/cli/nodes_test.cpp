@@ -258,6 +258,25 @@ TEST_F(NodesTest, ASignalToOneNodeEndsTheJobInOrderOnAll) {
   EXPECT_TRUE(fs::exists(path("bye_0")) && fs::exists(path("bye_1")));
 }
 
+TEST_F(NodesTest, ASignalToOneRankEndsTheJobInOrderOnAllNodes) {
+  write_gpt();
+  std::vector<Program> nodes;
+  for (const char* rank : {"0", "1"}) {
+    nodes.push_back(begin(rank, {"train", "gpt.toml", "--quiet", "--out", "run", "--set", "train.steps=10000000", "--nnodes", "2", "--node-rank",
+                                 rank, "--master", master(), "-n", "1", "--secret-file", "secret", "--restarts", "1"}));
+  }
+  ASSERT_TRUE(soon([&] { return read(path("run/metrics.jsonl")).find("\"step\":2") != std::string::npos; })) << err_of(nodes[0]);
+  const int rank = std::atoi(read(fmt::format("/proc/{0}/task/{0}/children", nodes[1].pid)).c_str());
+  ASSERT_GT(rank, 0);
+  ::kill(rank, SIGTERM);
+  for (Program& program : nodes) {
+    const Outcome outcome = finish(program);
+    EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("interrupted by SIGTERM"));
+  }
+  EXPECT_THAT(out_of(nodes[0]), HasSubstr("everything is saved in run/checkpoints"));
+}
+
 TEST_F(NodesTest, ANodeThatIsKilledEndsTheJobOnTheOthers) {
   Program sched = scheduler(2);
   Program lost = agent("lost", 2, kUntilGo, {"--node-id", "0"});

@@ -73,6 +73,15 @@ Outcome CliTest::run(const Words& words, const Words& environment) {
   return wait();
 }
 
+bool CliTest::soon(const std::function<bool()>& holds) {
+  const Deadline deadline(std::chrono::seconds(60));
+  while (!holds()) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
 void CliTest::start(const Words& words, const Words& environment) { start_program(of_trireme(words), environment); }
 
 Outcome CliTest::run_shell(const std::string& script, const Words& environment) {

@@ -34,6 +34,8 @@ class CliTest : public testing::Test {
   Outcome wait();
   // Waits until `holds`, or until the program has ended or its time is over: then false.
   bool wait_until(const std::function<bool()>& holds);
+  // Waits until `holds`, for a minute at most.
+  static bool soon(const std::function<bool()>& holds);
   // Several at once: a name for each.
   struct Program {
     std::string name;

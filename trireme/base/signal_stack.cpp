@@ -9,11 +9,12 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kForHandler = 64 << 10;  // bytes for its calls, backtrace(3) among them
+constexpr size_t kForHandler = 256 << 10;  // bytes for its calls, backtrace(3) and the lookup of names in UCX's among them
 
 class SignalStack {
  public:
   SignalStack() {
+    move_handlers_to_signal_stacks();
     stack_t now{};
     if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
     const size_t size = kForHandler + static_cast<size_t>(sysconf(_SC_MINSIGSTKSZ));  // what the kernel saves there: the registers
@@ -35,6 +36,16 @@ class SignalStack {
 };
 
 }  // namespace
+
+void move_handlers_to_signal_stacks() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) != 0 || now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN) continue;
+    if ((now.sa_flags & SA_ONSTACK) != 0) continue;
+    now.sa_flags |= SA_ONSTACK;
+    sigaction(signal, &now, nullptr);
+  }
+}
 
 void have_signal_stack() { thread_local const SignalStack stack; }
 

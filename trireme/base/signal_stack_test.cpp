@@ -53,6 +53,23 @@ TEST_F(SignalStackTest, a_thread_has_one_when_it_asks) {
   }).join();
 }
 
+TEST_F(SignalStackTest, handlers_of_others_are_moved_to_it) {
+  struct sigaction action {};
+  action.sa_handler = note_place;  // as a library does that knows of no other stack
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGUSR1, &action, nullptr);
+  std::thread([] {
+    have_signal_stack();
+    EXPECT_TRUE(runs_on_signal_stack());
+    struct sigaction now {};
+    sigaction(SIGUSR1, nullptr, &now);
+    EXPECT_NE(now.sa_flags & SA_RESTART, 0);
+    sigaction(SIGUSR2, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_DFL);
+  }).join();
+}
+
 TEST_F(SignalStackTest, one_that_a_thread_has_stays) {
   std::thread([] {
     alignas(16) static char own[128 << 10];

@@ -2,17 +2,21 @@
 // knows UCX.
 #include "trireme/base/error.h"
 #include "trireme/comm/backends.h"
+#include "trireme/comm/hangup.h"
 
 #if TRIREME_HAVE_UCX
 
+#include <dlfcn.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <ucp/api/ucp.h>
+#include <ucs/debug/debug.h>
 #include <ucs/debug/log_def.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -381,6 +385,14 @@ bool has_ucx() {
   return true;
 }
 
+void take_hangup_from_ucx() {
+  struct sigaction now {};
+  Dl_info owner{};
+  if (sigaction(SIGHUP, nullptr, &now) != 0 || now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN) return;
+  if (dladdr(reinterpret_cast<void*>(now.sa_handler), &owner) == 0 || owner.dli_fname == nullptr) return;
+  if (std::string_view(owner.dli_fname).find("libucs") != std::string_view::npos) ucs_debug_disable_signal(SIGHUP);
+}
+
 Backend ucx_backend(const WorldOptions& options, bool on_one_host) {
   return message_backend(std::make_unique<UcxTransport>(options, on_one_host));
 }
@@ -394,6 +406,8 @@ namespace trireme::comm {
 bool has_ucx() {
   return false;
 }
+
+void take_hangup_from_ucx() {}
 
 Backend ucx_backend(const WorldOptions&, bool) {
   fail(ErrorKind::kUnsupported,

@@ -7,6 +7,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
+#include "trireme/comm/hangup.h"
 #include "trireme/launch/failure.h"
 #include "trireme/launch/rank_page.h"
 #include "trireme/launch/rendezvous.h"
@@ -32,6 +33,7 @@ std::optional<comm::Secret> find_secret() {
 }  // namespace
 
 RankInfo find_rank() {
+  comm::take_hangup_from_ucx();
   RankInfo info = describe_start(flag_values(), read_file);
   if (info.world > 1) info.secret = find_secret();
   require(
@@ -58,6 +60,17 @@ bool report_failure(const Error& error) {
 
 void note_step() {
   if (RankPage* const page = own_page()) page->steps.fetch_add(1);
+}
+
+void note_interrupt(int signal, bool sent_here) {
+  RankPage* const page = own_page();
+  if (page == nullptr) return;
+  page->interrupted.store(signal);
+  if (sent_here) page->was_sent.store(true);
+}
+
+void note_saves_when_asked(bool saves) {
+  if (RankPage* const page = own_page()) page->saves_when_asked.store(saves);
 }
 
 std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_options) {

@@ -21,6 +21,9 @@ struct RankPage {
   std::atomic<double> waiting_since{0};  // seconds as now_s(); 0: it does not wait for others
   std::atomic<bool> joining{false};      // it waits for the others to start
   std::atomic<bool> joined{false};       // they have
+  std::atomic<int> interrupted{0};       // the signal that makes it end in order, with 128 + signal
+  std::atomic<bool> was_sent{false};     // and it was this rank that was sent it
+  std::atomic<bool> saves_when_asked{false};  // SIGUSR1 does not end it
   char text[kText] = {};                 // what it waits for
 
   // The frames of one thread's stack, innermost first, as addresses in the rank.

@@ -61,6 +61,20 @@ bool was_first(const std::pair<const Worker*, Story>& a, const std::pair<const W
          std::tuple(b.second.may_be_consequence, b.second.at_s);
 }
 
+// How it reads that a signal has ended the job, passed on by the launcher or sent to a rank.
+void tell_interruption(const std::vector<Worker>& workers, int passed_on, LaunchResult& result) {
+  int signal = passed_on;
+  for (const Worker& worker : workers) signal = signal != 0 ? signal : interrupted_by(worker);
+  if (signal == 0) return;
+  const std::string sent = passed_on != 0 ? "" : ranks_where(workers, [](const Worker& w) { return w.page->page().was_sent.load(); });
+  const bool killed = std::ranges::any_of(workers, failed);
+  result.interrupted = true;
+  result.exit_code = 128 + signal;
+  result.report = fmt::format("interrupted by SIG{}{}; {}\n", sigabbrev_np(signal), sent.empty() ? "" : ", sent to " + sent,
+                              killed ? "the ranks were ended" : "all ranks ended in order");
+  result.cause = first_line(result.report);
+}
+
 }  // namespace
 
 LaunchResult report_on(const std::vector<Worker>& workers, int interrupted, int tail_lines) {
@@ -74,15 +88,10 @@ LaunchResult report_on(const std::vector<Worker>& workers, int interrupted, int 
     if (failed(worker) && !ended_by_us(worker)) failures.emplace_back(&worker, story_of(worker));
   }
   LaunchResult result;
+  result.interrupted = interrupted != 0;
   result.killed_ranks = static_cast<int>(std::ranges::count_if(failures, [](const auto& f) { return f.first->signal != 0; }));
   if (failures.empty()) {
-    const bool killed = std::ranges::any_of(workers, failed);
-    if (interrupted != 0) {
-      result.exit_code = 128 + interrupted;
-      result.report = fmt::format("interrupted by SIG{}; {}\n", sigabbrev_np(interrupted),
-                                  killed ? "the ranks were ended" : "all ranks ended in order");
-      result.cause = first_line(result.report);
-    }
+    tell_interruption(workers, interrupted, result);
     return result;
   }
   std::ranges::stable_sort(failures, was_first);

@@ -17,7 +17,7 @@ Signals::Signals() {
   sigaction(SIGCHLD, &usual, &child_before_);
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+  for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD}) {
     struct sigaction now {};
     sigaction(s, nullptr, &now);
     if (now.sa_handler != SIG_IGN) sigaddset(&wanted, s);
@@ -38,6 +38,12 @@ Signals::~Signals() {
 int Signals::next() const {
   signalfd_siginfo info{};
   return read(fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+int Signals::next_to_end() const {
+  int signal = next();
+  while (signal == SIGCHLD || signal == SIGUSR1) signal = next();
+  return signal;
 }
 
 void Signals::restore() {

@@ -5,7 +5,7 @@
 
 namespace trireme::launch {
 
-// SIGINT, SIGTERM, SIGHUP and SIGCHLD are blocked and queued here while it lives. Those that this process was started to
+// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD are blocked and queued here while it lives. Those that this process was started to
 // ignore (nohup, background jobs of a script) stay ignored. Made before other threads are, which inherit the mask.
 class Signals {
  public:
@@ -16,6 +16,8 @@ class Signals {
   int fd() const { return fd_; }
   // The next one received, or 0.
   int next() const;
+  // The next that asks to end, or 0; what came before it is gone.
+  int next_to_end() const;
 
  private:
   void restore();

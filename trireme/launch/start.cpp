@@ -268,19 +268,46 @@ void check_half_set(const Environment& env) {
           text_of(env, "RANK_ID").value_or(""), text_of(env, "RANK_SIZE").value_or(""));
 }
 
-void refuse_mindspore(const Environment& env) {
-  const auto role = text_of(env, "MS_ROLE");
-  if (!role || number_of(env, "MS_WORKER_NUM", 1, kMaxWorld).value_or(2) == 1) return;
-  fail(ErrorKind::kUnsupported,
-       "environment: MS_ROLE={} of MS_WORKER_NUM={}: processes with these variables are not joined "
-       "to a job by themselves; start the program with 'trireme launch -n 1 -- PROGRAM', which reads "
-       "them, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT instead",
-       *role, text_of(env, "MS_WORKER_NUM").value_or("?"));
+// The launcher, other than one that hands out processes for others to use, that says which rank this is; null: none does.
+const Launcher* launcher_of(const Environment& env) {
+  const auto found = std::ranges::find_if(launchers(), [&](const Launcher& row) { return !row.encloses && is_there(row, env); });
+  return found == launchers().end() ? nullptr : &*found;
 }
 
 }  // namespace
 
+std::string dynamic_cluster_role(const Environment& env) {
+  const std::string role = text_of(env, "MS_ROLE").value_or("");
+  const auto ranks = number_of(env, "MS_WORKER_NUM", 1, kMaxWorld);
+  const Launcher* const launcher = launcher_of(env);
+  if (role.empty()) {
+    const bool is_rank = std::ranges::any_of(launchers(), [&](const Launcher& row) { return is_there(row, env); });
+    require(is_rank || ranks.value_or(1) == 1, "environment: MS_WORKER_NUM={} but MS_ROLE is not set; a process of the dynamic "
+            "cluster needs both, and one that is to run alone, or to start ranks itself, neither", ranks.value_or(0));
+    return "";
+  }
+  require(role == "MS_WORKER" || role == "MS_SCHED" || role == "MS_PSERVER",
+          "environment variable MS_ROLE='{}': it must be MS_WORKER, MS_SCHED or MS_PSERVER", role);
+  require(role != "MS_PSERVER", "environment variable MS_ROLE=MS_PSERVER: there are no parameter servers; set MS_WORKER or MS_SCHED");
+  if (launcher != nullptr) {
+    const std::string_view mark = launcher->marks.back();
+    fail(ErrorKind::kInvalidArgument, "environment: MS_ROLE={} but {}={}, by which this is a rank that {} started; unset the variables of "
+         "one of them", role, mark, *text_of(env, mark), launcher->name);
+  }
+  require(ranks.has_value(), "environment: MS_ROLE={} but MS_WORKER_NUM is not set; it says how many ranks the job has", role);
+  const auto servers = number_of(env, "MS_SERVER_NUM", 0, kMaxWorld);
+  require(servers.value_or(0) == 0, "environment variable MS_SERVER_NUM={}: there are no parameter servers; unset it", servers.value_or(0));
+  return role;
+}
+
 RankInfo describe_start(const Environment& env, const ReadText& read) {
+  if (const std::string role = dynamic_cluster_role(env); !role.empty()) {
+    fail(ErrorKind::kUnsupported,
+         "environment: MS_ROLE={} of MS_WORKER_NUM={}: this program does not find the scheduler by these variables; start it with "
+         "'trireme launch -n 1 -- PROGRAM', which reads them (and is the scheduler where MS_ROLE=MS_SCHED), or set RANK, WORLD_SIZE, "
+         "MASTER_ADDR and MASTER_PORT instead",
+         role, *text_of(env, "MS_WORKER_NUM"));
+  }
   std::optional<RankInfo> found;
   for (const Launcher& row : launchers()) {
     if (!is_there(row, env)) continue;
@@ -293,7 +320,6 @@ RankInfo describe_start(const Environment& env, const ReadText& read) {
   }
   if (!found) {
     check_half_set(env);
-    refuse_mindspore(env);
     return {};
   }
   const auto size = number_of(env, "RANK_SIZE", 1, kMaxWorld);

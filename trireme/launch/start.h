@@ -41,6 +41,11 @@ using ReadText = std::function<std::string(const std::string& path)>;
 // each other, or say that this process is one of several but not of how many or where they are.
 RankInfo describe_start(const Environment& environment, const ReadText& read);
 
+// What a process is that only the variables of MindSpore's dynamic cluster describe: MS_WORKER or MS_SCHED; "" of any other. Such a
+// process starts nothing itself before it has found the scheduler, so describe_start refuses it. Throws as that does, and for roles
+// that do not exist here.
+std::string dynamic_cluster_role(const Environment& environment);
+
 // The variables by which a process is taken for a rank: a launcher inside another's job clears
 // them for its own ranks.
 std::vector<std::string> start_variables();

@@ -249,6 +249,7 @@ TEST(Start, OneOfSeveralThatCannotFindTheOthersSaysSo) {
   EXPECT_THAT(
       refusal({{"MS_ROLE", "MS_WORKER"}, {"MS_WORKER_NUM", "8"}}),
       AllOf(HasSubstr("MS_ROLE=MS_WORKER of MS_WORKER_NUM=8"), HasSubstr("trireme launch")));
+  EXPECT_THAT(refusal({{"MS_ROLE", "MS_SCHED"}, {"MS_WORKER_NUM", "1"}}), HasSubstr("MS_ROLE=MS_SCHED of MS_WORKER_NUM=1"));
   for (const auto& [rank, world] : {std::pair{"RANK", "WORLD_SIZE"},
                                     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                     {"PMI_RANK", "PMI_SIZE"}}) {
@@ -298,6 +299,36 @@ TEST(Start, AnAddressThatIsGivenBeatsADerivedOne) {
       start_of(with(kSrun, {{"MASTER_ADDR", "10.1.1.1"}, {"MASTER_PORT", "400"}}));
   EXPECT_EQ(info.master_address, "10.1.1.1");
   EXPECT_EQ(info.master_port, 400);
+}
+
+// Every pair of role and number: a scheduler is one whatever the number, and no rank is made of half a description.
+TEST(Start, TheRoleOfADynamicClusterDoesNotDependOnItsSize) {
+  const auto role = [](Environment env) {
+    try {
+      return dynamic_cluster_role(env);
+    } catch (const Error& e) {
+      return e.text();
+    }
+  };
+  for (const char* ranks : {"1", "2", "65536"}) {
+    EXPECT_EQ(role({{"MS_ROLE", "MS_SCHED"}, {"MS_WORKER_NUM", ranks}}), "MS_SCHED");
+    EXPECT_EQ(role({{"MS_ROLE", "MS_WORKER"}, {"MS_WORKER_NUM", ranks}}), "MS_WORKER");
+    EXPECT_THAT(role({{"MS_ROLE", "MS_PSERVER"}, {"MS_WORKER_NUM", ranks}}), HasSubstr("there are no parameter servers"));
+    EXPECT_THAT(role({{"MS_ROLE", "sched"}, {"MS_WORKER_NUM", ranks}}), HasSubstr("it must be MS_WORKER, MS_SCHED"));
+    EXPECT_THAT(role({{"MS_ROLE", "MS_WORKER"}, {"MS_WORKER_NUM", ranks}, {"MS_SERVER_NUM", "1"}}), HasSubstr("MS_SERVER_NUM=1"));
+  }
+  EXPECT_EQ(role({}), "");
+  EXPECT_EQ(role({{"MS_WORKER_NUM", "1"}}), "");
+  EXPECT_THAT(role({{"MS_WORKER_NUM", "2"}}), HasSubstr("MS_WORKER_NUM=2 but MS_ROLE is not set"));
+  for (const char* one : {"MS_WORKER", "MS_SCHED"}) {
+    EXPECT_THAT(role({{"MS_ROLE", one}}), HasSubstr("MS_WORKER_NUM is not set"));
+    EXPECT_THAT(role({{"MS_ROLE", one}, {"MS_WORKER_NUM", "0"}}), HasSubstr("MS_WORKER_NUM"));
+    EXPECT_THAT(role(with(kTorchrun, {{"MS_ROLE", one}, {"MS_WORKER_NUM", "1"}})),
+                AllOf(HasSubstr(fmt::format("MS_ROLE={} but RANK=", one)), HasSubstr("torchrun")));
+    // These start processes in which others may start ranks.
+    EXPECT_EQ(role(with(kSrun, {{"MS_ROLE", one}, {"MS_WORKER_NUM", "6"}})), one);
+    EXPECT_EQ(role(with(kPod, {{"MS_ROLE", one}, {"MS_WORKER_NUM", "6"}})), one);
+  }
 }
 
 }  // namespace

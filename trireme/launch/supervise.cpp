@@ -41,9 +41,7 @@ LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& 
   }
   LogEcho echo(options, team.workers());
   team.run(signals, {.on_turn = [&] { echo.turn(); }});
-  LaunchResult result = report_on(team.workers(), team.interrupted(), options.tail_lines);
-  result.interrupted = team.interrupted() != 0;
-  return result;
+  return report_on(team.workers(), team.interrupted(), options.tail_lines);
 }
 
 // A mistake of the caller's is there the next time as well.

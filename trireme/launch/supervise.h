@@ -37,12 +37,12 @@ struct LaunchResult {
   bool may_be_consequence = false;  // of the end of a rank elsewhere
   std::string cause;     // the line about it, or about the interruption
   std::string report;    // lines for the terminal; empty when all went well
-  bool interrupted = false;  // a signal was passed on to the ranks
+  bool interrupted = false;  // a signal was passed on to the ranks, or made them end in order that was sent to one of them
   int killed_ranks = 0;      // that a signal ended which was not the launcher's
 };
 
 // SIGINT, SIGTERM and SIGHUP are passed to the ranks once, so that they can finish a step and save;
-// the second one ends them. Call it from a thread that stays: the ranks die with it.
+// the second one ends them. SIGUSR1 is passed to the ranks that save when it comes (rank_info.h), as soon as there are any. Call it from a thread that stays: the ranks die with it.
 LaunchResult supervise(const LaunchOptions& options);
 
 }  // namespace trireme::launch

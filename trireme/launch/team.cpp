@@ -25,8 +25,13 @@ void Team::run(const Signals& signals, const TeamWatch& watch) {
   while (!all_ended()) {
     wait(&signals, watch.wake);
     while (const int signal = signals.next()) {
-      if (signal != SIGCHLD) interrupt(signal);
+      if (signal == SIGUSR1) {
+        save_when_possible();
+      } else if (signal != SIGCHLD) {
+        interrupt(signal);
+      }
     }
+    pass_on_save();
     end_who_hangs();
     if (patience_.count() > 0) end_stopped();
     look_at_failures();
@@ -109,6 +114,16 @@ void Team::interrupt(int signal) {
   interrupted_ = signal;
   for (const Worker& worker : workers_) {
     if (worker.running) kill(-worker.pid, signal);
+  }
+}
+
+// Only to who listens: SIGUSR1 ends a process that does not.
+void Team::pass_on_save() {
+  if (!to_save_) return;
+  for (const Worker& worker : workers_) {
+    if (!worker.running || !worker.page->page().saves_when_asked.load()) continue;
+    kill(worker.pid, SIGUSR1);
+    to_save_ = false;
   }
 }
 

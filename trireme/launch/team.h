@@ -39,6 +39,8 @@ class Team {
   // Passes the signal on, so that the workers can finish a step and save; the second one ends them.
   void interrupt(int signal);
   int interrupted() const { return interrupted_; }  // by this signal, or 0
+  // Asks the workers to save, as soon as one of them does when asked.
+  void save_when_possible() { to_save_ = true; }
   // SIGTERM now, SIGKILL after the grace.
   void end();
   // Tells the workers that the job is over and why, so that they leave by themselves what they wait for; end() follows a
@@ -52,6 +54,7 @@ class Team {
   void kill_all();
   void end_who_hangs();
   void look_at_failures();
+  void pass_on_save();
   void end_stopped();
 
   std::chrono::milliseconds grace_;
@@ -59,6 +62,7 @@ class Team {
   std::vector<Worker> workers_;
   HangWatch hangs_;
   int interrupted_ = 0;
+  bool to_save_ = false;
   bool judged_ = false;              // the workers were told why the job is over
   std::optional<Deadline> failure_;  // set by the first one; passes when the others are to end
   std::optional<Deadline> ending_;   // set by SIGTERM; passes when SIGKILL follows

@@ -65,7 +65,7 @@ std::vector<std::string> environment_with(
   if (prepared.pinned) sched_setaffinity(0, sizeof prepared.cores, &prepared.cores);
   fcntl(prepared.error_pipe, F_SETFD, 0);
   fcntl(prepared.page, F_SETFD, 0);
-  for (const int s : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE, SIGHUP}) signal(s, SIG_DFL);
+  for (const int s : {SIGCHLD, SIGPIPE}) signal(s, SIG_DFL);  // of the others, what the launcher was started to ignore stays ignored
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -192,8 +192,14 @@ void look_whether_stopped(Worker& worker) {
   worker.stopped_s = info.si_code == CLD_STOPPED ? now_s() : 0;
 }
 
+int interrupted_by(const Worker& worker) {
+  const int signal = worker.page->page().interrupted.load();
+  const bool in_order = !worker.running && worker.signal == 0 && (worker.exit_code == 0 || worker.exit_code == 128 + signal);
+  return in_order && signal > 0 && signal < NSIG ? signal : 0;
+}
+
 bool failed(const Worker& worker) {
-  return !worker.running && (worker.exit_code != 0 || worker.signal != 0);
+  return !worker.running && (worker.exit_code != 0 || worker.signal != 0) && interrupted_by(worker) == 0;
 }
 
 Story story_of(const Worker& worker) {

@@ -54,6 +54,9 @@ bool reap(Worker& worker);
 // Looks whether a signal has stopped it (SIGSTOP), or made it go on.
 void look_whether_stopped(Worker& worker);
 
+// The signal that made it end in order (rank_info.h: note_interrupt), or 0.
+int interrupted_by(const Worker& worker);
+// It has ended, and neither well nor in order.
 bool failed(const Worker& worker);
 // What went wrong, with the exit code that the whole job should end with.
 struct Story {

@@ -8,18 +8,6 @@
 #include "trireme/train/interrupt.h"
 
 namespace trireme {
-namespace {
-
-// Whether any rank wants to stop; all ranks get the same answer.
-bool any_rank(comm::World* world, bool mine) {
-  if (world == nullptr) return mine;
-  int32_t flag = mine ? 1 : 0;
-  world->all().all_reduce({reinterpret_cast<std::byte*>(&flag), {DType::kI32, {1}}}, comm::Reduce::kMax).wait();
-  return flag != 0;
-}
-
-}  // namespace
-
 int64_t Run::steps_of(const data::Source& train, const FitOptions& fit) {
   require(fit.batch >= 1, "batch {}: it must be 1 or more", fit.batch);
   require(fit.steps > 0 || fit.epochs > 0, "fit: neither steps nor epochs are given; one of them must be 1 or more");
@@ -50,16 +38,21 @@ FitResult Run::run() {
   while (result_.step < total_ && !result_.interrupted) {
     train_step(feed, recorder);
     const int64_t step = result_.step;
-    result_.interrupted = any_rank(job_.world(), interrupt.asked()) && step < total_;
+    const Wishes wishes = agree(job_.world(), interrupt.take());
+    result_.signal = wishes.stop;
+    result_.interrupted = wishes.stop != 0 && step < total_;
     const bool last = step == total_ || result_.interrupted;
     if (fit_.validation && !result_.interrupted && (last || (fit_.eval_every > 0 && step % fit_.eval_every == 0))) {
       evaluate(recorder);
     }
-    if (!options_.out.empty() && (last || (fit_.save_every > 0 && step % fit_.save_every == 0))) save();
+    const bool save_now = last || wishes.save || (fit_.save_every > 0 && step % fit_.save_every == 0);
+    if (!options_.out.empty() && save_now) save();
+    if (wishes.save && job_.rank() == 0) say_saved();
   }
   const double total_s = now_s() - begin_s;
   summarise_communication();
   finish(recorder, total_s);
+  if (result_.signal == 0) result_.signal = agree(nullptr, interrupt.take()).stop;  // one that came after the last step
   return result_;
 }
 

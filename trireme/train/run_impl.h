@@ -46,6 +46,7 @@ class Run {
   // how many are kept is said of a run, and what another one trained is not this one's to remove.
   void move_earlier_run_away();
   void save();
+  void say_saved() const;  // to who asked by a signal
 
   // Whether this rank has all of every parameter.
   bool are_whole();

@@ -32,4 +32,12 @@ void Run::save() {
                                      .meta = {{"name", options_.name}, {"config", options_.config_text}}});
 }
 
+void Run::say_saved() const {
+  if (options_.out.empty()) {
+    TRIREME_LOG(kWarn, "train", "SIGUSR1 asks to save, but this run has no folder to save to");
+  } else {
+    TRIREME_LOG(kInfo, "train", "saved '{}', as SIGUSR1 asked", result_.checkpoint);
+  }
+}
+
 }  // namespace trireme

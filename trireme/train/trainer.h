@@ -82,7 +82,9 @@ struct FitResult {
   double validation_loss = 0;
   double accuracy = 0;       // of the validation set, in [0, 1]
   bool nothing_left = false; // the checkpoint resumed from is at the last step, or beyond
-  bool interrupted = false;  // a signal asked to stop; the run is saved and can be resumed
+  bool interrupted = false;  // a signal asked to stop before the last step; the run is saved and can be resumed
+  int signal = 0;            // that asked to stop, the last step done or not; 0: none
+  int exit_code() const { return signal == 0 ? 0 : 128 + signal; }  // what the program should end with
   std::string checkpoint;    // the newest one's folder
   std::string report;        // report.html's path
   CommunicationSummary communication = {};  // of a mean step

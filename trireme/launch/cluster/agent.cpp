@@ -143,6 +143,7 @@ class Agent {
     const LaunchResult local = report_on(team_->workers(), team_->interrupted(), options_.local.tail_lines);
     report_.state = NodeState::kEnded;
     report_.ending = ending_of(local);
+    if (report_.interrupt == 0) report_.interrupt = report_.ending.interrupt;  // sent to a rank here: the others learn of it
     link_->tell(report_);
     wait_for_verdict();
     return result_of(local);
@@ -215,9 +216,7 @@ class Agent {
     for (;;) {
       pollfd polled[] = {{link_->fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
       poll(polled, 2, 100);
-      while (const int signal = signals_.next()) {
-        if (signal != SIGCHLD) return signal;
-      }
+      if (const int signal = signals_.next_to_end()) return signal;
       const SchedulerLink::News news = link_->news();
       if (news.hopeless) {
         fail(ErrorKind::kInvalidArgument, "launch: {} refuses the connection ({}); is its --secret-file the same?",
@@ -334,7 +333,7 @@ class Agent {
   }
 
   static Ending ending_of(const LaunchResult& result) {
-    const bool interrupted = result.failed_rank < 0 && result.exit_code > 128;
+    const bool interrupted = result.failed_rank < 0 && result.interrupted;
     return {.exit_code = std::clamp(result.exit_code, 0, 255),
             .rank = result.failed_rank,
             .interrupt = interrupted ? result.exit_code - 128 : 0,
@@ -356,9 +355,7 @@ class Agent {
                     news.trouble);
         return;
       }
-      while (const int signal = signals_.next()) {
-        if (signal != SIGCHLD) return;
-      }
+      if (signals_.next_to_end() != 0) return;
       if (!alone) waiting.say("the ranks of this node have ended; waiting for the other nodes");
       pollfd polled[] = {{link_->fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
       poll(polled, 2, 100);
