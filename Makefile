@@ -24,7 +24,7 @@ build: build/release/build.ninja deps
 
 test: build/release/build.ninja deps
 	cmake --build --preset release
-	ctest --test-dir build/release --output-on-failure -j2
+	@tools/run_tests build/release --output-on-failure -j2
 
 run: build
 	@tools/run_main_job $(if $(TEXT),"$(TEXT)")
