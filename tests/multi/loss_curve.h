@@ -50,10 +50,12 @@ inline void note_end(Session& session, Curve& curve) {
   for (auto& [name, moved] : curve.tensors) moved.after = copy_of(session.step().input(name));
 }
 
-// Throws unless all ranks hold the same bits of parameters and state.
+// Throws unless all ranks hold the same bits of the parameters and state that every rank has whole.
 inline void require_equal_bits(Session& session, comm::World& world, int64_t step) {
   for (const PlanInput& input : session.persistent()) {
     const View own = session.step().input(input.name);
+    const Shape& whole = session.step().plan().values[static_cast<size_t>(input.value)].whole;
+    if (session.step().input_box(input.name) != Box::whole(whole)) continue;
     const HostTensor first(own.type);
     std::memcpy(first.view().data, own.data, static_cast<size_t>(own.bytes()));
     world.all().broadcast(first.view(), 0).wait();
@@ -63,13 +65,13 @@ inline void require_equal_bits(Session& session, comm::World& world, int64_t ste
   }
 }
 
-inline Curve train_curve(const Graph& graph, comm::World* world) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5});
+inline Curve train_curve(const Graph& graph, comm::World* world, const Parallel& parallel = {}, float lr = 0.2F) {
+  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
   session.initialise();
   Curve out;
   note_start(session, out);
   for (int64_t step = 1; step <= kSteps; ++step) {
-    out.losses.push_back(train_step(session, step, 0.2F));
+    out.losses.push_back(train_step(session, step, lr));
     if (world) require_equal_bits(session, *world, step);
   }
   note_end(session, out);
@@ -92,13 +94,18 @@ inline std::vector<float> train_losses(const Graph& graph, int ranks, const Para
 }
 
 // How far a run may lie from that of one device, as a share of each tensor's own movement (and of the loss): the ranks' shares
-// change only the order in which the terms of a step's sums over the batch are added, at most one unit of rounding for each
-// term and step.
+// change only the order in which the terms of a step's sums are added, at most one unit of rounding for each term and step.
 inline double rounding_share(double terms) {
   return kSteps * terms * 0x1p-24;
 }
+// The sums over the batch, and on the way to them those of each product over the width of its weight.
 inline double rounding_share(const Graph& graph) {
-  return rounding_share(static_cast<double>(graph.type(graph.input("y").value).elements()));
+  int64_t terms = graph.type(graph.input("y").value).elements();
+  for (const Input& input : graph.inputs()) {
+    const Shape& shape = graph.type(input.value).shape;
+    if (input.role == Role::kParameter && shape.rank() > 1) terms += shape[shape.rank() - 1];
+  }
+  return rounding_share(static_cast<double>(terms));
 }
 
 // What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is rounded as
@@ -147,6 +154,26 @@ inline std::string let_pass(const Curve& whole, double share) {
     passes("without half of a step's update", without(0.5F / kSteps));
     passes("without its updates", without(1));
     passes("with an element that is no number", [](auto, std::span<float> after) { after.back() = NAN; });
+  }
+  return out;
+}
+
+// What is wrong with ranks that should train as one device does, or with the comparison itself; "" when nothing is.
+inline std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, float lr) {
+  const Curve whole = train_curve(graph, nullptr, {}, lr);
+  const double share = rounding_share(graph);
+  std::string out = let_pass(whole, share);
+  std::mutex mutex;
+  const auto on_rank = [&](comm::World* world) {
+    const Curve mine = train_curve(graph, world, parallel, lr);
+    const std::lock_guard lock(mutex);
+    const std::string found = difference_of(mine, whole, share);
+    if (!found.empty()) out += fmt::format("rank {}: {}\n", world ? world->rank() : 0, found);
+  };
+  if (ranks == 1) {
+    on_rank(nullptr);
+  } else {
+    comm::spawn_ranks(ranks, "threads", [&](comm::World& world) { on_rank(&world); });
   }
   return out;
 }

@@ -52,9 +52,7 @@ TEST_P(LossPieces, TrainAsTheWholeLossDoes) {
   const Graph graph = text_step();
   const Parallel parallel = parallel_of(config, c.ranks);
   EXPECT_EQ(count(compile(graph, {.ranks = c.ranks, .parallel = parallel}), "linear_weight_grad_onto"), c.micro_batches * (c.pieces - 1));
-  const std::vector<float> whole = train_losses(graph, 1, {}, 5, 0.1F);
-  const std::vector<float> pieces = train_losses(graph, c.ranks, parallel, 5, 0.1F);
-  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(pieces[i], whole[i], 2e-6F) << "step " << i + 1;
+  EXPECT_EQ(difference_on(c.ranks, graph, parallel, 0.1F), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, LossPieces,
