@@ -21,7 +21,7 @@ struct Verdict {
   Kind kind = Kind::kAgrees;
   std::string text;
   int compared = 0;  // outputs
-  int vague = 0;     // outputs so ill-conditioned that nothing can be said of them
+  int vague = 0;     // of these, outputs so ill-conditioned that little can be said of them
 
   bool is_bad() const { return kind != Kind::kAgrees && kind != Kind::kWild; }
 };
@@ -35,8 +35,11 @@ struct Tally {
   std::string failure;
   int cases = 0;
   int wild = 0;
-  int compared = 0;
-  int vague = 0;
+  struct Outputs {
+    int compared = 0;
+    int vague = 0;
+  };
+  Outputs in_wide, in_bf16;  // of graphs that compute in f32 or f64, and in bf16
 };
 Tally run_seeds(uint32_t first, uint32_t count, bool shrink);
 

@@ -305,6 +305,25 @@ std::vector<std::string> check_functions(std::span<const SourceFile> files) {
   return findings;
 }
 
+std::vector<std::string> check_worst(std::span<const SourceFile> files) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : files) {
+    if (!is_test(file) || !is_cpp(file)) continue;
+    std::string open;  // a statement with a maximum that has not ended
+    each_line(without_comments_and_literals(file.text), [&](int number, std::string_view line) {
+      const size_t at = line.find("std::max(");
+      if (open.empty() && at == std::string_view::npos) return;
+      open += open.empty() ? line.substr(at) : line;
+      const bool found = open.find("abs(") != std::string::npos;
+      if (found || open.find(';') != std::string::npos) open.clear();
+      if (!found) return;
+      findings.push_back(fmt::format("{}:{}: 'std::max' forgets a difference that is no number; take worse() of tests/worst.h",
+                                     file.path, number));
+    });
+  }
+  return findings;
+}
+
 std::vector<std::string> check_text(std::span<const SourceFile> files) {
   // In pieces, so that this file does not hold them.
   const std::array<std::string, 6> words{

@@ -48,6 +48,8 @@ std::vector<std::string> check_sizes(std::span<const SourceFile> files);
 // Lines of a function, from the line that opens its body; functions inside classes are short by
 // habit and not looked at.
 std::vector<std::string> check_functions(std::span<const SourceFile> files);
+// Tests take the worst of differences by tests/worst.h: std::max forgets what is no number.
+std::vector<std::string> check_worst(std::span<const SourceFile> files);
 // ASCII only, no tabs in C++, no line that ends in a blank, no paths of one machine, no notes for
 // later.
 std::vector<std::string> check_text(std::span<const SourceFile> files);

@@ -65,6 +65,10 @@ TEST(House, functions_stay_within_their_budget_of_lines) {
   EXPECT_EQ(report("functions", check_functions(tree())), "");
 }
 
+TEST(House, tests_keep_differences_that_are_no_numbers) {
+  EXPECT_EQ(report("worst", check_worst(tree())), "");
+}
+
 TEST(House, text_is_ascii_finished_and_of_no_one_machine) {
   EXPECT_EQ(report("text", check_text(tree())), "");
 }
@@ -157,6 +161,19 @@ TEST(HouseChecks, a_function_too_long_is_found) {
   EXPECT_THAT(check_functions(std::vector<SourceFile>{{"trireme/a.cpp", function(58)}}), IsEmpty());
   EXPECT_THAT(check_functions(std::vector<SourceFile>{{"trireme/a.cpp", function(59)}}),
               ElementsAre("trireme/a.cpp:3: a function of 61 lines; 60 is the limit"));
+}
+
+TEST(HouseChecks, a_maximum_of_differences_is_found) {
+  const std::vector<SourceFile> files{{"trireme/ir/a_test.cpp",
+                                       "worst = std::max(worst, std::fabs(a - b));\n"
+                                       "largest =\n"
+                                       "    std::max(largest,\n"
+                                       "             abs(x));\n"
+                                       "size = std::max(size, n);\n"
+                                       "worst = worse(worst, std::fabs(a - b));\n"},
+                                      {"trireme/ir/a.cpp", "worst = std::max(worst, std::fabs(a - b));\n"}};
+
+  EXPECT_THAT(check_worst(files), ElementsAre(HasSubstr("trireme/ir/a_test.cpp:1: 'std::max'"), HasSubstr("a_test.cpp:4: ")));
 }
 
 TEST(HouseChecks, text_that_is_not_ascii_or_not_finished_is_found) {

@@ -7,6 +7,7 @@
 
 #include "tests/multi/hand_cut.h"
 #include "tests/multi/tile_grid.h"
+#include "tests/worst.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/box_messages.h"
 #include "trireme/op/build.h"
@@ -175,9 +176,7 @@ Measured measure(const ExecutionPlan& plan, const std::vector<Pieces>& inputs,
         values[side] = value_of(moved, results);
         for (const auto& [name, tensor] : results) {
           if (!name.starts_with('y')) continue;
-          for (const float y : tensor.as<float>()) {
-            largest = std::max(largest, static_cast<double>(std::fabs(y)));
-          }
+          largest = worse(largest, largest_of(tensor.as<float>()));
         }
       }
       differences.push_back((values[1] - values[0]) / (2 * kStep));
@@ -185,7 +184,7 @@ Measured measure(const ExecutionPlan& plan, const std::vector<Pieces>& inputs,
     const std::lock_guard lock(mutex);
     for (const auto& [name, tensor] : at_rest) out.at_rest[rank].emplace(name, tensor.clone());
     for (size_t i = 0; i < differences.size(); ++i) out.differences[i] += differences[i];
-    out.largest = std::max(out.largest, largest);
+    out.largest = worse(out.largest, largest);
   });
   return out;
 }
@@ -226,7 +225,7 @@ void expect_gradient(const Case& test, const Setting& setting, uint32_t seed) {
           measured.at_rest[static_cast<size_t>(rank)].at("d" + v.name).as<float>()[v.element];
       ASSERT_NEAR(got, measured.differences[i], bound)
           << "d f / d " << v.name << "[" << v.element << "] of rank " << rank;
-      largest = std::max(largest, std::fabs(got));
+      largest = worse(largest, std::fabs(got));
     }
   }
   EXPECT_GT(largest, 1000 * bound) << "the gradients are too small to tell anything";

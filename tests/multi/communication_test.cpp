@@ -4,6 +4,7 @@
 
 #include "tests/multi/contract_support.h"
 #include "tests/multi/training_support.h"
+#include "tests/worst.h"
 #include "trireme/base/log.h"
 #include "trireme/data/source.h"
 #include "trireme/grad/gradients.h"
@@ -133,8 +134,7 @@ TEST(Communication, sums_in_bf16_train_as_one_device_does_to_the_rounding_of_bf1
     return moved;
   };
   const std::vector<float> one = trained(nullptr, {});
-  float largest = 0;
-  for (const float x : one) largest = std::max(largest, std::fabs(x));
+  const double largest = largest_of(one);
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
     const std::vector<float> wide = trained(&world, {});
     const std::vector<float> narrow = trained(&world, {.gradients_in_f32 = false});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/multi/contract_support.h"
+#include "tests/worst.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/moe.h"
@@ -58,8 +59,7 @@ TEST_P(ExpertParallel, results_order_of_tokens_and_gradients_are_one_ranks_contr
   const OnRanks one = run_on_ranks(graph, 1, {});
   const OnRanks ranks = run_on_ranks(graph, GetParam().ranks, cuts_of(GetParam()));
   for (const auto& [name, expected] : one.outputs) {
-    double largest = 0;
-    for (const float x : expected) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+    const double largest = largest_of(expected);
     const std::vector<float>& found = ranks.outputs.at(name);
     ASSERT_EQ(found.size(), expected.size());
     for (size_t i = 0; i < found.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/multi/hand_cut.h"
+#include "tests/worst.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/build.h"
 
@@ -166,7 +167,7 @@ void expect_product(const HostTensor& got, const Product& want, int64_t n,
   double worst = 0;
   for (size_t i = 0; i < want.value.size(); ++i) {
     const double error = std::fabs(got.as<float>()[i] - want.value[i]);
-    worst = std::max(worst, error / (nu / (1 - nu) * want.absolute[i]));
+    worst = worse(worst, error / (nu / (1 - nu) * want.absolute[i]));
   }
   EXPECT_LE(worst, 1) << what << ": the largest error over its bound";
 }

@@ -4,26 +4,58 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "tests/multi/training_support.h"
+#include "tests/worst.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme::testing_support {
 
 inline constexpr int kSteps = 5;
 
-struct Curve {
-  std::vector<float> losses;      // by step
-  std::vector<float> parameters;  // after the last
+// A persistent tensor on a rank: what it has of the whole, as it starts and after the last step.
+struct Moved {
+  Shape whole;
+  Box box;  // in the whole; the last of uneven pieces reaches beyond its end
+  HostTensor before, after;
+  double distance() const { return worst_difference(after.as<float>(), before.as<float>()); }
 };
 
-// Throws unless all ranks hold the same bits of parameters and state.
+struct Curve {
+  std::vector<float> losses;             // by step
+  std::map<std::string, Moved> tensors;  // parameters and state
+};
+
+inline HostTensor copy_of(const View& view) {
+  HostTensor out(view.type);
+  std::ranges::copy(view.raw(), out.view().raw().begin());
+  return out;
+}
+
+// Of a session that has been initialised, and of the same after its last step.
+inline void note_start(Session& session, Curve& curve) {
+  const ExecutionPlan& plan = session.step().plan();
+  for (const PlanInput& input : session.persistent()) {
+    curve.tensors[input.name] = {.whole = plan.values[static_cast<size_t>(input.value)].whole,
+                                 .box = session.step().input_box(input.name),
+                                 .before = copy_of(session.step().input(input.name)),
+                                 .after = {}};
+  }
+}
+inline void note_end(Session& session, Curve& curve) {
+  for (auto& [name, moved] : curve.tensors) moved.after = copy_of(session.step().input(name));
+}
+
+// Throws unless all ranks hold the same bits of the parameters and state that every rank has whole.
 inline void require_equal_bits(Session& session, comm::World& world, int64_t step) {
   for (const PlanInput& input : session.persistent()) {
     const View own = session.step().input(input.name);
+    const Shape& whole = session.step().plan().values[static_cast<size_t>(input.value)].whole;
+    if (session.step().input_box(input.name) != Box::whole(whole)) continue;
     const HostTensor first(own.type);
     std::memcpy(first.view().data, own.data, static_cast<size_t>(own.bytes()));
     world.all().broadcast(first.view(), 0).wait();
@@ -33,19 +65,17 @@ inline void require_equal_bits(Session& session, comm::World& world, int64_t ste
   }
 }
 
-inline Curve train_curve(const Graph& graph, comm::World* world) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5});
+inline Curve train_curve(const Graph& graph, comm::World* world, const Parallel& parallel = {}, float lr = 0.2F,
+                         const PassOptions& passes = {}) {
+  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel, .passes = passes});
   session.initialise();
   Curve out;
+  note_start(session, out);
   for (int64_t step = 1; step <= kSteps; ++step) {
-    out.losses.push_back(train_step(session, step, 0.2F));
+    out.losses.push_back(train_step(session, step, lr));
     if (world) require_equal_bits(session, *world, step);
   }
-  for (const PlanInput& input : session.persistent()) {
-    if (input.role != Role::kParameter) continue;
-    const auto values = session.step().input(input.name).as<float>();
-    out.parameters.insert(out.parameters.end(), values.begin(), values.end());
-  }
+  note_end(session, out);
   return out;
 }
 
@@ -65,30 +95,89 @@ inline std::vector<float> train_losses(const Graph& graph, int ranks, const Para
   return out;
 }
 
-// A rank's share changes only the order in which the terms of a step's sums over the batch are
-// added: at most one unit of rounding for each term and step, of values no larger than the loss.
-inline double rounding_bound(const Graph& graph, const Curve& whole) {
-  const double terms = static_cast<double>(graph.type(graph.input("y").value).elements());
-  return kSteps * terms * 0x1p-24 * static_cast<double>(whole.losses[0]);
+// How far a run may lie from that of one device, as a share of each tensor's own movement (and of the loss): the ranks' shares
+// change only the order in which the terms of a step's sums are added, at most one unit of rounding for each term and step.
+inline double rounding_share(double terms) {
+  return kSteps * terms * 0x1p-24;
+}
+// The sums over the batch, and on the way to them those of each product over the width of its weight.
+inline double rounding_share(const Graph& graph) {
+  int64_t terms = graph.type(graph.input("y").value).elements();
+  for (const Input& input : graph.inputs()) {
+    const Shape& shape = graph.type(input.value).shape;
+    if (input.role == Role::kParameter && shape.rank() > 1) terms += shape[shape.rank() - 1];
+  }
+  return rounding_share(static_cast<double>(terms));
+}
+
+// What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is rounded as
+// the elements are, each time.
+inline std::string difference_of(const Moved& piece, const Moved& whole, double share) {
+  const double bound = share * whole.distance() + kSteps * 0x1p-24 * largest_of(whole.after.as<float>());
+  HostTensor expected(piece.after.type());
+  std::ranges::fill(expected.view().raw(), std::byte{0});  // what an uneven piece holds beyond the end
+  copy_region(whole.after.view(), Box::whole(whole.whole), expected.view(), piece.box, held(piece.box, whole.whole));
+  const double off = worst_difference(piece.after.as<float>(), expected.as<float>());
+  return off <= bound ? "" : fmt::format("is {} off, not {}; it moved by {}", off, bound, whole.distance());
 }
 
 // What is wrong with a curve that should be that of one device; "" when nothing is.
-inline std::string difference_of(const Curve& curve, const Curve& whole, double bound) {
+inline std::string difference_of(const Curve& curve, const Curve& whole, double share) {
+  const double bound = share * static_cast<double>(whole.losses[0]);
   const auto [lowest, highest] = std::minmax_element(whole.losses.begin(), whole.losses.end());
-  if (*highest - *lowest < 20 * bound) return "the curve is too flat to tell anything";
+  if (!(*highest - *lowest >= 20 * bound)) return "the curve is too flat to tell anything";
   for (size_t i = 0; i < whole.losses.size(); ++i) {
     if (std::fabs(static_cast<double>(curve.losses[i]) - whole.losses[i]) <= bound) continue;
-    return fmt::format("the loss of step {} is {}, not {} within {}", i + 1, curve.losses[i],
-                       whole.losses[i], bound);
+    return fmt::format("the loss of step {} is {}, not {} within {}", i + 1, curve.losses[i], whole.losses[i], bound);
   }
-  if (curve.parameters.size() != whole.parameters.size()) return "the parameters differ in number";
-  for (size_t i = 0; i < whole.parameters.size(); ++i) {
-    if (std::fabs(static_cast<double>(curve.parameters[i]) - whole.parameters[i]) <= bound)
-      continue;
-    return fmt::format("parameter {} is {}, not {} within {}", i, curve.parameters[i],
-                       whole.parameters[i], bound);
+  if (curve.tensors.size() != whole.tensors.size()) return "the tensors differ in number";
+  for (const auto& [name, moved] : whole.tensors) {
+    const std::string found = difference_of(curve.tensors.at(name), moved, share);
+    if (!found.empty()) return name + " " + found;
   }
   return "";
+}
+
+// The mistakes that the comparison would let pass: a tensor without half of one step's update, without any, and one with an
+// element that is no number. "" when it notices them all.
+inline std::string let_pass(const Curve& whole, double share) {
+  std::string out;
+  for (const auto& [name, moved] : whole.tensors) {
+    const auto passes = [&, &name = name, &moved = moved](const std::string& what, const auto& change) {
+      Moved wrong{moved.whole, moved.box, {}, moved.after.clone()};
+      change(moved.before.as<float>(), wrong.after.as<float>());
+      if (difference_of(wrong, moved, share).empty()) out += fmt::format("{} {}\n", name, what);
+    };
+    const auto without = [](float part) {
+      return [part](std::span<const float> before, std::span<float> after) {
+        for (size_t i = 0; i < after.size(); ++i) after[i] += part * (before[i] - after[i]);
+      };
+    };
+    passes("without half of a step's update", without(0.5F / kSteps));
+    passes("without its updates", without(1));
+    passes("with an element that is no number", [](auto, std::span<float> after) { after.back() = NAN; });
+  }
+  return out;
+}
+
+// What is wrong with ranks that should train as one device does, or with the comparison itself; "" when nothing is.
+inline std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, float lr, const PassOptions& passes = {}) {
+  const Curve whole = train_curve(graph, nullptr, {}, lr);
+  const double share = rounding_share(graph);
+  std::string out = let_pass(whole, share);
+  std::mutex mutex;
+  const auto on_rank = [&](comm::World* world) {
+    const Curve mine = train_curve(graph, world, parallel, lr, passes);
+    const std::lock_guard lock(mutex);
+    const std::string found = difference_of(mine, whole, share);
+    if (!found.empty()) out += fmt::format("rank {}: {}\n", world ? world->rank() : 0, found);
+  };
+  if (ranks == 1) {
+    on_rank(nullptr);
+  } else {
+    comm::spawn_ranks(ranks, "threads", [&](comm::World& world) { on_rank(&world); });
+  }
+  return out;
 }
 
 }  // namespace trireme::testing_support

@@ -4,6 +4,7 @@
 
 #include "tests/multi/contract_support.h"
 #include "tests/multi/small_graphs.h"
+#include "tests/worst.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/parallel.h"
@@ -26,8 +27,7 @@ Parallel by_hand(std::string mesh, std::vector<CutRule> ops) {
 // Sums of `terms` products in another order: a unit of rounding for each term, of the largest result's size.
 void expect_equal(const OnRanks& ranks, const OnRanks& one, double terms) {
   for (const auto& [name, expected] : one.outputs) {
-    double largest = 0;
-    for (const float x : expected) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+    const double largest = largest_of(expected);
     const std::vector<float>& found = ranks.outputs.at(name);
     ASSERT_EQ(found.size(), expected.size()) << name;
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], terms * 0x1p-24 * largest) << name;

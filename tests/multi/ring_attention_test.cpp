@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/multi/contract_support.h"
+#include "tests/worst.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 
@@ -66,8 +67,7 @@ TEST_P(RingAttention, gives_what_one_rank_gives_contracts_6_5_5) {
   const OnRanks ranks = run_on_ranks(graph, c.ranks, cuts_of(c));
   EXPECT_GT(ranks.bytes.at("ring_shift"), 0);
   for (const auto& [name, expected] : one.outputs) {
-    double largest = 0;
-    for (const float x : expected) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+    const double largest = largest_of(expected);
     const double bound = 4 * static_cast<double>(c.n.keys) * 0x1p-24 * largest;
     EXPECT_LT(bound, 1e-5 * std::max(1.0, largest)) << "the promise of 6.5.5 for " << name;
     const std::vector<float>& found = ranks.outputs.at(name);

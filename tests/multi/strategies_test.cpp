@@ -5,9 +5,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "tests/multi/training_support.h"
+#include "tests/multi/loss_curve.h"
 #include "trireme/base/error.h"
-#include "trireme/tensor/host_tensor.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/strategies.h"
@@ -17,13 +16,10 @@ namespace {
 
 using namespace testing_support;
 
-constexpr int kSteps = 4;
 constexpr float kRate = 0.2F;
 
 struct Trained {
-  std::vector<float> losses;
-  std::map<std::string, HostTensor> parameters;  // whole, or the rank's box
-  std::map<std::string, Box> boxes;
+  Curve curve;
   std::map<std::string, comm::World::Traffic> traffic;  // of the last step
   std::vector<PlanTraffic> planned;
 };
@@ -38,9 +34,10 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
   Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
   session.initialise();
   Trained out;
+  note_start(session, out.curve);
   for (int step = 1; step <= kSteps; ++step) {
     const auto before = world ? traffic_of(*world) : out.traffic;
-    out.losses.push_back(train_step(session, step, kRate));
+    out.curve.losses.push_back(train_step(session, step, kRate));
     if (!world) continue;
     out.traffic = traffic_of(*world);
     for (auto& [kind, t] : out.traffic) {
@@ -50,39 +47,9 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
       }
     }
   }
-  for (const PlanInput& input : session.persistent()) {
-    if (input.role != Role::kParameter) continue;
-    const View view = session.step().input(input.name);
-    HostTensor copy(view.type);
-    std::copy(view.raw().begin(), view.raw().end(), copy.view().raw().begin());
-    out.boxes[input.name] = session.step().input_box(input.name);
-    out.parameters[input.name] = std::move(copy);
-  }
+  note_end(session, out.curve);
   out.planned = traffic_per_step(session.compiled().plan);
   return out;
-}
-
-// The largest difference between a rank's piece of a parameter and the same region of the whole.
-double worst_difference(const Trained& rank, const Trained& whole) {
-  double worst = 0;
-  for (const auto& [name, piece] : rank.parameters) {
-    const Box& box = rank.boxes.at(name);
-    HostTensor expected(piece.type());
-    const HostTensor& all = whole.parameters.at(name);
-    std::ranges::fill(expected.view().raw(), std::byte{0});  // what an uneven piece holds beyond the end
-    copy_region(all.view(), Box::whole(all.shape()), expected.view(), box, held(box, all.shape()));
-    for (size_t i = 0; i < piece.as<float>().size(); ++i) {
-      worst = std::max(worst, std::fabs(static_cast<double>(piece.as<float>()[i] - expected.as<float>()[i])));
-    }
-  }
-  return worst;
-}
-
-// Cutting changes the order in which terms are added: at most one unit of rounding for each term of a step's sums over
-// the batch and for each step, of values no larger than the loss.
-double bound_of(const Graph& graph, float loss) {
-  const double terms = static_cast<double>(graph.type(graph.input("y").value).elements());
-  return kSteps * terms * 0x1p-24 * static_cast<double>(loss);
 }
 
 struct Case {
@@ -241,7 +208,8 @@ TEST_P(Strategies, train_a_language_model_as_one_device_does) {
   const Graph one = step_of(GetParam(), false);
   const Trained whole = train(one, {}, nullptr);
   const Graph graph = step_of(GetParam(), GetParam().loss_in_parts);
-  const double bound = bound_of(graph, whole.losses[0]);
+  const double share = rounding_share(graph);
+  EXPECT_EQ(let_pass(whole.curve, share), "");
   std::mutex mutex;
   std::vector<Trained> ranks;
   comm::spawn_ranks(GetParam().ranks, "threads", [&](comm::World& world) {
@@ -250,8 +218,7 @@ TEST_P(Strategies, train_a_language_model_as_one_device_does) {
     ranks.push_back(std::move(mine));
   });
   for (const Trained& rank : ranks) {
-    for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(rank.losses[i], whole.losses[i], bound) << i;
-    EXPECT_LE(worst_difference(rank, whole), bound);
+    EXPECT_EQ(difference_of(rank.curve, whole.curve, share), "");
     // What was sent is what the plan said; each call may round the bytes of a group that does not divide them.
     std::map<std::string, PlanTraffic> planned;
     for (const PlanTraffic& t : rank.planned) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/worst.h"
 #include "trireme/base/rng.h"
 #include "trireme/comm/comm.h"
 #include "trireme/data/batches.h"
@@ -170,7 +171,7 @@ Bound rounding_bound(const Outcome& exact, const Outcome& perturbed) {
   // The held-out loss is one number, and chance can make one difference small: the losses'
   // differences bound it too.
   return {losses,
-          std::max(losses, kRoundings * std::abs(perturbed.held_out_loss - exact.held_out_loss))};
+          testing_support::worse(losses, kRoundings * std::abs(perturbed.held_out_loss - exact.held_out_loss))};
 }
 
 void check_digits(const Task& task, double accuracy) {

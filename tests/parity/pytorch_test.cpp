@@ -10,6 +10,7 @@
 #include <mutex>
 #include <ostream>
 
+#include "tests/worst.h"
 #include "trireme/ckpt/safetensors.h"
 #include "trireme/comm/comm.h"
 #include "trireme/exec/executor.h"
@@ -298,15 +299,7 @@ void on_ranks(int ranks, const RankBody& body) {
 
 // The largest error of a tensor's elements as a share of the largest element of the truth.
 double relative_error(std::span<const float> got, std::span<const double> truth) {
-  double error = 0;
-  double size = 0;
-  EXPECT_EQ(got.size(), truth.size());
-  for (size_t i = 0; i < truth.size(); ++i) {
-    const double off = std::abs(static_cast<double>(got[i]) - truth[i]);
-    if (!(off <= error)) error = off;  // also when it is no number
-    size = std::max(size, std::abs(truth[i]));
-  }
-  return error / size;
+  return testing_support::worst_difference(got, truth) / testing_support::largest_of(truth);
 }
 
 // What n roundings in a chain, each of a random sign, can do with all but the given probability to

@@ -8,6 +8,7 @@
 #include "trireme/train/interrupt.h"
 
 namespace trireme {
+
 int64_t Run::steps_of(const data::Source& train, const FitOptions& fit) {
   require(fit.batch >= 1, "batch {}: it must be 1 or more", fit.batch);
   require(fit.steps > 0 || fit.epochs > 0, "fit: neither steps nor epochs are given; one of them must be 1 or more");

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/worst.h"
 #include "trireme/backend/cpu/isa.h"
 #include "trireme/tensor/dtype.h"
 
@@ -49,10 +50,9 @@ double worst_ulp(Unary kind, double (*exact)(double), float low, float high) {
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     const double want = exact(static_cast<double>(x[i]));
-    const auto size =
-        std::max(static_cast<float>(std::fabs(want)), std::numeric_limits<float>::min());
+    const auto size = static_cast<float>(testing_support::worse(std::numeric_limits<float>::min(), std::fabs(want)));
     const double ulp = static_cast<double>(std::nextafter(size, INFINITY) - size);
-    worst = std::max(worst, std::fabs(static_cast<double>(y[i]) - want) / ulp);
+    worst = testing_support::worse(worst, std::fabs(static_cast<double>(y[i]) - want) / ulp);
   }
   return worst;
 }
@@ -87,8 +87,7 @@ TEST_P(EveryIsa, ErrorFunctionIsWithinItsBound) {
 
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
-    worst =
-        std::max(worst, std::fabs(static_cast<double>(y[i]) - std::erf(static_cast<double>(x[i]))));
+    worst = testing_support::worse(worst, std::fabs(static_cast<double>(y[i]) - std::erf(static_cast<double>(x[i]))));
   }
   EXPECT_LE(worst, 4e-7);
 }
