@@ -25,7 +25,7 @@ struct TcpStoreServerOptions {
   uint16_t port = 0;                  // 0: a free one
   Secret secret{};
   std::chrono::milliseconds handshake_deadline{2000};
-  size_t max_pending = 128;    // handshakes at once; one more ends the oldest
+  size_t max_pending = 128;    // connections at once that have not proven the secret; one more ends the oldest
   size_t max_clients = 16384;  // proven connections at once
 };
 

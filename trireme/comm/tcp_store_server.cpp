@@ -39,6 +39,8 @@ struct Connection {
   std::string nonce;
   std::string key;                   // waited for
   SteadyClock::time_point deadline;  // of the handshake or the wait
+  // It has not proven the secret, or failed to, and is told so.
+  bool unproven() const { return state == State::kHandshake || state == State::kClosing; }
 };
 
 int listen_on(const TcpStoreServerOptions& options) {
@@ -154,11 +156,12 @@ class TcpStoreServer::Loop {
     for (;;) {
       const int fd = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) {
-        // Out of descriptors: asking again at once would only spin.
-        if (errno == EMFILE || errno == ENFILE) accept_again_ = SteadyClock::now() + kBreath;
+        const bool out_of_descriptors = errno == EMFILE || errno == ENFILE;
+        if (out_of_descriptors && drop_oldest_unproven()) continue;
+        if (out_of_descriptors) accept_again_ = SteadyClock::now() + kBreath;  // asking again at once would only spin
         return;
       }
-      make_room();
+      if (unproven_ >= options_.max_pending) drop_oldest_unproven();
       if (connections_.size() >= options_.max_clients + options_.max_pending) {
         close(fd);
         continue;
@@ -170,21 +173,21 @@ class TcpStoreServer::Loop {
       c.deadline = SteadyClock::now() + options_.handshake_deadline;
       c.nonce = wire::bytes_of(random_secret());
       c.out = std::string(wire::kStoreMagic) + c.nonce;
-      ++pending_;
+      ++unproven_;
       flush(next_id_ - 1, c);
     }
   }
 
   // A handshake takes well under a millisecond, so the oldest open one is the least likely to be
   // honest.
-  void make_room() {
-    if (pending_ < options_.max_pending) return;
+  bool drop_oldest_unproven() {
     for (auto& [id, c] : connections_) {
-      if (c.state != State::kHandshake) continue;
-      count(&Counts::expired);
+      if (!c.unproven()) continue;
+      if (c.state == State::kHandshake) count(&Counts::expired);
       drop(id);
-      return;
+      return true;
     }
+    return false;
   }
 
   void end_overdue() {
@@ -238,7 +241,7 @@ class TcpStoreServer::Loop {
     const std::string_view client_nonce = std::string_view(answer).substr(0, 32);
     const Digest expected = wire::proof(options_.secret, "client", c.nonce, client_nonce);
     const bool known = equal_in_constant_time(expected, wire::digest_of(answer.substr(32)));
-    --pending_;
+    if (known) --unproven_;
     count(known ? &Counts::admitted : &Counts::refused);
     // Again when there are twice as many: whoever knocks for long does not fill the log.
     if (const int64_t refused = counts().refused; !known && refused >= say_refused_at_) {
@@ -341,7 +344,7 @@ class TcpStoreServer::Loop {
 
   bool drop(Id id) {
     const auto found = connections_.find(id);
-    if (found->second.state == State::kHandshake) --pending_;
+    if (found->second.unproven()) --unproven_;
     close(found->second.fd);
     connections_.erase(found);
     return false;
@@ -360,7 +363,7 @@ class TcpStoreServer::Loop {
   SteadyClock::time_point accept_again_;
   std::map<Id, Connection> connections_;
   Id next_id_ = 0;
-  size_t pending_ = 0;
+  size_t unproven_ = 0;
   std::unordered_map<std::string, std::string> values_;
   int64_t say_refused_at_ = 1;
   mutable std::mutex counts_mutex_;

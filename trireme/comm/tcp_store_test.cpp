@@ -1,10 +1,12 @@
 #include "trireme/comm/tcp_store.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -326,6 +328,52 @@ TEST_F(TcpStoreTest, MoreOpenHandshakesThanAllowedEndTheOldest) {
   EXPECT_TRUE(oldest.ended());
   client(server)->set("alive", "yes");
   EXPECT_GE(server.counts().expired, 1);
+}
+
+int open_descriptors() {
+  int count = 0;
+  for (int fd = 0; fd < 4096; ++fd) count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+// What has failed to prove the secret counts as long as it holds a descriptor.
+TEST_F(TcpStoreTest, WrongProofsDoNotPassTheLimitOfUnprovenConnections) {
+  constexpr int kStrangers = 200;
+  const TcpStoreServer server({.secret = secret_, .handshake_deadline = kLong, .max_pending = 4});
+  const int before = open_descriptors();
+  std::vector<std::unique_ptr<Raw>> strangers;
+  for (int i = 0; i < kStrangers; ++i) {
+    strangers.push_back(std::make_unique<Raw>(server.port()));
+    EXPECT_EQ(strangers.back()->shake_hands(random_secret()), std::string(wire::kProofBytes, '\0'));
+    EXPECT_LE(open_descriptors() - before - (i + 1), 5);  // of the server: the four, and one that it is about to end
+  }
+  EXPECT_EQ(server.counts().refused, kStrangers);
+  client(server)->set("alive", "yes");
+}
+
+TEST_F(TcpStoreTest, WithoutFreeDescriptorsTheOldestUnprovenConnectionMakesRoom) {
+  const TcpStoreServer server({.secret = secret_, .handshake_deadline = kLong});
+  std::vector<std::unique_ptr<Raw>> strangers;
+  for (int i = 0; i < 8; ++i) strangers.push_back(std::make_unique<Raw>(server.port()));
+  for (auto& one : strangers) (void)one->hear(wire::kHelloBytes);
+  const std::unique_ptr<Raw> late = std::make_unique<Raw>(server.port());
+  (void)late->hear(wire::kHelloBytes);
+  const int own = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  rlimit low = limit;
+  low.rlim_cur = static_cast<rlim_t>(own) + 1;  // none is free above it, and all below are taken
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(server.port());
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(own, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_TRUE(strangers.front()->ended());
+  pollfd polled{own, POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, static_cast<int>(kLong.count())), 1);  // the newcomer is greeted
+  setrlimit(RLIMIT_NOFILE, &limit);
+  close(own);
 }
 
 TEST_F(TcpStoreTest, OversizeAndUnknownRequestsEndOnlyTheirConnection) {
