@@ -76,6 +76,14 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
   expect_set("model.dropout=1", "configuration: model.dropout = 1; it must be from 0 to below 1");
   expect_set("train.beta1=2", "configuration: train.beta1 = 2; it must be from 0 to below 1");
   expect_set("train.lr=0", "configuration: train.lr = 0; it must be above 0");
+  expect_set("train.lr=inf", "configuration: train.lr = inf, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+  expect_set("train.lr=1e39", "configuration: train.lr = 1e+39, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+  expect_set("train.lr=1e-60", "configuration: train.lr = 1e-60, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+  expect_set("train.lr=nan", "configuration: train.lr = nan; it must be above 0");
+  expect_set("train.clip=inf", "configuration: train.clip = inf; it must be a number that f32 holds");
+  expect_set("train.weight_decay=1e40", "configuration: train.weight_decay = 1e+40; it must be a number that f32 holds");
+  expect_set("train.final_ratio=nan", "configuration: train.final_ratio = nan; it must be 0 or more");
+  expect_set("train.beta2=0.9999999999", "configuration: train.beta2 = 0.9999999999; it must be from 0 to below 1, also in f32");
   expect_set("train.clip=-1", "configuration: train.clip = -1; it must be 0 or more");
   expect_set("train.steps=-5", "configuration: train.steps = -5; it must be 0 or more");
   expect_set("data.std=0", "configuration: data.std = 0; pixels are divided by it: it must be above 0, within what f32 holds");
@@ -192,7 +200,7 @@ class DamagedCheckpointTest : public BadInputTest {
   const std::string file_ = "run/checkpoints/step-000006/data-00000.safetensors";
 };
 
-TEST_F(DamagedCheckpointTest, AFlippedByteIsFoundAndTheEarlierOneOffered) {
+TEST_F(DamagedCheckpointTest, AFlippedByteIsFoundAndARunGoesOnFromTheEarlierOne) {
   std::string bytes = read(path(file_));
   const size_t header = 8 + static_cast<unsigned char>(bytes[0]) + 256U * static_cast<unsigned char>(bytes[1]);
   for (size_t at = header; at < bytes.size(); at += 512) bytes[at] = static_cast<char>(bytes[at] ^ 1);
@@ -200,17 +208,28 @@ TEST_F(DamagedCheckpointTest, AFlippedByteIsFoundAndTheEarlierOneOffered) {
 
   expect_error({"generate", "run", "--prompt", "a"}, kMachine,
                AllOf(StartsWith("checkpoint 'run/checkpoints/step-000006': tensor '"), HasSubstr("the file is damaged")));
-  for (const char* ranks : {"1", "2"}) {
-    Words words = resume_;
-    words.insert(words.end(), {"-n", ranks});
-    expect_error(words, kMachine, HasSubstr("the file is damaged"));
-    EXPECT_THAT(last_.err, HasSubstr("  move 'run/checkpoints/step-000006' away to go on from "
-                                     "'run/checkpoints/step-000004'\n"));
+  fs::copy(path("run"), path("other"), fs::copy_options::recursive);
+  for (const auto& [out, ranks] : {std::pair{"run", "1"}, {"other", "2"}}) {
+    const Outcome outcome = run({"train", "gpt.toml", "--out", out, "--resume", "--set", "train.steps=8", "-n", ranks});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("steps 5 to 8"));
+    EXPECT_THAT(outcome.err, HasSubstr("checkpoints/step-000006': tensor '"));
+    EXPECT_THAT(outcome.err, HasSubstr("step-000006' is now '"));
+    EXPECT_TRUE(fs::exists(path(out + std::string("/checkpoints/step-000006.damaged"))));
+    EXPECT_THAT(ckpt::list_checkpoints(path(out + std::string("/checkpoints"))).complete, testing::SizeIs(2)) << "the damaged one is not counted";
+    ckpt::Reader(path(out + std::string("/checkpoints"))).verify();
   }
-  fs::rename(path("run/checkpoints/step-000006"), path("damaged"));
-  const Outcome outcome = run(resume_);
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("steps 5 to 8"));
+}
+
+TEST_F(DamagedCheckpointTest, WhenEveryOneIsDamagedAllAreNamed) {
+  for (const char* step : {"4", "6"}) {
+    const std::string file = fmt::format("run/checkpoints/step-00000{}/data-00001.safetensors", step);
+    std::string bytes = read(path(file));
+    for (size_t at = bytes.size() / 2; at < bytes.size(); ++at) bytes[at] = static_cast<char>(bytes[at] ^ 4);
+    write(file, bytes);
+  }
+  expect_error(resume_, kMachine, "none of the checkpoints in 'run/checkpoints' can be read; start again without resuming");
+  EXPECT_THAT(last_.err, AllOf(HasSubstr("  checkpoint 'run/checkpoints/step-000006': "), HasSubstr("  checkpoint 'run/checkpoints/step-000004': ")));
 }
 
 TEST_F(DamagedCheckpointTest, ATruncatedFileIsPassedOverForTheEarlierOneAndSaid) {
@@ -266,7 +285,9 @@ TEST_F(BadInputTest, ALossThatIsNoNumberEndsTheRun) {
   for (const char* ranks : {"1", "2"}) {
     expect_error({"train", "gpt.toml", "--quiet", "-n", ranks, "--out", "run", "--set", "train.lr=1e30", "--set",
                   "train.clip=0"},
-                 kCaller, AllOf(HasSubstr("the loss is "), HasSubstr("lower the learning rate (1e+30)")));
+                 kCaller, AllOf(HasSubstr("the loss is "), HasSubstr("lower the learning rate (1e+30)"),
+                                HasSubstr("and start again: no checkpoint is left from which a step was finite")));
+    EXPECT_THAT(read(path("run/report.html")), AllOf(HasSubstr("; then it failed: "), HasSubstr("the loss is "), HasSubstr("</html>")));
   }
 }
 

@@ -76,5 +76,37 @@ TEST_F(RunsTest, AnEvaluationBatchThatRanksDoNotDivideIsRefused) {
             "data: of 64 samples data.validation = 0.001 holds out none; use a larger share, or 0 to hold none out");
 }
 
+// At step 4 parameters grow to some 1e25, whose products at step 5 are no numbers: the checkpoint of step 4 is beyond saving.
+TEST_F(RunsTest, AfterALossThatIsNoNumberARunGoesOnFromACheckpointThatCanBeSaved) {
+  write_gpt("save_every = 1\nkeep = 1\n");
+  for (const char* ranks : {"1", "2"}) {
+    const std::string out = fmt::format("run{}", ranks);
+    ASSERT_EQ(train("gpt.toml", {"--out", out, "-n", ranks, "--set", "train.steps=3"}).code, 0);
+    EXPECT_EQ(ckpt::list_checkpoints(path(out + "/checkpoints")).complete.size(), 1U) << "train.keep = 1";
+    const Outcome failed = train("gpt.toml", {"--out", out, "-n", ranks, "--resume", "--set", "train.lr=1e25", "--set", "train.clip=0"});
+    EXPECT_EQ(failed.code, 2);
+    EXPECT_THAT(failed.err, ContainsRegex("the loss is -?(nan|inf) at step 5; lower the learning rate \\(1e\\+25\\), warm it up or clip "
+                                          "gradients, and resume: the run then goes on from 'run[12]/checkpoints/step-000003', the "
+                                          "newest checkpoint from which a step was finite"));
+    EXPECT_TRUE(fs::exists(path(out + "/checkpoints/step-000004.diverged/COMMIT")));
+    const Outcome good = train("gpt.toml", {"--out", out, "-n", ranks, "--resume"});
+    EXPECT_EQ(good.code, 0) << good.err;
+    EXPECT_THAT(good.out, HasSubstr("steps 4 to 6"));
+    EXPECT_LT(series(out + "/metrics.jsonl", "loss").back().second, series(out + "/metrics.jsonl", "loss").front().second);
+  }
+}
+
+TEST_F(RunsTest, ParametersThatAreNoNumbersAreNotSaved) {
+  write_gpt("save_every = 2\n");
+  const Outcome failed = train("gpt.toml", {"--out", "run", "-n", "2", "--set", "train.lr=3e38", "--set", "train.clip=0"});
+  EXPECT_EQ(failed.code, 2);
+  EXPECT_THAT(failed.err, ContainsRegex("the loss is -?(nan|inf) at step 2; lower the learning rate"));
+  const Outcome last = train("gpt.toml", {"--out", "run", "-n", "2", "--set", "train.lr=3e38", "--set", "train.clip=0", "--set", "train.steps=1"});
+  EXPECT_EQ(last.code, 2);
+  EXPECT_THAT(last.err, HasSubstr("the parameters are no longer finite after step 1, which is not saved; lower the learning rate (3e+38)"));
+  EXPECT_FALSE(fs::exists(path("run/checkpoints")));
+  EXPECT_THAT(read(path("run/report.html")), HasSubstr("then it failed: "));
+}
+
 }  // namespace
 }  // namespace trireme::cli

@@ -267,19 +267,45 @@ TEST_F(TrainTest, ResumingAFinishedRunChangesNothingAndSaysSo) {
   }
 }
 
-TEST_F(TrainTest, ANewRunDoesNotMixItsCheckpointsWithThoseOfAnEarlierOne) {
+TEST_F(TrainTest, ANewRunLeavesTheFilesOfAnEarlierOneInAFolderOfTheirOwn) {
   write_gpt();
   ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "-n", "2"}).code, 0);
+  std::map<std::string, std::string> first;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(path("run"))) {
+    const std::string name = std::filesystem::relative(file.path(), path("run")).string();
+    if (file.is_regular_file() && !name.starts_with("logs")) first[name] = read(file.path().string());
+  }
   const Outcome second = run({"train", "gpt.toml", "--out", "run", "-n", "2", "--set", "train.steps=2"});
 
   EXPECT_EQ(second.code, 0) << second.err;
-  EXPECT_THAT(second.err, HasSubstr("held the checkpoints of an earlier run; they are now in 'run/checkpoints.1', where they stay"));
+  EXPECT_THAT(second.err, HasSubstr("'run' held an earlier run; its curves, report and checkpoints are now in 'run/earlier-1', where they stay"));
+  EXPECT_THAT(losses("run"), SizeIs(2));
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 2);
-  EXPECT_EQ(ckpt::Reader(path("run/checkpoints.1")).step(), 6);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("run/tensorboard")), {}), 1);
+  EXPECT_THAT(first, SizeIs(testing::Gt(4U)));
+  for (const auto& [name, bytes] : first) EXPECT_EQ(read(path("run/earlier-1/" + name)), bytes) << name;
   ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--set", "train.steps=3", "--set", "train.keep=1"}).code, 0);
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 3);
-  EXPECT_EQ(ckpt::Reader(path("run/checkpoints.2")).step(), 2);
-  EXPECT_EQ(ckpt::Reader(path("run/checkpoints.1")).step(), 6) << "what train.keep says is of one run";
+  EXPECT_EQ(ckpt::Reader(path("run/earlier-2/checkpoints")).step(), 2);
+  EXPECT_EQ(ckpt::Reader(path("run/earlier-1/checkpoints")).step(), 6) << "what train.keep says is of one run";
+}
+
+TEST_F(TrainTest, AResumedRunGoesOnInItsFilesAndItsReportHasTheWholeCurve) {
+  write_gpt("save_every = 2\neval_every = 2\n");
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--set", "train.steps=5"}).code, 0);
+  std::filesystem::remove_all(path("run/checkpoints/step-000005"));
+  const Outcome resumed = run({"train", "gpt.toml", "--out", "run", "--resume"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "whole"}).code, 0);
+  EXPECT_EQ(losses("run"), losses("whole"));
+  EXPECT_FALSE(std::filesystem::exists(path("run/earlier-1")));
+  const auto steps_of = [&](const std::string& report) {  // the points that the page has of its first chart
+    const std::string text = read(path(report));
+    const size_t at = text.find("points&quot;:[");
+    EXPECT_NE(at, std::string::npos);
+    return text.substr(at, text.find('}', at) - at);
+  };
+  EXPECT_EQ(steps_of("run/report.html"), steps_of("whole/report.html"));
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ struct SaveInfo {
   int64_t data_position = 0;
   std::map<std::string, std::string> meta = {};
   int keep_last = 0;  // complete checkpoints left in the root after this one; 0 = all
+  std::vector<int64_t> keep_steps = {};  // stay besides
 };
 
 // How the ranks meet. `all_gather` returns every rank's text in order of rank; it is called four

@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/ckpt/retention.h"
 #include "trireme/ckpt/safetensors.h"
 
 namespace trireme::ckpt {
@@ -216,13 +217,7 @@ class Save {
         notes.push_back(e.text());
       }
     };
-    attempt([&] {
-      const std::string partial = join_path(root_, "latest.tmp");
-      disk_.remove(partial);
-      disk_.symlink(name, partial);
-      disk_.rename(partial, join_path(root_, "latest"));
-      disk_.sync_directory(root_);
-    });
+    attempt([&] { link_to(root_, "latest", name, disk_); });
     attempt([&] { remove_old(*parse_step_name(name), attempt); });
     return notes;
   }
@@ -240,21 +235,12 @@ class Save {
       if (is_replaced || (!is_whole && name->step < mine.step)) stale.push_back(*name);
     }
     std::sort(complete.begin(), complete.end());
-    const auto keep = static_cast<size_t>(std::max(info_.keep_last - 1, 0));
-    if (info_.keep_last > 0 && complete.size() > keep) {
-      stale.insert(stale.end(), complete.begin(),
-                   complete.end() - static_cast<std::ptrdiff_t>(keep));
-    }
+    complete.push_back(mine);  // the newest, whatever step the others are of
+    const std::vector<StepName> old = superfluous(std::move(complete), {info_.keep_last, info_.keep_steps});
+    stale.insert(stale.end(), old.begin(), old.end());
     for (const StepName& name : stale) {
-      attempt([&] { remove_checkpoint(join_path(root_, to_string(name))); });
+      attempt([&] { remove_checkpoint(join_path(root_, to_string(name)), disk_); });
     }
-  }
-
-  // COMMIT first: from then on the directory means nothing.
-  void remove_checkpoint(const std::string& path) {
-    disk_.remove(join_path(path, kCommitName));
-    disk_.sync_directory(path);
-    remove_tree(path, disk_);
   }
 
   void abandon() noexcept {

@@ -1,11 +1,41 @@
 #include "trireme/nn/optimizer.h"
 
+#include <limits>
+
+#include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 
 double learning_rate(const Optimizer& optimizer) {
   return std::visit([](const auto& o) { return o.lr; }, optimizer);
+}
+
+namespace {
+
+constexpr double kMost = std::numeric_limits<float>::max();  // updates are computed in f32
+
+void check_at_least_0(std::string_view what, double value) {
+  require(value >= 0 && value <= kMost, "optimizer: {} {}; it must be 0 or more, within what f32 holds", what, value);
+}
+void check_share(std::string_view what, double value) {
+  require(value >= 0 && static_cast<float>(value) < 1, "optimizer: {} {}; it must be from 0 to below 1 in f32", what, value);
+}
+
+}  // namespace
+
+void check(const Optimizer& optimizer) {
+  std::visit([](const auto& o) {
+    require(o.lr <= kMost && static_cast<float>(o.lr) > 0, "optimizer: learning rate {}; it must be above 0, within what f32 holds", o.lr);
+    check_at_least_0("weight decay", o.weight_decay);
+    if constexpr (requires { o.momentum; }) {
+      check_share("momentum", o.momentum);
+    } else {
+      check_share("beta1", o.beta1);
+      check_share("beta2", o.beta2);
+      check_at_least_0("eps", o.eps);
+    }
+  }, optimizer);
 }
 
 namespace nn {

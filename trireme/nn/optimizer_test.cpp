@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
+#include "trireme/base/error.h"
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
 
@@ -85,6 +89,26 @@ TEST(Optimizer, its_options_reach_the_update) {
 TEST(Optimizer, its_learning_rate_can_be_asked) {
   EXPECT_EQ(learning_rate(Sgd{.lr = 0.5}), 0.5);
   EXPECT_EQ(learning_rate(Lamb{.lr = 0.25}), 0.25);
+}
+
+TEST(Optimizer, NumbersWithWhichNoStepIsFiniteAreRefused) {
+  const auto error_of = [](const Optimizer& optimizer) {
+    try {
+      check(optimizer);
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return std::string();
+  };
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const Optimizer& fine : {Optimizer(Sgd{}), Optimizer(Adam{}), Optimizer(AdamW{}), Optimizer(Lamb{})}) EXPECT_EQ(error_of(fine), "");
+  for (const double lr : {kInf, 1e39, 0.0, -1.0, 1e-60, std::nan("")}) {
+    EXPECT_THAT(error_of(AdamW{.lr = lr}), testing::HasSubstr("it must be above 0, within what f32 holds")) << lr;
+  }
+  EXPECT_EQ(error_of(Sgd{.momentum = 1}), "optimizer: momentum 1; it must be from 0 to below 1 in f32");
+  EXPECT_EQ(error_of(Adam{.beta2 = 0.9999999999}), "optimizer: beta2 0.9999999999; it must be from 0 to below 1 in f32");
+  EXPECT_EQ(error_of(Lamb{.weight_decay = kInf}), "optimizer: weight decay inf; it must be 0 or more, within what f32 holds");
+  EXPECT_EQ(error_of(AdamW{.eps = -1}), "optimizer: eps -1; it must be 0 or more, within what f32 holds");
 }
 
 }  // namespace

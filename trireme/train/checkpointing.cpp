@@ -208,7 +208,8 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
                                         .mesh = to_string(plan.mesh),
                                         .data_position = request.data_position,
                                         .meta = meta,
-                                        .keep_last = request.keep},
+                                        .keep_last = request.keep,
+                                        .keep_steps = request.keep_steps},
                                        peers);
   for (const std::string& note : saved.notes) TRIREME_LOG(kWarn, "ckpt", "{}", note);
   return saved.path;

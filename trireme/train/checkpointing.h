@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/session.h"
@@ -16,6 +17,7 @@ struct SaveRequest {
   uint64_t seed = 0;
   int64_t data_position = 0;
   int keep = 2;
+  std::vector<int64_t> keep_steps = {};  // stay besides
   std::map<std::string, std::string> meta = {};
 };
 

@@ -28,13 +28,16 @@ void require_from(const std::string& key, int64_t value, int64_t low) {
   require(value >= low, "configuration: {} = {}; it must be {} or more", key, value, low);
 }
 
+constexpr double kMost = std::numeric_limits<float>::max();  // steps are computed in f32
+
 void require_not_negative(const std::string& key, double value) {
-  require(value >= 0 && value < std::numeric_limits<double>::infinity(),
-          "configuration: {} = {}; it must be 0 or more", key, value);
+  require(value >= 0, "configuration: {} = {}; it must be 0 or more", key, value);
+  require(value <= kMost, "configuration: {} = {}; it must be a number that f32 holds", key, value);
 }
 
 void require_below_one(const std::string& key, double value) {
-  require(value >= 0 && value < 1, "configuration: {} = {}; it must be from 0 to below 1", key, value);
+  require(value >= 0 && static_cast<float>(value) < 1, "configuration: {} = {}; it must be from 0 to below 1{}", key, value,
+          value < 1 ? ", also in f32" : "");
 }
 
 void check_llama(const JobConfig& c) {
@@ -47,8 +50,8 @@ void check_llama(const JobConfig& c) {
   require(m.width / m.heads % 2 == 0,
           "configuration: model.width = {} over model.heads = {} is a head size of {}; llama needs an even one", m.width,
           m.heads, m.width / m.heads);
-  require(m.rope_theta > 0 && m.rope_theta < std::numeric_limits<double>::infinity(),
-          "configuration: model.rope_theta = {}; it must be above 0", m.rope_theta);
+  require(m.rope_theta > 0 && m.rope_theta <= kMost, "configuration: model.rope_theta = {}; it must be above 0, within what f32 holds",
+          m.rope_theta);
 }
 
 void check_mixture(const JobConfig& c) {
@@ -89,7 +92,6 @@ void check_images(const JobConfig& c) {
   require(c.data.image.size() == 3, "configuration: data.image has {} sizes; they are height, width and channels",
           c.data.image.size());
   for (const int64_t size : c.data.image) require_from("data.image", size, 1);
-  constexpr double kMost = std::numeric_limits<float>::max();  // pixels are f32
   require(c.data.mean >= -kMost && c.data.mean <= kMost, "configuration: data.mean = {}; it must be a number that f32 holds", c.data.mean);
   require(c.data.std >= std::numeric_limits<float>::min() && c.data.std <= kMost,
           "configuration: data.std = {}; pixels are divided by it: it must be above 0, within what f32 holds", c.data.std);
@@ -159,6 +161,9 @@ void check_values(const JobConfig& c) {
   require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
           c.parallel.zero);
   require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
+  const double most = c.train.lr * std::max(1.0, c.train.final_ratio);
+  require(static_cast<float>(c.train.lr) > 0 && most <= kMost,
+          "configuration: train.lr = {}, train.final_ratio = {}; rates must be numbers that f32 holds", c.train.lr, c.train.final_ratio);
   require(c.train.steps > 0 || c.train.epochs > 0,
           "configuration: neither train.steps nor train.epochs is set; one of them must be 1 or more");
   require(c.data.validation >= 0 && c.data.validation < 1,
@@ -241,7 +246,7 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
       {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all samples that are held out"},
       {"train.eval_batch", &c.train.eval_batch, "samples of a batch of a validation, over all ranks; 0: train.batch. What is left of the held-out samples after whole batches is counted too, with its own weight"},
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
-      {"train.keep", &c.train.keep, "newest checkpoints of the run that stay; an earlier run's in the same folder become checkpoints.1, .2 and so on, and all stay"},
+      {"train.keep", &c.train.keep, "newest checkpoints of the run that stay, and with 1 also the one before until a step from the newest was finite; 0: all. An earlier run's files in the same folder are moved to earlier-1, -2 and so on, and all stay"},
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
   };
 }

@@ -5,6 +5,10 @@
 #include <limits>
 #include <map>
 
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/log.h"
+
 namespace trireme {
 namespace {
 
@@ -15,12 +19,31 @@ constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 Recorder::Recorder(const Options& options) : options_(options) {
   progress_ = std::make_unique<Progress>(Progress::Options{.shown = options.progress});
   if (!options.out.empty()) {
-    log_ = std::make_unique<RunLog>(options.out + "/metrics.jsonl", RunLogOptions{.resume_step = options.resume_step});
-    board_ = std::make_unique<TensorboardWriter>(options.out + "/tensorboard");
+    const std::string metrics = options.out + "/metrics.jsonl";
+    if (options.resume_step >= 0 && is_file(metrics)) take_up(metrics);
+    log_ = std::make_unique<RunLog>(metrics, RunLogOptions{.resume_step = options.resume_step});
+    board_ = std::make_unique<TensorboardWriter>(options.out + "/tensorboard", std::max<int64_t>(0, options.resume_step) + 1);
   }
   state_.total = options.total_steps;
   state_.unit = options_.unit;
   state_.step = std::max<int64_t>(0, options.resume_step);
+}
+
+void Recorder::take_up(const std::string& metrics) {
+  try {
+    for (const RunRecord& record : read_run_log(metrics)) {
+      if (record.step > options_.resume_step) break;
+      const std::map<std::string, double> values(record.values.begin(), record.values.end());
+      const auto value = [&](const char* key) { return values.contains(key) ? values.at(key) : kNotKnown; };
+      if (values.contains("val_loss")) {
+        validation_.push_back({static_cast<double>(record.step), value("val_loss")});
+      } else {
+        records_.push_back({.step = record.step, .loss = value("loss"), .lr = value("lr"), .seconds = value("ms") / 1e3});
+      }
+    }
+  } catch (const Error& e) {
+    TRIREME_LOG(kWarn, "train", "the report begins at step {}: {}", options_.resume_step + 1, e.text());
+  }
 }
 
 void Recorder::step(const StepRecord& record) {

@@ -44,6 +44,8 @@ class Recorder {
   std::string finish(ReportData report);
 
  private:
+  void take_up(const std::string& metrics);  // the curves of the run until it was resumed, for the report
+
   Options options_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<RunLog> log_;

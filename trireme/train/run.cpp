@@ -5,9 +5,15 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/launch/rank_info.h"
-#include "trireme/train/interrupt.h"
 
 namespace trireme {
+
+bool any_rank(comm::World* world, bool mine) {
+  if (world == nullptr) return mine;
+  int32_t flag = mine ? 1 : 0;
+  world->all().all_reduce({reinterpret_cast<std::byte*>(&flag), {DType::kI32, {1}}}, comm::Reduce::kMax).wait();
+  return flag != 0;
+}
 
 int64_t Run::steps_of(const data::Source& train, const FitOptions& fit) {
   require(fit.batch >= 1, "batch {}: it must be 1 or more", fit.batch);
@@ -36,6 +42,20 @@ FitResult Run::run() {
   session_.step().set_timing(true);
   const double begin_s = now_s();
   result_.step = first_;
+  try {
+    train(feed, recorder, interrupt);
+  } catch (const std::exception& e) {
+    finish(recorder, now_s() - begin_s, e.what());
+    throw;
+  }
+  const double total_s = now_s() - begin_s;
+  summarise_communication();
+  finish(recorder, total_s);
+  if (result_.signal == 0) result_.signal = agree(nullptr, interrupt.take()).stop;  // one that came after the last step
+  return result_;
+}
+
+void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt) {
   while (result_.step < total_ && !result_.interrupted) {
     train_step(feed, recorder);
     const int64_t step = result_.step;
@@ -50,36 +70,29 @@ FitResult Run::run() {
     if (!options_.out.empty() && save_now) save();
     if (wishes.save && job_.rank() == 0) say_saved();
   }
-  const double total_s = now_s() - begin_s;
-  summarise_communication();
-  finish(recorder, total_s);
-  if (result_.signal == 0) result_.signal = agree(nullptr, interrupt.take()).stop;  // one that came after the last step
-  return result_;
+  if (unproven_ && validated_ == result_.step && std::isfinite(result_.validation_loss)) prune();
 }
 
 void Run::train_step(Feed& feed, Recorder& recorder) {
   const double begin_s = now_s();
   const int64_t step = result_.step + 1;
-  const double lr = rate_at(options_.schedule, learning_rate(optimizer_), step, total_);
+  lr_ = rate_at(options_.schedule, learning_rate(optimizer_), step, total_);
   feed.take();
   data_s_ += now_s() - begin_s;
   Executor& executor = session_.step();
-  executor.input("lr").as<float>()[0] = static_cast<float>(lr);
+  executor.input("lr").as<float>()[0] = static_cast<float>(lr_);
   executor.input("step").as<int64_t>()[0] = step;
   executor.run();
   result_.step = step;
   result_.loss = executor.output("loss").as<float>()[0];
-  StepRecord record{.step = step, .loss = result_.loss, .lr = lr, .seconds = now_s() - begin_s,
+  StepRecord record{.step = step, .loss = result_.loss, .lr = lr_, .seconds = now_s() - begin_s,
                     .communication = executor.communication()};
   communication_ += record.communication;
   if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
   recorder.step(record);
   launch::note_step();
-  if (!std::isfinite(result_.loss)) {
-    fail(ErrorKind::kInvalidArgument,
-         "the loss is {} at step {}; lower the learning rate ({}), warm it up or clip gradients{}", result_.loss, step,
-         lr, result_.checkpoint.empty() ? "" : fmt::format(", and resume from '{}'", result_.checkpoint));
-  }
+  if (!std::isfinite(result_.loss)) fail_not_finite(fmt::format("the loss is {} at step {}", result_.loss, step), step - 1);
+  if (unproven_) prune();
 }
 
 }  // namespace trireme

@@ -10,6 +10,7 @@ void Run::evaluate(Recorder& recorder) {
   const EvaluationResult found = evaluator.run(fit_.eval_batches);
   result_.validation_loss = found.loss;
   result_.accuracy = found.accuracy;
+  validated_ = result_.step;
   recorder.validation(result_.step, found.loss, options_.accuracy ? found.accuracy : -1);
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+
 namespace trireme {
 
 bool Run::are_whole() {
@@ -30,13 +33,14 @@ void Run::summarise_communication() {
   result_.communication = over_ranks(job_.world(), of_a_step /= steps);
 }
 
-void Run::finish(Recorder& recorder, double total_s) {
+void Run::finish(Recorder& recorder, double total_s, const std::string& failure) {
   if (job_.rank() != 0) return;
-  const int64_t steps = result_.step - first_;
+  const int64_t steps = std::max<int64_t>(1, result_.step - first_);
   ReportData report;
   report.title = options_.name;
   report.summary = fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(),
                                job_.size() == 1 ? "" : "s");
+  if (!failure.empty()) report.summary += "; then it failed: " + failure;
   report.headline = {{"Training loss", fmt::format("{:.4f}", result_.loss)}};
   if (fit_.validation) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
   if (options_.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
@@ -51,14 +55,19 @@ void Run::finish(Recorder& recorder, double total_s) {
                   {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
                   {"Seed", std::to_string(options_.seed)},
                   {"Command", options_.command.empty() ? job_.command() : options_.command}};
-  if (job_.size() > 1) report.facts.emplace_back("Communication", trireme::to_string(result_.communication));
+  if (job_.size() > 1 && failure.empty()) report.facts.emplace_back("Communication", trireme::to_string(result_.communication));
   report.memory = memory_by_holding(plan);
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, total_s, steps);
-  if (options_.sample && !result_.interrupted && (are_whole() || !result_.checkpoint.empty())) {
+  if (options_.sample && failure.empty() && !result_.interrupted && (are_whole() || !result_.checkpoint.empty())) {
     report.samples = {{"", options_.sample(parameters())}};
   }
-  result_.report = recorder.finish(std::move(report));
+  try {
+    result_.report = recorder.finish(std::move(report));
+  } catch (const Error& e) {
+    if (failure.empty()) throw;
+    TRIREME_LOG(kWarn, "train", "no report of the failed run: {}", e.text());
+  }
 }
 
 }  // namespace trireme

@@ -1,6 +1,10 @@
+#include "trireme/train/run_impl.h"
+
+#include <algorithm>
+#include <limits>
+
 #include "trireme/base/error.h"
 #include "trireme/train/assembly.h"
-#include "trireme/train/run_impl.h"
 
 namespace trireme {
 namespace {
@@ -13,6 +17,18 @@ std::vector<BatchField> evaluation_fields(const FitOptions& fit) {
 }
 
 }  // namespace
+
+void check_numbers(const Optimizer& optimizer, const TrainerOptions& options) {
+  check(optimizer);
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const auto at_least_0 = [](std::string_view what, double value) {
+    require(value >= 0 && value <= kMost, "{} {}; it must be 0 or more, within what f32 holds", what, value);
+  };
+  at_least_0("clip_norm", options.clip_norm);
+  at_least_0("gradient_scale", options.gradient_scale);
+  at_least_0("schedule.final_ratio", options.schedule.final_ratio);
+  at_least_0("the schedule's largest learning rate", learning_rate(optimizer) * std::max(1.0, options.schedule.final_ratio));
+}
 
 Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, const TrainerOptions& options,
          const data::SourcePtr& train, const FitOptions& fit, Job& job)

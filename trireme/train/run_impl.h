@@ -9,12 +9,19 @@
 
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/feed.h"
+#include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
 #include "trireme/train/recorder.h"
 #include "trireme/train/session.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
+
+// Whether any rank says so; all ranks get the same answer. Collective.
+bool any_rank(comm::World* world, bool mine);
+
+// Throws kInvalidArgument for numbers with which no step could be finite.
+void check_numbers(const Optimizer& optimizer, const TrainerOptions& options);
 
 class Run {
  public:
@@ -27,11 +34,17 @@ class Run {
   data::BatchOptions batch_options();
   void train_step(Feed& feed, Recorder& recorder);
 
+  void train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt);
+
   // Starting values, or those of the newest checkpoint.
   void start();
-  // Ranks whose folders are on different disks would go on from different steps.
-  void agree_on_checkpoint(const std::string& root);
-  void load(const ckpt::Reader& reader);
+  // Goes on from the newest checkpoint that all ranks can read; false when there is none. Throws when all are damaged.
+  bool resume();
+  void agree_on_checkpoint(const std::string& mine);
+  // What is wrong with the checkpoint on disk, on the first rank that finds something; "": it is loaded.
+  std::string load(const std::string& path);
+  void check_goes_on(const ckpt::Reader& reader) const;
+  void set_damaged_aside(const ckpt::Found& newest);
   void write_strategy() const;
   void log_ignored_requests() const;
   // A step takes about three forward passes: one forward, two back. 0: there is nothing to time without changing it.
@@ -42,18 +55,29 @@ class Run {
   void evaluate(Recorder& recorder);
 
   std::string checkpoints() const;
-  // A run that starts from the beginning must not go on from, or be pruned among, the checkpoints of one before it. Those stay:
-  // how many are kept is said of a run, and what another one trained is not this one's to remove.
+  // A run that starts from the beginning must not write over, go on from or be pruned among what one before it has left. That
+  // stays: how many checkpoints are kept is said of a run, and what another one trained is not this one's to remove.
   void move_earlier_run_away();
   void save();
   void say_saved() const;  // to who asked by a signal
+  bool parameters_are_finite();
+  // Renames a checkpoint so that nothing goes on from it; what cannot be renamed is said.
+  void set_aside(const std::string& path, std::string_view why);
+  std::vector<int64_t> kept_besides() const;  // steps whose checkpoints stay besides the newest
+  void prune();
+
+  // `what` has gone wrong because numbers have grown beyond all bounds; says what is left to go on from. The loss of step
+  // `last_finite` was finite, that of the next is not known to be. Collective.
+  [[noreturn]] void fail_not_finite(const std::string& what, int64_t last_finite);
+  std::string find_good_checkpoint(int64_t last_finite);
 
   // Whether this rank has all of every parameter.
   bool are_whole();
   // The trained parameters; where ranks have pieces of them, from the checkpoint.
   std::function<View(std::string_view)> parameters();
   void summarise_communication();
-  void finish(Recorder& recorder, double total_s);
+  // The report. `failure`: why the run ended before its last step, "": it did not.
+  void finish(Recorder& recorder, double total_s, const std::string& failure = "");
 
   const TrainerOptions& options_;
   const FitOptions& fit_;
@@ -64,7 +88,10 @@ class Run {
   int64_t total_;
   Session session_;
   int64_t first_ = 0;
-  bool moved_ = false;  // what an earlier run left, if anything
+  int64_t saved_ = -1;     // step of the newest checkpoint of this run; -1: none
+  bool unproven_ = false;  // no step from it has been done yet
+  int64_t validated_ = -1; // the last step whose parameters were evaluated
+  double lr_ = 0;          // of the last step
   double data_s_ = 0;
   CommunicationTime communication_;  // of this rank, over all steps
   FitResult result_;

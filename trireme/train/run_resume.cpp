@@ -7,44 +7,35 @@
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
+#include "trireme/ckpt/retention.h"
 #include "trireme/train/checkpointing.h"
 #include "trireme/train/precision.h"
 
 namespace trireme {
+namespace {
+
+// What a damaged file or disk makes, in contrast to a checkpoint of another job.
+bool is_of_the_disk(const Error& e) { return e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kIo; }
+
+}  // namespace
 
 void Run::start() {
   if (job_.rank() == 0) {
     log_slow_products(options_.compute);
     log_ignored_requests();
     if (!options_.save_strategy.empty()) write_strategy();
-    if (const auto& rates = session_.compiled().measured; rates && !options_.out.empty()) {
-      disk().make_directory(options_.out);
-      atomic_write(join_path(options_.out, "rates.toml"), trireme::to_string(*rates));
-    }
   }
-  const std::string root = checkpoints();
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
-  const bool may_restart = flag_int("TRIREME_RESTARTS", 0, 1'000'000).value_or(0) > 0;
   const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
-  if (goes_on) agree_on_checkpoint(root);
-  if (goes_on && ckpt::find_latest(root)) {
-    const ckpt::Reader reader(root);
-    result_.checkpoint = reader.path();
-    result_.step = first_ = reader.step();
-    require(reader.seed() == options_.seed,
-            "the checkpoint '{}' was made with seed {}, this run has seed {}; go on with the same seed", reader.path(),
-            reader.seed(), options_.seed);
-    require(reader.data_position() == first_ * fit_.batch,
-            "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),
-            reader.data_position(), first_, first_ > 0 ? reader.data_position() / first_ : 0, fit_.batch);
-    result_.nothing_left = first_ >= total_;
-    if (result_.nothing_left) return;
-    load(reader);
-    TRIREME_LOG(kInfo, "train", "resumed at step {} from '{}'", first_, reader.path());
-  } else {
+  if (!goes_on || !resume()) {
     session_.initialise();
-    // Whoever starts this job again must find only checkpoints of its own.
-    if (may_restart && !restarted && !options_.out.empty()) move_earlier_run_away();
+    // What lies in the folder when a job starts again is its own.
+    if (!restarted && !options_.out.empty()) move_earlier_run_away();
+  }
+  if (result_.nothing_left) return;
+  if (const auto& rates = session_.compiled().measured; rates && !options_.out.empty() && job_.rank() == 0) {
+    disk().make_directory(options_.out);
+    atomic_write(join_path(options_.out, "rates.toml"), trireme::to_string(*rates));
   }
   if (job_.world()) job_.world()->all().barrier().wait();
   const double expected_s = expected_seconds();
@@ -54,30 +45,84 @@ void Run::start() {
   }
 }
 
-void Run::agree_on_checkpoint(const std::string& root) {
+bool Run::resume() {
+  const std::string root = checkpoints();
+  const ckpt::Listing found = ckpt::list_checkpoints(root);
+  std::vector<std::string> damaged;
+  const auto pass_over = [&](const std::string& why) {
+    damaged.push_back(why);
+    if (job_.rank() == 0) TRIREME_LOG(kWarn, "ckpt", "{}", why);
+  };
+  for (const std::string& note : found.notes) pass_over(note);
+  for (size_t left = found.complete.size();; --left) {
+    agree_on_checkpoint(left > 0 ? std::to_string(found.complete[left - 1].step) : "-");
+    if (left == 0) break;
+    const ckpt::Found& newest = found.complete[left - 1];
+    const std::string why = load(newest.path);
+    if (why.empty()) {
+      if (job_.rank() == 0 && !damaged.empty()) set_damaged_aside(newest);
+      if (job_.rank() == 0) TRIREME_LOG(kInfo, "train", "resumed at step {} from '{}'", first_, newest.path);
+      return true;
+    }
+    pass_over(why);
+  }
+  if (found.complete.empty()) return false;  // a save that was cut short is no more than no save
+  Error error(ErrorKind::kCorrupt, fmt::format("none of the checkpoints in '{}' can be read; start again without resuming", root));
+  for (const std::string& why : damaged) error.note(why);
+  throw error;
+}
+
+// Ranks whose folders are on different disks would go on from different steps. `mine`: the step this rank finds, "-": none.
+void Run::agree_on_checkpoint(const std::string& mine) {
   if (!job_.world()) return;
-  const auto found = ckpt::find_latest(root);
-  const std::string mine = found ? std::to_string(ckpt::Reader(root).step()) : "-";
   const std::vector<std::string> all = gather_texts(*job_.world(), mine);
   const auto other = std::ranges::find_if(all, [&](const std::string& step) { return step != mine; });
   const auto text = [](const std::string& step) { return step == "-" ? std::string("none") : "that of step " + step; };
   require(other == all.end(),
           "the newest checkpoint that rank {} finds in '{}' is {}, but rank {} finds {}; the folder must be on a disk that all "
-          "ranks see", job_.rank(), root, text(mine), other - all.begin(), other == all.end() ? "" : text(*other));
+          "ranks see", job_.rank(), checkpoints(), text(mine), other - all.begin(), other == all.end() ? "" : text(*other));
 }
 
-void Run::load(const ckpt::Reader& reader) {
+std::string Run::load(const std::string& path) {
+  std::string wrong;
   try {
+    const ckpt::Reader reader(path);
+    check_goes_on(reader);
     load_session(session_, reader);
+    result_.checkpoint = reader.path();
+    result_.step = first_ = saved_ = reader.step();
+    result_.nothing_left = first_ >= total_;
   } catch (Error& e) {
-    const std::vector<ckpt::Found> found = ckpt::list_checkpoints(checkpoints()).complete;
-    if (e.kind() == ErrorKind::kCorrupt) {
-      e.note(found.size() > 1 ? fmt::format("move '{}' away to go on from '{}'", reader.path(), found[found.size() - 2].path)
-                              : std::string("there is no earlier checkpoint; start again without resuming"));
-    } else if (e.kind() == ErrorKind::kNotFound || e.kind() == ErrorKind::kInvalidArgument) {
+    if (!is_of_the_disk(e)) {
       e.note("a run goes on with the model and the optimizer it was started with");
+      throw;
     }
-    throw;
+    wrong = e.text();
+  }
+  if (!job_.world()) return wrong;
+  const std::vector<std::string> all = gather_texts(*job_.world(), wrong);
+  const auto first = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
+  return first == all.end() ? "" : *first;
+}
+
+void Run::check_goes_on(const ckpt::Reader& reader) const {
+  require(reader.seed() == options_.seed,
+          "the checkpoint '{}' was made with seed {}, this run has seed {}; go on with the same seed", reader.path(),
+          reader.seed(), options_.seed);
+  const int64_t step = reader.step();
+  require(reader.data_position() == step * fit_.batch,
+          "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),
+          reader.data_position(), step, step > 0 ? reader.data_position() / step : 0, fit_.batch);
+}
+
+// What is newer than the checkpoint that the run goes on from cannot be read: it must not be counted among those that are kept.
+void Run::set_damaged_aside(const ckpt::Found& newest) {
+  const auto chosen = ckpt::parse_step_name(base_name(newest.path));
+  for (const std::string& text : list_directory(checkpoints())) {
+    const auto name = ckpt::parse_step_name(text);
+    const std::string path = join_path(checkpoints(), text);
+    if (!name || *name <= *chosen || !is_file(join_path(path, ckpt::kCommitName))) continue;
+    set_aside(path, "damaged");
   }
 }
 

@@ -27,10 +27,15 @@ constexpr int kWallTime = 1;     // double
 constexpr int kStep = 2;         // int64
 constexpr int kFileVersion = 3;  // string
 constexpr int kSummary = 5;      // Summary
+constexpr int kSessionLog = 7;   // SessionLog
 }  // namespace event
 namespace summary {
 constexpr int kValue = 1;  // repeated Value
 }  // namespace summary
+namespace session_log {
+constexpr int kStatus = 1;  // enum
+constexpr uint64_t kStart = 1;
+}  // namespace session_log
 namespace value {
 constexpr int kTag = 1;          // string
 constexpr int kSimpleValue = 2;  // float
@@ -96,6 +101,18 @@ std::string version_event_bytes(double wall_time_s) {
   return out;
 }
 
+std::string session_start_event_bytes(double wall_time_s, int64_t first_step) {
+  std::string log;
+  put_tag(log, session_log::kStatus, kVarint);
+  put_varint(log, session_log::kStart);
+  std::string out;
+  put_double(out, event::kWallTime, wall_time_s);
+  put_tag(out, event::kStep, kVarint);
+  put_varint(out, static_cast<uint64_t>(first_step));
+  put_bytes(out, event::kSessionLog, log);
+  return out;
+}
+
 std::string tfrecord(std::string_view data) {
   std::string out;
   put_fixed(out, data.size(), 8);
@@ -105,7 +122,7 @@ std::string tfrecord(std::string_view data) {
   return out;
 }
 
-TensorboardWriter::TensorboardWriter(const std::string& directory) {
+TensorboardWriter::TensorboardWriter(const std::string& directory, int64_t first_step) {
   disk().make_directory(directory);
   char host[256] = "host";
   (void)gethostname(host, sizeof host - 1);
@@ -122,6 +139,7 @@ TensorboardWriter::TensorboardWriter(const std::string& directory) {
     fail(ErrorKind::kIo, "tensorboard log '{}': cannot write it ({})", path_, std::strerror(errno));
   }
   record(version_event_bytes(unix_time_s()));
+  if (first_step > 0) record(session_start_event_bytes(unix_time_s(), first_step));
   flush();
 }
 

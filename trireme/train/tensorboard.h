@@ -13,7 +13,8 @@ class TensorboardWriter {
  public:
   // Makes the directory and in it a new file "events.out.tfevents.<seconds>.<host>.<pid>", which
   // TensorBoard reads together with those of earlier runs there.
-  explicit TensorboardWriter(const std::string& directory);
+  // A reader drops what earlier files have of `first_step` and later ones: a run that goes on does these steps again.
+  explicit TensorboardWriter(const std::string& directory, int64_t first_step = 0);
   ~TensorboardWriter();  // flushes; an error here is logged
   TensorboardWriter(const TensorboardWriter&) = delete;
   TensorboardWriter& operator=(const TensorboardWriter&) = delete;
@@ -34,6 +35,7 @@ class TensorboardWriter {
 // The encoding, for its tests.
 std::string event_bytes(double wall_time_s, int64_t step, std::string_view tag, float value);
 std::string version_event_bytes(double wall_time_s);
+std::string session_start_event_bytes(double wall_time_s, int64_t first_step);
 std::string tfrecord(std::string_view data);
 
 }  // namespace trireme
