@@ -16,8 +16,8 @@ constexpr size_t kBeyondCache = size_t{16} << 20;
 
 constexpr size_t kSmall = 2048;  // up to which memcpy is at its best
 constexpr size_t kSmallHandedOver = 512;
-constexpr size_t kLine = 32;  // bytes of a register
-constexpr size_t kRound = 4 * kLine;
+constexpr size_t kRegister = 32;  // bytes of a register
+constexpr size_t kRound = 4 * kRegister;
 
 bool has_avx2() {
   static const bool has = __builtin_cpu_supports("avx2") != 0;
@@ -44,9 +44,9 @@ template <bool past_cache>
     const __m256i c = _mm256_loadu_si256(lines + 2);
     const __m256i d = _mm256_loadu_si256(lines + 3);
     put<past_cache>(to + i, a);
-    put<past_cache>(to + i + kLine, b);
-    put<past_cache>(to + i + 2 * kLine, c);
-    put<past_cache>(to + i + 3 * kLine, d);
+    put<past_cache>(to + i + kRegister, b);
+    put<past_cache>(to + i + 2 * kRegister, c);
+    put<past_cache>(to + i + 3 * kRegister, d);
   }
   if constexpr (past_cache) _mm_sfence();
   return i;
@@ -70,7 +70,7 @@ void hand_over(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__x86_64__)
   if (bytes > kSmallHandedOver && has_avx2()) {
     done =
-        (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine;  // streams want aligned places
+        (kRegister - reinterpret_cast<uintptr_t>(to) % kRegister) % kRegister;  // streams want aligned places
     std::memcpy(to, from, done);
     done += copy_rounds<true>(to + done, from + done, bytes - done);
   }

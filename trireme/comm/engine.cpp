@@ -19,7 +19,7 @@ constexpr int kSpinPasses =
     2000;  // some 50 us, before resting, when there is a core for every rank
 constexpr int kTriesForDrive = 64;  // before a waiter sleeps while another thread drives
 constexpr int kYieldPasses = 8;     // before resting, when there is not
-constexpr size_t kRoom = 64;        // operations in flight for which there is room from the start
+constexpr size_t kOperationsInFlight = 64;        // operations in flight for which there is room from the start
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -36,8 +36,8 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Transport> transpor
       transport_(std::move(transport)),
       peers_(static_cast<size_t>(options.size), Peer::kHere),
       peer_reasons_(static_cast<size_t>(options.size)) {
-  active_.reserve(kRoom);
-  inbox_.reserve(kRoom);
+  active_.reserve(kOperationsInFlight);
+  inbox_.reserve(kOperationsInFlight);
   missing_.reserve(2 * static_cast<size_t>(options.size));  // a receive and a send each
   post_notices();
   if (options_.background && options_.size > 1) {

@@ -20,8 +20,8 @@
 namespace trireme::comm {
 namespace {
 
-constexpr size_t kPart = size_t{1} << 30;  // bytes of one MPI message, whose count is an int
-constexpr auto kLook = std::chrono::microseconds(20);
+constexpr size_t kMessagePart = size_t{1} << 30;  // bytes of one MPI message, whose count is an int
+constexpr auto kNap = std::chrono::microseconds(20);
 constexpr auto kDraining = std::chrono::milliseconds(100);  // given to sends that nobody may take
 
 void check(int status, std::string_view what) {
@@ -146,7 +146,7 @@ class MpiTransport final : public Transport {
 
   // MPI has nothing to sleep on.
   void rest(std::chrono::microseconds limit) override {
-    std::this_thread::sleep_for(std::min(limit, kLook));
+    std::this_thread::sleep_for(std::min(limit, kNap));
   }
   void wake() override {}
   void find_lost(std::vector<int>&) override {}
@@ -157,7 +157,7 @@ class MpiTransport final : public Transport {
     }
     const auto end = Clock::now() + kDraining;
     while (!requests_.empty() && Clock::now() < end) {
-      if (!progress()) rest(kLook);
+      if (!progress()) rest(kNap);
     }
     if (!orderly || !requests_.empty()) Runtime::get().leave_open();
   }
@@ -185,7 +185,7 @@ class MpiTransport final : public Transport {
     uintptr_t parts = 0;
     size_t begin = 0;
     do {
-      const size_t bytes = std::min(kPart, transfer.bytes - begin);
+      const size_t bytes = std::min(kMessagePart, transfer.bytes - begin);
       MPI_Request request = MPI_REQUEST_NULL;
       const auto count = static_cast<int>(bytes);
       const auto tag = static_cast<int>(transfer.tag);

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPart = 512 << 10;  // bytes of a published list in one value of the store
+constexpr size_t kListPart = 512 << 10;  // bytes of a published list in one value of the store
 constexpr size_t kDigits = 8;          // of a length
 constexpr char kComplete = '+';
 constexpr char kMissing = '!';
@@ -55,9 +55,9 @@ std::string collect(const WorldOptions& options, std::string_view name) {
 }
 
 void publish(const WorldOptions& options, std::string_view name, const std::string& list) {
-  const size_t parts = std::max<size_t>(1, (list.size() + kPart - 1) / kPart);
+  const size_t parts = std::max<size_t>(1, (list.size() + kListPart - 1) / kListPart);
   for (size_t part = parts; part-- > 0;) {  // the first last: it says that the others are there
-    std::string value = list.substr(part * kPart, kPart);
+    std::string value = list.substr(part * kListPart, kListPart);
     if (part == 0) value = fmt::format("{}{:08x}", kComplete, parts) + value;
     options.store->set(key_of(options, name, fmt::format("all/{}", part)), value);
   }

@@ -18,8 +18,8 @@
 namespace trireme::comm {
 namespace {
 
-constexpr size_t kEager = 1024;  // bytes up to which a message is copied when sent
-constexpr size_t kRoom = 64;     // messages under way for which there is room from the start
+constexpr size_t kCopiedWhenSent = 1024;  // bytes up to which a message is copied when sent
+constexpr size_t kMessagesUnderWay = 64;     // messages under way for which there is room from the start
 
 // A message between its send and the end of its copy. The receiver copies straight from the
 // sender's buffer, so a sender that gives up must first take the message back: whoever moves it out
@@ -40,7 +40,7 @@ struct Envelope {
 // What other threads leave for a rank.
 class Mailbox {
  public:
-  Mailbox() { arrived_.reserve(kRoom); }
+  Mailbox() { arrived_.reserve(kMessagesUnderWay); }
   void put(std::shared_ptr<Envelope> envelope) {
     {
       const std::lock_guard lock(mutex_);
@@ -93,10 +93,10 @@ class ThreadsTransport final : public Transport {
         hub_(std::move(hub)),
         mailbox_(hub_->mailboxes[static_cast<size_t>(rank)]),
         pool_(hub_->pools[static_cast<size_t>(rank)]) {
-    arrived_.reserve(kRoom);
-    unexpected_.reserve(kRoom);
-    expected_.reserve(kRoom);
-    sent_.reserve(kRoom);
+    arrived_.reserve(kMessagesUnderWay);
+    unexpected_.reserve(kMessagesUnderWay);
+    expected_.reserve(kMessagesUnderWay);
+    sent_.reserve(kMessagesUnderWay);
   }
 
   std::string_view name() const override { return "threads"; }
@@ -115,7 +115,7 @@ class ThreadsTransport final : public Transport {
     envelope->channel = transfer.channel;
     envelope->tag = transfer.tag;
     envelope->bytes = transfer.bytes;
-    if (transfer.bytes <= kEager) {
+    if (transfer.bytes <= kCopiedWhenSent) {
       envelope->copy.assign(transfer.data, transfer.data + transfer.bytes);
       envelope->data = envelope->copy.data();
       transfer.state = Transfer::State::kDone;
@@ -212,7 +212,7 @@ class ThreadsTransport final : public Transport {
       transfer.state = Transfer::State::kDone;
     }
     envelope.state.store(Envelope::kDone, std::memory_order_release);
-    if (envelope.bytes > kEager) hub_->mailboxes[static_cast<size_t>(envelope.from)].ring();
+    if (envelope.bytes > kCopiedWhenSent) hub_->mailboxes[static_cast<size_t>(envelope.from)].ring();
   }
 
   int rank_;

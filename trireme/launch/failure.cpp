@@ -6,21 +6,21 @@
 namespace trireme::launch {
 namespace {
 
-constexpr std::string_view kMagic = "trireme-failure ";
+constexpr std::string_view kFailureMagic = "trireme-failure ";
 constexpr size_t kLongestHead = 100;
 
 }  // namespace
 
 std::string encode(const Failure& failure) {
-  return fmt::format("{}{} {:.9f}\n{}", kMagic, static_cast<int>(failure.kind), failure.at_s, failure.text);
+  return fmt::format("{}{} {:.9f}\n{}", kFailureMagic, static_cast<int>(failure.kind), failure.at_s, failure.text);
 }
 
 std::optional<Failure> decode(std::string_view bytes) {
   constexpr double kLatest = 1e12;  // seconds
   const size_t line = bytes.find('\n');
   std::string_view head = bytes.substr(0, std::min(line, kLongestHead));
-  if (line == std::string_view::npos || line > kLongestHead || !head.starts_with(kMagic)) return std::nullopt;
-  head.remove_prefix(kMagic.size());
+  if (line == std::string_view::npos || line > kLongestHead || !head.starts_with(kFailureMagic)) return std::nullopt;
+  head.remove_prefix(kFailureMagic.size());
   const char* const end = head.data() + head.size();
   int kind = -1;
   Failure failure;

@@ -8,13 +8,13 @@
 namespace trireme::launch {
 namespace {
 
-constexpr std::string_view kMagic = "trireme-rendezvous-1";
+constexpr std::string_view kSiteMagic = "trireme-rendezvous-1";
 constexpr size_t kLongest = 1000;
 
 }  // namespace
 
 std::string to_string(const Site& site) {
-  return fmt::format("{} {} {} {}\n", kMagic, site.address, site.port, comm::to_hex(site.secret));
+  return fmt::format("{} {} {} {}\n", kSiteMagic, site.address, site.port, comm::to_hex(site.secret));
 }
 
 std::optional<Site> parse_site(std::string_view text) {
@@ -26,7 +26,7 @@ std::optional<Site> parse_site(std::string_view text) {
       words.back() += c;
     }
   }
-  if (words.size() != 5 || words[0] != kMagic || words[1].empty() || !words[4].empty()) return std::nullopt;
+  if (words.size() != 5 || words[0] != kSiteMagic || words[1].empty() || !words[4].empty()) return std::nullopt;
   Site site{.address = words[1]};
   const char* end = words[2].data() + words[2].size();
   const auto [stop, status] = std::from_chars(words[2].data(), end, site.port);

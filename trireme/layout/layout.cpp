@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/base/seeded_defect.h"
 
 namespace trireme {
@@ -94,12 +95,6 @@ std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh,
         mesh.axis(layout.partial[0].axis).name, to_string(p.reduction), mesh.axis(p.axis).name);
   }
   return bad_cut(layout, whole, mesh, what, parts);
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 // Reads "partial(sum: mp*tp) ..." into `out`.

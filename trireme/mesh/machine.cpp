@@ -14,11 +14,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/toml_text.h"
+#include "trireme/mesh/mesh.h"
 
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostDevices = int64_t{1} << 40;  // as of a mesh
 
 // Reads one TOML table; every complaint names the file, the key and the value found.
 class Reader {

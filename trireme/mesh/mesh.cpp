@@ -7,12 +7,12 @@
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/base/seeded_defect.h"
 
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostDevices = int64_t{1} << 40;
 
 bool is_word(std::string_view name) {
   const auto letter = [](char c) {
@@ -29,12 +29,6 @@ std::vector<int64_t> prime_factors(int64_t n) {
   }
   if (n > 1) out.push_back(n);
   return out;
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -11,6 +11,8 @@
 
 namespace trireme {
 
+inline constexpr int64_t kMostDevices = int64_t{1} << 40;  // of a mesh, and of a machine
+
 struct MeshAxis {
   std::string name;
   int64_t size = 1;

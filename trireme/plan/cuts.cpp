@@ -6,17 +6,12 @@
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme {
 namespace {
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
 
 // Splits at the commas that stand outside all brackets.
 std::vector<std::string_view> items_of(std::string_view text) {

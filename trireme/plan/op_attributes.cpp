@@ -4,6 +4,7 @@
 #include <array>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/cuts.h"
 #include "trireme/plan/vouched.h"
@@ -12,12 +13,6 @@ namespace trireme {
 namespace {
 
 const std::vector<std::string> kAttributes{"cross_batch", "cross_batch mean", "skip_redistribution", "self_define_shard"};
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
 
 // The words before the first layout or arrow.
 std::string_view words_of(std::string_view text) { return trim(text.substr(0, std::min(text.find('['), text.find("->")))); }
