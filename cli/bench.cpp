@@ -205,6 +205,7 @@ struct CollectiveArgs {
   std::vector<int64_t> bytes = {4096, 1048576, 134217728};
   int ranks = 2;
   std::string transport = "auto";
+  std::string reduce = "sum";
   bool copied = false;
   bool json = false;
 };
@@ -218,7 +219,9 @@ int collective(const CollectiveArgs& args) {
   if (!is_worker()) return relaunch({.ranks = args.ranks, .threads = 1});
   const Job job({.transport = args.transport, .threads = 1});
   require(job.world() != nullptr, "bench collective: one rank has nobody to talk to; use -n 2 or more");
-  for (const comm::CollectiveTiming& t : comm::time_collective(*job.world(), args.op, args.bytes, {.in_arena = !args.copied})) {
+  const comm::TimingOptions options{.in_arena = !args.copied,
+                                    .reduce = args.reduce == "max" ? comm::Reduce::kMax : comm::Reduce::kSum};
+  for (const comm::CollectiveTiming& t : comm::time_collective(*job.world(), args.op, args.bytes, options)) {
     if (job.rank() != 0) continue;
     print({{"op", args.op},
            {"world", job.size()},
@@ -254,6 +257,9 @@ void add_collective(CLI::App& bench, Action& chosen) {
   command->add_option("--bytes", args->bytes, "Sizes")->delimiter(',')->capture_default_str();
   command->add_option("-n,--ranks", args->ranks, "Ranks on this host")->capture_default_str();
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
+  command->add_option("--reduce", args->reduce, "Of all_reduce and reduce_scatter: sum or max")
+      ->check(CLI::IsMember({"sum", "max"}))
+      ->capture_default_str();
   command->add_flag("--copied", args->copied, "Operands outside the memory that peers reach");
   command->add_flag("--json", args->json, "One line of JSON a size");
   command->callback([=, &chosen] { chosen = [=] { return collective(*args); }; });

@@ -156,7 +156,7 @@ def run(args):
         return float(train_step(x, y).asnumpy())
 
     common.measure(args, step, {"parameters": sum(p.size for p in model.trainable_params()), "peer": "mindspore",
-                                "version": ms.__version__})
+                                "version": ms.__version__, "products": "by oneDNN"})
 
 
 if __name__ == "__main__":

@@ -15,11 +15,14 @@ PARSER = common.options(__doc__)
 PARSER.add_argument("--tp", type=int, default=1)
 PARSER.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0)
 PARSER.add_argument("--compile", action="store_true")
+PARSER.add_argument("--recompute", action="store_true", help="keep a block's input alone for the backward pass")
+PARSER.add_argument("--bucket-mb", type=float, default=25, help="of DistributedDataParallel")
 ARGS = common.begin(PARSER)  # ends the process that starts several ranks, before it has loaded all of PyTorch
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def make_gpt(args):
@@ -66,7 +69,7 @@ def make_gpt(args):
         def forward(self, tokens, targets):
             x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
             for block in self.blocks:
-                x = block(x)
+                x = checkpoint(block, x, use_reentrant=False) if args.recompute else block(x)
             logits = self.head(self.ln_f(x))
             return F.cross_entropy(logits.view(-1, args.vocab), targets.view(-1))
 
@@ -144,7 +147,13 @@ def make_optimizer(model, args):
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
         return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=1e-4, fused=True)
-    return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=args.tp == 1 and args.zero == 0)
+    if args.tp == 1 and args.zero == 0:
+        return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    # The fused update takes parameters of one kind at a time: those that are cut, and those that are whole on each rank.
+    from torch.distributed.tensor import DTensor
+
+    kinds = [[p for p in model.parameters() if isinstance(p, DTensor) == cut] for cut in (True, False)]
+    return torch.optim.AdamW([{"params": kind} for kind in kinds if kind], lr=1e-4, fused=True)
 
 
 def distribute(model, args, world):
@@ -166,7 +175,13 @@ def distribute(model, args, world):
         return shard(model, init_device_mesh("cpu", (world,)), args)
     from torch.nn.parallel import DistributedDataParallel
 
-    return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+    return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True, bucket_cap_mb=args.bucket_mb)
+
+
+def products():
+    """What multiplies matrices here, and the widest vectors that PyTorch's own loops use."""
+    blas = next((word.split("=")[1].upper() for word in torch.__config__.show().replace(",", " ").split() if word.startswith("BLAS_INFO=")), "?")
+    return f"f32 by {blas}, bf16 by oneDNN, own loops {torch.backends.cpu.get_cpu_capability()}"
 
 
 def run(args):
@@ -196,7 +211,7 @@ def run(args):
         return loss.item()
 
     common.measure(args, step, {"parameters": parameters, "peer": "pytorch", "compiled": args.compile,
-                                "version": torch.__version__}, args.world // args.tp)
+                                "version": torch.__version__, "products": products()}, args.world // args.tp)
     if args.world > 1:
         dist.destroy_process_group()
 

@@ -23,11 +23,11 @@ struct Operands {
   View other;  // as large as whole
 };
 
-Work start(Group& group, std::string_view op, const Operands& operands) {
-  if (op == "all_reduce") return group.all_reduce(operands.whole, Reduce::kMax);
+Work start(Group& group, std::string_view op, const Operands& operands, Reduce reduce) {
+  if (op == "all_reduce") return group.all_reduce(operands.whole, reduce);
   if (op == "all_gather") return group.all_gather(operands.piece, operands.whole);
   if (op == "reduce_scatter")
-    return group.reduce_scatter(operands.whole, operands.piece, Reduce::kMax);
+    return group.reduce_scatter(operands.whole, operands.piece, reduce);
   if (op == "all_to_all") return group.all_to_all(operands.whole, operands.other);
   if (op == "broadcast") return group.broadcast(operands.whole, 0);
   return group.barrier();
@@ -40,9 +40,9 @@ double moved_bytes(std::string_view op, double bytes, int size) {
   return bytes * share;
 }
 
-double run_once(Group& group, std::string_view op, const Operands& operands) {
+double run_once(Group& group, std::string_view op, const Operands& operands, Reduce reduce) {
   const Clock::time_point begin = Clock::now();
-  start(group, op, operands).wait();
+  start(group, op, operands, reduce).wait();
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
@@ -50,7 +50,7 @@ CollectiveTiming time_one(World& world, std::string_view op, const Operands& ope
                           const TimingOptions& options) {
   Group& group = world.all();
   double estimate_us = 0;
-  for (int i = 0; i < std::max(options.warmup, 1); ++i) estimate_us = run_once(group, op, operands);
+  for (int i = 0; i < std::max(options.warmup, 1); ++i) estimate_us = run_once(group, op, operands, options.reduce);
   // All ranks do the same number of runs: rank 0's.
   const double budget_us = std::chrono::duration<double, std::micro>(options.budget).count();
   const HostTensor runs =
@@ -59,7 +59,7 @@ CollectiveTiming time_one(World& world, std::string_view op, const Operands& ope
                                        std::max(options.max_runs, 3))});
   group.broadcast(runs.view(), 0).wait();
   std::vector<double> times(static_cast<size_t>(runs.as<int64_t>()[0]));
-  for (double& time : times) time = run_once(group, op, operands);
+  for (double& time : times) time = run_once(group, op, operands, options.reduce);
   std::sort(times.begin(), times.end());
 
   const int64_t bytes = op == "barrier" ? 0 : operands.whole.bytes();
@@ -96,6 +96,7 @@ std::vector<CollectiveTiming> time_collective(World& world, std::string_view op,
     own = HostTensor(TensorType{DType::kU8, Shape{3 * room + 64}});
     memory = own.view().data;
   }
+  std::fill_n(memory, 3 * room, std::byte{});  // sums of zeros stay numbers, however often they are taken
   std::vector<CollectiveTiming> out;
   for (const int64_t piece : pieces) {
     const TensorType whole{DType::kF32, Shape{piece * size}};

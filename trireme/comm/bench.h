@@ -26,6 +26,7 @@ struct CollectiveTiming {
 
 struct TimingOptions {
   bool in_arena = true;  // operands in memory from World::allocate
+  Reduce reduce = Reduce::kSum;
   int warmup = 5;
   std::chrono::milliseconds budget{500};  // for each size
   int max_runs = 5000;
