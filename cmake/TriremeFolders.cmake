@@ -6,13 +6,19 @@
 # Most of the time of a build goes into headers, so they are read once for several sources: the sources of a folder are
 # compiled eight at a time, as one. Where files of a folder give functions of their own the same names that cannot be; the
 # headers that most of them include are named instead, and PRECOMPILED, as those of the tests are. Every source still
-# includes what it uses: the preset `dev` compiles each by itself (TRIREME_TOGETHER=OFF).
+# includes what it uses: the preset `dev` compiles each by itself (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
 
 add_library(trireme_options INTERFACE)
 target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
                        $<$<CONFIG:Release>:-Wno-restrict -Wno-stringop-overflow>)  # false alarms of g++ 12 on std::string at -O3
-option(TRIREME_TOGETHER "Compile several sources at a time, and precompile headers" ON)
+option(TRIREME_TOGETHER "Compile several sources at a time" ON)
+# A precompiled header is another one in each build tree, so what is compiled with it has no place in a cache of several.
+set(precompile ON)
+if(CCACHE_PROGRAM)
+  set(precompile OFF)
+endif()
+option(TRIREME_PRECOMPILE "Precompile the headers that many sources include; off where there is ccache" ${precompile})
 if(TRIREME_WERROR)
   target_compile_options(trireme_options INTERFACE -Werror)
 endif()
@@ -38,9 +44,9 @@ function(trireme_folder name)
   add_library(trireme_${name} OBJECT ${sources})
   target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
   target_compile_definitions(trireme_${name} PRIVATE ${ARG_DEFINES})
-  if(TRIREME_TOGETHER AND ARG_PRECOMPILED)
+  if(TRIREME_PRECOMPILE AND ARG_PRECOMPILED)
     target_precompile_headers(trireme_${name} PRIVATE ${ARG_PRECOMPILED})
-  elseif(TRIREME_TOGETHER)
+  elseif(TRIREME_TOGETHER AND NOT ARG_PRECOMPILED)
     set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     target_compile_options(trireme_${name} PRIVATE -Wno-subobject-linkage)  # takes the sources for headers
   endif()
@@ -70,7 +76,7 @@ endfunction()
 function(trireme_test_program name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  if(TRIREME_TOGETHER)
+  if(TRIREME_PRECOMPILE)
     if(NOT TARGET trireme_test_headers)
       trireme_test_headers()
     endif()
