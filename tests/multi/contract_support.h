@@ -63,7 +63,8 @@ inline void fill_inputs(Executor& executor) {
   }
 }
 
-inline OnRanks run_on_ranks(const Graph& graph, int ranks, const Parallel& parallel) {
+inline OnRanks run_on_ranks(const Graph& graph, int ranks, const Parallel& parallel,
+                            const std::function<void(Executor&)>& fill = fill_inputs) {
   OnRanks out;
   out.strategy = semi_auto(graph, ranks, parallel);
   out.program = partition(graph, out.strategy, {.costs = reshard_costs(parallel.communication, out.strategy.mesh),
@@ -73,7 +74,7 @@ inline OnRanks run_on_ranks(const Graph& graph, int ranks, const Parallel& paral
   const ExecutionPlan plan = plan_execution(run_passes(out.program));
   const auto body = [&](comm::World* world) {
     Executor executor(plan, {.world = world});
-    fill_inputs(executor);
+    fill(executor);
     const auto before = world ? world->traffic() : std::vector<comm::World::Traffic>{};
     executor.run();
     if (world && world->rank() != 0) return;

@@ -89,7 +89,7 @@ TEST(OpAttributes, cross_batch_of_a_sum_and_a_maximum_is_that_of_the_ranks_own_r
   EXPECT_EQ(two.total_bytes(), 0);
 }
 
-// The gradient of a pad is a slice, whose attributes say the sizes of the whole, also of a dimension that is cut.
+// Terms of the ranks' own pass through the slice that the gradient of a pad is, which is cut too.
 TEST(OpAttributes, cross_batch_of_what_is_padded_reads_back) {
   Graph graph;
   const Tensor x = data(graph, "x", {4, 3, 6});
@@ -103,7 +103,7 @@ TEST(OpAttributes, cross_batch_of_what_is_padded_reads_back) {
   parallel.dataset = "[dp, -, tp]";
   const Strategy strategy = semi_auto(graph, 4, parallel);
   const std::string text = to_string(graph, strategy);
-  EXPECT_THAT(text, HasSubstr(" slice @\"grad/\" vouched=\"[-, tp]"));
+  EXPECT_THAT(text, HasSubstr(" broadcast_to @\"grad/stat\" vouched=\"[-, -, tp] partial(sum: dp) -> [dp, -, tp]\""));
   expect_reads_back(graph, strategy);
   const OnRanks four = run_on_ranks(graph, 4, parallel);
   const OnRanks read = run_on_ranks(graph, 4, {.strategy = text});

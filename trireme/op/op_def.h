@@ -151,6 +151,8 @@ struct OpDef : OpBase {
   RingFn* ring = nullptr;  // of ops whose rule has one
   // Instead of may_overwrite, where that depends on the call.
   std::vector<std::pair<int, int>> (*overwrites)(const TypeArgs& types) = nullptr;
+  // The attributes for one of so many equal parts of the batch, taken for all of it; null: they do not say its size.
+  Attrs (*in_part)(const Attrs& attrs, int64_t parts) = nullptr;
 };
 
 // Whether the op moves bytes between ranks (and is no local cut).

@@ -92,11 +92,12 @@ ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in,
 ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const TensorType> out);
 
 // Layouts that somebody vouches for, whatever the rule says: operands are brought to `in`, the op is run on the pieces,
-// and what it makes there, times `factor`, is taken to lie as `out`.
+// and what it makes of them, times `factor`, is taken to lie as `out`. An operand that is partial is read as the rank's term.
 struct VouchedLayouts {
   std::vector<Layout> in;
   std::vector<Layout> out;
-  int64_t factor = 1;
+  double factor = 1;
+  int64_t parts = 1;  // the ranks take their parts of the batch, so many, each for all of it (OpDef::in_part)
 };
 
 // A choice of mesh axes for each factor, most significant first, and the axes over which linear operands stay

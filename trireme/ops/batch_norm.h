@@ -19,6 +19,15 @@ struct ChannelNorm {
   double value(double x) const { return gamma * normal(x) + beta; }
 };
 
+// Positions of one part of the batch.
+template <class A>
+Attrs in_part_of_batch(const Attrs& attrs, int64_t parts) {
+  A own = attrs.as<A>();
+  require(own.count % parts == 0, "{} positions of a batch do not fall in {} equal parts", own.count, parts);
+  own.count /= parts;
+  return Attrs::of(own);
+}
+
 // From the operands gamma, beta, mean and var, which begin at `first`.
 template <class S>
 ChannelNorm channel_norm(const KernelArgs& args, size_t first, size_t channel) {

@@ -146,6 +146,10 @@ extern const OpDef batch_norm_grad{{"batch_norm_grad", &Attrs::parse<BatchNormAt
                                    kernel,
                                    {},
                                    {{0, 1}, {0, 0}},
-                                   examples};
+                                   examples,
+                                   nullptr,
+                                   nullptr,
+                                   nullptr,
+                                   detail::in_part_of_batch<BatchNormAttrs>};
 }  // namespace ops
 }  // namespace trireme

@@ -119,7 +119,11 @@ extern const OpDef batch_statistics{
     kernel,
     {},
     {{2, 1}, {3, 2}},
-    examples};
+    examples,
+    nullptr,
+    nullptr,
+    nullptr,
+    detail::in_part_of_batch<BatchStatisticsAttrs>};
 }  // namespace ops
 
 Tensor channel_sums(const Tensor& x) { return apply1(ops::channel_sums, {x}); }

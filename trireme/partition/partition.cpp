@@ -39,7 +39,10 @@ class Partitioner {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) add_node(graph_.nodes()[i], strategy_.nodes[i]);
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Output& output = graph_.outputs()[i];
-      program_.graph.add_output(output.name, find(output.value, strategy_.outputs[i], false),
+      const auto mean = strategy_.means.find(i);
+      const ValueId value = mean == strategy_.means.end() ? find(output.value, strategy_.outputs[i], false)
+                                                          : mean_of(output.value, mean->second, strategy_.outputs[i]);
+      program_.graph.add_output(output.name, value,
                                 output.updates == kNoValue ? kNoValue
                                                            : placed_[static_cast<size_t>(output.updates)].front().id);
     }
@@ -68,7 +71,9 @@ class Partitioner {
       const std::vector<Layout> layouts = operand_layouts(rules_.back(), strategy_.nodes[i]);
       for (size_t k = 0; k < node.inputs.size(); ++k) want(node.inputs[k], layouts[k]);
     }
-    for (size_t i = 0; i < graph_.outputs().size(); ++i) want(graph_.outputs()[i].value, strategy_.outputs[i]);
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      if (!strategy_.means.contains(i)) want(graph_.outputs()[i].value, strategy_.outputs[i]);
+    }
   }
 
   void add_node(const Node& node, const FactorCuts& cuts) {
@@ -84,7 +89,7 @@ class Partitioner {
     if (is_ring(rule, cuts)) return add_ring({node, rule, cuts}, inputs, out);
     std::vector<TensorType> whole;
     for (const ValueId id : node.outputs) whole.push_back(graph_.type(id));
-    Attrs attrs = node.attrs;
+    Attrs attrs = cuts.vouched && cuts.vouched->parts > 1 ? def_of(node).in_part(node.attrs, cuts.vouched->parts) : node.attrs;
     const std::vector<Windowed> windows = windows_of(rule, cuts);
     for (const Windowed& w : windows) {
       const auto tensor = static_cast<size_t>(w.dim.tensor);
@@ -116,10 +121,25 @@ class Partitioner {
   // A rank's own term, times the number of terms it stands for.
   ValueId scaled(ValueId id, const FactorCuts& cuts) {
     if (!cuts.vouched || cuts.vouched->factor == 1) return id;
-    const auto at = static_cast<size_t>(id);
-    const TensorType whole{program_.graph.type(id).dtype, program_.whole[at]};
-    return add_to(program_, op("scale"), Attrs::of(ScalarAttrs{static_cast<double>(cuts.vouched->factor)}), {&id, 1},
-                  {program_.layouts[at]}, {whole}).front();
+    return scaled(id, cuts.vouched->factor, program_.layouts[static_cast<size_t>(id)]);
+  }
+  ValueId scaled(ValueId id, double factor, const Layout& result) {
+    const TensorType whole{program_.graph.type(id).dtype, program_.whole[static_cast<size_t>(id)]};
+    return add_to(program_, op("scale"), Attrs::of(ScalarAttrs{factor}), {&id, 1}, {result}, {whole}).front();
+  }
+
+  // The mean of a value over axes whose ranks have each their own.
+  ValueId mean_of(ValueId whole_id, const std::vector<int>& axes, const Layout& want) {
+    const Placed own = placed_[static_cast<size_t>(whole_id)].front();
+    Layout have = own.layout;
+    for (const int axis : axes) {
+      require(!have.uses(axis), "the mean of %{} over ranks that have each a part of it; it is for values that each has of its own",
+              whole_id);
+      have.add_partial(axis, Reduction::kSum);
+    }
+    ValueId id = scaled(own.id, 1 / static_cast<double>(strategy_.mesh.size_of(axes)), have);
+    for (const ReshardStep& step : planner_.plan(have, want, graph_.type(whole_id)).steps) id = add_step(id, step, graph_.type(whole_id));
+    return id;
   }
 
   // A dimension of a node that its cuts make it see through windows.

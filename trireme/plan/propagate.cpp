@@ -8,6 +8,7 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
+#include "trireme/plan/own_terms.h"
 #include "trireme/plan/vouched.h"
 
 namespace trireme {
@@ -159,7 +160,7 @@ class NodeChoice {
 class Propagation {
  public:
   Propagation(const Graph& graph, const Mesh& mesh, Asks asks)
-      : graph_(graph), asks_(std::move(asks)), layouts_(graph.values().size()) {
+      : graph_(graph), asks_(std::move(asks)), layouts_(graph.values().size()), own_(graph, mesh, asks_.own_terms) {
     strategy_.mesh = mesh;
     asks_.inputs.resize(graph.inputs().size());
   }
@@ -173,7 +174,6 @@ class Propagation {
       layouts_[static_cast<size_t>(input.value)] = asks_.inputs[i];
       strategy_.why_inputs[i] = "asked for";
     }
-    note_own_terms();
     rules_.reserve(graph_.nodes().size());
     for (size_t i = 0; i < graph_.nodes().size(); ++i) choose(static_cast<NodeId>(i));
     for (const Input& input : graph_.inputs()) strategy_.inputs.push_back(layout_or_whole(input.value));
@@ -182,11 +182,23 @@ class Propagation {
       strategy_.outputs.push_back(anew
                                       ? Layout::replicated(graph_.type(output.value).shape.rank())
                                       : layout_or_whole(output.updates));
+      if (output.updates != kNoValue) note_mean(output);
     }
     return std::move(strategy_);
   }
 
  private:
+  // What ranks start the next step with is one value.
+  void note_mean(const Output& output) {
+    const std::vector<int>& axes = own_.axes_of(output.value);
+    if (axes.empty()) return;
+    require(is_floating(graph_.type(output.value).dtype),
+            "'{}' is {} and each rank makes its own next value of it, by cross_batch or vouched layouts; only a floating one has a mean "
+            "over ranks",
+            output.name, to_string(graph_.type(output.value)));
+    strategy_.means[strategy_.outputs.size() - 1] = axes;
+  }
+
   Layout layout_or_whole(ValueId id) const {
     const std::optional<Layout>& layout = layouts_[static_cast<size_t>(id)];
     return layout ? *layout : Layout::replicated(graph_.type(id).shape.rank());
@@ -208,7 +220,7 @@ class Propagation {
       follow_operands(id, node, rule);
     }
     settle_inputs(node, rule);
-    keep_own_terms(id, rule);
+    strategy_.why_nodes.back() += own_.settle(id, rule, layouts_, strategy_.nodes.back());
     const std::vector<Layout> results = result_layouts(rule, strategy_.nodes.back());
     for (size_t i = 0; i < results.size(); ++i) layouts_[static_cast<size_t>(node.outputs[i])] = results[i];
   }
@@ -263,9 +275,15 @@ class Propagation {
   bool follow_vouched(const Node& node, const ShardingRule& rule) {
     const auto forward = static_cast<size_t>(node.gradient_of);
     const std::optional<VouchedLayouts>& layouts = strategy_.nodes[forward].vouched;
-    if (!layouts || asks_.own_terms.contains(node.gradient_of)) return false;
-    std::optional<VouchedLayouts> mine = mirrored(graph_, node, graph_.node(node.gradient_of), *layouts, strategy_.mesh);
-    if (!mine) return false;
+    if (!layouts || layouts->parts > 1 || asks_.own_terms.contains(node.gradient_of)) return false;
+    const Node& of = graph_.node(node.gradient_of);
+    std::optional<VouchedLayouts> mine = mirrored(graph_, node, of, *layouts, strategy_.mesh);
+    if (!mine) {
+      require(follows_rule(graph_, of, *layouts, strategy_.mesh),
+              "self_define_shard of {}: {} of its gradient cannot be run on such pieces; cut the op as its rule allows, {}", name_of(of),
+              node.op->name, to_string(rules_[forward]));
+      return false;
+    }
     strategy_.nodes.emplace_back().axes.resize(rule.factors.size());
     strategy_.nodes.back().vouched = std::move(mine);
     strategy_.why_nodes.push_back("vouched for" + as_gradient(node));
@@ -316,38 +334,6 @@ class Propagation {
         if (graph_.type(node.inputs[i]).shape == graph_.type(of.outputs[k]).shape) try_like(i, rules_[forward].out[k]);
       }
     }
-  }
-
-  // The nodes that make the cotangents of nodes that keep their own terms keep theirs.
-  void note_own_terms() {
-    for (const Node& node : graph_.nodes()) {
-      const auto of = asks_.own_terms.find(node.gradient_of);
-      if (node.gradient_of < 0 || of == asks_.own_terms.end()) continue;
-      const Node& forward = graph_.node(node.gradient_of);
-      for (const ValueId id : node.inputs) {
-        const NodeId producer = graph_.value(id).producer;
-        const bool is_forward = std::find(forward.inputs.begin(), forward.inputs.end(), id) != forward.inputs.end() ||
-                                std::find(forward.outputs.begin(), forward.outputs.end(), id) != forward.outputs.end();
-        if (producer >= 0 && !is_forward && graph_.node(producer).gradient_of != node.gradient_of) {
-          cotangents_of_own_terms_[producer] = of->second;
-        }
-      }
-    }
-  }
-
-  void keep_own_terms(NodeId id, const ShardingRule& rule) {
-    bool as_means = false;
-    if (const auto asked = asks_.own_terms.find(id); asked != asks_.own_terms.end()) {
-      as_means = asked->second;
-    } else if (const auto made = cotangents_of_own_terms_.find(id); made != cotangents_of_own_terms_.end()) {
-      as_means = made->second;
-    } else if (!asks_.own_terms.contains(graph_.node(id).gradient_of)) {
-      return;
-    }
-    const auto kept = own_terms(rule, strategy_.nodes.back(), strategy_.mesh, as_means);
-    if (!kept) return;
-    strategy_.nodes.back().vouched = kept;
-    strategy_.why_nodes.back() += "; each rank keeps its own term: cross_batch";
   }
 
   // Inputs of which nothing is asked are cut as their first reader has them.
@@ -413,7 +399,9 @@ class Propagation {
     const NodeId producer = graph_.value(operand).producer;
     if (producer < 0 || graph_.node(producer).gradient_of == node.gradient_of) return own;
     for (size_t i = 0; i < forward.outputs.size(); ++i) {
-      if (graph_.type(forward.outputs[i]) == graph_.type(operand)) return whole_where_partial(results[i], *own);
+      if (graph_.type(forward.outputs[i]) != graph_.type(operand)) continue;
+      // What ranks have of their own gets only what the rank's own part gives.
+      return own_.axes_of(forward.outputs[i]).empty() ? whole_where_partial(results[i], *own) : *own;
     }
     return own;
   }
@@ -433,7 +421,7 @@ class Propagation {
   Asks asks_;
   std::vector<std::optional<Layout>> layouts_;  // of values, as they are made
   std::vector<ShardingRule> rules_;             // of nodes
-  std::map<NodeId, bool> cotangents_of_own_terms_;
+  OwnTerms own_;
   Strategy strategy_;
 };
 

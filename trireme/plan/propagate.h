@@ -24,8 +24,9 @@ struct Asks {
   // Nodes that take their operands as those come, uncut only where sums must be done first (plan/vouched.h). Their results
   // are taken to lie as given or, where nothing is given, cut by the same axes.
   std::map<NodeId, std::vector<Layout>> as_it_comes;
-  // Nodes whose sums over ranks are not taken: each rank goes on with its own term, times the number of terms where the
-  // second is true, which makes of a sum's mean the mean of the rank's own part. So do the sums of their gradients.
+  // Nodes whose sums over ranks are not taken: each rank goes on with its own term, times the number of ranks where the
+  // second is true, which makes of a sum's mean the mean of the rank's own part. Gradients are those of what ranks so compute, and
+  // of what an input is updated with the ranks' mean is taken (plan/own_terms.h).
   std::map<NodeId, bool> own_terms;
 };
 

@@ -9,6 +9,7 @@
 #include "trireme/op/structural.h"
 #include "trireme/plan/cuts.h"
 #include "trireme/plan/op_attributes.h"
+#include "trireme/plan/op_names.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
@@ -43,7 +44,7 @@ struct Asked {
 class SemiAuto {
  public:
   SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options)
-      : graph_(graph), parallel_(parallel), stored_(options.stored), mesh_(mesh_of_ranks(parallel, ranks)),
+      : graph_(graph), parallel_(parallel), stored_(options.stored), occurrences_(occurrences_of(graph)), mesh_(mesh_of_ranks(parallel, ranks)),
         all_(with_micro_batches(mesh_, micro_batches_of(parallel))),
         copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
@@ -57,7 +58,7 @@ class SemiAuto {
     for (const ShardRequest& request : graph_.shard_requests()) {
       // One rank cuts nothing, and its mesh need not have the axes.
       if (mesh_.devices() == 1 || !parallel_.follow_requests) break;
-      ask_op(request.scope, "", request.cuts, fmt::format("shard() of '{}'", request.scope));
+      ask_op({request.scope}, request.cuts, fmt::format("shard() of '{}'", request.scope));
     }
     for (const CutRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
@@ -189,44 +190,44 @@ class SemiAuto {
     require(any, "parameter rule '{}' matches no parameter.{}", rule.pattern, suggestion(rule.pattern, names));
   }
 
-  // "<scope>" or "<scope>/<op>" with patterns in the scope.
+  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>", with patterns in the scope. The graph of an evaluation has not all ops of the
+  // training step, which the rules are for.
   void ask_ops(const CutRule& rule) {
-    const size_t slash = rule.pattern.rfind('/');
-    const std::string scope = rule.pattern.substr(0, slash);
-    const std::string op = slash == std::string::npos ? "" : rule.pattern.substr(slash + 1);
-    std::vector<std::string> scopes;
+    const OpPattern pattern = parse_op_pattern(rule.pattern);
+    std::vector<std::string> scopes, matched;
     for (const Node& node : graph_.nodes()) {
       const std::string name(graph_.scope_of(node));
-      if (is_forward(node) && std::find(scopes.begin(), scopes.end(), name) == scopes.end()) scopes.push_back(name);
+      if (!is_forward(node) || std::find(scopes.begin(), scopes.end(), name) != scopes.end()) continue;
+      scopes.push_back(name);
+      if (matches(pattern.scope, name)) matched.push_back(name);
     }
-    bool any = false;
     const bool attribute = is_attribute(rule.cuts);
-    require(!attribute || !op.empty(), "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'",
+    require(!attribute || !pattern.op.empty(), "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'",
             rule.pattern, rule.cuts, rule.pattern);
-    for (const std::string& name : scopes) {
-      if (!matches(scope, name)) continue;
-      if (attribute) {
-        any = ask_attribute_of(name, op, rule) || any;
-        continue;
-      }
-      ask_op(name, op, rule.cuts, fmt::format("rule '{}'", rule.pattern));
-      any = true;
+    const std::string who = fmt::format("rule '{}'", rule.pattern);
+    bool any = false;
+    for (const std::string& name : matched) {
+      OpPattern one = pattern;
+      one.scope = name;
+      any = (attribute ? ask_attribute_of(one, rule, who) : ask_op(one, rule.cuts, who)) || any;
     }
-    require(any, "rule '{}' matches no part of the model.{}", rule.pattern, suggestion(scope, scopes));
+    if (any || stored_ != nullptr) return;
+    require(!matched.empty(), "rule '{}' matches no part of the model.{}", rule.pattern, suggestion(pattern.scope, scopes));
+    fail_without_op({matched.front(), pattern.op, pattern.occurrence}, rule.cuts, who);
   }
 
-  // Of all ops of that name in the scope; whether there is one.
-  bool ask_attribute_of(const std::string& scope, const std::string& op, const CutRule& rule) {
+  // Of all ops of that name in the scope, or of the one that is said; whether there is one.
+  bool ask_attribute_of(const OpPattern& pattern, const CutRule& rule, const std::string& who) {
     bool any = false;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (!is_forward(node) || graph_.scope_of(node) != scope || node.op->name != op) continue;
+      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope || !is_op(pattern, node, occurrences_[i])) continue;
       any = true;
       if (mesh_.devices() == 1) continue;
       try {
         ask_attribute(rule.cuts, graph_, static_cast<NodeId>(i), mesh_, asks_);
       } catch (Error& e) {
-        e.note(fmt::format("asked by rule '{}'", rule.pattern));
+        e.note(fmt::format("asked by {}", who));
         throw;
       }
     }
@@ -237,14 +238,13 @@ class SemiAuto {
     return node.gradient_of < 0 && !graph_.scope_of(node).starts_with(kUpdateScope);
   }
 
-  void ask_op(const std::string& scope, const std::string& op, const std::string& cuts, const std::string& who) {
+  // Of the first op that fits; whether there is one, as there must be in a training step.
+  bool ask_op(const OpPattern& pattern, const std::string& cuts, const std::string& who) {
     const std::vector<int> ranks = ranks_of_cuts(cuts);
-    std::vector<std::string> there;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (!is_forward(node) || graph_.scope_of(node) != scope) continue;
-      there.emplace_back(node.op->name);
-      if (op.empty() ? ranks_of(node) != ranks : node.op->name != op) continue;
+      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope) continue;
+      if (pattern.op.empty() ? ranks_of(node) != ranks : !is_op(pattern, node, occurrences_[i])) continue;
       const auto id = static_cast<NodeId>(i);
       try {
         ops_[id] = {parse_cuts(cuts, graph_, node, mesh_, copies_), who};
@@ -252,11 +252,22 @@ class SemiAuto {
         e.note(fmt::format("asked by {}", who));
         throw;
       }
-      return;
+      return true;
     }
-    fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, scope,
-         op.empty() ? fmt::format("whose operands have {} dimensions", fmt::join(ranks, ", ")) : fmt::format("'{}'", op),
-         there.empty() ? "none" : quoted_list(there));
+    if (stored_ == nullptr) fail_without_op(pattern, cuts, who);
+    return false;
+  }
+
+  [[noreturn]] void fail_without_op(const OpPattern& pattern, const std::string& cuts, const std::string& who) const {
+    std::vector<std::string> candidates;
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (is_forward(node) && graph_.scope_of(node) == pattern.scope) candidates.push_back(occurrence_text(node.op->name, occurrences_[i]));
+    }
+    fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope,
+         pattern.op.empty() ? fmt::format("whose operands have {} dimensions", fmt::join(ranks_of_cuts(cuts), ", "))
+                            : fmt::format("'{}'", occurrence_text(pattern.op, std::max(pattern.occurrence, 0))),
+         candidates.empty() ? "none" : quoted_list(candidates));
   }
 
   std::vector<int> ranks_of(const Node& node) const {
@@ -324,6 +335,7 @@ class SemiAuto {
   const Graph& graph_;
   const Parallel& parallel_;
   const std::map<std::string, Layout>* stored_;
+  std::vector<int> occurrences_;  // of nodes
   Mesh mesh_;  // of the ranks, by whose axes everything is asked
   Mesh all_;   // with micro-batches
   int64_t copies_;  // that ops may be computed in on each rank

@@ -20,6 +20,8 @@ struct Strategy {
   std::vector<Layout> inputs;     // of graph.inputs()
   std::vector<FactorCuts> nodes;  // of graph.nodes()
   std::vector<Layout> outputs;    // of graph.outputs()
+  // Outputs, by index, of which ranks make values of their own, and the axes over which their mean is taken.
+  std::map<size_t, std::vector<int>> means;
   // Who or what chose, of inputs and nodes, for people; the text form leaves it out, and so it may be empty.
   std::vector<std::string> why_inputs;
   std::vector<std::string> why_nodes;

@@ -8,6 +8,8 @@
 //
 //   node 9 matmul m=dp copies=m*2
 //   node 12 reduce_sum vouched="[dp, -] -> [-]" times=2
+//   node 13 batch_statistics vouched="[-, -], [-], [-] -> [-], [-], [-], [-]" parts=2
+//   output "bn1.running_mean" f32[64] [-] mean=dp
 //
 // A node's line names the factors of its sharding rule that are cut, and the axes; a node that is not named cuts nothing.
 #include <algorithm>
@@ -61,12 +63,26 @@ int64_t read_count(std::string_view text, int line) {
   return value;
 }
 
-// copies=m*2, vouched="[dp] -> [-]" and times=2.
+double read_factor(std::string_view text, int line) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
+    wrong(line, fmt::format("'{}' is no factor; it must be a number above 0", text));
+  }
+  return value;
+}
+
+// copies=m*2, vouched="[dp] -> [-]", and times=2 and parts=2 after it.
 void read_special(std::string_view key, std::string_view value, const Graph& graph, const Node& node,
                   const ShardingRule& rule, const Mesh& mesh, FactorCuts& cuts, int line) {
-  if (key == "times") {
-    if (!cuts.vouched) wrong(line, "times= stands after vouched=");
-    cuts.vouched->factor = read_count(value, line);
+  if (key == "times" || key == "parts") {
+    if (!cuts.vouched) wrong(line, fmt::format("{}= stands after vouched=", key));
+    if (key == "times") {
+      cuts.vouched->factor = read_factor(value, line);
+    } else {
+      cuts.vouched->parts = read_count(value, line);
+      if (def_of(node).in_part == nullptr) wrong(line, fmt::format("{} does not say the batch's size; it has no parts", node.op->name));
+    }
   } else if (key == "copies") {
     const size_t star = value.rfind('*');
     if (star == std::string_view::npos) wrong(line, fmt::format("expected copies=factor*number, found '{}'", value));
@@ -118,7 +134,7 @@ void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, in
       cuts.linear_set = value[0] - '0';
       continue;
     }
-    if (key == "copies" || key == "vouched" || key == "times") {
+    if (key == "copies" || key == "vouched" || key == "times" || key == "parts") {
       read_special(key, value, graph, node, rule, strategy.mesh, cuts, line);
       continue;
     }
@@ -144,6 +160,17 @@ Mesh read_mesh(std::string_view word, int line) {
   return parse_mesh(word.substr(6, word.size() - 7));
 }
 
+constexpr std::string_view kMean = " mean=";
+
+// The axes of " mean=dp", of the output whose layout was just read.
+void read_mean(std::string_view axes, const Output& output, Strategy& strategy, int line) {
+  std::vector<int> over = parse_axes(axes, strategy.mesh);
+  for (const int axis : over) {
+    if (strategy.outputs.back().uses(axis)) wrong(line, fmt::format("'{}' is cut by an axis that its mean is over", output.name));
+  }
+  strategy.means[strategy.outputs.size() - 1] = std::move(over);
+}
+
 void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
   const std::string_view kind = next_word(rest);
   if (kind.empty()) return;
@@ -155,7 +182,9 @@ void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, in
     strategy.inputs.push_back(read_layout(rest, input.name, graph.type(input.value), strategy.mesh, line, parts_of(input)));
   } else if (kind == "output" && strategy.outputs.size() < graph.outputs().size()) {
     const Output& output = graph.outputs()[strategy.outputs.size()];
-    strategy.outputs.push_back(read_layout(rest, output.name, graph.type(output.value), strategy.mesh, line, Parts::kUneven));
+    const std::string_view layout = rest.substr(0, rest.find(kMean));
+    strategy.outputs.push_back(read_layout(layout, output.name, graph.type(output.value), strategy.mesh, line, Parts::kUneven));
+    if (layout != rest) read_mean(rest.substr(layout.size() + kMean.size()), output, strategy, line);
   } else if (kind == "node") {
     read_node(rest, graph, strategy, line);
   } else {
@@ -230,7 +259,8 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
     if (cuts.vouched) {
       choice = fmt::format(" vouched=\"{} -> {}\"", print_all(cuts.vouched->in, strategy.mesh),
                            print_all(cuts.vouched->out, strategy.mesh));
-      if (cuts.vouched->factor > 1) choice += fmt::format(" times={}", cuts.vouched->factor);
+      if (cuts.vouched->factor != 1) choice += fmt::format(" times={}", cuts.vouched->factor);
+      if (cuts.vouched->parts != 1) choice += fmt::format(" parts={}", cuts.vouched->parts);
     }
     if (choice.empty()) continue;
     out += fmt::format("node {} {} @\"{}\"{}\n", i, node.op->name, graph.scope_of(node), choice);
@@ -238,6 +268,9 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const Output& output = graph.outputs()[i];
     out += layout_line("output", output.name, graph.type(output.value), strategy.outputs[i], strategy.mesh);
+    if (const auto mean = strategy.means.find(i); mean != strategy.means.end()) {
+      out.insert(out.size() - 1, fmt::format("{}{}", kMean, print_axes(mean->second, strategy.mesh)));
+    }
   }
   return out;
 }

@@ -39,9 +39,7 @@ std::string why_other_results(const Node& node, const std::vector<TensorType>& i
 
 bool same_cuts(const Layout& a, const Layout& b) { return a.dims == b.dims; }
 
-// Whether the layouts are those of a choice of the op's rule, apart from what is partial. The pieces are right then, also of ops
-// whose attributes say sizes of the whole, which the kernels do not read.
-bool follows_rule(const ShardingRule& rule, const VouchedLayouts& layouts, const Mesh& mesh) {
+bool follows(const ShardingRule& rule, const VouchedLayouts& layouts, const Mesh& mesh) {
   FactorCuts cuts;
   cuts.axes.resize(rule.factors.size());
   const auto note = [&](const std::vector<DimFactors>& tensors, const std::vector<Layout>& lie) {
@@ -58,6 +56,15 @@ bool follows_rule(const ShardingRule& rule, const VouchedLayouts& layouts, const
          std::ranges::equal(result_layouts(rule, cuts), layouts.out, same_cuts);
 }
 
+// A result that an axis does not cut while it cuts an operand is a term of the sum over it.
+void add_terms(const Layout& operand, Layout& result) {
+  for (const std::vector<int>& axes : operand.dims) {
+    for (const int axis : axes) {
+      if (!result.uses(axis)) result.add_partial(axis, Reduction::kSum);
+    }
+  }
+}
+
 // The layout of the first of these values that `id` is, or whose type it has; nothing is partial.
 std::optional<Layout> layout_like(const Graph& graph, ValueId id, const std::vector<ValueId>& values,
                                   const std::vector<Layout>& layouts, bool same_value) {
@@ -72,8 +79,13 @@ std::optional<Layout> layout_like(const Graph& graph, ValueId id, const std::vec
 
 }  // namespace
 
+bool follows_rule(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh) {
+  return follows(rule_of(graph, node), layouts, mesh);
+}
+
 std::string why_unsound(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh) {
-  if (follows_rule(rule_of(graph, node), layouts, mesh)) return "";
+  // The pieces are right then, also of ops whose attributes say sizes of the whole, which the kernels do not read.
+  if (follows_rule(graph, node, layouts, mesh)) return "";
   try {
     return why_other_results(node, local_types(graph, node.inputs, layouts.in, mesh),
                              local_types(graph, node.outputs, layouts.out, mesh));
@@ -109,6 +121,7 @@ std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, con
   for (const ValueId id : node.outputs) {
     std::optional<Layout> found = layout_like(graph, id, forward.inputs, layouts.in, false);
     if (!found) return std::nullopt;
+    for (const Layout& operand : out.in) add_terms(operand, *found);
     out.out.push_back(std::move(*found));
   }
   if (!why_unsound(graph, node, out, mesh).empty()) return std::nullopt;
@@ -123,11 +136,14 @@ std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCu
   }
   bool any = false;
   for (Layout& layout : out.out) {
-    if (!layout.is_partial()) continue;
+    std::vector<int> ranks;
+    for (const PartialAxis& p : layout.partial) {
+      if (!is_micro_batch_axis(mesh, p.axis)) ranks.push_back(p.axis);
+    }
+    if (ranks.empty()) continue;
     any = true;
-    const bool sums = layout.partial.front().reduction == Reduction::kSum;
-    if (as_means && sums) out.factor = mesh.size_of(layout.partial_axes());
-    layout.partial.clear();
+    if (as_means && layout.partial.front().reduction == Reduction::kSum) out.factor = static_cast<double>(mesh.size_of(ranks));
+    std::erase_if(layout.partial, [&](const PartialAxis& p) { return !is_micro_batch_axis(mesh, p.axis); });
   }
   if (!any) return std::nullopt;
   return out;

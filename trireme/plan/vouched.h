@@ -17,13 +17,17 @@ std::string why_unsound(const Graph& graph, const Node& node, const VouchedLayou
 // dimension that it divides.
 Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh);
 
+// Whether the layouts are those of a choice of the op's rule, apart from what is partial.
+bool follows_rule(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh);
+
 // The layouts of a node of the gradient of `forward`, dual to those that forward has: an operand or result that is one of
-// forward's, or has the type of one, lies as that one. Nothing where some have no such match, or the pieces do not fit.
+// forward's, or has the type of one, lies as that one, and a result is a term over the axes that cut operands and not it.
+// Nothing where some have no such match, or the pieces do not fit.
 std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const Node& forward,
                                        const VouchedLayouts& layouts, const Mesh& mesh);
 
-// The cuts with the partial sums of the results taken for whole, times their number if `as_means`. Nothing where no
-// result is partial.
+// The cuts with the results' partial sums over ranks taken for whole, times the number of ranks if `as_means`; what a rank sums
+// over its micro-batches stays a sum. Nothing where no result is partial over ranks.
 std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh, bool as_means);
 
 }  // namespace trireme

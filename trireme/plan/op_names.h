@@ -1,0 +1,31 @@
+// Names of single ops: "<scope>/<op>#<k>" is the k-th, from 0, of the ops of that name in the scope, in the order the model calls
+// them; without "#" the first.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/ir/graph.h"
+
+namespace trireme {
+
+// Of each node, how many of its name in its scope come before it.
+std::vector<int> occurrences_of(const Graph& graph);
+
+std::string occurrence_text(std::string_view op, int occurrence);  // "relu", "relu#1"
+std::string op_text(const Graph& graph, const std::vector<int>& occurrences, NodeId id);  // "relu#1 of 'mlp'"
+
+// What a rule names: a scope, or an op of it. The scope may be a pattern with `*`.
+struct OpPattern {
+  std::string scope;
+  std::string op;       // "": none
+  int occurrence = -1;  // -1: none is said
+};
+// Throws kInvalidArgument for an occurrence that is no whole number.
+OpPattern parse_op_pattern(std::string_view text);
+
+// Whether the node is the op, or, where no occurrence is said, one of its name.
+bool is_op(const OpPattern& pattern, const Node& node, int occurrence);
+
+}  // namespace trireme
