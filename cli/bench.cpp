@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/job_flags.h"
 #include "cli/model_flags.h"
 #include "trireme/backend/peak.h"
 #include "trireme/base/clock.h"
@@ -152,7 +153,10 @@ int step(const StepArgs& args) {
   const JobConfig config = config_of(args.model, job.size(), "bench step");
   const auto model = make_model(config);
   const Assembly assembly = assembly_of(config, *model, job.size());
-  if (job.rank() == 0) log_slow_products(assembly.options.compute);
+  if (job.rank() == 0) {
+    log_remarks(config);
+    log_slow_products(assembly.options.compute);
+  }
   const std::vector<BatchField>& fields = assembly.batch;
   const double before_mb = resident_mb();
   Session session = session_of(assembly, job.world(), &job.pool());

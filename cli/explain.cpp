@@ -113,6 +113,7 @@ int run(const ExplainArgs& args) {
           quoted_list(kGraphs), suggestion(args.of, kGraphs));
   require(args.of == "step" || args.stage != "grad", "explain: --stage grad is of the step; leave --of {} out", args.of);
   const JobConfig config = args.job.read();
+  log_remarks(config);
   if (!args.passes.dump_dir.empty()) disk().make_directory(args.passes.dump_dir);
   const auto model = make_model(config);
   const int ranks = args.job.ranks_in_all();

@@ -5,9 +5,14 @@
 #include <algorithm>
 
 #include "cli/parallel_flags.h"
+#include "trireme/base/log.h"
 #include "trireme/train/config.h"
 
 namespace trireme::cli {
+
+void log_remarks(const JobConfig& config) {
+  for (const std::string& remark : remarks(config)) TRIREME_LOG(kWarn, "cli", "configuration: {}", remark);
+}
 
 JobConfig JobFlags::read() const {
   std::vector<std::string> overrides = with_mode(keys);

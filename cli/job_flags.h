@@ -13,6 +13,9 @@ struct JobConfig;
 
 namespace trireme::cli {
 
+// Says in the log what the configuration asks for without effect.
+void log_remarks(const JobConfig& config);
+
 struct JobFlags {
   std::string config;
   int ranks = 1;

@@ -123,7 +123,10 @@ int work(const JobFlags& args) {
   const JobConfig config = args.read();
   check_fits(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
-  if (job.rank() == 0) disk().make_directory(args.out);
+  if (job.rank() == 0) {
+    log_remarks(config);
+    disk().make_directory(args.out);
+  }
   const auto model = make_model(config);
   const data::Split split = make_data(config);
   TrainerOptions options = trainer_options(config, job.size());

@@ -125,11 +125,31 @@ TEST_F(BadInputTest, MoreRanksOrALargerBatchThanThereAreSamples) {
                      HasSubstr("use a smaller train.batch")));
 }
 
+TEST_F(BadInputTest, WhatHasNoEffectIsRefusedOrSaid) {
+  write_gpt();
+  expect_error({"train", "gpt.toml", "--set", "train.momentum=0.5"}, kCaller,
+               "configuration: train.momentum = 0.5 has no effect with train.optimizer = 'adamw'; leave it out, or at its default of 0.9");
+  for (const char* command : {"explain", "train"}) {
+    const Outcome cut = run({command, "gpt.toml", "--sp", "--cp-algorithm", "ring", "--set", "train.steps=1"});
+    EXPECT_EQ(cut.code, 0) << cut.err;
+    EXPECT_THAT(cut.err, HasSubstr("configuration: parallel.sp = true has no effect with parallel.tp = 1; leave it out, or at its default of false\n"));
+    EXPECT_THAT(cut.err, HasSubstr("parallel.cp_algorithm = 'ring' has no effect with parallel.cp = 1"));
+  }
+  expect_error({"bench", "step", "--model", "lenet", "--layers", "3"}, kCaller, HasSubstr("model.layers = 3 has no effect with model.kind = 'lenet'"));
+  expect_error({"train", "gpt.toml", "--ep", "2", "-n", "2"}, kCaller, HasSubstr("parallel.ep = 2, but the model has no experts that ranks could share"));
+  expect_error({"train", "gpt.toml", "--tp", "8", "-n", "4"}, kCaller, HasSubstr("does not divide the job's 4 ranks; start 8"));
+  const Outcome outcome = run({"train", "gpt.toml", "--quiet", "--set", "train.steps=2", "--set", "train.warmup=5", "--set", "data.validation=0",
+                               "--set", "train.eval_every=1"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("the learning rate rises for 5 steps and the run ends after 2: it gets to 0.4 times the peak"));
+  EXPECT_THAT(outcome.err, HasSubstr("nothing is held out, so that nothing is validated"));
+}
+
 TEST_F(BadInputTest, TextThatIsMissingOrTooShort) {
   write_gpt();
   fs::remove(path("text.txt"));
   for (const char* ranks : {"1", "2"}) {
-    expect_error({"train", "gpt.toml", "-n", ranks}, kMachine, HasSubstr("'text.txt': No such file or directory"));
+    expect_error({"train", "gpt.toml", "-n", ranks}, kCaller, HasSubstr("configuration: data.paths: there is no 'text.txt'"));
     EXPECT_THAT(last_.err, HasSubstr("  while reading data.paths of the configuration\n"));
   }
   write("text.txt", "too short");
@@ -178,7 +198,7 @@ TEST_F(BadInputTest, ImageFilesThatLieOrEndTooSoon) {
   expect_images("lie", kMachine, "'lie' claims [1000,28,28] and so 784000 bytes of data, but holds 50176");
   expect_images("huge", kMachine, "'huge' claims a shape of [4294967295,4294967295]");
   expect_images("text", kMachine, "'text' is not an IDX file");
-  expect_images("gone", kMachine, "cannot open 'gone': No such file or directory");
+  expect_images("gone", kCaller, "configuration: data.images: there is no 'gone'");
 
   write("few", labels_of(60, 10));
   expect_error({"train", "idx.toml", "--out", "bad", "--set", "data.labels=few"}, kMachine,
@@ -255,14 +275,38 @@ TEST_F(DamagedCheckpointTest, AnotherModelOptimizerSeedOrBatchIsRefused) {
     words.insert(words.end(), {"--set", set});
     expect_error(words, kCaller, HasSubstr(text));
   };
-  expect_resume("model.width=32", ",16] in checkpoint 'run/checkpoints/step-000006' but f32[");
-  EXPECT_THAT(last_.err, HasSubstr(",32] in the model; they must be equal"));
-  expect_resume("model.layers=2", "holds no tensor 'h.1.");
-  EXPECT_THAT(last_.err, HasSubstr("  a run goes on with the model and the optimizer it was started with\n"));
-  expect_resume("train.optimizer=sgd", ".weight.velocity' among its");
+  const auto expect_key = [&](const std::string& key, const std::string& then, const std::string& now) {
+    expect_resume(key + "=" + now, fmt::format("checkpoint 'run/checkpoints/step-000006' was trained with {0} = {1}, and this run has {2}: it is "
+                                               "another job; go on with {0} = {1}, or start a new run", key, then, now));
+  };
+  expect_key("model.width", "16", "32");
+  expect_key("model.layers", "1", "2");
+  expect_key("model.heads", "2", "4");  // the same parameters
+  expect_resume("train.optimizer=adam", "was trained with train.optimizer = 'adamw', and this run has 'adam'");  // the same state
+  expect_key("data.validation", "0.1", "0.2");
   expect_resume("train.seed=2", "was made with seed 1, this run has seed 2; go on with the same seed");
   expect_resume("train.batch=8", "after 6 steps, a batch of 4; this run's batch is 8");
   ckpt::Reader(path("run/checkpoints")).verify();
+}
+
+TEST_F(DamagedCheckpointTest, WhatElseHasChangedIsSaid) {
+  const auto go_on = [&](const Words& more) {
+    fs::remove_all(path("again"));
+    fs::copy(path("run"), path("again"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    Words words{"train", "gpt.toml", "--out", "again", "--resume", "--quiet", "--set", "train.steps=7"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_EQ(go_on({}), "");
+  EXPECT_EQ(go_on({"-n", "2", "--zero", "1", "--set", "train.keep=3"}), "");
+  EXPECT_THAT(go_on({"--set", "train.lr=0.02"}), HasSubstr("going on from 'again/checkpoints/step-000006' with train.lr = 0.02, which was 0.01"));
+  EXPECT_THAT(go_on({"--set", "model.dropout=0.2"}), HasSubstr("with model.dropout = 0.2, which was 0.1"));
+  write("text.txt", read(path("text.txt")).substr(0, 7000) + std::string(1000, 'x'));
+  EXPECT_THAT(go_on({}), AllOf(HasSubstr("with data of "), HasSubstr(", which were ")));
+  write("other.txt", read(path("text.txt")));
+  EXPECT_THAT(go_on({"--set", "data.paths=[\"other.txt\"]"}), HasSubstr("with data.paths = [ 'other.txt' ], which was [ 'text.txt' ]"));
 }
 
 TEST_F(BadInputTest, ResumingWhereThereIsNoRun) {

@@ -19,6 +19,12 @@ using testing::StartsWith;
 
 class CommandTest : public CliTest {
  protected:
+  // That make a step of the model a short one.
+  static Words sizes_of(const std::string& model) {
+    if (model == "mlp") return {"--hidden", "8"};
+    if (model == "lenet") return {};
+    return {"--layers", "1", "--width", "16", "--heads", "2", "--seq", "16", "--vocab", "64"};
+  }
   void expect_error(const Words& words, int code, const testing::Matcher<std::string>& text) {
     const Outcome outcome = run(words);
     EXPECT_EQ(outcome.code, code) << outcome.err;
@@ -231,12 +237,13 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
 }
 
 TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
-  for (const char* model : {"gpt", "llama", "mlp", "lenet"}) {
+  for (const std::string model : {"gpt", "llama", "mlp", "lenet"}) {
     for (const char* ranks : {"1", "2"}) {
-      const Outcome outcome =
-          run({"bench", "step", "--model", model, "--layers", "1", "--width", "16", "--heads", "2", "--seq", "16",
-               "--batch", "2", "--vocab", "64", "--hidden", "8", "--dtype", "f32", "--threads", "1", "-n", ranks,
-               "--steps", "2", "--warmup", "1", "--json"});
+      Words words{"bench", "step", "--model", model, "--batch", "2", "--dtype", "f32", "--threads", "1", "-n", ranks,
+                  "--steps", "2", "--warmup", "1", "--json"};
+      const Words sizes = sizes_of(model);
+      words.insert(words.end(), sizes.begin(), sizes.end());
+      const Outcome outcome = run(words);
       ASSERT_EQ(outcome.code, 0) << outcome.err;
       EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1) << outcome.out;
       EXPECT_THAT(outcome.out, HasSubstr(fmt::format("\"model\":\"{}\"", model)));
@@ -255,9 +262,10 @@ TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
 
 TEST_F(CommandTest, BenchStepTimesBf16) {
   for (const char* model : {"gpt", "mlp", "lenet"}) {
-    const Outcome outcome = run({"bench", "step", "--model", model, "--layers", "1", "--width", "16", "--heads", "2",
-                                 "--seq", "16", "--batch", "2", "--vocab", "64", "--hidden", "8", "--dtype", "bf16",
-                                 "--steps", "1", "--warmup", "0", "--json"});
+    Words words{"bench", "step", "--model", model, "--batch", "2", "--dtype", "bf16", "--steps", "1", "--warmup", "0", "--json"};
+    const Words sizes = sizes_of(model);
+    words.insert(words.end(), sizes.begin(), sizes.end());
+    const Outcome outcome = run(words);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("\"dtype\":\"bf16\""));
     EXPECT_GT(number_in(outcome.out, "loss"), 0);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
@@ -179,6 +180,11 @@ void check_values(const JobConfig& c) {
           "configuration: data.paths is empty; name the files or folders with the text");
   require(c.data.kind != "idx" || (!c.data.images.empty() && !c.data.labels.empty()),
           "configuration: data.images and data.labels must both name a file");
+  for (const std::string& extension : c.data.extensions) {
+    require(extension.size() > 1 && extension.front() == '.', "configuration: data.extensions has '{}'; an extension begins with a dot, as in '.{}'",
+            extension, extension.empty() || extension == "." ? "txt" : extension);
+  }
+  check_effects(c);
 }
 
 namespace {
@@ -353,12 +359,21 @@ LossFn make_loss(const JobConfig& config) {
 
 namespace {
 
+// The caller's mistake, not the disk's.
+void require_there(const char* key, const std::string& path) {
+  if (is_file(path) || is_directory(path)) return;
+  fail(ErrorKind::kNotFound, "configuration: {}: there is no '{}'; paths are taken from the folder that the command is started in", key, path);
+}
+
 data::SourcePtr make_source(const JobConfig& config) {
   const auto& d = config.data;
   if (d.kind == "text") {
+    for (const std::string& path : d.paths) require_there("data.paths", path);
     return data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
   }
   if (d.kind == "idx") {
+    require_there("data.images", d.images);
+    require_there("data.labels", d.labels);
     data::SourcePtr images =
         data::idx(d.images, d.labels, {.mean = static_cast<float>(d.mean), .std = static_cast<float>(d.std)});
     const Shape found = images->fields()[0].sample.shape;

@@ -116,6 +116,8 @@ JobConfig read_config(const std::string& path, const std::vector<std::string>& o
 JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides = {});
 // Replaces keys of a configuration that was made in a program, as parse_config does.
 void override_keys(JobConfig& config, const std::vector<std::string>& overrides);
+// What is asked of the ranks and has no effect, in words.
+std::vector<std::string> remarks(const JobConfig& config);
 std::string to_toml(JobConfig config);  // reads back to the same configuration
 
 // The pieces a configuration describes.

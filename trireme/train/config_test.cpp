@@ -7,6 +7,7 @@
 #include "trireme/base/file.h"
 #include "trireme/nn/models/llama.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/train/config_impl.h"
 
 namespace trireme {
 namespace {
@@ -24,6 +25,9 @@ constexpr const char* kText =
     "[train]\n"
     "steps = 10\n"
     "lr = 1\n";
+
+// Of images, which have no layers.
+constexpr const char* kImages = "[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\n[train]\nsteps = 10\n";
 
 std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
   try {
@@ -49,7 +53,7 @@ TEST(Config, values_are_read_and_the_rest_keeps_its_defaults) {
 
 TEST(Config, overrides_come_after_the_file) {
   const JobConfig config =
-      parse_config(kText, "job.toml",
+      parse_config(kImages, "job.toml",
                    {"train.lr=0.5", "name=other", "model.hidden=[1,2]", "train.optimizer=\"sgd\""});
   EXPECT_EQ(config.train.lr, 0.5);
   EXPECT_EQ(config.name, "other");
@@ -58,9 +62,9 @@ TEST(Config, overrides_come_after_the_file) {
 }
 
 TEST(Config, what_it_writes_reads_back_the_same) {
-  JobConfig config = parse_config(kText, "job.toml");
+  JobConfig config = parse_config(kImages, "job.toml");
   config.name = "with \"quotes\" and \\";
-  config.data.paths = {"a b", "c"};
+  config.parallel.zero_except = {"a b", "c"};
   config.train.lr = 0.1 + 0.2;
   config.train.weight_decay = 1e-30;
   config.model.hidden = {};
@@ -70,7 +74,7 @@ TEST(Config, what_it_writes_reads_back_the_same) {
   EXPECT_EQ(read.name, config.name);
   EXPECT_EQ(read.train.lr, config.train.lr);
   EXPECT_EQ(read.train.weight_decay, config.train.weight_decay);
-  EXPECT_THAT(read.data.paths, ElementsAre("a b", "c"));
+  EXPECT_THAT(read.parallel.zero_except, ElementsAre("a b", "c"));
   EXPECT_TRUE(read.model.hidden.empty());
 }
 
@@ -117,13 +121,13 @@ TEST(Config, a_resnet_is_described_by_the_keys_of_its_own) {
     out.push_back(key);
     return out;
   };
-  const JobConfig config = parse_config(kText, "job.toml", with_key("model.blocks=[1,2]"));
+  const JobConfig config = parse_config(kImages, "job.toml", with_key("model.blocks=[1,2]"));
   EXPECT_EQ(to_string(batch_of(config, 4)[0].type), "f32[4,32,32,3]");
-  EXPECT_THAT(error_of(kText, with_key("model.depth=34")), HasSubstr("model.depth = 34; it must be 50, 101 or 152"));
-  EXPECT_THAT(error_of(kText, with_key("model.blocks=[1,0]")), HasSubstr("model.blocks = 0; it must be 1 or more"));
-  EXPECT_THAT(error_of(kText, with_key("data.image=[32,32]")),
+  EXPECT_THAT(error_of(kImages, with_key("model.depth=34")), HasSubstr("model.depth = 34; it must be 50, 101 or 152"));
+  EXPECT_THAT(error_of(kImages, with_key("model.blocks=[1,0]")), HasSubstr("model.blocks = 0; it must be 1 or more"));
+  EXPECT_THAT(error_of(kImages, with_key("data.image=[32,32]")),
               HasSubstr("data.image has 2 sizes; they are height, width and channels"));
-  EXPECT_THAT(error_of(kText, with_key("train.label_smoothing=1.0")),
+  EXPECT_THAT(error_of(kImages, with_key("train.label_smoothing=1.0")),
               HasSubstr("train.label_smoothing = 1; it must be from 0 to below 1"));
 }
 
@@ -206,7 +210,7 @@ TEST(Config, images_are_normalised_by_the_keys_that_say_how) {
     std::vector<std::string> all{"model.kind=\"mlp\"", "data.kind=\"idx\"", "data.image=[1,2,1]", "data.validation=0",
                                  fmt::format("data.images=\"{}\"", dir / "images"), fmt::format("data.labels=\"{}\"", dir / "labels")};
     all.insert(all.end(), keys.begin(), keys.end());
-    const data::SourcePtr source = make_data(parse_config(kText, "job.toml", all)).train;
+    const data::SourcePtr source = make_data(parse_config(kImages, "job.toml", all)).train;
     const HostTensor image(source->fields()[0].sample);
     source->read(0, std::vector<View>{image.view(), {nullptr, source->fields()[1].sample}});
     return image.as<float>()[1];
@@ -220,10 +224,73 @@ TEST(Config, factors_of_a_mixture_that_cannot_be_are_refused) {
   for (const char* value : {"0", "0.0", "-1", "nan", "-inf"}) {
     EXPECT_THAT(error_of(kText, {fmt::format("model.capacity_factor={}", value)}), HasSubstr("it must be above 0")) << value;
   }
-  EXPECT_EQ(error_of(kText, {"model.capacity_factor=inf"}), "");
-  EXPECT_EQ(error_of(kText, {"model.capacity_factor=1e18"}), "");
+  EXPECT_EQ(error_of(kText, {"model.experts=2", "model.capacity_factor=inf"}), "");
+  EXPECT_EQ(error_of(kText, {"model.experts=2", "model.capacity_factor=1e18"}), "");
   EXPECT_THAT(error_of(kText, {"model.top_k=3"}), HasSubstr("model.top_k = 3; it must be 1 or 2"));
   EXPECT_THAT(error_of(kText, {"model.experts=1"}), HasSubstr("model.top_k = 2 of model.experts = 1; use more experts, or top_k = 1"));
+}
+
+std::string refusal(const std::string& toml) {
+  try {
+    parse_config(toml, "job.toml");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    return e.text();
+  }
+  return "";
+}
+
+constexpr const char* kGpt = "[data]\nkind = 'synthetic'\n[train]\nsteps = 1\n";
+constexpr const char* kMlp = "[data]\nkind = 'synthetic'\n[model]\nkind = 'mlp'\n[train]\nsteps = 1\n";
+
+TEST(ConfigEffects, a_key_that_changes_nothing_beside_the_others_is_refused_with_the_reason) {
+  const auto expect = [](const std::string& base, const std::string& more, const std::string& text) {
+    EXPECT_EQ(refusal(base + more), "configuration: " + text) << more;
+  };
+  expect(kGpt, "[model]\ntied = true\n", "model.tied = true has no effect with model.kind = 'gpt'; leave it out, or at its default of false");
+  expect(kGpt, "[model]\nkind = 'llama'\ndropout = 0.1\n",
+         "model.dropout = 0.1 has no effect with model.kind = 'llama'; leave it out, or at its default of 0.0");
+  expect(kGpt, "[model]\ntop_k = 1\n", "model.top_k = 1 has no effect with model.experts = 0; leave it out, or at its default of 2");
+  expect(kGpt, "momentum = 0.5\n", "train.momentum = 0.5 has no effect with train.optimizer = 'adamw'; leave it out, or at its default of 0.9");
+  expect(kGpt, "optimizer = 'sgd'\nbeta1 = 0.5\n", "train.beta1 = 0.5 has no effect with train.optimizer = 'sgd'; leave it out, or at its default of 0.9");
+  expect(kMlp, "schedule = 'constant'\nfinal_ratio = 0.5\n",
+         "train.final_ratio = 0.5 has no effect with train.schedule = 'constant'; leave it out, or at its default of 0.1");
+  EXPECT_THAT(refusal("[data]\nkind = 'synthetic'\nsamples = 9\nmean = 0.5\n[model]\nkind = 'mlp'\n[train]\nsteps = 1\n"),
+              HasSubstr("data.mean = 0.5 has no effect with data.kind = 'synthetic'"));
+}
+
+TEST(ConfigEffects, what_is_asked_of_the_ranks_without_effect_is_said) {
+  EXPECT_THAT(remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nsp = true\n", "job.toml")),
+              ElementsAre("parallel.sp = true has no effect with parallel.tp = 1; leave it out, or at its default of false",
+                          "parallel.zero_threshold_kb = 1 has no effect with parallel.zero = 0; leave it out, or at its default of 64"));
+  EXPECT_THAT(remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nzero = 1\n", "job.toml")), testing::IsEmpty());
+}
+
+TEST(ConfigEffects, a_key_at_its_default_asks_for_nothing) {
+  EXPECT_EQ(refusal(std::string(kGpt) + "momentum = 0.9\n[model]\ntied = false\nhidden = [512, 512]\n[parallel]\nsp = false\n"), "");
+}
+
+TEST(ConfigNames, what_other_systems_call_a_key_and_a_key_of_another_section_are_suggested) {
+  const auto suggested = [](const std::string& line) { return refusal(std::string(kGpt) + line); };
+  EXPECT_THAT(suggested("learning_rate = 0.1\n"), HasSubstr("no key 'train.learning_rate'. Did you mean 'train.lr'?"));
+  EXPECT_THAT(suggested("[model]\nn_layer = 2\n"), HasSubstr("no key 'model.n_layer'. Did you mean 'model.layers'?"));
+  EXPECT_THAT(suggested("[model]\nlr = 2\n"), HasSubstr("no key 'model.lr'. Did you mean 'train.lr'?"));
+  EXPECT_THAT(refusal("lr = 1\n" + std::string(kGpt)), HasSubstr("no key 'lr'. Did you mean 'train.lr'?"));
+  EXPECT_THAT(suggested("bacth = 2\n"), HasSubstr("no key 'train.bacth'. Did you mean 'train.batch'?"));
+}
+
+TEST(ConfigNames, each_other_name_is_of_a_key_that_there_is) {
+  JobConfig config;
+  const std::vector<ConfigKey> keys = config_keys(config);
+  for (const auto& [name, key] : other_names_of_keys()) {
+    EXPECT_TRUE(std::ranges::any_of(keys, [&](const ConfigKey& each) { return each.name == key; })) << name << " " << key;
+    EXPECT_EQ(meant_by(fmt::format("model.{}", name), keys), key);
+  }
+}
+
+TEST(ConfigValues, an_extension_begins_with_a_dot) {
+  EXPECT_THAT(refusal("[data]\npaths = ['.']\nextensions = ['.md', 'txt']\n[train]\nsteps = 1\n"),
+              HasSubstr("data.extensions has 'txt'; an extension begins with a dot, as in '.txt'"));
 }
 
 }  // namespace

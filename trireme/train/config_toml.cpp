@@ -85,12 +85,10 @@ void assign(const ConfigKey& key, const toml::node& node, const std::string& sou
 }
 
 const ConfigKey& find_key(const std::vector<ConfigKey>& keys, const std::string& name, const std::string& where) {
-  std::vector<std::string> names;
   for (const ConfigKey& key : keys) {
     if (key.name == name) return key;
-    names.push_back(key.name);
   }
-  const std::string near = closest(name, names);
+  const std::string near = meant_by(name, keys);
   fail(ErrorKind::kInvalidArgument, "{}: no key '{}'.{}", where, name,
        near.empty() ? " `trireme help config` lists the keys." : fmt::format(" Did you mean '{}'?", near));
 }
@@ -164,6 +162,30 @@ JobConfig read_config(const std::string& path, const std::vector<std::string>& o
   return parse_config(read_file(path), path, overrides);
 }
 
+std::string value_text(const ConfigKey& key) {
+  if (auto* const* number = std::get_if<double*>(&key.target)) {  // in the fewest digits that read back to it
+    const std::string text = fmt::format("{}", **number);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  }
+  toml::table table;
+  std::visit(
+      [&](auto* target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {
+          toml::array array;
+          for (const auto& item : *target) array.push_back(item);
+          table.insert("v", array);
+        } else {
+          table.insert("v", *target);
+        }
+      },
+      key.target);
+  std::ostringstream value;
+  value << toml::toml_formatter{table, toml::toml_formatter::default_flags & ~toml::format_flags::indentation};
+  const std::string line = value.str();
+  return line.substr(line.find('=') + 2);
+}
+
 std::string to_toml(JobConfig config) {
   std::string out;
   std::string section;
@@ -174,24 +196,7 @@ std::string to_toml(JobConfig config) {
       out += fmt::format("\n[{}]\n", head);
       section = head;
     }
-    toml::table table;
-    std::visit(
-        [&](auto* target) {
-          using T = std::remove_pointer_t<decltype(target)>;
-          if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {
-            toml::array array;
-            for (const auto& item : *target) array.push_back(item);
-            table.insert("v", array);
-          } else {
-            table.insert("v", *target);
-          }
-        },
-        key.target);
-    std::ostringstream value;
-    value << toml::toml_formatter{table, toml::toml_formatter::default_flags & ~toml::format_flags::indentation};
-    std::string line = value.str();
-    line = line.substr(line.find('=') + 2);
-    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1), line);
+    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1), value_text(key));
   }
   return out;
 }

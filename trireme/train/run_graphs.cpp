@@ -4,7 +4,8 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/train/assembly.h"
+#include "trireme/base/log.h"
+#include "trireme/train/same_job.h"
 
 namespace trireme {
 namespace {
@@ -34,12 +35,23 @@ Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, c
          const data::SourcePtr& train, const FitOptions& fit, Job& job)
     : options_(options), fit_(fit), job_(job), optimizer_(optimizer), train_(train),
       fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)),
-      session_(session_of({.model = model,
-                           .loss = loss,
-                           .optimizer = optimizer,
-                           .batch = fields_,
-                           .evaluation_batch = evaluation_fields(fit),
-                           .options = options},
-                          job.world(), &job.pool())) {}
+      assembly_{.model = model,
+                .loss = loss,
+                .optimizer = optimizer,
+                .batch = fields_,
+                .evaluation_batch = evaluation_fields(fit),
+                .options = options},
+      identity_(identity_of(assembly_, *train, fit.validation.get())), session_(session_of(assembly_, job.world(), &job.pool())) {}
+
+void Run::log_without_effect() const {
+  const int64_t warmup = options_.schedule.warmup_steps;
+  if (warmup > total_) {
+    TRIREME_LOG(kWarn, "train", "the learning rate rises for {} steps and the run ends after {}: it gets to {:.2g} times the peak", warmup, total_,
+                static_cast<double>(total_) / static_cast<double>(warmup));
+  }
+  if (!fit_.validation && (fit_.eval_every > 0 || fit_.eval_batches > 0 || fit_.eval_batch > 0)) {
+    TRIREME_LOG(kWarn, "train", "nothing is held out, so that nothing is validated, whatever is asked of validation");
+  }
+}
 
 }  // namespace trireme

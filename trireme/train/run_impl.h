@@ -3,16 +3,16 @@
 // run_save.cpp checkpoints, and run_finish.cpp the end.
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/train/assembly.h"
 #include "trireme/train/feed.h"
 #include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
 #include "trireme/train/recorder.h"
-#include "trireme/train/session.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -47,6 +47,7 @@ class Run {
   void set_damaged_aside(const ckpt::Found& newest);
   void write_strategy() const;
   void log_ignored_requests() const;
+  void log_without_effect() const;  // settings that go with others that are not set
   // A step takes about three forward passes: one forward, two back. 0: there is nothing to time without changing it.
   double expected_seconds();
   std::string describe_data() const;
@@ -86,6 +87,8 @@ class Run {
   data::SourcePtr train_;
   std::vector<BatchField> fields_;
   int64_t total_;
+  Assembly assembly_;
+  std::map<std::string, std::string> identity_;  // kept in checkpoints (train/same_job.h)
   Session session_;
   int64_t first_ = 0;
   int64_t saved_ = -1;     // step of the newest checkpoint of this run; -1: none

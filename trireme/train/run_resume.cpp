@@ -10,6 +10,7 @@
 #include "trireme/ckpt/retention.h"
 #include "trireme/train/checkpointing.h"
 #include "trireme/train/precision.h"
+#include "trireme/train/same_job.h"
 
 namespace trireme {
 namespace {
@@ -23,6 +24,7 @@ void Run::start() {
   if (job_.rank() == 0) {
     log_slow_products(options_.compute);
     log_ignored_requests();
+    log_without_effect();
     if (!options_.save_strategy.empty()) write_strategy();
   }
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
@@ -113,6 +115,9 @@ void Run::check_goes_on(const ckpt::Reader& reader) const {
   require(reader.data_position() == step * fit_.batch,
           "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),
           reader.data_position(), step, step > 0 ? reader.data_position() / step : 0, fit_.batch);
+  for (const std::string& change : check_same_job(reader.meta(), identity_, reader.path())) {
+    if (job_.rank() == 0) TRIREME_LOG(kWarn, "train", "going on from '{}' with {}", reader.path(), change);
+  }
 }
 
 // What is newer than the checkpoint that the run goes on from cannot be read: it must not be counted among those that are kept.

@@ -63,7 +63,7 @@ void Run::save() {
                                      .data_position = result_.step * fit_.batch,
                                      .keep = fit_.keep,
                                      .keep_steps = keep_steps,
-                                     .meta = {{"name", options_.name}, {"config", options_.config_text}}});
+                                     .meta = identity_});
   saved_ = result_.step;
   unproven_ = fit_.keep == 1;  // with more, the one before stays anyway
 }

@@ -51,9 +51,9 @@ int64_t ranks_of_heads(const JobConfig& config) {
     if (p.cp % ranks == 0 && heads % (p.tp * ranks) == 0) return ranks;
   }
   fail(ErrorKind::kInvalidArgument,
-       "configuration: parallel.cp_algorithm = 'hybrid': no part of parallel.cp = {} ranks divides {} heads over parallel.tp = "
-       "{}; use 'ring'",
-       p.cp, heads, p.tp);
+       "configuration: parallel.cp_algorithm = 'hybrid': no part of parallel.cp = {} ranks, between 1 and all, divides {} heads over "
+       "parallel.tp = {}; use {}'ring'",
+       p.cp, heads, p.tp, divide ? "'ulysses', for which they divide, or " : "");
 }
 
 Positions positions_of(const JobConfig& config) {
@@ -153,7 +153,9 @@ void check_heads(const JobConfig& config, const char* key) {
 void check_experts(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (config.model.experts == 0 && p.ep == 1) return;
-  require(config.model.experts > 0 && config.model.experts % p.ep == 0,
+  require(config.model.experts > 0, "configuration: parallel.ep = {}, but the model has no experts that ranks could share; set model.experts to a "
+          "multiple of {}, or parallel.ep to 1", p.ep, p.ep);
+  require(config.model.experts % p.ep == 0,
           "configuration: model.experts = {} does not divide over parallel.ep = {} ranks", config.model.experts, p.ep);
   const int64_t batches = ranks / (p.tp * p.cp);
   require(config.model.expert_groups == 1 || config.model.expert_groups % batches == 0,
@@ -223,8 +225,8 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
   const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
   if (copy <= 1) return "";
   require(ranks % copy == 0,
-          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}", p.tp, p.cp,
-          p.ep, ranks, std::max<int64_t>(ranks / copy, 1) * copy, (ranks / copy + 1) * copy);
+          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {}{}", p.tp, p.cp,
+          p.ep, ranks, ranks > copy ? fmt::format("{} or ", ranks / copy * copy) : "", (ranks / copy + 1) * copy);
   const int64_t heads = ranks_of_heads(config);
   if (heads == 1 || heads == p.cp) return fmt::format("dp={},ep={},cp={},tp={}", ranks / copy, p.ep, p.cp, p.tp);
   return fmt::format("dp={},ep={},cp={},cph={},tp={}", ranks / copy, p.ep, p.cp / heads, heads, p.tp);
