@@ -1,6 +1,7 @@
 // Jobs of several nodes, all on this host's loopback: a scheduler and agents started by hand, and one `trireme launch` a node.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <csignal>
@@ -256,6 +257,29 @@ TEST_F(NodesTest, ASignalToOneNodeEndsTheJobInOrderOnAll) {
     EXPECT_THAT(outcome.err, testing::EndsWith("interrupted by SIGINT; all ranks ended in order\n"));
   }
   EXPECT_TRUE(fs::exists(path("bye_0")) && fs::exists(path("bye_1")));
+}
+
+// More strangers than the scheduler may have descriptors, which say nothing: it stays reachable, while they are there and after.
+TEST_F(NodesTest, StrangersCannotMakeTheSchedulerDeaf) {
+  const auto few_files = [] {
+    const rlimit few{.rlim_cur = 100, .rlim_max = 100};
+    return ::setrlimit(RLIMIT_NOFILE, &few) == 0;
+  };
+  Program sched = begin("scheduler", {"scheduler", "--world", "1", "--port", std::to_string(port_), "--secret-file", "secret", "--log-dir", "logs"},
+                        {}, few_files);
+  ASSERT_TRUE(soon([&] { return out_of(sched).find("waiting at") != std::string::npos; })) << err_of(sched);
+  std::vector<int> strangers;
+  for (int i = 0; i < 400; ++i) {
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port_)), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    strangers.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(strangers.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    (void)!::send(strangers.back(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33, MSG_NOSIGNAL);
+  }
+  Program only = agent("only", 1, "echo let in");
+  EXPECT_EQ(finish(only).out, "let in\n");
+  EXPECT_EQ(finish(sched).code, 0);
+  EXPECT_THAT(read(path("logs/scheduler.log")), HasSubstr("ended a connection that did not prove the job's secret in time"));
+  for (const int fd : strangers) ::close(fd);
 }
 
 TEST_F(NodesTest, ASignalToOneRankEndsTheJobInOrderOnAllNodes) {
