@@ -1,6 +1,6 @@
 // How ranks meet when no launcher of ours serves their store: rank 0 serves it, and the others
 // learn of its address, port and secret
-//   - through MPI, under mpirun of the MPI that this build is linked with;
+//   - through MPI, under mpirun of the MPI that this build is linked with; between hosts without the secret;
 //   - on one host, from a file of mode 0600 in a folder of mode 0700, named by the job;
 //   - across hosts, from the variables that tell rank 0's address; the secret must be given to
 //   every
