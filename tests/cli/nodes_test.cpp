@@ -402,11 +402,25 @@ TEST_F(NodesTest, AWrongSecretIsRefused) {
   Program wrong = begin("wrong", {"launch", "--master", master(), "--world", "1", "-n", "1", "--secret-file", "other", "true"});
   const Outcome outcome = finish(wrong);
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(error_line(outcome), fmt::format("launch: the scheduler at {} refuses the connection (it says: it does not know the job's "
-                                             "secret); is its --secret-file the same?", master()));
+  EXPECT_EQ(error_line(outcome), fmt::format("launch: the scheduler at {} cannot be joined: it was given another secret than this node; give "
+                                             "both the same --secret-file, or the same TRIREME_SECRET_FILE or TRIREME_SECRET", master()));
   Program right = agent("right", 1, "true");
   EXPECT_EQ(finish(right).code, 0);
   EXPECT_EQ(finish(sched).code, 0);
+}
+
+// The node that waits is told too why the other does not come.
+TEST_F(NodesTest, AWrongSecretOfAnotherNodeIsSaidWhereItIsMissed) {
+  ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
+  Program sched = scheduler(2, {"--window", "5"});
+  Program right = agent("right", 2, "true");
+  Program wrong = begin("wrong", {"launch", "--master", master(), "--world", "2", "-n", "1", "--secret-file", "other", "true"});
+  EXPECT_EQ(finish(wrong).code, 2);
+  for (Program* program : {&right, &sched}) {
+    const Outcome outcome = finish(*program);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(error_line(outcome), HasSubstr("; 1 connection was refused because the job's secret was not proven: has every node the same --secret-file?"));
+  }
 }
 
 TEST_F(NodesTest, AJobOnSeveralNodesWithoutASecretIsRefusedWithTheCommandThatMakesOne) {

@@ -149,6 +149,16 @@ TEST_F(StartTest, AcrossHostsWithoutASecretTheJobIsRefusedOrWarnsAtEveryStart) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("none was given a secret"), HasSubstr("TRIREME_SECRET_FILE=FILE")));
 
+  // A rank with another secret is told so, and so is rank 0, which misses it.
+  ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
+  ASSERT_EQ(run({"launch", "--make-secret", "its.own"}).code, 0);
+  Way differing = hosts;
+  differing.variables += " TRIREME_START_TIMEOUT=3 TRIREME_SECRET_FILE=$(test $r = 0 && echo its.own || echo other)";
+  const Outcome differs = train_by(differing, 2, "mlp", "differing");
+  EXPECT_NE(differs.code, 0);
+  EXPECT_THAT(differs.err, AllOf(HasSubstr("does not accept the job secret of this rank"),
+                                 HasSubstr("refused because the job's secret was not proven: do all ranks have the same")));
+
   Way insecure = hosts;
   insecure.options = "--insecure";
   const Outcome outcome = train_by(insecure, 2, "mlp", "insecure");

@@ -28,6 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr int kPortTries = 8;
 constexpr milliseconds kLook{20};
+constexpr milliseconds kLookAgain{1000};
 constexpr milliseconds kOneTry{2000};  // at a port that may be someone else's
 
 // A folder that is this user's alone, so that nobody can put a file there before us.
@@ -101,6 +102,7 @@ class ServedStore final : public comm::Store {
         store_(comm::tcp_store(
             {.address = server_->address(), .port = server_->port(), .secret = secret})) {}
 
+  int64_t refused() const { return server_->counts().refused; }
   void leave_at(const std::string& path, const Site& site) {
     file_ = std::make_unique<SiteFile>(path, site);
   }
@@ -116,6 +118,10 @@ class ServedStore final : public comm::Store {
   std::shared_ptr<comm::Store> store_;
   std::unique_ptr<SiteFile> file_;
 };
+
+Meeting meeting_at(const std::shared_ptr<ServedStore>& store, std::string place) {
+  return {store, std::move(place), [store] { return store->refused(); }};
+}
 
 std::shared_ptr<ServedStore> serve(const Site& site) {
   auto server = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{
@@ -185,8 +191,8 @@ Meeting meet_by_mpi(const RankInfo& info, bool insecure) {
         comm::TcpStoreServerOptions{.address = site.address, .secret = secret});
     site.port = server->port();
     (void)comm::from_rank_0_by_mpi(to_string(site));
-    return {std::make_shared<ServedStore>(std::move(server), secret),
-            fmt::format("the others at its store {}:{}, told by MPI", site.address, site.port)};
+    return meeting_at(std::make_shared<ServedStore>(std::move(server), secret),
+                      fmt::format("the others at its store {}:{}, told by MPI", site.address, site.port));
   }
   auto site = parse_site(comm::from_rank_0_by_mpi(""));
   require(site.has_value(),
@@ -197,7 +203,7 @@ Meeting meet_by_mpi(const RankInfo& info, bool insecure) {
           "job secret: this rank was given another secret than rank 0; give all ranks the same");
   if (!site->secret) site->secret = info.secret;
   return {reach(*site, false),
-          fmt::format("rank 0 at its store {}:{}, told by MPI", site->address, site->port)};
+          fmt::format("rank 0 at its store {}:{}, told by MPI", site->address, site->port), nullptr};
 }
 
 Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
@@ -216,14 +222,14 @@ Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
     site.port = server->port();
     auto store = std::make_shared<ServedStore>(std::move(server), *site.secret);
     store->leave_at(path, site);
-    return {std::move(store), fmt::format("the others by the file {}", path)};
+    return meeting_at(store, fmt::format("the others by the file {}", path));
   }
   for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(kLook)) {
     const auto site = SiteFile::read(path);
     if (!site || !site->secret) continue;
     require(!info.secret || *info.secret == *site->secret,
             "job secret: this rank was given another secret than rank 0; give all ranks the same");
-    return {reach(*site, false), fmt::format("rank 0 by the file {}", path)};
+    return {reach(*site, false), fmt::format("rank 0 by the file {}", path), nullptr};
   }
   fail(ErrorKind::kTimeout,
        "[rank {} of {}] launch: rank 0 did not start on this host within {} (no file {}); start "
@@ -253,7 +259,7 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
     for (int port = info.master_port; port <= last; ++port) {
       site.port = static_cast<uint16_t>(port);
       try {
-        return {serve(site), fmt::format("the others at its store {}:{}", site.address, port)};
+        return meeting_at(serve(site), fmt::format("the others at its store {}:{}", site.address, port));
       } catch (const Error& e) {
         trouble = e.text();
       }
@@ -262,16 +268,28 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
          "launch: rank 0 cannot listen at {}: {}; MASTER_ADDR must be an address of its host",
          range, trouble);
   }
-  for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(kLook)) {
+  int refused_at = 0;  // a store that does not accept the secret: rank 0's, or another job's
+  milliseconds pause = kLook;
+  for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(pause)) {
     for (int port = info.master_port; port <= last; ++port) {
       site.port = static_cast<uint16_t>(port);
       try {
-        return {reach(site, true), fmt::format("rank 0 at its store {}:{}", site.address, port)};
+        return {reach(site, true), fmt::format("rank 0 at its store {}:{}", site.address, port), nullptr};
+      } catch (const comm::SecretRefused& e) {
+        if (refused_at == 0) {
+          TRIREME_LOG(kWarn, "launch", "{}; if that is another job's store, rank 0 is still waited for", e.text());
+        }
+        refused_at = port;
+        pause = std::min(2 * pause, kLookAgain);  // whoever it is, it logs what it refuses
       } catch (const Error& e) {
         if (trouble.empty() || e.kind() == ErrorKind::kInvalidArgument) trouble = e.text();
       }
     }
   }
+  require(refused_at == 0, "[rank {} of {}] launch: the store at {}:{} does not accept the job secret of this rank; it was given another "
+          "than rank 0, or rank 0 did not come within {} and that is another job's store. Give all ranks the same TRIREME_SECRET_FILE (or "
+          "TRIREME_SECRET)", info.rank, info.world, info.master_address, refused_at,
+          duration_text(static_cast<double>(deadline.count()) / 1000));
   fail(ErrorKind::kTimeout, "[rank {} of {}] launch: rank 0 was not found at {} within {} ({})",
        info.rank, info.world, range, duration_text(static_cast<double>(deadline.count()) / 1000),
        trouble);
@@ -284,7 +302,7 @@ Meeting meet(const RankInfo& info, bool insecure, milliseconds deadline) {
     const Site site{
         .address = info.master_address, .port = info.master_port, .secret = *info.secret};
     return {reach(site, false),
-            fmt::format("the others at the launcher's store {}:{}", site.address, site.port)};
+            fmt::format("the others at the launcher's store {}:{}", site.address, site.port), nullptr};
   }
   if (info.started_by == "mpirun" && comm::has_mpi()) return meet_by_mpi(info, insecure);
   if (info.one_host) return meet_by_file(info, deadline);

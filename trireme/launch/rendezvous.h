@@ -9,6 +9,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,6 +22,7 @@ namespace trireme::launch {
 struct Meeting {
   std::shared_ptr<comm::Store> store;  // rank 0's serves the others while it lives
   std::string place;                   // for the log: "rank 0's store at 10.0.0.5:15012"
+  std::function<int64_t()> refused;    // of rank 0's: how often somebody came who does not know the secret; none: not known
 };
 
 // `insecure`: a job on several hosts that was given no secret is let through, with a warning.

@@ -287,6 +287,7 @@ class Scheduler::Loop {
 
   void refuse(Call& call, int64_t Counts::*which, const std::string& why) {
     count(which);
+    if (why == kAnotherSecret) cluster_.note_another_secret();
     // Again when there are twice as many: whoever knocks for long does not fill the log.
     if (const int64_t times = counts().*which; times >= say_refused_at_) {
       log_.write(fmt::format("refused a connection from {}: {} ({} so far)", call.context.peer(), why, times));
@@ -298,7 +299,7 @@ class Scheduler::Loop {
   void take_message(Call& call, const std::string& message) {
     if (!call.seals) {
       const auto outcome = message.size() <= kMaxUnproven ? call.handshake.check(message) : std::nullopt;
-      if (!outcome) return refuse(call, &Counts::refused, "it does not know the job's secret");
+      if (!outcome) return refuse(call, &Counts::refused, kAnotherSecret);
       count(&Counts::admitted);
       need_no_proof(call);
       gate_->prove(call.context.peer());

@@ -112,7 +112,8 @@ TEST_F(SchedulerTest, AWrongSecretIsRefusedOnceAndForAll) {
   wrong.secret = comm::random_secret();
   const SchedulerLink agent(wrong, node(0, 1, 1));
   EXPECT_TRUE(soon([&] { return agent.news().hopeless; }));
-  EXPECT_EQ(agent.news().trouble, "it says: it does not know the job's secret");
+  EXPECT_EQ(agent.news().trouble, "it was given another secret than this node; give both the same --secret-file, or the same TRIREME_SECRET_FILE "
+                                  "or TRIREME_SECRET");
   EXPECT_FALSE(agent.news().view);
   EXPECT_TRUE(soon([&] { return scheduler.counts().refused == 1; }));
   EXPECT_EQ(scheduler.counts().admitted, 0);
