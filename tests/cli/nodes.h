@@ -36,10 +36,10 @@ class NodesTest : public CliTest {
   static void append(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
   Program scheduler(int world, const Words& more = {}, int port = 0) { return scheduler(std::to_string(world), more, port); }
-  Program scheduler(const std::string& world, const Words& more = {}, int port = 0) {
+  Program scheduler(const std::string& world, const Words& more = {}, int port = 0, const std::string& name = "scheduler") {
     Words words{"scheduler", "--world", world, "--port", std::to_string(port), "--secret-file", "secret"};
     append(words, more);
-    Program program = begin("scheduler", words);
+    Program program = begin(name, words);
     EXPECT_TRUE(soon([&] { return out_of(program).find('\n') != std::string::npos || !is_running(program); })) << err_of(program);
     const std::string out = out_of(program);
     const size_t at = out.find("127.0.0.1:");

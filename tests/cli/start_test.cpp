@@ -149,11 +149,48 @@ TEST_F(StartTest, AcrossHostsWithoutASecretTheJobIsRefusedOrWarnsAtEveryStart) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("none was given a secret"), HasSubstr("TRIREME_SECRET_FILE=FILE")));
 
+  // A rank with another secret is told so, and so is rank 0, which misses it.
+  ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
+  ASSERT_EQ(run({"launch", "--make-secret", "its.own"}).code, 0);
+  Way differing = hosts;
+  differing.variables += " TRIREME_START_TIMEOUT=3 TRIREME_SECRET_FILE=$(test $r = 0 && echo its.own || echo other)";
+  const Outcome differs = train_by(differing, 2, "mlp", "differing");
+  EXPECT_NE(differs.code, 0);
+  EXPECT_THAT(differs.err, AllOf(HasSubstr("does not accept the job secret of this rank"),
+                                 HasSubstr("refused because the job's secret was not proven: do all ranks have the same")));
+
   Way insecure = hosts;
   insecure.options = "--insecure";
   const Outcome outcome = train_by(insecure, 2, "mlp", "insecure");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("--insecure: whoever reaches this host can join the job"));
+}
+
+// Of mpirun's ranks that see themselves on hosts of their own: MPI does not carry the secret.
+TEST_F(StartTest, MpirunAcrossHostsAsksForASecretAndDoesNotSendIt) {
+  if (*kMpirun == '\0') GTEST_SKIP() << "no mpirun";
+  write_mlp();
+  const auto train = [&](const std::string& variables, const std::string& options) {
+    const std::string rank = fmt::format("OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 {} exec {} train "
+                                         "mlp.toml --quiet --out run {}", variables, TRIREME_PROGRAM, options);
+    write("rank.sh", rank + "\n");
+    return run_shell(fmt::format("exec {} --oversubscribe -n 2 sh rank.sh", kMpirun), kMpiSettings);
+  };
+  const Outcome refused = train("", "");
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("OMPI_COMM_WORLD_SIZE=2 says that ranks may be on several hosts, and none was given a secret"),
+                                 HasSubstr("mpirun -x TRIREME_SECRET_FILE")));
+  ASSERT_EQ(run({"launch", "--make-secret", "given.secret"}).code, 0);
+  const Outcome given = train("TRIREME_SECRET_FILE=given.secret", "");
+  EXPECT_EQ(given.code, 0) << given.err;
+  ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
+  const Outcome differs = train("TRIREME_SECRET_FILE=$(test $OMPI_COMM_WORLD_RANK = 0 && echo given.secret || echo other)", "");
+  EXPECT_NE(differs.code, 0);
+  EXPECT_THAT(differs.err, HasSubstr("it refused the job secret of this process"));
+  const Outcome insecure = train("", "--insecure");
+  EXPECT_EQ(insecure.code, 0) << insecure.err;
+  EXPECT_THAT(insecure.err, HasSubstr("--insecure: whoever reaches this host can join the job"));
+  EXPECT_EQ(train("", "--transport mpi").code, 0);
 }
 
 TEST_F(StartTest, VariablesThatContradictEachOtherAreRefusedBeforeAnyRankStarts) {

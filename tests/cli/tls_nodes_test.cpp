@@ -116,6 +116,15 @@ TEST_F(TlsNodesTest, AnEncryptedKeyOpensWithItsPasswordAlone) {
   EXPECT_EQ(run(launched(bundle)).code, 0);
   EXPECT_EQ(error_line(run(launched({bundle.begin(), bundle.begin() + 4}))),
             "tls: the bundle 'node.p12' takes a password; give --tls-password-file, or set TRIREME_TLS_PASSWORD");
+  // From the environment, where the ranks do not find it.
+  const Outcome told = run([&] {
+    Words words = launched({bundle.begin(), bundle.begin() + 4});
+    words.back() = "env";
+    return words;
+  }(), {"TRIREME_TLS_PASSWORD=open sesame"});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.out, HasSubstr("RANK=0"));
+  EXPECT_THAT(told.out, testing::Not(HasSubstr("open sesame")));
   write("password", "open barley");
   EXPECT_EQ(error_line(run(launched(bundle))), "tls: the password in 'password' does not open the bundle 'node.p12'");
   EXPECT_EQ(error_line(run(launched(closed))), "tls: the password in 'password' does not open the key 'closed.key'");

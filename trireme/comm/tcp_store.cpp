@@ -252,9 +252,11 @@ class TcpStore final : public Store {
       trouble = "it ended the handshake";
       return false;
     }
-    require(answer != std::string(wire::kProofBytes, '\0'),
-            "{}: it refused the job secret of this process; every rank needs the launcher's",
-            where());
+    if (answer == std::string(wire::kProofBytes, '\0')) {
+      throw SecretRefused(ErrorKind::kInvalidArgument,
+                          fmt::format("{}: it refused the job secret of this process; every rank needs the same, that of rank 0 or of "
+                                      "the launcher", where()));
+    }
     const Digest expected = wire::proof(options_.secret, "server", server_nonce, client_nonce);
     require(equal_in_constant_time(expected, wire::digest_of(answer)),
             "{}: what listens there does not know the job secret; is the address right?", where());

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/comm/hmac.h"
 #include "trireme/comm/store.h"
 
@@ -60,6 +61,12 @@ struct TcpStoreOptions {
   std::chrono::milliseconds connect_deadline{30'000};  // the server may start later than the client
   // Instead of waiting for the server to start: one attempt, of at most this long. 0: wait.
   std::chrono::milliseconds single_attempt{0};
+};
+
+// The server does not accept the client's secret.
+class SecretRefused : public Error {
+ public:
+  using Error::Error;
 };
 
 // Connects at once, so that a wrong address or secret shows here. Several threads may use the

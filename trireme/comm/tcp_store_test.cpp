@@ -230,7 +230,7 @@ TEST_F(TcpStoreTest, AWrongSecretIsRefusedAndNamed) {
   EXPECT_EQ(
       text,
       fmt::format("tcp store 127.0.0.1:{}: it refused the job secret of this process; every rank "
-                  "needs the launcher's",
+                  "needs the same, that of rank 0 or of the launcher",
                   server.port()));
   EXPECT_EQ(server.counts().refused, 1);
   EXPECT_EQ(server.counts().admitted, 0);

@@ -28,4 +28,12 @@ void make_room_for_descriptors(int ranks) {
           ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "", needed, limit.rlim_max, needed);
 }
 
+void raise_descriptor_limit(size_t more) {
+  rlimit limit{};
+  const rlim_t needed = kOther + more;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(needed, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace trireme::launch

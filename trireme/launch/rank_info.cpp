@@ -91,6 +91,7 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
   }
   options.log = flag_text("TRIREME_WORKER_LOG").value_or("");
   std::string place = "no other";
+  std::function<int64_t()> refused;
   if (options.transport == "mpi") {
     place = "each other by MPI";
   } else if (info.world > 1) {
@@ -98,11 +99,21 @@ std::unique_ptr<comm::World> join(const RankInfo& info, const JoinOptions& join_
     Meeting meeting = meet(info, insecure, deadline);
     options.store = std::move(meeting.store);
     place = std::move(meeting.place);
+    refused = std::move(meeting.refused);
   }
   TRIREME_LOG(kInfo, "launch", "rank {} of {}, started by {}{}, meets {}", info.rank, info.world,
               info.started_by, info.evidence.empty() ? "" : fmt::format(" ({})", info.evidence),
               place);
-  auto world = comm::connect(options);
+  std::unique_ptr<comm::World> world;
+  try {
+    world = comm::connect(options);
+  } catch (Error& e) {
+    if (const int64_t times = e.kind() == ErrorKind::kTimeout && refused ? refused() : 0; times > 0) {
+      e.note(fmt::format("{} connection{} refused because the job's secret was not proven: do all ranks have the same "
+                         "TRIREME_SECRET_FILE?", times, times == 1 ? " was" : "s were"));
+    }
+    throw;
+  }
   if (page != nullptr) {
     page->joined.store(true);
     page->joining.store(false);

@@ -28,6 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr int kPortTries = 8;
 constexpr milliseconds kLook{20};
+constexpr milliseconds kLookAgain{1000};
 constexpr milliseconds kOneTry{2000};  // at a port that may be someone else's
 
 // A folder that is this user's alone, so that nobody can put a file there before us.
@@ -101,6 +102,7 @@ class ServedStore final : public comm::Store {
         store_(comm::tcp_store(
             {.address = server_->address(), .port = server_->port(), .secret = secret})) {}
 
+  int64_t refused() const { return server_->counts().refused; }
   void leave_at(const std::string& path, const Site& site) {
     file_ = std::make_unique<SiteFile>(path, site);
   }
@@ -117,17 +119,21 @@ class ServedStore final : public comm::Store {
   std::unique_ptr<SiteFile> file_;
 };
 
+Meeting meeting_at(const std::shared_ptr<ServedStore>& store, std::string place) {
+  return {store, std::move(place), [store] { return store->refused(); }};
+}
+
 std::shared_ptr<ServedStore> serve(const Site& site) {
   auto server = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{
-      .address = site.address, .port = site.port, .secret = site.secret});
-  return std::make_shared<ServedStore>(std::move(server), site.secret);
+      .address = site.address, .port = site.port, .secret = site.secret.value()});
+  return std::make_shared<ServedStore>(std::move(server), *site.secret);
 }
 
 // `once`: whoever listens there may be someone else, so there is one attempt.
 std::shared_ptr<comm::Store> reach(const Site& site, bool once) {
   return comm::tcp_store({.address = site.address,
                           .port = site.port,
-                          .secret = site.secret,
+                          .secret = site.secret.value(),
                           .single_attempt = once ? kOneTry : milliseconds(0)});
 }
 
@@ -157,21 +163,47 @@ std::string own_address(const RankInfo& info) {
   return *address;
 }
 
-Meeting meet_by_mpi(const RankInfo& info) {
+// Of ranks on several hosts: refuses none at all, unless the network is trusted with everything; of that rank 0 warns.
+void require_secret(const RankInfo& info, bool insecure, std::string_view otherwise) {
+  if (info.secret) return;
+  require(insecure,
+          "launch: {} says that ranks may be on several hosts, and none was given a secret, without "
+          "which anyone in the network could join. Make one with 'trireme launch --make-secret "
+          "FILE', copy the file to every host and set TRIREME_SECRET_FILE=FILE (or TRIREME_SECRET "
+          "to its text) for every rank{}; in a network that you "
+          "trust with everything, --insecure or TRIREME_INSECURE=1",
+          info.evidence, otherwise);
   if (info.rank == 0) {
-    Site site{.address = own_address(info), .secret = info.secret.value_or(comm::random_secret())};
+    TRIREME_LOG(kWarn, "launch",
+                "--insecure: whoever reaches this host can join the job and read what it sends");
+  }
+}
+
+// What MPI carries can be read in the network, so the secret goes by it on one host only.
+Meeting meet_by_mpi(const RankInfo& info, bool insecure) {
+  if (!info.one_host) require_secret(info, insecure, " ('mpirun -x TRIREME_SECRET_FILE' hands it on)");
+  const bool carried = info.one_host || !info.secret;
+  if (info.rank == 0) {
+    const comm::Secret secret = info.secret.value_or(comm::random_secret());
+    Site site{.address = own_address(info), .secret = {}};
+    if (carried) site.secret = secret;
     auto server = std::make_unique<comm::TcpStoreServer>(
-        comm::TcpStoreServerOptions{.address = site.address, .secret = site.secret});
+        comm::TcpStoreServerOptions{.address = site.address, .secret = secret});
     site.port = server->port();
     (void)comm::from_rank_0_by_mpi(to_string(site));
-    return {std::make_shared<ServedStore>(std::move(server), site.secret),
-            fmt::format("the others at its store {}:{}, told by MPI", site.address, site.port)};
+    return meeting_at(std::make_shared<ServedStore>(std::move(server), secret),
+                      fmt::format("the others at its store {}:{}, told by MPI", site.address, site.port));
   }
-  const auto site = parse_site(comm::from_rank_0_by_mpi(""));
+  auto site = parse_site(comm::from_rank_0_by_mpi(""));
   require(site.has_value(),
           "launch: what MPI brought from rank 0 is no address; do all ranks run the same build?");
+  require(site->secret.has_value() || info.secret.has_value(),
+          "job secret: rank 0 was given a secret and this rank none; give all ranks the same");
+  require(!info.secret || !site->secret || *info.secret == *site->secret,
+          "job secret: this rank was given another secret than rank 0; give all ranks the same");
+  if (!site->secret) site->secret = info.secret;
   return {reach(*site, false),
-          fmt::format("rank 0 at its store {}:{}, told by MPI", site->address, site->port)};
+          fmt::format("rank 0 at its store {}:{}, told by MPI", site->address, site->port), nullptr};
 }
 
 Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
@@ -186,18 +218,18 @@ Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
             info.started_by, job);
     Site site{.address = "127.0.0.1", .secret = info.secret.value_or(comm::random_secret())};
     auto server =
-        std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.secret = site.secret});
+        std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.secret = *site.secret});
     site.port = server->port();
-    auto store = std::make_shared<ServedStore>(std::move(server), site.secret);
+    auto store = std::make_shared<ServedStore>(std::move(server), *site.secret);
     store->leave_at(path, site);
-    return {std::move(store), fmt::format("the others by the file {}", path)};
+    return meeting_at(store, fmt::format("the others by the file {}", path));
   }
   for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(kLook)) {
     const auto site = SiteFile::read(path);
-    if (!site) continue;
-    require(!info.secret || *info.secret == site->secret,
+    if (!site || !site->secret) continue;
+    require(!info.secret || *info.secret == *site->secret,
             "job secret: this rank was given another secret than rank 0; give all ranks the same");
-    return {reach(*site, false), fmt::format("rank 0 by the file {}", path)};
+    return {reach(*site, false), fmt::format("rank 0 by the file {}", path), nullptr};
   }
   fail(ErrorKind::kTimeout,
        "[rank {} of {}] launch: rank 0 did not start on this host within {} (no file {}); start "
@@ -207,19 +239,8 @@ Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
 }
 
 comm::Secret secret_across_hosts(const RankInfo& info, bool insecure) {
-  if (info.secret) return *info.secret;
-  require(insecure,
-          "launch: {} says that ranks may be on several hosts, and none was given a secret, without "
-          "which anyone in the network could join. Make one with 'trireme launch --make-secret "
-          "FILE', copy the file to every host and set TRIREME_SECRET_FILE=FILE (or TRIREME_SECRET "
-          "to its text) for every rank; on one host set LOCAL_WORLD_SIZE={}; in a network that you "
-          "trust with everything, --insecure or TRIREME_INSECURE=1",
-          info.evidence, info.world);
-  if (info.rank == 0) {
-    TRIREME_LOG(kWarn, "launch",
-                "--insecure: whoever reaches this host can join the job and read what it sends");
-  }
-  return comm::sha256(fmt::format("insecure {}", info.job));
+  require_secret(info, insecure, fmt::format("; on one host set LOCAL_WORLD_SIZE={}", info.world));
+  return info.secret.value_or(comm::sha256(fmt::format("insecure {}", info.job)));
 }
 
 Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds deadline) {
@@ -238,7 +259,7 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
     for (int port = info.master_port; port <= last; ++port) {
       site.port = static_cast<uint16_t>(port);
       try {
-        return {serve(site), fmt::format("the others at its store {}:{}", site.address, port)};
+        return meeting_at(serve(site), fmt::format("the others at its store {}:{}", site.address, port));
       } catch (const Error& e) {
         trouble = e.text();
       }
@@ -247,16 +268,28 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
          "launch: rank 0 cannot listen at {}: {}; MASTER_ADDR must be an address of its host",
          range, trouble);
   }
-  for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(kLook)) {
+  int refused_at = 0;  // a store that does not accept the secret: rank 0's, or another job's
+  milliseconds pause = kLook;
+  for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(pause)) {
     for (int port = info.master_port; port <= last; ++port) {
       site.port = static_cast<uint16_t>(port);
       try {
-        return {reach(site, true), fmt::format("rank 0 at its store {}:{}", site.address, port)};
+        return {reach(site, true), fmt::format("rank 0 at its store {}:{}", site.address, port), nullptr};
+      } catch (const comm::SecretRefused& e) {
+        if (refused_at == 0) {
+          TRIREME_LOG(kWarn, "launch", "{}; if that is another job's store, rank 0 is still waited for", e.text());
+        }
+        refused_at = port;
+        pause = std::min(2 * pause, kLookAgain);  // whoever it is, it logs what it refuses
       } catch (const Error& e) {
         if (trouble.empty() || e.kind() == ErrorKind::kInvalidArgument) trouble = e.text();
       }
     }
   }
+  require(refused_at == 0, "[rank {} of {}] launch: the store at {}:{} does not accept the job secret of this rank; it was given another "
+          "than rank 0, or rank 0 did not come within {} and that is another job's store. Give all ranks the same TRIREME_SECRET_FILE (or "
+          "TRIREME_SECRET)", info.rank, info.world, info.master_address, refused_at,
+          duration_text(static_cast<double>(deadline.count()) / 1000));
   fail(ErrorKind::kTimeout, "[rank {} of {}] launch: rank 0 was not found at {} within {} ({})",
        info.rank, info.world, range, duration_text(static_cast<double>(deadline.count()) / 1000),
        trouble);
@@ -269,9 +302,9 @@ Meeting meet(const RankInfo& info, bool insecure, milliseconds deadline) {
     const Site site{
         .address = info.master_address, .port = info.master_port, .secret = *info.secret};
     return {reach(site, false),
-            fmt::format("the others at the launcher's store {}:{}", site.address, site.port)};
+            fmt::format("the others at the launcher's store {}:{}", site.address, site.port), nullptr};
   }
-  if (info.started_by == "mpirun" && comm::has_mpi()) return meet_by_mpi(info);
+  if (info.started_by == "mpirun" && comm::has_mpi()) return meet_by_mpi(info, insecure);
   if (info.one_host) return meet_by_file(info, deadline);
   return meet_across_hosts(info, insecure, deadline);
 }

@@ -9,12 +9,13 @@ namespace trireme::launch {
 namespace {
 
 constexpr std::string_view kSiteMagic = "trireme-rendezvous-1";
+constexpr const char* kNoSecret = "-";
 constexpr size_t kLongest = 1000;
 
 }  // namespace
 
 std::string to_string(const Site& site) {
-  return fmt::format("{} {} {} {}\n", kSiteMagic, site.address, site.port, comm::to_hex(site.secret));
+  return fmt::format("{} {} {} {}\n", kSiteMagic, site.address, site.port, site.secret ? comm::to_hex(*site.secret) : kNoSecret);
 }
 
 std::optional<Site> parse_site(std::string_view text) {
@@ -31,7 +32,7 @@ std::optional<Site> parse_site(std::string_view text) {
   const char* end = words[2].data() + words[2].size();
   const auto [stop, status] = std::from_chars(words[2].data(), end, site.port);
   if (status != std::errc() || stop != end) return std::nullopt;
-  site.secret = comm::secret_from_hex(words[3]);
+  if (words[3] != kNoSecret) site.secret = comm::secret_from_hex(words[3]);
   return site;
 }
 

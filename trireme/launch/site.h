@@ -13,11 +13,11 @@ namespace trireme::launch {
 struct Site {
   std::string address;
   uint16_t port = 0;
-  comm::Secret secret{};
+  std::optional<comm::Secret> secret;  // none: every rank has been given it
 };
 
 std::string to_string(const Site& site);
-// Nothing when it is no such line; kInvalidArgument, which never shows the text, when only its secret is none.
+// Nothing when it is no such line; kInvalidArgument, which never shows the text, when what stands for its secret is neither one nor "-".
 std::optional<Site> parse_site(std::string_view text);
 
 }  // namespace trireme::launch

@@ -14,6 +14,9 @@ TEST(Site, ReadsBackAsItWas) {
   EXPECT_EQ(back->address, site.address);
   EXPECT_EQ(back->port, site.port);
   EXPECT_EQ(back->secret, site.secret);
+  const auto without = parse_site(to_string({.address = "10.0.0.5", .port = 4000, .secret = {}}));
+  ASSERT_TRUE(without);
+  EXPECT_FALSE(without->secret);
 }
 
 TEST(Site, AnythingElseIsNone) {

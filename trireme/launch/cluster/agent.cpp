@@ -219,8 +219,7 @@ class Agent {
       if (const int signal = signals_.next_to_end()) return signal;
       const SchedulerLink::News news = link_->news();
       if (news.hopeless) {
-        fail(ErrorKind::kInvalidArgument, "launch: {} refuses the connection ({}); is its --secret-file the same?",
-             scheduler_name(), news.trouble);
+        fail(ErrorKind::kInvalidArgument, "launch: {} cannot be joined: {}", scheduler_name(), news.trouble);
       }
       if (news.view) {
         view_ = *news.view;

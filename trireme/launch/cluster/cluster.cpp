@@ -438,6 +438,10 @@ std::string Cluster::missing_text() const {
     ++named;
   }
   if (groups.empty()) add("nobody came");
+  if (other_secrets_ > 0) {
+    text += fmt::format("; {} connection{} refused because the job's secret was not proven: has every node the same --secret-file?",
+                        other_secrets_, other_secrets_ == 1 ? " was" : "s were");
+  }
   return text;
 }
 

@@ -101,6 +101,8 @@ class Cluster {
 
   // The caller itself did not run for so long, and heard nobody: no node counts as silent for that.
   void stood_still(int64_t ms);
+  // Somebody came who does not know the job's secret: it may be a node of the job that was given another one.
+  void note_another_secret() { ++other_secrets_; }
   // Ends the job for a reason of the caller's, unless it is over.
   void end_now(const Ending& ending);
 
@@ -170,6 +172,7 @@ class Cluster {
   std::string store_address_;
   uint16_t store_port_ = 0;
   int interrupt_ = 0;
+  int64_t other_secrets_ = 0;  // connections
   int64_t decide_at_ms_ = -1;  // when candidate_ becomes the ending
   Ending candidate_;
   Ending ending_;

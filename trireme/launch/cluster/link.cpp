@@ -218,7 +218,7 @@ class SchedulerLink::Loop {
     }
     if (!a.seals) {
       a.seals = a.handshake.check(message);
-      if (!a.seals) return give_up(a, "it does not know the job's secret", true);
+      if (!a.seals) return give_up(a, "what listens there does not know the job's secret; is the address right?", true);
       const std::lock_guard lock(mutex_);
       due_ = true;
       news_.connected = true;
@@ -267,6 +267,9 @@ class SchedulerLink::Loop {
     news_.host_answers = a.status.error_message().find("Connection refused") != std::string::npos;
     const bool refused = a.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
     news_.trouble = !a.trouble.empty()    ? a.trouble
+                    : refused && a.status.error_message() == kAnotherSecret
+                        ? "it was given another secret than this node; give both the same --secret-file, or the same TRIREME_SECRET_FILE or "
+                          "TRIREME_SECRET"
                     : refused             ? "it says: " + a.status.error_message()
                     : a.answered          ? "it closed the connection"
                     : options_.tls        ? a.status.error_message()  // has what is wrong with a certificate

@@ -17,14 +17,18 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/launch/cluster/address.h"
+#include "trireme/launch/cluster/gate.h"
 #include "trireme/launch/cluster/grpc_impl.h"
 #include "trireme/launch/cluster/message.h"
 #include "trireme/launch/cluster/session.h"
+#include "trireme/launch/descriptors.h"
 
 namespace trireme::launch {
 namespace {
 
+constexpr size_t kOfEachRank = 2;  // descriptors, where each is a node: its connection, and that by which it comes again
 constexpr std::chrono::milliseconds kTurn{20};  // between looks at what time ends
+constexpr std::chrono::milliseconds kIdle{60'000};  // of a connection without a stream, proven or not
 constexpr std::chrono::milliseconds kStood{1'000};  // between two turns: the scheduler itself was stopped
 
 enum class Step { kAccept, kRead, kWrite, kFinish };
@@ -97,13 +101,19 @@ class Scheduler::Loop {
       : options_(std::move(options)), log_(options_.log_path), cluster_(options_.cluster, now_ms()) {
     quiet_grpc();
     listen();
-    log_.write(fmt::format("waiting at {} for {} rank{}", host_port_text(options_.address, port_), options_.cluster.world,
+    log_.write(fmt::format("waiting at {} for {} rank{}", host_port_text(options_.address, port()), options_.cluster.world,
                            options_.cluster.world == 1 ? "" : "s"));
     accept();
     thread_ = std::thread([this] { run(); });
+    gate_->open([this](int socket) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = socket;
+      acceptor_->HandleNewConnection(&connection);
+    });
   }
 
   ~Loop() {
+    gate_->close();
     {
       const std::lock_guard lock(posting_);
       stopping_ = true;
@@ -115,10 +125,12 @@ class Scheduler::Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return gate_->port(); }
   Counts counts() const {
     const std::lock_guard lock(mutex_);
-    return counts_;
+    Counts counts = counts_;
+    counts.unproven = gate_->ended();
+    return counts;
   }
   bool is_done() const {
     const std::lock_guard lock(mutex_);
@@ -138,26 +150,24 @@ class Scheduler::Loop {
   static int64_t now_ms() { return static_cast<int64_t>(now_s() * 1e3); }
 
   void listen() {
+    raise_descriptor_limit(2 * options_.max_pending + kOfEachRank * static_cast<size_t>(options_.cluster.world));
+    // TLS has as much time as the proof after it.
+    gate_ = std::make_unique<Gate>(GateOptions{.address = options_.address, .port = options_.port,
+                                               .prove_by = 2 * options_.handshake_deadline, .max_unproven = options_.max_pending});
     grpc::ServerBuilder builder;
     builder.RegisterAsyncGenericService(&service_);
     queue_ = builder.AddCompletionQueue();
-    int port = 0;
-    builder.AddListeningPort(host_port_text(options_.address, options_.port), credentials_of(options_.tls), &port);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_of(options_.tls));
     // gRPC has one bound for all messages, and reports need this one: before the proof as much may come, but what is longer than
     // kMaxUnproven is dropped unread (take_message).
     builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a second scheduler at the port is a mistake
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(kIdle.count()));
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, static_cast<int>(options_.handshake_deadline.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4096);
-    std::string trouble = trouble_listening(options_.address, options_.port);  // gRPC itself does not say why
-    if (trouble.empty()) server_ = builder.BuildAndStart();
-    if (!server_ || port == 0) {
-      if (trouble.empty()) trouble = trouble_listening(options_.address, options_.port);
-      fail(ErrorKind::kIo, "scheduler: cannot listen at {} ({}); name another port, or end what listens there",
-           host_port_text(options_.address, options_.port), trouble.empty() ? "it was in use a moment ago" : trouble);
-    }
-    port_ = static_cast<uint16_t>(port);
+    server_ = builder.BuildAndStart();
+    if (!server_) fail(ErrorKind::kIo, "scheduler: gRPC cannot start a server; TRIREME_LOG=launch=debug says why");
   }
 
   void accept() {
@@ -277,6 +287,7 @@ class Scheduler::Loop {
 
   void refuse(Call& call, int64_t Counts::*which, const std::string& why) {
     count(which);
+    if (why == kAnotherSecret) cluster_.note_another_secret();
     // Again when there are twice as many: whoever knocks for long does not fill the log.
     if (const int64_t times = counts().*which; times >= say_refused_at_) {
       log_.write(fmt::format("refused a connection from {}: {} ({} so far)", call.context.peer(), why, times));
@@ -288,9 +299,10 @@ class Scheduler::Loop {
   void take_message(Call& call, const std::string& message) {
     if (!call.seals) {
       const auto outcome = message.size() <= kMaxUnproven ? call.handshake.check(message) : std::nullopt;
-      if (!outcome) return refuse(call, &Counts::refused, "it does not know the job's secret");
+      if (!outcome) return refuse(call, &Counts::refused, kAnotherSecret);
       count(&Counts::admitted);
       need_no_proof(call);
+      gate_->prove(call.context.peer());
       call.seals = outcome->seals;
       call.to_send = outcome->proof;
     } else {
@@ -323,6 +335,10 @@ class Scheduler::Loop {
     if (look_at_time_.passed()) {  // not after every event: it looks at all nodes
       look_at_time_ = Deadline(kTurn);
       while (!proving_.empty() && proving_.front()->prove_by->passed()) expire(*proving_.front());
+      if (const int64_t times = gate_->ended(); times >= say_ended_at_) {
+        log_.write(fmt::format("ended a connection that did not prove the job's secret in time, or made room for newer ones ({} so far)", times));
+        say_ended_at_ = 2 * times;
+      }
       cluster_.tick(now_ms());
     }
     {
@@ -358,7 +374,8 @@ class Scheduler::Loop {
   grpc::AsyncGenericService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::unique_ptr<grpc::Server> server_;
-  uint16_t port_ = 0;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<Gate> gate_;
   std::list<Call> calls_;
   std::map<std::pair<std::string, uint64_t>, int> calls_of_node_;  // by id and instance
   std::vector<Call*> proving_;  // those that have not proven the secret yet, the oldest first; max_pending at most
@@ -369,6 +386,7 @@ class Scheduler::Loop {
   bool stopping_ = false;
   std::optional<Deadline> linger_;
   int64_t say_refused_at_ = 1;
+  int64_t say_ended_at_ = 1;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Ending> done_;

@@ -23,7 +23,7 @@ struct SchedulerOptions {
   std::optional<TlsTexts> tls;
   std::string log_path;  // of what happens to the job; empty: this process's log
   std::chrono::milliseconds handshake_deadline{2000};
-  size_t max_pending = 128;                  // handshakes at once; one more ends the oldest
+  size_t max_pending = 128;                  // handshakes at once, and connections without a proof; one more ends the oldest
   std::chrono::milliseconds linger{10'000};  // after the end of the job, for nodes that do not answer
 };
 
@@ -46,7 +46,8 @@ class Scheduler {
   struct Counts {
     int64_t admitted = 0;  // connections that proved the secret
     int64_t refused = 0;   // that did not, or sent what is not sealed as the next message
-    int64_t expired = 0;   // half-open ones, ended by the deadline or by newer ones
+    int64_t expired = 0;   // streams without a proof, ended by the deadline or by newer ones
+    int64_t unproven = 0;  // connections without a proof, with streams or not, ended by a deadline or by newer ones
     int64_t broken = 0;    // proven ones that sent an impossible message
   };
   Counts counts() const;

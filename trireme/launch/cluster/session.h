@@ -19,6 +19,7 @@
 namespace trireme::launch {
 
 inline constexpr const char* kMethod = "/trireme.Scheduler/Attend";
+inline constexpr const char* kAnotherSecret = "the job's secret was not proven";  // what a server says that refuses an answer
 inline constexpr size_t kMaxUnproven = 256;  // bytes of a message before the proof
 
 // The sequence numbers and the seal of one direction each way, after the handshake.
