@@ -246,11 +246,7 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
       {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all samples that are held out"},
       {"train.eval_batch", &c.train.eval_batch, "samples of a batch of a validation, over all ranks; 0: train.batch. What is left of the held-out samples after whole batches is counted too, with its own weight"},
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
-<<<<<<< HEAD
       {"train.keep", &c.train.keep, "newest checkpoints of the run that stay, and with 1 also the one before until a step from the newest was finite; 0: all. An earlier run's files in the same folder are moved to earlier-1, -2 and so on, and all stay"},
-=======
-      {"train.keep", &c.train.keep, "newest checkpoints of the run that stay, 0: all of them; an earlier run's in the same folder become checkpoints.1, .2 and so on, and all stay"},
->>>>>>> b3f3940 (docs: commands and outputs of README, guide and howtos are a test; what was untrue in them is mended; examples, machines and documents are installed; dumps say which ranks a collective joins)
       {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
   };
 }
