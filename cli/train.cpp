@@ -202,7 +202,7 @@ void add_train(CLI::App& app, Action& chosen) {
   add_job_flags(*command, *args);
   command->footer("SIGINT (Ctrl-C), SIGTERM and SIGHUP, sent to any process of the job, finish the step, save and end all ranks with the "
                   "exit code 128 + signal; SIGUSR1 saves a checkpoint and goes on.\n\n"
-                  "Example:\n  trireme train examples/mnist.toml -n 2 --set train.epochs=3 --out runs/mnist");
+                  "Example:\n  trireme train examples/digits.toml -n 2 --set train.epochs=3 --out runs/digits");
   command->callback([=, &chosen] { chosen = [=] { return train(*args); }; });
 }
 

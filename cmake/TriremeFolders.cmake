@@ -72,7 +72,7 @@ function(trireme_test_headers)
 endfunction()
 
 # A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
-# of CTest, named "<name without _test>: ...". In a release build the tests themselves are compiled for a quick build.
+# of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release build the tests themselves are compiled for a quick build.
 function(trireme_test_program name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -89,7 +89,7 @@ function(trireme_test_program name)
     target_link_options(${name} PRIVATE -fsanitize=${TRIREME_SANITIZE})
   endif()
   string(REGEX REPLACE "_test$" "" prefix ${name})
-  gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
 # The test program of a folder links the whole library: a unit test may stand on anything below it. Where a folder is built for what

@@ -1,5 +1,5 @@
 // A model of one's own, trained on all ranks of the job. Alone it is one rank; `trireme launch -n 2
-// ./02_train` makes it two.
+// build/release/examples/example_02_train` makes it two.
 #include <fmt/core.h>
 
 #include "trireme/trireme.h"
@@ -16,14 +16,12 @@ struct Mlp : tr::nn::Module {
 int main(int argc, char** argv) {
   const auto job = tr::Job::init(argc, argv);  // finds its rank and world however it was launched
   Mlp net;
-  tr::Trainer trainer{
-      net, tr::cross_entropy, tr::AdamW{.lr = 1e-3}, {.accuracy = true, .progress = false}};
-  const auto digits = tr::data::split_fraction(tr::data::synthetic_images({.samples = 2000}), 0.1);
-  const tr::FitResult result =
-      trainer.fit(digits.train, {.epochs = 2, .batch = 50, .validation = digits.validation});
+  tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{.lr = 1e-3}, {.accuracy = true, .progress = false}};
+  const auto digits = tr::data::split_fraction(tr::data::idx("examples/data/digits-images-idx3-ubyte.gz",
+                                                             "examples/data/digits-labels-idx1-ubyte.gz"), 0.1);
+  const tr::FitResult result = trainer.fit(digits.train, {.epochs = 10, .batch = 48, .validation = digits.validation});
   if (job.rank() == 0) {
-    fmt::print("{} steps; more than nine in ten held-out images right: {}\n", result.step,
-               result.accuracy > 0.9 ? "yes" : "no");
+    fmt::print("{} steps; more than nine in ten held-out digits right: {}\n", result.step, result.accuracy > 0.9 ? "yes" : "no");
   }
   return result.exit_code();
 }

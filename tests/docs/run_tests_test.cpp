@@ -44,6 +44,15 @@ TEST_F(RunTests, FailsWithCTestAndSaysNothingOfSkipsWhereThereAreNone) {
   EXPECT_THAT(outcome.out, HasSubstr("50% tests passed, 1 tests failed out of 2"));
 }
 
+// What GoogleTest prints of a parameter differs from run to run: whoever asks for a test by its name needs words.
+TEST_F(RunTests, TestsOfTheBuildFolderHaveNamesOfWords) {
+  const trireme::cli::Outcome outcome = run_shell("ctest --test-dir " TRIREME_BUILD_DIR " -N");
+
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(": docs: RunTests.TestsOfTheBuildFolderHaveNamesOfWords\n"));
+  for (const char* of_a_parameter : {"GetParam", "0x", "-byte object"}) EXPECT_THAT(outcome.out, Not(HasSubstr(of_a_parameter)));
+}
+
 TEST_F(RunTests, RefusesAFolderThatIsNone) {
   EXPECT_EQ(run_shell(TRIREME_SOURCE_DIR "/tools/run_tests gone").code, 2);
 }

@@ -90,7 +90,8 @@ TEST_P(HandCutTraining, contracts_17_2_trains_as_the_dense_model_on_one_rank) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, HandCutTraining, testing::Values(2, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, HandCutTraining, testing::Values(2, 4),
+                         [](const auto& instance) { return fmt::format("{}_ranks", instance.param); });
 
 // -- values of each rank's own ----------------------------------------------------------------------------
 

@@ -107,6 +107,14 @@ TEST(Partition, prints_each_value_with_its_layout) {
   EXPECT_THAT(to_string(megatron_program()), HasSubstr("// [-, tp] of [8,16]"));
 }
 
+TEST(Partition, prints_the_ranks_that_a_collective_joins) {
+  EXPECT_THAT(to_string(megatron_program()), HasSubstr("// [-, -] of [8,4]; over tp, ranks {0,1}\n"));
+  const Program pairs = cut(megatron_block(), Mesh({{"dp", 2}, {"tp", 2}}), {"[dp, -]", "[-, tp]", "[tp, -]"});
+  EXPECT_THAT(to_string(pairs), HasSubstr(" of [8,4]; over tp, ranks {0,1} {2,3}\n"));
+  const Program many = cut(megatron_block(), Mesh({{"tp", 2}, {"dp", 8}, {"more", 2}}), {"[dp, -]", "[-, tp]", "[tp, -]"});
+  EXPECT_THAT(to_string(many), HasSubstr("{6,22} {7,23} and 8 more groups\n"));
+}
+
 TEST(Verify, a_shape_that_is_not_the_layouts_is_found) {
   Program program = megatron_program();
   program.layouts[1] = Layout::replicated(2);

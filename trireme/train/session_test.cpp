@@ -175,7 +175,9 @@ TEST_P(SaveAndLoad, goes_on_from_the_same_bits_at_any_number_of_ranks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SaveAndLoad,
-                         testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 2, 4)));
+                         testing::Combine(testing::Values(1, 2, 4), testing::Values(1, 2, 4)), [](const auto& instance) {
+                           return fmt::format("from_{}_to_{}", std::get<0>(instance.param), std::get<1>(instance.param));
+                         });
 
 TEST(SaveAndLoadErrors, a_checkpoint_of_another_model_is_refused_by_name) {
   const Folder folder;
