@@ -1,5 +1,5 @@
-"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,mlp,lenet,resnet}.safetensors,
-or those of the models that are named as arguments.
+"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,mlp,lenet,resnet}.safetensors and
+fixtures/{gpt,llama,resnet}_bf16.safetensors, or those of the models that are named as arguments.
 
 Each model trains 20 steps of AdamW (the ResNet of SGD) in PyTorch on the CPU twice, in f32 and in f64, from the same starting weights and
 on the same batches. README.md says how to run this and what a file holds. Parameters are held under Trireme's names
@@ -31,6 +31,19 @@ OPTIONS = {
     "lenet": ADAMW | {"lr": 2e-3, "clip_norm": 0.0},
     "resnet": {"momentum": 0.9, "weight_decay": 1e-4, "lr": 1e-2, "clip_norm": 0.0},
 }
+
+
+IN_BF16 = ("gpt", "llama", "resnet")
+
+
+def cross_entropy(logits, targets):
+    """In f32 where the model computes in bf16."""
+    return F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, targets)
+
+
+def in_bf16(name, value):
+    """What a layer reads of an f32 parameter: batch norms take theirs in f32."""
+    return value if ".bn" in name or name.startswith("bn") or ".downsample.1" in name else value.to(torch.bfloat16)
 
 
 def gpt_parameters(rng):
@@ -78,7 +91,7 @@ def gpt_loss(p, tokens, targets):
         hidden = F.gelu(conv1d(f"h.{i}.mlp.c_fc", norm(f"h.{i}.ln_2", x)), approximate="tanh")
         x = x + conv1d(f"h.{i}.mlp.c_proj", hidden)
     logits = norm("ln_f", x) @ p["wte.weight"].T
-    return F.cross_entropy(logits.reshape(b * s, -1), targets.reshape(-1).long())
+    return cross_entropy(logits.reshape(b * s, -1), targets.reshape(-1).long())
 
 
 def llama_parameters(rng):
@@ -144,7 +157,7 @@ def llama_loss(p, tokens, targets):
         h = norm(layer + "post_attention_layernorm", x)
         x = x + linear(layer + "mlp.down_proj", F.silu(linear(layer + "mlp.gate_proj", h)) * linear(layer + "mlp.up_proj", h))
     logits = linear("lm_head", norm("model.norm", x))
-    return F.cross_entropy(logits.reshape(b * s, -1), targets.reshape(-1).long())
+    return cross_entropy(logits.reshape(b * s, -1), targets.reshape(-1).long())
 
 
 def text_batches(rng, sizes):
@@ -177,7 +190,7 @@ def mlp_loss(p, images, labels):
         x = F.linear(x, p[f"layers.{i}.weight"], p[f"layers.{i}.bias"])
         if i + 2 < len(MLP["sizes"]):
             x = F.relu(x)
-    return F.cross_entropy(x, labels.long())
+    return cross_entropy(x, labels.long())
 
 
 def lenet_parameters(rng):
@@ -201,7 +214,7 @@ def lenet_loss(p, images, labels):
     x = x.permute(0, 2, 3, 1).flatten(1)
     x = F.relu(F.linear(x, p["fc1.weight"], p["fc1.bias"]))
     x = F.relu(F.linear(x, p["fc2.weight"], p["fc2.bias"]))
-    return F.cross_entropy(F.linear(x, p["fc3.weight"], p["fc3.bias"]), labels.long())
+    return cross_entropy(F.linear(x, p["fc3.weight"], p["fc3.bias"]), labels.long())
 
 
 def resnet_blocks():
@@ -264,7 +277,7 @@ def resnet_loss(p, images, labels):
         if block + ".downsample.0.weight" in p:
             x = norm(block + ".downsample.1", conv(block + ".downsample.0", x, stride))
         x = F.relu(h + x)
-    return F.cross_entropy(F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"]), labels.long())
+    return cross_entropy(F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"]), labels.long())
 
 
 def image_batches(rng, shape, batch, classes):
@@ -277,8 +290,9 @@ def image_batches(rng, shape, batch, classes):
     return {"images": images.astype(np.uint8), "labels": labels.astype(np.int32)}
 
 
-def train(dtype, loss_fn, initial, buffers, batches, options):
-    """The loss of every step, every gradient of the first one, before it is clipped, and the buffers after the last."""
+def train(dtype, loss_fn, initial, buffers, batches, options, narrow=False):
+    """The loss of every step, every gradient of the first one, before it is clipped, and the buffers after the last. With
+    `narrow` the model computes in bf16, and parameters, loss and optimizer stay in `dtype`."""
     params = {name: torch.tensor(value).to(dtype).requires_grad_() for name, value in initial.items()}
     state = {name: torch.tensor(value).to(dtype) for name, value in buffers.items()}
     if "momentum" in options:
@@ -293,7 +307,11 @@ def train(dtype, loss_fn, initial, buffers, batches, options):
         if fields[0].dtype == torch.uint8:  # pixels are f32 numbers, also in the run in f64
             fields[0] = (fields[0].to(torch.float32) / 255).to(dtype)
         optimizer.zero_grad()
-        loss = loss_fn(params | state, *fields)
+        weights = params
+        if narrow:
+            weights = {name: in_bf16(name, p) for name, p in params.items()}
+            fields = [field.to(torch.bfloat16) if field.is_floating_point() else field for field in fields]
+        loss = loss_fn(weights | state, *fields)
         loss.backward()
         if step == 0:
             grads = {name: p.grad.detach().numpy().copy() for name, p in params.items()}
@@ -305,7 +323,7 @@ def train(dtype, loss_fn, initial, buffers, batches, options):
 
 
 def write_safetensors(path, tensors, metadata):
-    codes = {"float32": "F32", "float64": "F64", "uint8": "U8", "int32": "I32"}
+    codes = {"float32": "F32", "float64": "F64", "uint8": "U8", "int32": "I32", "uint16": "BF16"}
     header, data = {"__metadata__": metadata}, b""
     for name, value in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
         raw = np.ascontiguousarray(value).tobytes()
@@ -343,6 +361,12 @@ def make(name, seed, parameters, loss_fn, batches_of, sizes, buffers_of=lambda p
     os.makedirs(folder, exist_ok=True)
     write_safetensors(os.path.join(folder, name + ".safetensors"), tensors, metadata)
     apart = np.abs(loss_f32 / loss_f64 - 1).max()
+    if name in IN_BF16:
+        loss_bf16, grads_bf16, _ = train(torch.float32, loss_fn, initial, buffers, batches, options, narrow=True)
+        rounded = {"grad.bf16." + key: torch.tensor(value).to(torch.bfloat16).view(torch.uint16).numpy()
+                   for key, value in grads_bf16.items()}
+        write_safetensors(os.path.join(folder, name + "_bf16.safetensors"), rounded | {"loss.bf16": loss_bf16},
+                          {"steps": str(STEPS), "torch": torch.__version__})
     print(f"{name}: loss {loss_f64[0]:.4f} -> {loss_f64[-1]:.4f}; f32 to f64: loss {apart:.1e}, gradients {worst:.1e}")
 
 

@@ -1,6 +1,7 @@
 // The training step against PyTorch's: the same starting weights, batches and options (fixtures/,
 // written by make_fixtures.py) must give the same loss at each of 20 steps and the same gradients
 // at the first.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/nn/models/resnet.h"
+#include "trireme/op/conformance.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/initialise.h"
 #include "trireme/train/session.h"
@@ -265,21 +267,21 @@ void start(Executor& executor, const Fixture& fixture) {
   EXPECT_EQ(weights, fixture.names("init.").size());
 }
 
-Graph step_graph(const Case& c) {
+Graph step_graph(const Case& c, DType compute = DType::kF32) {
   return training_step([&](const Tensor& x) { return (*c.model)(x); },
                        [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); },
                        c.fields, c.fixture.optimizer(),
-                       {.clip_norm = c.fixture.number("clip_norm")});
+                       {.clip_norm = c.fixture.number("clip_norm"), .compute = compute});
 }
 
 // Outputs "loss" and "grad.<parameter>".
-Graph gradient_graph(const Case& c) {
+Graph gradient_graph(const Case& c, DType compute = DType::kF32) {
   Graph graph("gradients");
   std::vector<Tensor> fields;
   for (const BatchField& f : c.fields)
     fields.emplace_back(graph, graph.add_input(f.name, f.type, Role::kData));
-  nn::Trace trace(graph);
-  const Tensor loss = mean(cross_entropy((*c.model)(fields[0]), fields[1]));
+  nn::Trace trace(graph, {.training = true, .compute = compute});
+  const Tensor loss = mean(cross_entropy(cast((*c.model)(fields[0]), DType::kF32), fields[1]));
   graph.add_output("loss", loss.id());
   const std::vector<Tensor> grads = gradients(loss, trace.parameters());
   for (size_t i = 0; i < grads.size(); ++i) {
@@ -416,6 +418,71 @@ TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off
   EXPECT_GT(broken, 0) << "of " << names.size();
 }
 
+// -- in bf16 ----------------------------------------------------------------------------------------------
+
+class Bf16Parity : public testing::TestWithParam<std::string> {};
+
+// The norm of a tensor's error.
+double norm_off(const HostTensor& got, std::span<const double> truth) {
+  double sum = 0;
+  for (size_t i = 0; i < truth.size(); ++i) {
+    const double off = conformance::element(got, static_cast<int64_t>(i)) - truth[i];
+    sum += off * off;
+  }
+  return std::sqrt(sum);
+}
+
+// Gradients whose error, by its norm, is larger than twice PyTorch's in bf16: computations that round to bf16 at the same places
+// err by different numbers of one size. `weight` scales the last parameter.
+std::vector<std::string> worse_gradients(const std::string& model, float weight) {
+  const Case c = make_case(model);
+  const Fixture narrow(model + "_bf16");
+  const Compiled compiled = compile(gradient_graph(c, DType::kBF16), {});
+  Executor executor(compiled.plan, {});
+  start(executor, c.fixture);
+  fill_batch(executor, c, 0);
+  const std::vector<std::string> names = narrow.names("grad.bf16.");
+  EXPECT_EQ(names.size(), c.fixture.names("grad.f64.").size());
+  for (float& w : executor.input(names.back()).as<float>()) w *= weight;
+  executor.run();
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    const auto truth = c.fixture.tensor("grad.f64." + name).as<double>();
+    const View view = executor.output("grad." + name);
+    const double theirs = norm_off(narrow.tensor("grad.bf16." + name), truth);
+    const double ours = norm_off(HostTensor::of<float>(view.type.shape, view.as<float>()), truth);
+    if (!(ours <= 2 * theirs)) out.push_back(fmt::format("{}: {} off, PyTorch's {}", name, ours, theirs));
+  }
+  return out;
+}
+
+TEST_P(Bf16Parity, gradients_err_as_pytorchs_do) {
+  EXPECT_THAT(worse_gradients(GetParam(), 1), testing::IsEmpty());
+  EXPECT_THAT(worse_gradients(GetParam(), 1.05F), testing::Not(testing::IsEmpty())) << "a weight that is 5 % off";
+}
+
+TEST_P(Bf16Parity, losses_of_20_steps_err_as_pytorchs_do) {
+  const Case c = make_case(GetParam());
+  const Fixture narrow(GetParam() + "_bf16");
+  const Compiled compiled = compile(step_graph(c, DType::kBF16), {});
+  Executor executor(compiled.plan, {});
+  start(executor, c.fixture);
+  std::vector<double> ours;
+  for (int64_t step = 0; step < narrow.count("steps"); ++step) {
+    fill_batch(executor, c, step);
+    executor.input("lr").as<float>()[0] = static_cast<float>(c.fixture.number("lr"));
+    executor.input("step").as<int64_t>()[0] = step + 1;
+    executor.run();
+    ours.push_back(executor.output("loss").as<float>()[0]);
+  }
+  const auto truth = c.fixture.tensor("loss.f64").as<double>();
+  // Errors of the steps go on into later ones, so that two curves' sizes differ by more than those of independent numbers.
+  const double allowed = 3 * norm_off(narrow.tensor("loss.bf16"), truth);
+  EXPECT_LE(norm_off(HostTensor::of<double>({static_cast<int64_t>(ours.size())}, ours), truth), allowed);
+  EXPECT_LT(allowed / std::sqrt(20), 0.2 * (truth.front() - truth.back())) << "a bound that anything would keep";
+}
+
+INSTANTIATE_TEST_SUITE_P(, Bf16Parity, testing::Values("gpt", "llama", "resnet"), [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "llama", "mlp", "lenet", "resnet"),
                          [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, PyTorchParity,

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/test_isa_impl.h"
 #include "trireme/backend/kernel_cases_impl.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
@@ -176,15 +176,15 @@ int check(const OpDef& op, const Example& example, uint64_t seed) {
   return checked;
 }
 
-class EveryOpCut : public testing::TestWithParam<std::tuple<const OpDef*, Isa>> {
+class EveryOpCut : public testing::TestWithParam<std::tuple<const OpDef*, TestIsa>> {
  protected:
-  void TearDown() override { set_isa(machine_isa()); }
+  void TearDown() override { use_machine_isa(); }
 };
 
 TEST_P(EveryOpCut, HasTheSameBits) {
   const auto& [op, isa] = GetParam();
-  if (isa > machine_isa()) GTEST_SKIP() << "this machine has no " << to_string(isa);
-  set_isa(isa);
+  if (!isa.is_there()) GTEST_SKIP() << "this machine has no " << isa.name();
+  isa.use();
   uint64_t seed = 40;
   int checked = 0;
   for (const Example& example : cases_of(*op)) checked += check(*op, example, ++seed);
@@ -201,14 +201,15 @@ std::vector<const OpDef*> ops_with_kernels() {
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryOpCut,
                          testing::Combine(testing::ValuesIn(ops_with_kernels()),
-                                          testing::Values(Isa::kAvx2, Isa::kAvx512)),
+                                          testing::Values(TestIsa{Isa::kAvx2}, TestIsa{Isa::kAvx512},
+                                                          TestIsa{Isa::kAvx512Bf16, true})),
                          [](const auto& each) {
                            return fmt::format("{}_{}", std::get<0>(each.param)->name,
-                                              to_string(std::get<1>(each.param)));
+                                              std::get<1>(each.param).name());
                          });
 
-TEST(Invariant, ProductsHaveTheSameBitsOnBothInstructionSets) {
-  if (machine_isa() < Isa::kAvx512) GTEST_SKIP() << "this machine has no avx512";
+TEST(Invariant, ProductsHaveTheSameBitsOnEveryInstructionSet) {
+  if (machine_isa() < Isa::kAvx2) GTEST_SKIP() << "this machine has no avx2";
   const Example example = wide_cases("matmul").front();
   const OpDef& matmul = op("matmul");
   const std::vector<TensorType> types = conformance::results_of(matmul, example);
@@ -219,10 +220,13 @@ TEST(Invariant, ProductsHaveTheSameBitsOnBothInstructionSets) {
 
   set_isa(Isa::kAvx2);
   const auto narrow = run(call, operands, types, {}, {}, nullptr);
-  set_isa(machine_isa());
-  const auto wide = run(call, operands, types, {}, {}, nullptr);
-
-  EXPECT_TRUE(std::ranges::equal(narrow[0].view().raw(), wide[0].view().raw()));
+  for (const TestIsa& isa : all_test_isas()) {
+    if (!isa.is_there() || isa.isa < Isa::kAvx2) continue;
+    isa.use();
+    const auto wide = run(call, operands, types, {}, {}, nullptr);
+    EXPECT_TRUE(std::ranges::equal(narrow[0].view().raw(), wide[0].view().raw())) << isa.name();
+  }
+  use_machine_isa();
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "trireme/backend/cpu/gemm.h"
-#include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/kernel_cases_impl.h"
+#include "trireme/backend/test_isa_impl.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/op/conformance.h"
@@ -204,28 +204,27 @@ std::vector<std::string> check(const OpDef& op, const Kernel& kernel, const Exam
 // once a process, and CTest runs each test in one.
 struct OpOnIsa {
   const OpDef* op;
-  Isa isa;
+  TestIsa isa;
 };
 
 std::vector<OpOnIsa> all_with_kernels() {
   std::vector<OpOnIsa> all;
   for (const OpDef* op : all_ops()) {
     if (kernels_of(*op).size() < 2) continue;  // the reference only
-    for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16})
-      all.push_back({op, isa});
+    for (const TestIsa& isa : all_test_isas()) all.push_back({op, isa});
   }
   return all;
 }
 
 class EveryOp : public testing::TestWithParam<OpOnIsa> {
  protected:
-  void TearDown() override { set_isa(machine_isa()); }
+  void TearDown() override { use_machine_isa(); }
 };
 
 TEST_P(EveryOp, KernelsAgreeWithTheReferenceOnEveryNumberOfThreads) {
   const auto& [op, isa] = GetParam();
-  if (isa > machine_isa()) GTEST_SKIP() << "this machine has no " << to_string(isa);
-  set_isa(isa);
+  if (!isa.is_there()) GTEST_SKIP() << "this machine has no " << isa.name();
+  isa.use();
   uint64_t seed = 1;
   for (const Example& example : cases_of(*op)) {
     ++seed;
@@ -245,8 +244,7 @@ TEST_P(EveryOp, KernelsAgreeWithTheReferenceOnEveryNumberOfThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryOp, testing::ValuesIn(all_with_kernels()),
                          [](const auto& each) {
-                           return fmt::format("{}_{}", each.param.op->name,
-                                              to_string(each.param.isa));
+                           return fmt::format("{}_{}", each.param.op->name, each.param.isa.name());
                          });
 
 TEST(Kernels, RefusalsAreLoggedWithTheirReason) {

@@ -13,6 +13,7 @@ namespace {
 constexpr std::array kAll{Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
 constexpr int kUnknown = -1;
 std::atomic<int> current{kUnknown};
+std::atomic<bool> is_emulated{false};
 
 Isa from_environment() {
   const auto text = flag_text("TRIREME_ISA");
@@ -64,7 +65,12 @@ Isa isa() {
 }
 
 void set_isa(Isa cap) {
-  current.store(static_cast<int>(std::min(cap, machine_isa())), std::memory_order_relaxed);
+  const Isa most = is_emulated.load(std::memory_order_relaxed) ? kAll.back() : machine_isa();
+  current.store(static_cast<int>(std::min(cap, most)), std::memory_order_relaxed);
+}
+
+void emulate_isa(bool emulated) {
+  is_emulated.store(emulated, std::memory_order_relaxed);
 }
 
 }  // namespace trireme

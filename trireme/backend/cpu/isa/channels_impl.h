@@ -120,7 +120,7 @@ enum class Mask {
 template <Mask mask, class V, class T>
 [[gnu::always_inline]] static inline F32 passed(const ChannelLine& line, V v, const T* x, const T* dy, const T* y) {
   F32 d = v.get(dy);
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(TRIREME_ISA_EMULATED)
   asm("" : "+x"(d));
 #endif
   if constexpr (mask == Mask::kAll) return d;

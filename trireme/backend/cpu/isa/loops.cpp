@@ -1,5 +1,7 @@
 #include "trireme/backend/cpu/isa/loops.h"
 
+#include <atomic>
+
 #include "trireme/backend/cpu/isa.h"
 
 namespace trireme {
@@ -21,7 +23,17 @@ extern const cpu::Loops kLoops;
 
 namespace cpu {
 
+namespace {
+std::atomic<const Loops*> emulated{nullptr};
+}
+
+void emulate_loops(const Loops* loops) {
+  emulated.store(loops, std::memory_order_relaxed);
+  emulate_isa(loops != nullptr);
+}
+
 const Loops& loops() {
+  if (const Loops* instead = emulated.load(std::memory_order_relaxed)) return *instead;
 #if defined(__x86_64__)
   switch (isa()) {
     case Isa::kBaseline:

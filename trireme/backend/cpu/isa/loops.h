@@ -231,6 +231,9 @@ struct Loops {
 
 // Of the instruction set in use (isa()).
 const Loops& loops();
+// For tests: from now on loops() are these, which do without the instructions of avx512_bf16, and set_isa takes the machine for one
+// that has them; null ends it.
+void emulate_loops(const Loops* loops);
 
 template <class T>
 const TensorLoops<T>& loops_on() {

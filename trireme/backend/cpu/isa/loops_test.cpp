@@ -2,31 +2,31 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "tests/worst.h"
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/test_isa_impl.h"
+#include "trireme/base/rng.h"
 #include "trireme/tensor/dtype.h"
 
 namespace trireme::cpu {
 namespace {
 
-class EveryIsa : public testing::TestWithParam<Isa> {
+class EveryIsa : public testing::TestWithParam<TestIsa> {
  protected:
   void SetUp() override {
-    if (GetParam() > machine_isa()) GTEST_SKIP() << "this machine has no " << to_string(GetParam());
-    set_isa(GetParam());
+    if (!GetParam().is_there()) GTEST_SKIP() << "this machine has no " << GetParam().name();
+    GetParam().use();
   }
-  void TearDown() override { set_isa(machine_isa()); }
+  void TearDown() override { use_machine_isa(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa,
-                         testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512,
-                                         Isa::kAvx512Bf16),
-                         [](const auto& each) { return std::string(to_string(each.param)); });
+INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, testing::ValuesIn(all_test_isas()),
+                         [](const auto& each) { return each.param.name(); });
 
 std::vector<float> grid(float low, float high) {
   std::vector<float> x(100003);
@@ -150,6 +150,61 @@ TEST_P(EveryIsa, AnElementHasTheSameBitsWhereverALoopIsCut) {
     loop(67 - cut, x.data() + cut, y.data() + cut, 0, 0);
     EXPECT_EQ(y, whole) << "cut at " << cut;
   }
+}
+
+// -- emulated instructions ---------------------------------------------------------------------------------
+
+// Bits of bf16 numbers of all kinds but those that are none: also denormals, zeros, infinities and sums that cancel.
+std::vector<uint32_t> pairs_of_all_kinds(size_t count, uint64_t seed) {
+  std::vector<uint32_t> out(count);
+  fill_random_bits({seed, 1}, 0, 0, out);
+  for (uint32_t& pair : out) {
+    for (const int shift : {0, 16}) {
+      const uint32_t kind = pair >> shift & 7U;
+      const uint32_t exponent = kind == 0 ? 0 : kind == 1 ? 1 : 100 + (pair >> (shift + 4) & 63U);  // denormal, least, any
+      pair = (pair & ~(0x7f80U << shift)) | exponent << (7 + shift);
+    }
+  }
+  return out;
+}
+
+// The sum of products of pairs, added one term after the other in double; only its last rounding is f32's.
+TEST(EmulatedLoops, AddTheProductsOfPairs) {
+  constexpr int64_t kRows = 3, kColumns = 16;
+  const std::vector<uint32_t> a{0x40003f80U, 0x3f803f80U, 0xbf804000U};  // (1, 2), (1, 1), (2, -1); the first in the low bits
+  std::vector<uint32_t> b(kColumns);
+  for (uint32_t i = 0; i < kColumns; ++i) b[i] = uint32_t{BFloat16(static_cast<float>(i)).bits} | 0x3f800000U;  // (i, 1)
+  std::vector<float> c(kRows * kColumns, 0.5F);
+  isa_emulated::kLoops.pairs.multiply(
+      {.m = kRows, .n = kColumns, .pairs = 1, .a = a.data(), .a_row = 1, .a_pair = 1, .b = b.data(), .b_pair = kColumns, .c = c.data(), .c_row = kColumns, .add = true});
+  for (size_t i = 0; i < kColumns; ++i) {
+    const auto x = static_cast<float>(i);
+    EXPECT_EQ(c[i], x + 2.5F);
+    EXPECT_EQ(c[kColumns + i], x + 1.5F);
+    EXPECT_EQ(c[2 * kColumns + i], 2 * x - 0.5F);
+  }
+}
+
+// A product so large that no machine adds it up otherwise by chance.
+TEST(EmulatedLoops, HaveTheBitsOfTheInstructions) {
+  if (machine_isa() < Isa::kAvx512Bf16) GTEST_SKIP() << "this machine has no avx512_bf16";
+  constexpr int64_t kRows = 64, kColumns = 112, kPairs = 50;
+  const std::vector<uint32_t> a = pairs_of_all_kinds(kRows * kPairs, 1);
+  const std::vector<uint32_t> b = pairs_of_all_kinds(kPairs * kColumns, 2);
+  const auto product = [&](const Loops& loops) {
+    std::vector<float> c(kRows * kColumns);
+    for (int64_t pair = 0; pair < kPairs; ++pair)
+      loops.pairs.multiply({.m = kRows, .n = kColumns, .pairs = 1, .a = a.data() + pair, .a_row = kPairs, .a_pair = 1,
+                            .b = b.data() + pair * kColumns, .b_pair = kColumns, .c = c.data(), .c_row = kColumns, .add = pair > 0});
+    return c;
+  };
+  set_isa(Isa::kAvx512Bf16);
+  const std::vector<float> real = product(loops());
+  const std::vector<float> emulated = product(isa_emulated::kLoops);
+  int differ = 0;
+  for (size_t i = 0; i < real.size(); ++i) differ += std::bit_cast<uint32_t>(real[i]) != std::bit_cast<uint32_t>(emulated[i]) ? 1 : 0;
+  EXPECT_EQ(differ, 0) << "of " << real.size();
+  EXPECT_TRUE(std::ranges::none_of(real, [](float x) { return std::isnan(x); }));
 }
 
 }  // namespace

@@ -33,13 +33,19 @@ static void pack_beside(int64_t width, int64_t n, int64_t terms, const float* fr
 
 template <int... lane>
 struct Lanes {};
-#if defined(__AVX512F__)
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
-#elif defined(__AVX2__)
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
-#else
-using AllLanes = Lanes<0, 1, 2, 3>;
-#endif
+template <int lanes>
+struct LanesOf {
+  using Type = Lanes<0, 1, 2, 3>;
+};
+template <>
+struct LanesOf<8> {
+  using Type = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
+};
+template <>
+struct LanesOf<16> {
+  using Type = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+};
+using AllLanes = LanesOf<kLanes>::Type;
 
 // Exchanges, in each 2 x 2 square of blocks of `size` lanes and rows, the two that are off the diagonal.
 template <int size, int... lane>

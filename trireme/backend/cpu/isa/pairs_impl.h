@@ -11,8 +11,22 @@ using cpu::Bf16;
 using cpu::Lines;
 using cpu::PairProduct;
 
-[[gnu::always_inline]] static inline __m512i load_pairs(const uint32_t* p) {
-  return _mm512_loadu_si512(p);
+#if defined(__AVX512BF16__)
+[[gnu::always_inline]] static inline F32 add_pair_products(F32 sum, U32 left, U32 right) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)left, (__m512bh)right);
+}
+// 32 bits of each of the first `rows` rows.
+[[gnu::always_inline]] static inline U32 gather_pairs(const Bf16* from, int64_t stride, int64_t rows) {
+  const I32 places = I32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * set_i(static_cast<int32_t>(stride / 2));
+  const auto some = static_cast<__mmask16>((1U << rows) - 1U);
+  return (U32)_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), some, (__m512i)places, from, 4);
+}
+#endif
+
+[[gnu::always_inline]] static inline U32 load_pairs(const uint32_t* p) {
+  U32 pairs;
+  __builtin_memcpy(&pairs, p, sizeof pairs);
+  return pairs;
 }
 
 // kRows rows of the product by kVectors vectors of columns, kept in registers.
@@ -24,12 +38,11 @@ void multiply_block(const PairProduct& k, const uint32_t* a, const uint32_t* b, 
       sum[row][v] = k.add ? load(c + row * k.c_row + v * kLanes) : F32{};
   }
   for (int64_t pair = 0; pair < k.pairs; ++pair) {
-    __m512i right[kVectors];
+    U32 right[kVectors];
     for (int v = 0; v < kVectors; ++v) right[v] = load_pairs(b + pair * k.b_pair + v * kLanes);
     for (int row = 0; row < kRows; ++row) {
-      const __m512i left = _mm512_set1_epi32(static_cast<int>(a[row * k.a_row + pair * k.a_pair]));
-      for (int v = 0; v < kVectors; ++v)
-        sum[row][v] = _mm512_dpbf16_ps(sum[row][v], (__m512bh)left, (__m512bh)right[v]);
+      const U32 left = U32{} + a[row * k.a_row + pair * k.a_pair];
+      for (int v = 0; v < kVectors; ++v) sum[row][v] = add_pair_products(sum[row][v], left, right[v]);
     }
   }
   for (int row = 0; row < kRows; ++row) {
@@ -63,8 +76,7 @@ static void multiply_pairs(const PairProduct& k) {
 }
 
 [[gnu::always_inline]] static inline U16 bits_of(const Bf16* p, int64_t n) {
-  const auto some = static_cast<__mmask16>(n >= kLanes ? 0xffffU : (1U << n) - 1U);
-  return reinterpret_cast<U16>(_mm256_maskz_loadu_epi16(some, p));
+  return load_bits_n(p, n < kLanes ? n : kLanes);
 }
 [[gnu::always_inline]] static inline U16 bits_of(const float* p, int64_t n) {
   return round_to_bf16(n >= kLanes ? load(p) : load_n(p, n));
@@ -89,14 +101,9 @@ static void pair_columns(Lines x, int64_t stride, const Bf16* from, int64_t to_s
                          uint32_t* to) {
   for (int64_t row = 0; row < x.rows; row += kLanes) {
     const int64_t rows = x.rows - row < kLanes ? x.rows - row : kLanes;
-    const I32 places = I32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} *
-                       set_i(static_cast<int32_t>(stride / 2));
-    const auto some = static_cast<__mmask16>((1U << rows) - 1U);
     for (int64_t pair = 0; pair < x.size / 2; ++pair) {
-      const __m512i column = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), some,
-                                                         reinterpret_cast<__m512i>(places),
-                                                         from + row * stride + 2 * pair, 4);
-      _mm512_storeu_si512(to + pair * to_stride + row, column);
+      const U32 column = gather_pairs(from + row * stride + 2 * pair, stride, rows);
+      __builtin_memcpy(to + pair * to_stride + row, &column, sizeof column);
     }
   }
 }

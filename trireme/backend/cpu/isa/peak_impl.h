@@ -3,6 +3,9 @@
 
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/isa/simd_impl.h"
+#if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
+#include "trireme/backend/cpu/isa/pairs_impl.h"
+#endif
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
@@ -29,12 +32,12 @@ static float multiply_adds_f32(int64_t turns) {
   return run_chains(turns, [&](F32 sum) { return fma(sum, factor, term); });
 }
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
 // Two products a lane, added to a sum in f32.
 static float multiply_adds_bf16(int64_t turns) {
-  const __m512bh left = (__m512bh)_mm512_set1_epi16(0x3a83);  // 0.001
-  const __m512bh right = (__m512bh)_mm512_set1_epi16(0x3f80);  // 1
-  return run_chains(turns, [&](F32 sum) { return (F32)_mm512_dpbf16_ps(sum, left, right); });
+  const U32 left = U32{} + 0x3a833a83U;  // 0.001
+  const U32 right = U32{} + 0x3f803f80U;  // 1
+  return run_chains(turns, [&](F32 sum) { return add_pair_products(sum, left, right); });
 }
 constexpr cpu::MultiplyAdds kPeakBf16{multiply_adds_bf16, kChains * kLanes * 2};
 #else

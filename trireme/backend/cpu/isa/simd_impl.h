@@ -5,55 +5,29 @@
 // through the same code, so an element's bits do not depend on its place.
 #pragma once
 
-#include <cstdint>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
+#include "trireme/backend/cpu/isa/vector_impl.h"
+#if defined(TRIREME_ISA_EMULATED)
+#include "trireme/backend/cpu/isa/emulated_impl.h"
 #endif
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
-#if defined(__AVX512F__)
-inline constexpr int kLanes = 16;
-#elif defined(__AVX2__)
-inline constexpr int kLanes = 8;
-#else
-inline constexpr int kLanes = 4;
-#endif
-
-typedef float F32 __attribute__((vector_size(kLanes * 4)));
-typedef int32_t I32 __attribute__((vector_size(kLanes * 4)));
-typedef uint32_t U32 __attribute__((vector_size(kLanes * 4)));
-typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
-
-// x - 0 is x, also where it is -0; nothing is left of it but the broadcast.
-[[gnu::always_inline]] static inline F32 set(float x) {
-  return x - F32{};
-}
-[[gnu::always_inline]] static inline I32 set_i(int32_t x) {
-  return I32{} + x;
-}
-[[gnu::always_inline]] static inline F32 as_f(I32 x) {
-  return reinterpret_cast<F32>(x);
-}
-[[gnu::always_inline]] static inline I32 as_i(F32 x) {
-  return reinterpret_cast<I32>(x);
-}
-
-// Tensors hold f32 or bf16, a bf16 being given by its bits. Those are widened exactly, and rounded
-// to the nearest, ties to even; what is not a number stays so. The instruction for it, which takes
-// denormals for zero, is used where there are none.
-[[gnu::always_inline]] static inline F32 widen(U16 bits) {
-  return reinterpret_cast<F32>(__builtin_convertvector(bits, U32) << 16);
-}
-[[gnu::always_inline]] static inline U16 round_to_bf16(F32 x) {
 #if defined(__AVX512BF16__)
+[[gnu::always_inline]] static inline bool has_denormal(F32 x) {
   constexpr int kDenormal = 0x20;
-  if (__builtin_expect(_mm512_fpclass_ps_mask(x, kDenormal) == 0, 1)) return (U16)_mm512_cvtneps_pbh(x);
+  return _mm512_fpclass_ps_mask(x, kDenormal) != 0;
+}
+[[gnu::always_inline]] static inline U16 convert_to_bf16(F32 x) {
+  return (U16)_mm512_cvtneps_pbh(x);
+}
 #endif
-  const U32 bits = reinterpret_cast<U32>(x);
-  const U32 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  return __builtin_convertvector(x == x ? rounded : (bits >> 16) | 0x40U, U16);
+
+// The instruction for it, which takes denormals for zero, is used where there are none.
+[[gnu::always_inline]] static inline U16 round_to_bf16(F32 x) {
+#if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
+  if (__builtin_expect(!has_denormal(x), 1)) return convert_to_bf16(x);
+#endif
+  return rounded_to_bf16(x);
 }
 
 // One element.
@@ -105,15 +79,17 @@ typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
   for (int64_t i = 0; i < n; ++i) p[i] = x[i];
 #endif
 }
-[[gnu::always_inline]] static inline F32 load_n(const uint16_t* p, int64_t n) {
+[[gnu::always_inline]] static inline U16 load_bits_n(const uint16_t* p, int64_t n) {
 #if defined(__AVX512F__)
-  return widen(
-      reinterpret_cast<U16>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1U << n) - 1U), p)));
+  return reinterpret_cast<U16>(_mm256_maskz_loadu_epi16(static_cast<__mmask16>((1U << n) - 1U), p));
 #else
   U16 bits{};
   for (int64_t i = 0; i < n; ++i) bits[i] = p[i];
-  return widen(bits);
+  return bits;
 #endif
+}
+[[gnu::always_inline]] static inline F32 load_n(const uint16_t* p, int64_t n) {
+  return widen(load_bits_n(p, n));
 }
 [[gnu::always_inline]] static inline void store_n(uint16_t* p, F32 x, int64_t n) {
 #if defined(__AVX512F__)
@@ -125,6 +101,7 @@ typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
 #endif
 }
 
+#if !defined(TRIREME_ISA_EMULATED)
 [[gnu::always_inline]] static inline F32 fma(F32 a, F32 b, F32 c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -134,6 +111,7 @@ typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
   return a * b + c;
 #endif
 }
+#endif
 
 // Both give b where either is not a number.
 [[gnu::always_inline]] static inline F32 max(F32 a, F32 b) {
@@ -160,7 +138,7 @@ typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
   return _mm512_sqrt_ps(x);
 #elif defined(__AVX2__)
   return _mm256_sqrt_ps(x);
-#elif defined(__x86_64__)
+#elif defined(__x86_64__) && !defined(TRIREME_ISA_EMULATED)
   return _mm_sqrt_ps(x);
 #else
   for (int i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);

@@ -11,7 +11,7 @@
 #include "trireme/backend/cpu/isa/product_impl.h"
 #include "trireme/backend/cpu/isa/reduce_impl.h"
 #include "trireme/backend/cpu/isa/rows_impl.h"
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
 #include "trireme/backend/cpu/isa/pairs_impl.h"
 #endif
 
@@ -89,7 +89,7 @@ constexpr cpu::Loops make_table() {
   table.recompute_softmax = recompute_softmax;
   table.scale_rows = scale_rows;
   table.softmax_tile_grad = softmax_tile_grad;
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
   table.pairs = make_pair_table();
 #endif
   table.leaf_tile = leaf_tile_of<>;

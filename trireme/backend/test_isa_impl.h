@@ -1,0 +1,36 @@
+// The instruction sets that tests of kernels go through: those of the machine, and avx512_bf16 emulated, which any machine has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/loops.h"
+
+namespace trireme::isa_emulated {
+extern const cpu::Loops kLoops;
+}
+
+namespace trireme {
+
+struct TestIsa {
+  Isa isa;
+  bool emulated = false;
+
+  std::string name() const { return emulated ? "emulated" : std::string(to_string(isa)); }
+  bool is_there() const { return emulated || isa <= machine_isa(); }
+  void use() const {
+    cpu::emulate_loops(emulated ? &isa_emulated::kLoops : nullptr);
+    set_isa(isa);
+  }
+};
+
+inline void use_machine_isa() {
+  TestIsa{machine_isa()}.use();
+}
+
+inline std::vector<TestIsa> all_test_isas() {
+  return {{Isa::kBaseline}, {Isa::kAvx2}, {Isa::kAvx512}, {Isa::kAvx512Bf16}, {Isa::kAvx512Bf16, true}};
+}
+
+}  // namespace trireme
