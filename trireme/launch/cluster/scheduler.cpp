@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kOfEachRank = 2;  // descriptors, where each is a node: its connection, and that by which it comes again
 constexpr std::chrono::milliseconds kTurn{20};  // between looks at what time ends
-constexpr std::chrono::milliseconds kIdle{60'000};  // of a connection without a stream, proven or not
+constexpr std::chrono::milliseconds kIdleConnection{60'000};  // of a connection without a stream, proven or not
 constexpr std::chrono::milliseconds kStood{1'000};  // between two turns: the scheduler itself was stopped
 
 enum class Step { kAccept, kRead, kWrite, kFinish };
@@ -163,7 +163,7 @@ class Scheduler::Loop {
     // kMaxUnproven is dropped unread (take_message).
     builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(kIdle.count()));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(kIdleConnection.count()));
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, static_cast<int>(options_.handshake_deadline.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4096);
     server_ = builder.BuildAndStart();
