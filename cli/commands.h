@@ -21,6 +21,7 @@ using Action = std::function<int()>;
 
 // Each adds its command to the program and, when that command is the one chosen, sets `chosen`.
 void add_train(CLI::App& app, Action& chosen);
+void add_evaluate(CLI::App& app, Action& chosen);
 void add_generate(CLI::App& app, Action& chosen);
 void add_explain(CLI::App& app, Action& chosen);
 void add_launch(CLI::App& app, Action& chosen);

@@ -1,7 +1,9 @@
 // trireme generate: text from a trained checkpoint.
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 
@@ -44,8 +46,8 @@ int run(const GenerateArgs& args) {
   };
   generate(config, parameter, &job.pool(), args.options, [&](char c) {
     begin();
-    std::fputc(c, stdout);
-    std::fflush(stdout);
+    const bool arrived = std::fputc(c, stdout) != EOF && std::fflush(stdout) == 0;
+    if (!arrived) fail(ErrorKind::kIo, "generate: cannot write to the standard output ({})", std::strerror(errno));
   });
   begin();
   std::fputc('\n', stdout);

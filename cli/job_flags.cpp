@@ -50,6 +50,11 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
       ->check(CLI::Range(1, 4096));
   add_parallel_flags(command, flags.keys);
   add_node_flags(command, flags.nodes);
+  flags.keys.add_real(command, "--save-every-minutes", "train.save_every_minutes", "Minutes between checkpoints, besides train.save_every");
+  flags.keys.add_switch(command, "--keep-best,!--no-keep-best", "train.keep_best", "What a validation finds better than all before is saved and stays");
+  flags.keys.add_whole(command, "--patience", "train.patience", "Validations in a row that find nothing better after which the run ends; 0: none do");
+  flags.keys.add_switch(command, "--merged-save,!--no-merged-save", "train.merged_save", "With each checkpoint its parameters are written whole to model.safetensors in --out");
+  flags.keys.add_whole(command, "--sample-tokens", "train.sample_tokens", "Tokens that a language model over bytes writes at the end; 0: none");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();
   command.add_flag("--resume", flags.resume, "Go on from the newest checkpoint in --out");
   command.add_flag("--quiet", flags.quiet, "No progress bar");

@@ -1,7 +1,10 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
@@ -114,6 +117,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   Action chosen;
   add_train(app, chosen);
+  add_evaluate(app, chosen);
   add_generate(app, chosen);
   add_explain(app, chosen);
   add_launch(app, chosen);
@@ -143,13 +147,24 @@ int run(int argc, char** argv) {
   return chosen();
 }
 
+// Results that did not arrive are no results: a full disk, say, where the output goes.
+int with_output_written(int code) {
+  std::cout.flush();
+  errno = 0;
+  const bool arrived = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (!arrived && code == 0) {
+    fail(ErrorKind::kIo, "cannot write to the standard output{}; what it should hold is not complete", errno == 0 ? "" : fmt::format(" ({})", std::strerror(errno)));
+  }
+  return code;
+}
+
 }  // namespace
 }  // namespace trireme::cli
 
 int main(int argc, char** argv) {
   try {
     trireme::comm::take_hangup_from_ucx();
-    return trireme::cli::run(argc, argv);
+    return trireme::cli::with_output_written(trireme::cli::run(argc, argv));
   } catch (const trireme::Error& e) {
     return trireme::cli::report(e);
   } catch (const std::exception& e) {

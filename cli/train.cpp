@@ -10,12 +10,14 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
+#include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/plan.h"
 #include "trireme/train/config.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
+#include "trireme/train/model_size.h"
 #include "trireme/train/progress.h"
 #include "trireme/train/session.h"
 #include "trireme/train/strategies.h"
@@ -69,6 +71,12 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
                 static_cast<long long>(result.step), result.checkpoint.c_str());
     return;
   }
+  if (result.nothing_left && result.stopped_early) {
+    std::printf("Nothing is left to train: the run stopped early at step %lld, after %lld validations that found nothing better than that of "
+                "step %lld.\nTo go on, raise --patience, or set it to 0.\n",
+                static_cast<long long>(result.step), static_cast<long long>(config.train.patience), static_cast<long long>(result.best_step));
+    return;
+  }
   if (result.nothing_left) {
     std::printf("Nothing is left to train: %s is at step %lld of %s.\nFor more, raise the number of steps, as in --set "
                 "train.steps=%lld.\n",
@@ -80,11 +88,29 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
   std::printf("Training loss %.4f", result.loss);
   if (config.data.validation > 0) std::printf(", validation loss %.4f", result.validation_loss);
   if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
+  if (result.stopped_early) {
+    std::printf("\nStopped early at step %lld: %lld validations found nothing better than that of step %lld", static_cast<long long>(result.step),
+                static_cast<long long>(config.train.patience), static_cast<long long>(result.best_step));
+  }
   if (Job::current().size() > 1) std::printf("\nCommunication %s", to_string(result.communication).c_str());
   std::printf("\nReport:     %s\nCheckpoint: %s\n", result.report.c_str(), result.checkpoint.c_str());
+  if (config.train.keep_best && result.best_step >= 0) {
+    std::printf("Best:       %s/checkpoints/best, of step %lld: validation %s %.4f\n", args.out.c_str(), static_cast<long long>(result.best_step),
+                config.train.measure.c_str(), result.best);
+  }
+  if (config.train.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
   if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary) {
     std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());
   }
+}
+
+// Announced, because it takes time after the last step.
+std::string write_sample(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool& pool) {
+  constexpr double kMostSeconds = 10;
+  std::printf("\nWriting a sample of %lld tokens, for %.0f s at most; --sample-tokens 0 leaves it out\n",
+              static_cast<long long>(config.train.sample_tokens), kMostSeconds);
+  std::fflush(stdout);
+  return generate(config, parameter, &pool, {.prompt = "The ", .tokens = config.train.sample_tokens, .most_seconds = kMostSeconds});
 }
 
 // "3 or 6": the batches nearest to the one asked for.
@@ -121,6 +147,7 @@ bool fits(const JobConfig& config, int ranks) {
 int work(const JobFlags& args) {
   ignore_save_signal();
   const JobConfig config = args.read();
+  check_memory(config, ranks_of_job(), 1);
   check_fits(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
   if (job.rank() == 0) {
@@ -138,9 +165,9 @@ int work(const JobFlags& args) {
     options.on_start = [&](const Session& session, const StartInfo& info) {
       announce(config, session, info, args.out);
     };
-    if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary) {
+    if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary && config.train.sample_tokens > 0) {
       options.sample = [&](const std::function<View(std::string_view)>& parameter) {
-        sample = generate(config, parameter, &job.pool(), {.prompt = "The ", .tokens = 320});
+        sample = write_sample(config, parameter, job.pool());
         return sample;
       };
     }
@@ -152,7 +179,7 @@ int work(const JobFlags& args) {
                   make_loss(config), make_optimizer(config), options);
   const FitResult result = trainer.fit(split.train, fit);
   if (job.rank() == 0) {
-    if (!sample.empty()) std::printf("\nA sample the model wrote:\n%s\n\n", sample.c_str());
+    if (!sample.empty()) std::printf("A sample the model wrote:\n%s\n\n", printable(sample).c_str());
     say_what_next(args, config, result);
   }
   return result.exit_code();
@@ -170,6 +197,7 @@ int train(JobFlags args) {
   const launch::NodeOptions node = args.nodes.options();
   const int ranks = of_nodes ? args.ranks_in_all() : args.ranks;
   const JobConfig config = args.read();  // a mistake here is told before ranks start
+  check_memory(config, ranks, args.ranks);
   check_fits(config, ranks);
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");

@@ -30,7 +30,7 @@ class BadInputTest : public CliTest {
     EXPECT_THAT(left_over(), IsEmpty());
     last_ = outcome;
   }
-  void expect_set(const std::string& set, const std::string& text) {
+  void expect_set(const std::string& set, const testing::Matcher<std::string>& text) {
     expect_error({"train", "gpt.toml", "--quiet", "--set", set}, kCaller, text);
   }
   void replace(const std::string& file, const std::string& from, const std::string& to) const {
@@ -76,6 +76,15 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
   expect_set("model.dropout=1", "configuration: model.dropout = 1; it must be from 0 to below 1");
   expect_set("train.beta1=2", "configuration: train.beta1 = 2; it must be from 0 to below 1");
   expect_set("train.lr=0", "configuration: train.lr = 0; it must be above 0");
+  expect_set("model.layers=1000000000", "configuration: model.layers = 1000000000; it must be at most 100000");
+  for (const char* key : {"model.width", "model.heads", "model.vocabulary", "model.classes", "data.seq", "data.samples", "train.batch", "model.experts"}) {
+    expect_set(fmt::format("{}=9223372036854775807", key), fmt::format("configuration: {} = 9223372036854775807; it must be at most 2147483647", key));
+  }
+  expect_set("model.hidden=[4294967296]", "configuration: model.hidden = 4294967296; it must be at most 2147483647");
+  expect_set("data.image=[2147483647, 2147483647, 2147483647]",
+             "configuration: data.image: its sizes make 9.9e+27 elements; they must make at most 2147483647");
+  expect_set("model.width=2000000000", HasSubstr("configuration: the model 'gpt' has at least 4.8e+19 parameters, 1788139"));
+  expect_set("train.steps=9223372036854775807", HasSubstr("fit: 9223372036854775807 steps or 0 epochs of "));
   expect_set("train.lr=inf", "configuration: train.lr = inf, train.final_ratio = 0.1; rates must be numbers that f32 holds");
   expect_set("train.lr=1e39", "configuration: train.lr = 1e+39, train.final_ratio = 0.1; rates must be numbers that f32 holds");
   expect_set("train.lr=1e-60", "configuration: train.lr = 1e-60, train.final_ratio = 0.1; rates must be numbers that f32 holds");
@@ -228,7 +237,7 @@ TEST_F(DamagedCheckpointTest, AFlippedByteIsFoundAndARunGoesOnFromTheEarlierOne)
 
   expect_error({"generate", "run", "--prompt", "a"}, kMachine,
                AllOf(StartsWith("checkpoint 'run/checkpoints/step-000006': tensor '"), HasSubstr("the file is damaged")));
-  fs::copy(path("run"), path("other"), fs::copy_options::recursive);
+  fs::copy(path("run"), path("other"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   for (const auto& [out, ranks] : {std::pair{"run", "1"}, {"other", "2"}}) {
     const Outcome outcome = run({"train", "gpt.toml", "--out", out, "--resume", "--set", "train.steps=8", "-n", ranks});
     EXPECT_EQ(outcome.code, 0) << outcome.err;

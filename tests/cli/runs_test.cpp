@@ -2,12 +2,15 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "tests/cli/program.h"
+#include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/ckpt/safetensors.h"
 #include "trireme/train/run_log.h"
 
 namespace trireme::cli {
@@ -106,6 +109,144 @@ TEST_F(RunsTest, ParametersThatAreNoNumbersAreNotSaved) {
   EXPECT_THAT(last.err, HasSubstr("the parameters are no longer finite after step 1, which is not saved; lower the learning rate (3e+38)"));
   EXPECT_FALSE(fs::exists(path("run/checkpoints")));
   EXPECT_THAT(read(path("run/report.html")), HasSubstr("then it failed: "));
+}
+
+TEST_F(RunsTest, CheckpointsByTheClockAreOfTheSameStepsOnAllRanks) {
+  write_gpt();
+  const auto steps = [&](const std::string& out) {
+    std::vector<int64_t> found;
+    for (const ckpt::Found& one : ckpt::list_checkpoints(path(out + "/checkpoints")).complete) found.push_back(one.step);
+    return found;
+  };
+  // A clock always goes on by more than 60 ns between two steps, and never by 2,000 years.
+  ASSERT_EQ(train("gpt.toml", {"--out", "often", "-n", "2", "--save-every-minutes", "1e-9", "--set", "train.keep=0"}).code, 0);
+  EXPECT_THAT(steps("often"), ElementsAre(1, 2, 3, 4, 5, 6));
+  ASSERT_EQ(train("gpt.toml", {"--out", "once", "--save-every-minutes", "1e9", "--set", "train.keep=0"}).code, 0);
+  EXPECT_THAT(steps("once"), ElementsAre(6));
+}
+
+// The rate is so large that the loss falls and then rises.
+TEST_F(RunsTest, TheBestCheckpointStaysAndARunThatGetsNoBetterEnds) {
+  write_gpt("eval_every = 2\nkeep = 1\n");
+  const Words more{"--out", "run", "-n", "2", "--keep-best", "--patience", "3", "--set", "train.lr=0.3", "--set", "train.steps=200", "--sample-tokens", "0"};
+  const Outcome first = train("gpt.toml", more);
+  ASSERT_EQ(first.code, 0) << first.err;
+
+  const auto losses = series("run/metrics.jsonl", "val_loss");
+  ASSERT_GT(losses.size(), 3U);
+  const auto best = std::ranges::min_element(losses, {}, [](const auto& point) { return point.second; });
+  EXPECT_EQ(best, losses.end() - 4) << "three validations after the best, it ends";
+  const int64_t last = losses.back().first;
+  EXPECT_LT(last, 200);
+  EXPECT_THAT(first.out, HasSubstr(fmt::format("Stopped early at step {}: 3 validations found nothing better than that of step {}\n", last, best->first)));
+  EXPECT_THAT(first.out, HasSubstr(fmt::format("Best:       run/checkpoints/best, of step {}: validation loss {:.4f}\n", best->first, best->second)));
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), best->first);
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), last);
+  EXPECT_EQ(ckpt::list_checkpoints(path("run/checkpoints")).complete.size(), 2U);
+
+  Words again = more;
+  again.emplace_back("--resume");
+  const Outcome nothing = train("gpt.toml", again);
+  EXPECT_EQ(nothing.code, 0) << nothing.err;
+  EXPECT_EQ(nothing.out, fmt::format("Nothing is left to train: the run stopped early at step {}, after 3 validations that found nothing better than "
+                                     "that of step {}.\nTo go on, raise --patience, or set it to 0.\n", last, best->first));
+  again.insert(again.end(), {"--patience", "4"});
+  const Outcome on = train("gpt.toml", again);
+  EXPECT_EQ(on.code, 0) << on.err;
+  const auto more_losses = series("run/metrics.jsonl", "val_loss");
+  EXPECT_GT(more_losses.size(), losses.size());
+  const auto best_of_all = std::ranges::min_element(more_losses, {}, [](const auto& point) { return point.second; });
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), best_of_all->first) << "what was best is known to the run that goes on";
+}
+
+TEST_F(RunsTest, WhatGoesByValidationsIsRefusedWithoutThem) {
+  write_gpt();
+  EXPECT_EQ(error_line(train("gpt.toml", {"--keep-best"})),
+            "configuration: train.keep_best goes by validations during the run; set train.eval_every to the steps between them");
+  EXPECT_EQ(error_line(train("gpt.toml", {"--patience", "2", "--set", "data.validation=0"})),
+            "configuration: train.patience goes by validations, and data.validation = 0 holds nothing out");
+  EXPECT_EQ(error_line(train("gpt.toml", {"--patience", "2", "--set", "train.eval_every=1", "--set", "train.measure=accuracy"})),
+            "configuration: train.measure = 'accuracy'; model.kind 'gpt' has a loss only, use 'loss'");
+  EXPECT_EQ(error_line(train("gpt.toml", {"--set", "train.min_improvement=0.1"})),
+            "configuration: train.measure and train.min_improvement say what train.keep_best and train.patience go by; set one of these too");
+  EXPECT_EQ(error_line(train("gpt.toml", {"--save-every-minutes", "-1"})),
+            "configuration: train.save_every_minutes = -1; it must be 0 or more, and finite");
+}
+
+TEST_F(RunsTest, TheMergedFileHasEveryParameterWholeHoweverRanksCutThem) {
+  write_gpt();
+  const Outcome outcome = train("gpt.toml", {"--out", "run", "-n", "2", "--zero", "3", "--set", "parallel.zero_threshold_kb=0", "--merged-save"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("Merged:     run/model.safetensors\n"));
+  const ckpt::TensorFile merged = ckpt::read_safetensors(path("run/model.safetensors"));
+  const ckpt::Reader reader(path("run/checkpoints"));
+  size_t parameters = 0;
+  for (const std::string& name : reader.names()) parameters += reader.info(name).role == "param" ? 1 : 0;
+  EXPECT_EQ(merged.tensors.size(), parameters) << "no state of the optimizer";
+  for (const ckpt::NamedTensor& tensor : merged.tensors) {
+    const HostTensor saved = reader.read(tensor.name);
+    EXPECT_EQ(tensor.data.type(), saved.type()) << tensor.name;
+    EXPECT_TRUE(std::ranges::equal(tensor.data.view().raw(), saved.view().raw())) << tensor.name;
+  }
+  EXPECT_EQ(merged.metadata.at("format"), "pt");
+  EXPECT_EQ(merged.metadata.at("trireme_step"), "6");
+}
+
+TEST_F(RunsTest, EvaluateFindsWhatTheRunFoundOnAnyRanks) {
+  write_mlp();
+  ASSERT_EQ(train("mlp.toml", {"--out", "run", "-n", "2", "--set", "data.samples=107"}).code, 0);
+  const double loss = series("run/metrics.jsonl", "val_loss").back().second;
+  const double accuracy = series("run/metrics.jsonl", "val_accuracy").back().second;
+  for (const Words& more : {Words{}, {"-n", "2"}, {"-n", "4", "--batch", "12"}, {"--batch", "27"}}) {
+    Words words{"evaluate", "run", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NEAR(number_in(outcome.out, "loss"), loss, 1e-5);
+    EXPECT_NEAR(number_in(outcome.out, "accuracy"), accuracy, 1e-9);
+    EXPECT_EQ(number_in(outcome.out, "samples"), 27);
+    EXPECT_THAT(outcome.out, HasSubstr("\"held_out\":true"));
+  }
+  const Outcome all = run({"evaluate", "run/checkpoints", "--set", "data.validation=0"});
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, ContainsRegex("^run/checkpoints/step-0000[0-9]+, step [0-9]+\nLoss [0-9.]+, accuracy [0-9.]+ %, of 107 samples\n$"));
+  EXPECT_EQ(error_line(run({"evaluate", "run", "-n", "2", "--batch", "7"})), "evaluate: --batch 7 does not divide over 2 ranks; use 8");
+  EXPECT_THAT(error_line(run({"evaluate", "gone"})), HasSubstr("there is no checkpoint 'gone'"));
+}
+
+TEST_F(RunsTest, TheSampleIsAnnouncedAndCanBeLeftOut) {
+  write_gpt();
+  const Outcome with = train("gpt.toml", {"--out", "with", "--sample-tokens", "40"});
+  EXPECT_THAT(with.out, AllOf(HasSubstr("\nWriting a sample of 40 tokens, for 10 s at most; --sample-tokens 0 leaves it out\n"),
+                              HasSubstr("A sample the model wrote:\nThe ")));
+  const Outcome without = train("gpt.toml", {"--out", "without", "--sample-tokens", "0"});
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_THAT(without.out, Not(HasSubstr("sample ")));
+}
+
+// A model that has learnt nothing writes all bytes.
+TEST_F(RunsTest, WhatAModelWritesReachesTerminalAndReportAsText) {
+  write_gpt();
+  const Outcome outcome = train("gpt.toml", {"--out", "run", "--set", "train.lr=1e-9"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const std::string& text : {outcome.out, read(path("run/report.html"))}) {
+    EXPECT_TRUE(is_utf8(text));
+    EXPECT_THAT(text, HasSubstr("\xef\xbf\xbd"));
+    EXPECT_TRUE(std::ranges::none_of(text, [](char c) { return c == 0x1b || c == 0x7f || c == 0; }));
+  }
+  EXPECT_FALSE(is_utf8(run({"generate", "run", "--prompt", "a", "--tokens", "100"}).out)) << "a pipe gets the bytes";
+}
+
+TEST_F(RunsTest, OutputThatCannotBeWrittenIsAnError) {
+  write_gpt();
+  ASSERT_EQ(train("gpt.toml", {"--out", "run"}).code, 0);
+  for (const std::string command : {"help config", "help", "--help", "--version", "train --help", "evaluate run", "evaluate run --json", "explain gpt.toml",
+                                    "generate run --prompt a", "train gpt.toml --quiet --out other", "train gpt.toml --quiet --out other -n 2",
+                                    "train gpt.toml --out run --resume"}) {
+    const Outcome outcome = run_shell(fmt::format("{} {} > /dev/full", TRIREME_PROGRAM, command));
+    EXPECT_EQ(outcome.code, 3) << command << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("cannot write to the standard output")) << command;
+  }
 }
 
 }  // namespace

@@ -18,5 +18,18 @@ TEST(Utf8, refuses_pieces_longer_forms_surrogates_and_what_is_beyond) {
   }
 }
 
+TEST(Utf8, what_cannot_be_shown_is_replaced) {
+  EXPECT_EQ(printable("plain\n\ttext \xc3\xa9\xf0\x9f\x98\x80"), "plain\n\ttext \xc3\xa9\xf0\x9f\x98\x80");
+  const std::string sign = "\xef\xbf\xbd";
+  EXPECT_EQ(printable("a\x1b[31mb\r\x07\x7f"), "a" + sign + "[31mb" + sign + sign + sign);
+  EXPECT_EQ(printable("\xc2\x9b" "31m\xc2\xa0"), sign + "31m\xc2\xa0") << "a terminal obeys U+009B as it does ESC [";
+  EXPECT_EQ(printable("\xff\xe2\x82x"), sign + sign + sign + "x");
+  EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a" + sign + "b");
+  for (int i = 0; i < 65536; ++i) {
+    const std::string text{static_cast<char>(i >> 8), static_cast<char>(i & 255)};
+    ASSERT_TRUE(is_utf8(printable(text))) << i;
+  }
+}
+
 }  // namespace
 }  // namespace trireme

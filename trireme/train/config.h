@@ -69,6 +69,13 @@ struct JobConfig {
     int64_t eval_batches = 0;
     int64_t eval_batch = 0;  // 0: as the batch
     int64_t save_every = 0;
+    double save_every_minutes = 0;
+    std::string measure = "loss";     // loss | accuracy
+    bool keep_best = false;
+    int64_t patience = 0;
+    double min_improvement = 0;
+    bool merged_save = false;
+    int64_t sample_tokens = 320;
     int64_t keep = 2;
     int64_t seed = 1;
   } train;

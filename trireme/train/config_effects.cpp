@@ -54,7 +54,7 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
       {"data.paths", w.text_data}, {"data.extensions", w.text_data}, {"data.validation_blocks", w.held_out_text},
       {"data.images", w.idx}, {"data.labels", w.idx}, {"data.mean", w.idx}, {"data.std", w.idx},
       {"data.image", w.images}, {"data.seq", w.text}, {"data.samples", w.synthetic},
-      {"train.momentum", w.sgd}, {"train.beta1", w.moments}, {"train.beta2", w.moments}, {"train.final_ratio", w.falling_rate},
+      {"train.momentum", w.sgd}, {"train.beta1", w.moments}, {"train.beta2", w.moments}, {"train.final_ratio", w.falling_rate}, {"train.sample_tokens", w.text},
       {"parallel.sp", w.tp}, {"parallel.vocabulary", w.tp}, {"parallel.cp_algorithm", w.cp},
       {"parallel.zero_threshold_kb", w.zero}, {"parallel.zero_shard_size", w.zero}, {"parallel.zero_except", w.zero},
       {"parallel.gradient_accumulation_shard", w.zero}, {"parallel.only_trainable_params", w.saved_strategy}};

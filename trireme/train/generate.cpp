@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
 #include "trireme/train/session.h"
@@ -60,7 +61,9 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
 
   std::vector<int32_t> tokens = data::encode(options.prompt);
   const auto window = executor.input("tokens").as<int32_t>();
+  const double begin_s = now_s();
   for (int64_t i = 0; i < options.tokens; ++i) {
+    if (i > 0 && options.most_seconds > 0 && now_s() - begin_s > options.most_seconds) break;
     const auto seen = std::min<size_t>(tokens.size(), static_cast<size_t>(context));
     std::fill(window.begin(), window.end(), 0);
     std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), window.begin());

@@ -17,6 +17,7 @@ struct GenerateOptions {
   int64_t tokens = 200;
   double temperature = 0.8;  // 0 takes the likeliest byte each time
   uint64_t seed = 1;
+  double most_seconds = 0;   // after which no further byte is begun, but for the first; 0: none
 };
 
 // `parameter` gives the memory of a whole parameter by name; `each` gets every byte as it is made. Returns the prompt and

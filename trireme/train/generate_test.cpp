@@ -76,6 +76,15 @@ TEST(Generate, says_the_same_for_the_same_seed_and_something_else_for_another) {
   EXPECT_EQ(say(1, 0), say(2, 0)) << "the likeliest byte is no matter of chance";
 }
 
+TEST(Generate, ends_when_its_time_is_over_but_writes_one_byte) {
+  const Parameters parameters(tiny());
+  const auto size = [&](double most_seconds) {
+    return generate(tiny(), parameters.by_name(), nullptr, {.prompt = "abc", .tokens = 9, .most_seconds = most_seconds}).size();
+  };
+  EXPECT_EQ(size(1e-300), 4U);
+  EXPECT_EQ(size(1e300), 12U);
+}
+
 TEST(Generate, a_llama_writes_too) {
   JobConfig config = tiny();
   config.model.kind = "llama";

@@ -77,9 +77,9 @@ void ignore_save_signal() {
 Wishes agree(comm::World* world, Wishes mine) {
   Wishes all = mine;
   if (world != nullptr) {
-    int32_t flags[] = {mine.stop, mine.save ? 1 : 0};
-    world->all().all_reduce({reinterpret_cast<std::byte*>(flags), {DType::kI32, {2}}}, comm::Reduce::kMax).wait();
-    all = {.stop = flags[0], .save = flags[1] != 0};
+    int32_t flags[] = {mine.stop, mine.save ? 1 : 0, mine.due ? 1 : 0};
+    world->all().all_reduce({reinterpret_cast<std::byte*>(flags), {DType::kI32, {3}}}, comm::Reduce::kMax).wait();
+    all = {.stop = flags[0], .save = flags[1] != 0, .due = flags[2] != 0};
   }
   if (all.stop != 0) launch::note_interrupt(all.stop, mine.stop != 0);
   return all;

@@ -8,6 +8,7 @@ namespace trireme {
 struct Wishes {
   int stop = 0;  // the signal that asks for it, or 0
   bool save = false;
+  bool due = false;  // it is time for the next checkpoint by a clock
 };
 
 // While it lives, these signals are only noted. A signal that this process was started to ignore (nohup) stays ignored, but for

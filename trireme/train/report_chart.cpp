@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/base/utf8.h"
+
 namespace trireme {
 
 namespace {
@@ -288,7 +290,7 @@ std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t 
 std::string escape_html(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : printable(text)) {  // a generated text may hold anything
     switch (c) {
       case '&':
         out += "&amp;";
@@ -306,12 +308,7 @@ std::string escape_html(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        // Control characters have no place in HTML; a generated text may hold any.
-        if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') {
-          out += "&#xfffd;";
-        } else {
-          out += c;
-        }
+        out += c;
     }
   }
   return out;

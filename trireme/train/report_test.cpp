@@ -78,7 +78,7 @@ TEST(Report, HoldsEverySectionAndNeedsNothingFromOutside) {
 TEST(Report, TextOfAnyKindIsEscaped) {
   ReportData data = whole_report();
   const std::string evil = "<script>alert('x')</script>\"&\x01";
-  const std::string safe = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;&#xfffd;";
+  const std::string safe = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\xef\xbf\xbd";
   data.title = data.summary = evil;
   data.headline = {{evil, evil}};
   data.facts = {{evil, evil}};

@@ -17,10 +17,14 @@ bool any_rank(comm::World* world, bool mine) {
 
 int64_t Run::steps_of(const data::Source& train, const FitOptions& fit) {
   require(fit.batch >= 1, "batch {}: it must be 1 or more", fit.batch);
-  require(fit.steps > 0 || fit.epochs > 0, "fit: neither steps nor epochs are given; one of them must be 1 or more");
+  require(fit.steps >= 0 && fit.epochs >= 0 && (fit.steps > 0 || fit.epochs > 0), "fit: neither steps nor epochs are given; one of them must be 1 or more");
   require(train.size() >= fit.batch, "the training set has {} samples and the batch {}; use a batch of at most {}",
           train.size(), fit.batch, train.size());
-  return fit.steps > 0 ? fit.steps : fit.epochs * (train.size() / fit.batch);
+  constexpr int64_t kMost = int64_t{1} << 58;  // samples are counted in 64 bits
+  const int64_t of_an_epoch = train.size() / fit.batch;
+  require(fit.steps <= kMost / fit.batch && fit.epochs <= kMost / fit.batch / of_an_epoch,
+          "fit: {} steps or {} epochs of {} steps, each of {} samples, are more than 2^58 samples", fit.steps, fit.epochs, of_an_epoch, fit.batch);
+  return fit.steps > 0 ? fit.steps : fit.epochs * of_an_epoch;
 }
 
 data::BatchOptions Run::batch_options() {
@@ -56,17 +60,25 @@ FitResult Run::run() {
 }
 
 void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt) {
-  while (result_.step < total_ && !result_.interrupted) {
+  saved_at_s_ = now_s();
+  while (result_.step < total_ && !result_.interrupted && !result_.stopped_early) {
     train_step(feed, recorder);
     const int64_t step = result_.step;
-    const Wishes wishes = agree(job_.world(), interrupt.take());
+    Wishes mine = interrupt.take();
+    mine.due = !options_.out.empty() && fit_.save_every_minutes > 0 && job_.rank() == 0 && now_s() - saved_at_s_ >= 60 * fit_.save_every_minutes;
+    const Wishes wishes = agree(job_.world(), mine);
     result_.signal = wishes.stop;
     result_.interrupted = wishes.stop != 0 && step < total_;
-    const bool last = step == total_ || result_.interrupted;
+    bool last = step == total_ || result_.interrupted;
+    bool better = false;
     if (fit_.validation && !result_.interrupted && (last || (fit_.eval_every > 0 && step % fit_.eval_every == 0))) {
       evaluate(recorder);
+      better = judge();
+      result_.stopped_early = is_over();
+      last = last || result_.stopped_early;
     }
-    const bool save_now = last || wishes.save || (fit_.save_every > 0 && step % fit_.save_every == 0);
+    const bool save_now = last || wishes.save || wishes.due || (better && fit_.keep_best) ||
+                          (fit_.save_every > 0 && step % fit_.save_every == 0);
     if (!options_.out.empty() && save_now) save();
     if (wishes.save && job_.rank() == 0) say_saved();
   }
@@ -87,6 +99,7 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
   result_.loss = executor.output("loss").as<float>()[0];
   StepRecord record{.step = step, .loss = result_.loss, .lr = lr_, .seconds = now_s() - begin_s,
                     .communication = executor.communication()};
+  step_s_ += record.seconds;
   communication_ += record.communication;
   if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
   recorder.step(record);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 
@@ -33,6 +34,16 @@ void Run::summarise_communication() {
   result_.communication = over_ranks(job_.world(), of_a_step /= steps);
 }
 
+// A rank does 3 passes over its part of the batch in a step, a sample one pass over one sample for each token.
+bool Run::sample_is_quick() {
+  constexpr double kMostSeconds = 10;
+  const double parts = 3 * static_cast<double>(fit_.batch) / static_cast<double>(job_.size());
+  const double token_s = step_s_ / static_cast<double>(std::max<int64_t>(1, result_.step - first_)) / std::max(1.0, parts);
+  if (token_s <= kMostSeconds) return true;
+  TRIREME_LOG(kWarn, "train", "no sample is written: one token would take about {}", duration_text(token_s));
+  return false;
+}
+
 void Run::finish(Recorder& recorder, double total_s, const std::string& failure) {
   if (job_.rank() != 0) return;
   const int64_t steps = std::max<int64_t>(1, result_.step - first_);
@@ -46,6 +57,12 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   if (options_.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
   report.headline.emplace_back("Throughput", fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()),
                                                          options_.unit));
+  if (result_.best_step >= 0 && (fit_.keep_best || fit_.patience > 0)) {
+    const bool loss = fit_.measure == Measure::kLoss;
+    report.headline.emplace_back(loss ? "Best validation loss" : "Best accuracy",
+                                 fmt::format("{} at step {}", loss ? fmt::format("{:.4f}", result_.best) : fmt::format("{:.2f} %", 100 * result_.best),
+                                             result_.best_step));
+  }
   const ExecutionPlan& plan = session_.compiled().plan;
   report.facts = {{"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
                   {"Ranks", std::to_string(job_.size())},
@@ -59,7 +76,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   report.memory = memory_by_holding(plan);
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, total_s, steps);
-  if (options_.sample && failure.empty() && !result_.interrupted && (are_whole() || !result_.checkpoint.empty())) {
+  if (options_.sample && failure.empty() && !result_.interrupted && (are_whole() || !result_.checkpoint.empty()) && sample_is_quick()) {
     report.samples = {{"", options_.sample(parameters())}};
   }
   try {

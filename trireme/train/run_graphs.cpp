@@ -19,7 +19,7 @@ std::vector<BatchField> evaluation_fields(const FitOptions& fit) {
 
 }  // namespace
 
-void check_numbers(const Optimizer& optimizer, const TrainerOptions& options) {
+void check_options(const Optimizer& optimizer, const TrainerOptions& options, const FitOptions& fit) {
   check(optimizer);
   constexpr double kMost = std::numeric_limits<float>::max();
   const auto at_least_0 = [](std::string_view what, double value) {
@@ -29,6 +29,13 @@ void check_numbers(const Optimizer& optimizer, const TrainerOptions& options) {
   at_least_0("gradient_scale", options.gradient_scale);
   at_least_0("schedule.final_ratio", options.schedule.final_ratio);
   at_least_0("the schedule's largest learning rate", learning_rate(optimizer) * std::max(1.0, options.schedule.final_ratio));
+  at_least_0("min_improvement", fit.min_improvement);
+  at_least_0("save_every_minutes", fit.save_every_minutes);
+  require(fit.patience >= 0, "patience {}; it must be 0 or more", fit.patience);
+  if (!fit.keep_best && fit.patience == 0) return;
+  require(fit.validation && fit.eval_every > 0, "{} goes by validations during the run; give a validation set and eval_every",
+          fit.keep_best ? "keep_best" : "patience");
+  require(fit.measure == Measure::kLoss || options.accuracy, "measure kAccuracy without TrainerOptions::accuracy; use kLoss");
 }
 
 Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, const TrainerOptions& options,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,8 @@ namespace trireme {
 // Whether any rank says so; all ranks get the same answer. Collective.
 bool any_rank(comm::World* world, bool mine);
 
-// Throws kInvalidArgument for numbers with which no step could be finite.
-void check_numbers(const Optimizer& optimizer, const TrainerOptions& options);
+// Throws kInvalidArgument for numbers with which no step could be finite, and for what goes by validations without any.
+void check_options(const Optimizer& optimizer, const TrainerOptions& options, const FitOptions& fit);
 
 class Run {
  public:
@@ -54,6 +55,12 @@ class Run {
 
   int64_t evaluation_batch() const;
   void evaluate(Recorder& recorder);
+  // Compares the last validation with the best so far; whether it is better.
+  bool judge();
+  double measured() const;  // by the last validation
+  bool is_over() const;  // so many validations have found nothing better that the run ends
+  std::map<std::string, std::string> progress_as_text() const;  // of `judge`, for a checkpoint
+  void take_up_progress(const ckpt::Reader& reader);
 
   std::string checkpoints() const;
   // A run that starts from the beginning must not write over, go on from or be pruned among what one before it has left. That
@@ -66,6 +73,8 @@ class Run {
   void set_aside(const std::string& path, std::string_view why);
   std::vector<int64_t> kept_besides() const;  // steps whose checkpoints stay besides the newest
   void prune();
+  void link(const std::string& name, const std::string& checkpoint) const;  // for people, beside the checkpoints
+  void write_merged() const;
 
   // `what` has gone wrong because numbers have grown beyond all bounds; says what is left to go on from. The loss of step
   // `last_finite` was finite, that of the next is not known to be. Collective.
@@ -76,6 +85,7 @@ class Run {
   bool are_whole();
   // The trained parameters; where ranks have pieces of them, from the checkpoint.
   std::function<View(std::string_view)> parameters();
+  bool sample_is_quick();  // so that it is worth its time; says when not
   void summarise_communication();
   // The report. `failure`: why the run ended before its last step, "": it did not.
   void finish(Recorder& recorder, double total_s, const std::string& failure = "");
@@ -91,10 +101,13 @@ class Run {
   std::map<std::string, std::string> identity_;  // kept in checkpoints (train/same_job.h)
   Session session_;
   int64_t first_ = 0;
+  int64_t stale_ = 0;      // validations since the best
+  double saved_at_s_ = 0;  // when the newest checkpoint was made, or the steps began
   int64_t saved_ = -1;     // step of the newest checkpoint of this run; -1: none
   bool unproven_ = false;  // no step from it has been done yet
   int64_t validated_ = -1; // the last step whose parameters were evaluated
   double lr_ = 0;          // of the last step
+  double step_s_ = 0;      // of all steps together
   double data_s_ = 0;
   CommunicationTime communication_;  // of this rank, over all steps
   FitResult result_;

@@ -93,7 +93,9 @@ std::string Run::load(const std::string& path) {
     load_session(session_, reader);
     result_.checkpoint = reader.path();
     result_.step = first_ = saved_ = reader.step();
-    result_.nothing_left = first_ >= total_;
+    take_up_progress(reader);
+    result_.stopped_early = is_over();
+    result_.nothing_left = first_ >= total_ || result_.stopped_early;
   } catch (Error& e) {
     if (!is_of_the_disk(e)) {
       e.note("a run goes on with the model and the optimizer it was started with");
@@ -129,6 +131,7 @@ void Run::set_damaged_aside(const ckpt::Found& newest) {
     if (!name || *name <= *chosen || !is_file(join_path(path, ckpt::kCommitName))) continue;
     set_aside(path, "damaged");
   }
+  link("latest", newest.path);
 }
 
 double Run::expected_seconds() {

@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
+#include "trireme/ckpt/merged.h"
 #include "trireme/ckpt/retention.h"
 #include "trireme/train/checkpointing.h"
 
 namespace trireme {
 namespace {
 
+constexpr const char* kMergedName = "model.safetensors";
+
 // What a run writes into its folder, but for the logs of its ranks, which the launcher opens before any of them starts.
-constexpr const char* kFilesOfRun[] = {"checkpoints", "metrics.jsonl", "tensorboard", "report.html", "rates.toml"};
+constexpr const char* kFilesOfRun[] = {"checkpoints", "metrics.jsonl", "tensorboard", "report.html", "rates.toml", kMergedName};
 
 bool exists(const std::string& path) { return is_file(path) || is_directory(path); }
 
@@ -48,7 +52,10 @@ bool Run::parameters_are_finite() {
   return !any_rank(job_.world(), !finite);
 }
 
-std::vector<int64_t> Run::kept_besides() const { return {}; }
+std::vector<int64_t> Run::kept_besides() const {
+  if (fit_.keep_best && result_.best_step >= 0) return {result_.best_step};
+  return {};
+}
 
 void Run::save() {
   if (!parameters_are_finite()) {
@@ -56,6 +63,8 @@ void Run::save() {
   }
   std::vector<int64_t> keep_steps = kept_besides();
   if (saved_ >= 0) keep_steps.push_back(saved_);  // until a step from the new one has come out finite
+  std::map<std::string, std::string> meta = progress_as_text();
+  meta.insert(identity_.begin(), identity_.end());
   result_.checkpoint = save_session(session_, job_.world(),
                                     {.root = checkpoints(),
                                      .step = result_.step,
@@ -63,15 +72,33 @@ void Run::save() {
                                      .data_position = result_.step * fit_.batch,
                                      .keep = fit_.keep,
                                      .keep_steps = keep_steps,
-                                     .meta = identity_});
+                                     .meta = std::move(meta)});
   saved_ = result_.step;
+  saved_at_s_ = now_s();
+  if (job_.rank() == 0 && fit_.merged_save) write_merged();
+  if (job_.rank() == 0 && fit_.keep_best && result_.best_step == result_.step) {
+    link("best", result_.checkpoint);
+  }
   unproven_ = fit_.keep == 1;  // with more, the one before stays anyway
+}
+
+void Run::write_merged() const {
+  const ckpt::Reader reader(result_.checkpoint);
+  ckpt::write_merged(reader, join_path(options_.out, kMergedName));
 }
 
 void Run::prune() {
   unproven_ = false;
   if (job_.rank() != 0) return;
   for (const std::string& note : ckpt::prune(checkpoints(), {fit_.keep, kept_besides()})) TRIREME_LOG(kWarn, "ckpt", "{}", note);
+}
+
+void Run::link(const std::string& name, const std::string& checkpoint) const {
+  try {
+    ckpt::link_to(checkpoints(), name, base_name(checkpoint));
+  } catch (const Error& e) {
+    TRIREME_LOG(kWarn, "ckpt", "{}", e.text());
+  }
 }
 
 void Run::set_aside(const std::string& path, std::string_view why) {

@@ -20,7 +20,8 @@ OnResume on_resume(const std::string& key) {
   static const std::set<std::string> kSameKeys{"data.seq", "data.image", "data.validation", "data.validation_blocks", "train.optimizer"};
   static const std::set<std::string> kSaidKeys{"model.dropout", "parallel.gradients_mean"};
   static const std::set<std::string> kFreeKeys{"train.steps", "train.epochs", "train.eval_every", "train.eval_batches", "train.eval_batch",
-                                               "train.save_every", "train.keep", "train.recompute", "train.loss_pieces",
+                                               "train.save_every", "train.save_every_minutes", "train.keep", "train.keep_best", "train.measure",
+                                               "train.patience", "train.min_improvement", "train.merged_save", "train.sample_tokens", "train.recompute", "train.loss_pieces",
                                                "train.batch", "train.seed"};
   if (kSameKeys.contains(key)) return OnResume::kSame;
   if (kSaidKeys.contains(key)) return OnResume::kSaid;

@@ -6,6 +6,7 @@
 #include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/soundness.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/train/initialise.h"
 #include "trireme/train/measure_rates.h"
 
@@ -16,6 +17,16 @@ namespace {
 bool sends_messages(const Session::Options& options) {
   const comm::World* world = options.world;
   return world != nullptr && options.pool != nullptr && world->size() > 1 && world->transport() != "shm" && world->transport() != "threads";
+}
+
+void require_memory(const ExecutionPlan& plan) {
+  const Machine host = Machine::this_host();
+  const double memory = static_cast<double>(host.memory_bytes) * static_cast<double>(host.devices_per_host);
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  require(static_cast<double>(plan.arena_bytes) <= memory,
+          "'{}' takes {:.1f} GiB on each rank ({:.1f} GiB of parameters and state), and this host has {:.1f} GiB; cut it over more "
+          "ranks, or see docs/howto/train_in_less_memory.md",
+          plan.name, static_cast<double>(plan.arena_bytes) / kGiB, static_cast<double>(plan.persistent_bytes) / kGiB, memory / kGiB);
 }
 
 void log_plan(const char* of, const ExecutionPlan& plan) {
@@ -41,6 +52,7 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
     agree(compiled_.plan, *options.world);
     if (compiled_evaluation_) agree(compiled_evaluation_->plan, *options.world);
   }
+  require_memory(compiled_.plan);
   log_plan("step", compiled_.plan);
   if (compiled_evaluation_) log_plan("evaluation", compiled_evaluation_->plan);
   step_ = std::make_unique<Executor>(compiled_.plan,

@@ -14,7 +14,7 @@ FitResult Trainer::fit(const data::SourcePtr& train, const FitOptions& options) 
   Job& job = Job::current();
   require(options_.mode != Mode::kStandAlone || job.size() == 1,
           "mode stand_alone in a job of {} ranks; use data_parallel, or start one rank", job.size());
-  check_numbers(optimizer_, options_);
+  check_options(optimizer_, options_, options);
   return Run(model_, loss_, optimizer_, options_, train, options, job).run();
 }
 

@@ -16,6 +16,9 @@
 
 namespace trireme {
 
+// What of a validation says whether a run gets better.
+enum class Measure { kLoss, kAccuracy };
+
 enum class Mode {
   kStandAlone,    // one rank
   kDataParallel,  // each rank trains on its share of the batch
@@ -69,7 +72,13 @@ struct FitOptions {
   int64_t eval_batches = 0; // of a validation; 0: all of the validation set
   int64_t eval_batch = 0;   // samples of a batch of the validation over all ranks; 0: as in training
   int64_t save_every = 0;   // steps; 0: at the end only
+  double save_every_minutes = 0;  // besides, by the clock of the first rank; 0: never
   int keep = 2;             // checkpoints
+  Measure measure = Measure::kLoss;  // of the next three
+  bool keep_best = false;   // what a validation finds better than all before is saved and stays, besides `keep`
+  int64_t patience = 0;     // validations in a row that find nothing better after which the run ends; 0: it goes on
+  double min_improvement = 0;  // less is not better
+  bool merged_save = false; // each checkpoint is also written as one file of whole tensors, `out`/model.safetensors
   bool resume = false;      // go on from the newest checkpoint in `out`
 };
 
@@ -86,6 +95,9 @@ struct FitResult {
   int signal = 0;            // that asked to stop, the last step done or not; 0: none
   int exit_code() const { return signal == 0 ? 0 : 128 + signal; }  // what the program should end with
   std::string checkpoint;    // the newest one's folder
+  bool stopped_early = false;  // after `patience` validations; nothing_left says so too where it was before this call
+  int64_t best_step = -1;    // of the validation that found the best; -1: none has been
+  double best = 0;           // its loss or accuracy
   std::string report;        // report.html's path
   CommunicationSummary communication = {};  // of a mean step
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/limits.h"
 
 namespace trireme::nn {
 namespace {
@@ -16,6 +17,11 @@ LinearOptions conv1d(std::string name, double init_std = kInitStd) {
 // GPT-2 scales the projections back into the residual stream by 1/sqrt(2 layers).
 double residual_std(const GptConfig& config) {
   return kInitStd / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+const GptConfig& checked(const GptConfig& config) {
+  check_sizes("gpt", config.layers, {{"vocabulary", config.vocabulary}, {"context", config.context}, {"width", config.width}, {"heads", config.heads}});
+  return config;
 }
 
 }  // namespace
@@ -57,7 +63,7 @@ Tensor GptBlock::forward(const Tensor& x) {
 }
 
 Gpt::Gpt(const GptConfig& config)
-    : config_(config), wte_(config.vocabulary, config.width, {"wte", kInitStd}),
+    : config_(checked(config)), wte_(config.vocabulary, config.width, {"wte", kInitStd}),
       wpe_(config.context, config.width, {"wpe", kInitStd}), drop_(config.dropout, "drop"),
       ln_f_(config.width, "ln_f") {
   require(config.heads > 0 && config.width % config.heads == 0,

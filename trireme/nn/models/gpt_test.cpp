@@ -74,6 +74,9 @@ TEST(Gpt, configurations_that_cannot_be_are_refused) {
               HasSubstr("gpt: width 10 is not divisible by 4 heads"));
   EXPECT_THAT(error_of({.layers = 0}),
               HasSubstr("gpt: layers 0, vocabulary 256 and context 256 must be 1 or more"));
+  EXPECT_THAT(error_of({.layers = 1'000'000'000}), HasSubstr("gpt: 1000000000 layers; it must be at most 100000"));
+  EXPECT_THAT(error_of({.width = int64_t{1} << 40, .heads = 4}), HasSubstr("gpt: width 1099511627776; it must be at most 2147483647"));
+  EXPECT_THAT(error_of({.vocabulary = int64_t{1} << 62}), HasSubstr("gpt: vocabulary 4611686018427387904; it must be at most 2147483647"));
   EXPECT_THAT(error_of({.context = 4, .layers = 1}, 5),
               HasSubstr("gpt: tokens are i32[2,5]; they must be [batch, up to 4 positions]"));
 }

@@ -1,6 +1,7 @@
 #include "trireme/nn/models/llama.h"
 
 #include "trireme/base/error.h"
+#include "trireme/nn/limits.h"
 
 namespace trireme::nn {
 namespace {
@@ -22,6 +23,7 @@ LlamaConfig settled(LlamaConfig config) {
           "llama: a head's size is {} (width {} over {} heads); it must be even, because elements "
           "turn in pairs",
           config.width / config.heads, config.width, config.heads);
+  check_sizes("llama", config.layers, {{"vocabulary", config.vocabulary}, {"context", config.context}, {"width", config.width}});
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   require(config.kv_heads > 0 && config.heads % config.kv_heads == 0,
           "llama: {} heads are not divisible by {} kv_heads; each key and value head serves as "

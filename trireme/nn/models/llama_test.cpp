@@ -79,6 +79,7 @@ TEST(Llama, configurations_that_cannot_be_are_refused) {
               HasSubstr("llama: a head's size is 3 (width 12 over 4 heads)"));
   EXPECT_THAT(error_of({.heads = 4, .kv_heads = 3}),
               HasSubstr("llama: 4 heads are not divisible by 3 kv_heads"));
+  EXPECT_THAT(error_of({.layers = 1'000'000'000}), HasSubstr("llama: 1000000000 layers; it must be at most 100000"));
   EXPECT_THAT(error_of({.layers = 0}),
               HasSubstr("llama: layers 0, vocabulary 256 and context 256 must be 1 or more"));
   EXPECT_THAT(error_of({.hidden = -1}), HasSubstr("llama: the MLP's size is -1"));

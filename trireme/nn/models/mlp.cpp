@@ -1,6 +1,7 @@
 #include "trireme/nn/models/mlp.h"
 
 #include "trireme/base/error.h"
+#include "trireme/nn/limits.h"
 
 namespace trireme::nn {
 namespace {
@@ -11,6 +12,7 @@ Tensor flatten(const Tensor& x) { return x.rank() == 2 ? x : reshape(x, std::vec
 
 Mlp::Mlp(const std::vector<int64_t>& sizes) {
   require(sizes.size() >= 2, "mlp: {} sizes are given; it needs an input and an output size at least", sizes.size());
+  for (const int64_t size : sizes) check_sizes("mlp", static_cast<int64_t>(sizes.size()), {{"layer's size", size}});
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
     layers_.push_back(std::make_unique<Linear>(sizes[i], sizes[i + 1], LinearOptions{.name = fmt::format("layers.{}", i)}));
   }

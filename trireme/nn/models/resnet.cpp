@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/limits.h"
 
 namespace trireme::nn {
 namespace {
@@ -55,6 +56,8 @@ Tensor Bottleneck::forward(const Tensor& x) {
 ResNet::ResNet(const ResNetConfig& config)
     : config_(config), conv1_(config.channels, config.width, 7, without_bias("conv1", config.width, 7, 2)),
       bn1_(config.width, {.name = "bn1", .relu = true}), fc_(features_of(config), config.classes, {.name = "fc"}) {
+  require(config.blocks.size() <= 16, "resnet: {} stages; each doubles the channels, so there can be 16 at most", config.blocks.size());
+  for (const int64_t blocks : config.blocks) check_sizes("resnet", blocks, {{"channels", config.width << (config.blocks.size() - 1)}});
   int64_t in = config.width;
   for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
     require(config.blocks[stage] > 0, "resnet: stage {} has {} blocks; it needs 1 or more", stage + 1, config.blocks[stage]);
