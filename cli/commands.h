@@ -42,6 +42,8 @@ struct RelaunchOptions {
 int relaunch(const RelaunchOptions& options);
 // Says on standard error what a launcher has to report, and returns the job's exit code.
 int tell(const launch::LaunchResult& result);
+// The command line as a shell would take it again, its program as "trireme".
+std::string typed_command();
 // Whether `trireme launch` or a command that starts its own ranks has started this process.
 bool has_launcher();
 // Whether this process is one of several ranks that some launcher has started.

@@ -30,7 +30,23 @@ std::vector<std::string> own_command() {
   return words;
 }
 
+// As a shell reads it back.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace
+
+std::string typed_command() {
+  const std::vector<std::string> words = own_command();
+  std::string out = "trireme";
+  for (size_t i = 1; i < words.size(); ++i) out += " " + quoted(words[i]);
+  return out;
+}
 
 bool is_worker() { return launch::describe_start(flag_values(), read_file).world > 1; }
 

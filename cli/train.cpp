@@ -1,6 +1,8 @@
 // trireme train: trains the model of a configuration on this host.
 #include <CLI/CLI.hpp>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -144,6 +146,21 @@ bool fits(const JobConfig& config, int ranks) {
   }
 }
 
+std::string describe_model(const JobConfig& config) {
+  const auto& m = config.model;
+  if (m.kind == "mlp") return fmt::format("mlp, hidden layers of {}", fmt::join(m.hidden, " and "));
+  if (m.kind == "resnet") return m.blocks.empty() ? fmt::format("resnet-{}", m.depth) : fmt::format("resnet, blocks {}", fmt::join(m.blocks, ", "));
+  if (m.kind != "gpt" && m.kind != "llama") return m.kind;
+  return fmt::format("{}, {} layer{} of width {}, {} head{}{}", m.kind, m.layers, m.layers == 1 ? "" : "s", m.width, m.heads, m.heads == 1 ? "" : "s",
+                     m.experts > 0 ? fmt::format(", {} experts", m.experts) : "");
+}
+
+std::string describe_data(const JobConfig& config) {
+  const auto& d = config.data;
+  if (d.kind == "text") return fmt::format("text of {}, {} bytes a sample", fmt::join(d.paths, " "), d.seq);
+  return d.kind == "idx" ? fmt::format("{}, {}", d.images, d.labels) : fmt::format("{}, {} samples", d.kind, d.samples);
+}
+
 int work(const JobFlags& args) {
   ignore_save_signal();
   const JobConfig config = args.read();
@@ -159,7 +176,8 @@ int work(const JobFlags& args) {
   TrainerOptions options = trainer_options(config, job.size());
   options.out = args.out;
   options.progress = !args.quiet;
-  options.command = fmt::format("trireme train {}", args.config);
+  options.command = typed_command();
+  options.facts = {{"Model", describe_model(config)}, {"Data", describe_data(config)}};
   std::string sample;
   if (job.rank() == 0) {
     options.on_start = [&](const Session& session, const StartInfo& info) {

@@ -139,6 +139,37 @@ TEST_F(TrainTest, TellsHowMuchOfItsCommunicationIsHidden) {
   EXPECT_EQ(steps, 6);
 }
 
+// A step is what metrics.jsonl has of it: neither validation, checkpoints nor the sample, which stand beside it.
+TEST_F(TrainTest, TheReportHasTheCommandAsItWasGivenAndTheTimeOfStepsAlone) {
+  write_gpt();
+  const Outcome outcome = run({"train", "gpt.toml", "--out", "my run", "-n", "2", "--set", "data.paths=[\"text.txt\"]",
+                               "--set", "train.eval_every=1", "--set", "train.save_every=1"});
+
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string report = read(path("my run/report.html"));
+  EXPECT_THAT(report, HasSubstr("trireme train gpt.toml --out &#39;my run&#39; -n 2 --set &#39;data.paths=[&quot;text.txt&quot;]&#39; --set"));
+  for (const char* fact : {"<dd>gpt, 1 layer of width 16, 2 heads</dd>", "<dt>Optimizer</dt><dd>AdamW, betas ", "<dt>Learning rate</dt>",
+                           "<dt>Host</dt>", "<dt>Ended</dt>", "<dt>Version</dt><dd>trireme 0."}) {
+    EXPECT_THAT(report, HasSubstr(fact));
+  }
+  double ms = 0;
+  int steps = 0;
+  for (const RunRecord& record : read_run_log(path("my run/metrics.jsonl"))) {
+    for (const auto& [key, value] : record.values) {
+      if (key == "ms") ms += value;
+      if (key == "ms") ++steps;
+    }
+  }
+  ASSERT_EQ(steps, 6);
+  const std::string before = "<h2>Time of a step<small>";
+  const size_t at = report.find(before);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_NEAR(std::atof(report.c_str() + at + before.size()), ms / steps, 0.051);  // one digit after the point
+  for (const char* part : {"6 steps</td>", "validation</td>", "checkpoints</td>", "the sample at the end</td>"}) {
+    EXPECT_THAT(report, HasSubstr(part));
+  }
+}
+
 TEST_F(TrainTest, ALlamaTrainsAsOneRankDoesWithItsWeightsCutAndWrites) {
   write_gpt(kSgd);
   const auto train = [&](const std::string& out, const Words& more) {

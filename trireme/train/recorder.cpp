@@ -112,7 +112,7 @@ std::string Recorder::finish(ReportData report) {
   return path;
 }
 
-std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, double data_s, double total_s,
+std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, double data_s, double steps_s,
                                          int64_t steps) {
   constexpr size_t kShown = 10;
   std::map<std::string, double> compute;
@@ -142,7 +142,7 @@ std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, d
   if (rest > 0) out.push_back({"other ops", rest * to_ms, TimeGroup::kCompute});
   if (comm_s > 0) out.push_back({"communication (exposed)", comm_s * to_ms, TimeGroup::kCommunication});
   out.push_back({"data", data_s * to_ms, TimeGroup::kData});
-  out.push_back({"other", std::max(0.0, total_s - compute_s - comm_s - data_s) * to_ms, TimeGroup::kOther});
+  out.push_back({"other", std::max(0.0, steps_s - compute_s - comm_s - data_s) * to_ms, TimeGroup::kOther});
   return out;
 }
 

@@ -58,8 +58,9 @@ class Recorder {
   std::vector<ReportPoint> validation_;
 };
 
-// Seconds by op, largest first, the rest under "other ops"; communication and data beside them; per step.
-std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, double data_s, double total_s,
+// Seconds by op, largest first, the rest under "other ops"; communication and data beside them; per step. `steps_s` is what all
+// steps took: neither validation nor saving is part of a step.
+std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, double data_s, double steps_s,
                                          int64_t steps);
 std::vector<ReportData::Memory> memory_by_holding(const ExecutionPlan& plan);
 

@@ -145,6 +145,23 @@ std::string time(const ReportData& data) {
   return section("Time of a step", fmt::format("{:.1f} ms on average", sum), body);
 }
 
+std::string seconds_text(double seconds) {
+  if (seconds < 0.1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  return seconds < 6000 ? fmt::format("{:.1f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string run_time(const ReportData& data) {
+  if (data.run_time.empty()) return "";
+  std::vector<BarItem> items;
+  double sum = 0;
+  for (const auto& [name, seconds] : data.run_time) {
+    sum += std::isfinite(seconds) ? std::max(seconds, 0.0) : 0;
+    items.push_back({name, seconds, seconds_text(seconds), fmt::format("c{}", items.size() % 7 + 1)});
+  }
+  return section("Time of the run", seconds_text(sum) + " from the first step on", stacked_bar(items));
+}
+
 std::string samples(const ReportData& data) {
   if (data.samples.empty()) return "";
   std::string out;
@@ -166,7 +183,8 @@ std::string render_report(const ReportData& data) {
   out += fmt::format("<header>\n<h1>{}</h1>\n<p>{}</p>\n</header>\n", escape_html(data.title),
                      escape_html(data.summary));
   out += tiles(data) + loss(data) + rates(data);
-  const std::string bars = memory(data) + time(data);
+  const std::string beside = run_time(data) + memory(data);
+  const std::string bars = time(data) + (beside.empty() ? "" : "<div>\n" + beside + "</div>\n");
   if (!bars.empty()) out += "<div class=\"pair\">\n" + bars + "</div>\n";
   out += facts(data) + samples(data);
   out += "<footer>Written by Trireme at the end of the run.</footer>\n</main>\n";

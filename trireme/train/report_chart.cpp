@@ -19,6 +19,9 @@ constexpr double kTop = 10;
 constexpr double kBottom = 30;
 constexpr size_t kBuckets = 500;
 constexpr size_t kSmoothFrom = 30;  // fewer points need no mean
+constexpr double kSpike = 4;        // times the range of 995 in 1,000 points: what is higher is cut off
+constexpr size_t kSpikeFrom = 200;  // fewer points are all shown
+constexpr int kNarrow = 380;        // width of a drawing for narrow screens, where it is not scaled down
 constexpr size_t kMarkUpTo = 40;    // points that are each marked
 
 bool finite(const ReportPoint& p) {
@@ -53,8 +56,8 @@ struct Frame {
   double at_y(double v) const { return kTop + (y.high - v) / y.span() * height; }
 };
 
-// The range of the drawn values. A spike far above all else is cut off rather than flattening the
-// rest.
+// The range of the drawn values. A spike far above all else is cut off rather than flattening the rest; where a line begins is
+// always in it.
 Range y_range(const Chart& chart) {
   Range range;
   for (const ChartLine& line : chart.lines) {
@@ -63,10 +66,13 @@ Range y_range(const Chart& chart) {
       if (finite(p)) values.push_back(p.y);
     }
     if (values.empty()) continue;
-    std::ranges::sort(values);
     range.include(values.front());
-    range.include(values[(values.size() - 1) * 995 / 1000]);
-    if (!line.smooth) range.include(values.back());
+    std::ranges::sort(values);
+    const double low = values.front();
+    const double usual = values[(values.size() - 1) * 995 / 1000];
+    range.include(low);
+    const bool is_spike = line.smooth && values.size() >= kSpikeFrom && values.back() - low > kSpike * (usual - low);
+    range.include(is_spike && usual > low ? usual : values.back());
   }
   if (range.empty()) return range;
   if (chart.from_zero) range.include(0);
@@ -105,23 +111,39 @@ std::string path_of(const Frame& frame, const std::vector<ReportPoint>& points) 
   return d;
 }
 
+// Whole steps: the first one, which is seldom round, and round ones.
+std::vector<double> step_ticks(const Range& x, int about) {
+  const double first = std::ceil(x.low);
+  const std::vector<double> round = nice_ticks(x.low, x.high, about);
+  std::vector<double> out{first};
+  const double apart = round.size() > 1 ? (round[1] - round[0]) / 2 : 0;
+  for (const double tick : round) {
+    if (tick == std::floor(tick) && tick > first + apart) out.push_back(tick);
+  }
+  return out;
+}
+
 std::string axes(const Chart& chart, const Frame& frame) {
   std::string out;
   const double right = chart.width - kRight;
   const double bottom = chart.height - kBottom;
-  for (const double v : nice_ticks(frame.y.low, frame.y.high, chart.height / 45)) {
-    const double y = frame.at_y(v);
+  const std::vector<double> ys = nice_ticks(frame.y.low, frame.y.high, chart.height / 45);
+  const std::vector<std::string> y_texts = tick_texts(ys);
+  for (size_t i = 0; i < ys.size(); ++i) {
+    const double y = frame.at_y(ys[i]);
     out += fmt::format(R"(<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>)", kLeft,
                        right, y, y);
     out += fmt::format(R"(<text x="{}" y="{:.1f}" text-anchor="end">{}</text>)", kLeft - 8, y + 4,
-                       tick_text(v));
+                       y_texts[i]);
   }
-  for (const double v : nice_ticks(frame.x.low, frame.x.high, chart.width / 110)) {
-    const double x = frame.at_x(v);
+  const std::vector<double> xs = step_ticks(frame.x, chart.width / 110);
+  const std::vector<std::string> x_texts = tick_texts(xs);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const double x = frame.at_x(xs[i]);
     out += fmt::format(R"(<line class="axis" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{}"/>)", x, x,
                        bottom, bottom + 4);
     out += fmt::format(R"(<text x="{:.1f}" y="{}" text-anchor="middle">{}</text>)", x, bottom + 19,
-                       tick_text(v));
+                       x_texts[i]);
   }
   out += fmt::format(R"(<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>)", kLeft, right,
                      bottom, bottom);
@@ -170,31 +192,41 @@ std::string hover_data(const Frame& frame, const Chart& chart) {
 
 }  // namespace
 
+namespace {
+
+std::string drawing(const Chart& chart, std::string_view css_class) {
+  const Frame frame = frame_of(chart);
+  std::string clip = fmt::format("plot-{}-{}", chart.y_name, css_class);  // an id of its own on the page
+  std::ranges::replace_if(
+      clip, [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
+  std::string out = fmt::format(
+      "<svg class=\"chart {}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} by step\" data-chart=\"{}\">", css_class,
+      chart.width, chart.height, escape_html(chart.y_name), hover_data(frame, chart));
+  out += fmt::format(
+      "<clipPath id=\"{}\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></clipPath>", clip,
+      kLeft - 4, kTop - 4, frame.width + kRight + 4, frame.height + 8);
+  out += axes(chart, frame);
+  out += fmt::format("<g clip-path=\"url('#{}')\">", clip);
+  for (const ChartLine& line : chart.lines) out += draw(frame, line);
+  return out + "</g></svg>\n";
+}
+
+}  // namespace
+
 std::string line_chart(const Chart& chart) {
   const Frame frame = frame_of(chart);
   if (frame.x.empty() || frame.y.empty()) {
     return fmt::format("<p class=\"none\">No {} was recorded.</p>\n", escape_html(chart.y_name));
   }
-  std::string out = "<div class=\"legend\">";
+  std::string out = "<figure>\n<div class=\"legend\">";
   for (const ChartLine& line : chart.lines) {
     if (std::ranges::none_of(line.points, finite)) continue;
     out += fmt::format(R"(<span><i class="c{}"></i>{}</span>)", line.color, escape_html(line.name));
   }
-  std::string clip = "plot-" + chart.y_name;  // an id of its own on the page
-  std::ranges::replace_if(
-      clip, [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
-  out += fmt::format(
-      "</div>\n<svg class=\"chart{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} by step\" "
-      "data-chart=\"{}\">",
-      chart.width > 600 ? " wide" : "", chart.width, chart.height, escape_html(chart.y_name),
-      hover_data(frame, chart));
-  out += fmt::format(
-      "<clipPath id=\"{}\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/></clipPath>", clip,
-      kLeft, kTop - 4, frame.width + kRight, frame.height + 8);
-  out += axes(chart, frame);
-  out += fmt::format("<g clip-path=\"url('#{}')\">", clip);
-  for (const ChartLine& line : chart.lines) out += draw(frame, line);
-  return out + "</g></svg>\n";
+  Chart narrow = chart;
+  narrow.width = kNarrow;
+  narrow.height = std::min(chart.height, 240);
+  return out + "</div>\n" + drawing(chart, "roomy") + drawing(narrow, "narrow") + "</figure>\n";
 }
 
 std::string stacked_bar(const std::vector<BarItem>& items) {
@@ -245,6 +277,15 @@ std::string tick_text(double value) {
   return fmt::format("{:.4g}", value);
 }
 
+std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
+  std::vector<std::string> out;
+  for (const double tick : ticks) out.push_back(tick_text(tick));
+  for (int digits = 5; digits <= 12 && std::ranges::adjacent_find(out) != out.end(); ++digits) {
+    for (size_t i = 0; i < ticks.size(); ++i) out[i] = fmt::format("{:.{}g}", ticks[i], digits);
+  }
+  return out;
+}
+
 std::vector<ReportPoint> running_mean(const std::vector<ReportPoint>& points) {
   const size_t n = points.size();
   const size_t reach = n / 80;  // to each side
@@ -281,8 +322,10 @@ std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t 
     }
     const auto by_y = [](const ReportPoint& p, const ReportPoint& q) { return p.y < q.y; };
     const auto [low, high] = std::minmax_element(begin, end, by_y);
+    if (b == 0 && std::min(low, high) != begin) out.push_back(*begin);
     out.push_back(*std::min(low, high));
     if (low != high) out.push_back(*std::max(low, high));
+    if (b + 1 == buckets && std::max(low, high) + 1 != end) out.push_back(*(end - 1));
   }
   return out;
 }

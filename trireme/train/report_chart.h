@@ -40,8 +40,9 @@ std::string stacked_bar(const std::vector<BarItem>& items);
 // The pieces, for their tests.
 std::vector<double> nice_ticks(double low, double high, int about);
 std::string tick_text(double value);
+std::vector<std::string> tick_texts(const std::vector<double>& ticks);  // as short as tells them apart
 std::vector<ReportPoint> running_mean(const std::vector<ReportPoint>& points);
-// At most 2 * `buckets` points that keep every bucket's extremes, and a gap where a value is not
+// At most 2 * `buckets` + 2 points that keep the first, the last and every bucket's extremes, and a gap where a value is not
 // finite.
 std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t buckets);
 std::string escape_html(std::string_view text);

@@ -34,9 +34,11 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .tiles b { display: block; font-size: 22px; line-height: 1.3; font-weight: 650;
   font-variant-numeric: tabular-nums; }
 .tiles span { color: var(--soft); font-size: 13px; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 16px; }
-@media (max-width: 500px) { .pair { grid-template-columns: 1fr; } }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 0 36px;
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 16px;
+  align-items: start; }
+.pair > div { min-width: 0; }
+@media (max-width: 560px) { .pair { grid-template-columns: minmax(0, 1fr); } }
+dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(300px, 100%), 1fr)); gap: 0 36px;
   margin: 0; }
 dl div { display: flex; gap: 16px; justify-content: space-between;
   border-bottom: 1px solid var(--line);
@@ -63,7 +65,12 @@ dl div.wide dd { text-align: left; font: 13px/1.6 ui-monospace, "DejaVu Sans Mon
 .s3 { color: color-mix(in srgb, var(--k1) 46%, var(--card)); }
 .s4 { color: color-mix(in srgb, var(--k1) 34%, var(--card)); }
 svg.chart { display: block; width: 100%; height: auto; touch-action: pan-y; }
-@media (max-width: 700px) { section { overflow-x: auto; } svg.wide { width: 640px; } }
+figure { margin: 0; }
+svg.narrow { display: none; }
+@media (max-width: 560px) { svg.roomy { display: none; } svg.narrow { display: block; }
+  main { padding: 20px 10px 32px; } section { padding: 14px 12px; }
+  h2 small { display: block; margin: 2px 0 0; }
+  dl div.wide { display: block; } }
 svg text { font-size: 12px; fill: var(--soft); font-variant-numeric: tabular-nums; }
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); stroke-opacity: 0.5; }
 svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round;
@@ -105,7 +112,7 @@ pre b { color: var(--k1); font-weight: 600; }
 const std::string_view kReportScript = R"js(
 document.querySelectorAll('svg.chart').forEach(svg => {
   const c = JSON.parse(svg.dataset.chart);
-  const names = [...svg.previousElementSibling.children].map(e => e.textContent);
+  const names = [...svg.parentElement.firstElementChild.children].map(e => e.textContent);
   const lines = c.lines.filter(l => l.points.length);
   const cursor = document.createElementNS('http://www.w3.org/2000/svg', 'line');
   cursor.setAttribute('class', 'cursor');

@@ -55,6 +55,7 @@ ReportData whole_report() {
   data.memory_limit = 16 << 20;
   data.time = {{"matmul", 60}, {"waited for peers", 40, TimeGroup::kCommunication}};
   data.hidden_comm_ms = 12.5;
+  data.run_time = {{"100 steps", 10}, {"validation", 2}, {"checkpoints", 0.05}, {"between them", 0}};
   data.samples = {{"To be", " or not"}};
   return data;
 }
@@ -63,10 +64,11 @@ TEST(Report, HoldsEverySectionAndNeedsNothingFromOutside) {
   const std::string html = render_report(whole_report());
 
   for (const char* title :
-       {"Loss", "Throughput", "Learning rate", "Memory", "Time of a step", "The run", "Samples"}) {
+       {"Loss", "Throughput", "Learning rate", "Memory", "Time of a step", "Time of the run", "The run", "Samples"}) {
     EXPECT_EQ(count(html, std::string("<h2>") + title + "<"), 1u) << title;
   }
-  EXPECT_EQ(count(html, "<svg class=\"chart"), 3u);
+  EXPECT_EQ(count(html, "<svg class=\"chart roomy"), 3u);
+  EXPECT_EQ(count(html, "<svg class=\"chart narrow"), 3u);
   EXPECT_EQ(count(html, "<section>"), count(html, "</section>"));
   EXPECT_EQ(count(html, "<div"), count(html, "</div>"));
   EXPECT_THAT(html, Not(HasSubstr("src=")));
@@ -128,6 +130,15 @@ TEST(Report, TimeSumsSmallOperatorsAndKeepsTheOtherGroups) {
   EXPECT_THAT(html, HasSubstr("Another 12.5 ms of communication"));
 }
 
+TEST(Report, WhatIsNoPartOfAStepStandsBesideIt) {
+  const std::string html = render_report(whole_report());
+
+  EXPECT_THAT(html, HasSubstr("12.1 s from the first step on"));
+  EXPECT_THAT(html, HasSubstr("100 steps</td><td>10.0 s</td>"));
+  EXPECT_THAT(html, HasSubstr("checkpoints</td><td>50.0 ms</td>"));
+  EXPECT_THAT(html, Not(HasSubstr("between them")));  // nothing
+}
+
 TEST(Report, IsWrittenWhole) {
   const TempDirectory dir;
   write_report(dir / "report.html", whole_report());
@@ -135,16 +146,23 @@ TEST(Report, IsWrittenWhole) {
   EXPECT_EQ(read_file(dir / "report.html"), render_report(whole_report()));
 }
 
+// The drawing for wide screens; the other one shows the same.
+std::string roomy_chart(const Chart& chart) {
+  const std::string both = line_chart(chart);
+  return both.substr(0, both.find("<svg class=\"chart narrow"));
+}
+
 TEST(Chart, OnePointIsAMark) {
   const std::string svg =
-      line_chart({.y_name = "loss", .lines = {{"training", 1, {{5, 2.5}}, true}}});
+      roomy_chart({.y_name = "loss", .lines = {{"training", 1, {{5, 2.5}}, true}}});
 
   EXPECT_EQ(count(svg, "<circle"), 1u);
+  EXPECT_THAT(svg, HasSubstr(">5</text>"));  // the step
   expect_only_numbers(svg);
 }
 
 TEST(Chart, ValuesThatAreNoNumbersLeaveAGap) {
-  const std::string svg = line_chart(
+  const std::string svg = roomy_chart(
       {.y_name = "loss",
        .lines = {{"training", 1, {{0, 1}, {1, 2}, {2, kNan}, {3, kInf}, {4, 1}, {5, 3}}}}});
 
@@ -162,7 +180,7 @@ TEST(Chart, OnlyValuesThatAreNoNumbersAreNoChart) {
 
 TEST(Chart, AConstantSeriesHasRoomAroundIt) {
   const std::string svg =
-      line_chart({.y_name = "loss", .lines = {{"training", 1, {{0, 0}, {1, 0}, {2, 0}}}}});
+      roomy_chart({.y_name = "loss", .lines = {{"training", 1, {{0, 0}, {1, 0}, {2, 0}}}}});
 
   expect_only_numbers(svg);
   EXPECT_GT(count(svg, "class=\"grid\""), 1u);
@@ -172,10 +190,44 @@ TEST(Chart, OneSpikeDoesNotFlattenTheRest) {
   std::vector<ReportPoint> points = falling(1000);
   points[500].y = 1e6;
 
-  const std::string svg = line_chart({.y_name = "loss", .lines = {{"training", 1, points, true}}});
+  const std::string svg = roomy_chart({.y_name = "loss", .lines = {{"training", 1, points, true}}});
 
   EXPECT_THAT(svg, HasSubstr(">2</text>"));  // a tick of the ordinary range
   EXPECT_THAT(svg, Not(HasSubstr(">1M</text>")));
+}
+
+// A loss falls most in its first steps.
+TEST(Chart, WhereALineBeginsIsInTheDrawing) {
+  std::vector<ReportPoint> points = falling(1000);
+  for (size_t i = 0; i < 1000; ++i) points[i] = {static_cast<double>(i + 1), i == 0 ? 30.0 : 2 + 3.5 / static_cast<double>(i + 1)};
+
+  const std::string svg = roomy_chart({.y_name = "loss", .lines = {{"training", 1, points, true}}});
+
+  EXPECT_THAT(svg, HasSubstr(">30</text>"));
+  EXPECT_THAT(svg, HasSubstr("d=\"M54.0 "));  // of the first step, at the left
+}
+
+TEST(Chart, OfFewPointsNoneIsCutOff) {
+  const std::string svg = roomy_chart(
+      {.y_name = "throughput", .lines = {{"tokens/s", 3, {{1, 100}, {2, 4000}}, true}}, .from_zero = true});
+
+  EXPECT_THAT(svg, HasSubstr(">4000</text>"));
+}
+
+TEST(Chart, StepsAreWholeNumbersFromTheFirstOn) {
+  const std::string two = roomy_chart({.y_name = "loss", .lines = {{"training", 1, {{1, 5.5}, {2, 5.2}}}}});
+  EXPECT_THAT(two, HasSubstr(">1</text>"));
+  EXPECT_THAT(two, HasSubstr(">2</text>"));
+  EXPECT_THAT(two, Not(HasSubstr(">1.5</text>")));
+  std::vector<ReportPoint> resumed;
+  for (int step = 51; step <= 200; ++step) resumed.push_back({static_cast<double>(step), 1.0 / step});
+  EXPECT_THAT(roomy_chart({.y_name = "loss", .lines = {{"training", 1, resumed}}}), HasSubstr(">51</text>"));
+}
+
+TEST(Chart, LabelsTellCloseValuesApart) {
+  EXPECT_THAT(tick_texts({5.5411, 5.5412, 5.5413}), ElementsAre("5.5411", "5.5412", "5.5413"));
+  EXPECT_THAT(tick_texts({20'000, 20'001}), ElementsAre("20000", "20001"));
+  EXPECT_THAT(tick_texts({10'000, 20'000}), ElementsAre("10k", "20k"));
 }
 
 TEST(Chart, ManyPointsAreThinnedKeepingExtremesAndGaps) {
@@ -187,7 +239,9 @@ TEST(Chart, ManyPointsAreThinnedKeepingExtremesAndGaps) {
 
   const std::vector<ReportPoint> thin = thinned(points, 100);
 
-  EXPECT_LE(thin.size(), 200u);
+  EXPECT_LE(thin.size(), 202u);
+  EXPECT_EQ(thin.front().x, 0);
+  EXPECT_EQ(thin.back().x, 9999);
   double low = 0;
   double high = 0;
   size_t gaps = 0;

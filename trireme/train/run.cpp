@@ -72,14 +72,20 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
     bool last = step == total_ || result_.interrupted;
     bool better = false;
     if (fit_.validation && !result_.interrupted && (last || (fit_.eval_every > 0 && step % fit_.eval_every == 0))) {
+      const double begin_s = now_s();
       evaluate(recorder);
+      evaluations_s_ += now_s() - begin_s;
       better = judge();
       result_.stopped_early = is_over();
       last = last || result_.stopped_early;
     }
     const bool save_now = last || wishes.save || wishes.due || (better && fit_.keep_best) ||
                           (fit_.save_every > 0 && step % fit_.save_every == 0);
-    if (!options_.out.empty() && save_now) save();
+    if (!options_.out.empty() && save_now) {
+      const double begin_s = now_s();
+      save();
+      saves_s_ += now_s() - begin_s;
+    }
     if (wishes.save && job_.rank() == 0) say_saved();
   }
   if (unproven_ && validated_ == result_.step && std::isfinite(result_.validation_loss)) prune();
@@ -99,8 +105,8 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
   result_.loss = executor.output("loss").as<float>()[0];
   StepRecord record{.step = step, .loss = result_.loss, .lr = lr_, .seconds = now_s() - begin_s,
                     .communication = executor.communication()};
-  step_s_ += record.seconds;
   communication_ += record.communication;
+  steps_s_ += record.seconds;
   if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
   recorder.step(record);
   launch::note_step();

@@ -1,13 +1,55 @@
 #include "trireme/train/run_impl.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <map>
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/version.h"
 
 namespace trireme {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+std::string utc_text(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  ::gmtime_r(&time, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &parts);
+  return text.data();
+}
+
+std::string decay(double weight_decay) { return weight_decay > 0 ? fmt::format(", weight decay {}", weight_decay) : ""; }
+
+std::string describe(const Sgd& o) {
+  return fmt::format("SGD{}{}{}", o.momentum > 0 ? fmt::format(", momentum {}", o.momentum) : "", o.nesterov ? ", Nesterov" : "",
+                     decay(o.weight_decay));
+}
+std::string with_betas(std::string_view name, const auto& o) {
+  return fmt::format("{}, betas {} and {}{}", name, o.beta1, o.beta2, decay(o.weight_decay));
+}
+std::string describe(const Adam& o) { return with_betas("Adam", o); }
+std::string describe(const AdamW& o) { return with_betas("AdamW", o); }
+std::string describe(const Lamb& o) { return with_betas("LAMB", o); }
+
+std::string describe(const Schedule& schedule, double peak) {
+  std::string out = fmt::format("{}", peak);
+  if (schedule.warmup_steps > 0) out += fmt::format(" after {} steps of warm-up", schedule.warmup_steps);
+  if (schedule.kind == Schedule::Kind::kConstant) return out;
+  return out + fmt::format(", then {} to {}", schedule.kind == Schedule::Kind::kLinear ? "down a line" : "down a cosine",
+                           peak * schedule.final_ratio);
+}
+
+}  // namespace
 
 bool Run::are_whole() {
   const std::vector<PlanInput>& inputs = session_.persistent();
@@ -38,10 +80,35 @@ void Run::summarise_communication() {
 bool Run::sample_is_quick() {
   constexpr double kMostSeconds = 10;
   const double parts = 3 * static_cast<double>(fit_.batch) / static_cast<double>(job_.size());
-  const double token_s = step_s_ / static_cast<double>(std::max<int64_t>(1, result_.step - first_)) / std::max(1.0, parts);
+  const double token_s = steps_s_ / static_cast<double>(std::max<int64_t>(1, result_.step - first_)) / std::max(1.0, parts);
   if (token_s <= kMostSeconds) return true;
   TRIREME_LOG(kWarn, "train", "no sample is written: one token would take about {}", duration_text(token_s));
   return false;
+}
+
+std::vector<std::pair<std::string, std::string>> Run::facts() const {
+  const ExecutionPlan& plan = session_.compiled().plan;
+  std::vector<std::pair<std::string, std::string>> out = options_.facts;
+  const std::vector<std::pair<std::string, std::string>> own{
+      {"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
+      {"Samples", describe_data()},
+      {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
+      {"Optimizer", std::visit([](const auto& o) { return describe(o); }, optimizer_)},
+      {"Learning rate", describe(options_.schedule, learning_rate(optimizer_))},
+      {"Computed in", std::string(to_string(options_.compute))},
+      {"Seed", std::to_string(options_.seed)},
+      {"Ranks", std::to_string(job_.size())},
+      {"Threads per rank", std::to_string(job_.pool().size())},
+      {"Transport", job_.world() ? std::string(job_.world()->transport()) : "none"},
+      {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
+      {"Host", host_name()},
+      {"Ended", utc_text(std::time(nullptr))},
+      {"Version", fmt::format("trireme {} ({}), {}, {}", kVersion, build_info().commit, build_info().compiler,
+                              build_info().options)},
+      {"Command", options_.command.empty() ? job_.command() : options_.command}};
+  out.insert(out.end(), own.begin(), own.end());
+  if (first_ > 0) out.emplace_back("Resumed", fmt::format("after step {}", first_));
+  return out;
 }
 
 void Run::finish(Recorder& recorder, double total_s, const std::string& failure) {
@@ -63,22 +130,20 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
                                  fmt::format("{} at step {}", loss ? fmt::format("{:.4f}", result_.best) : fmt::format("{:.2f} %", 100 * result_.best),
                                              result_.best_step));
   }
-  const ExecutionPlan& plan = session_.compiled().plan;
-  report.facts = {{"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
-                  {"Ranks", std::to_string(job_.size())},
-                  {"Threads per rank", std::to_string(job_.pool().size())},
-                  {"Transport", job_.world() ? std::string(job_.world()->transport()) : "none"},
-                  {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
-                  {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
-                  {"Seed", std::to_string(options_.seed)},
-                  {"Command", options_.command.empty() ? job_.command() : options_.command}};
+  report.facts = facts();
   if (job_.size() > 1 && failure.empty()) report.facts.emplace_back("Communication", trireme::to_string(result_.communication));
-  report.memory = memory_by_holding(plan);
+  report.memory = memory_by_holding(session_.compiled().plan);
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
-  report.time = time_by_op(session_.step().times(), data_s_, total_s, steps);
+  report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);
+  report.run_time = {{fmt::format("{} step{}", steps, steps == 1 ? "" : "s"), steps_s_}};
+  if (evaluations_s_ > 0) report.run_time.emplace_back("validation", evaluations_s_);
+  if (saves_s_ > 0) report.run_time.emplace_back("checkpoints", saves_s_);
   if (options_.sample && failure.empty() && !result_.interrupted && (are_whole() || !result_.checkpoint.empty()) && sample_is_quick()) {
+    const double begin_s = now_s();
     report.samples = {{"", options_.sample(parameters())}};
+    report.run_time.emplace_back("the sample at the end", now_s() - begin_s);
   }
+  report.run_time.emplace_back("between them", std::max(0.0, total_s - steps_s_ - evaluations_s_ - saves_s_));
   try {
     result_.report = recorder.finish(std::move(report));
   } catch (const Error& e) {

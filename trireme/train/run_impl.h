@@ -89,6 +89,7 @@ class Run {
   void summarise_communication();
   // The report. `failure`: why the run ended before its last step, "": it did not.
   void finish(Recorder& recorder, double total_s, const std::string& failure = "");
+  std::vector<std::pair<std::string, std::string>> facts() const;  // about the run, for the report
 
   const TrainerOptions& options_;
   const FitOptions& fit_;
@@ -107,8 +108,10 @@ class Run {
   bool unproven_ = false;  // no step from it has been done yet
   int64_t validated_ = -1; // the last step whose parameters were evaluated
   double lr_ = 0;          // of the last step
-  double step_s_ = 0;      // of all steps together
   double data_s_ = 0;
+  double steps_s_ = 0;      // of this run's steps, data_s_ in it; and what the run did beside them:
+  double evaluations_s_ = 0;
+  double saves_s_ = 0;
   CommunicationTime communication_;  // of this rank, over all steps
   FitResult result_;
 };

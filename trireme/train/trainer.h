@@ -50,6 +50,7 @@ struct TrainerOptions {
   int64_t tokens_per_sample = 1;  // what throughput counts: tokens of a text, or 1 for samples
   std::string unit = "samples";
   std::string command;           // for the report; "": the job's
+  std::vector<std::pair<std::string, std::string>> facts = {};  // for the report, before what the trainer knows: name, value
   std::string config_text;       // kept in the checkpoint, for who reads it later
   Parallel parallel = {};        // how the model is cut
   PassOptions passes = {};       // recompute, loss_pieces; which are left out
