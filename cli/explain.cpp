@@ -94,7 +94,7 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
   if (!args.value.empty()) {
     return why(compiled.graph, compiled.strategy, args.value, reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
   }
-  if (args.stage == "plan") return to_string(compiled.graph, compiled.strategy);
+  if (args.stage == "plan") return strategy_file(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "passes") {
     return to_string(compiled.program) + fused_text(compiled.program) + "\n" + all_reduce_table(compiled.program, compiled.rates);

@@ -11,6 +11,7 @@
 #include "trireme/plan/op_attributes.h"
 #include "trireme/plan/op_names.h"
 #include "trireme/plan/parallel.h"
+#include "trireme/plan/strategy_reuse.h"
 
 namespace trireme {
 namespace {
@@ -386,15 +387,19 @@ Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t r
   return out;
 }
 
-// A strategy that was written down for this graph.
-Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks) {
-  Strategy strategy = parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); });
+// A strategy that was written down for this graph, or for another one of the model.
+Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks, const SemiAutoOptions& options) {
+  const bool exact = options.stored == nullptr && is_written_for(parallel.strategy, graph);
+  Strategy strategy = exact ? parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); })
+                            : reuse_strategy(parallel.strategy, graph, options);
   check_ranks(strategy.mesh, ranks);
   require(parallel.accumulation == 1 || parallel.accumulation == micro_batches(strategy.mesh),
           "the strategy is for {} micro-batches a step (mesh '{}') but {} are asked for; leave that out, or use another strategy",
           micro_batches(strategy.mesh), to_string(strategy.mesh), parallel.accumulation);
-  strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
-  strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
+  if (exact) {
+    strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
+    strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
+  }
   return strategy;
 }
 
@@ -420,9 +425,9 @@ int64_t micro_batches_of(const Parallel& parallel) {
 }
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {
+  if (!parallel.strategy.empty() && !has_parameters_only(parallel.strategy)) return read_strategy(parallel, graph, ranks, options);
   if (!parallel.strategy.empty() && options.stored == nullptr) {
-    if (has_parameters_only(parallel.strategy)) return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks), options);
-    return read_strategy(parallel, graph, ranks);
+    return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks), options);
   }
   return SemiAuto(graph, ranks, parallel, options).run();
 }

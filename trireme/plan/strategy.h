@@ -36,13 +36,16 @@ ShardingRule rule_of(const Graph& graph, const Node& node);
 // The layouts of all values that the strategy gives: what each node produces, before any reshard.
 std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy);
 
-// One line an input, node and output: layouts in, the choice, layouts out.
+// One line an input, node and output: layouts in, the choice, layouts out (strategy_text.cpp).
 std::string to_string(const Graph& graph, const Strategy& strategy);
+// The same with hashes of the graph and of the model in it, by which a reader knows what it was written for.
+std::string strategy_file(const Graph& graph, const Strategy& strategy);
 
 // The mesh and the layouts of the parameters that the graph updates, and no more; everything else then follows from
 // what is asked of the job that reads it.
 std::string trained_parameters_to_string(const Graph& graph, const Strategy& strategy);
 bool has_parameters_only(std::string_view text);
+Mesh mesh_of_strategy(std::string_view text);
 struct ParameterLayouts {
   Mesh mesh;
   std::map<std::string, Layout> layouts;  // by name

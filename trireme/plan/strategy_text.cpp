@@ -1,34 +1,34 @@
 // The text form of a strategy:
 //
-//   strategy mesh="dp=2"
+//   strategy mesh="dp=2" graph=88c0e06d5a1ebd5f model=0d3a0fd0e0ccd2b1
 //   input "image" f32[64,784] [dp, -]
-//   node 0 matmul @"layers.0" m=dp
-//   node 7 add through=dp set=0
+//   node "layers.0/matmul" m=dp
+//   node "layers.0/add#1" through=dp set=0
 //   output "loss" f32[] []
 //
-//   node 9 matmul m=dp copies=m*2
-//   node 12 reduce_sum vouched="[dp, -] -> [-]" times=2
-//   node 13 batch_statistics vouched="[-, -], [-], [-] -> [-], [-], [-], [-]" parts=2
+//   node "/matmul" m=dp copies=m*2
+//   node "/reduce_sum" vouched="[dp, -] -> [-]" times=2
+//   node "bn1/batch_statistics" vouched="[-, -], [-], [-] -> [-], [-], [-], [-]" parts=2
 //   output "bn1.running_mean" f32[64] [-] mean=dp
 //
-// A node's line names the factors of its sharding rule that are cut, and the axes; a node that is not named cuts nothing.
+// A node is named by its scope and op, and by how many of these come before it where there are several (plan/op_names.h). Its line
+// names the factors of its sharding rule that are cut, and the axes; a node that is not named cuts nothing. The hashes are of the
+// graph it was written for, and of the model in it; without them it is for whatever graph it fits.
 #include <algorithm>
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hash.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/cuts.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/op_names.h"
+#include "trireme/plan/strategy_lines_impl.h"
 #include "trireme/plan/vouched.h"
 
 namespace trireme {
 namespace {
 
 constexpr std::string_view kWhere = "strategy text, line ";
-
-[[noreturn]] void wrong(int line, std::string_view what) {
-  fail(ErrorKind::kInvalidArgument, "{}{}: {}", kWhere, line, what);
-}
 
 std::string_view next_word(std::string_view& rest) {
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
@@ -41,24 +41,11 @@ std::string_view next_word(std::string_view& rest) {
   return word;
 }
 
-// "input "name" type layout" and "output "name" type layout", after the first word.
-Layout read_layout(std::string_view rest, const std::string& name, const TensorType& type, const Mesh& mesh, int line, Parts parts) {
-  const std::string_view word = next_word(rest);
-  if (word != fmt::format("\"{}\"", name)) wrong(line, fmt::format("expected \"{}\", found {}", name, word));
-  if (const std::string_view given = next_word(rest); given != to_string(type)) {
-    wrong(line, fmt::format("\"{}\" is {} in the model, and {} here", name, to_string(type), given));
-  }
-  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
-  const Layout layout = parse_layout(rest, mesh, type.shape.rank());
-  check(layout, type.shape, mesh, name, parts);
-  return layout;
-}
-
 int64_t read_count(std::string_view text, int line) {
   int64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < 1) {
-    wrong(line, fmt::format("'{}' is no number; it must be a whole number from 1", text));
+    wrong_strategy(line, fmt::format("'{}' is no number; it must be a whole number from 1", text));
   }
   return value;
 }
@@ -67,7 +54,7 @@ double read_factor(std::string_view text, int line) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
-    wrong(line, fmt::format("'{}' is no factor; it must be a number above 0", text));
+    wrong_strategy(line, fmt::format("'{}' is no factor; it must be a number above 0", text));
   }
   return value;
 }
@@ -76,78 +63,67 @@ double read_factor(std::string_view text, int line) {
 void read_special(std::string_view key, std::string_view value, const Graph& graph, const Node& node,
                   const ShardingRule& rule, const Mesh& mesh, FactorCuts& cuts, int line) {
   if (key == "times" || key == "parts") {
-    if (!cuts.vouched) wrong(line, fmt::format("{}= stands after vouched=", key));
+    if (!cuts.vouched) wrong_strategy(line, fmt::format("{}= stands after vouched=", key));
     if (key == "times") {
       cuts.vouched->factor = read_factor(value, line);
     } else {
       cuts.vouched->parts = read_count(value, line);
-      if (def_of(node).in_part == nullptr) wrong(line, fmt::format("{} does not say the batch's size; it has no parts", node.op->name));
+      if (def_of(node).in_part == nullptr) wrong_strategy(line, fmt::format("{} does not say the batch's size; it has no parts", node.op->name));
     }
   } else if (key == "copies") {
     const size_t star = value.rfind('*');
-    if (star == std::string_view::npos) wrong(line, fmt::format("expected copies=factor*number, found '{}'", value));
+    if (star == std::string_view::npos) wrong_strategy(line, fmt::format("expected copies=factor*number, found '{}'", value));
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (rule.factors[f].name == value.substr(0, star)) cuts.copied_factor = static_cast<int>(f);
     }
-    if (cuts.copied_factor < 0) wrong(line, fmt::format("{} has no factor '{}'", node.op->name, value.substr(0, star)));
+    if (cuts.copied_factor < 0) wrong_strategy(line, fmt::format("{} has no factor '{}'", node.op->name, value.substr(0, star)));
     cuts.copies = read_count(value.substr(star + 1), line);
   } else {
     const size_t arrow = value.find("->");
     if (value.size() < 2 || value.front() != '"' || value.back() != '"' || arrow == std::string_view::npos) {
-      wrong(line, fmt::format("expected vouched=\"layouts -> layouts\", found '{}'", value));
+      wrong_strategy(line, fmt::format("expected vouched=\"layouts -> layouts\", found '{}'", value));
     }
     VouchedLayouts layouts;
     layouts.in = parse_layouts(value.substr(1, arrow - 1), graph, node.inputs, mesh, "operand");
     layouts.out = parse_layouts(value.substr(arrow + 2, value.size() - arrow - 3), graph, node.outputs, mesh, "result");
-    if (const std::string why = why_unsound(graph, node, layouts, mesh); !why.empty()) wrong(line, why);
+    if (const std::string why = why_unsound(graph, node, layouts, mesh); !why.empty()) wrong_strategy(line, why);
     cuts.vouched = std::move(layouts);
   }
 }
 
-void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
-  const std::string_view number = next_word(rest);
-  size_t id = 0;
-  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), id);
-  if (status != std::errc() || end != number.data() + number.size() || id >= graph.nodes().size()) {
-    wrong(line, fmt::format("no node '{}'; the graph has {}", number, graph.nodes().size()));
-  }
-  const Node& node = graph.nodes()[id];
-  if (const std::string_view name = next_word(rest); name != node.op->name) {
-    wrong(line, fmt::format("node {} is '{}', not '{}'", id, node.op->name, name));
-  }
+void read_choice(std::string_view rest, const Graph& graph, const Node& node, const Mesh& mesh, FactorCuts& cuts, int line) {
   const ShardingRule rule = rule_of(graph, node);
-  FactorCuts& cuts = strategy.nodes[id];
+  cuts.axes.resize(rule.factors.size());
   for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
-    if (word.front() == '@') continue;
     const size_t equals = word.find('=');
-    if (equals == std::string_view::npos) wrong(line, fmt::format("expected factor=axes, found '{}'", word));
+    if (equals == std::string_view::npos) wrong_strategy(line, fmt::format("expected factor=axes, found '{}'", word));
     const std::string_view key = word.substr(0, equals);
     const std::string_view value = word.substr(equals + 1);
     if (key == "through") {
-      for (const int axis : parse_axes(value, strategy.mesh)) cuts.through.push_back({axis, Reduction::kSum});
+      for (const int axis : parse_axes(value, mesh)) cuts.through.push_back({axis, Reduction::kSum});
       continue;
     }
     if (key == "set") {
       if (value.size() != 1 || value[0] < '0' || static_cast<size_t>(value[0] - '0') >= rule.linear.size()) {
-        wrong(line, fmt::format("'{}' is none of the op's {} linear sets", value, rule.linear.size()));
+        wrong_strategy(line, fmt::format("'{}' is none of the op's {} linear sets", value, rule.linear.size()));
       }
       cuts.linear_set = value[0] - '0';
       continue;
     }
     if (key == "copies" || key == "vouched" || key == "times" || key == "parts") {
-      read_special(key, value, graph, node, rule, strategy.mesh, cuts, line);
+      read_special(key, value, graph, node, rule, mesh, cuts, line);
       continue;
     }
     bool known = false;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (rule.factors[f].name != key) continue;
-      cuts.axes[f] = parse_axes(value, strategy.mesh);
+      cuts.axes[f] = parse_axes(value, mesh);
       known = true;
     }
-    if (!known) wrong(line, fmt::format("{} has no factor '{}'; its rule is {}", node.op->name, key, to_string(rule)));
+    if (!known) wrong_strategy(line, fmt::format("{} has no factor '{}'; its rule is {}", node.op->name, key, to_string(rule)));
   }
-  if (const std::string why = why_illegal(rule, cuts, strategy.mesh); !why.empty()) {
-    wrong(line, fmt::format("{}: {}", node.op->name, why));
+  if (const std::string why = why_illegal(rule, cuts, mesh); !why.empty()) {
+    wrong_strategy(line, fmt::format("{}: {}", node.op->name, why));
   }
 }
 
@@ -155,46 +131,36 @@ constexpr std::string_view kParametersOnly = "only=parameters";
 
 Mesh read_mesh(std::string_view word, int line) {
   if (!word.starts_with("mesh=\"") || !word.ends_with('"') || word.size() < 7) {
-    wrong(line, "expected mesh=\"axis=size,...\"");
+    wrong_strategy(line, "expected mesh=\"axis=size,...\"");
   }
   return parse_mesh(word.substr(6, word.size() - 7));
 }
 
 constexpr std::string_view kMean = " mean=";
 
-// The axes of " mean=dp", of the output whose layout was just read.
-void read_mean(std::string_view axes, const Output& output, Strategy& strategy, int line) {
-  std::vector<int> over = parse_axes(axes, strategy.mesh);
-  for (const int axis : over) {
-    if (strategy.outputs.back().uses(axis)) wrong(line, fmt::format("'{}' is cut by an axis that its mean is over", output.name));
+std::string_view unquoted(std::string_view word, std::string_view kind, int line) {
+  if (word.size() < 2 || word.front() != '"' || word.back() != '"') {
+    wrong_strategy(line, fmt::format("expected {} \"name\", found {}; a file of an earlier version, which numbered nodes, must be written again", kind,
+                                     word.empty() ? "nothing" : fmt::format("'{}'", word)));
   }
-  strategy.means[strategy.outputs.size() - 1] = std::move(over);
+  return word.substr(1, word.size() - 2);
 }
 
-void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
-  const std::string_view kind = next_word(rest);
-  if (kind.empty()) return;
-  if (kind == "strategy") {
-    if (strategy.mesh.axes() > 0) wrong(line, "the mesh is given twice");  // layouts that were read name axes of the first
-    strategy.mesh = read_mesh(next_word(rest), line);
-  } else if (kind == "input" && strategy.inputs.size() < graph.inputs().size()) {
-    const Input& input = graph.inputs()[strategy.inputs.size()];
-    strategy.inputs.push_back(read_layout(rest, input.name, graph.type(input.value), strategy.mesh, line, parts_of(input)));
-  } else if (kind == "output" && strategy.outputs.size() < graph.outputs().size()) {
-    const Output& output = graph.outputs()[strategy.outputs.size()];
-    const std::string_view layout = rest.substr(0, rest.find(kMean));
-    strategy.outputs.push_back(read_layout(layout, output.name, graph.type(output.value), strategy.mesh, line, Parts::kUneven));
-    if (layout != rest) read_mean(rest.substr(layout.size() + kMean.size()), output, strategy, line);
-  } else if (kind == "node") {
-    read_node(rest, graph, strategy, line);
-  } else {
-    wrong(line, fmt::format("unexpected '{}'", kind));
+void read_head(std::string_view rest, StrategyLines& out, int line) {
+  if (out.mesh.axes() > 0) wrong_strategy(line, "the mesh is given twice");  // layouts that were read name axes of the first
+  out.mesh = read_mesh(next_word(rest), line);
+  for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
+    if (word == kParametersOnly) {
+      out.parameters_only = true;
+    } else if (word.starts_with("graph=")) {
+      out.graph = word.substr(6);
+    } else if (word.starts_with("model=")) {
+      out.model = word.substr(6);
+    } else {
+      wrong_strategy(line, fmt::format("unexpected '{}'", word));
+    }
   }
 }
-
-}  // namespace
-
-namespace {
 
 std::string layout_line(std::string_view kind, const std::string& name, const TensorType& type, const Layout& layout,
                         const Mesh& mesh) {
@@ -207,23 +173,15 @@ bool is_trained(const Graph& graph, const Input& input) {
                      [&](const Output& output) { return output.updates == input.value; });
 }
 
-// Calls `read` for each line. What a mesh, a layout or a list of axes says does not know the line: it is added.
+// What a mesh, a layout or a list of axes says does not know the line: it is added.
 template <class Read>
-int each_line(std::string_view text, Read&& read) {
-  int line = 0;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view content = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    ++line;
-    try {
-      read(content, line);
-    } catch (const Error& e) {
-      if (e.text().starts_with(kWhere)) throw;
-      wrong(line, e.text());
-    }
+auto at_line(int line, Read&& read) {
+  try {
+    return read();
+  } catch (const Error& e) {
+    if (e.text().starts_with(kWhere)) throw;
+    wrong_strategy(line, e.text());
   }
-  return line;
 }
 
 std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
@@ -234,8 +192,89 @@ std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
 
 }  // namespace
 
+void wrong_strategy(int line, std::string_view what) { fail(ErrorKind::kInvalidArgument, "{}{}: {}", kWhere, line, what); }
+
+StrategyLines read_strategy_lines(std::string_view text) {
+  StrategyLines out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view rest = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const int line = ++out.last;
+    const std::string_view kind = next_word(rest);
+    if (kind.empty()) continue;
+    if (kind == "strategy") {
+      at_line(line, [&] { read_head(rest, out, line); });
+      continue;
+    }
+    if (kind != "input" && kind != "node" && kind != "output") wrong_strategy(line, fmt::format("unexpected '{}'", kind));
+    std::vector<StrategyLine>& lines = kind == "input" ? out.inputs : kind == "node" ? out.nodes : out.outputs;
+    const std::string_view name = unquoted(next_word(rest), kind, line);
+    lines.push_back({std::string(name), std::string(rest), line});
+  }
+  return out;
+}
+
+std::string_view type_text(const StrategyLine& line) {
+  std::string_view rest = line.rest;
+  return next_word(rest);
+}
+
+std::string_view layout_text(const StrategyLine& line) {
+  std::string_view rest = line.rest;
+  next_word(rest);
+  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  return rest.substr(0, rest.find(kMean));
+}
+
+Layout read_layout(const StrategyLine& line, const TensorType& type, const Mesh& mesh, Parts parts) {
+  return at_line(line.line, [&] {
+    if (type_text(line) != to_string(type)) {
+      wrong_strategy(line.line, fmt::format("\"{}\" is {} in the model, and {} here", line.name, to_string(type), type_text(line)));
+    }
+    const Layout layout = parse_layout(layout_text(line), mesh, type.shape.rank());
+    check(layout, type.shape, mesh, line.name, parts);
+    return layout;
+  });
+}
+
+std::vector<int> read_mean(const StrategyLine& line, const Layout& layout, const Mesh& mesh) {
+  const size_t at = line.rest.find(kMean);
+  if (at == std::string::npos) return {};
+  return at_line(line.line, [&] {
+    const std::vector<int> axes = parse_axes(line.rest.substr(at + kMean.size()), mesh);
+    for (const int axis : axes) {
+      if (layout.uses(axis)) wrong_strategy(line.line, fmt::format("'{}' is cut by an axis that its mean is over", line.name));
+    }
+    return axes;
+  });
+}
+
+FactorCuts read_cuts(const StrategyLine& line, const Graph& graph, const Node& node, const Mesh& mesh) {
+  FactorCuts cuts;
+  at_line(line.line, [&] { read_choice(line.rest, graph, node, mesh, cuts, line.line); });
+  return cuts;
+}
+
+std::vector<std::string> node_keys(const Graph& graph) {
+  const std::vector<int> occurrences = occurrences_of(graph);
+  std::vector<std::string> out;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    out.push_back(fmt::format("{}/{}", graph.scope_of(node), occurrence_text(node.op->name, occurrences[i])));
+  }
+  return out;
+}
+
+std::map<std::string, NodeId, std::less<>> nodes_by_key(const Graph& graph) {
+  std::map<std::string, NodeId, std::less<>> out;
+  for (std::string& key : node_keys(graph)) out.emplace(std::move(key), static_cast<NodeId>(out.size()));
+  return out;
+}
+
 std::string to_string(const Graph& graph, const Strategy& strategy) {
   std::string out = fmt::format("strategy mesh=\"{}\"\n", to_string(strategy.mesh));
+  const std::vector<std::string> keys = node_keys(graph);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     out += layout_line("input", graph.inputs()[i].name, graph.type(graph.inputs()[i].value), strategy.inputs[i], strategy.mesh);
   }
@@ -263,7 +302,7 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
       if (cuts.vouched->parts != 1) choice += fmt::format(" parts={}", cuts.vouched->parts);
     }
     if (choice.empty()) continue;
-    out += fmt::format("node {} {} @\"{}\"{}\n", i, node.op->name, graph.scope_of(node), choice);
+    out += fmt::format("node \"{}\"{}\n", keys[i], choice);
   }
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const Output& output = graph.outputs()[i];
@@ -276,17 +315,48 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
 }
 
 Strategy parse_strategy(std::string_view text, const Graph& graph) {
+  const StrategyLines lines = read_strategy_lines(text);
   Strategy strategy;
-  strategy.nodes.resize(graph.nodes().size());
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i]).factors.size());
+  strategy.mesh = lines.mesh;
+  if (lines.inputs.size() != graph.inputs().size() || lines.outputs.size() != graph.outputs().size()) {
+    wrong_strategy(lines.last, fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", lines.inputs.size(), lines.outputs.size(),
+                                           graph.inputs().size(), graph.outputs().size()));
   }
-  const int line = each_line(text, [&](std::string_view content, int at) { read_line(content, graph, strategy, at); });
-  if (strategy.inputs.size() != graph.inputs().size() || strategy.outputs.size() != graph.outputs().size()) {
-    wrong(line, fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", strategy.inputs.size(),
-                            strategy.outputs.size(), graph.inputs().size(), graph.outputs().size()));
+  const auto expect = [](const StrategyLine& line, const std::string& name) {
+    if (line.name != name) wrong_strategy(line.line, fmt::format("expected \"{}\", found \"{}\"", name, line.name));
+  };
+  for (size_t i = 0; i < lines.inputs.size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    expect(lines.inputs[i], input.name);
+    strategy.inputs.push_back(read_layout(lines.inputs[i], graph.type(input.value), lines.mesh, parts_of(input)));
+  }
+  const auto ids = nodes_by_key(graph);
+  strategy.nodes.resize(graph.nodes().size());
+  std::vector<char> given(graph.nodes().size(), 0);
+  for (const StrategyLine& line : lines.nodes) {
+    const auto found = ids.find(line.name);
+    if (found == ids.end()) wrong_strategy(line.line, fmt::format("the model has no node \"{}\"", line.name));
+    const auto id = static_cast<size_t>(found->second);
+    if (given[id]++ != 0) wrong_strategy(line.line, fmt::format("node \"{}\" is given twice", line.name));
+    strategy.nodes[id] = read_cuts(line, graph, graph.nodes()[id], lines.mesh);
+  }
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (given[i] == 0) strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i]).factors.size());
+  }
+  for (size_t i = 0; i < lines.outputs.size(); ++i) {
+    const Output& output = graph.outputs()[i];
+    expect(lines.outputs[i], output.name);
+    strategy.outputs.push_back(read_layout(lines.outputs[i], graph.type(output.value), lines.mesh, Parts::kUneven));
+    std::vector<int> mean = read_mean(lines.outputs[i], strategy.outputs.back(), lines.mesh);
+    if (!mean.empty()) strategy.means[i] = std::move(mean);
   }
   return strategy;
+}
+
+std::string strategy_file(const Graph& graph, const Strategy& strategy) {
+  std::string out = to_string(graph, strategy);
+  out.insert(out.find('\n'), fmt::format(" graph={} model={}", hash_of_graph(graph), hash_of_model(graph)));
+  return out;
 }
 
 std::string trained_parameters_to_string(const Graph& graph, const Strategy& strategy) {
@@ -299,6 +369,8 @@ std::string trained_parameters_to_string(const Graph& graph, const Strategy& str
   return out;
 }
 
+Mesh mesh_of_strategy(std::string_view text) { return read_strategy_lines(text).mesh; }
+
 bool has_parameters_only(std::string_view text) {
   return text.substr(0, text.find('\n')).find(kParametersOnly) != std::string_view::npos;
 }
@@ -309,27 +381,65 @@ ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& gra
   for (const Input& input : graph.inputs()) {
     if (is_trained(graph, input)) names.push_back(input.name);
   }
-  const int last = each_line(text, [&](std::string_view rest, int line) {
-    const std::string_view kind = next_word(rest);
-    if (kind.empty()) return;
-    if (kind == "strategy") {
-      if (out.mesh.axes() > 0) wrong(line, "the mesh is given twice");
-      out.mesh = read_mesh(next_word(rest), line);
-      return;
+  const StrategyLines lines = read_strategy_lines(text);
+  out.mesh = lines.mesh;
+  const auto refuse = [](const std::vector<StrategyLine>& of, std::string_view kind) {
+    if (!of.empty()) wrong_strategy(of.front().line, fmt::format("unexpected '{}' in a file of parameters only", kind));
+  };
+  refuse(lines.nodes, "node");
+  refuse(lines.outputs, "output");
+  for (const StrategyLine& line : lines.inputs) {
+    if (std::find(names.begin(), names.end(), line.name) == names.end()) {
+      wrong_strategy(line.line, fmt::format("the model trains no parameter '{}'.{}", line.name, suggestion(line.name, names)));
     }
-    if (kind != "input") wrong(line, fmt::format("unexpected '{}' in a file of parameters only", kind));
-    std::string_view ahead = rest;
-    const std::string_view word = next_word(ahead);
-    const std::string name(word.substr(std::min<size_t>(1, word.size()), word.size() < 2 ? 0 : word.size() - 2));
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      wrong(line, fmt::format("the model trains no parameter '{}'.{}", name, suggestion(name, names)));
-    }
-    out.layouts[name] = read_layout(rest, name, graph.type(graph.input(name).value), out.mesh, line, Parts::kUneven);
-  });
+    out.layouts[line.name] = read_layout(line, graph.type(graph.input(line.name).value), out.mesh, Parts::kUneven);
+  }
   for (const std::string& name : names) {
-    if (!out.layouts.contains(name)) wrong(last, fmt::format("nothing is said of parameter '{}'", name));
+    if (!out.layouts.contains(name)) wrong_strategy(lines.last, fmt::format("nothing is said of parameter '{}'", name));
   }
   return out;
+}
+
+std::vector<char> nodes_of_model(const Graph& graph) {
+  const std::vector<Node>& nodes = graph.nodes();
+  std::vector<char> behind_gradient(graph.values().size(), 0), needed(graph.values().size(), 0), out(nodes.size(), 0);
+  for (const Node& node : nodes) {
+    const bool is = node.gradient_of >= 0 || std::ranges::any_of(node.inputs, [&](ValueId id) { return behind_gradient[static_cast<size_t>(id)] != 0; });
+    for (const ValueId id : node.outputs) behind_gradient[static_cast<size_t>(id)] = is ? 1 : 0;
+  }
+  for (const Output& output : graph.outputs()) {
+    if (output.updates == kNoValue && behind_gradient[static_cast<size_t>(output.value)] == 0) needed[static_cast<size_t>(output.value)] = 1;
+  }
+  for (size_t i = nodes.size(); i-- > 0;) {
+    out[i] = std::ranges::any_of(nodes[i].outputs, [&](ValueId id) { return needed[static_cast<size_t>(id)] != 0; }) ? 1 : 0;
+    if (out[i] == 0) continue;
+    for (const ValueId id : nodes[i].inputs) needed[static_cast<size_t>(id)] = 1;
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].gradient_of >= 0 && out[static_cast<size_t>(nodes[i].gradient_of)] != 0) out[i] = 1;
+  }
+  return out;
+}
+
+std::string hash_of_graph(const Graph& graph) {
+  const std::string text = to_string(graph);
+  return fmt::format("{:016x}", hash64(std::string_view(text).substr(text.find('\n') + 1)));  // whatever its name
+}
+
+std::string hash_of_model(const Graph& graph) {
+  std::string text;
+  for (const Input& input : graph.inputs()) {
+    if (input.role == Role::kData || input.role == Role::kParameter) text += fmt::format("{} {}\n", input.name, to_string(graph.type(input.value)));
+  }
+  const std::vector<char> of_model = nodes_of_model(graph);
+  const std::vector<std::string> keys = node_keys(graph);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (of_model[i] == 0) continue;
+    text += keys[i];
+    for (const ValueId id : graph.nodes()[i].outputs) text += " " + to_string(graph.type(id));
+    text += "\n";
+  }
+  return fmt::format("{:016x}", hash64(text));
 }
 
 }  // namespace trireme

@@ -32,10 +32,10 @@ constexpr const char* kText =
     "input \"x\" f32[8,4] [dp, -]\n"
     "input \"up\" f32[4,16] [-, tp]\n"
     "input \"down\" f32[16,4] [tp, -]\n"
-    "node 0 matmul @\"mlp\" m=dp n=tp\n"
-    "node 1 gelu @\"mlp\" *0=dp *1=tp\n"
-    "node 2 matmul @\"mlp\" m=dp k=tp\n"
-    "node 3 scale @\"mlp\" *0=dp through=tp set=0\n"
+    "node \"mlp/matmul\" m=dp n=tp\n"
+    "node \"mlp/gelu\" *0=dp *1=tp\n"
+    "node \"mlp/matmul#1\" m=dp k=tp\n"
+    "node \"mlp/scale\" *0=dp through=tp set=0\n"
     "output \"y\" f32[8,4] [-, -]\n";
 
 std::string error_of(std::string text, const std::string& from, const std::string& to) {
@@ -78,10 +78,10 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
               HasSubstr("strategy text, line 3: "));
   EXPECT_THAT(error_of(text, "\"up\" f32[4,16]", "\"up\" f32[4,8]"),
               HasSubstr("strategy text, line 3: \"up\" is f32[4,16] in the model, and f32[4,8] here"));
-  EXPECT_THAT(error_of(text, "node 2 ", "node 7 "),
-              HasSubstr("strategy text, line 7: no node '7'; the graph has 4"));
-  EXPECT_THAT(error_of(text, "node 2 matmul", "node 2 gelu"),
-              HasSubstr("line 7: node 2 is 'matmul', not 'gelu'"));
+  EXPECT_THAT(error_of(text, "matmul#1", "matmul#2"), HasSubstr("strategy text, line 7: the model has no node \"mlp/matmul#2\""));
+  EXPECT_THAT(error_of(text, "matmul#1", "matmul"), HasSubstr("strategy text, line 7: node \"mlp/matmul\" is given twice"));
+  EXPECT_THAT(error_of(text, "\"mlp/matmul#1\"", "2 matmul"),
+              HasSubstr("line 7: expected node \"name\", found '2'; a file of an earlier version, which numbered nodes, must be written again"));
   EXPECT_THAT(error_of(text, "k=tp", "q=tp"),
               HasSubstr("line 7: matmul has no factor 'q'; its rule is "));
   EXPECT_THAT(error_of(text, "k=tp", "k"), HasSubstr("line 7: expected factor=axes, found 'k'"));

@@ -3,7 +3,9 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/train/config_impl.h"
+#include "trireme/train/strategies.h"
 
 namespace trireme {
 namespace {
@@ -58,6 +60,13 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
       {"parallel.sp", w.tp}, {"parallel.vocabulary", w.tp}, {"parallel.cp_algorithm", w.cp},
       {"parallel.zero_threshold_kb", w.zero}, {"parallel.zero_shard_size", w.zero}, {"parallel.zero_except", w.zero},
       {"parallel.gradient_accumulation_shard", w.zero}, {"parallel.only_trainable_params", w.saved_strategy}};
+  if (!c.parallel.strategy.empty()) {
+    all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model
+    const std::string file = fmt::format("parallel.strategy = '{}', which says how everything lies", c.parallel.strategy);
+    if (is_file(c.parallel.strategy) && !has_parameters_only(strategy_text_of(c))) {
+      for (const char* key : {"parallel.ops", "parallel.parameters", "parallel.dataset", "parallel.zero", "parallel.sp"}) all[key] = file;
+    }
+  }
   std::erase_if(all, [](const auto& each) { return each.second.empty(); });
   return all;
 }

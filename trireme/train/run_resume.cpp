@@ -8,6 +8,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/retention.h"
+#include "trireme/plan/strategy_json.h"
 #include "trireme/train/checkpointing.h"
 #include "trireme/train/precision.h"
 #include "trireme/train/same_job.h"
@@ -158,9 +159,9 @@ std::string Run::describe_data() const {
 
 void Run::write_strategy() const {
   const Compiled& made = session_.compiled();
-  atomic_write(options_.save_strategy, options_.only_trained_parameters
-                                           ? trained_parameters_to_string(made.graph, made.strategy)
-                                           : trireme::to_string(made.graph, made.strategy));
+  const std::string text = options_.only_trained_parameters ? trained_parameters_to_string(made.graph, made.strategy)
+                                                            : strategy_file(made.graph, made.strategy);
+  atomic_write(options_.save_strategy, options_.save_strategy.ends_with(".json") ? strategy_to_json(text) : text);
   TRIREME_LOG(kInfo, "train", "wrote the strategy to '{}'", options_.save_strategy);
 }
 

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/plan/strategy_json.h"
 
 namespace trireme {
 namespace {
@@ -254,7 +255,35 @@ void check_fusion(const JobConfig& config) {
           "configuration: parallel.all_reduce_fusion_mb and parallel.all_reduce_fusion_config both say where sums are cut; leave one out");
 }
 
+// Keys that say how the model is cut, beside a file that says it. Of the mesh both may speak, if they say the same.
+void check_beside_strategy(const JobConfig& config, const std::string& file, int64_t ranks) {
+  if (has_parameters_only(file)) return;
+  const std::string by_keys = mesh_of(config, ranks);
+  if (by_keys.empty()) return;
+  const Mesh mesh = mesh_of_strategy(file);
+  const auto sizes = [](const Mesh& of) {
+    std::vector<std::pair<std::string, int64_t>> out;
+    for (const MeshAxis& axis : of.user_axes()) {
+      if (axis.size > 1 && axis.name != kMicroBatchAxis) out.emplace_back(axis.name, axis.size);
+    }
+    return out;
+  };
+  require(sizes(parse_mesh(by_keys)) == sizes(mesh),
+          "configuration: parallel.strategy = '{}' is for the mesh '{}', and the keys beside it (parallel.mesh, tp, cp, ep) make '{}'; leave them out, or "
+          "change them", config.parallel.strategy, to_string(mesh), by_keys);
+}
+
 }  // namespace
+
+std::string strategy_text_of(const JobConfig& config) {
+  const std::string& path = config.parallel.strategy;
+  if (path.empty()) return "";
+  require(is_file(path), "configuration: parallel.strategy: there is no file '{}'", path);
+  std::string text = read_file(path);
+  if (text.starts_with('{')) text = strategy_from_json(text, fmt::format("strategy '{}'", path));
+  require(!text.empty(), "configuration: parallel.strategy: '{}' is empty", path);
+  return text;
+}
 
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
@@ -291,10 +320,8 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
     require(out.communication.measured->devices() == ranks, "configuration: parallel.rates: '{}' was measured on {} ranks but the job has {}; name "
             "one of as many", p.rates, out.communication.measured->devices(), ranks);
   }
-  if (!p.strategy.empty()) {
-    require(is_file(p.strategy), "configuration: parallel.strategy: there is no file '{}'", p.strategy);
-    out.strategy = read_file(p.strategy);
-  }
+  out.strategy = strategy_text_of(config);
+  if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, ranks);
   out.accumulation = p.gradient_accumulation_steps;
   // The bits are those of one sum order only where a rank adds up what it has before ranks do.
   out.communication.shard_accumulation = p.gradient_accumulation_shard && parse_numerics(config.train.numerics) == Numerics::kFast;

@@ -17,6 +17,9 @@ namespace trireme {
 // Throws kInvalidArgument when the ranks do not divide, or the model has no ready-made strategy of the kind asked for.
 Parallel parallel_of(const JobConfig& config, int64_t ranks);
 
+// The text of parallel.strategy's file, whatever its form; "" where none is named.
+std::string strategy_text_of(const JobConfig& config);
+
 // How attention is computed on positions that are cut over `cp`, in words; "" where they are not.
 std::string describe_context(const JobConfig& config);
 

@@ -1,0 +1,134 @@
+#include "trireme/plan/strategy_reuse.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/propagate.h"
+#include "trireme/plan/strategy_lines_impl.h"
+
+namespace trireme {
+namespace {
+
+bool updates_something(const Graph& graph) {
+  return std::ranges::any_of(graph.outputs(), [](const Output& output) { return output.updates != kNoValue; });
+}
+
+const StrategyLine* line_of(const std::vector<StrategyLine>& lines, std::string_view name) {
+  const auto found = std::ranges::find(lines, name, &StrategyLine::name);
+  return found == lines.end() ? nullptr : &*found;
+}
+
+// Whether an input of the file is state of a parameter that the graph has: another optimizer has other state.
+bool is_state(const Graph& graph, std::string_view name) {
+  return std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.role == Role::kParameter && name.starts_with(input.name + "."); });
+}
+
+// In words, of a graph that is not of the file's model.
+std::vector<std::string> differences(const StrategyLines& lines, const Graph& graph) {
+  std::vector<std::string> out;
+  for (const Input& input : graph.inputs()) {
+    if (input.role != Role::kData && input.role != Role::kParameter) continue;
+    const std::string type = to_string(graph.type(input.value));
+    const StrategyLine* line = line_of(lines.inputs, input.name);
+    if (line == nullptr) {
+      out.push_back(fmt::format("the file does not know '{}' {}", input.name, type));
+    } else if (type_text(*line) != type) {
+      out.push_back(fmt::format("'{}' is {} here and {} in the file", input.name, type, type_text(*line)));
+    }
+  }
+  for (const StrategyLine& line : lines.inputs) {
+    const bool known = std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.name == line.name; });
+    if (!known && !is_state(graph, line.name)) out.push_back(fmt::format("the file has '{}' {}, which is not here", line.name, type_text(line)));
+  }
+  const auto ids = nodes_by_key(graph);
+  for (const StrategyLine& line : lines.nodes) {
+    if (out.size() < 4 && !ids.contains(line.name)) out.push_back(fmt::format("the file cuts '{}', which is not here", line.name));
+  }
+  if (out.empty()) out.push_back("the model has other ops, or the same in another order");
+  return out;
+}
+
+[[noreturn]] void refuse_other_model(const StrategyLines& lines, const Graph& graph) {
+  const std::vector<std::string> all = differences(lines, graph);
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, all.size()); ++i) text += (i > 0 ? "; " : "") + all[i];
+  if (all.size() > kShown) text += fmt::format("; and {} more", all.size() - kShown);
+  fail(ErrorKind::kInvalidArgument, "the strategy is for another model than '{}': {}; save one of this job with parallel.save_strategy", graph.name(), text);
+}
+
+// The layouts of inputs by their names. A batch of another size than the step's is cut alike where it can be.
+void ask_inputs(const StrategyLines& lines, const Graph& graph, const SemiAutoOptions& options, Asks& asks) {
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    const TensorType& type = graph.type(input.value);
+    if (options.stored != nullptr) {
+      if (const auto stored = options.stored->find(input.name); stored != options.stored->end()) {
+        asks.inputs[i] = stored->second;
+        continue;
+      }
+    }
+    if (input.role == Role::kSchedule) asks.inputs[i] = Layout::replicated(type.shape.rank());
+    const StrategyLine* line = line_of(lines.inputs, input.name);
+    if (line == nullptr) continue;
+    if (input.role != Role::kData) {
+      asks.inputs[i] = read_layout(*line, type, lines.mesh, parts_of(input));
+      continue;
+    }
+    const Layout layout = parse_layout(layout_text(*line), lines.mesh, type.shape.rank());
+    if (fits(layout, type.shape, lines.mesh, parts_of(input))) asks.inputs[i] = layout;
+  }
+}
+
+// The cuts of nodes by their keys. What is of the model and has no line cuts nothing.
+void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Asks& asks) {
+  const std::vector<std::string> keys = node_keys(graph);
+  const std::vector<char> of_model = nodes_of_model(graph);
+  std::map<std::string_view, const StrategyLine*> by_key;
+  for (const StrategyLine& line : lines.nodes) by_key.emplace(line.name, &line);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const auto found = by_key.find(keys[i]);
+    if (found == by_key.end()) {
+      if (is_step && of_model[i] != 0) asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node).factors.size());
+      continue;
+    }
+    try {
+      asks.nodes[static_cast<NodeId>(i)] = read_cuts(*found->second, graph, node, lines.mesh);
+    } catch (const Error&) {
+      if (is_step) throw;  // else of another size, as a batch of its own makes it: it follows its operands
+      asks.nodes.erase(static_cast<NodeId>(i));
+    }
+  }
+}
+
+}  // namespace
+
+bool is_written_for(std::string_view text, const Graph& graph) {
+  const StrategyLines lines = read_strategy_lines(text);
+  if (!lines.graph.empty()) return lines.graph == hash_of_graph(graph);
+  if (updates_something(graph)) return true;  // or it is wrong
+  return std::ranges::equal(lines.inputs, graph.inputs(), {}, &StrategyLine::name, &Input::name) &&
+         std::ranges::equal(lines.outputs, graph.outputs(), {}, &StrategyLine::name, &Output::name);
+}
+
+Strategy reuse_strategy(std::string_view text, const Graph& graph, const SemiAutoOptions& options) {
+  const StrategyLines lines = read_strategy_lines(text);
+  const bool is_step = updates_something(graph);
+  if (is_step && lines.model != hash_of_model(graph)) refuse_other_model(lines, graph);
+  Asks asks;
+  asks.inputs.resize(graph.inputs().size());
+  asks.sums_flow = options.numerics == Numerics::kFast;
+  ask_inputs(lines, graph, options, asks);
+  ask_nodes(lines, graph, is_step, asks);
+  Strategy out = propagate(graph, lines.mesh, std::move(asks));
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const StrategyLine* line = line_of(lines.outputs, graph.outputs()[i].name);
+    if (line == nullptr || type_text(*line) != to_string(graph.type(graph.outputs()[i].value))) continue;
+    out.outputs[i] = read_layout(*line, graph.type(graph.outputs()[i].value), lines.mesh, Parts::kUneven);
+    if (std::vector<int> mean = read_mean(*line, out.outputs[i], lines.mesh); !mean.empty()) out.means[i] = std::move(mean);
+  }
+  return out;
+}
+
+}  // namespace trireme
