@@ -1,5 +1,9 @@
 #include "tests/equivalence/case.h"
 
+#include <fmt/ranges.h>
+
+#include <sstream>
+
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/random_graph.h"
 #include "tests/equivalence/random_strategy.h"
@@ -14,11 +18,38 @@ namespace {
 
 constexpr std::string_view kStrategy = "strategy mesh=";
 
-int64_t number_after(std::string_view line, std::string_view key) {
-  const size_t at = line.find(key);
-  require(at != std::string_view::npos,
-          "a case begins with 'case seed=... steps=... bucket=... passes=... alltoall=... shm=... invariant=...', not '{}'", line);
-  return std::stoll(std::string(line.substr(at + key.size())));
+std::string word_after(std::string_view line, std::string_view key, const std::string& otherwise) {
+  const size_t at = line.find(fmt::format(" {}=", key));
+  if (at == std::string_view::npos) return otherwise;
+  const std::string_view word = line.substr(at + key.size() + 2);
+  return std::string(word.substr(0, word.find(' ')));
+}
+
+int64_t number_after(std::string_view line, std::string_view key, int64_t otherwise) {
+  const std::string word = word_after(line, key, "");
+  return word.empty() ? otherwise : std::stoll(word);
+}
+
+std::vector<int64_t> numbers_after(std::string_view line, std::string_view key) {
+  std::vector<int64_t> out;
+  std::stringstream all(word_after(line, key, ""));
+  for (std::string number; std::getline(all, number, ',');) out.push_back(std::stoll(number));
+  return out;
+}
+
+// How a training step is made, beside how it is cut.
+void add_options(Case& test, Draw& draw) {
+  if (draw.chance(20)) {
+    test.bucket_bytes = 0;
+    for (int64_t end = draw.below(3) + 1; end < 9; end += draw.below(3) + 1) test.bucket_ends.push_back(end);
+  }
+  test.is_saved = draw.chance(15);
+  test.recompute = draw.chance(25);
+  if (test.numerics == Numerics::kInvariant) return;  // has threads of its own, and takes no loss in pieces
+  if (draw.chance(8)) test.threads = static_cast<int>(draw.of({2, 3}));
+  if (draw.chance(40)) test.loss_pieces = draw.of({2, 3});
+  const int64_t sums = draw.below(4);
+  if (computes_in_bf16(test.graph) && sums < 2) test.sums = sums == 0 ? "narrow" : "f32";
 }
 
 Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
@@ -33,7 +64,8 @@ Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
   out.bucket_bytes = draw.of({1, 200, 1000, 0});
   out.passes = draw.chance(80);
   out.all_to_all = draw.chance(80);
-  if (draw.chance(10)) out.transport = "shm";
+  if (draw.chance(10)) out.transport = draw.chance(25) ? "ucx" : "shm";
+  add_options(out, draw);
   return out;
 }
 
@@ -63,14 +95,20 @@ Case random_case(uint32_t seed) {
 
 Program partitioned(const Case& test) {
   const bool added_up_later = test.numerics == Numerics::kFast && test.seed % 3 == 0;  // another tree of sums
-  const Communication how{.all_to_all = test.all_to_all, .shard_accumulation = added_up_later};
-  return partition(test.graph, test.strategy, {.costs = reshard_costs(how, test.strategy.mesh),
+  const Communication how{.all_to_all = test.all_to_all,
+                          .gradients_in_f32 = test.sums != "narrow",
+                          .all_in_f32 = test.sums == "f32",
+                          .shard_accumulation = added_up_later};
+  const Strategy saved = test.is_saved ? parse_strategy(to_string(test.graph, test.strategy), test.graph) : Strategy{};
+  return partition(test.graph, test.is_saved ? saved : test.strategy, {.costs = reshard_costs(how, test.strategy.mesh),
                                                .sum_types = sum_types(test.graph, how)});
 }
 
 std::string to_string(const Case& test) {
-  return fmt::format("case seed={} steps={} bucket={} passes={:d} alltoall={:d} shm={:d} invariant={:d}\n{}{}", test.seed,
-                     test.steps, test.bucket_bytes, test.passes, test.all_to_all, test.transport == "shm",
+  return fmt::format("case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={:d} pieces={} "
+                     "saved={:d} sums={} invariant={:d}\n{}{}",
+                     test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
+                     test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums,
                      test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
 }
 
@@ -81,13 +119,21 @@ Case parse_case(std::string_view text) {
           "a case is a line, a graph and a strategy");
   const std::string_view line = text.substr(0, end);
   Case out;
-  out.seed = static_cast<uint32_t>(number_after(line, "seed="));
-  out.steps = static_cast<int>(number_after(line, "steps="));
-  out.bucket_bytes = number_after(line, "bucket=");
-  out.passes = number_after(line, "passes=") != 0;
-  out.all_to_all = number_after(line, "alltoall=") != 0;
-  out.transport = number_after(line, "shm=") != 0 ? "shm" : "threads";
-  out.numerics = number_after(line, "invariant=") != 0 ? Numerics::kInvariant : Numerics::kFast;
+  // What a line does not name is as a case has it that asks for nothing.
+  require(line.starts_with("case seed="), "a case begins with 'case seed=...', not '{}'", line);
+  out.seed = static_cast<uint32_t>(number_after(line, "seed", 0));
+  out.steps = static_cast<int>(number_after(line, "steps", 1));
+  out.bucket_bytes = number_after(line, "bucket", 0);
+  out.bucket_ends = numbers_after(line, "ends");
+  out.passes = number_after(line, "passes", 1) != 0;
+  out.all_to_all = number_after(line, "alltoall", 1) != 0;
+  out.transport = word_after(line, "transport", "threads");
+  out.threads = static_cast<int>(number_after(line, "threads", 1));
+  out.recompute = number_after(line, "recompute", 0) != 0;
+  out.loss_pieces = number_after(line, "pieces", 1);
+  out.is_saved = number_after(line, "saved", 0) != 0;
+  out.sums = word_after(line, "sums", "own");
+  out.numerics = number_after(line, "invariant", 0) != 0 ? Numerics::kInvariant : Numerics::kFast;
   out.graph = parse_graph(text.substr(end + 1, strategy - end - 1), find_op_base);
   out.strategy = parse_strategy(text.substr(strategy), out.graph);
   return out;

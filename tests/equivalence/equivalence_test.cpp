@@ -14,6 +14,8 @@
 
 #include "tests/equivalence/run.h"
 #include "tests/equivalence/shrink.h"
+#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/kernels.h"
 #include "trireme/op/registry.h"
 
 namespace trireme::equivalence {
@@ -23,16 +25,25 @@ constexpr uint32_t kCasesOfOne = 250;
 
 class Equivalence : public testing::TestWithParam<uint32_t> {};
 
+constexpr uint32_t kGroups = 8;
+
+// The last group is computed as a machine without vector instructions of its own does: products of bf16 are done in f32 there.
+void use_isa_of(uint32_t group) {
+  set_isa(group + 1 == kGroups ? Isa::kBaseline : machine_isa());
+}
+
 TEST_P(Equivalence, ranks_compute_together_what_one_device_computes) {
+  use_isa_of(GetParam());
   const Tally tally = run_seeds(GetParam() * kCasesOfOne + 1, kCasesOfOne, true);
   EXPECT_EQ(tally.failure, "");
   // What is not compared must stay the exception.
   EXPECT_LE(tally.wild * 20, tally.cases);
+  set_isa(machine_isa());
   EXPECT_LE(tally.in_wide.vague * 10, tally.in_wide.compared);  // many are zero but for rounding
   EXPECT_LE(tally.in_bf16.vague * 4, tally.in_bf16.compared);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Equivalence, testing::Range(0U, 8U));
+INSTANTIATE_TEST_SUITE_P(Seeds, Equivalence, testing::Range(0U, kGroups));
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -57,7 +68,7 @@ TEST(Equivalence, cases_that_once_went_wrong_agree) {
 // Cuts whose bits must not differ are drawn of sums too, over ranks and micro-batches, and of many ops.
 TEST(RandomCase, cuts_much_of_what_keeps_its_bits) {
   std::set<std::string_view> cut, summed;
-  for (uint32_t seed = 1; seed <= 8 * kCasesOfOne; ++seed) {
+  for (uint32_t seed = 1; seed <= kGroups * kCasesOfOne; ++seed) {
     const Case test = random_case(seed);
     if (test.numerics != Numerics::kInvariant) continue;
     for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
@@ -77,7 +88,7 @@ TEST(RandomCase, cuts_much_of_what_keeps_its_bits) {
 // Every op that can be cut is drawn, and cut.
 TEST(RandomCase, cuts_every_op_that_can_be_cut) {
   std::set<std::string_view> cut;
-  for (uint32_t seed = 1; seed <= 8 * kCasesOfOne; ++seed) {
+  for (uint32_t seed = 1; seed <= kGroups * kCasesOfOne; ++seed) {
     const Case test = random_case(seed);
     for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
       for (const std::vector<int>& axes : test.strategy.nodes[i].axes) {
@@ -95,6 +106,47 @@ TEST(RandomCase, cuts_every_op_that_can_be_cut) {
       }
     }
     EXPECT_TRUE(!can_cut || cut.contains(op->name)) << op->name;
+  }
+}
+
+// "kernel matmul.bf16 if avx512_bf16" counts on machines with that instruction set.
+bool counts_here(std::string& line) {
+  const size_t at = line.find(" if ");
+  if (at == std::string::npos) return true;
+  const std::string wanted = line.substr(at + 4);
+  line.resize(at);
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+    if (to_string(isa) == wanted) return trireme::isa() >= isa;
+  }
+  ADD_FAILURE() << "coverage.txt: no instruction set '" << wanted << "'";
+  return false;
+}
+
+// What the cases have reached before, coverage.txt, they reach still; prints what there is beyond it, and what they do not reach.
+TEST(Coverage, does_not_fall) {
+  std::set<std::string> reached;
+  for (uint32_t seed = 1; seed <= kGroups * kCasesOfOne; ++seed) {
+    use_isa_of((seed - 1) / kCasesOfOne);
+    reached.merge(reached_by(random_case(seed)));
+  }
+  set_isa(machine_isa());
+  std::set<std::string> recorded;
+  std::stringstream lines(read(TRIREME_SOURCE_DIR "/tests/equivalence/coverage.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line.starts_with('#') || !counts_here(line)) continue;
+    recorded.insert(line);
+    EXPECT_TRUE(reached.contains(line)) << "no case reaches: " << line;
+  }
+  std::cout << fmt::format("{} ops, kernels and options are reached, {} are recorded\n", reached.size(), recorded.size());
+  for (const std::string& name : reached) {
+    if (!recorded.contains(name)) std::cout << "not recorded: " << name << '\n';
+  }
+  for (const OpDef* op : all_ops()) {
+    for (const Kernel* kernel : kernels_of(*op)) {
+      const bool is_op = reached.contains(fmt::format("op {}", op->name));
+      const bool is_kernel = kernel->name == "reference" || reached.contains(fmt::format("kernel {}", kernel->name));
+      if (!is_op || !is_kernel) std::cout << fmt::format("not reached: {} of {}\n", kernel->name, op->name);
+    }
   }
 }
 

@@ -13,22 +13,22 @@
 namespace trireme::equivalence {
 namespace {
 
-constexpr int64_t kMostElements = 700;  // of one value
+constexpr int64_t kMostElements = 700;     // of one value
+constexpr int64_t kMostOfLarge = 20'000;  // in a graph whose dimensions fill several blocks of a kernel
 
 class RandomGraph {
  public:
   RandomGraph(Draw& draw, Numerics numerics)
       : draw_(draw), numerics_(numerics), real_(random_type(draw, numerics)),
-        stored_(real_ == DType::kBF16 ? DType::kF32 : real_) {}
+        stored_(real_ == DType::kBF16 ? DType::kF32 : real_),
+        is_large_(real_ != DType::kF64 && draw.chance(6)) {}
 
   Graph build() {
     // Of bf16 no more than can be compared: each op errs by as much as 2^-8.
-    const int64_t length = 1 + draw_.below(real_ == DType::kBF16 ? 3 : 6);
+    const int64_t length = is_large_ ? 1 : 1 + draw_.below(real_ == DType::kBF16 ? 3 : 6);
     for (int64_t i = 0; i < length; ++i) {
       graph_.set_scope(fmt::format("part{}", i));
-      if (real_ == DType::kBF16) {
-        add_narrow_block();
-      } else if (draw_.chance(45)) {
+      if (draw_.chance(45)) {
         add_example();
       } else {
         add_block();
@@ -41,10 +41,11 @@ class RandomGraph {
 
  private:
   static DType random_type(Draw& draw, Numerics numerics) {
-    if (draw.chance(numerics == Numerics::kInvariant ? 10 : 50)) return DType::kF64;
-    return draw.chance(20) ? DType::kBF16 : DType::kF32;
+    if (draw.chance(numerics == Numerics::kInvariant ? 10 : 40)) return DType::kF64;
+    return draw.chance(35) ? DType::kBF16 : DType::kF32;
   }
-  int64_t size() { return draw_.of({1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 12, 12}); }
+  int64_t size() { return is_large_ ? draw_.of({3, 17, 33, 48, 65, 96}) : draw_.of({1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 12, 12}); }
+  int64_t most_elements() const { return is_large_ ? kMostOfLarge : kMostElements; }
 
   // -- operands -----------------------------------------------------------------------------------
 
@@ -144,6 +145,11 @@ class RandomGraph {
     for (TensorType& type : out.in) {
       if (type.dtype == DType::kF32 || type.dtype == DType::kBF16) type.dtype = real_;
     }
+    if (real_ == DType::kBF16 && !is_taken(op, out)) {  // parameters and statistics beside it stay f32
+      for (size_t i = 1; i < out.in.size(); ++i) {
+        if (as_is.in[i].dtype == DType::kF32 && as_is.in[i].shape.rank() < 2) out.in[i].dtype = DType::kF32;
+      }
+    }
     const bool numbers = std::any_of(out.fill.begin(), out.fill.end(),
                                      [](const Fill& f) { return f.kind == Fill::Kind::kIntegers; });
     if (!numbers && draw_.chance(60)) {
@@ -163,14 +169,14 @@ class RandomGraph {
   bool is_taken(const OpDef& op, const Example& example) {
     try {
       for (const TensorType& type : op.infer.get()({example.in, example.attrs})) {
-        const bool known = type.dtype != DType::kBF16 && type.dtype != DType::kF16;
-        if (!known || type.elements() > kMostElements) return false;
+        const bool known = type.dtype != DType::kF16 && (type.dtype != DType::kBF16 || real_ == DType::kBF16);
+        if (!known || type.elements() == 0 || type.elements() > most_elements()) return false;
       }
     } catch (const Error&) {
       return false;
     }
-    return std::all_of(example.in.begin(), example.in.end(), [](const TensorType& type) {
-      return type.elements() <= kMostElements && type.dtype != DType::kF16;
+    return std::all_of(example.in.begin(), example.in.end(), [&](const TensorType& type) {
+      return type.elements() > 0 && type.elements() <= most_elements() && type.dtype != DType::kF16;
     });
   }
 
@@ -214,14 +220,6 @@ class RandomGraph {
 
   // -- blocks of models ---------------------------------------------------------------------------
 
-  // Of a model that computes in bf16, with parameters, sums and loss in f32.
-  void add_narrow_block() {
-    using Block = void (RandomGraph::*)();
-    static const std::vector<Block> kBlocks{&RandomGraph::add_attention, &RandomGraph::add_residual, &RandomGraph::add_movement,
-                                            &RandomGraph::add_norm, &RandomGraph::add_linear};
-    (this->*draw_.of(kBlocks))();
-  }
-
   void add_block() {
     switch (draw_.below(9)) {
       case 0:
@@ -250,18 +248,9 @@ class RandomGraph {
   }
 
   Tensor activated(const Tensor& x) {
-    switch (draw_.below(6)) {
-      case 0:
-        return gelu(x, draw_.chance(50));
-      case 1:
-        return relu(x);
-      case 2:
-        return silu(x);
-      case 3:
-        return tanh(x);
-      default:
-        return x;
-    }
+    const int64_t kind = draw_.below(6);
+    if (kind == 0) return gelu(x, draw_.chance(50));
+    return kind == 1 ? relu(x) : kind == 2 ? silu(x) : kind == 3 ? tanh(x) : x;
   }
 
   Tensor linear(const Tensor& x, int64_t out) {
@@ -351,11 +340,13 @@ class RandomGraph {
 
   void add_images() {
     const int64_t side = draw_.of({2, 3, 4, 5});
-    const int64_t groups = draw_.of({1, 1, 2});
-    const int64_t channels = groups * draw_.of({1, 2, 3});
+    const int64_t groups = is_large_ ? 1 : draw_.of({1, 1, 2});
+    const int64_t channels = is_large_ ? draw_.of({16, 32, 48}) : groups * draw_.of({1, 2, 3});
     const Tensor x = operand({draw_.of({1, 2, 3, 4}), side, side, channels});
-    const Tensor weight = parameter({groups * draw_.of({1, 2, 3, 4}), 2, 2, channels / groups});
-    Tensor y = conv2d(x, weight, {.padding = {1, 1}, .groups = groups});
+    const int64_t filters = is_large_ ? draw_.of({16, 32}) : groups * draw_.of({1, 2, 3, 4});
+    const int64_t stride = is_large_ ? draw_.of({1, 2}) : 1;
+    const Tensor weight = parameter({filters, 2, 2, channels / groups});
+    Tensor y = conv2d(x, weight, {.stride = {stride, stride}, .padding = {1, 1}, .groups = groups});
     if (draw_.chance(50)) y = add(y, parameter({y.size(3)}));
     y = activated(y);
     switch (draw_.below(3)) {
@@ -408,9 +399,9 @@ class RandomGraph {
   void add_loss() {
     graph_.set_scope("loss");
     if (made_.empty()) keep(mul(parameter({4}), data(real_, {4})));
-    Tensor loss;
+    Tensor loss = draw_.chance(20) ? loss_of_classes() : Tensor{};
     const int64_t terms = 1 + draw_.below(3);
-    for (int64_t i = 0; i < terms; ++i) {
+    for (int64_t i = 0; i < terms && (i > 0 || !loss); ++i) {
       const Tensor x = cast(i == 0 ? made_.back() : draw_.of(made_), stored_);
       const Tensor term = draw_.chance(60) ? mean(square(x)) : mean(mul(x, data(stored_, x.shape())));
       loss = loss ? add(loss, term) : term;
@@ -432,6 +423,14 @@ class RandomGraph {
         if (grads[i]) graph_.add_output("grad." + name_of(wrt[i]), grads[i].id());
       }
     }
+  }
+
+  // As models of language end: a product whose result only the cross-entropy reads, which can be taken in pieces of rows.
+  Tensor loss_of_classes() {
+    const int64_t classes = draw_.of({2, 5, 8, 12});
+    const Tensor x = operand({draw_.of({4, 6, 12}), size()});
+    const Tensor logits = matmul(x, parameter({classes, x.size(1)}), false, true);
+    return mean(cross_entropy(cast(logits, stored_), whole_numbers({DType::kI32, {x.size(0)}}, 0, classes)));
   }
 
   std::string name_of(const Tensor& input) const {
@@ -486,6 +485,7 @@ class RandomGraph {
   Numerics numerics_;
   DType real_;    // what is computed in
   DType stored_;  // of inputs
+  bool is_large_;
   Graph graph_{"random"};
   std::vector<Tensor> parameters_;
   std::vector<Tensor> made_;  // that have a gradient

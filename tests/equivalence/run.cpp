@@ -6,6 +6,7 @@
 
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/shrink.h"
+#include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
 #include "trireme/exec/executor.h"
@@ -16,6 +17,7 @@
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/plan/propagate.h"
 
 namespace trireme::equivalence {
@@ -44,8 +46,13 @@ bool keeps_bits(const Case& test) {
 }
 
 int threads_of(const Case& test) {
-  const bool one = !keeps_bits(test) || test.strategy.mesh.devices() == 1;
-  return one ? 1 : 1 + static_cast<int>(test.seed / 8 % 3);
+  if (!keeps_bits(test)) return test.threads;
+  return test.strategy.mesh.devices() == 1 ? 1 : 1 + static_cast<int>(test.seed / 8 % 3);
+}
+
+std::string transport_of(const Case& test) {
+  const std::vector<std::string>& known = comm::transports_of_threads();
+  return std::ranges::find(known, test.transport) == known.end() ? "shm" : test.transport;
 }
 
 // The same case on one rank.
@@ -60,7 +67,11 @@ Program in_micro_batches(const Case& test) {
 }
 
 Program with_passes(const Case& test, const Program& program) {
-  return test.passes ? run_passes(program, {.all_reduce = {.bucket_bytes = test.bucket_bytes}}) : program;
+  if (!test.passes) return program;
+  const Rates rates{reshard_costs({.all_to_all = test.all_to_all}, test.strategy.mesh)};
+  return run_passes(program, {.all_reduce = {.bucket_bytes = test.bucket_bytes, .bucket_ends = test.bucket_ends, .rates = rates},
+                              .recompute = test.recompute,
+                              .loss_pieces = test.loss_pieces});
 }
 
 void refuse(const std::vector<std::string>& findings, std::string_view what) {
@@ -84,6 +95,7 @@ std::vector<std::string> check_all_ranks(const ExecutionPlan& plan) {
 
 void compile(Running& r) {
   const Case& test = *r.test;
+  set_log_levels("error");  // many cases have no loss that can be taken in pieces
   refuse(verify(test.graph), "graph");
   refuse(verify(partitioned(test)), "partitioned program");
   r.program = in_micro_batches(test);
@@ -154,7 +166,7 @@ Running begin(const Case& test) {
 
 void run_together(std::span<Running* const> all) {
   const auto ranks = static_cast<int>(all.front()->plan.mesh.devices());
-  comm::spawn_ranks(ranks, all.front()->test->transport, [&](comm::World& world) {
+  comm::spawn_ranks(ranks, transport_of(*all.front()->test), [&](comm::World& world) {
     for (Running* r : all) run_on_rank(*r, r->inputs, &world);
   });
 }
@@ -219,14 +231,45 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
                      run_cases({&small, 1}).front().text, to_string(small), program);
 }
 
+// "op matmul", "kernel matmul.onednn", "option recompute": what the plan of a case does.
+std::set<std::string> reached_by(const Case& test, const ExecutionPlan& plan) {
+  std::set<std::string> out;
+  for (const Action& action : plan.actions) {
+    out.insert(fmt::format("op {}{}", action.op->name, computes_in_bf16(test.graph) ? " in bf16" : ""));
+    if (!action.kernel.empty()) out.insert("kernel " + action.kernel);
+  }
+  const auto option = [&](bool is_on, std::string_view name) {
+    if (is_on) out.insert(fmt::format("option {}", name));
+  };
+  option(test.transport != "threads", test.transport);
+  option(plan.threads > 1, keeps_bits(test) ? "threads, invariant" : "threads");
+  option(test.sums != "own", "sums " + test.sums);
+  option(!test.bucket_ends.empty(), "bucket ends");
+  option(test.recompute, "recompute");
+  option(test.loss_pieces > 1, "loss pieces");
+  option(test.is_saved, "saved strategy");
+  option(!test.passes, "no passes");
+  option(!test.all_to_all, "no all-to-all");
+  option(micro_batches(test.strategy.mesh) > 1, "micro-batches");
+  option(keeps_bits(test), "invariant");
+  return out;
+}
+
 }  // namespace
+
+std::set<std::string> reached_by(const Case& test) {
+  Running r;
+  r.test = &test;
+  compile(r);
+  return reached_by(test, r.plan);
+}
 
 std::vector<Verdict> run_cases(std::span<const Case> cases) {
   std::deque<Running> all;
   for (const Case& test : cases) all.push_back(begin(test));
   std::map<std::pair<int64_t, std::string>, std::vector<Running*>> by_world;
   for (Running& r : all) {
-    if (r.is_open()) by_world[{r.plan.mesh.devices(), r.test->transport}].push_back(&r);
+    if (r.is_open()) by_world[{r.plan.mesh.devices(), transport_of(*r.test)}].push_back(&r);
   }
   for (const auto& [world, group] : by_world) run_on_ranks(group);
   std::vector<Verdict> out;

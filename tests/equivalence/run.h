@@ -2,6 +2,7 @@
 // executor), and compares every output with what one device computes.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct Verdict {
 
 // One verdict a case. Cases for the same number of ranks and transport share the threads.
 std::vector<Verdict> run_cases(std::span<const Case> cases);
+
+// The ops, kernels and options of a case's plan, by name.
+std::set<std::string> reached_by(const Case& test);
 
 // Random cases of these seeds, up to the first that is bad: then what is wrong, the seed, and the
 // smallest case that goes wrong in the same way. "" when all agree.

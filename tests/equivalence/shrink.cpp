@@ -176,6 +176,7 @@ class Shrinker {
     for (bool changed = true; changed && tries_ < kTries;) {
       changed = fewer_steps();
       changed = without_passes() || changed;
+      changed = fewer_options() || changed;
       changed = fewer_outputs() || changed;
       changed = earlier_outputs() || changed;
       changed = fewer_nodes() || changed;
@@ -218,6 +219,23 @@ class Shrinker {
     Case candidate = best_;
     candidate.passes = false;
     return attempt(std::move(candidate));
+  }
+
+  bool fewer_options() {
+    bool changed = false;
+    const auto with = [&](auto change) {
+      Case candidate = best_;
+      change(candidate);
+      if (to_string(candidate) != to_string(best_)) changed = attempt(std::move(candidate)) || changed;
+    };
+    with([](Case& c) { c.bucket_ends.clear(); });
+    with([](Case& c) { c.transport = "threads"; });
+    with([](Case& c) { c.threads = 1; });
+    with([](Case& c) { c.recompute = false; });
+    with([](Case& c) { c.loss_pieces = 1; });
+    with([](Case& c) { c.is_saved = false; });
+    with([](Case& c) { c.sums = "own"; });
+    return changed;
   }
 
   bool fewer_outputs() {
