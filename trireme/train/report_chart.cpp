@@ -28,7 +28,7 @@ bool finite(const ReportPoint& p) {
   return std::isfinite(p.x) && std::isfinite(p.y);
 }
 
-struct Range {
+struct Scale {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
   void include(double value) {
@@ -48,8 +48,8 @@ struct Range {
 
 // From data to the drawing.
 struct Frame {
-  Range x;
-  Range y;
+  Scale x;
+  Scale y;
   double width = 0;
   double height = 0;
   double at_x(double v) const { return kLeft + (v - x.low) / x.span() * width; }
@@ -58,8 +58,8 @@ struct Frame {
 
 // The range of the drawn values. A spike far above all else is cut off rather than flattening the rest; where a line begins is
 // always in it.
-Range y_range(const Chart& chart) {
-  Range range;
+Scale y_range(const Chart& chart) {
+  Scale range;
   for (const ChartLine& line : chart.lines) {
     std::vector<double> values;
     for (const ReportPoint& p : line.points) {
@@ -112,7 +112,7 @@ std::string path_of(const Frame& frame, const std::vector<ReportPoint>& points) 
 }
 
 // Whole steps: the first one, which is seldom round, and round ones.
-std::vector<double> step_ticks(const Range& x, int about) {
+std::vector<double> step_ticks(const Scale& x, int about) {
   const double first = std::ceil(x.low);
   const std::vector<double> round = nice_ticks(x.low, x.high, about);
   std::vector<double> out{first};
