@@ -8,6 +8,7 @@
 #include "tests/multi/contract_support.h"
 #include "tests/multi/small_graphs.h"
 #include "tests/multi/training_support.h"
+#include "tests/worst.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/models/resnet.h"
 #include "trireme/op/build.h"
@@ -25,7 +26,7 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
   ASSERT_EQ(found.size(), expected.size()) << what;
   for (size_t i = 0; i < found.size(); ++i) {
     // Not a number is near nothing.
-    ASSERT_TRUE(std::fabs(found[i] - expected[i]) <= allowed * std::max(1.0F, std::fabs(expected[i])))
+    ASSERT_TRUE(std::fabs(found[i] - expected[i]) <= allowed * worse(1, std::fabs(expected[i])))
         << what << " [" << i << "]: " << found[i] << " for " << expected[i];
   }
 }

@@ -6,6 +6,7 @@
 
 #include <mutex>
 
+#include "tests/worst.h"
 #include "trireme/base/error.h"
 #include "trireme/train/config.h"
 #include "trireme/train/generate.h"
@@ -56,16 +57,10 @@ std::vector<float> movement(const JobConfig& config, int ranks) {
   return out;
 }
 
-double largest(const std::vector<float>& values) {
-  double out = 0;
-  for (const float x : values) out = std::max(out, std::fabs(static_cast<double>(x)));
-  return out;
-}
-
 void expect_times(const std::vector<float>& values, double factor, const std::vector<float>& of) {
   ASSERT_EQ(values.size(), of.size());
-  ASSERT_GT(largest(of), 1e-3);
-  for (size_t i = 0; i < of.size(); ++i) EXPECT_NEAR(values[i], factor * of[i], factor * 1e-5 * largest(of)) << i;
+  ASSERT_GT(testing_support::largest_of(of), 1e-3);
+  for (size_t i = 0; i < of.size(); ++i) EXPECT_NEAR(values[i], factor * of[i], factor * 1e-5 * testing_support::largest_of(of)) << i;
 }
 
 // Contracts 3.2 and 5.6.
