@@ -9,11 +9,11 @@
 namespace trireme {
 namespace {
 
-bool holds(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool lists(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 void add_all(std::vector<int>& to, const std::vector<int>& axes) {
   for (const int axis : axes) {
-    if (!holds(to, axis)) to.push_back(axis);
+    if (!lists(to, axis)) to.push_back(axis);
   }
 }
 
@@ -22,7 +22,7 @@ bool is_of(const Node& node, ValueId id) {
   return among(node.inputs) || among(node.outputs);
 }
 
-std::string name_of(const Graph& graph, const Node& node) {
+std::string op_and_scope(const Graph& graph, const Node& node) {
   return fmt::format("{} of '{}'", node.op->name, graph.scope_of(node));
 }
 
@@ -31,7 +31,7 @@ std::string name_of(const Graph& graph, const Node& node) {
   fail(ErrorKind::kInvalidArgument,
        "{} would mix values of which each rank of '{}' has its own, by cross_batch or by layouts that are vouched for; do not cut its "
        "operands by '{}', or let the sum over ranks be taken",
-       name_of(graph, node), name, name);
+       op_and_scope(graph, node), name, name);
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule
         for (const int axis : lie[k].dims[dim]) {
           FactorCuts trial = cuts;
           trial.axes[static_cast<size_t>(factor)].push_back(axis);
-          if (!is_read && holds(axes, axis) && why_illegal(rule, trial, mesh_).empty()) cuts = std::move(trial);
+          if (!is_read && lists(axes, axis) && why_illegal(rule, trial, mesh_).empty()) cuts = std::move(trial);
         }
       }
     }
@@ -152,7 +152,7 @@ std::string OwnTerms::settle_backward(const Node& node, const ShardingRule& rule
         if (now.in[i].dim_cut_by(axis) >= 0) fail_mixed(graph_, node, axis, mesh_);
         if (!now.in[i].uses(axis)) now.in[i].add_partial(axis, Reduction::kSum);
         add_all(terms, {axis});
-      } else if (from_later && holds(of_results, axis)) {
+      } else if (from_later && lists(of_results, axis)) {
         if (!have->uses(axis)) add_all(whole, {axis});
         // A piece of it stays the rank's own.
         if (have->uses(axis) && (now.in[i].dim_cut_by(axis) < 0 || asked_.contains(node.gradient_of))) fail_mixed(graph_, node, axis, mesh_);
@@ -160,7 +160,7 @@ std::string OwnTerms::settle_backward(const Node& node, const ShardingRule& rule
     }
   }
   for (const int axis : whole) {
-    if (holds(terms, axis)) fail_mixed(graph_, node, axis, mesh_);
+    if (lists(terms, axis)) fail_mixed(graph_, node, axis, mesh_);
     now.factor /= static_cast<double>(mesh_.axis(axis).size);  // of one value each rank's term is its share
   }
   add_all(terms, whole);

@@ -3,7 +3,7 @@
 //   strategy mesh="dp=2"
 //   input "image" f32[64,784] [dp, -]
 //   node 0 matmul @"layers.0" m=dp
-//   node 7 add through=dp set=0
+//   node 7 add#1 @"" through=dp set=0
 //   output "loss" f32[] []
 //
 //   node 9 matmul m=dp copies=m*2
@@ -11,13 +11,15 @@
 //   node 13 batch_statistics vouched="[-, -], [-], [-] -> [-], [-], [-], [-]" parts=2
 //   output "bn1.running_mean" f32[64] [-] mean=dp
 //
-// A node's line names the factors of its sharding rule that are cut, and the axes; a node that is not named cuts nothing.
+// A node's line names the op, "#1" where it is the second of its name in its scope (op_names.h), the factors of its sharding rule
+// that are cut, and the axes; a node that is not named cuts nothing.
 #include <algorithm>
 #include <charconv>
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/cuts.h"
+#include "trireme/plan/op_names.h"
 #include "trireme/plan/strategy.h"
 #include "trireme/plan/vouched.h"
 
@@ -104,7 +106,7 @@ void read_special(std::string_view key, std::string_view value, const Graph& gra
   }
 }
 
-void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
+void read_node(std::string_view rest, const Graph& graph, const std::vector<int>& occurrences, Strategy& strategy, int line) {
   const std::string_view number = next_word(rest);
   size_t id = 0;
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), id);
@@ -112,8 +114,9 @@ void read_node(std::string_view rest, const Graph& graph, Strategy& strategy, in
     wrong(line, fmt::format("no node '{}'; the graph has {}", number, graph.nodes().size()));
   }
   const Node& node = graph.nodes()[id];
-  if (const std::string_view name = next_word(rest); name != node.op->name) {
-    wrong(line, fmt::format("node {} is '{}', not '{}'", id, node.op->name, name));
+  const std::string known = occurrence_text(node.op->name, occurrences[id]);
+  if (const std::string_view name = next_word(rest); name != known && name != node.op->name) {
+    wrong(line, fmt::format("node {} is '{}', not '{}'", id, known, name));
   }
   const ShardingRule rule = rule_of(graph, node);
   FactorCuts& cuts = strategy.nodes[id];
@@ -171,7 +174,7 @@ void read_mean(std::string_view axes, const Output& output, Strategy& strategy, 
   strategy.means[strategy.outputs.size() - 1] = std::move(over);
 }
 
-void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, int line) {
+void read_line(std::string_view rest, const Graph& graph, const std::vector<int>& occurrences, Strategy& strategy, int line) {
   const std::string_view kind = next_word(rest);
   if (kind.empty()) return;
   if (kind == "strategy") {
@@ -186,7 +189,7 @@ void read_line(std::string_view rest, const Graph& graph, Strategy& strategy, in
     strategy.outputs.push_back(read_layout(layout, output.name, graph.type(output.value), strategy.mesh, line, Parts::kUneven));
     if (layout != rest) read_mean(rest.substr(layout.size() + kMean.size()), output, strategy, line);
   } else if (kind == "node") {
-    read_node(rest, graph, strategy, line);
+    read_node(rest, graph, occurrences, strategy, line);
   } else {
     wrong(line, fmt::format("unexpected '{}'", kind));
   }
@@ -236,6 +239,7 @@ std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
 
 std::string to_string(const Graph& graph, const Strategy& strategy) {
   std::string out = fmt::format("strategy mesh=\"{}\"\n", to_string(strategy.mesh));
+  const std::vector<int> occurrences = occurrences_of(graph);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     out += layout_line("input", graph.inputs()[i].name, graph.type(graph.inputs()[i].value), strategy.inputs[i], strategy.mesh);
   }
@@ -263,7 +267,7 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
       if (cuts.vouched->parts != 1) choice += fmt::format(" parts={}", cuts.vouched->parts);
     }
     if (choice.empty()) continue;
-    out += fmt::format("node {} {} @\"{}\"{}\n", i, node.op->name, graph.scope_of(node), choice);
+    out += fmt::format("node {} {} @\"{}\"{}\n", i, occurrence_text(node.op->name, occurrences[i]), graph.scope_of(node), choice);
   }
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const Output& output = graph.outputs()[i];
@@ -281,7 +285,8 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i]).factors.size());
   }
-  const int line = each_line(text, [&](std::string_view content, int at) { read_line(content, graph, strategy, at); });
+  const std::vector<int> occurrences = occurrences_of(graph);
+  const int line = each_line(text, [&](std::string_view content, int at) { read_line(content, graph, occurrences, strategy, at); });
   if (strategy.inputs.size() != graph.inputs().size() || strategy.outputs.size() != graph.outputs().size()) {
     wrong(line, fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", strategy.inputs.size(),
                             strategy.outputs.size(), graph.inputs().size(), graph.outputs().size()));

@@ -8,6 +8,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/retention.h"
+#include "trireme/plan/without_effect.h"
 #include "trireme/train/checkpointing.h"
 #include "trireme/train/precision.h"
 
@@ -23,6 +24,7 @@ void Run::start() {
   if (job_.rank() == 0) {
     log_slow_products(options_.compute);
     log_ignored_requests();
+    log_without_effect();
     if (!options_.save_strategy.empty()) write_strategy();
   }
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
@@ -161,6 +163,12 @@ void Run::log_ignored_requests() const {
   if (options_.mode != Mode::kDataParallel || asked.empty()) return;
   TRIREME_LOG(kWarn, "train", "mode data_parallel: shard() is ignored, of {} modules, the first '{}'",
               asked.size(), asked.front().scope);
+}
+
+void Run::log_without_effect() const {
+  const Compiled& made = session_.compiled();
+  if (job_.size() == 1 || made.partitioned.by_hand) return;
+  for (const std::string& what : without_effect(made.graph, made.strategy, options_.parallel.optimizer)) TRIREME_LOG(kWarn, "train", "{}", what);
 }
 
 }  // namespace trireme
