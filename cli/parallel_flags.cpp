@@ -26,6 +26,9 @@ void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
                  "Attention over --cp: ulysses (an all-to-all to heads and back), ring (keys and values go around), hybrid "
                  "(both), or auto: ulysses where the heads divide, else ring")
       ->check(CLI::IsMember({"auto", "ulysses", "ring", "hybrid"}));
+  flags.add_whole(command, "--ulysses-degree", "parallel.ulysses_degree",
+                  "Of --cp-algorithm hybrid: ranks that share the heads, the others form rings; 0: as many as divide --cp and the heads")
+      ->check(CLI::Range(0, 4096));
   flags.add_whole(command, "--ep", "parallel.ep", "gpt, llama: data parallel ranks that share a block's experts (expert parallel)")
       ->check(CLI::Range(1, 4096));
   flags.add_switch(command, "--sp,!--no-sp", "parallel.sp",

@@ -145,7 +145,7 @@ TEST_F(BadInputTest, WhatHasNoEffectIsRefusedOrSaid) {
     EXPECT_THAT(cut.err, HasSubstr("parallel.cp_algorithm = 'ring' has no effect with parallel.cp = 1"));
   }
   expect_error({"bench", "step", "--model", "lenet", "--layers", "3"}, kCaller, HasSubstr("model.layers = 3 has no effect with model.kind = 'lenet'"));
-  expect_error({"train", "gpt.toml", "--ep", "2", "-n", "2"}, kCaller, HasSubstr("parallel.ep = 2, but the model has no experts that ranks could share"));
+  expect_error({"train", "gpt.toml", "--ep", "2", "-n", "2"}, kCaller, HasSubstr("parallel.ep = 2 ranks share the experts of a mixture, and the model has none"));
   expect_error({"train", "gpt.toml", "--tp", "8", "-n", "4"}, kCaller, HasSubstr("does not divide the job's 4 ranks; start 8"));
   const Outcome outcome = run({"train", "gpt.toml", "--quiet", "--set", "train.steps=2", "--set", "train.warmup=5", "--set", "data.validation=0",
                                "--set", "train.eval_every=1"});

@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Cuts, ExpertParallel, testing::ValuesIn(cases()),
 // the size of tokens is sent.
 TEST(ExpertParallelBytes, are_two_exchanges_of_the_places_in_each_direction_contracts_10) {
   for (const int n : {2, 4}) {
-    const Case c{"", n, fmt::format("dp=1,ep={}", n), {.name = "moe", .experts = 4, .groups = 4, .balance = 0.01}};
+    const Case c{"", n, fmt::format("dp=1,ep={}", n), {.name = "moe", .experts = 4, .groups = 4, .aux_loss_factor = 0.01}};
     const nn::Moe moe(kWidth, kHidden, c.options);
     const int64_t places = c.options.groups * c.options.experts * moe.capacity(kTokens / c.options.groups);
     const int64_t piece = places / n * kWidth * 4;

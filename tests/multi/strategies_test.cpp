@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tests/multi/loss_curve.h"
+#include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
@@ -334,6 +335,50 @@ TEST(ContextParallel, is_by_heads_where_they_divide_and_a_ring_where_not) {
     EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 1 x parallel.cp = 4 ranks; "
                                              "use parallel.cp_algorithm = 'ring'"));
   }
+}
+
+TEST(ContextParallel, the_ranks_that_share_heads_in_a_hybrid_are_those_that_are_said) {
+  const auto described = [](int64_t cp, int64_t degree, const char* algorithm = "hybrid", int64_t tp = 1) -> std::string {
+    JobConfig config = config_of("gpt", tp, false, 0);
+    config.model.heads = 4;
+    config.parallel.cp = cp;
+    config.parallel.cp_algorithm = algorithm;
+    config.parallel.ulysses_degree = degree;
+    try {
+      const Parallel parallel = parallel_of(config, cp * tp);
+      return parallel.mesh + " " + describe_context(config);
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_EQ(described(8, 0), "dp=1,ep=1,cp=2,cph=4,tp=1 attention over cp = 8: rings of 2, heads over the other 4 (asked for)");
+  EXPECT_EQ(described(8, 2), "dp=1,ep=1,cp=4,cph=2,tp=1 attention over cp = 8: rings of 4, heads over the other 2 (asked for)");
+  EXPECT_EQ(described(4, 4), "dp=1,ep=1,cp=4,tp=1 attention over cp = 4: ulysses (asked for): 4 heads over tp x cp");
+  EXPECT_EQ(described(4, 1), "dp=1,ep=1,cp=4,tp=1 attention over cp = 4: a ring (asked for)");
+  EXPECT_THAT(described(8, 8), testing::HasSubstr("parallel.ulysses_degree = 8 must divide parallel.cp = 8, and with parallel.tp = 1 the 4 heads of keys "
+                                                  "and values; use 1, 2, 4"));
+  EXPECT_THAT(described(4, 4, "hybrid", 2), testing::HasSubstr("use 1, 2"));
+  EXPECT_THAT(described(8, 3), testing::HasSubstr("use 1, 2, 4"));
+  EXPECT_THAT(described(4, 2, "ring"), testing::HasSubstr("ulysses_degree = 2 is for parallel.cp_algorithm = 'hybrid' on parallel.cp = 2 ranks or more; they "
+                                                          "are 'ring' and 4"));
+  EXPECT_THAT(described(1, 2), testing::HasSubstr("they are 'hybrid' and 1"));
+  EXPECT_THAT(described(2, 0), testing::HasSubstr("no part of 2 ranks or more, and fewer than all, divides them; use 'ulysses', which has all ranks share the "
+                                                  "heads, or 'ring'"));
+  EXPECT_THAT(described(3, 0), testing::HasSubstr("divides them; use 'ring'"));
+}
+
+TEST(ReadyMade, too_few_ranks_or_no_experts_are_told_as_they_are) {
+  const auto error = [](int64_t ranks, int64_t tp, int64_t ep, int64_t experts) {
+    JobConfig config = config_of("gpt", tp, false, 0);
+    config.parallel.ep = ep;
+    config.model.experts = experts;
+    return testing_support::error_of([&] { parallel_of(config, ranks); });
+  };
+  EXPECT_THAT(error(4, 8, 1, 0), testing::HasSubstr("parallel.tp = 8 x cp = 1 x ep = 1 is 8 ranks, and the job has 4; start 8, or cut less"));
+  EXPECT_THAT(error(6, 4, 1, 0), testing::HasSubstr("does not divide the job's 6 ranks; start 4 or 8"));
+  EXPECT_THAT(error(2, 1, 2, 0), testing::HasSubstr("parallel.ep = 2 ranks share the experts of a mixture, and the model has none; set model.experts to 2 or a "
+                                                    "multiple of it, or leave parallel.ep out"));
+  EXPECT_THAT(error(2, 1, 2, 3), testing::HasSubstr("model.experts = 3 does not divide over parallel.ep = 2 ranks; use a multiple of 2"));
 }
 
 TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_once_or_twice) {

@@ -241,6 +241,11 @@ SourcePtr idx(const std::string& images, const std::string& labels, const ImageO
          "'{}' holds {} images but '{}' {} labels; they must be equal in number", images,
          image_file.shape[0], labels, label_file.shape[0]);
   }
+  for (int64_t sample = 0; sample < label_file.shape[0]; ++sample) {
+    const int64_t label = byte_at(label_file.bytes, static_cast<size_t>(sample));
+    require(label < options.classes, "'{}': sample {} has label {}, and the model has {} classes, of labels 0 to {}; give it {} or more", labels,
+            sample, label, options.classes, options.classes - 1, label + 1);
+  }
   return std::make_shared<Idx>(std::move(image_file), std::move(label_file), options);
 }
 

@@ -220,5 +220,17 @@ TEST(Idx, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
   EXPECT_GT(refused, 5000);
 }
 
+TEST(Idx, a_label_beyond_the_classes_is_named_before_anything_is_trained) {
+  const Files files;
+  EXPECT_NO_THROW(files.open({.classes = 10}));
+  try {
+    files.open({.classes = 8});
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(e.text(), fmt::format("'{}': sample 2 has label 9, and the model has 8 classes, of labels 0 to 7; give it 10 or more", files.labels));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::data

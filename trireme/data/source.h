@@ -110,6 +110,7 @@ SourcePtr text(const std::vector<std::string>& paths, const TextOptions& options
 struct ImageOptions {
   float mean = 0.0F;  // a pixel becomes (byte / 255 - mean) / std
   float std = 1.0F;
+  int64_t classes = 256;  // labels are 0 to classes - 1
 };
 
 // Images and labels in IDX files, plain or gzip: fields "image" f32[height,width,1] and "label"

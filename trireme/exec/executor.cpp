@@ -251,7 +251,8 @@ struct Executor::State {
       try {
         run_action(bound);
       } catch (Error& e) {
-        e.note(fmt::format("in {} at '{}'", bound.action->op->name, bound.action->scope));
+        const std::string& scope = bound.action->scope;
+        e.note(fmt::format("in {}{}", bound.action->op->name, scope.empty() ? ", outside of all modules" : fmt::format(" at '{}'", scope)));
         throw;
       }
     }

@@ -35,6 +35,8 @@ Moe::Moe(int64_t width, int64_t hidden, MoeOptions options)
   require(options_.top_k == 1 || options_.top_k == 2, "Moe: top_k is {}; it must be 1 or 2", options_.top_k);
   require(options_.top_k <= options_.experts, "Moe: top_k is {} of {} experts", options_.top_k, options_.experts);
   require(options_.groups >= 1, "Moe: {} groups; it must be 1 or more", options_.groups);
+  require(options_.aux_loss_factor >= 0 && std::isfinite(options_.aux_loss_factor), "Moe: an aux_loss_factor of {}; it must be 0 or more",
+          options_.aux_loss_factor);
   require(options_.capacity_factor > 0, "Moe: a capacity factor of {}; it must be above 0", options_.capacity_factor);
 }
 
@@ -65,12 +67,12 @@ Moe::Place Moe::place(const Choice& choice, const Tensor& before, int64_t capaci
 
 // experts sum_e f_e p_e: the share of tokens whose first choice is e, and the mean probability of e; 1 when even.
 void Moe::balance(const Tensor& probabilities, const Tensor& mask) const {
-  if (options_.balance == 0) return;
+  if (options_.aux_loss_factor == 0) return;
   std::vector<int64_t> tokens{0};
   if (mask.rank() == 3) tokens.push_back(1);
   const Tensor share = mean(mask, tokens);
   const Tensor probability = mean(probabilities, tokens);
-  const double factor = options_.balance * static_cast<double>(options_.experts);
+  const double factor = options_.aux_loss_factor * static_cast<double>(options_.experts);
   Trace::current().add_loss(scale(reduce_sum(mul(share, probability)), factor));
 }
 

@@ -22,7 +22,7 @@ struct MoeOptions {
   double capacity_factor = 1.25;  // above 0; infinity: no token is dropped
   int64_t groups = 1;             // a divisor of the tokens
   bool gated = false;             // experts are SwiGLU MLPs without biases (Mixtral), else gelu and biases (Switch)
-  double balance = 0.01;          // weight of the load-balancing loss, experts sum_e f_e p_e, added to the model's
+  double aux_loss_factor = 0.01;  // of the load-balancing loss, experts sum_e f_e p_e, which is added to what is trained; 0: none
   double init_std = 0.02;
 };
 

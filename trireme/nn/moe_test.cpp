@@ -138,6 +138,8 @@ TEST(Moe, options_that_cannot_be_are_refused) {
   EXPECT_THAT(error_of({.capacity_factor = -1}), HasSubstr("a capacity factor of -1"));
   EXPECT_THAT(error_of({.capacity_factor = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("a capacity factor of nan"));
   EXPECT_THAT(error_of({.capacity_factor = -std::numeric_limits<double>::infinity()}), HasSubstr("a capacity factor of -inf"));
+  EXPECT_THAT(error_of({.aux_loss_factor = -0.1}), HasSubstr("an aux_loss_factor of -0.1; it must be 0 or more"));
+  EXPECT_THAT(error_of({.aux_loss_factor = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("an aux_loss_factor of nan"));
 }
 
 // No expert is sent more tokens than there are, whatever the factor.
@@ -172,7 +174,7 @@ TEST(Moe, even_use_has_the_smallest_balance_loss) {
     const auto tokens = static_cast<int64_t>(x.size()) / 2;
     const Tensor in(graph, graph.add_input("x", {DType::kF32, {tokens, 2}}, Role::kData));
     nn::Trace trace(graph);
-    nn::Moe moe(2, 4, {.experts = 2, .top_k = 1, .balance = 1});
+    nn::Moe moe(2, 4, {.experts = 2, .top_k = 1, .aux_loss_factor = 1});
     moe(in);
     EXPECT_EQ(trace.losses().size(), 1U);
     graph.add_output("loss", trace.losses()[0].id());

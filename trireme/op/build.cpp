@@ -45,7 +45,8 @@ std::vector<Tensor> apply(const OpDef& op, std::span<const Tensor> in, Attrs att
   try {
     results = infer(op, types, attrs);
   } catch (Error& e) {
-    e.note(fmt::format("in {}({}) at '{}'", op.name, list_types(types), graph.scope()));
+    const std::string_view scope = graph.scope();
+    e.note(fmt::format("in {}({}){}", op.name, list_types(types), scope.empty() ? "" : fmt::format(" at '{}'", scope)));
     throw;
   }
   const NodeId node = graph.add_node(op, std::move(attrs), ids, results);

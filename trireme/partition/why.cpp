@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/layout/reshard.h"
+#include "trireme/plan/op_names.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
@@ -12,7 +13,8 @@ namespace {
 class Why {
  public:
   Why(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs)
-      : graph_(graph), strategy_(strategy), planner_(strategy.mesh, costs), layouts_(value_layouts(graph, strategy)) {
+      : graph_(graph), strategy_(strategy), planner_(strategy.mesh, costs), layouts_(value_layouts(graph, strategy)),
+        occurrences_(occurrences_of(graph)) {
     for (const Node& node : graph.nodes()) {
       const std::vector<Layout> wanted =
           operand_layouts(rule_of(graph, node), strategy.nodes[static_cast<size_t>(&node - graph.nodes().data())]);
@@ -23,6 +25,7 @@ class Why {
   std::string about(std::string_view pattern) {
     std::vector<std::string> names;
     std::string out;
+    const OpPattern op = parse_op_pattern(pattern);
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       names.push_back(input.name);
@@ -35,8 +38,9 @@ class Why {
       const Node& node = graph_.nodes()[i];
       const std::string scope(graph_.scope_of(node));
       if (names.empty() || names.back() != scope) names.push_back(scope);
-      if (!matches(pattern, scope)) continue;
-      out += fmt::format("{} of '{}'\n  why: {}\n", node.op->name, scope, strategy_.why_nodes[i]);
+      const bool is_named = matches(op.scope, scope) && is_op(op, node, occurrences_[i]);
+      if (!is_named && !matches(pattern, scope)) continue;
+      out += fmt::format("{}\n  why: {}\n", op_text(graph_, occurrences_, static_cast<NodeId>(i)), strategy_.why_nodes[i]);
       for (const ValueId id : node.outputs) out += fmt::format("  makes %{}: {}\n", id, placed(id)) + readers(id);
     }
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
@@ -73,7 +77,7 @@ class Why {
         const Layout& layout = wanted_[n][i];
         auto known = std::find_if(readings.begin(), readings.end(), [&](const Reading& r) { return r.layout == layout; });
         if (known == readings.end()) known = readings.insert(readings.end(), {layout, {}});
-        known->who.push_back(fmt::format("{} of '{}'", node.op->name, graph_.scope_of(node)));
+        known->who.push_back(op_text(graph_, occurrences_, static_cast<NodeId>(n)));
       }
     }
     std::string out;
@@ -92,6 +96,7 @@ class Why {
   const Strategy& strategy_;
   ReshardPlanner planner_;
   std::vector<Layout> layouts_;              // of values
+  std::vector<int> occurrences_;             // of nodes
   std::vector<std::vector<Layout>> wanted_;  // of the operands of nodes
 };
 

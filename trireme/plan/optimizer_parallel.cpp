@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
@@ -9,7 +9,20 @@
 namespace trireme {
 namespace {
 
-// The axes the gradient is summed over, or the least significant of them that make a group of `size`.
+// The least significant axes whose sizes, which are primes, multiply to `size`; nothing where there are none.
+std::optional<std::vector<int>> axes_of_size(const std::vector<int>& axes, const Mesh& mesh, int64_t size) {
+  std::vector<int> out;
+  for (size_t i = axes.size(); i-- > 0;) {
+    const int64_t own = mesh.axis(axes[i]).size;
+    if (size % own != 0) continue;
+    size /= own;
+    out.insert(out.begin(), axes[i]);
+  }
+  if (size != 1) return std::nullopt;
+  return out;
+}
+
+// The axes the gradient is summed over, or those of them that make a group of `size`.
 std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, const Mesh& mesh, int64_t size) {
   std::vector<int> all;
   for (const int axis : gradient.partial_axes()) {
@@ -18,9 +31,7 @@ std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, con
     if (!is_used) all.push_back(axis);
   }
   if (size < 0) return all;
-  std::vector<int> some;
-  for (size_t i = all.size(); i-- > 0 && mesh.size_of(some) < size;) some.insert(some.begin(), all[i]);
-  return mesh.size_of(some) == size ? some : all;
+  return axes_of_size(all, mesh, size).value_or(all);
 }
 
 bool is_excepted(const std::string& name, const OptimizerParallel& options) {
@@ -47,7 +58,7 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
     const TensorType& type = graph.type(input.value);
     const Layout& used = plain.inputs[i];
     if (input.role != Role::kParameter || is_excepted(input.name, options)) continue;
-    if (type.shape.rank() == 0 || type.bytes() < options.threshold_kb * 1024) continue;
+    if (type.shape.rank() == 0 || type.bytes() / 1024 < options.threshold_kb) continue;
     const Update& update = updates.at(input.name);
     if (update.gradient == kNoValue) continue;
     const std::vector<int> axes =

@@ -36,7 +36,7 @@ bool matches(std::string_view pattern, std::string_view name);
 struct OptimizerParallel {
   int level = 0;              // 1: state is sliced; 2: gradients too; 3: weights too, gathered where they are read
   int64_t threshold_kb = 64;
-  int64_t shard_size = -1;    // ranks that share one copy; -1: all; ignored where the axes do not make such a group
+  int64_t shard_size = -1;    // ranks that share one copy; -1: all; ignored where it does not divide the ranks that sum a gradient
   std::vector<std::string> except = {};
 };
 
@@ -67,14 +67,15 @@ struct Parallel {
   // Parts of its batch that a rank works through one after the other before it updates parameters (gradient
   // accumulation). The step computes what it would in one part. "micro_batch=4" at the mesh's end says the same.
   int64_t accumulation = 1;
-  // How the batch is cut: "data_parallel" (dimension 0 over "dp"), "full_batch" (every rank has all of it), a layout for
-  // the leading dimensions of every data input ("[dp, sp]"), or numbers for each of them ("{{1, 4}, {1}}").
+  // How the batch is cut: "data_parallel" (dimension 0 over "dp", which a mesh of several ranks must have), "full_batch" (every
+  // rank has all of it), a layout for the leading dimensions of every data input ("[dp, sp]"), or numbers for each of them
+  // ("{{1, 4}, {1}}").
   std::string dataset = "data_parallel";
   // Name of a parameter -> the layout it is stored in, "[-, tp]". Without a rule it is stored as the op that is asked
   // for has it, else as the first op that reads it; an op that wants it otherwise gets it resharded where it is read.
   std::vector<CutRule> parameters;
-  // "<scope>" or "<scope>/<op>" -> cuts (plan/cuts.h). Without an op: the first one in the scope that has operands of
-  // those numbers of dimensions. These win over what the model's code asks with Module::shard.
+  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>" (plan/op_names.h) -> cuts (plan/cuts.h) or an attribute (plan/op_attributes.h).
+  // Without an op: the first one in the scope that has operands of those numbers of dimensions. These win over what the model's code asks with Module::shard.
   std::vector<CutRule> ops;
   OptimizerParallel optimizer;
   Communication communication;

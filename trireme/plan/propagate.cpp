@@ -8,6 +8,7 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
+#include "trireme/plan/op_names.h"
 #include "trireme/plan/own_terms.h"
 #include "trireme/plan/vouched.h"
 
@@ -160,7 +161,8 @@ class NodeChoice {
 class Propagation {
  public:
   Propagation(const Graph& graph, const Mesh& mesh, Asks asks)
-      : graph_(graph), asks_(std::move(asks)), layouts_(graph.values().size()), own_(graph, mesh, asks_.own_terms) {
+      : graph_(graph), asks_(std::move(asks)), layouts_(graph.values().size()), own_(graph, mesh, asks_.own_terms),
+        occurrences_(occurrences_of(graph)) {
     strategy_.mesh = mesh;
     asks_.inputs.resize(graph.inputs().size());
   }
@@ -371,7 +373,7 @@ class Propagation {
   }
 
   std::string name_of(const Node& node) const {
-    return fmt::format("{} of '{}'", node.op->name, graph_.scope_of(node));
+    return op_text(graph_, occurrences_, static_cast<NodeId>(&node - graph_.nodes().data()));
   }
   std::string as_gradient(const Node& node) const {
     if (node.gradient_of < 0) return "";
@@ -422,6 +424,7 @@ class Propagation {
   std::vector<std::optional<Layout>> layouts_;  // of values, as they are made
   std::vector<ShardingRule> rules_;             // of nodes
   OwnTerms own_;
+  std::vector<int> occurrences_;  // of nodes
   Strategy strategy_;
 };
 

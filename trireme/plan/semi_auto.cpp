@@ -108,7 +108,8 @@ class SemiAuto {
       const Input& input = graph_.inputs()[i];
       if (input.role == Role::kSchedule) asks_.inputs[i] = Layout::replicated(graph_.type(input.value).shape.rank());
       if (input.role != Role::kData) continue;
-      asks_.inputs[i] = data_layout(input, index++);
+      asks_.inputs[i] = stored_ != nullptr && stored_->contains(input.name) ? stored_data(input) : data_layout(input, index);
+      ++index;
       cut_in_micro_batches(input, *asks_.inputs[i]);
     }
   }
@@ -127,12 +128,33 @@ class SemiAuto {
     for (const int axis : all_.find(kMicroBatchAxis)) layout.dims[0].push_back(axis);
   }
 
+  // As the training step has the batch.
+  Layout stored_data(const Input& input) const {
+    const Layout& layout = stored_->at(input.name);
+    check(layout, graph_.type(input.value).shape, mesh_, fmt::format("data input '{}' cut as in the training step", input.name));
+    return layout;
+  }
+
+  // A batch that nothing cuts is worked on by every rank, which is never what somebody means who does not say so.
+  void require_data_axis() const {
+    if (mesh_.devices() == 1 || has_axis(mesh_, "dp")) return;
+    std::vector<std::string> names;
+    for (const MeshAxis& axis : mesh_.user_axes()) {
+      if (axis.size > 1) names.push_back(axis.name);
+    }
+    fail(ErrorKind::kInvalidArgument,
+         "the mesh '{}' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name the axis 'dp', or say how the "
+         "batch is cut: parallel.dataset = '[{}]', or 'full_batch' where every rank works on all of it",
+         to_string(mesh_), names.front());
+  }
+
   Layout data_layout(const Input& input, size_t index) const {
     const Shape& shape = graph_.type(input.value).shape;
     Layout layout = Layout::replicated(shape.rank());
     const std::string& how = parallel_.dataset;
     if (how == "full_batch") return layout;
     if (how == "data_parallel") {
+      require_data_axis();
       if (has_axis(mesh_, "dp")) cut_batch(input, layout);
       return layout;
     }
@@ -311,7 +333,7 @@ class SemiAuto {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       const auto found = stored_->find(input.name);
-      if (found == stored_->end() || found->second == *asks_.inputs[i]) continue;
+      if (input.role == Role::kData || found == stored_->end() || found->second == *asks_.inputs[i]) continue;
       asks_.seen_as[input.value] = *asks_.inputs[i];
       asks_.inputs[i] = found->second;
     }

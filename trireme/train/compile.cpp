@@ -12,6 +12,32 @@
 
 namespace trireme {
 
+namespace {
+
+// What says how the compiler cuts a model, or moves what it cuts, has no effect on one that its own code cuts.
+void check_by_hand(const CompileOptions& options) {
+  const Parallel& p = options.parallel;
+  require(options.numerics == Numerics::kFast,
+          "numerics = 'invariant' is not for models cut by hand, whose collectives are their own; use numerics = 'fast'");
+  require(p.accumulation == 1,
+          "{} micro-batches a step: a model that is cut by hand takes its batch in one; use 1, or let the compiler cut it", p.accumulation);
+  const Communication usual;
+  const std::pair<bool, std::string> given[] = {
+      {p.optimizer.level != 0, fmt::format("optimizer parallelism of level {} (zero)", p.optimizer.level)},
+      {!p.strategy.empty(), "a strategy"},
+      {!p.ops.empty(), p.ops.empty() ? "" : fmt::format("the rule for ops '{}'", p.ops.front().pattern)},
+      {!p.parameters.empty(), p.parameters.empty() ? "" : fmt::format("the rule for parameters '{}'", p.parameters.front().pattern)},
+      {p.communication.all_to_all != usual.all_to_all, "enable_alltoall = false"},
+      {p.communication.gradients_in_f32 != usual.gradients_in_f32, "gradient_fp32_sync = false"},
+      {p.communication.all_in_f32 != usual.all_in_f32, "force_fp32_communication"}};
+  for (const auto& [is_given, what] : given) {
+    require(!is_given,
+            "{} is for what the compiler cuts; this model is cut by hand (mode hybrid_parallel, or layerwise parameters); leave it out", what);
+  }
+}
+
+}  // namespace
+
 Compiled compile(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = verify(graph);
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
@@ -19,11 +45,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   out.graph = std::move(graph);
   const Communication& how = options.parallel.communication;
   if (options.parallel.by_hand) {
-    require(options.numerics == Numerics::kFast,
-            "numerics = 'invariant' is not for models cut by hand, whose collectives are their own; use numerics = 'fast'");
-    require(options.parallel.accumulation == 1,
-            "{} micro-batches a step: a model that is cut by hand takes its batch in one; use 1, or let the compiler cut it",
-            options.parallel.accumulation);
+    check_by_hand(options);
     out.strategy = semi_auto(out.graph, options.ranks,
                              {.mesh = options.parallel.mesh, .dataset = "full_batch", .follow_requests = false});
     out.partitioned = by_hand(out.graph, out.strategy);
@@ -63,7 +85,9 @@ Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions&
   if (!how.parallel.strategy.empty()) how.parallel.mesh = to_string(step.strategy.mesh);  // the file brings its own
   std::map<std::string, Layout> stored;
   for (const PlanInput& input : step.plan.inputs) {
-    if (input.role != Role::kParameter && input.role != Role::kState) continue;
+    const bool is_kept = input.role == Role::kParameter || input.role == Role::kState;
+    const bool is_batch = input.role == Role::kData && !how.parallel.strategy.empty();  // the file says how it is cut, too
+    if (!is_kept && !is_batch) continue;
     stored.emplace(input.name, step.plan.values[static_cast<size_t>(input.value)].layout);
   }
   how.stored = &stored;

@@ -39,6 +39,7 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
       {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over"},
       {"parallel.cp_algorithm", &c.parallel.cp_algorithm, "attention over cp: ulysses (an all-to-all to heads and back), ring, hybrid, or auto: ulysses where the heads divide, else ring"},
+      {"parallel.ulysses_degree", &c.parallel.ulysses_degree, "hybrid attention over cp: ranks that share the heads, the others form rings; it divides cp and the heads; 0: as many as do"},
       {"parallel.vocabulary", &c.parallel.vocabulary, "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
       {"parallel.ep", &c.parallel.ep, "gpt, llama: data parallel ranks that share the experts of a block"},
@@ -108,6 +109,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
       {"model.experts", &c.model.experts, "gpt, llama: experts of every block's MLP; 0: one plain MLP"},
       {"model.top_k", &c.model.top_k, "gpt, llama: experts a token goes to, 1 or 2"},
       {"model.capacity_factor", &c.model.capacity_factor, "gpt, llama: places of an expert, as a multiple of its even share of tokens; inf: a place for every token"},
+      {"model.aux_loss_factor", &c.model.aux_loss_factor, "gpt, llama: of the loss that keeps the experts evenly used, which is added to what is trained and not to the loss that is told; 0: none"},
       {"model.expert_groups", &c.model.expert_groups, "gpt, llama: equal parts of the batch, each with its own places at every expert; ranks that divide them exchange tokens by all-to-all"},
       {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
       {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},
@@ -151,6 +153,7 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                    .experts = m.experts,
                                                    .top_k = m.top_k,
                                                    .capacity_factor = m.capacity_factor,
+                                                   .aux_loss_factor = m.aux_loss_factor,
                                                    .expert_groups = m.expert_groups});
   }
   if (m.kind == "llama") {
@@ -166,6 +169,7 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
                                                        .experts = m.experts,
                                                        .top_k = m.top_k,
                                                        .capacity_factor = m.capacity_factor,
+                                                       .aux_loss_factor = m.aux_loss_factor,
                                                        .expert_groups = m.expert_groups});
   }
   if (m.kind == "lenet") return std::make_unique<nn::LeNet>(m.classes);
@@ -209,7 +213,7 @@ data::SourcePtr make_source(const JobConfig& config) {
     require_there("data.images", d.images);
     require_there("data.labels", d.labels);
     data::SourcePtr images =
-        data::idx(d.images, d.labels, {.mean = static_cast<float>(d.mean), .std = static_cast<float>(d.std)});
+        data::idx(d.images, d.labels, {.mean = static_cast<float>(d.mean), .std = static_cast<float>(d.std), .classes = config.model.classes});
     const Shape found = images->fields()[0].sample.shape;
     require(found == image_of(config), "'{}' holds images of {} and data.image says {}; they must be equal", d.images,
             to_string(found), to_string(image_of(config)));

@@ -26,7 +26,7 @@ struct JobConfig {
     int64_t vocabulary = 256;
     double dropout = 0;
     int64_t experts = 0, top_k = 2;
-    double capacity_factor = 1.25;
+    double capacity_factor = 1.25, aux_loss_factor = 0.01;
     int64_t expert_groups = 1;
     std::vector<int64_t> hidden = {512, 512};  // of mlp
     int64_t classes = 10;
@@ -96,6 +96,7 @@ struct JobConfig {
     std::string mesh;                    // and the rest: plan/parallel.h and train/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
+    int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;
     int64_t gradient_accumulation_steps = 1;
     bool gradient_accumulation_shard = true;

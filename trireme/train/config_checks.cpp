@@ -59,6 +59,7 @@ void check_mixture(const JobConfig& c) {
   require_size("model.experts", m.experts, 0);
   require_size("model.expert_groups", m.expert_groups);
   require(m.capacity_factor > 0, "configuration: model.capacity_factor = {}; it must be above 0", m.capacity_factor);
+  require_not_negative("model.aux_loss_factor", m.aux_loss_factor);
   require(m.top_k == 1 || m.top_k == 2, "configuration: model.top_k = {}; it must be 1 or 2", m.top_k);
   require(m.experts == 0 || m.top_k <= m.experts, "configuration: model.top_k = {} of model.experts = {}; use more experts, or top_k = 1",
           m.top_k, m.experts);
@@ -187,6 +188,7 @@ void check_values(const JobConfig& c) {
   require_from("parallel.tp", c.parallel.tp, 1);
   require_from("parallel.cp", c.parallel.cp, 1);
   require_from("parallel.ep", c.parallel.ep, 1);
+  require_from("parallel.ulysses_degree", c.parallel.ulysses_degree, 0);
   require_from("parallel.gradient_accumulation_steps", c.parallel.gradient_accumulation_steps, 1);
   require(c.parallel.gradient_accumulation_steps <= 4096,
           "configuration: parallel.gradient_accumulation_steps = {}; it must be from 1 to 4096", c.parallel.gradient_accumulation_steps);

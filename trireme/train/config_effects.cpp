@@ -49,7 +49,7 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
   const Without w = without(c);
   std::map<std::string, std::string> all{
       {"model.layers", w.text}, {"model.width", w.text}, {"model.heads", w.text}, {"model.vocabulary", w.text}, {"model.experts", w.text},
-      {"model.top_k", w.experts}, {"model.capacity_factor", w.experts}, {"model.expert_groups", w.experts},
+      {"model.top_k", w.experts}, {"model.capacity_factor", w.experts}, {"model.aux_loss_factor", w.experts}, {"model.expert_groups", w.experts},
       {"model.kv_heads", w.llama}, {"model.mlp_width", w.llama}, {"model.rope_theta", w.llama}, {"model.tied", w.llama},
       {"model.dropout", w.gpt}, {"model.hidden", w.mlp}, {"model.classes", w.images},
       {"model.depth", w.plain_blocks}, {"model.blocks", w.resnet}, {"model.stem", w.resnet},

@@ -226,6 +226,8 @@ TEST(Config, factors_of_a_mixture_that_cannot_be_are_refused) {
   }
   EXPECT_EQ(error_of(kText, {"model.experts=2", "model.capacity_factor=inf"}), "");
   EXPECT_EQ(error_of(kText, {"model.experts=2", "model.capacity_factor=1e18"}), "");
+  EXPECT_THAT(error_of(kText, {"model.experts=2", "model.aux_loss_factor=-0.5"}), HasSubstr("model.aux_loss_factor = -0.5; it must be 0 or more"));
+  EXPECT_THAT(error_of(kText, {"model.experts=2", "model.aux_loss_factor=nan"}), HasSubstr("model.aux_loss_factor = nan; it must be 0 or more"));
   EXPECT_THAT(error_of(kText, {"model.top_k=3"}), HasSubstr("model.top_k = 3; it must be 1 or 2"));
   EXPECT_THAT(error_of(kText, {"model.experts=1"}), HasSubstr("model.top_k = 2 of model.experts = 1; use more experts, or top_k = 1"));
 }
@@ -291,6 +293,21 @@ TEST(ConfigNames, each_other_name_is_of_a_key_that_there_is) {
 TEST(ConfigValues, an_extension_begins_with_a_dot) {
   EXPECT_THAT(refusal("[data]\npaths = ['.']\nextensions = ['.md', 'txt']\n[train]\nsteps = 1\n"),
               HasSubstr("data.extensions has 'txt'; an extension begins with a dot, as in '.txt'"));
+}
+
+TEST(Config, the_aux_loss_factor_reaches_every_mixture) {
+  for (const char* kind : {"gpt", "llama"}) {
+    const auto losses = [&](const char* factor) {
+      const JobConfig config = parse_config(kText, "job.toml", {fmt::format("model.kind={}", kind), "model.experts=2", fmt::format("model.aux_loss_factor={}", factor)});
+      Graph graph;
+      nn::Trace trace(graph, {.training = true});
+      const auto model = make_model(config);
+      (*model)(Tensor(graph, graph.add_input("x", {DType::kI32, {2, config.data.seq}}, Role::kData)));
+      return trace.losses().size();
+    };
+    EXPECT_EQ(losses("0"), 0U) << kind;
+    EXPECT_EQ(losses("0.5"), 2U) << kind << ", of 2 layers";
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/plan/without_effect.h"
 #include "trireme/train/same_job.h"
 
 namespace trireme {
@@ -59,6 +60,9 @@ void Run::log_without_effect() const {
   if (!fit_.validation && (fit_.eval_every > 0 || fit_.eval_batches > 0 || fit_.eval_batch > 0)) {
     TRIREME_LOG(kWarn, "train", "nothing is held out, so that nothing is validated, whatever is asked of validation");
   }
+  const Compiled& made = session_.compiled();
+  if (job_.size() == 1 || made.partitioned.by_hand) return;
+  for (const std::string& what : without_effect(made.graph, made.strategy, options_.parallel.optimizer)) TRIREME_LOG(kWarn, "train", "{}", what);
 }
 
 }  // namespace trireme

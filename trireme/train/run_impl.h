@@ -48,7 +48,7 @@ class Run {
   void set_damaged_aside(const ckpt::Found& newest);
   void write_strategy() const;
   void log_ignored_requests() const;
-  void log_without_effect() const;  // settings that go with others that are not set
+  void log_without_effect() const;  // settings that go with others that are not set, and ranks that repeat others' work
   // A step takes about three forward passes: one forward, two back. 0: there is nothing to time without changing it.
   double expected_seconds();
   std::string describe_data() const;

@@ -1,5 +1,7 @@
 #include "trireme/train/strategies.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "trireme/base/error.h"
@@ -48,13 +50,14 @@ int64_t ranks_of_heads(const JobConfig& config) {
   const bool divide = heads % (p.tp * p.cp) == 0;
   if (p.cp_algorithm == "ring" || (p.cp_algorithm == "auto" && !divide)) return 1;
   if (p.cp_algorithm != "hybrid") return p.cp;
+  if (p.ulysses_degree > 0) return p.ulysses_degree;
   for (int64_t ranks = p.cp / 2; ranks > 1; --ranks) {
     if (p.cp % ranks == 0 && heads % (p.tp * ranks) == 0) return ranks;
   }
   fail(ErrorKind::kInvalidArgument,
-       "configuration: parallel.cp_algorithm = 'hybrid': no part of parallel.cp = {} ranks, between 1 and all, divides {} heads over "
-       "parallel.tp = {}; use {}'ring'",
-       p.cp, heads, p.tp, divide ? "'ulysses', for which they divide, or " : "");
+       "configuration: parallel.cp_algorithm = 'hybrid' shares {} heads over parallel.tp = {} and a part of parallel.cp = {}, and no part "
+       "of 2 ranks or more, and fewer than all, divides them; use {}",
+       heads, p.tp, p.cp, divide ? "'ulysses', which has all ranks share the heads, or 'ring'" : "'ring'");
 }
 
 Positions positions_of(const JobConfig& config) {
@@ -139,6 +142,22 @@ std::vector<CutRule> mlp_rules(size_t layers) {
   return rules;
 }
 
+void check_degree(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.ulysses_degree == 0) return;
+  require(p.cp_algorithm == "hybrid" && p.cp > 1,
+          "configuration: parallel.ulysses_degree = {} is for parallel.cp_algorithm = 'hybrid' on parallel.cp = 2 ranks or more; they are '{}' and {}",
+          p.ulysses_degree, p.cp_algorithm, p.cp);
+  std::vector<std::string> fit;
+  for (int64_t ranks = 1; ranks <= p.cp; ++ranks) {
+    if (p.cp % ranks == 0 && key_heads(config) % (p.tp * ranks) == 0) fit.push_back(std::to_string(ranks));
+  }
+  require(std::ranges::find(fit, std::to_string(p.ulysses_degree)) != fit.end(),
+          "configuration: parallel.ulysses_degree = {} must divide parallel.cp = {}, and with parallel.tp = {} the {} heads of keys and "
+          "values; use {}",
+          p.ulysses_degree, p.cp, p.tp, key_heads(config), fit.empty() ? "another parallel.tp" : fmt::format("{}", fmt::join(fit, ", ")));
+}
+
 void check_heads(const JobConfig& config, const char* key) {
   const auto& p = config.parallel;
   const int64_t ranks = ranks_of_heads(config);
@@ -154,10 +173,12 @@ void check_heads(const JobConfig& config, const char* key) {
 void check_experts(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (config.model.experts == 0 && p.ep == 1) return;
-  require(config.model.experts > 0, "configuration: parallel.ep = {}, but the model has no experts that ranks could share; set model.experts to a "
-          "multiple of {}, or parallel.ep to 1", p.ep, p.ep);
+  require(config.model.experts > 0,
+          "configuration: parallel.ep = {} ranks share the experts of a mixture, and the model has none; set model.experts to {} or a multiple "
+          "of it, or leave parallel.ep out",
+          p.ep, p.ep);
   require(config.model.experts % p.ep == 0,
-          "configuration: model.experts = {} does not divide over parallel.ep = {} ranks", config.model.experts, p.ep);
+          "configuration: model.experts = {} does not divide over parallel.ep = {} ranks; use a multiple of {}", config.model.experts, p.ep, p.ep);
   const int64_t batches = ranks / (p.tp * p.cp);
   require(config.model.expert_groups == 1 || config.model.expert_groups % batches == 0,
           "configuration: model.expert_groups = {} does not divide over {} ranks that have parts of the batch; use a multiple of "
@@ -210,6 +231,9 @@ void check_mode(const JobConfig& config) {
           hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters and dataset", p.mode);
   require(!hybrid || p.zero == 0, "configuration: parallel.zero = {} slices what the compiler cuts; the mode is '{}'", p.zero,
           p.mode);
+  require(p.layerwise.empty() || p.zero == 0,
+          "configuration: parallel.zero = {} slices what the compiler cuts, and parallel.layerwise has ranks run the model as cut by hand; "
+          "leave one out", p.zero);
   require(p.layerwise.empty() || hybrid || p.mode == "data_parallel",
           "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is '{}'",
           p.mode);
@@ -225,9 +249,11 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
   }
   const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
   if (copy <= 1) return "";
+  require(ranks >= copy, "configuration: parallel.tp = {} x cp = {} x ep = {} is {} ranks, and the job has {}; start {}, or cut less", p.tp, p.cp,
+          p.ep, copy, ranks, copy);
   require(ranks % copy == 0,
-          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {}{}", p.tp, p.cp,
-          p.ep, ranks, ranks > copy ? fmt::format("{} or ", ranks / copy * copy) : "", (ranks / copy + 1) * copy);
+          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}", p.tp, p.cp,
+          p.ep, ranks, ranks / copy * copy, (ranks / copy + 1) * copy);
   const int64_t heads = ranks_of_heads(config);
   if (heads == 1 || heads == p.cp) return fmt::format("dp={},ep={},cp={},tp={}", ranks / copy, p.ep, p.cp, p.tp);
   return fmt::format("dp={},ep={},cp={},cph={},tp={}", ranks / copy, p.ep, p.cp / heads, heads, p.tp);
@@ -288,6 +314,7 @@ std::string strategy_text_of(const JobConfig& config) {
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   check_mode(config);
+  check_degree(config);
   require(p.gradients_mean || p.mode == "semi_auto_parallel" || p.dataset == "data_parallel",
           "configuration: parallel.gradients_mean = false sums over the data parallel ranks; with parallel.mode = '{}' it goes with "
           "parallel.dataset = 'data_parallel', not '{}'", p.mode, p.dataset);

@@ -40,6 +40,7 @@ GptBlock::GptBlock(const GptConfig& config, std::string name)
                                           .top_k = config.top_k,
                                           .capacity_factor = config.capacity_factor,
                                           .groups = config.expert_groups,
+                                          .aux_loss_factor = config.aux_loss_factor,
                                           .init_std = kInitStd});
 }
 

@@ -62,6 +62,7 @@ LlamaBlock::LlamaBlock(const LlamaConfig& config, std::string name)
                                           .capacity_factor = config.capacity_factor,
                                           .groups = config.expert_groups,
                                           .gated = true,
+                                          .aux_loss_factor = config.aux_loss_factor,
                                           .init_std = config.init_std});
 }
 

@@ -27,6 +27,7 @@ struct LlamaConfig {
   int64_t experts = 0;     // of every block's MLP, which is a mixture of SwiGLU ones (nn/moe.h); 0: one plain MLP
   int64_t top_k = 2;
   double capacity_factor = 1.25;
+  double aux_loss_factor = 0.01;
   int64_t expert_groups = 1;
 };
 

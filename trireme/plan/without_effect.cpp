@@ -1,0 +1,72 @@
+#include "trireme/plan/without_effect.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/updates.h"
+
+namespace trireme {
+namespace {
+
+void mark(const Layout& layout, std::vector<char>& used) {
+  for (const std::vector<int>& axes : layout.dims) {
+    for (const int axis : axes) used[static_cast<size_t>(axis)] = 1;
+  }
+}
+
+// Of each axis, whether it cuts an input or the work of a node.
+std::vector<char> axes_that_cut(const Strategy& strategy) {
+  std::vector<char> used(static_cast<size_t>(strategy.mesh.axes()), 0);
+  for (const Layout& layout : strategy.inputs) mark(layout, used);
+  for (const FactorCuts& cuts : strategy.nodes) {
+    for (const std::vector<int>& axes : cuts.axes) {
+      for (const int axis : axes) used[static_cast<size_t>(axis)] = 1;
+    }
+    if (!cuts.vouched) continue;
+    for (const Layout& layout : cuts.vouched->in) mark(layout, used);
+    for (const Layout& layout : cuts.vouched->out) mark(layout, used);
+  }
+  return used;
+}
+
+// Ranks that each have a term of the gradient.
+int64_t ranks_of_terms(const Layout& gradient, const Mesh& mesh) {
+  int64_t ranks = 1;
+  for (const int axis : gradient.partial_axes()) {
+    if (!is_micro_batch_axis(mesh, axis)) ranks *= mesh.axis(axis).size;
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy, const OptimizerParallel& optimizer) {
+  std::vector<std::string> out;
+  const Mesh& mesh = strategy.mesh;
+  const std::vector<char> used = axes_that_cut(strategy);
+  for (const MeshAxis& axis : mesh.user_axes()) {
+    if (axis.size == 1 || axis.name == kMicroBatchAxis) continue;
+    const std::vector<int> primes = mesh.find(axis.name);
+    if (std::ranges::any_of(primes, [&](int prime) { return used[static_cast<size_t>(prime)] != 0; })) continue;
+    out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat one another's work", axis.name, to_string(mesh), axis.size));
+  }
+  if (optimizer.level == 0 || optimizer.shard_size <= 1) return out;
+  const std::vector<Layout> layouts = value_layouts(graph, strategy);
+  int64_t ignored = 0, ranks = 0;
+  std::string first;
+  for (const auto& [name, update] : updates_of(graph)) {
+    if (update.gradient == kNoValue) continue;
+    const int64_t terms = ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], mesh);
+    if (terms % optimizer.shard_size == 0 || ignored++ > 0) continue;
+    first = name;
+    ranks = terms;
+  }
+  if (ignored > 0) {
+    out.push_back(fmt::format("optimizer parallelism: a shard size of {} is ignored for {} parameters, the first '{}', whose gradient is "
+                              "summed over {} ranks; use a divisor of that",
+                              optimizer.shard_size, ignored, first, ranks));
+  }
+  return out;
+}
+
+}  // namespace trireme

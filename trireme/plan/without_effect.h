@@ -1,0 +1,15 @@
+// What of a job's choice of cuts changes nothing, for people to be told: a job that repeats its work on several ranks, or leaves a
+// setting out, gives no wrong answer and would go unnoticed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+
+// A sentence each: axes of the mesh that cut nothing, and parameters that no group of OptimizerParallel::shard_size ranks shares.
+std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy, const OptimizerParallel& optimizer);
+
+}  // namespace trireme
