@@ -24,6 +24,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/tile_borders.h"
+#include "trireme/ops/uneven_exchange.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"

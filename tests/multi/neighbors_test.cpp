@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/multi/hand_cut.h"
+#include "trireme/ops/uneven_exchange.h"
 
 namespace trireme {
 namespace {
@@ -46,6 +47,29 @@ TEST_P(Neighbors, what_is_passed_on_comes_to_the_next_and_nothing_is_zero) {
         return neighbor_exchange({&x, 1}, over_axes(mesh, "a"), {{1, 2, 3, -1}})[0];
       });
   EXPECT_THAT(got, ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(3)));
+}
+
+// Contracts 17.1: of all operators this one takes ranks with other shapes.
+TEST_P(Neighbors, contracts_17_1_neighbours_pass_on_what_they_have_in_shapes_of_their_own) {
+  const Mesh mesh({{"a", 3}});
+  const auto got = results_of(
+      mesh, {GetParam(), {2, 3}}, [](int64_t rank, int64_t i) { return 10 * rank + i + 1; }, [&](const Tensor& x) {
+        return neighbor_exchange({&x, 1}, over_axes(mesh, "a"), {{1, 2, 0}}, {{Shape{1, 2}, Shape{2, 3}, Shape{2, 1}}})[0];
+      });
+  EXPECT_THAT(got, ElementsAre(ElementsAre(21, 0, 0, 24, 0, 0), ElementsAre(1, 2, 0, 0, 0, 0), ElementsAre(11, 12, 13, 14, 15, 16)));
+}
+
+TEST(NeighborShapes, what_an_operand_does_not_hold_is_refused) {
+  const Mesh mesh({{"a", 2}});
+  const auto refused = [&](const std::vector<int64_t>& to, const std::vector<Shape>& shapes) {
+    return refusal({DType::kF32, {2, 3}}, [&](const Tensor& x) { return neighbor_exchange({&x, 1}, over_axes(mesh, "a"), {to}, {shapes})[0]; });
+  };
+  EXPECT_EQ(refused({1, 0}, {{2, 3}, {1, 1}}), "none");
+  EXPECT_THAT(refused({1, 0}, {{2, 4}, {1, 1}}), HasSubstr("rank 0 of the group sends [2,4] of operand 0 (f32[2,3]), which must hold that"));
+  EXPECT_THAT(refused({1, 0}, {{2}, {1, 1}}), HasSubstr("which must hold that"));
+  EXPECT_THAT(refused({1, 1}, {{2, 3}, {1, 1}}), HasSubstr("operand 0 goes to rank 1 of the group from rank 0 and from rank 1; a rank gets one"));
+  EXPECT_THAT(refused({1}, {{2, 3}}), HasSubstr("1 receivers and 1 shapes are given for operand 0; the group has 2 ranks"));
+  EXPECT_THAT(refused({2, 0}, {{2, 3}, {1, 1}}), HasSubstr("rank 0 of the group sends operand 0 to 2; use 0 to 1"));
 }
 
 // -- groups by number (contracts 17.3) ------------------------------------------------------------

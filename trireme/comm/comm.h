@@ -51,6 +51,9 @@ class Group {
   virtual int size() const = 0;
   virtual const std::string& name() const = 0;
   virtual const std::vector<int>& world_ranks() const = 0;
+  // A member's rank in the world, and back. Throw kInvalidArgument for a rank that is no member's.
+  int world_rank_of(int group_rank) const;
+  int group_rank_of(int world_rank) const;
 
   virtual Work all_reduce(View inout, Reduce op) = 0;
   virtual Work all_gather(View in, View out) = 0;  // out: size() pieces, in rank order
@@ -106,6 +109,10 @@ class World {
   // The group of these world ranks, which include this one; collective over its members. Equal
   // lists return the same group.
   virtual Group& group(const std::vector<int>& world_ranks) = 0;
+  // Ends a group that group() gave, once its members have done all that they started on it, and frees what it holds; collective over
+  // its members. The reference is good no more; the same list makes a new group. Throws kInvalidArgument for all(), and at all
+  // members while one has messages pending on it.
+  virtual void destroy(Group& group) = 0;
   // Gives this rank `bytes` of zeroed memory that peers can read and write in place where the
   // transport can (a shared segment): collectives on views inside it copy nothing. Collective; may
   // be called again, each call adds a segment. Freed with the World.

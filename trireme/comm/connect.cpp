@@ -48,6 +48,21 @@ class ConnectedWorld final : public World {
     return found != groups_.end() ? *found->second : add_group(name, world_ranks);
   }
 
+  void destroy(Group& group) override {
+    require(&group != all_, "group world: it ends with the job, and is not destroyed");
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = groups_.find(group.world_ranks());
+      invariant(found != groups_.end() && found->second.get() == &group, "group {} is not of this world", group.name());
+    }
+    // Comes after every collective that was started before it, and all members hear the same.
+    int32_t busy = engine_.has_messages(group) ? rank() : -1;
+    group.all_reduce({reinterpret_cast<std::byte*>(&busy), {DType::kI32, {1}}}, Reduce::kMax).wait();
+    require(busy < 0, "group {}: rank {} has messages pending on it; wait for them before it is destroyed", group.name(), busy);
+    const std::lock_guard lock(mutex_);
+    groups_.erase(group.world_ranks());
+  }
+
   std::span<std::byte> allocate(size_t bytes) override {
     return engine_.transport().allocate(bytes);
   }

@@ -91,6 +91,16 @@ bool Engine::done(Operation& operation) {
   return operation.finished.load(std::memory_order_acquire);
 }
 
+bool Engine::has_messages(const Group& group) {
+  if (resting_.load()) transport_->wake();
+  const std::lock_guard drive(drive_);
+  const std::lock_guard inbox(inbox_mutex_);
+  const auto is_of = [&](const std::shared_ptr<Operation>& operation) {
+    return operation->group == &group && !operation->ordered && !operation->finished.load(std::memory_order_acquire);
+  };
+  return std::ranges::any_of(active_, is_of) || std::ranges::any_of(inbox_, is_of);
+}
+
 void Engine::wait(Operation& operation) {
   waiters_.fetch_add(1);
   int quiet_passes = 0;

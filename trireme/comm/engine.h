@@ -47,6 +47,7 @@ class Engine {
 
   Work start(const std::shared_ptr<Operation>& operation);
   void wait(Operation& operation);
+  bool has_messages(const Group& group);  // whether one that was started on it has not ended
   bool done(Operation& operation);  // makes some progress when no thread does it in the background
 
   // Breaks the world from any thread: every operation ends with a kComm error that gives this

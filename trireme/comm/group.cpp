@@ -1,5 +1,6 @@
 #include "trireme/comm/group.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "trireme/comm/reduce.h"
@@ -14,6 +15,18 @@ bool overlap(const View& a, const View& b) {
 }
 
 }  // namespace
+
+int Group::world_rank_of(int group_rank) const {
+  require(group_rank >= 0 && group_rank < size(), "group {}: it has no rank {}; its ranks are 0 to {}", name(), group_rank, size() - 1);
+  return world_ranks()[static_cast<size_t>(group_rank)];
+}
+
+int Group::group_rank_of(int world_rank) const {
+  const std::vector<int>& members = world_ranks();
+  const auto at = std::find(members.begin(), members.end(), world_rank);
+  require(at != members.end(), "group {}: rank {} of the world is no member of it", name(), world_rank);
+  return static_cast<int>(at - members.begin());
+}
 
 int64_t slice_begin(int64_t count, int size, int i) {
   const int64_t longer = count % size;  // the first slices have one element more
