@@ -17,6 +17,7 @@
 #include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
 #include "trireme/train/progress.h"
+#include "trireme/train/run_lock.h"
 #include "trireme/train/session.h"
 #include "trireme/train/strategies.h"
 
@@ -171,6 +172,7 @@ int train(JobFlags args) {
   const int ranks = of_nodes ? args.ranks_in_all() : args.ranks;
   const JobConfig config = args.read();  // a mistake here is told before ranks start
   check_fits(config, ranks);
+  if (!of_nodes) RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
     if (found.complete.empty()) {
