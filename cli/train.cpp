@@ -21,6 +21,7 @@
 #include "trireme/train/job.h"
 #include "trireme/train/model_size.h"
 #include "trireme/train/progress.h"
+#include "trireme/train/run_lock.h"
 #include "trireme/train/session.h"
 #include "trireme/train/strategies.h"
 
@@ -217,6 +218,7 @@ int train(JobFlags args) {
   const JobConfig config = args.read();  // a mistake here is told before ranks start
   check_memory(config, ranks, args.ranks);
   check_fits(config, ranks);
+  if (!of_nodes) RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
     if (found.complete.empty()) {

@@ -42,7 +42,7 @@ void check_options(const Optimizer& optimizer, const TrainerOptions& options, co
 Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, const TrainerOptions& options,
          const data::SourcePtr& train, const FitOptions& fit, Job& job)
     : options_(options), fit_(fit), job_(job), optimizer_(optimizer), train_(train),
-      fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)),
+      fields_(batch_fields(*train, fit.batch)), total_(steps_of(*train, fit)), lock_(lock_of(options, job)),
       assembly_{.model = model,
                 .loss = loss,
                 .optimizer = optimizer,
@@ -50,6 +50,11 @@ Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, c
                 .evaluation_batch = evaluation_fields(fit),
                 .options = options},
       identity_(identity_of(assembly_, *train, fit.validation.get())), session_(session_of(assembly_, job.world(), &job.pool())) {}
+
+std::optional<RunLock> Run::lock_of(const TrainerOptions& options, const Job& job) {
+  if (options.out.empty() || job.rank() != 0) return std::nullopt;
+  return std::optional<RunLock>(std::in_place, options.out, options.command.empty() ? job.command() : options.command);
+}
 
 void Run::log_without_effect() const {
   const int64_t warmup = options_.schedule.warmup_steps;

@@ -14,6 +14,7 @@
 #include "trireme/train/interrupt.h"
 #include "trireme/train/job.h"
 #include "trireme/train/recorder.h"
+#include "trireme/train/run_lock.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme {
@@ -31,6 +32,8 @@ class Run {
   FitResult run();
 
  private:
+  // Of rank 0, where anything is written: before the work of compiling, so that who comes second learns it soon.
+  static std::optional<RunLock> lock_of(const TrainerOptions& options, const Job& job);
   static int64_t steps_of(const data::Source& train, const FitOptions& fit);
   data::BatchOptions batch_options();
   void train_step(Feed& feed, Recorder& recorder);
@@ -98,6 +101,7 @@ class Run {
   data::SourcePtr train_;
   std::vector<BatchField> fields_;
   int64_t total_;
+  std::optional<RunLock> lock_;
   Assembly assembly_;
   std::map<std::string, std::string> identity_;  // kept in checkpoints (train/same_job.h)
   Session session_;
