@@ -144,6 +144,11 @@ TEST_F(NamesTest, DocumentsNameKeysThatAJobHas) {
   }
 }
 
+TEST_F(NamesTest, EveryKeyOfAJobSaysWhatItIs) {
+  trireme::JobConfig config;
+  for (const trireme::ConfigKey& key : trireme::config_keys(config)) EXPECT_NE(key.doc, "") << key.name;
+}
+
 TEST_F(NamesTest, DocumentsHelpAndMessagesNameFilesThatAreThere) {
   std::vector<File> all = files({"docs", "examples", "tests"}, {".md"});
   for (const File& file : files({"cli", "trireme", "examples", "machines"}, {".cpp", ".h", ".toml"})) all.push_back(file);
