@@ -1,6 +1,7 @@
 // trireme help: of a command, the environment, or the keys of a configuration.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -22,8 +23,11 @@ void print_environment() {
 void print_config_keys() {
   JobConfig config;
   std::printf("Keys of a job's TOML file; [section] name = value.\n\n");
-  for (const ConfigKey& key : config_keys(config)) {
-    std::printf("  %-22s %s\n", key.name.c_str(), std::string(key.doc).c_str());
+  size_t widest = 0;
+  const std::vector<ConfigKey> keys = config_keys(config);
+  for (const ConfigKey& key : keys) widest = std::max(widest, key.name.size());
+  for (const ConfigKey& key : keys) {
+    std::printf("  %-*s  %s\n", static_cast<int>(widest), key.name.c_str(), std::string(key.doc).c_str());
   }
   std::printf("\nThe defaults:\n\n%s", to_toml(JobConfig{}).c_str());
 }

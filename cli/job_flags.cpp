@@ -36,8 +36,8 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
         flags.ranks = range.most;
         flags.min_ranks = range.least;
       },
-      "Ranks on this host, each a process; default 1. 2:4: 4, and after ranks were killed --restarts goes on with so many fewer, "
-      "at least 2");
+      "Ranks on this host, each a process; default 1. 2:4 starts 4, and --restarts goes on with as many fewer as were killed, but at "
+      "least 2");
   command.add_option("--threads", flags.threads, "Compute threads of each rank; 0: cores over ranks")->check(CLI::Range(0, 1024));
   command.add_option("--set", flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
   flags.keys.add_text(command, "--transport", "parallel.transport", "auto, shm, ucx or mpi: how ranks exchange tensors");

@@ -109,7 +109,7 @@ void add_launch(CLI::App& app, Action& chosen) {
         args->local.ranks = range.most;
         args->local.min_ranks = range.least;
       },
-      "Ranks to start on this host; 2:4: 4, and after ranks were killed --restarts starts so many fewer, at least 2");
+      "Ranks to start on this host. 2:4 starts 4, and --restarts as many fewer as were killed, but at least 2");
   command->add_option("--threads", args->local.threads, "Compute threads of each rank; 0: cores over ranks");
   command->add_option("--log-dir", args->local.log_dir,
                       "Folder of worker_<rank>.log: of the ranks other than 0, or with --nnodes of all, and of scheduler.log");

@@ -113,6 +113,8 @@ void let_the_last_win(CLI::App& app) {
 int run(int argc, char** argv) {
   CLI::App app("Trains a model written for one device on many.", "trireme");
   app.set_version_flag("--version,-V", version_text());
+  app.footer("Begin with:\n  trireme train examples/digits.toml\n\n`trireme help COMMAND` has a command's options, `trireme help config` the keys of a "
+             "job's file; docs/guide has lessons, docs/howto answers.");
   app.allow_extras();
   app.require_subcommand(0, 1);
   Action chosen;

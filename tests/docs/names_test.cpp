@@ -61,7 +61,7 @@ class NamesTest : public trireme::cli::CliTest {
     bool listed = false;
     for (const std::string& line : lines_of(help(command))) {
       if (listed && line.starts_with("  ") && line.size() > 2 && line[2] != ' ') out.push_back(line.substr(2, line.find(' ', 2) - 2));
-      listed = listed || line == "Subcommands:";
+      listed = line == "Subcommands:" || (listed && !line.empty());
     }
     return out;
   }
@@ -138,10 +138,15 @@ TEST_F(NamesTest, DocumentsNameKeysThatAJobHas) {
   std::set<std::string> keys;
   for (const trireme::ConfigKey& key : trireme::config_keys(config)) keys.insert(key.name);
   for (const File& file : files({"docs"}, {".md"})) {
-    for (const std::string& key : found(file.text, R"((?:`|--set '?)((?:model|data|train|parallel)\.[a-z][a-z0-9_]*)(?![a-z0-9_.:(]))")) {
+    for (const std::string& key : found(file.text, R"((?:`|--set '?)((?!model\.safetensors)(?:model|data|train|parallel)\.[a-z][a-z0-9_]*)(?![a-z0-9_.:(]))")) {
       EXPECT_TRUE(keys.contains(key)) << file.path << ": a job's file has no key " << key;
     }
   }
+}
+
+TEST_F(NamesTest, EveryKeyOfAJobSaysWhatItIs) {
+  trireme::JobConfig config;
+  for (const trireme::ConfigKey& key : trireme::config_keys(config)) EXPECT_NE(key.doc, "") << key.name;
 }
 
 TEST_F(NamesTest, DocumentsHelpAndMessagesNameFilesThatAreThere) {

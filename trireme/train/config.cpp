@@ -70,7 +70,7 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
       {"train.momentum", &c.train.momentum, "sgd"},
       {"train.beta1", &c.train.beta1, "adam, adamw, lamb"},
       {"train.beta2", &c.train.beta2, "adam, adamw, lamb"},
-      {"train.weight_decay", &c.train.weight_decay, ""},
+      {"train.weight_decay", &c.train.weight_decay, "share of a parameter by which a step shrinks it, times the rate (adamw, lamb); sgd and adam add it to the gradient"},
       {"train.schedule", &c.train.schedule, "constant, linear or cosine"},
       {"train.warmup", &c.train.warmup, "steps in which the rate rises from 0"},
       {"train.final_ratio", &c.train.final_ratio, "the last step's rate as a share of the peak"},
