@@ -379,10 +379,13 @@ class RandomGraph {
   }
 
   void add_reduction() {
-    const Tensor x = operand({size(), draw_.of({1, 2, 3, 4}), size()});
+    const int64_t kind = draw_.below(4);
+    // Often all of one sign: what stands in for an element that is not there, a zero, would be the largest or the least.
+    const double shift = draw_.chance(50) ? 0 : kind == 0 ? -2 : 2;
+    const Tensor x = operand({size(), draw_.of({1, 2, 3, 4}), size()}) + shift;
     const std::vector<int64_t> dims =
         draw_.of(std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}});
-    switch (draw_.below(4)) {
+    switch (kind) {
       case 0:
         return keep(add(x, reduce_max(x, dims, true)));
       case 1:
@@ -418,6 +421,10 @@ class RandomGraph {
     const std::vector<Tensor> grads = gradients(loss, wrt);
     const bool trains = draw_.chance(60);
     if (trains) add_updates(grads);
+    if (trains && !parameters_.empty() && draw_.chance(15)) {  // a view of what the step replaces shows what was there before
+      const Tensor x = draw_.of(parameters_);
+      graph_.add_output("before", reshape(x, {1, x.shape().elements(), 1, 1, 1}).id());
+    }
     if (!trains || draw_.chance(40)) {
       for (size_t i = 0; i < wrt.size(); ++i) {
         if (grads[i]) graph_.add_output("grad." + name_of(wrt[i]), grads[i].id());
@@ -439,20 +446,9 @@ class RandomGraph {
 
   Optimizer optimizer() {
     const double eps = draw_.of(std::vector<double>{1, 1e-2});
-    switch (draw_.below(6)) {
-      case 0:
-        return Sgd{.weight_decay = 0.01};
-      case 1:
-        return Sgd{.momentum = 0.9};
-      case 2:
-        return Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
-      case 3:
-        return AdamW{.eps = eps};
-      case 4:
-        return Adam{.eps = eps, .weight_decay = 0.01};
-      default:
-        return Lamb{.eps = eps};
-    }
+    return draw_.of(std::vector<Optimizer>{Sgd{.weight_decay = 0.01}, Sgd{.momentum = 0.9},
+                                           Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, AdamW{.eps = eps},
+                                           Adam{.eps = eps, .weight_decay = 0.01}, Lamb{.eps = eps}});
   }
 
   void add_updates(const std::vector<Tensor>& grads) {
