@@ -23,6 +23,18 @@ bool is_state(const Graph& graph, std::string_view name) {
   return std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.role == Role::kParameter && name.starts_with(input.name + "."); });
 }
 
+// Of state that the file does not know: other state of the same parameter, which another optimizer had.
+const StrategyLine* line_of_other_state(const StrategyLines& lines, const Graph& graph, const Input& state) {
+  const std::string type = to_string(graph.type(state.value));
+  for (const Input& parameter : graph.inputs()) {
+    if (parameter.role != Role::kParameter || !state.name.starts_with(parameter.name + ".")) continue;
+    for (const StrategyLine& line : lines.inputs) {
+      if (line.name.starts_with(parameter.name + ".") && type_text(line) == type) return &line;
+    }
+  }
+  return nullptr;
+}
+
 // In words, of a graph that is not of the file's model.
 std::vector<std::string> differences(const StrategyLines& lines, const Graph& graph) {
   std::vector<std::string> out;
@@ -70,6 +82,7 @@ void ask_inputs(const StrategyLines& lines, const Graph& graph, const SemiAutoOp
     }
     if (input.role == Role::kSchedule) asks.inputs[i] = Layout::replicated(type.shape.rank());
     const StrategyLine* line = line_of(lines.inputs, input.name);
+    if (line == nullptr && input.role == Role::kState) line = line_of_other_state(lines, graph, input);
     if (line == nullptr) continue;
     if (input.role != Role::kData) {
       asks.inputs[i] = read_layout(*line, type, lines.mesh, parts_of(input));
@@ -80,7 +93,14 @@ void ask_inputs(const StrategyLines& lines, const Graph& graph, const SemiAutoOp
   }
 }
 
-// The cuts of nodes by their keys. What is of the model and has no line cuts nothing.
+bool reads_parameter(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(node.inputs, [&](ValueId id) {
+    const Value& value = graph.value(id);
+    return value.producer < 0 && graph.inputs()[static_cast<size_t>(value.index)].role == Role::kParameter;
+  });
+}
+
+// The cuts of nodes by their keys. What the step has too and has no line cuts nothing; of another graph, that is what reads parameters.
 void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Asks& asks) {
   const std::vector<std::string> keys = node_keys(graph);
   const std::vector<char> of_model = nodes_of_model(graph);
@@ -90,7 +110,7 @@ void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Ask
     const Node& node = graph.nodes()[i];
     const auto found = by_key.find(keys[i]);
     if (found == by_key.end()) {
-      if (is_step && of_model[i] != 0) asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node).factors.size());
+      if (is_step ? of_model[i] != 0 : reads_parameter(graph, node)) asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node).factors.size());
       continue;
     }
     try {

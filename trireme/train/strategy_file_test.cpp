@@ -38,10 +38,10 @@ Made compiled(const JobConfig& config) {
 }
 
 void expect_same(const Made& a, const Made& b) {
-  EXPECT_EQ(a.step, b.step);
-  EXPECT_EQ(a.evaluation, b.evaluation);
-  EXPECT_EQ(a.inference, b.inference);
+  EXPECT_TRUE(a.step == b.step);
   EXPECT_EQ(a.file, b.file);
+  EXPECT_TRUE(a.evaluation == b.evaluation);
+  EXPECT_TRUE(a.inference == b.inference);
 }
 
 class StrategyFile : public testing::Test {
