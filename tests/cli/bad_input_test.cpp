@@ -146,7 +146,7 @@ TEST_F(BadInputTest, WhatHasNoEffectIsRefusedOrSaid) {
   }
   expect_error({"bench", "step", "--model", "lenet", "--layers", "3"}, kCaller, HasSubstr("model.layers = 3 has no effect with model.kind = 'lenet'"));
   expect_error({"train", "gpt.toml", "--ep", "2", "-n", "2"}, kCaller, HasSubstr("parallel.ep = 2 ranks share the experts of a mixture, and the model has none"));
-  expect_error({"train", "gpt.toml", "--tp", "8", "-n", "4"}, kCaller, HasSubstr("does not divide the job's 4 ranks; start 8"));
+  expect_error({"train", "gpt.toml", "--tp", "8", "-n", "4"}, kCaller, HasSubstr("is 8 ranks, and the job has 4; start 8, or cut less"));
   const Outcome outcome = run({"train", "gpt.toml", "--quiet", "--set", "train.steps=2", "--set", "train.warmup=5", "--set", "data.validation=0",
                                "--set", "train.eval_every=1"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
