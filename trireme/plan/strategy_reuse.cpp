@@ -74,7 +74,7 @@ void ask_inputs(const StrategyLines& lines, const Graph& graph, const SemiAutoOp
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
     const TensorType& type = graph.type(input.value);
-    if (options.stored != nullptr) {
+    if (options.stored != nullptr && input.role != Role::kData) {  // of a batch the file knows the micro-batches too
       if (const auto stored = options.stored->find(input.name); stored != options.stored->end()) {
         asks.inputs[i] = stored->second;
         continue;
