@@ -81,7 +81,7 @@ int launch_job(LaunchArgs args) {
   }
   if (!args.rank_table.empty()) take_rank_table(args);
   args.flags.take_mindspore_variables();
-  if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.flags);
+  if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.flags, args.local.restarts, args.local.log_dir);
   launch::LaunchOptions local = args.local;
   for (const int rank : local.tail) require(rank >= 0, "launch: --tail {}; ranks go from 0", rank);
   local.echo = [](std::string_view line) {

@@ -90,7 +90,7 @@ void warn_of_mindspore_variables() {
   if (flag_bool("MS_ENABLE_RECOVERY").value_or(false)) {
     TRIREME_LOG(kWarn, "launch", "MS_ENABLE_RECOVERY=1 has no effect; --restarts lets a job go on after a failure (docs/guide/03)");
   }
-  for (const char* name : {"MS_RECEIVE_MSG_TIMEOUT", "MS_RETRY_INTERVAL_LOWER", "MS_RETRY_INTERVAL_UPPER", "MS_HCCL_CM_INIT", "MS_ENABLE_LCCL"}) {
+  for (const char* name : {"MS_RECOVERY_PATH", "MS_RECEIVE_MSG_TIMEOUT", "MS_RETRY_INTERVAL_LOWER", "MS_RETRY_INTERVAL_UPPER", "MS_HCCL_CM_INIT", "MS_ENABLE_LCCL"}) {
     if (const auto text = flag_text(name)) TRIREME_LOG(kWarn, "launch", "{}={} has no effect (docs/guide/03 says why)", name, *text);
   }
 }

@@ -41,8 +41,8 @@ struct NodeFlags {
 
 // launch::dynamic_cluster_role of this process: MS_WORKER, MS_SCHED or "".
 std::string mindspore_role();
-// Serves the scheduler that they describe, and returns the job's exit code.
-int serve_mindspore_scheduler(const NodeFlags& flags);
+// Serves the scheduler that they describe, and returns the job's exit code. `log_dir`: of scheduler.log; empty: none is written.
+int serve_mindspore_scheduler(const NodeFlags& flags, int restarts, const std::string& log_dir);
 
 void add_node_flags(CLI::App& command, NodeFlags& flags);
 // Those that the scheduler has too.

@@ -58,15 +58,18 @@ int serve(const SchedulerArgs& args) {
 
 }  // namespace
 
-int serve_mindspore_scheduler(const NodeFlags& flags) {
+int serve_mindspore_scheduler(const NodeFlags& flags, int restarts, const std::string& log_dir) {
   const launch::HostPort at = launch::parse_host_port(flags.node.master, launch::kDefaultPort, "MS_SCHED_HOST");
   return serve({.port = at.port,
                 .address = at.host,
-                .world = {0, flags.node.world},
+                .world = {flags.node.min_world, flags.node.world},
+                .restarts = restarts,
+                .last_call_s = flags.last_call_s,
                 .window_s = flags.window_s,
                 .heartbeat_s = flags.heartbeat_s,
                 .secret_file = flags.node.secret_file,
-                .tls = flags.node.tls});
+                .tls = flags.node.tls,
+                .log_dir = log_dir});
 }
 
 void add_scheduler(CLI::App& app, Action& chosen) {

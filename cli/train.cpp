@@ -207,7 +207,7 @@ int work(const JobFlags& args) {
 int train(JobFlags args) {
   require(!args.out.empty(), "train: --out is empty; name a folder");
   args.nodes.take_mindspore_variables();
-  if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.nodes);
+  if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.nodes, args.restarts, "");
   if (mindspore_role().empty()) {
     check_ranks(args.ranks, args.min_ranks);
     if (is_worker()) return work(args);

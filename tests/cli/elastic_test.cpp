@@ -228,6 +228,23 @@ TEST_F(NodesTest, OfAClusterOfOneRankTheSchedulerTrainsNothing) {
               HasSubstr("MS_ROLE=MS_SCHED but RANK=0"));
 }
 
+// The same options for every role: the scheduler is the one that starts a job again.
+TEST_F(NodesTest, MindSporesSchedulerTakesTheOptionsThatItHas) {
+  const Words words{"launch", "-n", "1", "--restarts", "1", "--log-dir", "logs", "--secret-file", "secret", "--", "sh", "-c",
+                    "test $TRIREME_RESTART_COUNT != 0 || exit 7; touch again"};
+  const auto as = [&](const std::string& role) {
+    return Words{"MS_ROLE=" + role, "MS_WORKER_NUM=1", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_)};
+  };
+  Program sched = begin("sched", words, as("MS_SCHED"));
+  Program only = begin("only", words, as("MS_WORKER"));
+  for (Program* program : {&only, &sched}) {
+    const Outcome outcome = finish(*program);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+  EXPECT_TRUE(fs::exists(path("again")));
+  EXPECT_THAT(read(path("logs/scheduler.log")), HasSubstr("the job starts again (1 of 1)"));
+}
+
 // An option that was typed says more than a variable; a variable without effect is said.
 TEST_F(NodesTest, OptionsComeBeforeMindSporesVariables) {
   const Words variables{"MS_ROLE=MS_WORKER", "MS_WORKER_NUM=2", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_),

@@ -102,6 +102,7 @@ constexpr std::array kFlags{
     Flag{"MS_DISABLE_HEARTBEAT", "0|1", "MindSpore's name for --heartbeat 0."},
     Flag{"MS_SERVER_NUM", "0", "MindSpore's number of parameter servers, of which there are none."},
     Flag{"MS_ENABLE_RECOVERY", "0|1", "MindSpore's; without effect, as --restarts is what lets a job go on."},
+    Flag{"MS_RECOVERY_PATH", "path", "MindSpore's; without effect, as a restarted scheduler learns everything from the nodes."},
     Flag{"MS_RECEIVE_MSG_TIMEOUT", "seconds", "MindSpore's; without effect, as reports are repeated."},
     Flag{"MS_RETRY_INTERVAL_LOWER", "seconds", "MindSpore's; without effect: drawn between 0.2 and 0.5 seconds."},
     Flag{"MS_RETRY_INTERVAL_UPPER", "seconds", "As MS_RETRY_INTERVAL_LOWER."},
