@@ -264,7 +264,9 @@ class Propagation {
     const auto forward = static_cast<size_t>(node.gradient_of);
     const std::optional<VouchedLayouts>& layouts = strategy_.nodes[forward].vouched;
     if (!layouts || asks_.own_terms.contains(node.gradient_of)) return false;
-    std::optional<VouchedLayouts> mine = mirrored(graph_, node, graph_.node(node.gradient_of), *layouts, strategy_.mesh);
+    std::vector<std::optional<Layout>> own;  // of what the same gradient makes
+    for (const ValueId id : node.inputs) own.push_back(is_made_within(node, id) ? layouts_[static_cast<size_t>(id)] : std::nullopt);
+    std::optional<VouchedLayouts> mine = mirrored(graph_, node, own, *layouts, strategy_.mesh);
     if (!mine) return false;
     strategy_.nodes.emplace_back().axes.resize(rule.factors.size());
     strategy_.nodes.back().vouched = std::move(mine);
@@ -313,7 +315,7 @@ class Propagation {
         if (node.inputs[i] == of.inputs[k]) try_like(i, rules_[forward].in[k]);
       }
       for (size_t k = 0; k < of.outputs.size(); ++k) {
-        if (graph_.type(node.inputs[i]).shape == graph_.type(of.outputs[k]).shape) try_like(i, rules_[forward].out[k]);
+        if (graph_.is_gradient(node.inputs[i], of.outputs[k])) try_like(i, rules_[forward].out[k]);
       }
     }
   }
@@ -325,12 +327,9 @@ class Propagation {
       if (node.gradient_of < 0 || of == asks_.own_terms.end()) continue;
       const Node& forward = graph_.node(node.gradient_of);
       for (const ValueId id : node.inputs) {
-        const NodeId producer = graph_.value(id).producer;
-        const bool is_forward = std::find(forward.inputs.begin(), forward.inputs.end(), id) != forward.inputs.end() ||
-                                std::find(forward.outputs.begin(), forward.outputs.end(), id) != forward.outputs.end();
-        if (producer >= 0 && !is_forward && graph_.node(producer).gradient_of != node.gradient_of) {
-          cotangents_of_own_terms_[producer] = of->second;
-        }
+        const bool is_cotangent = std::any_of(forward.outputs.begin(), forward.outputs.end(),
+                                              [&](ValueId result) { return graph_.is_gradient(id, result); });
+        if (is_cotangent && !is_made_within(node, id)) cotangents_of_own_terms_[graph_.value(id).producer] = of->second;
       }
     }
   }
@@ -395,7 +394,7 @@ class Propagation {
   // The layout in which a node finds an operand.
   std::optional<Layout> found_by(const Node& node, ValueId operand) const {
     // The update of a parameter works on it as it is stored.
-    const bool stored = graph_.value(operand).producer < 0 && graph_.scope_of(node).starts_with(kUpdateScope);
+    const bool stored = graph_.value(operand).producer < 0 && node.phase == Phase::kUpdate;
     if (const auto seen = asks_.seen_as.find(operand); seen != asks_.seen_as.end() && !stored) {
       return in_micro_batches(operand, seen->second);
     }
@@ -410,12 +409,19 @@ class Propagation {
     for (size_t i = 0; i < forward.outputs.size(); ++i) {
       if (forward.outputs[i] == operand) return whole_where_partial(results[i], *own);
     }
-    const NodeId producer = graph_.value(operand).producer;
-    if (producer < 0 || graph_.node(producer).gradient_of == node.gradient_of) return own;
+    if (is_made_within(node, operand)) return own;
     for (size_t i = 0; i < forward.outputs.size(); ++i) {
-      if (graph_.type(forward.outputs[i]) == graph_.type(operand)) return whole_where_partial(results[i], *own);
+      // One that is wider than its value is rounded where it lies.
+      const bool is_wide = graph_.type(operand).dtype != graph_.type(forward.outputs[i]).dtype;
+      if (graph_.is_gradient(operand, forward.outputs[i]) && !is_wide) return whole_where_partial(results[i], *own);
     }
     return own;
+  }
+
+  // Whether a node of the gradient of the same node makes it.
+  bool is_made_within(const Node& node, ValueId operand) const {
+    const NodeId producer = graph_.value(operand).producer;
+    return producer >= 0 && graph_.node(producer).gradient_of == node.gradient_of;
   }
 
   // A gradient's layout from that of its value: the cuts are the value's; sums that are not done yet may flow on

@@ -233,9 +233,7 @@ class SemiAuto {
     return any;
   }
 
-  bool is_forward(const Node& node) const {
-    return node.gradient_of < 0 && !graph_.scope_of(node).starts_with(kUpdateScope);
-  }
+  static bool is_forward(const Node& node) { return node.phase == Phase::kForward; }
 
   void ask_op(const std::string& scope, const std::string& op, const std::string& cuts, const std::string& who) {
     const std::vector<int> ranks = ranks_of_cuts(cuts);

@@ -17,9 +17,10 @@ std::string why_unsound(const Graph& graph, const Node& node, const VouchedLayou
 // dimension that it divides.
 Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh);
 
-// The layouts of a node of the gradient of `forward`, dual to those that forward has: an operand or result that is one of
-// forward's, or has the type of one, lies as that one. Nothing where some have no such match, or the pieces do not fit.
-std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const Node& forward,
+// The layouts of a node that is part of a gradient, dual to those that the node it is the gradient of has: an operand or result
+// that is one of that node's, or the gradient of one, lies as that one; an operand that the same gradient makes, as it is made
+// (`own`). Nothing where some are none of these, or the pieces do not fit.
+std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const std::vector<std::optional<Layout>>& own,
                                        const VouchedLayouts& layouts, const Mesh& mesh);
 
 // The cuts with the partial sums of the results taken for whole, times their number if `as_means`. Nothing where no
