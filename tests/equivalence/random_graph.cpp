@@ -454,6 +454,7 @@ class RandomGraph {
   void add_updates(const std::vector<Tensor>& grads) {
     const Tensor lr = schedule("lr", DType::kF32);
     const Tensor step = schedule("step", DType::kI64);
+    graph_.set_phase(Phase::kUpdate);
     const Tensor factor = draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
     const Optimizer how = optimizer();
     for (size_t i = 0; i < parameters_.size(); ++i) {

@@ -204,10 +204,10 @@ std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& dr
   std::vector<CutRule> out;
   for (const Node& node : graph.nodes()) {
     const std::string_view scope = graph.scope_of(node);
-    if (node.gradient_of >= 0 || node.inputs.empty() || !scope.starts_with("part") || !draw.chance(20)) continue;
+    if (node.phase != Phase::kForward || node.inputs.empty() || !scope.starts_with("part") || !draw.chance(20)) continue;
     const std::string pattern = fmt::format("{}/{}", scope, node.op->name);
     const auto first = std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& other) {
-      return graph.scope_of(other) == scope && other.op == node.op && other.gradient_of < 0;
+      return graph.scope_of(other) == scope && other.op == node.op && other.phase == Phase::kForward;
     });
     const Op op{graph, *first, mesh, numerics};
     const std::vector<Layout> unknown(first->inputs.size());

@@ -44,6 +44,8 @@ class Editor {
                                           ? Layout::replicated(from_.type(value_of(i)).shape.rank())
                                           : test_.strategy.outputs[i]);
     }
+    out_.graph.carry_gradients(from_, map_);
+    for (const Update& update : from_.updates()) carry(update);
     return std::move(out_);
   }
 
@@ -59,6 +61,20 @@ class Editor {
   // A moved output is another value than the one that replaces the input.
   ValueId updated_by(size_t output) const {
     return edit_.moved.contains(output) ? kNoValue : from_.outputs()[output].updates;
+  }
+
+  // An update of which a part is gone is one no more.
+  void carry(Update update) {
+    bool whole = true;
+    const auto keep = [&](ValueId& id, bool replaced) {
+      id = mapped(id);
+      whole = whole && id != kNoValue &&
+              (!replaced || std::ranges::any_of(out_.graph.outputs(), [&](const Output& o) { return o.updates == id; }));
+    };
+    keep(update.parameter, true);
+    keep(update.gradient, false);
+    for (ValueId& state : update.states) keep(state, true);
+    if (whole) out_.graph.add_update(std::move(update));
   }
 
   void mark_needed() {
@@ -108,9 +124,8 @@ class Editor {
     std::vector<TensorType> types;
     for (const ValueId input : node.inputs) in.push_back(mapped(input));
     for (const ValueId output : node.outputs) types.push_back(from_.type(output));
-    out_.graph.set_scope(from_.scope_of(node));
-    out_.graph.set_gradient_of(
-        node.gradient_of < 0 ? -1 : nodes_[static_cast<size_t>(node.gradient_of)]);
+    out_.graph.mark_as(from_, node,
+                       node.gradient_of < 0 ? -1 : nodes_[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = out_.graph.add_node(*node.op, node.attrs, in, types);
     nodes_[static_cast<size_t>(id)] = made;
     out_.strategy.nodes.push_back(test_.strategy.nodes[static_cast<size_t>(id)]);

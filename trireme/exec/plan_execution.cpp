@@ -200,8 +200,7 @@ class Planner {
     for (size_t k = 0; k < n.outputs.size(); ++k) {
       int buffer = overwritten(i, static_cast<int>(k));
       if (buffer < 0) {
-        const bool gradient = graph_.scope_of(n).starts_with("grad/");
-        buffer = new_buffer(gradient ? Holding::kGradient : Holding::kActivation, graph_.type(n.outputs[k]).bytes(),
+        buffer = new_buffer(n.phase == Phase::kBackward ? Holding::kGradient : Holding::kActivation, graph_.type(n.outputs[k]).bytes(),
                             i, i);
       }
       put(n.outputs[k], buffer);

@@ -37,6 +37,24 @@ ExecutionPlan small_plan(int64_t ranks = 2, const PlanOptions& options = {}) {
   return plan_execution(run_passes(partition(graph, data_parallel(graph, ranks))), options);
 }
 
+TEST(Plan, gradients_are_counted_by_what_they_are_and_not_by_the_names_of_scopes) {
+  Graph graph("named");
+  const Tensor x = input(graph, "x", {8, 4}, Role::kData);
+  const Tensor w = input(graph, "w", {4, 6});
+  graph.set_scope("grad/mine");
+  const Tensor y = matmul(x, w);
+  graph.set_phase(Phase::kBackward);
+  graph.set_scope("mine");
+  const Tensor g = matmul(y, w, false, true);
+  graph.add_output("g", g.id());
+  const ExecutionPlan plan = plan_execution(partition(graph, data_parallel(graph, 1)), {});
+  const auto holds = [&](const Tensor& value) {
+    return plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(value.id())].buffer)].holding;
+  };
+  EXPECT_EQ(to_string(holds(y)), to_string(Holding::kActivation));
+  EXPECT_EQ(to_string(holds(g)), to_string(Holding::kGradient));
+}
+
 int action_of(const ExecutionPlan& plan, std::string_view op) {
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     if (plan.actions[i].op->name == op) return static_cast<int>(i);

@@ -30,6 +30,24 @@ void round_to_types_of(std::span<const Tensor> values, std::vector<Tensor>& grad
   }
 }
 
+// Links a gradient to its value, unless an op gives a value of the forward pass for one.
+void record(const Tensor& of, const Tensor& gradient) {
+  if (!gradient) return;
+  Graph& graph = of.graph();
+  const NodeId producer = graph.value(gradient.id()).producer;
+  if (producer >= 0 && graph.node(producer).phase == Phase::kBackward) graph.add_gradient(of.id(), gradient.id());
+}
+
+// Adds what an op gives for an operand to the sum of what its other readers give.
+void add_term(const OpDef& def, const Tensor& operand, const Tensor& term, Tensor& sum) {
+  invariant(is_gradient_type(term.type(), operand.type()), "{}: the gradient of an operand is {}, the operand {}", def.name,
+            to_string(term.type()), to_string(operand.type()));
+  record(operand, term);
+  if (seeded_defect("grad: of a value read twice one gradient is lost")) sum = {};
+  sum = sum ? add_gradients(sum, term) : term;
+  record(operand, sum);
+}
+
 }  // namespace
 
 std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
@@ -37,13 +55,15 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
           to_string(loss.type()));
   Graph& graph = loss.graph();
   const std::vector<char> depends = dependents(graph, wrt);
-  const std::string outer_scope(graph.scope());
+  const Mark outer = graph.mark();
   const auto forward_nodes = static_cast<NodeId>(graph.nodes().size());
 
   std::vector<Tensor> cotangent(graph.values().size());
+  graph.set_mark({.phase = Phase::kBackward});
   graph.set_scope("grad");
   const double start = seeded_defect("grad: the loss counts twice") ? 2 : 1;
   cotangent[static_cast<size_t>(loss.id())] = constant(graph, loss.type(), start);
+  record(loss, cotangent[static_cast<size_t>(loss.id())]);
 
   for (NodeId id = forward_nodes; id-- > 0;) {
     const Node node = graph.node(id);  // a copy: the graph grows below
@@ -68,28 +88,24 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
       fail(ErrorKind::kUnsupported, "gradients: op '{}' at '{}' has no gradient: {}", def.name,
            graph.scope_of(node), def.grad.reason());
     }
+    graph.set_mark({.phase = Phase::kBackward, .gradient_of = id});
     graph.set_scope("grad/" + std::string(graph.scope_of(node)));
-    graph.set_gradient_of(id);
     if (!is_cast(node)) round_to_types_of(out, dout);  // a cast takes it as wide as it comes
+    for (size_t i = 0; i < out.size(); ++i) record(out[i], dout[i]);
     const std::vector<Tensor> din = def.grad.get()({in, out, dout, wanted, node.attrs});
     invariant(din.size() == in.size(), "{}: gradient gives {} cotangents for {} operands", def.name, din.size(),
               in.size());
+    graph.set_mark({.scope = graph.mark().scope, .phase = Phase::kBackward});  // a sum of gradients is no one node's
     for (size_t i = 0; i < in.size(); ++i) {
-      if (!wanted[i] || !din[i]) continue;
-      invariant(is_gradient_type(din[i].type(), in[i].type()), "{}: the gradient of operand {} is {}, the operand {}", def.name, i,
-                to_string(din[i].type()), to_string(in[i].type()));
-      Tensor& sum = cotangent[static_cast<size_t>(in[i].id())];
-      graph.set_gradient_of(-1);  // a sum of gradients is no one node's
-      if (seeded_defect("grad: of a value read twice one gradient is lost")) sum = {};
-      sum = sum ? add_gradients(sum, din[i]) : din[i];
+      if (wanted[i] && din[i]) add_term(def, in[i], din[i], cotangent[static_cast<size_t>(in[i].id())]);
     }
   }
-  graph.set_scope(outer_scope);
-  graph.set_gradient_of(-1);
+  graph.set_mark(outer);
 
   std::vector<Tensor> result;
   for (const Tensor& tensor : wrt) result.push_back(cotangent[static_cast<size_t>(tensor.id())]);
   round_to_types_of(wrt, result);
+  for (size_t i = 0; i < wrt.size(); ++i) record(wrt[i], result[i]);
   return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "trireme/op/build.h"
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
 
@@ -127,6 +128,34 @@ TEST(Gradients, nodes_carry_the_scope_of_what_they_differentiate) {
     found = found || graph.scope_of(graph.nodes()[i]) == "grad/block.0";
   }
   EXPECT_TRUE(found);
+}
+
+TEST(Gradients, are_of_the_backward_phase_and_linked_to_what_they_are_of) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {2});
+  const Tensor h = add(x, exp(x));  // the gradient of h is that of exp(x), and a term of that of x
+  const Tensor loss = reduce_sum(square(h));
+  const size_t before = graph.nodes().size();
+  const Tensor dx = gradients(loss, {{x}})[0];
+  EXPECT_EQ(graph.mark().phase, Phase::kForward);
+  EXPECT_TRUE(graph.is_gradient(dx.id(), x.id()));
+  std::vector<ValueId> of_x, of_h;
+  for (const auto& [gradient, values] : graph.gradients()) {
+    for (const ValueId of : values) {
+      if (of == x.id()) of_x.push_back(gradient);
+      if (of == h.id()) of_h.push_back(gradient);
+    }
+  }
+  EXPECT_EQ(of_x.size(), 3U) << "two terms and their sum";
+  EXPECT_EQ(of_x.back(), dx.id()) << "the sum has the highest number";
+  ASSERT_EQ(of_h.size(), 1U);
+  EXPECT_EQ(graph.gradients().at(of_h[0]).size(), 3U) << "of h and of both its terms";
+  const Node& sum = graph.node(graph.value(dx.id()).producer);
+  EXPECT_EQ(sum.gradient_of, -1) << "it is no single node's";
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    EXPECT_EQ(graph.nodes()[i].phase, i < before ? Phase::kForward : Phase::kBackward) << i;
+  }
+  EXPECT_THAT(verify(graph), testing::IsEmpty());
 }
 
 TEST(Gradients, an_op_without_gradient_is_named_with_its_reason_and_place) {

@@ -17,6 +17,15 @@ std::string_view to_string(Role role) {
   return "?";
 }
 
+std::string_view to_string(Phase phase) {
+  switch (phase) {
+    case Phase::kForward: return "forward";
+    case Phase::kBackward: return "backward";
+    case Phase::kUpdate: return "update";
+  }
+  return "?";
+}
+
 std::string to_string(const Init& init) {
   switch (init.kind) {
     case Init::Kind::kConstant: return fmt::format("constant({})", init.a);
@@ -43,7 +52,7 @@ void Graph::set_piece(ValueId input, std::string piece) {
 NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
                        std::span<const TensorType> types) {
   const auto id = static_cast<NodeId>(nodes_.size());
-  Node node{&op, std::move(attrs), {inputs.begin(), inputs.end()}, {}, scope_, gradient_of_};
+  Node node{mark_, &op, std::move(attrs), {inputs.begin(), inputs.end()}, {}};
   for (const ValueId input : inputs) {
     invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist",
               op.name, input);
@@ -67,12 +76,52 @@ void Graph::set_scope(std::string_view scope) {
   const auto at = std::lower_bound(scopes_by_name_.begin(), scopes_by_name_.end(), scope,
                                    [&](int id, std::string_view name) { return name_of(id) < name; });
   if (at != scopes_by_name_.end() && name_of(*at) == scope) {
-    scope_ = *at;
+    mark_.scope = *at;
     return;
   }
-  scope_ = static_cast<int>(scopes_.size());
-  scopes_by_name_.insert(at, scope_);
+  mark_.scope = static_cast<int>(scopes_.size());
+  scopes_by_name_.insert(at, mark_.scope);
   scopes_.emplace_back(scope);
+}
+
+void Graph::mark_as(const Graph& from, const Node& node, NodeId gradient_of) {
+  set_scope(from.scope_of(node));
+  mark_ = {mark_.scope, node.phase, gradient_of, node.again};
+}
+
+void Graph::add_gradient(ValueId of, ValueId gradient) {
+  invariant(of >= 0 && gradient >= 0 && std::max(of, gradient) < static_cast<ValueId>(values_.size()),
+            "no values %{} and %{}: one is to be the gradient of the other", of, gradient);
+  if (!is_gradient(gradient, of)) gradients_[gradient].push_back(of);
+}
+
+bool Graph::is_gradient(ValueId gradient, ValueId of) const {
+  const auto found = gradients_.find(gradient);
+  return found != gradients_.end() && std::find(found->second.begin(), found->second.end(), of) != found->second.end();
+}
+
+const Update* Graph::update_of(ValueId parameter) const {
+  const auto found = std::find_if(updates_.begin(), updates_.end(), [&](const Update& update) { return update.parameter == parameter; });
+  return found == updates_.end() ? nullptr : &*found;
+}
+
+void Graph::carry_gradients(const Graph& from, std::span<const ValueId> became) {
+  for (const auto& [gradient, values] : from.gradients()) {
+    const ValueId id = became[static_cast<size_t>(gradient)];
+    for (const ValueId value : values) {
+      const ValueId of = became[static_cast<size_t>(value)];
+      if (id != kNoValue && of != kNoValue) add_gradient(of, id);
+    }
+  }
+}
+
+void Graph::carry_updates(const Graph& from, std::span<const ValueId> became) {
+  for (Update update : from.updates()) {
+    update.parameter = became[static_cast<size_t>(update.parameter)];
+    update.gradient = became[static_cast<size_t>(update.gradient)];
+    for (ValueId& state : update.states) state = became[static_cast<size_t>(state)];
+    add_update(std::move(update));
+  }
 }
 
 namespace {
@@ -104,6 +153,49 @@ std::vector<int> Graph::use_counts() const {
   return uses;
 }
 
+namespace {
+
+// What is wrong with a node's phase and gradients.
+void check_mark(const Graph& graph, NodeId id, std::vector<std::string>& out) {
+  const Node& node = graph.node(id);
+  const auto wrong = [&](const std::string& how) {
+    const std::string made = node.outputs.empty() ? "" : fmt::format(" that makes %{}", node.outputs[0]);
+    out.push_back(fmt::format("{}{} is {}", node.op->name, made, how));
+  };
+  if (node.gradient_of >= 0 && node.phase != Phase::kBackward) {
+    wrong(fmt::format("part of a gradient and of the {} phase; it must be of the backward phase", to_string(node.phase)));
+  }
+  if (node.gradient_of >= id) wrong(fmt::format("part of the gradient of node {}, which is not before it", node.gradient_of));
+  if (node.again && node.phase != Phase::kForward) {
+    wrong(fmt::format("made again and of the {} phase; what is made again is of the forward phase", to_string(node.phase)));
+  }
+}
+
+// What is wrong with the updates as data; op/build.h checks shapes.
+void check_updates(const Graph& graph, std::vector<std::string>& out) {
+  std::unordered_set<ValueId> replaced, seen;
+  for (const Output& output : graph.outputs()) replaced.insert(output.updates);
+  const auto check = [&](ValueId id, Role role) {
+    const bool is_input = id >= 0 && id < static_cast<ValueId>(graph.values().size()) && graph.value(id).producer < 0;
+    const Input* const input = is_input ? &graph.inputs()[static_cast<size_t>(graph.value(id).index)] : nullptr;
+    if (input == nullptr || input->role != role) {
+      out.push_back(fmt::format("an update is of %{}, which is no {}", id, to_string(role)));
+    } else if (!seen.insert(id).second) {
+      out.push_back(fmt::format("two updates are of {} '{}'", to_string(role), input->name));
+    } else if (!replaced.contains(id)) {
+      out.push_back(fmt::format("no output replaces {} '{}', which has an update", to_string(role), input->name));
+    }
+  };
+  for (const Update& update : graph.updates()) {
+    check(update.parameter, Role::kParameter);
+    for (const ValueId state : update.states) check(state, Role::kState);
+    if (update.gradient >= 0 && update.gradient < static_cast<ValueId>(graph.values().size())) continue;
+    out.push_back(fmt::format("the update of %{} reads a gradient %{}, which does not exist", update.parameter, update.gradient));
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> check_structure(const Graph& graph) {
   std::vector<std::string> out;
   const auto known = [&](ValueId id) {
@@ -123,6 +215,8 @@ std::vector<std::string> check_structure(const Graph& graph) {
       }
     }
   }
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) check_mark(graph, id, out);
+  check_updates(graph, out);
   names.clear();
   for (const Output& output : graph.outputs()) {
     if (!names.insert(output.name).second) {
@@ -166,14 +260,15 @@ Graph without_dead_nodes(const Graph& graph) {
     for (const ValueId input : node.inputs) inputs.push_back(map[static_cast<size_t>(input)]);
     std::vector<TensorType> types;
     for (const ValueId output : node.outputs) types.push_back(graph.type(output));
-    out.set_scope(graph.scope_of(node));
-    out.set_gradient_of(node.gradient_of < 0 ? -1 : made_of[static_cast<size_t>(node.gradient_of)]);
+    out.mark_as(graph, node, node.gradient_of < 0 ? -1 : made_of[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = out.add_node(*node.op, node.attrs, inputs, types);
     made_of[i] = made;
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       map[static_cast<size_t>(node.outputs[k])] = out.node(made).outputs[k];
     }
   }
+  out.carry_gradients(graph, map);
+  out.carry_updates(graph, map);
   for (const ShardRequest& request : graph.shard_requests()) out.add_shard_request(request);
   for (const Output& output : graph.outputs()) {
     out.add_output(output.name, map[static_cast<size_t>(output.value)],

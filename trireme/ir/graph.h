@@ -3,9 +3,14 @@
 //
 // A graph has inputs (a batch, parameters, optimizer state, scalars fed each step), nodes, and named outputs.
 // An output may *update* an input: the next step starts with that value in its place.
+//
+// What a graph of training knows of itself is recorded where it is made, not guessed from names or shapes
+// (docs/design/training_graphs.md): each node's phase, the node and the values whose gradients a node computes, and the
+// updates of parameters.
 #pragma once
 
 #include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,16 +68,35 @@ struct Output {
   ValueId updates = kNoValue;  // the input it replaces for the next step
 };
 
-// The update of parameter "w" is in the scope "update/w"; its optimizer state are inputs named "w.<something>".
-inline constexpr std::string_view kUpdateScope = "update/";
+// What a node is for. A node reads what nodes of its own phase and of those before it make.
+enum class Phase {
+  kForward,   // the model and its loss
+  kBackward,  // gradients, and the sums of them
+  kUpdate,    // what is done once a step, with whole gradients: clipping them, and the updates
+};
+std::string_view to_string(Phase phase);
 
-struct Node {
+// What is known of a node besides what it computes.
+struct Mark {
+  int scope = 0;                  // index into Graph::scopes
+  Phase phase = Phase::kForward;
+  NodeId gradient_of = -1;        // kBackward: the node whose gradient it is part of; -1: of no single one
+  bool again = false;             // kForward: makes what was made before a second time, for the backward pass
+};
+
+struct Node : Mark {
   const OpBase* op = nullptr;
   Attrs attrs;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  int scope = 0;             // index into Graph::scopes
-  NodeId gradient_of = -1;   // the node whose gradient it is part of
+};
+
+// The update of one parameter: the gradient that it reads, and the optimizer's state of the parameter. Outputs of the graph
+// replace the parameter and the state.
+struct Update {
+  ValueId parameter = kNoValue;
+  ValueId gradient = kNoValue;
+  std::vector<ValueId> states;
 };
 
 // What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is
@@ -105,11 +129,32 @@ class Graph {
 
   // Nodes added from now on carry this name scope ("decoder.3.attn.q").
   void set_scope(std::string_view scope);
-  std::string_view scope() const { return scopes_[static_cast<size_t>(scope_)]; }
+  std::string_view scope() const { return scopes_[static_cast<size_t>(mark_.scope)]; }
   std::string_view scope_of(const Node& node) const { return scopes_[static_cast<size_t>(node.scope)]; }
 
-  // Nodes added from now on are part of the gradient of this one; -1: of none.
-  void set_gradient_of(NodeId node) { gradient_of_ = node; }
+  // What nodes added from now on are marked with. `op/build` marks a node with the latest phase of its operands where that is
+  // later.
+  const Mark& mark() const { return mark_; }
+  void set_mark(const Mark& mark) { mark_ = mark; }
+  void set_phase(Phase phase) { mark_.phase = phase; }
+  void set_made_again() { mark_.again = true; }
+  // As this node of another graph is, whose `gradient_of` is this node here.
+  void mark_as(const Graph& from, const Node& node, NodeId gradient_of);
+
+  // `gradient` is the gradient of `of`, or a term of it from one of its readers. Of several gradients of a value the one with the
+  // highest number has all terms, in the value's own type.
+  void add_gradient(ValueId of, ValueId gradient);
+  bool is_gradient(ValueId gradient, ValueId of) const;
+  // By gradient, the values that it is the gradient of.
+  const std::map<ValueId, std::vector<ValueId>>& gradients() const { return gradients_; }
+  void add_update(Update update) { updates_.push_back(std::move(update)); }
+  const std::vector<Update>& updates() const { return updates_; }
+  // Null: the parameter is not trained.
+  const Update* update_of(ValueId parameter) const;
+  // What another graph says, whose values became these here. A value that became kNoValue is gone, and so are its gradients; one
+  // of an update must not be.
+  void carry_gradients(const Graph& from, std::span<const ValueId> became);
+  void carry_updates(const Graph& from, std::span<const ValueId> became);
 
   void add_shard_request(ShardRequest request) { shard_requests_.push_back(std::move(request)); }
   const std::vector<ShardRequest>& shard_requests() const { return shard_requests_; }
@@ -133,13 +178,14 @@ class Graph {
   std::string name_;
   std::vector<std::string> scopes_;
   std::vector<int> scopes_by_name_ = {0};  // numbers of scopes, sorted by their names
-  int scope_ = 0;
-  NodeId gradient_of_ = -1;
   std::vector<ShardRequest> shard_requests_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;
   std::deque<Value> values_;  // a deque, so that a tensor's type stays where it is while nodes are added
+  Mark mark_;
+  std::map<ValueId, std::vector<ValueId>> gradients_;
+  std::vector<Update> updates_;
 };
 
 // The graph's text, which parse_graph reads back to an equal graph.
@@ -148,7 +194,8 @@ std::string to_string(const Graph& graph);
 Graph parse_graph(std::string_view text, const OpBase* (*find_op)(std::string_view));
 
 // What is wrong with the graph's shape as data: unknown ids, values read before they are made, repeated input
-// or output names, updates that change a type. Empty when sound. (op/verify.h checks ops and types.)
+// or output names, updates that change a type, and parts of gradients, second definitions and updates that cannot be. Empty when
+// sound. (op/build.h checks ops, types and phases.)
 std::vector<std::string> check_structure(const Graph& graph);
 
 // A copy without the nodes that no output needs.

@@ -6,13 +6,19 @@
 //   %7: f32[512,3,64] = parameter "qkv.weight" saved as [512,192]
 //   %8: f32[256,784] = parameter "half.weight" piece "[tp, -]"
 //   %2: f32[32,512] = matmul(%0, %1) {transpose_a=false, transpose_b=true} @"up"
-//   %9: f32[32,512] = gelu_grad(%7, %8) @"grad/act" gradient of 3
+//   %9: f32[32,512] d%2 = gelu_grad(%7, %8) @"grad/act" backward of 3
+//   %12: f32[512,784] = sgd_plain_update(%1, %10, %11, %6) {weight_decay=0} @"update/up.weight" update
 //   shard "up" "[dp, -], [tp, -]"
 //   output "loss" %9
 //   output "up.weight" %12 updates %1
+//   update %1 from %10
+//
+// "d%2" is said of a gradient of %2; "backward of 3", of a part of the gradient of node 3, by order from 0; "again", of what is
+// made a second time; "update %1 from %10 with %3 %4", of a parameter, its gradient and its state.
 
 #include <charconv>
 #include <map>
+#include <tuple>
 
 #include "trireme/base/error.h"
 #include "trireme/ir/graph.h"
@@ -29,14 +35,32 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
+namespace {
+
+std::string mark_text(const Node& node) {
+  std::string out;
+  if (node.phase != Phase::kForward) out += fmt::format(" {}", to_string(node.phase));
+  if (node.gradient_of >= 0) out += fmt::format(" of {}", node.gradient_of);
+  return node.again ? out + " again" : out;
+}
+
+std::string made_text(const Graph& graph, ValueId id) {
+  std::string out = fmt::format("%{}: {}", id, to_string(graph.type(id)));
+  const auto found = graph.gradients().find(id);
+  if (found == graph.gradients().end()) return out;
+  for (const ValueId of : found->second) out += fmt::format(" d%{}", of);
+  return out;
+}
+
+}  // namespace
+
 // Statements stand in the order of the values they make, so that reading them numbers the values the same.
 std::string to_string(const Graph& graph) {
   std::string out = "graph " + quoted(graph.name()) + "\n";
   auto input = graph.inputs().begin();
   const auto write_inputs_below = [&](ValueId end) {
     for (; input != graph.inputs().end() && input->value < end; ++input) {
-      out += fmt::format("%{}: {} = {} {}", input->value, to_string(graph.type(input->value)),
-                         to_string(input->role), quoted(input->name));
+      out += fmt::format("{} = {} {}", made_text(graph, input->value), to_string(input->role), quoted(input->name));
       if (input->init != Init{}) out += " " + to_string(input->init);
       if (input->saved_as.rank() > 0) out += " saved as " + to_string(input->saved_as);
       if (!input->piece.empty()) out += " piece " + quoted(input->piece);
@@ -47,7 +71,7 @@ std::string to_string(const Graph& graph) {
     for (const ValueId id : node.inputs) write_inputs_below(id + 1);
     if (!node.outputs.empty()) write_inputs_below(node.outputs.front());
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      out += fmt::format("{}%{}: {}", i > 0 ? ", " : "", node.outputs[i], to_string(graph.type(node.outputs[i])));
+      out += fmt::format("{}{}", i > 0 ? ", " : "", made_text(graph, node.outputs[i]));
     }
     out += fmt::format("{}{}(", node.outputs.empty() ? "" : " = ", node.op->name);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -56,8 +80,7 @@ std::string to_string(const Graph& graph) {
     out += ")";
     if (node.attrs.text() != "{}") out += " " + node.attrs.text();
     if (!graph.scope_of(node).empty()) out += " @" + quoted(graph.scope_of(node));
-    if (node.gradient_of >= 0) out += fmt::format(" gradient of {}", node.gradient_of);
-    out += '\n';
+    out += mark_text(node) + '\n';
   }
   for (const ShardRequest& request : graph.shard_requests()) {
     out += fmt::format("shard {} {}\n", quoted(request.scope), quoted(request.cuts));
@@ -66,6 +89,11 @@ std::string to_string(const Graph& graph) {
   for (const Output& output : graph.outputs()) {
     out += fmt::format("output {} %{}", quoted(output.name), output.value);
     if (output.updates != kNoValue) out += fmt::format(" updates %{}", output.updates);
+    out += '\n';
+  }
+  for (const Update& update : graph.updates()) {
+    out += fmt::format("update %{} from %{}{}", update.parameter, update.gradient, update.states.empty() ? "" : " with");
+    for (const ValueId state : update.states) out += fmt::format(" %{}", state);
     out += '\n';
   }
   return out;
@@ -214,13 +242,26 @@ class Reader {
       const ValueId value = known(line, line.value());
       const ValueId updates = line.take("updates") ? known(line, line.value()) : kNoValue;
       graph_.add_output(std::move(name), value, updates);
+    } else if (line.take("update ")) {
+      Update update{.parameter = known(line, line.value())};
+      line.expect("from");
+      update.gradient = known(line, line.value());
+      if (line.take("with")) {
+        do update.states.push_back(known(line, line.value()));
+        while (line.at('%'));
+      }
+      graph_.add_update(std::move(update));
     } else {
       statement(line);
     }
     if (!line.end()) line.wrong("unexpected text");
     begun_ = true;
   }
-  Graph take() { return std::move(graph_); }
+  // A gradient may stand above the value that it is the gradient of.
+  Graph take() {
+    for (const auto& [line, gradient, of] : gradients_) graph_.add_gradient(known(line, of), known(line, gradient));
+    return std::move(graph_);
+  }
 
  private:
   ValueId known(const Line& line, ValueId text_id) const {
@@ -236,6 +277,7 @@ class Reader {
       ids.push_back(line.value());
       line.expect(":");
       types.push_back(line.type());
+      while (line.take("d")) gradients_.emplace_back(line, ids.back(), line.value());
     }
     for (const Role role : {Role::kData, Role::kParameter, Role::kState, Role::kSchedule}) {
       if (!line.take(fmt::format("{} ", to_string(role)))) continue;
@@ -258,9 +300,19 @@ class Reader {
     }
     Attrs attrs = op->parse_attrs(line.attrs());
     graph_.set_scope(line.take("@") ? line.quoted() : "");
-    graph_.set_gradient_of(line.take("gradient of") ? line.node(graph_.nodes().size()) : -1);
+    read_mark(line);
     const NodeId node = graph_.add_node(*op, std::move(attrs), inputs, types);
     for (size_t i = 0; i < ids.size(); ++i) define(line, ids[i], graph_.node(node).outputs[i]);
+  }
+  void read_mark(Line& line) {
+    if (line.at('g')) line.wrong("expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph anew");
+    Mark mark{.scope = graph_.mark().scope};
+    for (const Phase phase : {Phase::kBackward, Phase::kUpdate}) {
+      if (line.take(to_string(phase))) mark.phase = phase;
+    }
+    if (line.take("of")) mark.gradient_of = line.node(graph_.nodes().size());
+    mark.again = line.take("again");
+    graph_.set_mark(mark);
   }
   void define(const Line& line, ValueId text_id, ValueId id) {
     if (!map_.emplace(text_id, id).second) line.wrong(fmt::format("%{} is made twice", text_id));
@@ -270,6 +322,7 @@ class Reader {
   Graph graph_;
   bool begun_ = false;  // a statement was read
   std::map<ValueId, ValueId> map_;
+  std::vector<std::tuple<Line, ValueId, ValueId>> gradients_;  // where it is said, the gradient, of what
 };
 
 }  // namespace

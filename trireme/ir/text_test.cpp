@@ -50,6 +50,36 @@ TEST(GraphText, IsReadBackIdentical) {
   EXPECT_EQ(to_string(parse_graph(text, find_toy)), text);
 }
 
+// A gradient may stand above what it is the gradient of, and be that of several values.
+TEST(GraphText, KeepsWhatIsKnownOfTraining) {
+  const std::string text =
+      "graph \"step\"\n"
+      "%0: f32[2] = data \"x\"\n"
+      "%1: f32[2] = parameter \"w\"\n"
+      "%2: f32[2] = state \"w.m\"\n"
+      "%3: f32[2] = plain(%0, %1) @\"a\"\n"
+      "%4: f32[2] d%7 d%3 = plain(%3) @\"grad/a\" backward\n"
+      "%5: f32[2] d%1, %6: f32[2] = plain(%4) backward of 0\n"
+      "%7: f32[2] = plain(%0, %1) @\"a\" again\n"
+      "%8: f32[2], %9: f32[2] = plain(%1, %5, %2) @\"update/w\" update\n"
+      "output \"w\" %8 updates %1\n"
+      "output \"w.m\" %9 updates %2\n"
+      "update %1 from %5 with %2\n";
+
+  const Graph graph = parse_graph(text, find_toy);
+
+  EXPECT_EQ(to_string(graph), text);
+  EXPECT_TRUE(check_structure(graph).empty());
+  EXPECT_EQ(to_string(without_dead_nodes(graph)).find("d%3") != std::string::npos, true);
+  EXPECT_EQ(graph.node(1).phase, Phase::kBackward);
+  EXPECT_EQ(graph.node(2).gradient_of, 0);
+  EXPECT_TRUE(graph.node(3).again);
+  EXPECT_TRUE(graph.is_gradient(4, 7));
+  EXPECT_FALSE(graph.is_gradient(7, 4));
+  EXPECT_EQ(graph.update_of(1)->gradient, 5);
+  EXPECT_EQ(graph.update_of(0), nullptr);
+}
+
 TEST(GraphText, KeepsNumbersOfInputsMadeAfterNodes) {
   Graph graph("late");
   const TensorType type{DType::kF32, {2}};
@@ -129,6 +159,12 @@ TEST(GraphText, NamesLineAndPlaceOfWhatItCannotRead) {
               HasSubstr("line 2: unexpected text at 'more'"));
   EXPECT_THAT(error_of(x + "graph \"b\""), HasSubstr("line 2: the graph's name must stand first"));
   EXPECT_THAT(error_of(x + "output \"y\" %4"), HasSubstr("line 2: %4 is not made above"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] d%4 = plain(%0)"), HasSubstr("line 2: %4 is not made above"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) backward of 0"), HasSubstr("line 2: expected the number of a node above at '0'"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) @\"grad/\" gradient of 0"),
+              HasSubstr("line 2: expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph "
+                        "anew at 'gradient of 0'"));
+  EXPECT_THAT(error_of(x + "update %0 with %0"), HasSubstr("line 2: expected 'from' at 'with %0'"));
   EXPECT_THAT(error_of(x + "output \"y\" %0 updates 3"), HasSubstr("line 2: expected '%' at '3'"));
 }
 

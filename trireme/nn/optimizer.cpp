@@ -41,11 +41,11 @@ void check(const Optimizer& optimizer) {
 namespace nn {
 namespace {
 
-Tensor state(const UpdateOperands& in, std::string_view suffix) {
+Tensor state(const UpdateOperands& in, std::string_view suffix, std::vector<ValueId>& states) {
   Graph& graph = in.param.graph();
   const Input param = graph.inputs()[static_cast<size_t>(graph.value(in.param.id()).index)];
-  return {graph, graph.add_input(fmt::format("{}.{}", in.name, suffix), in.param.type(), Role::kState, {}, param.saved_as,
-                                 param.piece)};
+  states.push_back(graph.add_input(fmt::format("{}.{}", in.name, suffix), in.param.type(), Role::kState, {}, param.saved_as, param.piece));
+  return {graph, states.back()};
 }
 
 void replace(const UpdateOperands& in, std::string_view suffix, const Tensor& value, const Tensor& old) {
@@ -53,12 +53,12 @@ void replace(const UpdateOperands& in, std::string_view suffix, const Tensor& va
   graph.add_output(suffix.empty() ? in.name : fmt::format("{}.{}", in.name, suffix), value.id(), old.id());
 }
 
-void update(const Sgd& o, const UpdateOperands& in) {
+void update(const Sgd& o, const UpdateOperands& in, std::vector<ValueId>& states) {
   if (o.momentum == 0) {
     replace(in, "", sgd_plain_update(in.param, in.grad, in.lr, in.scale, o.weight_decay), in.param);
     return;
   }
-  const Tensor velocity = state(in, "velocity");
+  const Tensor velocity = state(in, "velocity", states);
   const SgdUpdate out = sgd_update({in.param, in.grad, velocity, in.lr, in.step, in.scale},
                                    {.momentum = o.momentum, .weight_decay = o.weight_decay, .nesterov = o.nesterov});
   replace(in, "", out.param, in.param);
@@ -66,9 +66,9 @@ void update(const Sgd& o, const UpdateOperands& in) {
 }
 
 template <class Options>
-void update_adam(const Options& o, const UpdateOperands& in, bool decoupled) {
-  const Tensor m = state(in, "m");
-  const Tensor v = state(in, "v");
+void update_adam(const Options& o, const UpdateOperands& in, bool decoupled, std::vector<ValueId>& states) {
+  const Tensor m = state(in, "m", states);
+  const Tensor v = state(in, "v", states);
   const AdamUpdate out = adam_update({in.param, in.grad, m, v, in.lr, in.step, in.scale},
                                      {o.beta1, o.beta2, o.eps, o.weight_decay, decoupled});
   replace(in, "", out.param, in.param);
@@ -76,12 +76,12 @@ void update_adam(const Options& o, const UpdateOperands& in, bool decoupled) {
   replace(in, "v", out.v, v);
 }
 
-void update(const Adam& o, const UpdateOperands& in) { update_adam(o, in, false); }
-void update(const AdamW& o, const UpdateOperands& in) { update_adam(o, in, true); }
+void update(const Adam& o, const UpdateOperands& in, std::vector<ValueId>& states) { update_adam(o, in, false, states); }
+void update(const AdamW& o, const UpdateOperands& in, std::vector<ValueId>& states) { update_adam(o, in, true, states); }
 
-void update(const Lamb& o, const UpdateOperands& in) {
-  const Tensor m = state(in, "m");
-  const Tensor v = state(in, "v");
+void update(const Lamb& o, const UpdateOperands& in, std::vector<ValueId>& states) {
+  const Tensor m = state(in, "m", states);
+  const Tensor v = state(in, "v", states);
   const AdamUpdate out = lamb_update({in.param, in.grad, m, v, in.lr, in.step, in.scale},
                                      {o.beta1, o.beta2, o.eps, o.weight_decay, true});
   replace(in, "", out.param, in.param);
@@ -92,8 +92,14 @@ void update(const Lamb& o, const UpdateOperands& in) {
 }  // namespace
 
 void add_update(const Optimizer& optimizer, const UpdateOperands& in) {
-  in.param.graph().set_scope(std::string(kUpdateScope) + in.name);
-  std::visit([&](const auto& o) { update(o, in); }, optimizer);
+  Graph& graph = in.param.graph();
+  const Mark outer = graph.mark();
+  graph.set_mark({.phase = Phase::kUpdate});
+  graph.set_scope("update/" + in.name);
+  Update made{.parameter = in.param.id(), .gradient = in.grad.id()};
+  std::visit([&](const auto& o) { update(o, in, made.states); }, optimizer);
+  graph.add_update(std::move(made));
+  graph.set_mark(outer);
 }
 
 }  // namespace nn

@@ -55,7 +55,7 @@ struct UpdateOperands {
   Tensor scale;  // f32[], multiplies the gradient
 };
 // Adds the state inputs ("<name>.m", "<name>.v", "<name>.velocity"), the update, and the outputs that replace
-// parameter and state.
+// parameter and state; the graph knows of it by Graph::updates. Its nodes are in the scope "update/<name>".
 void add_update(const Optimizer& optimizer, const UpdateOperands& in);
 
 }  // namespace nn

@@ -1,5 +1,7 @@
 #include "trireme/op/build.h"
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
 
@@ -28,6 +30,44 @@ std::vector<TensorType> infer(const OpDef& op, std::span<const TensorType> types
   return op.infer.get()({types, attrs});
 }
 
+// Whether it is a collective of several values, which makes one of each: they may be of several phases.
+bool is_bucket(const Node& node) {
+  return def_of(node).traits.collective && node.inputs.size() > 1 && node.inputs.size() == node.outputs.size();
+}
+
+Phase phase_of(const Graph& graph, ValueId id) {
+  for (;;) {
+    const Value& value = graph.value(id);
+    if (value.producer < 0) return Phase::kForward;
+    const Node& node = graph.node(value.producer);
+    if (!is_bucket(node)) return node.phase;
+    id = node.inputs[static_cast<size_t>(value.index)];
+  }
+}
+
+// Not before what it reads: code that goes on with gradients is of their phase.
+Phase phase_among(const Graph& graph, std::span<const ValueId> operands) {
+  Phase phase = graph.mark().phase;
+  for (const ValueId id : operands) phase = std::max(phase, phase_of(graph, id));
+  return phase;
+}
+
+// What gradients and updates have in common with what they are of.
+void check_shapes_of_training(const Graph& graph, std::vector<std::string>& out) {
+  const auto known = [&](ValueId id) { return id >= 0 && id < static_cast<ValueId>(graph.values().size()); };
+  const auto check = [&](ValueId gradient, ValueId of) {
+    if (!known(gradient) || !known(of)) return;
+    if (gradient == of) out.push_back(fmt::format("%{} is the gradient of itself", of));
+    if (graph.type(gradient).shape == graph.type(of).shape) return;
+    out.push_back(fmt::format("%{} is {} and the gradient of %{}, which is {}; their shapes must be the same", gradient,
+                              to_string(graph.type(gradient)), of, to_string(graph.type(of))));
+  };
+  for (const auto& [gradient, values] : graph.gradients()) {
+    for (const ValueId of : values) check(gradient, of);
+  }
+  for (const Update& update : graph.updates()) check(update.gradient, update.parameter);
+}
+
 }  // namespace
 
 std::vector<Tensor> apply(const OpDef& op, std::span<const Tensor> in, Attrs attrs) {
@@ -49,7 +89,10 @@ std::vector<Tensor> apply(const OpDef& op, std::span<const Tensor> in, Attrs att
     e.note(fmt::format("in {}({}){}", op.name, list_types(types), scope.empty() ? "" : fmt::format(" at '{}'", scope)));
     throw;
   }
+  const Mark mark = graph.mark();
+  graph.set_phase(phase_among(graph, ids));
   const NodeId node = graph.add_node(op, std::move(attrs), ids, results);
+  graph.set_mark(mark);
   std::vector<Tensor> out;
   for (const ValueId id : graph.node(node).outputs) out.emplace_back(graph, id);
   return out;
@@ -70,8 +113,23 @@ double tensor_bytes(const TypeArgs& args) {
   return bytes;
 }
 
+void check_phases(const Graph& graph, std::vector<std::string>& out) {
+  for (const Node& node : graph.nodes()) {
+    if (is_bucket(node)) continue;
+    for (const ValueId input : node.inputs) {
+      const Phase made = phase_of(graph, input);
+      if (made <= node.phase) continue;
+      out.push_back(fmt::format("{}{} is of the {} phase and reads %{}, which the {} phase makes", node.op->name,
+                                node.outputs.empty() ? "" : fmt::format(" that makes %{}", node.outputs[0]), to_string(node.phase), input,
+                                to_string(made)));
+    }
+  }
+}
+
 std::vector<std::string> verify(const Graph& graph) {
   std::vector<std::string> out = check_structure(graph);
+  check_phases(graph, out);
+  check_shapes_of_training(graph, out);
   for (const Node& node : graph.nodes()) {
     const auto where = fmt::format("%{} {}", node.outputs.empty() ? -1 : node.outputs.front(), node.op->name);
     std::vector<TensorType> types;

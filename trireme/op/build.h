@@ -13,8 +13,11 @@ std::vector<Tensor> apply(const OpDef& op, std::initializer_list<Tensor> in, Att
 // For ops with one result.
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, Attrs attrs = {});
 
+// Adds what is wrong with phases: nodes that read what a later one makes.
+void check_phases(const Graph& graph, std::vector<std::string>& out);
+
 // What is wrong with ops, arities and types: everything check_structure finds, and every node whose types are
-// not those its op infers. Empty when sound.
+// not those its op infers, and gradients and updates of another shape than what they are of. Empty when sound.
 std::vector<std::string> verify(const Graph& graph);
 
 }  // namespace trireme

@@ -86,6 +86,48 @@ TEST(Verify, FindsNodesWhoseTypesTheirOpsDoNotGive) {
               ElementsAre("%2 add: add: 1 operands given; it takes (a, b)"));
 }
 
+TEST(Verify, FindsGradientsAndUpdatesThatCannotBe) {
+  const std::string head =
+      "%0: f32[2,3] = data \"x\"\n%1: f32[2,3] = parameter \"w\"\n%2: f32[2,3] = state \"w.m\"\n%3: f32[2] = data \"n\"\n"
+      "%4: f32[2,3] = add(%0, %1)\n";
+  const auto findings = [&](const std::string& lines) { return verify(parse_graph(head + lines, find_op_base)); };
+
+  EXPECT_THAT(findings("%5: f32[2,3] d%4 = exp(%4) backward of 0\n%6: f32[2,3] = exp(%5) update\noutput \"w\" %6 updates %1\n"
+                       "output \"w.m\" %6 updates %2\nupdate %1 from %5 with %2"),
+              IsEmpty());
+  EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) backward\n%6: f32[2,3] = exp(%5)"),
+              ElementsAre("exp that makes %6 is of the forward phase and reads %5, which the backward phase makes"));
+  EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) update\n%6: f32[2,3] = exp(%5) backward"),
+              ElementsAre("exp that makes %6 is of the backward phase and reads %5, which the update phase makes"));
+  EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) of 0"),
+              ElementsAre("exp that makes %5 is part of a gradient and of the forward phase; it must be of the backward phase"));
+  EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) backward again"),
+              ElementsAre("exp that makes %5 is made again and of the backward phase; what is made again is of the forward phase"));
+  EXPECT_THAT(findings("%5: f32[2] d%4 = exp(%3) backward"),
+              ElementsAre("%5 is f32[2] and the gradient of %4, which is f32[2,3]; their shapes must be the same"));
+  EXPECT_THAT(findings("output \"w\" %4 updates %1\nupdate %1 from %3"),
+              ElementsAre("%3 is f32[2] and the gradient of %1, which is f32[2,3]; their shapes must be the same"));
+  EXPECT_THAT(findings("update %1 from %4"), ElementsAre("no output replaces parameter 'w', which has an update"));
+  EXPECT_THAT(findings("update %0 from %4"), ElementsAre("an update is of %0, which is no parameter"));
+  EXPECT_THAT(findings("output \"w\" %4 updates %1\nupdate %1 from %4\nupdate %1 from %4"),
+              ElementsAre("two updates are of parameter 'w'"));
+}
+
+// Code that goes on with gradients need not say of which phase it is.
+TEST(Apply, MarksANodeWithTheLatestPhaseOfItsOperands) {
+  Graph graph;
+  const Tensor x(graph, graph.add_input("x", kType, Role::kData));
+  graph.set_phase(Phase::kBackward);
+  const Tensor g = apply1(op("exp"), {x});
+  graph.set_phase(Phase::kForward);
+  const Tensor norm = apply1(op("square_sum"), {g});
+  const Tensor y = apply1(op("exp"), {x});
+
+  EXPECT_EQ(graph.node(graph.value(norm.id()).producer).phase, Phase::kBackward);
+  EXPECT_EQ(graph.node(graph.value(y.id()).producer).phase, Phase::kForward);
+  EXPECT_THAT(verify(graph), IsEmpty());
+}
+
 TEST(Registry, FindsOpsByNameAndSuggestsNearOnes) {
   EXPECT_EQ(op("matmul").name, "matmul");
   EXPECT_EQ(find_op("no_such_op"), nullptr);

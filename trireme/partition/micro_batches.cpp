@@ -46,6 +46,12 @@ class Unroll {
       to_.graph.add_output(output.name, find(output.value, 0),
                            output.updates == kNoValue ? kNoValue : find(output.updates, 0));
     }
+    std::vector<ValueId> became(copies_.size(), kNoValue);
+    for (int64_t m = count_; m-- > 0;) {
+      for (size_t id = 0; id < became.size(); ++id) became[id] = copies_[id][static_cast<size_t>(m)];
+      to_.graph.carry_gradients(graph_, became);
+    }
+    to_.graph.carry_updates(graph_, became);
     return std::move(to_);
   }
 
@@ -175,8 +181,7 @@ class Unroll {
     if (id != kNoValue) return id;
     if (const auto whole = of_all_.find(old_id); whole != of_all_.end()) {
       const int64_t part = seeded_defect("micro-batches: the first is read again") ? 0 : m;
-      to_.graph.set_scope("");
-      to_.graph.set_gradient_of(-1);
+      to_.graph.set_mark({});
       define(old_id, m, cut(whole->second, old_id, old_id, part));
       return id;
     }
@@ -234,13 +239,12 @@ class Unroll {
 
   void begin(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
-    to_.graph.set_scope(graph_.scope_of(node));
     NodeId of = -1;
     if (node.gradient_of >= 0) {
       const std::vector<NodeId>& made = made_of_[static_cast<size_t>(node.gradient_of)];
       if (!made.empty()) of = made[std::min(static_cast<size_t>(m), made.size() - 1)];
     }
-    to_.graph.set_gradient_of(of);
+    to_.graph.mark_as(graph_, node, of);
     std::vector<NodeId>& made = made_of_[static_cast<size_t>(id)];
     made.resize(static_cast<size_t>(m) + 1, static_cast<NodeId>(to_.graph.nodes().size()));
   }

@@ -40,12 +40,15 @@ class Partitioner {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Output& output = graph_.outputs()[i];
       const auto mean = strategy_.means.find(i);
-      const ValueId value = mean == strategy_.means.end() ? find(output.value, strategy_.outputs[i], false)
+      const ValueId value = mean == strategy_.means.end() ? find(output.value, strategy_.outputs[i], Phase::kUpdate)
                                                           : mean_of(output.value, mean->second, strategy_.outputs[i]);
-      program_.graph.add_output(output.name, value,
-                                output.updates == kNoValue ? kNoValue
-                                                           : placed_[static_cast<size_t>(output.updates)].front().id);
+      program_.graph.add_output(output.name, value, output.updates == kNoValue ? kNoValue : as_made(output.updates));
     }
+    std::vector<ValueId> became;
+    for (size_t id = 0; id < graph_.values().size(); ++id) became.push_back(as_made(static_cast<ValueId>(id)));
+    program_.graph.carry_gradients(graph_, became);
+    for (const auto& [value, read] : read_by_update_) became[static_cast<size_t>(value)] = read;
+    program_.graph.carry_updates(graph_, became);
     return std::move(program_);
   }
 
@@ -53,8 +56,10 @@ class Partitioner {
   struct Placed {
     Layout layout;
     ValueId id;
-    bool backward = false;  // made for the backward pass alone
+    Phase phase = Phase::kForward;  // that it is made for
   };
+
+  ValueId as_made(ValueId whole_id) const { return placed_[static_cast<size_t>(whole_id)].front().id; }
 
   // Which layouts each value is read in. Values that nodes make are resharded right after; inputs where they are read.
   void collect_wants() {
@@ -80,11 +85,12 @@ class Partitioner {
     const ShardingRule& rule = rules_[static_cast<size_t>(&node - graph_.nodes().data())];
     const std::vector<Layout> in = operand_layouts(rule, cuts);
     const std::vector<Layout> out = result_layouts(rule, cuts);
-    program_.graph.set_scope(graph_.scope_of(node));
-    program_.graph.set_gradient_of(node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
+    program_.graph.mark_as(graph_, node, node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      inputs.push_back(ready_to_read(program_, {node, rule, cuts}, i, find(node.inputs[i], in[i], node.gradient_of >= 0)));
+      const ValueId read = find(node.inputs[i], in[i], node.phase);
+      if (node.phase == Phase::kUpdate && graph_.value(node.inputs[i]).producer >= 0) read_by_update_[node.inputs[i]] = read;
+      inputs.push_back(ready_to_read(program_, {node, rule, cuts}, i, read));
     }
     if (is_ring(rule, cuts)) return add_ring({node, rule, cuts}, inputs, out);
     std::vector<TensorType> whole;
@@ -167,10 +173,13 @@ class Partitioner {
 
   // The windows of a value, taken once for all that read them.
   ValueId take_windows(ValueId id, const WindowAttrs& attrs) {
-    const auto [known, is_new] = windows_.try_emplace({id, Attrs::of(attrs).text()}, kNoValue);
-    if (is_new) known->second = add_exchange("take_windows", id, attrs, attrs.size * attrs.length);
-    return known->second;
+    ValueId& known = windows_.try_emplace({id, Attrs::of(attrs).text()}, kNoValue).first->second;
+    const bool is_there = known != kNoValue && phase_of(known) <= program_.graph.mark().phase;
+    if (!is_there) known = add_exchange("take_windows", id, attrs, attrs.size * attrs.length);
+    return known;
   }
+
+  Phase phase_of(ValueId id) const { return program_.graph.node(program_.graph.value(id).producer).phase; }
 
   // The dimension becomes `extent` long.
   ValueId add_exchange(std::string_view name, ValueId id, const WindowAttrs& attrs, int64_t extent) {
@@ -241,41 +250,41 @@ class Partitioner {
     placed_[static_cast<size_t>(whole_id)].push_back({layout, id});
     for (const Layout& want : wants_[static_cast<size_t>(whole_id)]) {
       if (seeded_defect("partition: sums are not resharded where they are made") && layout.is_partial()) continue;
-      if (want != layout) reshard(whole_id, id, layout, want, false);
+      if (want != layout) reshard(whole_id, id, layout, want, Phase::kForward);
     }
   }
 
   // Layouts whose frames differ meet where the dimensions in question are whole.
-  ValueId reshard(ValueId whole_id, ValueId id, const Layout& have, const Layout& want, bool backward) {
+  ValueId reshard(ValueId whole_id, ValueId id, const Layout& have, const Layout& want, Phase phase) {
     const TensorType& whole = graph_.type(whole_id);
     const Shape from = frame(whole.shape, have, program_.mesh);
     const Shape to = frame(whole.shape, want, program_.mesh);
-    if (from == to) return take_steps(whole_id, id, have, want, backward);
+    if (from == to) return take_steps(whole_id, id, have, want, phase);
     const Layout middle = whole_where_differ(have, from, to);
     const Shape between = frame(whole.shape, middle, program_.mesh);
-    if (const ValueId known = lookup(whole_id, middle, backward); known != kNoValue) {
+    if (const ValueId known = lookup(whole_id, middle, phase); known != kNoValue) {
       id = known;
     } else {
-      id = resized(program_, take_steps(whole_id, id, have, middle, backward), from, between, whole.shape);
-      placed_[static_cast<size_t>(whole_id)].push_back({middle, id, backward});
+      id = resized(program_, take_steps(whole_id, id, have, middle, phase), from, between, whole.shape);
+      placed_[static_cast<size_t>(whole_id)].push_back({middle, id, phase});
     }
     Shape widened = between;
     for (int dim = 0; dim < to.rank(); ++dim) {
       if (from[dim] != to[dim]) widened[dim] = to[dim];
     }
-    return take_steps(whole_id, resized(program_, id, between, widened, widened), middle, want, backward);
+    return take_steps(whole_id, resized(program_, id, between, widened, widened), middle, want, phase);
   }
 
   // Steps between layouts of one frame. What is not cut as the frame has it is of the frame's size.
-  ValueId take_steps(ValueId whole_id, ValueId id, Layout have, const Layout& want, bool backward) {
+  ValueId take_steps(ValueId whole_id, ValueId id, Layout have, const Layout& want, Phase phase) {
     const TensorType whole{graph_.type(whole_id).dtype, frame(program_.whole[static_cast<size_t>(id)], have, program_.mesh)};
     for (const ReshardStep& step : planner_.plan(have, want, whole).steps) {
       const bool natural = frame(graph_.type(whole_id).shape, step.after, program_.mesh) == whole.shape;
-      if (const ValueId known = natural ? lookup(whole_id, step.after, backward) : kNoValue; known != kNoValue) {
+      if (const ValueId known = natural ? lookup(whole_id, step.after, phase) : kNoValue; known != kNoValue) {
         id = known;
       } else {
         id = add_step_in(sum_type(whole_id, step), id, step, natural ? graph_.type(whole_id) : whole);
-        if (natural) placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, backward});
+        if (natural) placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, phase});
       }
       have = step.after;
     }
@@ -319,22 +328,23 @@ class Partitioner {
 
   // An input of the graph in another layout is made once for the forward and once for the backward pass, each time
   // where it is first read: a weight gathered from its slices is not kept in between.
-  ValueId lookup(ValueId whole_id, const Layout& layout, bool backward) const {
+  ValueId lookup(ValueId whole_id, const Layout& layout, Phase phase) const {
     const std::vector<Placed>& all = placed_[static_cast<size_t>(whole_id)];
     const bool per_pass = graph_.value(whole_id).producer < 0;
     for (size_t i = 0; i < all.size(); ++i) {
       const bool fits = all[i].layout == layout || seeded_defect("partition: readers get a value in any layout");
-      if (fits && (!per_pass || i == 0 || all[i].backward == backward)) return all[i].id;
+      const bool same_pass = (all[i].phase == Phase::kBackward) == (phase == Phase::kBackward) && all[i].phase <= phase;
+      if (fits && (!per_pass || i == 0 || same_pass)) return all[i].id;
     }
     return kNoValue;
   }
 
-  ValueId find(ValueId whole_id, const Layout& layout, bool backward) {
-    const ValueId id = lookup(whole_id, layout, backward);
+  ValueId find(ValueId whole_id, const Layout& layout, Phase phase) {
+    const ValueId id = lookup(whole_id, layout, phase);
     if (id != kNoValue) return id;
     invariant(graph_.value(whole_id).producer < 0, "%{} is not placed as {}", whole_id, to_string(layout, strategy_.mesh));
     const Placed own = placed_[static_cast<size_t>(whole_id)].front();
-    return reshard(whole_id, own.id, own.layout, layout, backward);
+    return reshard(whole_id, own.id, own.layout, layout, phase);
   }
 
   TensorType local_type(ValueId whole_id, const Layout& layout) const {
@@ -357,6 +367,7 @@ class Partitioner {
   std::vector<ShardingRule> rules_;
   std::vector<NodeId> made_of_;  // per node of the graph
   std::map<std::pair<ValueId, std::string>, ValueId> windows_;
+  std::map<ValueId, ValueId> read_by_update_;  // values of the graph, as the update phase reads them last
   Program program_;
 };
 

@@ -93,6 +93,7 @@ void check_collectives(const Program& program, std::vector<std::string>& out) {
 std::vector<std::string> verify(const Program& program) {
   const Graph& graph = program.graph;
   std::vector<std::string> out = check_structure(graph);
+  check_phases(graph, out);
   for (size_t id = 0; id < graph.values().size(); ++id) {
     const TensorType& type = graph.values()[id].type;
     const Shape local = local_shape(program.whole[id], program.layouts[id], program.mesh);

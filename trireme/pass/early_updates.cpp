@@ -41,10 +41,17 @@ class EarlyUpdates {
  private:
   bool is_update(NodeId id) const { return updates_[static_cast<size_t>(id)] != 0; }
 
-  // The ops of updates, all that read what they make, and constants for them alone.
+  // The ops of the update phase that read a parameter or its state, all that read what they make, and constants for them alone.
+  // (Clipping, of the same phase, reads gradients.)
   void mark_updates() {
+    std::vector<char> replaced(graph_.values().size(), 0);
+    for (const Update& update : graph_.updates()) {
+      replaced[static_cast<size_t>(update.parameter)] = 1;
+      for (const ValueId state : update.states) replaced[static_cast<size_t>(state)] = 1;
+    }
     for (const Node& node : graph_.nodes()) {
-      bool update = graph_.scope_of(node).starts_with(kUpdateScope);
+      bool update = node.phase == Phase::kUpdate && std::any_of(node.inputs.begin(), node.inputs.end(),
+                                                                [&](ValueId id) { return replaced[static_cast<size_t>(id)] != 0; });
       for (const ValueId operand : node.inputs) {
         const NodeId producer = graph_.value(operand).producer;
         update = update || (producer >= 0 && is_update(producer));

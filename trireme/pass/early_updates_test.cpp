@@ -33,6 +33,7 @@ Graph chain(const Optimizer& optimizer, bool shared_factor) {
   const std::vector<Tensor> grads = gradients(loss, weights);
   const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
   const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
+  graph.set_phase(Phase::kUpdate);
   Tensor factor = constant(graph, {DType::kF32, {}}, 1);
   if (shared_factor) {
     for (const Tensor& grad : grads) factor = add(factor, square_sum(grad));
@@ -41,6 +42,7 @@ Graph chain(const Optimizer& optimizer, bool shared_factor) {
     const auto k = static_cast<size_t>(i);
     nn::add_update(optimizer, {fmt::format("w{}", i), weights[k], grads[k], lr, step, factor});
   }
+  graph.set_phase(Phase::kForward);
   return graph;
 }
 
@@ -64,6 +66,26 @@ TEST(EarlyUpdates, an_update_follows_its_gradient) {
   const Program after = early_updates(before);
   EXPECT_THAT(verify(after), testing::IsEmpty());
   EXPECT_EQ(early(after), kLayers - 1);
+}
+
+TEST(EarlyUpdates, an_op_that_the_model_calls_an_update_is_none) {
+  Graph graph = chain(Sgd{}, false);
+  const Program before = program_of(graph, 1);
+  const Tensor x(graph, graph.input("x").value);
+  graph.set_scope("update/w0");  // its last node, which no gradient waits for
+  graph.add_output("y", square(x).id());
+  const Program after = early_updates(program_of(graph, 1));
+  EXPECT_THAT(verify(after), testing::IsEmpty());
+  EXPECT_EQ(after.graph.nodes().back().op->name, "square") << "it stays where it stood";
+  EXPECT_EQ(early(after), early(early_updates(before)));
+}
+
+TEST(EarlyUpdates, clipping_is_of_the_update_phase_and_stays_where_it_stands) {
+  Graph graph = chain(Sgd{}, true);
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name == "square_sum") EXPECT_EQ(node.phase, Phase::kUpdate);
+  }
+  EXPECT_EQ(early(early_updates(program_of(graph, 1))), 0);
 }
 
 TEST(EarlyUpdates, nothing_moves_where_all_gradients_must_be_known_first) {

@@ -65,7 +65,7 @@ class FuseRows {
 
   // How the node works on rows, where joining it with others saves time.
   std::optional<RowOp> fusable(const Node& node) const {
-    if (graph_.scope_of(node).starts_with(kUpdateScope)) return std::nullopt;
+    if (node.phase == Phase::kUpdate) return std::nullopt;
     std::vector<TensorType> in, out;
     for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
     for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
@@ -79,15 +79,14 @@ class FuseRows {
     if (before.members.size() + after.members.size() > kMostSteps) return;
     Group joined{{}, std::min(before.row_dims, after.row_dims)};
     std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(), std::back_inserter(joined.members));
-    if (!one_kind(joined) || !rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
+    if (!one_phase(joined) || !rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
     for (const NodeId id : joined.members) group_of_[at(id)] = group_of_[at(last)];
     after = std::move(joined);
   }
 
-  // Forward or backward.
-  bool one_kind(const Group& group) const {
-    const auto is_gradient = [&](NodeId id) { return graph_.scope_of(graph_.node(id)).starts_with("grad/"); };
-    return std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return is_gradient(id) == is_gradient(group.members[0]); });
+  bool one_phase(const Group& group) const {
+    const Phase phase = graph_.node(group.members[0]).phase;
+    return std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return graph_.node(id).phase == phase; });
   }
 
   // All members have the same rows, none so long that blocks leave the cache, and read what others of them make by rows.

@@ -75,6 +75,28 @@ TEST(FuseRows, an_op_that_reads_all_rows_does_not_join_the_one_that_makes_them) 
   EXPECT_THAT(ops_of(fused(graph)), ElementsAre("scale", "add"));
 }
 
+TEST(FuseRows, names_of_the_model_that_begin_like_those_of_gradients_and_updates_change_nothing) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {8, 8});
+  const Tensor h = matmul(x, x);
+  graph.set_scope("grad/mine");
+  const Tensor a = scale(h, 2);
+  graph.set_scope("update/x");
+  const Tensor b = gelu(a, true);
+  graph.set_scope("head");
+  graph.add_output("y", square(b).id());
+  EXPECT_THAT(ops_of(fused(graph)), ElementsAre("matmul", "fused_rows"));
+}
+
+TEST(FuseRows, what_is_of_the_backward_pass_joins_nothing_of_the_forward_pass) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {8, 8});
+  const Tensor a = scale(matmul(x, x), 2);
+  graph.set_phase(Phase::kBackward);
+  graph.add_output("y", square(a).id());
+  EXPECT_THAT(ops_of(fused(graph)), ElementsAre("matmul", "scale", "square"));
+}
+
 TEST(FuseRows, an_op_does_not_wait_where_another_needs_it_earlier) {
   Graph graph;
   const Tensor x = input(graph, "x", {8, 8});
@@ -87,9 +109,9 @@ TEST(FuseRows, an_op_does_not_wait_past_the_update_of_what_it_reads) {
   Graph graph;
   const Tensor w = input(graph, "w", {8, 8}, Role::kParameter);
   const Tensor y = add(w, w);
-  graph.set_scope("update/w");
+  graph.set_phase(Phase::kUpdate);
   graph.add_output("w", scale(w, 0.5).id(), w.id());
-  graph.set_scope("");
+  graph.set_phase(Phase::kForward);
   graph.add_output("y", square(y).id());
   EXPECT_THAT(ops_of(fused(graph)), ElementsAre("add", "scale", "square"));
 }

@@ -37,7 +37,7 @@ class LossInPieces {
   Program run() {
     std::map<NodeId, Head> heads;  // by product
     for (NodeId id = 0; id < size(); ++id) {
-      trains_ = trains_ || graph_.scope_of(graph_.node(id)).starts_with("grad/");
+      trains_ = trains_ || graph_.node(id).phase == Phase::kBackward;
       if (const std::optional<Head> head = head_of(id)) heads.emplace(head->product, *head);
     }
     for (NodeId id = 0; id < size(); ++id) {

@@ -4,10 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/nn/optimizer.h"
+#include "trireme/op/build.h"
+#include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
+#include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
 
@@ -45,6 +51,56 @@ std::string error_of(const PassOptions& options) {
 TEST(Pipeline, runs_all_passes_unless_told_otherwise) {
   EXPECT_EQ(all_reduces(two_gradients()), 2);
   EXPECT_EQ(all_reduces(run_passes(two_gradients())), 1);
+}
+
+// Two layers with a norm, trained with clipping, sliced state, and perhaps micro-batches.
+Program training_program(int level, int64_t micro_batches) {
+  Graph graph("training");
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {256, 512}}, Role::kData));
+  const Tensor gamma(graph, graph.add_input("gamma", {DType::kF32, {512}}, Role::kParameter));
+  std::vector<Tensor> weights{gamma};
+  for (const char* name : {"w", "w.m"}) weights.emplace_back(graph, graph.add_input(name, {DType::kF32, {512, 512}}, Role::kParameter));
+  const Tensor h = gelu(matmul(rms_norm(x, gamma).y, weights[1]), true);
+  const Tensor loss = mean(square(matmul(h, weights[2])));
+  graph.add_output("loss", loss.id());
+  const std::vector<Tensor> grads = gradients(loss, weights);
+  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+  const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
+  graph.set_phase(Phase::kUpdate);
+  const Tensor factor = clip_scale(add(square_sum(grads[1]), square_sum(grads[2])), 1);
+  for (size_t i = 0; i < weights.size(); ++i) nn::add_update(Lamb{}, {fmt::format("p{}", i), weights[i], grads[i], lr, step, factor});
+  EXPECT_THAT(verify(graph), testing::IsEmpty());
+  const Parallel parallel{.accumulation = micro_batches, .optimizer = {.level = level, .threshold_kb = 0}};
+  return in_micro_batches(partition(graph, semi_auto(graph, 2, parallel)));
+}
+
+TEST(Pipeline, what_a_graph_says_of_training_is_true_after_every_pass) {
+  for (const int level : {0, 1, 2, 3}) {
+    for (const int64_t micro_batches : {1, 2}) {
+      const Program program = run_passes(training_program(level, micro_batches), {.recompute = true});
+      const Graph& graph = program.graph;
+      const std::string text = to_string(graph);
+      EXPECT_EQ(to_string(parse_graph(text, find_op_base)), text);
+      ASSERT_EQ(graph.updates().size(), 3U);
+      std::set<ValueId> read, linked;
+      bool again = false, of_node = false;
+      for (const Node& node : graph.nodes()) {
+        again = again || node.again;
+        of_node = of_node || node.gradient_of >= 0;
+        if (node.phase == Phase::kUpdate) read.insert(node.inputs.begin(), node.inputs.end());
+      }
+      for (const auto& [gradient, of] : graph.gradients()) linked.insert(of.begin(), of.end());
+      EXPECT_TRUE(again && of_node) << text;
+      for (const Update& update : graph.updates()) {
+        EXPECT_TRUE(read.contains(update.gradient)) << "level " << level << ", %" << update.gradient << "\n" << text;
+        EXPECT_EQ(update.states.size(), 2U);
+        for (const ValueId state : update.states) {
+          EXPECT_EQ(graph.type(state).shape, graph.type(update.gradient).shape) << "the gradient as the update reads it";
+        }
+        EXPECT_TRUE(linked.contains(update.parameter));
+      }
+    }
+  }
 }
 
 TEST(Pipeline, a_disabled_pass_does_not_run) {

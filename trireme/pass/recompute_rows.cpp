@@ -39,12 +39,12 @@ class RecomputeRows {
  private:
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
   NodeId size() const { return static_cast<NodeId>(graph_.nodes().size()); }
-  bool is_late(NodeId id) const { return graph_.scope_of(graph_.node(id)).starts_with("grad/"); }
+  bool is_late(NodeId id) const { return graph_.node(id).phase == Phase::kBackward; }
 
   // A cheap op of the forward pass on rows, that the backward pass reads and all of whose operands are there then.
   bool is_worth_it(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (is_late(id) || graph_.scope_of(node).starts_with(kUpdateScope)) return false;
+    if (node.phase != Phase::kForward) return false;
     const auto large = [&](ValueId value) { return last_late_[at(value)] >= 0 && graph_.type(value).bytes() >= kFewestBytes; };
     if (std::none_of(node.outputs.begin(), node.outputs.end(), large)) return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };

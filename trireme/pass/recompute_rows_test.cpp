@@ -7,6 +7,7 @@
 
 #include "trireme/exec/plan.h"
 #include "trireme/grad/gradients.h"
+#include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
@@ -51,6 +52,33 @@ TEST(RecomputeRows, functions_and_norms_are_there_twice_and_products_once) {
   EXPECT_EQ(count(after, "matmul"), count(before, "matmul"));
 }
 
+TEST(RecomputeRows, the_second_ones_are_marked_and_say_so_in_text) {
+  const Program after = recompute_rows(layers(smooth, 2));
+  const std::string text = to_string(after.graph);
+  EXPECT_EQ(to_string(parse_graph(text, find_op_base)), text);
+  int again = 0;
+  for (const Node& node : after.graph.nodes()) {
+    again += node.again ? 1 : 0;
+    if (node.again) EXPECT_EQ(node.phase, Phase::kForward) << node.op->name;
+  }
+  EXPECT_EQ(again, 2 * 2) << "a gelu and a norm in each layer";
+}
+
+// The model's own scopes may begin like those that gradients and updates are put in.
+TEST(RecomputeRows, what_the_model_calls_grad_or_update_is_of_the_forward_pass) {
+  const auto named = [](const Tensor& x) {
+    const std::string outer(x.graph().scope());
+    x.graph().set_scope("grad/mine");
+    const Tensor y = gelu(x, true);
+    x.graph().set_scope("update/w0");
+    const Tensor z = gelu(y, true);
+    x.graph().set_scope(outer);
+    return z;
+  };
+  const Program after = recompute_rows(layers(named, 3));
+  EXPECT_EQ(count(after, "gelu"), 3 * 2 * 2);
+}
+
 TEST(RecomputeRows, what_the_backward_pass_reads_is_the_second_one) {
   const Program after = recompute_rows(layers(smooth, 2));
   std::vector<NodeId> made(after.graph.values().size(), -1);
@@ -88,8 +116,7 @@ std::vector<std::string> backward_ops(int ranks) {
   EXPECT_THAT(verify(after), IsEmpty());
   std::vector<std::string> out;
   for (const Node& node : after.graph.nodes()) {
-    const bool again = node.op->name == "rms_norm" && !out.empty();
-    if (after.graph.scope_of(node).starts_with("grad/") || again) out.emplace_back(node.op->name);
+    if (node.phase == Phase::kBackward || node.again) out.emplace_back(node.op->name);
   }
   return out;
 }

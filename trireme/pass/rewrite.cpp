@@ -1,5 +1,7 @@
 #include "trireme/pass/rewrite.h"
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -63,8 +65,9 @@ void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> 
     invariant(inputs.back() != kNoValue, "%{} is read before it is made", id);
   }
   for (const ValueId id : out) types.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
-  to_.graph.set_scope(from_.graph.scope_of(last));
-  to_.graph.set_gradient_of(last.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(last.gradient_of)]);
+  to_.graph.mark_as(from_.graph, last, last.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(last.gradient_of)]);
+  const bool again = std::any_of(out.begin(), out.end(), [&](ValueId id) { return map_[static_cast<size_t>(id)] != kNoValue; });
+  if (again) to_.graph.set_made_again();
   const NodeId made = to_.graph.add_node(op, attrs, inputs, types);
   for (const NodeId id : instead_of) made_of_[static_cast<size_t>(id)] = made;
   for (size_t i = 0; i < out.size(); ++i) define(out[i], to_.graph.node(made).outputs[i]);
@@ -75,6 +78,8 @@ Program Rewrite::finish() {
     to_.graph.add_output(output.name, map_[static_cast<size_t>(output.value)],
                          output.updates == kNoValue ? kNoValue : map_[static_cast<size_t>(output.updates)]);
   }
+  to_.graph.carry_gradients(from_.graph, map_);
+  to_.graph.carry_updates(from_.graph, map_);
   return std::move(to_);
 }
 

@@ -1,4 +1,6 @@
-// Rewriting a program: a new one is built from the nodes of the old, copied, left out, joined or in another order.
+// Rewriting a program: a new one is built from the nodes of the old, copied, left out, joined or in another order. What the old
+// graph says of training (ir/graph.h) holds of the new one without a pass's doing: nodes keep phase and gradient, values and
+// updates their gradients, and a node that makes values a second time is marked so.
 #pragma once
 
 #include <span>

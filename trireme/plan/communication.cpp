@@ -1,7 +1,6 @@
 #include "trireme/base/error.h"
 #include "trireme/op/structural.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/plan/updates.h"
 
 namespace trireme {
 namespace {
@@ -51,12 +50,9 @@ std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& comm
     return out;
   }
   const std::vector<char> narrow_copies = computed_narrow(graph);
-  const std::map<std::string_view, Update> updates = updates_of(graph);
-  for (const Input& input : graph.inputs()) {
-    if (input.role != Role::kParameter || narrow_copies[static_cast<size_t>(input.value)] == 0) continue;
-    const ValueId gradient = updates.at(input.name).gradient;
-    if (gradient == kNoValue) continue;
-    const ValueId made = before_casts(graph, gradient);
+  for (const Update& update : graph.updates()) {
+    if (narrow_copies[static_cast<size_t>(update.parameter)] == 0) continue;
+    const ValueId made = before_casts(graph, update.gradient);
     const bool narrow = is_narrow(graph.type(made).dtype);
     if (communication.gradients_in_f32 && narrow) out.emplace(made, DType::kF32);
     if (!communication.gradients_in_f32 && !narrow) out.emplace(made, DType::kBF16);

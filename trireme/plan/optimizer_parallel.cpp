@@ -4,7 +4,6 @@
 #include "trireme/base/error.h"
 #include "trireme/base/seeded_defect.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/plan/updates.h"
 
 namespace trireme {
 namespace {
@@ -52,22 +51,21 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
           options.shard_size, ranks);
   if (options.level == 0) return;
   const std::vector<Layout> layouts = value_layouts(graph, plain);
-  const std::map<std::string_view, Update> updates = updates_of(graph);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
     const TensorType& type = graph.type(input.value);
     const Layout& used = plain.inputs[i];
     if (input.role != Role::kParameter || is_excepted(input.name, options)) continue;
     if (type.shape.rank() == 0 || type.bytes() / 1024 < options.threshold_kb) continue;
-    const Update& update = updates.at(input.name);
-    if (update.gradient == kNoValue) continue;
+    const Update* const update = graph.update_of(input.value);
+    if (update == nullptr) continue;
     const std::vector<int> axes =
-        group_axes(layouts[static_cast<size_t>(update.gradient)], used, plain.mesh, options.shard_size);
+        group_axes(layouts[static_cast<size_t>(update->gradient)], used, plain.mesh, options.shard_size);
     if (axes.empty() || type.shape[0] % (used.cuts(0, plain.mesh) * plain.mesh.size_of(axes)) != 0) continue;
     Layout sliced = used;
     sliced.dims[0].insert(sliced.dims[0].end(), axes.begin(), axes.end());
-    for (const size_t state : update.state) asks.inputs[state] = sliced;
-    if (options.level >= 2) asks.seen_as[update.gradient] = sliced;
+    for (const ValueId state : update->states) asks.inputs[static_cast<size_t>(graph.value(state).index)] = sliced;
+    if (options.level >= 2) asks.seen_as[update->gradient] = sliced;
     if (options.level >= 3) {
       asks.inputs[i] = sliced;
       asks.seen_as[input.value] = used;

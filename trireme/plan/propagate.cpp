@@ -279,7 +279,9 @@ class Propagation {
     const std::optional<VouchedLayouts>& layouts = strategy_.nodes[forward].vouched;
     if (!layouts || layouts->parts > 1 || asks_.own_terms.contains(node.gradient_of)) return false;
     const Node& of = graph_.node(node.gradient_of);
-    std::optional<VouchedLayouts> mine = mirrored(graph_, node, of, *layouts, strategy_.mesh);
+    std::vector<std::optional<Layout>> own;  // of what the same gradient makes
+    for (const ValueId id : node.inputs) own.push_back(is_made_within(node, id) ? layouts_[static_cast<size_t>(id)] : std::nullopt);
+    std::optional<VouchedLayouts> mine = mirrored(graph_, node, own, *layouts, strategy_.mesh);
     if (!mine) {
       require(follows_rule(graph_, of, *layouts, strategy_.mesh),
               "self_define_shard of {}: {} of its gradient cannot be run on such pieces; cut the op as its rule allows, {}", name_of(of),
@@ -333,7 +335,7 @@ class Propagation {
         if (node.inputs[i] == of.inputs[k]) try_like(i, rules_[forward].in[k]);
       }
       for (size_t k = 0; k < of.outputs.size(); ++k) {
-        if (graph_.type(node.inputs[i]).shape == graph_.type(of.outputs[k]).shape) try_like(i, rules_[forward].out[k]);
+        if (graph_.is_gradient(node.inputs[i], of.outputs[k])) try_like(i, rules_[forward].out[k]);
       }
     }
   }
@@ -383,7 +385,7 @@ class Propagation {
   // The layout in which a node finds an operand.
   std::optional<Layout> found_by(const Node& node, ValueId operand) const {
     // The update of a parameter works on it as it is stored.
-    const bool stored = graph_.value(operand).producer < 0 && graph_.scope_of(node).starts_with(kUpdateScope);
+    const bool stored = graph_.value(operand).producer < 0 && node.phase == Phase::kUpdate;
     if (const auto seen = asks_.seen_as.find(operand); seen != asks_.seen_as.end() && !stored) {
       return in_micro_batches(operand, seen->second);
     }
@@ -398,14 +400,21 @@ class Propagation {
     for (size_t i = 0; i < forward.outputs.size(); ++i) {
       if (forward.outputs[i] == operand) return whole_where_partial(results[i], *own);
     }
-    const NodeId producer = graph_.value(operand).producer;
-    if (producer < 0 || graph_.node(producer).gradient_of == node.gradient_of) return own;
+    if (is_made_within(node, operand)) return own;
     for (size_t i = 0; i < forward.outputs.size(); ++i) {
-      if (graph_.type(forward.outputs[i]) != graph_.type(operand)) continue;
+      // One that is wider than its value is rounded where it lies.
+      const bool is_wide = graph_.type(operand).dtype != graph_.type(forward.outputs[i]).dtype;
+      if (!graph_.is_gradient(operand, forward.outputs[i]) || is_wide) continue;
       // What ranks have of their own gets only what the rank's own part gives.
       return own_.axes_of(forward.outputs[i]).empty() ? whole_where_partial(results[i], *own) : *own;
     }
     return own;
+  }
+
+  // Whether a node of the gradient of the same node makes it.
+  bool is_made_within(const Node& node, ValueId operand) const {
+    const NodeId producer = graph_.value(operand).producer;
+    return producer >= 0 && graph_.node(producer).gradient_of == node.gradient_of;
   }
 
   // A gradient's layout from that of its value: the cuts are the value's; sums that are not done yet may flow on

@@ -15,8 +15,8 @@ struct Asks {
   std::vector<std::optional<Layout>> inputs;
   // Cuts of single nodes.
   std::map<NodeId, FactorCuts> nodes;
-  // Readers find these values in this layout instead of the one they are made in. A parameter's update (scope
-  // kUpdateScope) reads the parameter as it is stored.
+  // Readers find these values in this layout instead of the one they are made in. A parameter's update (Phase::kUpdate) reads the
+  // parameter as it is stored.
   std::map<ValueId, Layout> seen_as;
   // Whether partial sums may flow through linear ops. Where they may not they are reduced before anything reads them:
   // (a + b) summed over ranks has other bits than the sum of a over ranks and that of b.

@@ -257,9 +257,7 @@ class SemiAuto {
     return any;
   }
 
-  bool is_forward(const Node& node) const {
-    return node.gradient_of < 0 && !graph_.scope_of(node).starts_with(kUpdateScope);
-  }
+  static bool is_forward(const Node& node) { return node.phase == Phase::kForward; }
 
   // Of the first op that fits; whether there is one, as there must be in a training step.
   bool ask_op(const OpPattern& pattern, const std::string& cuts, const std::string& who) {

@@ -65,16 +65,14 @@ void add_terms(const Layout& operand, Layout& result) {
   }
 }
 
-// The layout of the first of these values that `id` is, or whose type it has; nothing is partial.
-std::optional<Layout> layout_like(const Graph& graph, ValueId id, const std::vector<ValueId>& values,
-                                  const std::vector<Layout>& layouts, bool same_value) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (same_value ? values[i] != id : graph.type(values[i]).shape != graph.type(id).shape) continue;
-    Layout out = layouts[i];
-    out.partial.clear();
-    return out;
-  }
-  return std::nullopt;
+// The layout of the first of these values that `is_it`; nothing is partial.
+template <class IsIt>
+std::optional<Layout> layout_where(const std::vector<ValueId>& values, const std::vector<Layout>& layouts, IsIt&& is_it) {
+  const auto found = std::find_if(values.begin(), values.end(), is_it);
+  if (found == values.end()) return std::nullopt;
+  Layout out = layouts[static_cast<size_t>(found - values.begin())];
+  out.partial.clear();
+  return out;
 }
 
 }  // namespace
@@ -108,18 +106,23 @@ Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh) {
   return out;
 }
 
-std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const Node& forward,
+std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const std::vector<std::optional<Layout>>& own,
                                        const VouchedLayouts& layouts, const Mesh& mesh) {
+  const Node& forward = graph.node(node.gradient_of);
   VouchedLayouts out;
-  for (const ValueId id : node.inputs) {
-    std::optional<Layout> found = layout_like(graph, id, forward.inputs, layouts.in, true);
-    if (!found) found = layout_like(graph, id, forward.outputs, layouts.out, true);
-    if (!found) found = layout_like(graph, id, forward.outputs, layouts.out, false);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId id = node.inputs[i];
+    const auto is_same = [&](ValueId value) { return value == id; };
+    std::optional<Layout> found = layout_where(forward.inputs, layouts.in, is_same);
+    if (!found) found = layout_where(forward.outputs, layouts.out, is_same);
+    if (!found) found = layout_where(forward.outputs, layouts.out, [&](ValueId value) { return graph.is_gradient(id, value); });
+    if (!found) found = own[i];
     if (!found) return std::nullopt;
+    found->partial.clear();
     out.in.push_back(std::move(*found));
   }
   for (const ValueId id : node.outputs) {
-    std::optional<Layout> found = layout_like(graph, id, forward.inputs, layouts.in, false);
+    std::optional<Layout> found = layout_where(forward.inputs, layouts.in, [&](ValueId value) { return graph.is_gradient(id, value); });
     if (!found) return std::nullopt;
     for (const Layout& operand : out.in) add_terms(operand, *found);
     out.out.push_back(std::move(*found));

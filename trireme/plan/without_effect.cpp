@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/updates.h"
 
 namespace trireme {
 namespace {
@@ -54,11 +53,10 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
   const std::vector<Layout> layouts = value_layouts(graph, strategy);
   int64_t ignored = 0, ranks = 0;
   std::string first;
-  for (const auto& [name, update] : updates_of(graph)) {
-    if (update.gradient == kNoValue) continue;
+  for (const Update& update : graph.updates()) {
     const int64_t terms = ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], mesh);
     if (terms % optimizer.shard_size == 0 || ignored++ > 0) continue;
-    first = name;
+    first = graph.inputs()[static_cast<size_t>(graph.value(update.parameter).index)].name;
     ranks = terms;
   }
   if (ignored > 0) {

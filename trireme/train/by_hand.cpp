@@ -46,7 +46,9 @@ void mark_layerwise(const std::vector<Tensor>& parameters, const std::vector<Cut
 
 Tensor sum_over_holders(const Tensor& gradient, const Tensor& parameter, const Mesh& mesh) {
   gradient.graph().set_scope("grad/" + input_of(parameter).name);
-  return sum_over(gradient, piece_layout(input_of(parameter), parameter.shape(), mesh).replica_axes(mesh), mesh);
+  const Tensor sum = sum_over(gradient, piece_layout(input_of(parameter), parameter.shape(), mesh).replica_axes(mesh), mesh);
+  sum.graph().add_gradient(parameter.id(), sum.id());
+  return sum;
 }
 
 Tensor mean_over_holders(const Tensor& value, const Tensor& buffer, const Mesh& mesh) {

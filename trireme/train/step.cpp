@@ -92,6 +92,7 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
 
   const Tensor step = trace.step();
   const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+  graph.set_phase(Phase::kUpdate);
   const Tensor factor =
       options.clip_norm > 0 ? clip(graph, parameters, grads, options) : constant(graph, {DType::kF32, {}}, 1);
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -99,7 +100,6 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
     const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;
     nn::add_update(optimizer, {name, parameters[i], grads[i], lr, step, factor});
   }
-  graph.set_scope("");
   return without_dead_nodes(graph);
 }
 
