@@ -34,7 +34,8 @@ TEST_F(RunLockTest, a_second_job_in_the_folder_is_refused_and_harms_nothing) {
         if (resume) words.push_back("--resume");
         const Outcome second = run(words);
         EXPECT_EQ(second.code, 2);
-        EXPECT_THAT(error_line(second), AllOf(HasSubstr("another job is writing to 'run' (trireme train gpt.toml, process "), HasSubstr("--out")));
+        EXPECT_THAT(error_line(second), AllOf(HasSubstr("another job is writing to 'run' (trireme train gpt.toml --quiet --out run -n "), HasSubstr(", process "),
+                                              HasSubstr("(--out)")));
       }
     }
     EXPECT_EQ(read(path("run/logs/worker_1.log")), log);

@@ -103,7 +103,7 @@ TEST(OpAttributes, cross_batch_of_what_is_padded_reads_back) {
   parallel.dataset = "[dp, -, tp]";
   const Strategy strategy = semi_auto(graph, 4, parallel);
   const std::string text = to_string(graph, strategy);
-  EXPECT_THAT(text, HasSubstr(" broadcast_to @\"grad/stat\" vouched=\"[-, -, tp] partial(sum: dp) -> [dp, -, tp]\""));
+  EXPECT_THAT(text, HasSubstr("node \"grad/stat/broadcast_to\" vouched=\"[-, -, tp] partial(sum: dp) -> [dp, -, tp]\""));
   expect_reads_back(graph, strategy);
   const OnRanks four = run_on_ranks(graph, 4, parallel);
   const OnRanks read = run_on_ranks(graph, 4, {.strategy = text});

@@ -25,11 +25,7 @@ std::string reason(int code) {
 }
 
 [[noreturn]] void fail_io(std::string_view doing, const std::string& path, int code) {
-  std::string_view cure;
-  if (code == ENOSPC || code == EDQUOT) cure = "; free space there or choose another directory";
-  if (code == EROFS || code == EACCES || code == EPERM)
-    cure = "; choose a directory that may be written";
-  fail(ErrorKind::kIo, "cannot {} '{}': {}{}", doing, path, reason(code), cure);
+  fail(ErrorKind::kIo, "cannot {} '{}': {}", doing, path, why_not_written(code));
 }
 
 [[noreturn]] void fail_read(std::string_view doing, const std::string& path, int code) {
@@ -54,6 +50,13 @@ int open_for_reading(const std::string& path, int64_t& bytes) {
 }
 
 }  // namespace
+
+std::string why_not_written(int code) {
+  std::string_view cure;
+  if (code == ENOSPC || code == EDQUOT) cure = "; free space there or choose another directory";
+  if (code == EROFS || code == EACCES || code == EPERM) cure = "; choose a directory that may be written";
+  return reason(code) + std::string(cure);
+}
 
 int Disk::create(const std::string& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

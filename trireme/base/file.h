@@ -12,6 +12,9 @@
 
 namespace trireme {
 
+// What the system's error code says of a file that could not be written, and the cure where one is known.
+std::string why_not_written(int code);
+
 // The operations that change a disk. Code that must survive a crash between any two of them takes a
 // Disk, so that a test can put a crash there; everyone else uses disk().
 class Disk {

@@ -96,7 +96,7 @@ RunLog::RunLog(std::string path, const RunLogOptions& options)
   if (file_ < 0 || ftruncate(file_, static_cast<off_t>(keep)) != 0) {
     const int error = errno;
     if (file_ >= 0) close(file_);
-    fail(ErrorKind::kIo, "run log '{}': cannot write it ({})", path_, std::strerror(error));
+    fail(ErrorKind::kIo, "run log '{}': cannot write it: {}", path_, why_not_written(error));
   }
 }
 
@@ -120,7 +120,7 @@ void RunLog::flush() {
     const ssize_t n = ::write(file_, buffer_.data(), buffer_.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
-      fail(ErrorKind::kIo, "run log '{}': cannot write it ({})", path_, std::strerror(errno));
+      fail(ErrorKind::kIo, "run log '{}': cannot write it: {}", path_, why_not_written(errno));
     buffer_.erase(0, static_cast<size_t>(n));
   }
 }

@@ -125,7 +125,7 @@ TEST_F(RunLogTest, DamageIsNamedWithItsLine) {
 TEST_F(RunLogTest, APlaceThatCannotBeWrittenIsNamed) {
   const std::string path = dir_ / "none" + "/metrics.jsonl";
   EXPECT_EQ(error_text([&] { RunLog log(path); }),
-            "run log '" + path + "': cannot write it (No such file or directory)");
+            "run log '" + path + "': cannot write it: No such file or directory");
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ TensorboardWriter::TensorboardWriter(const std::string& directory, int64_t first
     if (file_ < 0 && errno != EEXIST) break;
   }
   if (file_ < 0) {
-    fail(ErrorKind::kIo, "tensorboard log '{}': cannot write it ({})", path_, std::strerror(errno));
+    fail(ErrorKind::kIo, "tensorboard log '{}': cannot write it: {}", path_, why_not_written(errno));
   }
   record(version_event_bytes(unix_time_s()));
   if (first_step > 0) record(session_start_event_bytes(unix_time_s(), first_step));
@@ -167,8 +167,7 @@ void TensorboardWriter::flush() {
     const ssize_t n = write(file_, buffer_.data(), buffer_.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
-      fail(ErrorKind::kIo, "tensorboard log '{}': cannot write it ({})", path_,
-           std::strerror(errno));
+      fail(ErrorKind::kIo, "tensorboard log '{}': cannot write it: {}", path_, why_not_written(errno));
     buffer_.erase(0, static_cast<size_t>(n));
   }
 }
