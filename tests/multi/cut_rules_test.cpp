@@ -169,7 +169,7 @@ TEST(CutRules, a_shard_size_that_divides_makes_groups_on_any_number_of_ranks) {
   EXPECT_EQ(slices(6, 4), 6) << "4 makes no group of 6";
   const auto told = [&](int64_t size) { return without_effect(graph, semi_auto(graph, 6, sliced(size)), sliced(size).optimizer); };
   EXPECT_THAT(told(3), IsEmpty());
-  EXPECT_THAT(told(4), ElementsAre("optimizer parallelism: a shard size of 4 is ignored for 4 parameters, the first 'layers.0.bias', whose "
+  EXPECT_THAT(told(4), ElementsAre("optimizer parallelism: a shard size of 4 is ignored for 4 parameters, the first 'layers.0.weight', whose "
                                    "gradient is summed over 6 ranks; use a divisor of that"));
 }
 

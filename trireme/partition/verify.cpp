@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/op/build.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"

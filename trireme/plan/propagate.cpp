@@ -283,7 +283,7 @@ class Propagation {
     for (const ValueId id : node.inputs) own.push_back(is_made_within(node, id) ? layouts_[static_cast<size_t>(id)] : std::nullopt);
     std::optional<VouchedLayouts> mine = mirrored(graph_, node, own, *layouts, strategy_.mesh);
     if (!mine) {
-      require(follows_rule(graph_, of, *layouts, strategy_.mesh),
+      require(!gives_a_gradient(node, of) || follows_rule(graph_, of, *layouts, strategy_.mesh),
               "self_define_shard of {}: {} of its gradient cannot be run on such pieces; cut the op as its rule allows, {}", name_of(of),
               node.op->name, to_string(rules_[forward]));
       return false;
@@ -404,11 +404,18 @@ class Propagation {
     for (size_t i = 0; i < forward.outputs.size(); ++i) {
       // One that is wider than its value is rounded where it lies.
       const bool is_wide = graph_.type(operand).dtype != graph_.type(forward.outputs[i]).dtype;
-      if (!graph_.is_gradient(operand, forward.outputs[i]) || is_wide) continue;
+      if (is_wide || !graph_.is_gradient(operand, forward.outputs[i])) continue;
       // What ranks have of their own gets only what the rank's own part gives.
       return own_.axes_of(forward.outputs[i]).empty() ? whole_where_partial(results[i], *own) : *own;
     }
     return own;
+  }
+
+  // Whether a node makes the gradient of an operand, and no step on the way to one.
+  bool gives_a_gradient(const Node& node, const Node& forward) const {
+    return std::any_of(forward.inputs.begin(), forward.inputs.end(), [&](ValueId of) {
+      return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) { return graph_.is_gradient(id, of); });
+    });
   }
 
   // Whether a node of the gradient of the same node makes it.

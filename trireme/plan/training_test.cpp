@@ -12,6 +12,7 @@ namespace trireme {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 Tensor input(Graph& graph, const std::string& name, Shape shape, Role role = Role::kParameter) {
   return {graph, graph.add_input(name, {DType::kF32, shape}, role)};
@@ -71,9 +72,9 @@ TEST(Training, gradients_of_two_results_of_one_type_lie_each_as_its_own) {
   const Strategy strategy = test.strategy();
   const std::optional<VouchedLayouts>& cuts = strategy.nodes[static_cast<size_t>(test.concat)].vouched;
   ASSERT_TRUE(cuts.has_value());
-  EXPECT_EQ(to_string(cuts->in[0], test.mesh), "[dp, -]");
-  EXPECT_EQ(to_string(cuts->in[1], test.mesh), "[tp, -]");
-  EXPECT_EQ(to_string(cuts->out[0], test.mesh), "[dp, -]");
+  EXPECT_THAT(to_string(cuts->in[0], test.mesh), StartsWith("[dp, -]"));
+  EXPECT_THAT(to_string(cuts->in[1], test.mesh), StartsWith("[tp, -]"));
+  EXPECT_THAT(to_string(cuts->out[0], test.mesh), StartsWith("[dp, -]"));
 }
 
 // Of a part of a gradient that is itself the gradient of nothing.
@@ -84,7 +85,7 @@ TEST(Training, a_part_of_a_gradient_finds_its_operand_as_the_value_lies_that_it_
   const Tensor part = scale({test.graph, second}, 2);
   test.graph.add_output("part", part.id());
   const Strategy strategy = test.strategy();
-  EXPECT_EQ(to_string(value_layouts(test.graph, strategy)[static_cast<size_t>(part.id())], test.mesh), "[tp, -]");
+  EXPECT_THAT(to_string(value_layouts(test.graph, strategy)[static_cast<size_t>(part.id())], test.mesh), StartsWith("[tp, -]"));
 }
 
 // Rules are for the model's code, whose scopes may be called as those of gradients and updates are.

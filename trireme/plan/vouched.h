@@ -21,8 +21,9 @@ Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh);
 bool follows_rule(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh);
 
 // The layouts of a node that is part of a gradient, dual to those that the node it is the gradient of has: an operand or result
-// that is one of that node's, or the gradient of one, lies as that one; an operand that the same gradient makes, as it is made
-// (`own`). A result is a term over the axes that cut operands and not it. Nothing where some are none of these, or the pieces do not fit.
+// that is one of that node's, or the gradient of one, lies as that one, and a result is a term over the axes that cut operands and
+// not it; an operand that the same gradient makes lies as it is made (`own`). Nothing where some are none of these, or the pieces
+// do not fit.
 std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const std::vector<std::optional<Layout>>& own,
                                        const VouchedLayouts& layouts, const Mesh& mesh);
 
