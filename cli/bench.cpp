@@ -1,5 +1,5 @@
-// trireme bench: one training step, one collective, the compiler, the executor, or the machine's limits, measured; one line of JSON
-// each.
+// trireme bench: one training step, one collective, the compiler, the executor, or the machine's limits, measured; one
+// line of JSON each.
 #include <CLI/CLI.hpp>
 
 #include <sys/resource.h>
@@ -19,15 +19,15 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
-#include "trireme/comm/bench.h"
+#include "trireme/comm/world/bench.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/communication_summary.h"
-#include "trireme/train/config.h"
-#include "trireme/train/job.h"
-#include "trireme/train/precision.h"
-#include "trireme/train/session.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/job.h"
+#include "trireme/train/job/strategies.h"
+#include "trireme/train/report/communication_summary.h"
+#include "trireme/train/step/precision.h"
+#include "trireme/train/step/session.h"
 
 namespace trireme::cli {
 namespace {
@@ -72,7 +72,9 @@ int64_t planned_bytes(const ExecutionPlan& plan) {
 }
 
 // Since the command was started: of a worker, since its launcher was.
-double since_start_s() { return seconds_since_start_of(is_worker() ? ::getppid() : ::getpid()); }
+double since_start_s() {
+  return seconds_since_start_of(is_worker() ? ::getppid() : ::getpid());
+}
 
 // The largest of all ranks' values.
 double over_ranks(comm::World* world, double mine) {
@@ -100,7 +102,8 @@ void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const
       fill_normal({1, 1}, first, 0, view.as<float>());
       continue;
     }
-    const auto classes = static_cast<uint32_t>(predicts_classes(config) ? config.model.classes : config.model.vocabulary);
+    const auto classes =
+        static_cast<uint32_t>(predicts_classes(config) ? config.model.classes : config.model.vocabulary);
     uint64_t at = first;
     for (int32_t& id : view.as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % classes);
   }
@@ -123,7 +126,8 @@ struct Steps {
   CommunicationTime communication;  // of a mean timed step
 };
 
-Steps run_steps(Session& session, const std::vector<BatchField>& fields, const JobConfig& config, const StepArgs& args) {
+Steps run_steps(Session& session, const std::vector<BatchField>& fields, const JobConfig& config,
+                const StepArgs& args) {
   Steps out;
   Executor& executor = session.step();
   for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
@@ -146,8 +150,10 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
 }
 
 int step(const StepArgs& args) {
-  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps, args.warmup);
-  config_of(args.model, std::max(args.ranks, ranks_of_job()), "bench step");  // a mistake here is told before ranks start
+  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
+          args.warmup);
+  config_of(args.model, std::max(args.ranks, ranks_of_job()),
+            "bench step");  // a mistake here is told before ranks start
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
   const JobConfig config = config_of(args.model, job.size(), "bench step");
@@ -217,8 +223,8 @@ struct CollectiveArgs {
 int collective(const CollectiveArgs& args) {
   require(args.ranks >= 2 || is_worker(), "bench collective: -n {}; it takes 2 ranks or more", args.ranks);
   for (const int64_t bytes : args.bytes) {
-    require(bytes >= 0 && bytes % 4 == 0, "bench collective: --bytes {}; elements are f32, so it must be a multiple of 4",
-            bytes);
+    require(bytes >= 0 && bytes % 4 == 0,
+            "bench collective: --bytes {}; elements are f32, so it must be a multiple of 4", bytes);
   }
   if (!is_worker()) return relaunch({.ranks = args.ranks, .threads = 1});
   const Job job({.transport = args.transport, .threads = 1});
@@ -257,7 +263,8 @@ void add_step(CLI::App& bench, Action& chosen) {
 void add_collective(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<CollectiveArgs>();
   CLI::App* command = bench.add_subcommand("collective", "Time a collective between ranks of this host");
-  command->add_option("--op", args->op, "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or barrier")->capture_default_str();
+  command->add_option("--op", args->op, "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or barrier")
+      ->capture_default_str();
   command->add_option("--bytes", args->bytes, "Sizes")->delimiter(',')->capture_default_str();
   command->add_option("-n,--ranks", args->ranks, "Ranks on this host")->capture_default_str();
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
@@ -279,8 +286,8 @@ struct CompileArgs {
 
 // From a model to the actions of a rank, as a job's start does it; none is started.
 int time_compile(const CompileArgs& args) {
-  require(args.ranks >= 1 && args.threads >= 1 && args.rounds >= 1, "bench compile: -n {} --threads {} --rounds {}; at least 1 each", args.ranks,
-          args.threads, args.rounds);
+  require(args.ranks >= 1 && args.threads >= 1 && args.rounds >= 1,
+          "bench compile: -n {} --threads {} --rounds {}; at least 1 each", args.ranks, args.threads, args.rounds);
   const JobConfig config = config_of(args.model, args.ranks, "bench compile");
   const auto model = make_model(config);
   const Assembly assembly = assembly_of(config, *model, args.ranks);
@@ -294,8 +301,8 @@ int time_compile(const CompileArgs& args) {
     JobGraphs graphs = graphs_of(assembly, args.ranks);
     const double traced = now_s();
     nodes = graphs.step.nodes().size();
-    const CompiledJob job =
-        compile(std::move(graphs.step), std::nullopt, compile_options(assembly, graphs.parallel, args.ranks, args.threads));
+    const CompiledJob job = compile(std::move(graphs.step), std::nullopt,
+                                    compile_options(assembly, graphs.parallel, args.ranks, args.threads));
     rounds.push_back({(now_s() - begin) * 1e3, (traced - begin) * 1e3});
     actions = job.step.plan.actions.size();
   }
@@ -320,7 +327,9 @@ void add_compile(CLI::App& bench, Action& chosen) {
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
   command->add_option("--rounds", args->rounds, "Times to do it; the median counts")->capture_default_str();
   command->add_flag("--json", args->json, "One line of JSON");
-  command->footer("Example:\n  trireme bench compile --layers 96 --width 12288 --heads 96 --seq 2048 --vocab 50257 --batch 1 --tp 8 -n 1024");
+  command->footer(
+      "Example:\n  trireme bench compile --layers 96 --width 12288 --heads 96 --seq 2048 --vocab 50257 --batch 1 --tp "
+      "8 -n 1024");
   command->callback([=, &chosen] { chosen = [=] { return time_compile(*args); }; });
 }
 
@@ -332,7 +341,8 @@ struct ExecutorArgs {
 
 // A chain of additions of one number each: what is left of an action without its work.
 int executor(const ExecutorArgs& args) {
-  require(args.actions >= 1 && args.steps >= 1, "bench executor: --actions {} --steps {}; at least 1 each", args.actions, args.steps);
+  require(args.actions >= 1 && args.steps >= 1, "bench executor: --actions {} --steps {}; at least 1 each",
+          args.actions, args.steps);
   Graph graph("tiny");
   const ValueId x = graph.add_input("x", {DType::kF32, {1}}, Role::kData);
   Tensor y(graph, x);
@@ -348,14 +358,18 @@ int executor(const ExecutorArgs& args) {
     if (i > 0) us.push_back((now_s() - begin) * 1e6 / static_cast<double>(args.actions));  // the first warms up
   }
   std::sort(us.begin(), us.end());
-  print({{"actions", compiled.plan.actions.size()}, {"steps", args.steps}, {"us_per_action", us[us.size() / 2]}, {"min_us_per_action", us.front()}},
+  print({{"actions", compiled.plan.actions.size()},
+         {"steps", args.steps},
+         {"us_per_action", us[us.size() / 2]},
+         {"min_us_per_action", us.front()}},
         args.json);
   return 0;
 }
 
 void add_executor(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<ExecutorArgs>();
-  CLI::App* command = bench.add_subcommand("executor", "Time of an action that does next to nothing: an addition of two numbers");
+  CLI::App* command =
+      bench.add_subcommand("executor", "Time of an action that does next to nothing: an addition of two numbers");
   command->add_option("--actions", args->actions, "Actions of a step")->capture_default_str();
   command->add_option("--steps", args->steps, "Steps to time")->capture_default_str();
   command->add_flag("--json", args->json, "One line of JSON");
@@ -368,7 +382,9 @@ void add_peak(CLI::App& bench, Action& chosen) {
     bool json = false;
   };
   auto args = std::make_shared<PeakArgs>();
-  CLI::App* command = bench.add_subcommand("peak", "The machine's own limits: multiply-adds in f32 and in bf16 (in f32 where no instruction does them), memcpy, STREAM triad");
+  CLI::App* command = bench.add_subcommand("peak",
+                                           "The machine's own limits: multiply-adds in f32 and in bf16 (in f32 where "
+                                           "no instruction does them), memcpy, STREAM triad");
   command->add_option("--threads", args->threads, "Compute threads")->capture_default_str();
   command->add_flag("--json", args->json, "One line of JSON");
   command->callback([=, &chosen] {
@@ -391,7 +407,8 @@ void add_peak(CLI::App& bench, Action& chosen) {
 }  // namespace
 
 void add_bench(CLI::App& app, Action& chosen) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure a step, a collective, the compiler, the executor, or the machine");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure a step, a collective, the compiler, the executor, or the machine");
   bench->require_subcommand(1);
   add_step(*bench, chosen);
   add_collective(*bench, chosen);

@@ -1,5 +1,5 @@
-// The subcommands of the program `trireme`, one file each. `add` declares the command's options; what the user chose runs
-// after parsing and returns the exit code.
+// The subcommands of the program `trireme`, one file each. `add` declares the command's options; what the user chose
+// runs after parsing and returns the exit code.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ class App;
 namespace trireme::launch {
 struct LaunchResult;
 struct NodeOptions;
-}
+}  // namespace trireme::launch
 
 namespace trireme::cli {
 
@@ -32,7 +32,7 @@ void add_help(CLI::App& app, Action& chosen);
 // Runs this same command line as `ranks` worker processes and returns the job's exit code.
 struct RelaunchOptions {
   int ranks = 1;
-  int min_ranks = 0;                         // as in launch::LaunchOptions, as is `fits`
+  int min_ranks = 0;  // as in launch::LaunchOptions, as is `fits`
   std::function<bool(int ranks)> fits = {};
   int threads = 0;
   std::string log_dir;
@@ -49,7 +49,8 @@ bool has_launcher();
 // Whether this process is one of several ranks that some launcher has started.
 bool is_worker();
 int ranks_of_job();  // that it is one of; 1 when nobody started it as a rank
-// In such a rank, throws when its command line asks for another number of ranks; with `least` above 0, for none from that up.
+// In such a rank, throws when its command line asks for another number of ranks; with `least` above 0, for none from
+// that up.
 void check_ranks(int asked, int least = 0);
 
 }  // namespace trireme::cli

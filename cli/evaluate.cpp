@@ -9,8 +9,8 @@
 #include "cli/commands.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/train/evaluate_checkpoint.h"
-#include "trireme/train/job.h"
+#include "trireme/train/infer/evaluate_checkpoint.h"
+#include "trireme/train/job/job.h"
 
 namespace trireme::cli {
 namespace {
@@ -27,18 +27,21 @@ struct EvaluateArgs {
 // The job's configuration, on the ranks of this command: how the run that trained it was cut does not matter.
 JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_t ranks) {
   const auto meta = reader.meta().find("config");
-  require(meta != reader.meta().end(), "evaluate: '{}' was not written by `trireme train`: it has no configuration", reader.path());
+  require(meta != reader.meta().end(), "evaluate: '{}' was not written by `trireme train`: it has no configuration",
+          reader.path());
   JobConfig trained = parse_config(meta->second, reader.path() + " (configuration)");
   trained.parallel = {};
   const JobConfig plain;
-  trained.train.keep_best = plain.train.keep_best;  // nothing is judged here, so other data may be given without more ado
+  trained.train.keep_best =
+      plain.train.keep_best;  // nothing is judged here, so other data may be given without more ado
   trained.train.patience = plain.train.patience;
   trained.train.measure = plain.train.measure;
   trained.train.min_improvement = plain.train.min_improvement;
   JobConfig out = parse_config(to_toml(trained), reader.path() + " (configuration)", args.set);
   const bool given = args.batch > 0;
   const int64_t batch = given ? args.batch : out.train.eval_batch > 0 ? out.train.eval_batch : out.train.batch;
-  require(!given || batch % ranks == 0, "evaluate: --batch {} does not divide over {} ranks; use {}", batch, ranks, (batch + ranks - 1) / ranks * ranks);
+  require(!given || batch % ranks == 0, "evaluate: --batch {} does not divide over {} ranks; use {}", batch, ranks,
+          (batch + ranks - 1) / ranks * ranks);
   out.train.batch = (batch + ranks - 1) / ranks * ranks;
   out.train.eval_batch = 0;
   return out;
@@ -52,11 +55,16 @@ data::SourcePtr samples_of(const JobConfig& config) {
   return split.validation ? split.validation : split.train;
 }
 
-void print(const EvaluateArgs& args, const JobConfig& config, const ckpt::Reader& reader, const EvaluationResult& found) {
+void print(const EvaluateArgs& args, const JobConfig& config, const ckpt::Reader& reader,
+           const EvaluationResult& found) {
   const bool held_out = config.data.validation > 0;
   const bool classes = predicts_classes(config);
   if (args.json) {
-    nlohmann::ordered_json line{{"checkpoint", reader.path()}, {"step", reader.step()}, {"samples", found.samples}, {"held_out", held_out}, {"loss", found.loss}};
+    nlohmann::ordered_json line{{"checkpoint", reader.path()},
+                                {"step", reader.step()},
+                                {"samples", found.samples},
+                                {"held_out", held_out},
+                                {"loss", found.loss}};
     if (classes) line["accuracy"] = found.accuracy;
     if (!classes) line["perplexity"] = std::exp(found.loss);
     std::printf("%s\n", line.dump().c_str());
@@ -69,7 +77,8 @@ void print(const EvaluateArgs& args, const JobConfig& config, const ckpt::Reader
   } else {
     std::printf(", perplexity %.4g", std::exp(found.loss));
   }
-  std::printf(", of %lld %s\n", static_cast<long long>(found.samples), held_out ? "samples that were held out" : "samples");
+  std::printf(", of %lld %s\n", static_cast<long long>(found.samples),
+              held_out ? "samples that were held out" : "samples");
 }
 
 int evaluate(const EvaluateArgs& args) {
@@ -77,7 +86,8 @@ int evaluate(const EvaluateArgs& args) {
   const std::string of_run = args.checkpoint + "/checkpoints";
   const ckpt::Reader reader(is_directory(of_run) ? of_run : args.checkpoint);
   const bool worker = is_worker();
-  const JobConfig config = config_of(args, reader, worker ? ranks_of_job() : args.ranks);  // a mistake is told before ranks start
+  const JobConfig config =
+      config_of(args, reader, worker ? ranks_of_job() : args.ranks);  // a mistake is told before ranks start
   if (args.ranks > 1 && !worker) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = config.parallel.transport, .threads = args.threads});
   const EvaluationResult found = evaluate_checkpoint(reader, config, samples_of(config), job);
@@ -89,14 +99,25 @@ int evaluate(const EvaluateArgs& args) {
 
 void add_evaluate(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<EvaluateArgs>();
-  CLI::App* command = app.add_subcommand("evaluate", "Loss and accuracy of a checkpoint over the samples that its run held out");
-  command->add_option("checkpoint", args->checkpoint, "A run's folder, that of its checkpoints, or one checkpoint, like runs/latest/checkpoints/best")
+  CLI::App* command =
+      app.add_subcommand("evaluate", "Loss and accuracy of a checkpoint over the samples that its run held out");
+  command
+      ->add_option("checkpoint", args->checkpoint,
+                   "A run's folder, that of its checkpoints, or one checkpoint, like runs/latest/checkpoints/best")
       ->required();
-  command->add_option("-n,--ranks", args->ranks, "Ranks on this host, each a process")->check(CLI::Range(1, 4096))->capture_default_str();
-  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")->check(CLI::Range(0, 1024));
-  command->add_option("--batch", args->batch, "Samples of a batch over all ranks; without it that of the run's validation")->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-  command->add_option("--set", args->set, "Replace a key of the run's configuration: other data, as in --set data.paths='[\"new.txt\"]' --set "
-                      "data.validation=0, or how ranks share the model, as in --set parallel.mode=semi_auto_parallel --set parallel.tp=2")
+  command->add_option("-n,--ranks", args->ranks, "Ranks on this host, each a process")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
+      ->check(CLI::Range(0, 1024));
+  command
+      ->add_option("--batch", args->batch, "Samples of a batch over all ranks; without it that of the run's validation")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  command
+      ->add_option("--set", args->set,
+                   "Replace a key of the run's configuration: other data, as in --set data.paths='[\"new.txt\"]' --set "
+                   "data.validation=0, or how ranks share the model, as in --set parallel.mode=semi_auto_parallel "
+                   "--set parallel.tp=2")
       ->allow_extra_args(false);
   command->add_flag("--json", args->json, "One line of JSON");
   command->footer("Example:\n  trireme evaluate runs/latest --json");

@@ -14,9 +14,9 @@
 #include "trireme/partition/why.h"
 #include "trireme/pass/fuse_rows.h"
 #include "trireme/pass/step_times.h"
-#include "trireme/train/config.h"
-#include "trireme/train/job.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/job.h"
+#include "trireme/train/job/strategies.h"
 
 namespace trireme::cli {
 namespace {
@@ -34,9 +34,9 @@ struct ExplainArgs {
 };
 
 std::string memory_text(const ExecutionPlan& plan) {
-  std::string out = fmt::format("arena {} bytes: {} persistent, {} of the step; at least {} are live at once\n",
-                                plan.arena_bytes, plan.persistent_bytes, plan.arena_bytes - plan.persistent_bytes,
-                                plan.lower_bound);
+  std::string out =
+      fmt::format("arena {} bytes: {} persistent, {} of the step; at least {} are live at once\n", plan.arena_bytes,
+                  plan.persistent_bytes, plan.arena_bytes - plan.persistent_bytes, plan.lower_bound);
   const std::vector<int64_t> kinds = bytes_by_holding(plan);
   for (int kind = 0; kind < kHoldings; ++kind) {
     out += fmt::format("  {:<11} {:>14} bytes at the fullest moment\n", to_string(static_cast<Holding>(kind)),
@@ -51,9 +51,11 @@ std::string memory_text(const ExecutionPlan& plan) {
       std::string& name = names[static_cast<size_t>(plan.values[static_cast<size_t>(id)].buffer)];
       if (name.empty()) name = fmt::format("{} {}", action.op->name, action.scope);
     }
-    if (action.scratch >= 0) names[static_cast<size_t>(action.scratch)] = fmt::format("{} {}", action.op->name, action.scope);
+    if (action.scratch >= 0)
+      names[static_cast<size_t>(action.scratch)] = fmt::format("{} {}", action.op->name, action.scope);
   }
-  out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", "buffer", "holds", "offset", "bytes", "live", "first written by");
+  out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", "buffer", "holds", "offset", "bytes", "live",
+                     "first written by");
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& b = plan.buffers[i];
     out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", i, to_string(b.holding), b.offset, b.bytes,
@@ -79,25 +81,29 @@ Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int rank
   CompiledJob job = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
   if (args.of == "step") return std::move(job.step);
   if (args.of == "evaluation") {
-    require(job.evaluation.has_value(), "explain: --of evaluation, but data.validation = 0 holds nothing out; raise it, or leave --of out");
+    require(job.evaluation.has_value(),
+            "explain: --of evaluation, but data.validation = 0 holds nothing out; raise it, or leave --of out");
     return std::move(*job.evaluation);
   }
   return compile_beside(job.step, inference_of(assembly, ranks), how);
 }
 
-std::string text_of(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly, int ranks, int threads) {
+std::string text_of(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly, int ranks,
+                    int threads) {
   if (args.value.empty() && args.stage == "graph") {
     return to_string(args.of == "inference" ? inference_of(assembly, ranks) : evaluation_of(assembly, ranks));
   }
   if (args.value.empty() && args.stage == "grad") return to_string(graphs_of(assembly, ranks).step);
   const Compiled compiled = compiled_of(args, assembly, ranks, threads);
   if (!args.value.empty()) {
-    return why(compiled.graph, compiled.strategy, args.value, reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
+    return why(compiled.graph, compiled.strategy, args.value,
+               reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
   }
   if (args.stage == "plan") return strategy_file(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "passes") {
-    return to_string(compiled.program) + fused_text(compiled.program) + "\n" + all_reduce_table(compiled.program, compiled.rates);
+    return to_string(compiled.program) + fused_text(compiled.program) + "\n" +
+           all_reduce_table(compiled.program, compiled.rates);
   }
   if (args.stage == "memory") return memory_text(compiled.plan);
   if (args.stage != "traffic") return to_string(compiled.plan);
@@ -109,9 +115,10 @@ int run(const ExplainArgs& args) {
   if (std::find(kStages.begin(), kStages.end(), args.stage) == kStages.end()) {
     fail(ErrorKind::kInvalidArgument, "explain: no stage '{}'.{}", args.stage, suggestion(args.stage, kStages));
   }
-  require(std::find(kGraphs.begin(), kGraphs.end(), args.of) != kGraphs.end(), "explain: --of '{}'; it must be one of {}.{}", args.of,
-          quoted_list(kGraphs), suggestion(args.of, kGraphs));
-  require(args.of == "step" || args.stage != "grad", "explain: --stage grad is of the step; leave --of {} out", args.of);
+  require(std::find(kGraphs.begin(), kGraphs.end(), args.of) != kGraphs.end(),
+          "explain: --of '{}'; it must be one of {}.{}", args.of, quoted_list(kGraphs), suggestion(args.of, kGraphs));
+  require(args.of == "step" || args.stage != "grad", "explain: --stage grad is of the step; leave --of {} out",
+          args.of);
   const JobConfig config = args.job.read();
   log_remarks(config);
   if (!args.passes.dump_dir.empty()) disk().make_directory(args.passes.dump_dir);
@@ -126,8 +133,11 @@ int run(const ExplainArgs& args) {
   const std::string& transport = config.parallel.transport;
   const bool measures = ranks > 1 && (transport == "ucx" || transport == "mpi" || args.job.nodes.given());
   if (measures && !communication.machine && !communication.measured) {
-    TRIREME_LOG(kWarn, "cli", "the job measures its links as it starts and puts sums of gradients together by them; this plan is by those that a host "
-                "usually has. A run leaves what it measured in its folder: --set parallel.rates={}/rates.toml", args.job.out);
+    TRIREME_LOG(kWarn, "cli",
+                "the job measures its links as it starts and puts sums of gradients together by them; this plan is by "
+                "those that a host "
+                "usually has. A run leaves what it measured in its folder: --set parallel.rates={}/rates.toml",
+                args.job.out);
   }
   std::fputs(text_of(args, config, assembly, ranks, compute_threads(args.job.threads, args.job.ranks)).c_str(), stdout);
   return 0;
@@ -140,10 +150,13 @@ std::string names_of_passes() {
 }
 
 void add_pass_flags(CLI::App& command, PassOptions& passes) {
-  command.add_option("--disable-pass", passes.disabled, "Leave a pass out; may be given again. They are, in their order: " + names_of_passes())
+  command
+      .add_option("--disable-pass", passes.disabled,
+                  "Leave a pass out; may be given again. They are, in their order: " + names_of_passes())
       ->allow_extra_args(false);
   command.add_option("--stop-after", passes.stop_after, "The last pass to run");
-  command.add_option("--dump", passes.dump_dir, "Folder for the program after each pass that changed it, as 001_<pass>.program. "
+  command.add_option("--dump", passes.dump_dir,
+                     "Folder for the program after each pass that changed it, as 001_<pass>.program. "
                      "TRIREME_LOG=pass=debug tells how long each took");
 }
 
@@ -153,19 +166,28 @@ void add_explain(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<ExplainArgs>();
   CLI::App* command = app.add_subcommand("explain", "Print what a configuration becomes, stage by stage");
   add_job_flags(*command, args->job);
-  command->add_option("--stage", args->stage,
-                      "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
-                      "of one micro-batch on a mesh with the axis micro_batch where there are several; passes: after the passes, all "
-                      "micro-batches one after the other, the ops that were fused, and when each sum over ranks is ready, begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a step; actions: the execution plan")
+  command
+      ->add_option("--stage", args->stage,
+                   "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
+                   "of one micro-batch on a mesh with the axis micro_batch where there are several; passes: after the "
+                   "passes, all "
+                   "micro-batches one after the other, the ops that were fused, and when each sum over ranks is ready, "
+                   "begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a "
+                   "step; actions: the execution plan")
       ->capture_default_str();
   command->add_option("--value", args->value,
                       "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "
                       "h.0.mlp.c_fc; * stands for any characters");
-  command->add_option("--of", args->of, "step, evaluation (of what is held out, in the step's memory) or inference (the model alone)")->capture_default_str();
+  command
+      ->add_option("--of", args->of,
+                   "step, evaluation (of what is held out, in the step's memory) or inference (the model alone)")
+      ->capture_default_str();
   add_pass_flags(*command, args->passes);
-  command->footer("The options of `trireme train` are taken as they are there, so that the same words train; ranks are planned for, and none is\n"
-                  "started. Those that say where a run writes, how it goes on and how its ranks meet change no plan.\n\n"
-                  "Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
+  command->footer(
+      "The options of `trireme train` are taken as they are there, so that the same words train; ranks are planned "
+      "for, and none is\n"
+      "started. Those that say where a run writes, how it goes on and how its ranks meet change no plan.\n\n"
+      "Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

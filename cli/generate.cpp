@@ -11,8 +11,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/train/generate.h"
-#include "trireme/train/job.h"
+#include "trireme/train/infer/generate.h"
+#include "trireme/train/job/job.h"
 
 namespace trireme::cli {
 namespace {
@@ -59,7 +59,8 @@ int run(const GenerateArgs& args) {
 void add_generate(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<GenerateArgs>();
   CLI::App* command = app.add_subcommand("generate", "Let a trained language model write");
-  command->add_option("checkpoint", args->checkpoint, "A checkpoint's folder, a run's folder, or that of its checkpoints")
+  command
+      ->add_option("checkpoint", args->checkpoint, "A checkpoint's folder, a run's folder, or that of its checkpoints")
       ->required();
   command->add_option("--prompt", args->options.prompt, "Text to go on from")->required();
   command->add_option("--tokens", args->options.tokens, "How many to write")->capture_default_str();

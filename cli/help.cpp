@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
-#include "trireme/train/config.h"
+#include "trireme/train/job/config.h"
 
 namespace trireme::cli {
 namespace {

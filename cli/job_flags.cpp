@@ -6,7 +6,7 @@
 
 #include "cli/parallel_flags.h"
 #include "trireme/base/log.h"
-#include "trireme/train/config.h"
+#include "trireme/train/job/config.h"
 
 namespace trireme::cli {
 
@@ -36,31 +36,47 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
         flags.ranks = range.most;
         flags.min_ranks = range.least;
       },
-      "Ranks on this host, each a process; default 1. 2:4 starts 4, and --restarts goes on with as many fewer as were killed, but at "
+      "Ranks on this host, each a process; default 1. 2:4 starts 4, and --restarts goes on with as many fewer as were "
+      "killed, but at "
       "least 2");
-  command.add_option("--threads", flags.threads, "Compute threads of each rank; 0: cores over ranks")->check(CLI::Range(0, 1024));
-  command.add_option("--set", flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001")->allow_extra_args(false);
-  flags.keys.add_text(command, "--transport", "parallel.transport", "auto, shm, ucx or mpi: how ranks exchange tensors");
+  command.add_option("--threads", flags.threads, "Compute threads of each rank; 0: cores over ranks")
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--set", flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001")
+      ->allow_extra_args(false);
+  flags.keys.add_text(command, "--transport", "parallel.transport",
+                      "auto, shm, ucx or mpi: how ranks exchange tensors");
   flags.keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in");
-  flags.keys.add_text(command, "--numerics", "train.numerics", "fast, or invariant: the same bits however the job is cut");
+  flags.keys.add_text(command, "--numerics", "train.numerics",
+                      "fast, or invariant: the same bits however the job is cut");
   flags.keys.add_switch(command, "--recompute,!--no-recompute", "train.recompute",
                         "The backward pass computes activation functions and norms again instead of keeping them");
-  flags.keys.add_whole(command, "--loss-pieces", "train.loss_pieces",
-                       "The last product and the loss are worked through in so many pieces of the positions; logits of one are kept at a time")
+  flags.keys
+      .add_whole(command, "--loss-pieces", "train.loss_pieces",
+                 "The last product and the loss are worked through in so many pieces of the positions; logits of one "
+                 "are kept at a time")
       ->check(CLI::Range(1, 4096));
   add_parallel_flags(command, flags.keys);
   add_node_flags(command, flags.nodes);
-  flags.keys.add_real(command, "--save-every-minutes", "train.save_every_minutes", "Minutes between checkpoints, besides train.save_every");
-  flags.keys.add_switch(command, "--keep-best,!--no-keep-best", "train.keep_best", "What a validation finds better than all before is saved and stays");
-  flags.keys.add_whole(command, "--patience", "train.patience", "Validations in a row that find nothing better after which the run ends; 0: none do");
-  flags.keys.add_switch(command, "--merged-save,!--no-merged-save", "train.merged_save", "With each checkpoint its parameters are written whole to model.safetensors in --out");
-  flags.keys.add_whole(command, "--sample-tokens", "train.sample_tokens", "Tokens that a language model over bytes writes at the end; 0: none");
+  flags.keys.add_real(command, "--save-every-minutes", "train.save_every_minutes",
+                      "Minutes between checkpoints, besides train.save_every");
+  flags.keys.add_switch(command, "--keep-best,!--no-keep-best", "train.keep_best",
+                        "What a validation finds better than all before is saved and stays");
+  flags.keys.add_whole(command, "--patience", "train.patience",
+                       "Validations in a row that find nothing better after which the run ends; 0: none do");
+  flags.keys.add_switch(command, "--merged-save,!--no-merged-save", "train.merged_save",
+                        "With each checkpoint its parameters are written whole to model.safetensors in --out");
+  flags.keys.add_whole(command, "--sample-tokens", "train.sample_tokens",
+                       "Tokens that a language model over bytes writes at the end; 0: none");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();
   command.add_flag("--resume", flags.resume, "Go on from the newest checkpoint in --out");
   command.add_flag("--quiet", flags.quiet, "No progress bar");
-  command.add_option("--restarts", flags.restarts, "How often to go on from the newest checkpoint after a rank has failed; with --nnodes on the nodes that are left")
+  command
+      .add_option("--restarts", flags.restarts,
+                  "How often to go on from the newest checkpoint after a rank has failed; with --nnodes on the nodes "
+                  "that are left")
       ->check(CLI::Range(0, 1000000));
-  command.add_flag("--insecure", flags.insecure, "Ranks that another launcher starts on several hosts may meet without a secret");
+  command.add_flag("--insecure", flags.insecure,
+                   "Ranks that another launcher starts on several hosts may meet without a secret");
 }
 
 }  // namespace trireme::cli

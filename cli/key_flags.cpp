@@ -7,31 +7,39 @@
 
 namespace trireme::cli {
 
-CLI::Option* KeyFlags::add_text(CLI::App& command, const std::string& names, const std::string& key, const std::string& help) {
-  return command.add_option_function<std::string>(names, [given = given_, key](const std::string& value) { given->emplace_back(key, value); }, help);
+CLI::Option* KeyFlags::add_text(CLI::App& command, const std::string& names, const std::string& key,
+                                const std::string& help) {
+  return command.add_option_function<std::string>(
+      names, [given = given_, key](const std::string& value) { given->emplace_back(key, value); }, help);
 }
 
-CLI::Option* KeyFlags::add_whole(CLI::App& command, const std::string& names, const std::string& key, const std::string& help) {
+CLI::Option* KeyFlags::add_whole(CLI::App& command, const std::string& names, const std::string& key,
+                                 const std::string& help) {
   return command.add_option_function<int64_t>(
       names, [given = given_, key](const int64_t& value) { given->emplace_back(key, std::to_string(value)); }, help);
 }
 
-CLI::Option* KeyFlags::add_real(CLI::App& command, const std::string& names, const std::string& key, const std::string& help) {
+CLI::Option* KeyFlags::add_real(CLI::App& command, const std::string& names, const std::string& key,
+                                const std::string& help) {
   return command.add_option_function<double>(
       names, [given = given_, key](const double& value) { given->emplace_back(key, fmt::format("{}", value)); }, help);
 }
 
-CLI::Option* KeyFlags::add_list(CLI::App& command, const std::string& names, const std::string& key, const std::string& help) {
+CLI::Option* KeyFlags::add_list(CLI::App& command, const std::string& names, const std::string& key,
+                                const std::string& help) {
   return command
       .add_option_function<std::vector<int64_t>>(
           names,
-          [given = given_, key](const std::vector<int64_t>& values) { given->emplace_back(key, fmt::format("[{}]", fmt::join(values, ", "))); },
+          [given = given_, key](const std::vector<int64_t>& values) {
+            given->emplace_back(key, fmt::format("[{}]", fmt::join(values, ", ")));
+          },
           help)
       ->delimiter(',')
       ->allow_extra_args(false);
 }
 
-CLI::Option* KeyFlags::add_switch(CLI::App& command, const std::string& names, const std::string& key, const std::string& help) {
+CLI::Option* KeyFlags::add_switch(CLI::App& command, const std::string& names, const std::string& key,
+                                  const std::string& help) {
   return command
       .add_flag_function(
           names, [given = given_, key](int64_t count) { given->emplace_back(key, count > 0 ? "true" : "false"); }, help)

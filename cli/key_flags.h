@@ -1,5 +1,5 @@
-// Flags that are keys of the configuration under a shorter name. A flag that is given is an override of its key, whatever it says:
-// the default overrides the file as well. Of one given twice the last counts (cli/main.cpp).
+// Flags that are keys of the configuration under a shorter name. A flag that is given is an override of its key,
+// whatever it says: the default overrides the file as well. Of one given twice the last counts (cli/main.cpp).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace CLI {
 class App;
 class Option;
-}
+}  // namespace CLI
 
 namespace trireme::cli {
 
@@ -20,7 +20,8 @@ class KeyFlags {
   CLI::Option* add_text(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
   CLI::Option* add_whole(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
   CLI::Option* add_real(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
-  CLI::Option* add_list(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);  // of whole numbers
+  CLI::Option* add_list(CLI::App& command, const std::string& names, const std::string& key,
+                        const std::string& help);  // of whole numbers
   // With a name like "--sp,!--no-sp".
   CLI::Option* add_switch(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
 

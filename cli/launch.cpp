@@ -16,9 +16,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/launch/cluster/address.h"
-#include "trireme/launch/rank_table.h"
-#include "trireme/launch/secret.h"
-#include "trireme/launch/supervise.h"
+#include "trireme/launch/start/rank_table.h"
+#include "trireme/launch/start/secret.h"
+#include "trireme/launch/supervise/supervise.h"
 
 namespace trireme::cli {
 namespace {
@@ -56,14 +56,16 @@ bool go_to_background(const std::string& log_dir) {
 
 // The ranks that the table gives this host.
 void take_rank_table(LaunchArgs& args) {
-  const launch::RankTable table = launch::parse_rank_table(read_file(args.rank_table), fmt::format("rank table '{}'", args.rank_table));
+  const launch::RankTable table =
+      launch::parse_rank_table(read_file(args.rank_table), fmt::format("rank table '{}'", args.rank_table));
   std::vector<std::string> servers;
   for (const auto& entry : table.ranks) {
     if (servers.empty() || servers.back() != entry.server) servers.push_back(entry.server);
   }
-  const auto own = std::ranges::find_if(servers, [](const auto& server) { return launch::is_own_address(launch::resolve(server)); });
-  require(own != servers.end(), "launch: --rank-table {}: none of its {} hosts ({}) has an address of this one", args.rank_table,
-          servers.size(), fmt::join(servers, ", "));
+  const auto own =
+      std::ranges::find_if(servers, [](const auto& server) { return launch::is_own_address(launch::resolve(server)); });
+  require(own != servers.end(), "launch: --rank-table {}: none of its {} hosts ({}) has an address of this one",
+          args.rank_table, servers.size(), fmt::join(servers, ", "));
   args.local.ranks = static_cast<int>(std::ranges::count(table.ranks, *own, &launch::RankTable::Entry::server));
   if (servers.size() == 1) return;
   launch::NodeOptions& node = args.flags.node;
@@ -81,7 +83,8 @@ int launch_job(LaunchArgs args) {
   }
   if (!args.rank_table.empty()) take_rank_table(args);
   args.flags.take_mindspore_variables();
-  if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.flags, args.local.restarts, args.local.log_dir);
+  if (mindspore_role() == "MS_SCHED")
+    return serve_mindspore_scheduler(args.flags, args.local.restarts, args.local.log_dir);
   launch::LaunchOptions local = args.local;
   for (const int rank : local.tail) require(rank >= 0, "launch: --tail {}; ranks go from 0", rank);
   local.echo = [](std::string_view line) {
@@ -90,8 +93,10 @@ int launch_job(LaunchArgs args) {
   };
   if (!args.join && !go_to_background(local.log_dir)) return 0;
   if (!args.flags.given()) return tell(launch::supervise(local));
-  require(local.min_ranks == 0, "launch: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as in "
-          "--nnodes 2:4", local.min_ranks, local.ranks);
+  require(local.min_ranks == 0,
+          "launch: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as in "
+          "--nnodes 2:4",
+          local.min_ranks, local.ranks);
   launch::NodeOptions node = args.flags.options();
   node.local = local;
   return tell(launch::launch_node(node));
@@ -101,7 +106,8 @@ int launch_job(LaunchArgs args) {
 
 void add_launch(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<LaunchArgs>();
-  CLI::App* command = app.add_subcommand("launch", "Start a program as several ranks, on this host or as one node of several");
+  CLI::App* command =
+      app.add_subcommand("launch", "Start a program as several ranks, on this host or as one node of several");
   CLI::Option* ranks = command->add_option_function<std::string>(
       "-n,--ranks",
       [args](const std::string& text) {
@@ -111,17 +117,22 @@ void add_launch(CLI::App& app, Action& chosen) {
       },
       "Ranks to start on this host. 2:4 starts 4, and --restarts as many fewer as were killed, but at least 2");
   command->add_option("--threads", args->local.threads, "Compute threads of each rank; 0: cores over ranks");
-  command->add_option("--log-dir", args->local.log_dir,
-                      "Folder of worker_<rank>.log: of the ranks other than 0, or with --nnodes of all, and of scheduler.log");
-  command->add_option("--tail", args->local.tail, "Ranks whose logs are shown here as they grow, as in --tail 1,3")->delimiter(',')
+  command->add_option(
+      "--log-dir", args->local.log_dir,
+      "Folder of worker_<rank>.log: of the ranks other than 0, or with --nnodes of all, and of scheduler.log");
+  command->add_option("--tail", args->local.tail, "Ranks whose logs are shown here as they grow, as in --tail 1,3")
+      ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--restarts", args->local.restarts, "How often to start all ranks again after one has failed; with --nnodes on all nodes that are left")
+  command
+      ->add_option("--restarts", args->local.restarts,
+                   "How often to start all ranks again after one has failed; with --nnodes on all nodes that are left")
       ->check(CLI::Range(0, 1000000));
   command->add_flag("--bind-core", args->local.pin, "Give each rank cores of its own");
   command->add_flag("--join,!--no-join", args->join, "Wait for the ranks to end (the default), or return at once");
   command->add_option("--make-secret", args->make_secret, "Write a fresh secret to this file, and do nothing else");
-  CLI::Option* table = command->add_option("--rank-table", args->rank_table,
-                                           "JSON file with every rank's host: the ranks of this host and the nodes are taken from it");
+  CLI::Option* table =
+      command->add_option("--rank-table", args->rank_table,
+                          "JSON file with every rank's host: the ranks of this host and the nodes are taken from it");
   add_node_flags(*command, args->flags);
   command->add_option("program", args->local.command, "The program and its arguments");
   command->prefix_command();
@@ -129,12 +140,15 @@ void add_launch(CLI::App& app, Action& chosen) {
   command->footer(
       "Examples:\n  trireme launch -n 2 ./my_program --its-own-option\n"
       "  trireme launch --make-secret job.secret\n"
-      "  trireme launch --nnodes 2 --node-rank 0 --master 10.0.0.5 -n 4 --secret-file job.secret ./my_program   # and 1 on the other");
+      "  trireme launch --nnodes 2 --node-rank 0 --master 10.0.0.5 -n 4 --secret-file job.secret ./my_program   # and "
+      "1 on the other");
   command->callback([=, &chosen] {
     // Of a '--' before the program that alone remains; any other is the program's own.
     const std::vector<std::string> rest = command->remaining();
-    if (rest != std::vector<std::string>{"--"}) args->local.command.insert(args->local.command.end(), rest.begin(), rest.end());
-    require(ranks->count() == 0 || table->count() == 0, "launch: -n and --rank-table are both given; the table says how many ranks");
+    if (rest != std::vector<std::string>{"--"})
+      args->local.command.insert(args->local.command.end(), rest.begin(), rest.end());
+    require(ranks->count() == 0 || table->count() == 0,
+            "launch: -n and --rank-table are both given; the table says how many ranks");
     require(ranks->count() > 0 || table->count() > 0 || !args->make_secret.empty() || !mindspore_role().empty(),
             "launch: -n is required. See `trireme help launch`.");
     chosen = [=] { return launch_job(*args); };

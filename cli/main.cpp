@@ -1,5 +1,5 @@
-#include <CLI/CLI.hpp>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <cerrno>
 #include <cstdio>
@@ -10,9 +10,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
-#include "trireme/comm/hangup.h"
+#include "trireme/comm/transports/hangup.h"
+#include "trireme/launch/rank/rank_info.h"
 #include "trireme/version.h"
-#include "trireme/launch/rank_info.h"
 
 namespace trireme::cli {
 namespace {
@@ -27,7 +27,8 @@ std::string where_to_read(const CLI::App& app) {
   if (app.get_subcommands().empty()) return "`trireme help` lists the commands.";
   const CLI::App* command = app.get_subcommands().front();
   if (command->get_subcommands().empty()) return fmt::format("See `trireme help {}`.", command->get_name());
-  return fmt::format("See `trireme {} {} --help`.", command->get_name(), command->get_subcommands().front()->get_name());
+  return fmt::format("See `trireme {} {} --help`.", command->get_name(),
+                     command->get_subcommands().front()->get_name());
 }
 
 // What the first of the words that CLI11 could not place was meant to be, or "".
@@ -105,7 +106,8 @@ int report(const Error& error) {
 void let_the_last_win(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const bool single = option->get_items_expected_max() <= 1;
-    if (single && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (single && option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw)
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*command);
 }
@@ -113,8 +115,10 @@ void let_the_last_win(CLI::App& app) {
 int run(int argc, char** argv) {
   CLI::App app("Trains a model written for one device on many.", "trireme");
   app.set_version_flag("--version,-V", version_text());
-  app.footer("Begin with:\n  trireme train examples/digits.toml\n\n`trireme help COMMAND` has a command's options, `trireme help config` the keys of a "
-             "job's file; docs/guide has lessons, docs/howto answers.");
+  app.footer(
+      "Begin with:\n  trireme train examples/digits.toml\n\n`trireme help COMMAND` has a command's options, `trireme "
+      "help config` the keys of a "
+      "job's file; docs/guide has lessons, docs/howto answers.");
   app.allow_extras();
   app.require_subcommand(0, 1);
   Action chosen;
@@ -140,7 +144,8 @@ int run(int argc, char** argv) {
     fail(ErrorKind::kInvalidArgument, "{}", unknown_word(app, extra[0]));
   }
   for (const std::string& name : unknown_flags()) {
-    TRIREME_LOG(kWarn, "cli", "the environment has '{}', which means nothing here; `trireme help env` lists what does", name);
+    TRIREME_LOG(kWarn, "cli", "the environment has '{}', which means nothing here; `trireme help env` lists what does",
+                name);
   }
   if (!chosen) {
     std::fputs(app.help().c_str(), stdout);
@@ -155,7 +160,8 @@ int with_output_written(int code) {
   errno = 0;
   const bool arrived = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
   if (!arrived && code == 0) {
-    fail(ErrorKind::kIo, "cannot write to the standard output{}; what it should hold is not complete", errno == 0 ? "" : fmt::format(" ({})", std::strerror(errno)));
+    fail(ErrorKind::kIo, "cannot write to the standard output{}; what it should hold is not complete",
+         errno == 0 ? "" : fmt::format(" ({})", std::strerror(errno)));
   }
   return code;
 }

@@ -6,9 +6,9 @@
 
 #include "cli/parallel_flags.h"
 #include "trireme/base/error.h"
-#include "trireme/train/config.h"
-#include "trireme/train/precision.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/strategies.h"
+#include "trireme/train/step/precision.h"
 
 namespace trireme::cli {
 
@@ -18,9 +18,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   keys.add_whole(command, "--layers", "model.layers", "gpt, llama: blocks")->default_str("4");
   keys.add_whole(command, "--width", "model.width", "gpt, llama: width of the residual stream")->default_str("256");
   keys.add_whole(command, "--heads", "model.heads", "gpt, llama: attention heads")->default_str("4");
-  keys.add_whole(command, "--kv-heads", "model.kv_heads", "llama: heads of keys and values; 0: as many")->default_str("0");
-  keys.add_whole(command, "--experts", "model.experts", "gpt, llama: experts of every block; 0: one plain MLP")->default_str("0");
-  keys.add_whole(command, "--expert-groups", "model.expert_groups", "gpt, llama: parts of the batch with their own places at every expert")
+  keys.add_whole(command, "--kv-heads", "model.kv_heads", "llama: heads of keys and values; 0: as many")
+      ->default_str("0");
+  keys.add_whole(command, "--experts", "model.experts", "gpt, llama: experts of every block; 0: one plain MLP")
+      ->default_str("0");
+  keys.add_whole(command, "--expert-groups", "model.expert_groups",
+                 "gpt, llama: parts of the batch with their own places at every expert")
       ->default_str("1");
   keys.add_whole(command, "--mlp-width", "model.mlp_width", "llama: of the MLP; 0: 8/3 of the width")->default_str("0");
   keys.add_whole(command, "--seq", "data.seq", "gpt, llama: tokens of a sample")->default_str("256");
@@ -30,10 +33,13 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--image", flags.image, "resnet50: height and width of an image")->capture_default_str();
   keys.add_list(command, "--hidden", "model.hidden", "mlp: sizes of the hidden layers")->default_str("512,512");
   keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in")->default_str("f32");
-  keys.add_text(command, "--numerics", "train.numerics", "fast, or invariant: the same bits however the job is cut")->default_str("fast");
+  keys.add_text(command, "--numerics", "train.numerics", "fast, or invariant: the same bits however the job is cut")
+      ->default_str("fast");
   keys.add_switch(command, "--recompute,!--no-recompute", "train.recompute",
                   "The backward pass computes activation functions and norms again instead of keeping them");
-  keys.add_whole(command, "--loss-pieces", "train.loss_pieces", "The last product and the loss are worked through in so many pieces of the positions, forward and backward; logits of one are kept at a time")
+  keys.add_whole(command, "--loss-pieces", "train.loss_pieces",
+                 "The last product and the loss are worked through in so many pieces of the positions, forward and "
+                 "backward; logits of one are kept at a time")
       ->check(CLI::Range(1, 4096))
       ->default_str("1");
   keys.add_text(command, "--optimizer", "train.optimizer", "sgd, adam, adamw or lamb")->default_str("adamw");
@@ -42,9 +48,10 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
 
 JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view command) {
   const std::vector<std::string> models{"gpt", "llama", "mlp", "lenet", "resnet50"};
-  require(std::find(models.begin(), models.end(), flags.model) != models.end(), "{}: no model '{}'.{}", command, flags.model,
-          suggestion(flags.model, models));
-  if (const std::string* dtype = flags.keys.given("train.dtype")) parse_compute_type(*dtype, fmt::format("{}: --dtype", command));
+  require(std::find(models.begin(), models.end(), flags.model) != models.end(), "{}: no model '{}'.{}", command,
+          flags.model, suggestion(flags.model, models));
+  if (const std::string* dtype = flags.keys.given("train.dtype"))
+    parse_compute_type(*dtype, fmt::format("{}: --dtype", command));
   require(flags.image >= 1, "{}: --image {}; an image is 1 pixel wide at least", command, flags.image);
   require(flags.batch >= 1, "{}: --batch {}; it must be 1 or more", command, flags.batch);
   JobConfig config;

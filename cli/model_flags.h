@@ -1,4 +1,5 @@
-// The flags that describe a built-in model and how it is trained on data made up for it, shared by the commands of `bench`.
+// The flags that describe a built-in model and how it is trained on data made up for it, shared by the commands of
+// `bench`.
 #pragma once
 
 #include <string>
@@ -21,7 +22,8 @@ struct ModelFlags {
 
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
-// Of a job of `ranks` ranks. Throws kInvalidArgument for what no configuration would say of itself; `command` begins the message.
+// Of a job of `ranks` ranks. Throws kInvalidArgument for what no configuration would say of itself; `command` begins
+// the message.
 JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view command);
 
 }  // namespace trireme::cli

@@ -10,7 +10,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/launch/cluster/address.h"
-#include "trireme/launch/start.h"
+#include "trireme/launch/start/start.h"
 
 namespace trireme::cli {
 
@@ -35,19 +35,24 @@ Range parse_range(const std::string& text, const char* flag) {
   return range;
 }
 
-void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_s, std::string& secret_file, launch::TlsFiles& tls) {
+void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_s, std::string& secret_file,
+                       launch::TlsFiles& tls) {
   command.add_option("--window", window_s, "Seconds for all ranks to come")->default_str(fmt::format("{}", kWindow_s));
   command.add_option("--heartbeat", heartbeat_s, "Seconds of silence after which a node counts as lost; 0: never")
       ->default_str(fmt::format("{}", kHeartbeat_s));
-  command.add_option("--secret-file", secret_file,
-                     "File of mode 0600 with the job's secret; else TRIREME_SECRET_FILE or TRIREME_SECRET in the environment");
-  command.add_option("--tls-cert", tls.certificate, "Certificate for TLS to the scheduler: PEM, or a bundle with its key (PKCS#12)");
+  command.add_option(
+      "--secret-file", secret_file,
+      "File of mode 0600 with the job's secret; else TRIREME_SECRET_FILE or TRIREME_SECRET in the environment");
+  command.add_option("--tls-cert", tls.certificate,
+                     "Certificate for TLS to the scheduler: PEM, or a bundle with its key (PKCS#12)");
   command.add_option("--tls-key", tls.key, "Its private key (PEM, mode 0600); a bundle has it");
   command.add_option("--tls-ca", tls.authority, "Authority (PEM) that signed the other side's certificate");
   command.add_option("--tls-crl", tls.revoked, "Lists (PEM) of certificates that the authority has taken back");
-  command.add_option("--tls-password-file", tls.password,
-                     "File of mode 0600 whose first line opens an encrypted key; else TRIREME_TLS_PASSWORD in the environment");
-  command.add_option("--tls-warn-days", tls.warn_days, "Warn of a certificate that ends within so many days")->capture_default_str()
+  command.add_option(
+      "--tls-password-file", tls.password,
+      "File of mode 0600 whose first line opens an encrypted key; else TRIREME_TLS_PASSWORD in the environment");
+  command.add_option("--tls-warn-days", tls.warn_days, "Warn of a certificate that ends within so many days")
+      ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
 }
 
@@ -61,10 +66,12 @@ void add_node_flags(CLI::App& command, NodeFlags& flags) {
         node.min_nodes = range.least;
       },
       "Nodes of the job; run this same command on each. 2:4: up to 4, and with 2 it goes on when others are lost");
-  command.add_option("--node-rank", node.node_rank, "Place of this node among them; 0 serves the scheduler. Without, the node "
-                                                    "with the master's address does");
-  command.add_option("--master", node.master, "HOST[:PORT] of the scheduler, the same on every node; port 8118 unless given. "
-                                              "Without --nnodes a 'trireme scheduler' is running there");
+  command.add_option("--node-rank", node.node_rank,
+                     "Place of this node among them; 0 serves the scheduler. Without, the node "
+                     "with the master's address does");
+  command.add_option("--master", node.master,
+                     "HOST[:PORT] of the scheduler, the same on every node; port 8118 unless given. "
+                     "Without --nnodes a 'trireme scheduler' is running there");
   command.add_option_function<std::string>(
       "--world",
       [&node](const std::string& text) {
@@ -73,25 +80,34 @@ void add_node_flags(CLI::App& command, NodeFlags& flags) {
         node.min_world = range.least;
       },
       "Ranks of the whole job, where nodes differ or --nnodes is not given; 2:8 as for --nnodes");
-  command.add_option("--last-call", flags.last_call_s, "Seconds for more to come when the fewest of --nnodes or --world are there")
+  command
+      .add_option("--last-call", flags.last_call_s,
+                  "Seconds for more to come when the fewest of --nnodes or --world are there")
       ->capture_default_str();
   command.add_option("--node-id", node.node_id, "Name of this node in the job; numbers order nodes that have no rank");
-  command.add_option("--address", node.address, "Address of this node for the others; else the one that reaches the master");
+  command.add_option("--address", node.address,
+                     "Address of this node for the others; else the one that reaches the master");
   add_cluster_flags(command, flags.window_s, flags.heartbeat_s, node.secret_file, node.tls);
 }
 
-std::string mindspore_role() { return launch::dynamic_cluster_role(flag_values()); }
+std::string mindspore_role() {
+  return launch::dynamic_cluster_role(flag_values());
+}
 
 namespace {
 
 // Of the variables that have another meaning, or none, in this program: who sets them is told so.
 void warn_of_mindspore_variables() {
-  if (mindspore_role() == "MS_SCHED") return;  // once for a job is enough; the workers' terminals are the ones that are read
+  if (mindspore_role() == "MS_SCHED")
+    return;  // once for a job is enough; the workers' terminals are the ones that are read
   if (flag_bool("MS_ENABLE_RECOVERY").value_or(false)) {
-    TRIREME_LOG(kWarn, "launch", "MS_ENABLE_RECOVERY=1 has no effect; --restarts lets a job go on after a failure (docs/guide/03)");
+    TRIREME_LOG(kWarn, "launch",
+                "MS_ENABLE_RECOVERY=1 has no effect; --restarts lets a job go on after a failure (docs/guide/03)");
   }
-  for (const char* name : {"MS_RECOVERY_PATH", "MS_RECEIVE_MSG_TIMEOUT", "MS_RETRY_INTERVAL_LOWER", "MS_RETRY_INTERVAL_UPPER", "MS_HCCL_CM_INIT", "MS_ENABLE_LCCL"}) {
-    if (const auto text = flag_text(name)) TRIREME_LOG(kWarn, "launch", "{}={} has no effect (docs/guide/03 says why)", name, *text);
+  for (const char* name : {"MS_RECOVERY_PATH", "MS_RECEIVE_MSG_TIMEOUT", "MS_RETRY_INTERVAL_LOWER",
+                           "MS_RETRY_INTERVAL_UPPER", "MS_HCCL_CM_INIT", "MS_ENABLE_LCCL"}) {
+    if (const auto text = flag_text(name))
+      TRIREME_LOG(kWarn, "launch", "{}={} has no effect (docs/guide/03 says why)", name, *text);
   }
 }
 
@@ -100,8 +116,10 @@ void warn_of_mindspore_variables() {
 void NodeFlags::take_mindspore_variables() {
   const std::string role = mindspore_role();
   if (role.empty()) return;
-  require(role != "MS_SCHED" || !given(), "environment: MS_ROLE=MS_SCHED, but {} says that this is a node with ranks; leave the option "
-          "out, or unset MS_ROLE", node.nodes > 0 ? "--nnodes" : "--master");
+  require(role != "MS_SCHED" || !given(),
+          "environment: MS_ROLE=MS_SCHED, but {} says that this is a node with ranks; leave the option "
+          "out, or unset MS_ROLE",
+          node.nodes > 0 ? "--nnodes" : "--master");
   const auto host = flag_text("MS_SCHED_HOST");
   const auto port = flag_int("MS_SCHED_PORT", 1024, 65'535);
   if (node.master.empty()) {
@@ -112,16 +130,20 @@ void NodeFlags::take_mindspore_variables() {
   if (node.world == 0 && node.nodes == 0) node.world = static_cast<int>(*flag_int("MS_WORKER_NUM", 1, 65'536));
   if (node.node_id.empty()) node.node_id = flag_text("MS_NODE_ID").value_or(flag_text("RANK_ID").value_or(""));
   if (node.address.empty()) node.address = flag_text("MS_WORKER_IP").value_or("");
-  if (const auto seconds = flag_int("MS_TOPO_TIMEOUT", 1, 86'400); seconds && !window_s) window_s = static_cast<double>(*seconds);
+  if (const auto seconds = flag_int("MS_TOPO_TIMEOUT", 1, 86'400); seconds && !window_s)
+    window_s = static_cast<double>(*seconds);
   if (!heartbeat_s && flag_bool("MS_DISABLE_HEARTBEAT").value_or(false)) heartbeat_s = 0;
-  if (const auto seconds = flag_int("MS_NODE_TIMEOUT", 1, 86'400); seconds && !heartbeat_s) heartbeat_s = static_cast<double>(*seconds);
+  if (const auto seconds = flag_int("MS_NODE_TIMEOUT", 1, 86'400); seconds && !heartbeat_s)
+    heartbeat_s = static_cast<double>(*seconds);
   warn_of_mindspore_variables();
 }
 
 launch::NodeOptions NodeFlags::options() const {
   launch::NodeOptions options = node;
-  options.window = std::chrono::seconds((milliseconds_of(window_s.value_or(kWindow_s), 1, false, "--window") + 999) / 1000);
-  options.silence = std::chrono::milliseconds(milliseconds_of(heartbeat_s.value_or(kHeartbeat_s), 0.2, true, "--heartbeat"));
+  options.window =
+      std::chrono::seconds((milliseconds_of(window_s.value_or(kWindow_s), 1, false, "--window") + 999) / 1000);
+  options.silence =
+      std::chrono::milliseconds(milliseconds_of(heartbeat_s.value_or(kHeartbeat_s), 0.2, true, "--heartbeat"));
   options.last_call = std::chrono::milliseconds(milliseconds_of(last_call_s, 0.1, true, "--last-call"));
   return options;
 }

@@ -33,20 +33,22 @@ struct NodeFlags {
   // Whether the job is to be one of nodes: --nnodes or --master was given.
   bool given() const { return node.nodes > 0 || !node.master.empty(); }
   launch::NodeOptions options() const;
-  // What MindSpore's variables say, where no flag does: MS_WORKER_NUM, MS_SCHED_HOST, MS_SCHED_PORT, MS_NODE_ID (or RANK_ID),
-  // MS_WORKER_IP, MS_TOPO_TIMEOUT, MS_NODE_TIMEOUT and MS_DISABLE_HEARTBEAT. Nothing without a role; refuses flags of a worker that
-  // is to be the scheduler. Warns of those that have no effect here.
+  // What MindSpore's variables say, where no flag does: MS_WORKER_NUM, MS_SCHED_HOST, MS_SCHED_PORT, MS_NODE_ID (or
+  // RANK_ID), MS_WORKER_IP, MS_TOPO_TIMEOUT, MS_NODE_TIMEOUT and MS_DISABLE_HEARTBEAT. Nothing without a role; refuses
+  // flags of a worker that is to be the scheduler. Warns of those that have no effect here.
   void take_mindspore_variables();
 };
 
 // launch::dynamic_cluster_role of this process: MS_WORKER, MS_SCHED or "".
 std::string mindspore_role();
-// Serves the scheduler that they describe, and returns the job's exit code. `log_dir`: of scheduler.log; empty: none is written.
+// Serves the scheduler that they describe, and returns the job's exit code. `log_dir`: of scheduler.log; empty: none is
+// written.
 int serve_mindspore_scheduler(const NodeFlags& flags, int restarts, const std::string& log_dir);
 
 void add_node_flags(CLI::App& command, NodeFlags& flags);
 // Those that the scheduler has too.
-void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_s, std::string& secret_file, launch::TlsFiles& tls);
+void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_s, std::string& secret_file,
+                       launch::TlsFiles& tls);
 // Milliseconds of a number of seconds that must be at least `low`; `zero` may also be given for none.
 int64_t milliseconds_of(double seconds, double low, bool zero, const char* flag);
 

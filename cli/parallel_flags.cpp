@@ -19,27 +19,40 @@ std::vector<std::string> with_mode(const KeyFlags& flags) {
 }
 
 void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
-  flags.add_whole(command, "--tp", "parallel.tp", "Ranks that each layer's weights are cut over (tensor parallel); the rest are data parallel")
+  flags
+      .add_whole(command, "--tp", "parallel.tp",
+                 "Ranks that each layer's weights are cut over (tensor parallel); the rest are data parallel")
       ->check(CLI::Range(1, 4096));
-  flags.add_whole(command, "--cp", "parallel.cp", "gpt, llama: ranks that positions are cut over (context parallel)")->check(CLI::Range(1, 4096));
-  flags.add_text(command, "--cp-algorithm", "parallel.cp_algorithm",
-                 "Attention over --cp: ulysses (an all-to-all to heads and back), ring (keys and values go around), hybrid "
-                 "(both), or auto: ulysses where the heads divide, else ring")
+  flags.add_whole(command, "--cp", "parallel.cp", "gpt, llama: ranks that positions are cut over (context parallel)")
+      ->check(CLI::Range(1, 4096));
+  flags
+      .add_text(
+          command, "--cp-algorithm", "parallel.cp_algorithm",
+          "Attention over --cp: ulysses (an all-to-all to heads and back), ring (keys and values go around), hybrid "
+          "(both), or auto: ulysses where the heads divide, else ring")
       ->check(CLI::IsMember({"auto", "ulysses", "ring", "hybrid"}));
-  flags.add_whole(command, "--ulysses-degree", "parallel.ulysses_degree",
-                  "Of --cp-algorithm hybrid: ranks that share the heads, the others form rings; 0: as many as divide --cp and the heads")
+  flags
+      .add_whole(command, "--ulysses-degree", "parallel.ulysses_degree",
+                 "Of --cp-algorithm hybrid: ranks that share the heads, the others form rings; 0: as many as divide "
+                 "--cp and the heads")
       ->check(CLI::Range(0, 4096));
-  flags.add_whole(command, "--ep", "parallel.ep", "gpt, llama: data parallel ranks that share a block's experts (expert parallel)")
+  flags
+      .add_whole(command, "--ep", "parallel.ep",
+                 "gpt, llama: data parallel ranks that share a block's experts (expert parallel)")
       ->check(CLI::Range(1, 4096));
   flags.add_switch(command, "--sp,!--no-sp", "parallel.sp",
                    "gpt, llama: the ranks of --tp also cut the positions between the products (sequence parallel)");
   flags.add_switch(command, "--vocab-parallel,!--no-vocab-parallel", "parallel.vocabulary",
                    "gpt, llama: the ranks of --tp also cut embedding, head and loss by tokens");
-  flags.add_whole(command, "--zero", "parallel.zero", "Slice over data parallel ranks 1: optimizer state, 2: and gradients, 3: and weights; 0: nothing")
+  flags
+      .add_whole(command, "--zero", "parallel.zero",
+                 "Slice over data parallel ranks 1: optimizer state, 2: and gradients, 3: and weights; 0: nothing")
       ->check(CLI::Range(0, 3));
-  flags.add_whole(command, "--gradient-accumulation-steps", "parallel.gradient_accumulation_steps",
-                  "Micro-batches that a rank's part of the batch is worked through in, one after the other: activations of one "
-                  "are kept at a time, and the step stays what it is in one")
+  flags
+      .add_whole(
+          command, "--gradient-accumulation-steps", "parallel.gradient_accumulation_steps",
+          "Micro-batches that a rank's part of the batch is worked through in, one after the other: activations of one "
+          "are kept at a time, and the step stays what it is in one")
       ->check(CLI::Range(1, 4096));
 }
 

@@ -1,4 +1,5 @@
-// The flags that cut a built-in model by its ready-made strategy, and its batch, shared by the commands that train, time and explain.
+// The flags that cut a built-in model by its ready-made strategy, and its batch, shared by the commands that train,
+// time and explain.
 #pragma once
 
 #include <string>

@@ -9,8 +9,8 @@
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
 #include "trireme/launch/cluster/agent.h"
-#include "trireme/launch/start.h"
-#include "trireme/launch/supervise.h"
+#include "trireme/launch/start/start.h"
+#include "trireme/launch/supervise/supervise.h"
 
 namespace trireme::cli {
 namespace {
@@ -48,19 +48,25 @@ std::string typed_command() {
   return out;
 }
 
-bool is_worker() { return launch::describe_start(flag_values(), read_file).world > 1; }
+bool is_worker() {
+  return launch::describe_start(flag_values(), read_file).world > 1;
+}
 
-int ranks_of_job() { return launch::describe_start(flag_values(), read_file).world; }
+int ranks_of_job() {
+  return launch::describe_start(flag_values(), read_file).world;
+}
 
-bool has_launcher() { return mindspore_role().empty() && launch::describe_start(flag_values(), read_file).served; }
+bool has_launcher() {
+  return mindspore_role().empty() && launch::describe_start(flag_values(), read_file).served;
+}
 
 void check_ranks(int asked, int least) {
   const launch::RankInfo info = launch::describe_start(flag_values(), read_file);
   if (info.world == 1) return;
   if (least > 0 && info.world >= least && info.world <= asked) return;
   require(asked == 1 || asked == info.world || asked == info.local_world,
-          "-n {}, but {} has started this process as rank {} of {} ({}); leave -n out", asked, info.started_by, info.rank,
-          info.world, info.evidence);
+          "-n {}, but {} has started this process as rank {} of {} ({}); leave -n out", asked, info.started_by,
+          info.rank, info.world, info.evidence);
 }
 
 int relaunch(const RelaunchOptions& options) {

@@ -15,15 +15,15 @@
 #include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/plan.h"
-#include "trireme/train/config.h"
-#include "trireme/train/generate.h"
-#include "trireme/train/interrupt.h"
-#include "trireme/train/job.h"
-#include "trireme/train/model_size.h"
-#include "trireme/train/progress.h"
-#include "trireme/train/run_lock.h"
-#include "trireme/train/session.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/infer/generate.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/job.h"
+#include "trireme/train/job/model_size.h"
+#include "trireme/train/job/strategies.h"
+#include "trireme/train/loop/interrupt.h"
+#include "trireme/train/loop/run_lock.h"
+#include "trireme/train/report/progress.h"
+#include "trireme/train/step/session.h"
 
 namespace trireme::cli {
 namespace {
@@ -47,8 +47,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
   const Job& job = Job::current();
   const ExecutionPlan& plan = session.compiled().plan;
   const double flops = flops_per_step(plan) * job.size();
-  const std::string expected =
-      info.expected_s > 0 ? fmt::format(", about {} in all", duration(info.expected_s)) : "";
+  const std::string expected = info.expected_s > 0 ? fmt::format(", about {} in all", duration(info.expected_s)) : "";
   std::printf(
       "%s: %s with %s parameters, %s\n"
       "  %d rank%s x %d thread%s%s, batch %lld%s, %.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
@@ -75,31 +74,36 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
     return;
   }
   if (result.nothing_left && result.stopped_early) {
-    std::printf("Nothing is left to train: the run stopped early at step %lld, after %lld validations that found nothing better than that of "
-                "step %lld.\nTo go on, raise --patience, or set it to 0.\n",
-                static_cast<long long>(result.step), static_cast<long long>(config.train.patience), static_cast<long long>(result.best_step));
+    std::printf(
+        "Nothing is left to train: the run stopped early at step %lld, after %lld validations that found nothing "
+        "better than that of "
+        "step %lld.\nTo go on, raise --patience, or set it to 0.\n",
+        static_cast<long long>(result.step), static_cast<long long>(config.train.patience),
+        static_cast<long long>(result.best_step));
     return;
   }
   if (result.nothing_left) {
-    std::printf("Nothing is left to train: %s is at step %lld of %s.\nFor more, raise the number of steps, as in --set "
-                "train.steps=%lld.\n",
-                result.checkpoint.c_str(), static_cast<long long>(result.step),
-                config.train.steps > 0 ? std::to_string(config.train.steps).c_str() : "the last epoch",
-                static_cast<long long>(2 * result.step));
+    std::printf(
+        "Nothing is left to train: %s is at step %lld of %s.\nFor more, raise the number of steps, as in --set "
+        "train.steps=%lld.\n",
+        result.checkpoint.c_str(), static_cast<long long>(result.step),
+        config.train.steps > 0 ? std::to_string(config.train.steps).c_str() : "the last epoch",
+        static_cast<long long>(2 * result.step));
     return;
   }
   std::printf("Training loss %.4f", result.loss);
   if (config.data.validation > 0) std::printf(", validation loss %.4f", result.validation_loss);
   if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
   if (result.stopped_early) {
-    std::printf("\nStopped early at step %lld: %lld validations found nothing better than that of step %lld", static_cast<long long>(result.step),
-                static_cast<long long>(config.train.patience), static_cast<long long>(result.best_step));
+    std::printf("\nStopped early at step %lld: %lld validations found nothing better than that of step %lld",
+                static_cast<long long>(result.step), static_cast<long long>(config.train.patience),
+                static_cast<long long>(result.best_step));
   }
   if (Job::current().size() > 1) std::printf("\nCommunication %s", to_string(result.communication).c_str());
   std::printf("\nReport:     %s\nCheckpoint: %s\n", result.report.c_str(), result.checkpoint.c_str());
   if (config.train.keep_best && result.best_step >= 0) {
-    std::printf("Best:       %s/checkpoints/best, of step %lld: validation %s %.4f\n", args.out.c_str(), static_cast<long long>(result.best_step),
-                config.train.measure.c_str(), result.best);
+    std::printf("Best:       %s/checkpoints/best, of step %lld: validation %s %.4f\n", args.out.c_str(),
+                static_cast<long long>(result.best_step), config.train.measure.c_str(), result.best);
   }
   if (config.train.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
   if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary) {
@@ -108,12 +112,14 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
 }
 
 // Announced, because it takes time after the last step.
-std::string write_sample(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool& pool) {
+std::string write_sample(const JobConfig& config, const std::function<View(std::string_view)>& parameter,
+                         ThreadPool& pool) {
   constexpr double kMostSeconds = 10;
   std::printf("\nWriting a sample of %lld tokens, for %.0f s at most; --sample-tokens 0 leaves it out\n",
               static_cast<long long>(config.train.sample_tokens), kMostSeconds);
   std::fflush(stdout);
-  return generate(config, parameter, &pool, {.prompt = "The ", .tokens = config.train.sample_tokens, .most_seconds = kMostSeconds});
+  return generate(config, parameter, &pool,
+                  {.prompt = "The ", .tokens = config.train.sample_tokens, .most_seconds = kMostSeconds});
 }
 
 // "3 or 6": the batches nearest to the one asked for.
@@ -150,10 +156,12 @@ bool fits(const JobConfig& config, int ranks) {
 std::string describe_model(const JobConfig& config) {
   const auto& m = config.model;
   if (m.kind == "mlp") return fmt::format("mlp, hidden layers of {}", fmt::join(m.hidden, " and "));
-  if (m.kind == "resnet") return m.blocks.empty() ? fmt::format("resnet-{}", m.depth) : fmt::format("resnet, blocks {}", fmt::join(m.blocks, ", "));
+  if (m.kind == "resnet")
+    return m.blocks.empty() ? fmt::format("resnet-{}", m.depth)
+                            : fmt::format("resnet, blocks {}", fmt::join(m.blocks, ", "));
   if (m.kind != "gpt" && m.kind != "llama") return m.kind;
-  return fmt::format("{}, {} layer{} of width {}, {} head{}{}", m.kind, m.layers, m.layers == 1 ? "" : "s", m.width, m.heads, m.heads == 1 ? "" : "s",
-                     m.experts > 0 ? fmt::format(", {} experts", m.experts) : "");
+  return fmt::format("{}, {} layer{} of width {}, {} head{}{}", m.kind, m.layers, m.layers == 1 ? "" : "s", m.width,
+                     m.heads, m.heads == 1 ? "" : "s", m.experts > 0 ? fmt::format(", {} experts", m.experts) : "");
 }
 
 std::string describe_data(const JobConfig& config) {
@@ -184,7 +192,8 @@ int work(const JobFlags& args) {
     options.on_start = [&](const Session& session, const StartInfo& info) {
       announce(config, session, info, args.out);
     };
-    if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary && config.train.sample_tokens > 0) {
+    if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary &&
+        config.train.sample_tokens > 0) {
       options.sample = [&](const std::function<View(std::string_view)>& parameter) {
         sample = write_sample(config, parameter, job.pool());
         return sample;
@@ -194,8 +203,7 @@ int work(const JobFlags& args) {
   FitOptions fit = fit_options(config);
   fit.validation = split.validation;
   fit.resume = args.resume;
-  Trainer trainer([&](const Tensor& x) { return (*model)(x); },
-                  make_loss(config), make_optimizer(config), options);
+  Trainer trainer([&](const Tensor& x) { return (*model)(x); }, make_loss(config), make_optimizer(config), options);
   const FitResult result = trainer.fit(split.train, fit);
   if (job.rank() == 0) {
     if (!sample.empty()) std::printf("A sample the model wrote:\n%s\n\n", printable(sample).c_str());
@@ -218,21 +226,25 @@ int train(JobFlags args) {
   const JobConfig config = args.read();  // a mistake here is told before ranks start
   check_memory(config, ranks, args.ranks);
   check_fits(config, ranks);
-  if (!of_nodes) RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
+  if (!of_nodes)
+    RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
     if (found.complete.empty()) {
-      Error error(found.notes.empty() ? ErrorKind::kNotFound : ErrorKind::kCorrupt,
-                  fmt::format("train: --resume, but there is no {}checkpoint in '{}/checkpoints'; leave --resume out, or "
-                              "name the run's folder with --out",
-                              found.notes.empty() ? "" : "whole ", args.out));
+      Error error(
+          found.notes.empty() ? ErrorKind::kNotFound : ErrorKind::kCorrupt,
+          fmt::format("train: --resume, but there is no {}checkpoint in '{}/checkpoints'; leave --resume out, or "
+                      "name the run's folder with --out",
+                      found.notes.empty() ? "" : "whole ", args.out));
       for (const std::string& note : found.notes) error.note(note);
       throw error;
     }
   }
   if (args.ranks == 1 && !of_nodes && (args.restarts == 0 || has_launcher())) return work(args);
-  require(!of_nodes || args.min_ranks == 0, "train: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as "
-          "in --nnodes 2:4", args.min_ranks, args.ranks);
+  require(!of_nodes || args.min_ranks == 0,
+          "train: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as "
+          "in --nnodes 2:4",
+          args.min_ranks, args.ranks);
   return relaunch({.ranks = args.ranks,
                    .min_ranks = args.min_ranks,
                    .fits = [&](int count) { return fits(config, count); },
@@ -248,9 +260,11 @@ void add_train(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<JobFlags>();
   CLI::App* command = app.add_subcommand("train", "Train the model of a configuration file");
   add_job_flags(*command, *args);
-  command->footer("SIGINT (Ctrl-C), SIGTERM and SIGHUP, sent to any process of the job, finish the step, save and end all ranks with the "
-                  "exit code 128 + signal; SIGUSR1 saves a checkpoint and goes on.\n\n"
-                  "Example:\n  trireme train examples/digits.toml -n 2 --set train.epochs=3 --out runs/digits");
+  command->footer(
+      "SIGINT (Ctrl-C), SIGTERM and SIGHUP, sent to any process of the job, finish the step, save and end all ranks "
+      "with the "
+      "exit code 128 + signal; SIGUSR1 saves a checkpoint and goes on.\n\n"
+      "Example:\n  trireme train examples/digits.toml -n 2 --set train.epochs=3 --out runs/digits");
   command->callback([=, &chosen] { chosen = [=] { return train(*args); }; });
 }
 

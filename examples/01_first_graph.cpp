@@ -16,8 +16,7 @@ int main() {
   const tr::Graph step = tr::training_step(
       [&](const tr::Tensor& x) { return line(x); },
       [](const tr::Tensor& y, const tr::Tensor& target) { return tr::mse(y, target); },
-      {{"x", {tr::DType::kF32, {8, 3}}}, {"target", {tr::DType::kF32, {8, 1}}}}, tr::Sgd{.lr = 0.1},
-      {.name = "line"});
+      {{"x", {tr::DType::kF32, {8, 3}}}, {"target", {tr::DType::kF32, {8, 1}}}}, tr::Sgd{.lr = 0.1}, {.name = "line"});
   fmt::print("The step on whole tensors:\n{}\n", tr::to_string(step));
 
   const tr::Program program = tr::partition(step, tr::data_parallel(step, 2));

@@ -1,5 +1,6 @@
-// A model cut by hand: every rank has some rows of the first weight and the same columns of the second, and the sum over
-// ranks stands in the model's code. Alone it is the whole model; `trireme launch -n 2 ./03_cut_by_hand` makes it two halves.
+// A model cut by hand: every rank has some rows of the first weight and the same columns of the second, and the sum
+// over ranks stands in the model's code. Alone it is the whole model; `trireme launch -n 2 ./03_cut_by_hand` makes it
+// two halves.
 #include <fmt/core.h>
 
 #include "trireme/trireme.h"
@@ -29,16 +30,13 @@ int main(int argc, char** argv) {
   const auto job = tr::Job::init(argc, argv);
   const tr::Mesh mesh({{"dp", 1}, {"tp", job.size()}});
   Halves net(mesh);
-  tr::Trainer trainer{net,
-                      tr::cross_entropy,
-                      tr::AdamW{.lr = 1e-3},
-                      {.mode = tr::Mode::kHybrid,
-                       .accuracy = true,
-                       .progress = false,
-                       .parallel = {.mesh = tr::to_string(mesh)}}};
+  tr::Trainer trainer{
+      net,
+      tr::cross_entropy,
+      tr::AdamW{.lr = 1e-3},
+      {.mode = tr::Mode::kHybrid, .accuracy = true, .progress = false, .parallel = {.mesh = tr::to_string(mesh)}}};
   const auto digits = tr::data::split_fraction(tr::data::synthetic_images({.samples = 2000}), 0.1);
-  const tr::FitResult result =
-      trainer.fit(digits.train, {.epochs = 2, .batch = 50, .validation = digits.validation});
+  const tr::FitResult result = trainer.fit(digits.train, {.epochs = 2, .batch = 50, .validation = digits.validation});
   if (job.rank() == 0) {
     fmt::print("{} steps; more than nine in ten held-out images right: {}\n", result.step,
                result.accuracy > 0.9 ? "yes" : "no");

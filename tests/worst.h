@@ -1,5 +1,5 @@
-// The worst of many differences, which keeps what is no number: std::max(worst, NaN) is `worst`, and a test that takes it so
-// passes on results that are no numbers.
+// The worst of many differences, which keeps what is no number: std::max(worst, NaN) is `worst`, and a test that takes
+// it so passes on results that are no numbers.
 #pragma once
 
 #include <cmath>

@@ -61,63 +61,81 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
   expect_set("train.bacth=4", "--set: no key 'train.bacth'. Did you mean 'train.batch'?");
   expect_set("train.batch=four", "--set: 'train.batch' must be a whole number; found 'four'");
   expect_set("train.batch", "--set 'train.batch': it must be key=value, like train.lr=0.001");
-  expect_set("train.optimizer=adamm",
-             "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw' or 'lamb'. Did you mean "
-             "'adam'?");
-  expect_set("train.dtype=f16", "configuration: train.dtype = 'f16'; it must be one of 'f32' or 'bf16'. Did you mean "
-                                "'bf16'?");
+  expect_set(
+      "train.optimizer=adamm",
+      "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw' or 'lamb'. Did you mean "
+      "'adam'?");
+  expect_set("train.dtype=f16",
+             "configuration: train.dtype = 'f16'; it must be one of 'f32' or 'bf16'. Did you mean "
+             "'bf16'?");
   expect_error({"train", "gpt.toml", "--dtype", "f64"}, kCaller,
                HasSubstr("configuration: train.dtype = 'f64'; it must be one of 'f32' or 'bf16'"));
   expect_set("model.layers=0", "configuration: model.layers = 0; it must be 1 or more");
   expect_set("model.width=-4", "configuration: model.width = -4; it must be 1 or more");
-  expect_set("model.heads=3", "configuration: model.width = 16 is not divisible by model.heads = 3; use a width that is a "
-                              "multiple of the heads");
+  expect_set("model.heads=3",
+             "configuration: model.width = 16 is not divisible by model.heads = 3; use a width that is a "
+             "multiple of the heads");
   expect_set("model.vocabulary=100", "configuration: model.vocabulary = 100; text is read as bytes and needs 256");
   expect_set("model.dropout=1", "configuration: model.dropout = 1; it must be from 0 to below 1");
   expect_set("train.beta1=2", "configuration: train.beta1 = 2; it must be from 0 to below 1");
   expect_set("train.lr=0", "configuration: train.lr = 0; it must be above 0");
   expect_set("model.layers=1000000000", "configuration: model.layers = 1000000000; it must be at most 100000");
-  for (const char* key : {"model.width", "model.heads", "model.vocabulary", "model.classes", "data.seq", "data.samples", "train.batch", "model.experts"}) {
-    expect_set(fmt::format("{}=9223372036854775807", key), fmt::format("configuration: {} = 9223372036854775807; it must be at most 2147483647", key));
+  for (const char* key : {"model.width", "model.heads", "model.vocabulary", "model.classes", "data.seq", "data.samples",
+                          "train.batch", "model.experts"}) {
+    expect_set(fmt::format("{}=9223372036854775807", key),
+               fmt::format("configuration: {} = 9223372036854775807; it must be at most 2147483647", key));
   }
   expect_set("model.hidden=[4294967296]", "configuration: model.hidden = 4294967296; it must be at most 2147483647");
   expect_set("data.image=[2147483647, 2147483647, 2147483647]",
              "configuration: data.image: its sizes make 9.9e+27 elements; they must make at most 2147483647");
-  expect_set("model.width=2000000000", HasSubstr("configuration: the model 'gpt' has at least 4.8e+19 parameters, 1788139"));
+  expect_set("model.width=2000000000",
+             HasSubstr("configuration: the model 'gpt' has at least 4.8e+19 parameters, 1788139"));
   expect_set("train.steps=9223372036854775807", HasSubstr("fit: 9223372036854775807 steps or 0 epochs of "));
-  expect_set("train.lr=inf", "configuration: train.lr = inf, train.final_ratio = 0.1; rates must be numbers that f32 holds");
-  expect_set("train.lr=1e39", "configuration: train.lr = 1e+39, train.final_ratio = 0.1; rates must be numbers that f32 holds");
-  expect_set("train.lr=1e-60", "configuration: train.lr = 1e-60, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+  expect_set("train.lr=inf",
+             "configuration: train.lr = inf, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+  expect_set("train.lr=1e39",
+             "configuration: train.lr = 1e+39, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+  expect_set("train.lr=1e-60",
+             "configuration: train.lr = 1e-60, train.final_ratio = 0.1; rates must be numbers that f32 holds");
   expect_set("train.lr=nan", "configuration: train.lr = nan; it must be above 0");
   expect_set("train.clip=inf", "configuration: train.clip = inf; it must be a number that f32 holds");
-  expect_set("train.weight_decay=1e40", "configuration: train.weight_decay = 1e+40; it must be a number that f32 holds");
+  expect_set("train.weight_decay=1e40",
+             "configuration: train.weight_decay = 1e+40; it must be a number that f32 holds");
   expect_set("train.final_ratio=nan", "configuration: train.final_ratio = nan; it must be 0 or more");
-  expect_set("train.beta2=0.9999999999", "configuration: train.beta2 = 0.9999999999; it must be from 0 to below 1, also in f32");
+  expect_set("train.beta2=0.9999999999",
+             "configuration: train.beta2 = 0.9999999999; it must be from 0 to below 1, also in f32");
   expect_set("train.clip=-1", "configuration: train.clip = -1; it must be 0 or more");
   expect_set("train.steps=-5", "configuration: train.steps = -5; it must be 0 or more");
-  expect_set("data.std=0", "configuration: data.std = 0; pixels are divided by it: it must be above 0, within what f32 holds");
-  expect_set("data.std=1e-60", "configuration: data.std = 1e-60; pixels are divided by it: it must be above 0, within what f32 holds");
+  expect_set("data.std=0",
+             "configuration: data.std = 0; pixels are divided by it: it must be above 0, within what f32 holds");
+  expect_set("data.std=1e-60",
+             "configuration: data.std = 1e-60; pixels are divided by it: it must be above 0, within what f32 holds");
   expect_set("data.mean=inf", "configuration: data.mean = inf; it must be a number that f32 holds");
   expect_set("parallel.gradient_accumulation_steps=5000",
              "configuration: parallel.gradient_accumulation_steps = 5000; it must be from 1 to 4096");
-  expect_set("data.seq=100000", "text: 'text.txt' holds 8000 bytes in 1 files; a sample of 100000 tokens and its next one "
-                                "needs 100001");
+  expect_set("data.seq=100000",
+             "text: 'text.txt' holds 8000 bytes in 1 files; a sample of 100000 tokens and its next one "
+             "needs 100001");
 }
 
 TEST_F(BadInputTest, RanksThatCannotBe) {
   write_gpt();
-  expect_error({"train", "gpt.toml", "-n", "0"}, kCaller, "train: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
+  expect_error({"train", "gpt.toml", "-n", "0"}, kCaller,
+               "train: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
   expect_error({"train", "gpt.toml", "-n", "3"}, kCaller,
                "train: a batch of 4 samples does not divide over 3 ranks; use --set train.batch=3 or 6, or another -n");
   expect_error({"train", "gpt.toml", "-n", "8"}, kCaller,
                "train: a batch of 4 samples does not divide over 8 ranks; use --set train.batch=8, or another -n");
-  expect_error({"train", "gpt.toml", "-n", "2", "--gradient-accumulation-steps", "4"}, kCaller,
-               "train: a batch of 4 samples does not divide over 2 ranks x 4 micro-batches; use --set train.batch=8, other "
-               "--gradient-accumulation-steps, or another -n");
-  expect_error({"train", "gpt.toml", "--set", "parallel.gradient_accumulation_steps=3"}, kCaller,
-               "train: a batch of 4 samples does not divide over 1 rank x 3 micro-batches; use --set train.batch=3 or 6, other "
-               "--gradient-accumulation-steps, or another -n");
-  expect_error({"train", "gpt.toml", "-n", "2", "--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.mesh=dp=2,micro_batch=4"},
+  expect_error(
+      {"train", "gpt.toml", "-n", "2", "--gradient-accumulation-steps", "4"}, kCaller,
+      "train: a batch of 4 samples does not divide over 2 ranks x 4 micro-batches; use --set train.batch=8, other "
+      "--gradient-accumulation-steps, or another -n");
+  expect_error(
+      {"train", "gpt.toml", "--set", "parallel.gradient_accumulation_steps=3"}, kCaller,
+      "train: a batch of 4 samples does not divide over 1 rank x 3 micro-batches; use --set train.batch=3 or 6, other "
+      "--gradient-accumulation-steps, or another -n");
+  expect_error({"train", "gpt.toml", "-n", "2", "--set", "parallel.mode=semi_auto_parallel", "--set",
+                "parallel.mesh=dp=2,micro_batch=4"},
                kCaller, HasSubstr("does not divide over 2 ranks x 4 micro-batches"));
   expect_error({"train", "gpt.toml", "--threads", "-1"}, kCaller, HasSubstr("--threads"));
   expect_error({"train", "gpt.toml", "--out", ""}, kCaller, "train: --out is empty; name a folder");
@@ -137,20 +155,26 @@ TEST_F(BadInputTest, MoreRanksOrALargerBatchThanThereAreSamples) {
 TEST_F(BadInputTest, WhatHasNoEffectIsRefusedOrSaid) {
   write_gpt();
   expect_error({"train", "gpt.toml", "--set", "train.momentum=0.5"}, kCaller,
-               "configuration: train.momentum = 0.5 has no effect with train.optimizer = 'adamw'; leave it out, or at its default of 0.9");
+               "configuration: train.momentum = 0.5 has no effect with train.optimizer = 'adamw'; leave it out, or at "
+               "its default of 0.9");
   for (const char* command : {"explain", "train"}) {
     const Outcome cut = run({command, "gpt.toml", "--sp", "--cp-algorithm", "ring", "--set", "train.steps=1"});
     EXPECT_EQ(cut.code, 0) << cut.err;
-    EXPECT_THAT(cut.err, HasSubstr("configuration: parallel.sp = true has no effect with parallel.tp = 1; leave it out, or at its default of false\n"));
+    EXPECT_THAT(cut.err, HasSubstr("configuration: parallel.sp = true has no effect with parallel.tp = 1; leave it "
+                                   "out, or at its default of false\n"));
     EXPECT_THAT(cut.err, HasSubstr("parallel.cp_algorithm = 'ring' has no effect with parallel.cp = 1"));
   }
-  expect_error({"bench", "step", "--model", "lenet", "--layers", "3"}, kCaller, HasSubstr("model.layers = 3 has no effect with model.kind = 'lenet'"));
-  expect_error({"train", "gpt.toml", "--ep", "2", "-n", "2"}, kCaller, HasSubstr("parallel.ep = 2 ranks share the experts of a mixture, and the model has none"));
-  expect_error({"train", "gpt.toml", "--tp", "8", "-n", "4"}, kCaller, HasSubstr("is 8 ranks, and the job has 4; start 8, or cut less"));
-  const Outcome outcome = run({"train", "gpt.toml", "--quiet", "--set", "train.steps=2", "--set", "train.warmup=5", "--set", "data.validation=0",
-                               "--set", "train.eval_every=1"});
+  expect_error({"bench", "step", "--model", "lenet", "--layers", "3"}, kCaller,
+               HasSubstr("model.layers = 3 has no effect with model.kind = 'lenet'"));
+  expect_error({"train", "gpt.toml", "--ep", "2", "-n", "2"}, kCaller,
+               HasSubstr("parallel.ep = 2 ranks share the experts of a mixture, and the model has none"));
+  expect_error({"train", "gpt.toml", "--tp", "8", "-n", "4"}, kCaller,
+               HasSubstr("is 8 ranks, and the job has 4; start 8, or cut less"));
+  const Outcome outcome = run({"train", "gpt.toml", "--quiet", "--set", "train.steps=2", "--set", "train.warmup=5",
+                               "--set", "data.validation=0", "--set", "train.eval_every=1"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("the learning rate rises for 5 steps and the run ends after 2: it gets to 0.4 times the peak"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("the learning rate rises for 5 steps and the run ends after 2: it gets to 0.4 times the peak"));
   EXPECT_THAT(outcome.err, HasSubstr("nothing is held out, so that nothing is validated"));
 }
 
@@ -158,7 +182,8 @@ TEST_F(BadInputTest, TextThatIsMissingOrTooShort) {
   write_gpt();
   fs::remove(path("text.txt"));
   for (const char* ranks : {"1", "2"}) {
-    expect_error({"train", "gpt.toml", "-n", ranks}, kCaller, HasSubstr("configuration: data.paths: there is no 'text.txt'"));
+    expect_error({"train", "gpt.toml", "-n", ranks}, kCaller,
+                 HasSubstr("configuration: data.paths: there is no 'text.txt'"));
     EXPECT_THAT(last_.err, HasSubstr("  while reading data.paths of the configuration\n"));
   }
   write("text.txt", "too short");
@@ -186,8 +211,9 @@ std::string labels_of(uint32_t count, uint32_t classes) {
 }
 
 TEST_F(BadInputTest, ImageFilesThatLieOrEndTooSoon) {
-  write("idx.toml", "[model]\nkind = \"mlp\"\nhidden = [8]\n[data]\nkind = \"idx\"\nimages = \"images\"\nlabels = \"labels\"\n"
-                    "[train]\nepochs = 1\nbatch = 4\n");
+  write("idx.toml",
+        "[model]\nkind = \"mlp\"\nhidden = [8]\n[data]\nkind = \"idx\"\nimages = \"images\"\nlabels = \"labels\"\n"
+        "[train]\nepochs = 1\nbatch = 4\n");
   write("images", images_of(64, 64));
   write("labels", labels_of(64, 10));
   ASSERT_EQ(run({"train", "idx.toml", "--out", "good"}).code, 0);
@@ -213,8 +239,9 @@ TEST_F(BadInputTest, ImageFilesThatLieOrEndTooSoon) {
   expect_error({"train", "idx.toml", "--out", "bad", "--set", "data.labels=few"}, kMachine,
                HasSubstr("holds 64 images but 'few' 60 labels"));
   write("many", labels_of(64, 40));
-  expect_error({"train", "idx.toml", "--out", "bad", "--quiet", "--set", "data.labels=many"}, kCaller,
-               HasSubstr("'many': sample 10 has label 10, and the model has 10 classes, of labels 0 to 9; give it 11 or more"));
+  expect_error(
+      {"train", "idx.toml", "--out", "bad", "--quiet", "--set", "data.labels=many"}, kCaller,
+      HasSubstr("'many': sample 10 has label 10, and the model has 10 classes, of labels 0 to 9; give it 11 or more"));
 }
 
 class DamagedCheckpointTest : public BadInputTest {
@@ -235,8 +262,9 @@ TEST_F(DamagedCheckpointTest, AFlippedByteIsFoundAndARunGoesOnFromTheEarlierOne)
   for (size_t at = header; at < bytes.size(); at += 512) bytes[at] = static_cast<char>(bytes[at] ^ 1);
   write(file_, bytes);
 
-  expect_error({"generate", "run", "--prompt", "a"}, kMachine,
-               AllOf(StartsWith("checkpoint 'run/checkpoints/step-000006': tensor '"), HasSubstr("the file is damaged")));
+  expect_error(
+      {"generate", "run", "--prompt", "a"}, kMachine,
+      AllOf(StartsWith("checkpoint 'run/checkpoints/step-000006': tensor '"), HasSubstr("the file is damaged")));
   fs::copy(path("run"), path("other"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   for (const auto& [out, ranks] : {std::pair{"run", "1"}, {"other", "2"}}) {
     const Outcome outcome = run({"train", "gpt.toml", "--out", out, "--resume", "--set", "train.steps=8", "-n", ranks});
@@ -245,7 +273,8 @@ TEST_F(DamagedCheckpointTest, AFlippedByteIsFoundAndARunGoesOnFromTheEarlierOne)
     EXPECT_THAT(outcome.err, HasSubstr("checkpoints/step-000006': tensor '"));
     EXPECT_THAT(outcome.err, HasSubstr("step-000006' is now '"));
     EXPECT_TRUE(fs::exists(path(out + std::string("/checkpoints/step-000006.damaged"))));
-    EXPECT_THAT(ckpt::list_checkpoints(path(out + std::string("/checkpoints"))).complete, testing::SizeIs(2)) << "the damaged one is not counted";
+    EXPECT_THAT(ckpt::list_checkpoints(path(out + std::string("/checkpoints"))).complete, testing::SizeIs(2))
+        << "the damaged one is not counted";
     ckpt::Reader(path(out + std::string("/checkpoints"))).verify();
   }
 }
@@ -257,8 +286,10 @@ TEST_F(DamagedCheckpointTest, WhenEveryOneIsDamagedAllAreNamed) {
     for (size_t at = bytes.size() / 2; at < bytes.size(); ++at) bytes[at] = static_cast<char>(bytes[at] ^ 4);
     write(file, bytes);
   }
-  expect_error(resume_, kMachine, "none of the checkpoints in 'run/checkpoints' can be read; start again without resuming");
-  EXPECT_THAT(last_.err, AllOf(HasSubstr("  checkpoint 'run/checkpoints/step-000006': "), HasSubstr("  checkpoint 'run/checkpoints/step-000004': ")));
+  expect_error(resume_, kMachine,
+               "none of the checkpoints in 'run/checkpoints' can be read; start again without resuming");
+  EXPECT_THAT(last_.err, AllOf(HasSubstr("  checkpoint 'run/checkpoints/step-000006': "),
+                               HasSubstr("  checkpoint 'run/checkpoints/step-000004': ")));
 }
 
 TEST_F(DamagedCheckpointTest, ATruncatedFileIsPassedOverForTheEarlierOneAndSaid) {
@@ -272,8 +303,9 @@ TEST_F(DamagedCheckpointTest, ATruncatedFileIsPassedOverForTheEarlierOneAndSaid)
 TEST_F(DamagedCheckpointTest, WhenNoneIsWholeItIsSaidWhy) {
   fs::resize_file(path(file_), 3000);
   fs::remove(path("run/checkpoints/step-000004/COMMIT"));
-  expect_error({"generate", "run", "--prompt", "a"}, kCaller,
-               AllOf(StartsWith("'run/checkpoints' holds no complete checkpoint"), HasSubstr("has 3000 bytes instead of")));
+  expect_error(
+      {"generate", "run", "--prompt", "a"}, kCaller,
+      AllOf(StartsWith("'run/checkpoints' holds no complete checkpoint"), HasSubstr("has 3000 bytes instead of")));
   expect_error(resume_, kMachine, HasSubstr("there is no whole checkpoint in 'run/checkpoints'"));
   EXPECT_THAT(last_.err, HasSubstr("has 3000 bytes instead of"));
 }
@@ -285,13 +317,17 @@ TEST_F(DamagedCheckpointTest, AnotherModelOptimizerSeedOrBatchIsRefused) {
     expect_error(words, kCaller, HasSubstr(text));
   };
   const auto expect_key = [&](const std::string& key, const std::string& then, const std::string& now) {
-    expect_resume(key + "=" + now, fmt::format("checkpoint 'run/checkpoints/step-000006' was trained with {0} = {1}, and this run has {2}: it is "
-                                               "another job; go on with {0} = {1}, or start a new run", key, then, now));
+    expect_resume(
+        key + "=" + now,
+        fmt::format("checkpoint 'run/checkpoints/step-000006' was trained with {0} = {1}, and this run has {2}: it is "
+                    "another job; go on with {0} = {1}, or start a new run",
+                    key, then, now));
   };
   expect_key("model.width", "16", "32");
   expect_key("model.layers", "1", "2");
   expect_key("model.heads", "2", "4");  // the same parameters
-  expect_resume("train.optimizer=adam", "was trained with train.optimizer = 'adamw', and this run has 'adam'");  // the same state
+  expect_resume("train.optimizer=adam",
+                "was trained with train.optimizer = 'adamw', and this run has 'adam'");  // the same state
   expect_key("data.validation", "0.1", "0.2");
   expect_resume("train.seed=2", "was made with seed 1, this run has seed 2; go on with the same seed");
   expect_resume("train.batch=8", "after 6 steps, a batch of 4; this run's batch is 8");
@@ -310,19 +346,22 @@ TEST_F(DamagedCheckpointTest, WhatElseHasChangedIsSaid) {
   };
   EXPECT_EQ(go_on({}), "");
   EXPECT_EQ(go_on({"-n", "2", "--zero", "1", "--set", "train.keep=3"}), "");
-  EXPECT_THAT(go_on({"--set", "train.lr=0.02"}), HasSubstr("going on from 'again/checkpoints/step-000006' with train.lr = 0.02, which was 0.01"));
+  EXPECT_THAT(go_on({"--set", "train.lr=0.02"}),
+              HasSubstr("going on from 'again/checkpoints/step-000006' with train.lr = 0.02, which was 0.01"));
   EXPECT_THAT(go_on({"--set", "model.dropout=0.2"}), HasSubstr("with model.dropout = 0.2, which was 0.1"));
   write("text.txt", read(path("text.txt")).substr(0, 7000) + std::string(1000, 'x'));
   EXPECT_THAT(go_on({}), AllOf(HasSubstr("with data of "), HasSubstr(", which were ")));
   write("other.txt", read(path("text.txt")));
-  EXPECT_THAT(go_on({"--set", "data.paths=[\"other.txt\"]"}), HasSubstr("with data.paths = [ 'other.txt' ], which was [ 'text.txt' ]"));
+  EXPECT_THAT(go_on({"--set", "data.paths=[\"other.txt\"]"}),
+              HasSubstr("with data.paths = [ 'other.txt' ], which was [ 'text.txt' ]"));
 }
 
 TEST_F(BadInputTest, ResumingWhereThereIsNoRun) {
   write_gpt();
-  expect_error({"train", "gpt.toml", "--resume", "--out", "gone"}, kCaller,
-               "train: --resume, but there is no checkpoint in 'gone/checkpoints'; leave --resume out, or name the run's "
-               "folder with --out");
+  expect_error(
+      {"train", "gpt.toml", "--resume", "--out", "gone"}, kCaller,
+      "train: --resume, but there is no checkpoint in 'gone/checkpoints'; leave --resume out, or name the run's "
+      "folder with --out");
 }
 
 TEST_F(BadInputTest, AnOutputFolderThatCannotBeMade) {
@@ -338,9 +377,11 @@ TEST_F(BadInputTest, ALossThatIsNoNumberEndsTheRun) {
   for (const char* ranks : {"1", "2"}) {
     expect_error({"train", "gpt.toml", "--quiet", "-n", ranks, "--out", "run", "--set", "train.lr=1e30", "--set",
                   "train.clip=0"},
-                 kCaller, AllOf(HasSubstr("the loss is "), HasSubstr("lower the learning rate (1e+30)"),
-                                HasSubstr("and start again: no checkpoint is left from which a step was finite")));
-    EXPECT_THAT(read(path("run/report.html")), AllOf(HasSubstr("; then it failed: "), HasSubstr("the loss is "), HasSubstr("</html>")));
+                 kCaller,
+                 AllOf(HasSubstr("the loss is "), HasSubstr("lower the learning rate (1e+30)"),
+                       HasSubstr("and start again: no checkpoint is left from which a step was finite")));
+    EXPECT_THAT(read(path("run/report.html")),
+                AllOf(HasSubstr("; then it failed: "), HasSubstr("the loss is "), HasSubstr("</html>")));
   }
 }
 

@@ -1,5 +1,5 @@
-// A library to be loaded before a program (LD_PRELOAD) that moves its time of day by CLOCK_SKEW_S seconds, as on a machine whose
-// clock is wrong.
+// A library to be loaded before a program (LD_PRELOAD) that moves its time of day by CLOCK_SKEW_S seconds, as on a
+// machine whose clock is wrong.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>

@@ -34,10 +34,12 @@ class CommandTest : public CliTest {
 };
 
 #ifndef __SANITIZE_ADDRESS__  // whose shadow is memory too
-// What a rank's process grows by is the plan's arena and little else: weights, gradients and state are gathered into it.
+// What a rank's process grows by is the plan's arena and little else: weights, gradients and state are gathered into
+// it.
 TEST_F(CommandTest, PeakMemoryOfZero3IsThePlansWithin5Percent) {
-  const Outcome outcome = run({"bench", "step", "--model", "mlp", "--hidden", "4096,4096,4096", "--batch", "8", "--zero", "3", "-n",
-                               "2", "--steps", "1", "--warmup", "0", "--transport", "ucx", "--json"});
+  const Outcome outcome =
+      run({"bench", "step", "--model", "mlp", "--hidden", "4096,4096,4096", "--batch", "8", "--zero", "3", "-n", "2",
+           "--steps", "1", "--warmup", "0", "--transport", "ucx", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto record = nlohmann::json::parse(outcome.out);
   const double planned = record["arena_bytes"].get<double>() / 1048576.0;
@@ -49,8 +51,8 @@ TEST_F(CommandTest, PeakMemoryOfZero3IsThePlansWithin5Percent) {
 
 TEST_F(CommandTest, BenchTimesTheCompilerForRanksThatAreNotThere) {
   const auto compiled = [&](const char* layers, const char* ranks) {
-    const Outcome outcome = run({"bench", "compile", "--layers", layers, "--width", "64", "--seq", "16", "--batch", "1", "--tp", "4", "-n",
-                                 ranks, "--rounds", "2", "--json"});
+    const Outcome outcome = run({"bench", "compile", "--layers", layers, "--width", "64", "--seq", "16", "--batch", "1",
+                                 "--tp", "4", "-n", ranks, "--rounds", "2", "--json"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return nlohmann::json::parse(outcome.out);
   };
@@ -60,7 +62,8 @@ TEST_F(CommandTest, BenchTimesTheCompilerForRanksThatAreNotThere) {
   EXPECT_LE(two.at("graph_ms"), two.at("ms"));
   const auto four = compiled("4", "64");
   const auto three = compiled("3", "64");
-  EXPECT_EQ(four.at("nodes").get<int>() - three.at("nodes").get<int>(), three.at("nodes").get<int>() - two.at("nodes").get<int>());
+  EXPECT_EQ(four.at("nodes").get<int>() - three.at("nodes").get<int>(),
+            three.at("nodes").get<int>() - two.at("nodes").get<int>());
   EXPECT_GT(three.at("actions"), two.at("actions"));
   expect_error({"bench", "compile", "--rounds", "0"}, 2, "bench compile: -n 1 --threads 1 --rounds 0; at least 1 each");
   expect_error({"bench", "compile", "--model", "gpd"}, 2, "bench compile: no model 'gpd'. Did you mean 'gpt'?");
@@ -104,14 +107,15 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
                "generate: no option '--promt'. Did you mean '--prompt'? See `trireme help generate`.");
   expect_error({"bench", "stpe"}, 2,
                "bench: no command or argument 'stpe'. Did you mean 'step'? See `trireme help bench`.");
-  expect_error({"bench"}, 2, "bench: say what: 'step', 'collective', 'compile', 'executor' or 'peak'. See `trireme help bench`.");
+  expect_error({"bench"}, 2,
+               "bench: say what: 'step', 'collective', 'compile', 'executor' or 'peak'. See `trireme help bench`.");
   expect_error({"bench", "xyz"}, 2,
-               "bench: there is no 'xyz'; it must be 'step', 'collective', 'compile', 'executor' or 'peak'. See `trireme help bench`.");
+               "bench: there is no 'xyz'; it must be 'step', 'collective', 'compile', 'executor' or 'peak'. See "
+               "`trireme help bench`.");
   expect_error({"bench", "step", "--modle", "gpt"}, 2, HasSubstr("Did you mean '--model'?"));
   expect_error({"help", "trian"}, 2, "help: no topic 'trian'. Did you mean 'train'?");
   expect_error({"train"}, 2, "train: config is required. See `trireme help train`.");
-  expect_error({"train", "gpt.toml", "extra"}, 2,
-               "train: no command or argument 'extra'. See `trireme help train`.");
+  expect_error({"train", "gpt.toml", "extra"}, 2, "train: no command or argument 'extra'. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "-n", "two"}, 2,
                "train: -n two: it must be a number from 1, or two with a colon between, as in 2:4");
 }
@@ -195,7 +199,8 @@ TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
   };
   const auto sums = [](const std::string& text) {
     size_t out = 0;
-    for (size_t at = text.find("= all_reduce("); at != std::string::npos; at = text.find("= all_reduce(", at + 1)) ++out;
+    for (size_t at = text.find("= all_reduce("); at != std::string::npos; at = text.find("= all_reduce(", at + 1))
+      ++out;
     return out;
   };
   const std::string all = explained({});
@@ -205,7 +210,8 @@ TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
   const std::string first = explained({"--stop-after", "fuse_all_reduce", "--dump", "made/passes"});
   EXPECT_TRUE(first != all);
   std::string last;
-  for (const auto& entry : std::filesystem::directory_iterator(path("made/passes"))) last = std::max(last, entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(path("made/passes")))
+    last = std::max(last, entry.path().string());
   EXPECT_THAT(last, testing::EndsWith("_fuse_all_reduce.program"));
   EXPECT_TRUE(first.starts_with(read(last) + "\nsums over ranks, in ms"));
 
@@ -213,7 +219,8 @@ TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
   EXPECT_THAT(timed.err, HasSubstr("early_updates changed nothing  ms="));
   EXPECT_THAT(run({"help", "explain"}).out, HasSubstr("fuse_all_reduce, "));
   expect_error({"explain", "gpt.toml", "--disable-pass", "fuse"}, 2, HasSubstr("no pass named 'fuse'."));
-  expect_error({"explain", "gpt.toml", "--stop-after", "early_gather"}, 2, "no pass named 'early_gather'. Did you mean 'early_gathers'?");
+  expect_error({"explain", "gpt.toml", "--stop-after", "early_gather"}, 2,
+               "no pass named 'early_gather'. Did you mean 'early_gathers'?");
 }
 
 TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
@@ -229,7 +236,8 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
   const Outcome missing = run({"launch", "-n", "2", "./gone"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(error_line(missing), HasSubstr("could not be started: No such file or directory"));
-  expect_error({"launch", "-n", "0", "true"}, 2, "launch: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
+  expect_error({"launch", "-n", "0", "true"}, 2,
+               "launch: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
   expect_error({"launch", "true"}, 2, "launch: -n is required. See `trireme help launch`.");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $0 $1", "--", "--b"}).out, "-- --b\n");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $#", "sh", "a", "b"}).out, "2\n");
@@ -239,8 +247,8 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
 TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
   for (const std::string model : {"gpt", "llama", "mlp", "lenet"}) {
     for (const char* ranks : {"1", "2"}) {
-      Words words{"bench", "step", "--model", model, "--batch", "2", "--dtype", "f32", "--threads", "1", "-n", ranks,
-                  "--steps", "2", "--warmup", "1", "--json"};
+      Words words{"bench", "step", "--model", model,     "--batch", "2",        "--dtype", "f32",   "--threads",
+                  "1",     "-n",   ranks,     "--steps", "2",       "--warmup", "1",       "--json"};
       const Words sizes = sizes_of(model);
       words.insert(words.end(), sizes.begin(), sizes.end());
       const Outcome outcome = run(words);
@@ -257,12 +265,14 @@ TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
     }
   }
   expect_error({"bench", "step", "--model", "gpd"}, 2, "bench step: no model 'gpd'. Did you mean 'gpt'?");
-  expect_error({"bench", "step", "--dtype", "f16"}, 2, "bench step: --dtype 'f16'; layers compute in one of 'f32' or 'bf16'");
+  expect_error({"bench", "step", "--dtype", "f16"}, 2,
+               "bench step: --dtype 'f16'; layers compute in one of 'f32' or 'bf16'");
 }
 
 TEST_F(CommandTest, BenchStepTimesBf16) {
   for (const char* model : {"gpt", "mlp", "lenet"}) {
-    Words words{"bench", "step", "--model", model, "--batch", "2", "--dtype", "bf16", "--steps", "1", "--warmup", "0", "--json"};
+    Words words{"bench", "step",    "--model", model,      "--batch", "2",     "--dtype",
+                "bf16",  "--steps", "1",       "--warmup", "0",       "--json"};
     const Words sizes = sizes_of(model);
     words.insert(words.end(), sizes.begin(), sizes.end());
     const Outcome outcome = run(words);

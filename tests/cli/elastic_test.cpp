@@ -1,4 +1,5 @@
-// Jobs that start again after ranks or nodes are lost, with as many ranks or fewer, and go on from their newest checkpoint.
+// Jobs that start again after ranks or nodes are lost, with as many ranks or fewer, and go on from their newest
+// checkpoint.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -22,8 +23,8 @@ class ElasticTest : public NodesTest {
   ElasticTest() { write_gpt(); }
 
   Words job(const std::string& out, const Words& more) const {
-    Words words{"train", "gpt.toml", "--quiet", "--out", out, "--set", "train.batch=12",
-                "--set", "train.steps=80", "--set", "train.save_every=1"};
+    Words words{"train",          "gpt.toml", "--quiet",           "--out", out, "--set", "train.batch=12", "--set",
+                "train.steps=80", "--set",    "train.save_every=1"};
     append(words, more);
     return words;
   }
@@ -67,11 +68,13 @@ TEST_F(ElasticTest, AfterAKilledRankTheJobGoesOnWithOneFewerButNotBelowTheMinimu
   size_t ranks = 4;
   for (const size_t next : {3U, 2U, 2U}) {
     const int before = saved_steps();
-    ASSERT_TRUE(soon([&] { return (saved_steps() >= before + 5 && workers_of(only).size() == ranks) || !is_running(only); }));
+    ASSERT_TRUE(
+        soon([&] { return (saved_steps() >= before + 5 && workers_of(only).size() == ranks) || !is_running(only); }));
     const std::vector<int> old = workers_of(only);
     ASSERT_EQ(old.size(), ranks) << err_of(only);
     ASSERT_EQ(::kill(old[1], SIGKILL), 0);
-    ASSERT_TRUE(soon([&] { return (workers_of(only).size() == next && workers_of(only)[0] != old[0]) || !is_running(only); }));
+    ASSERT_TRUE(
+        soon([&] { return (workers_of(only).size() == next && workers_of(only)[0] != old[0]) || !is_running(only); }));
     ranks = next;
   }
   const Outcome outcome = finish(only);
@@ -111,7 +114,10 @@ TEST_F(ElasticTest, ANumberOfRanksWhoseSharesDoNotFallInMicroBatchesIsLeftOut) {
 }
 
 TEST_F(ElasticTest, AMeshWithMicroBatchesStartsAgainWithItsRanks) {
-  Words words{"-n", "2:2", "--restarts", "1", "--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.mesh=dp=2,micro_batch=3"};
+  Words words{"-n",         "2:2",
+              "--restarts", "1",
+              "--set",      "parallel.mode=semi_auto_parallel",
+              "--set",      "parallel.mesh=dp=2,micro_batch=3"};
   Program only = begin_and_kill_a_rank("only", words, 2);
   const Outcome outcome = finish(only);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -121,16 +127,19 @@ TEST_F(ElasticTest, AMeshWithMicroBatchesStartsAgainWithItsRanks) {
 TEST_F(ElasticTest, AJobOnTwoNodesStartsAgainOnBothAfterAKilledRank) {
   std::vector<Program> nodes;
   for (const char* rank : {"0", "1"}) {
-    nodes.push_back(begin(fmt::format("node{}", rank), job("run", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master", master(),
-                                                                   "--secret-file", "secret", "--restarts", "2", "--numerics", "invariant"})));
+    nodes.push_back(begin(fmt::format("node{}", rank),
+                          job("run", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master", master(),
+                                      "--secret-file", "secret", "--restarts", "2", "--numerics", "invariant"})));
   }
   for (const size_t at : {1U, 0U}) {
     const int before = saved_steps();
-    ASSERT_TRUE(soon([&] { return saved_steps() >= before + 10 || !is_running(nodes[0]); })) << err_of(nodes[0]) << err_of(nodes[1]);
+    ASSERT_TRUE(soon([&] { return saved_steps() >= before + 10 || !is_running(nodes[0]); }))
+        << err_of(nodes[0]) << err_of(nodes[1]);
     const std::vector<int> old = workers_of(nodes[at]);
     ASSERT_EQ(old.size(), 1) << err_of(nodes[0]);
     ASSERT_EQ(::kill(old[0], SIGKILL), 0);
-    ASSERT_TRUE(soon([&] { return (workers_of(nodes[at]).size() == 1 && workers_of(nodes[at]) != old) || !is_running(nodes[at]); }));
+    ASSERT_TRUE(soon(
+        [&] { return (workers_of(nodes[at]).size() == 1 && workers_of(nodes[at]) != old) || !is_running(nodes[at]); }));
   }
   for (Program& one : nodes) {
     const Outcome outcome = finish(one);
@@ -146,8 +155,9 @@ TEST_F(ElasticTest, ALostNodeIsDoneWithoutAndBelowTheMinimumTheJobEnds) {
   Program sched = scheduler("2:3", {"--heartbeat", "2", "--restarts", "2", "--window", "3", "--log-dir", "logs"});
   std::vector<Program> agents;
   for (const char* id : {"0", "1", "2"}) {
-    agents.push_back(begin(std::string("agent") + id, job("run", {"-n", "1", "--master", master(), "--world", "2:3", "--node-id", id, "--secret-file", "secret",
-                                                                  "--set", "train.steps=1000000"})));
+    agents.push_back(
+        begin(std::string("agent") + id, job("run", {"-n", "1", "--master", master(), "--world", "2:3", "--node-id", id,
+                                                     "--secret-file", "secret", "--set", "train.steps=1000000"})));
   }
   for (const size_t at : {2U, 1U}) {
     const int before = saved_steps();
@@ -155,14 +165,17 @@ TEST_F(ElasticTest, ALostNodeIsDoneWithoutAndBelowTheMinimumTheJobEnds) {
     ::kill(agents[at].pid, SIGKILL);
     finish(agents[at]);
     if (at == 2) {
-      ASSERT_TRUE(soon([&] { return read(path("logs/scheduler.log")).find("complete: 2 ranks") != std::string::npos; })) << err_of(agents[0]);
+      ASSERT_TRUE(soon([&] { return read(path("logs/scheduler.log")).find("complete: 2 ranks") != std::string::npos; }))
+          << err_of(agents[0]);
     }
   }
   const Outcome outcome = finish(agents[0]);
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, AllOf(testing::ContainsRegex("the job starts again \\(1 of 2\\): .*(rank 2 \\(pid [0-9]+ at|node '2' on) "),
-                                 testing::ContainsRegex("the job starts again \\(2 of 2\\): .*(rank 1 \\(pid [0-9]+ at|node '1' on) "),
-                                 HasSubstr("error: waiting for 1 of at least 2 ranks when the window of 3.0 s closed")));
+  EXPECT_THAT(
+      outcome.err,
+      AllOf(testing::ContainsRegex("the job starts again \\(1 of 2\\): .*(rank 2 \\(pid [0-9]+ at|node '2' on) "),
+            testing::ContainsRegex("the job starts again \\(2 of 2\\): .*(rank 1 \\(pid [0-9]+ at|node '1' on) "),
+            HasSubstr("error: waiting for 1 of at least 2 ranks when the window of 3.0 s closed")));
   EXPECT_EQ(finish(sched).code, 3);
   EXPECT_THAT(left_over(), IsEmpty());
 }
@@ -180,7 +193,8 @@ TEST_F(ElasticTest, RangesThatMeanNothingAreRefused) {
 TEST_F(NodesTest, MindSporesVariablesStartASchedulerAndWorkers) {
   write_gpt();
   const Words words{"train", "gpt.toml", "--quiet", "--out", "run", "--secret-file", "secret"};
-  const Words common{"MS_WORKER_NUM=2", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_), "MS_TOPO_TIMEOUT=60"};
+  const Words common{"MS_WORKER_NUM=2", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_),
+                     "MS_TOPO_TIMEOUT=60"};
   const auto as = [&](const Words& more) {
     Words variables = common;
     append(variables, more);
@@ -195,20 +209,25 @@ TEST_F(NodesTest, MindSporesVariablesStartASchedulerAndWorkers) {
   }
   EXPECT_THAT(out_of(zero), HasSubstr("2 ranks x"));
   EXPECT_THAT(error_line(run(words, {"MS_ROLE=MS_WORKER", "MS_WORKER_NUM=2"})), HasSubstr("MS_SCHED_HOST is not set"));
-  EXPECT_THAT(error_line(run(words, {"MS_ROLE=MS_PSERVER", "MS_WORKER_NUM=2"})), HasSubstr("there are no parameter servers"));
-  EXPECT_THAT(error_line(run(words, {"MS_ROLE=worker", "MS_WORKER_NUM=2"})), HasSubstr("it must be MS_WORKER, MS_SCHED"));
+  EXPECT_THAT(error_line(run(words, {"MS_ROLE=MS_PSERVER", "MS_WORKER_NUM=2"})),
+              HasSubstr("there are no parameter servers"));
+  EXPECT_THAT(error_line(run(words, {"MS_ROLE=worker", "MS_WORKER_NUM=2"})),
+              HasSubstr("it must be MS_WORKER, MS_SCHED"));
 }
 
 // A cluster of one rank has a scheduler too, which trains nothing.
 TEST_F(NodesTest, OfAClusterOfOneRankTheSchedulerTrainsNothing) {
   write_gpt();
-  const Words common{"MS_WORKER_NUM=1", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_), "MS_NODE_ID=0"};
+  const Words common{"MS_WORKER_NUM=1", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_),
+                     "MS_NODE_ID=0"};
   const auto as = [&](const std::string& role) {
     Words variables = common;
     variables.push_back("MS_ROLE=" + role);
     return variables;
   };
-  const auto words = [](const std::string& out) { return Words{"train", "gpt.toml", "--quiet", "--out", out, "--secret-file", "secret"}; };
+  const auto words = [](const std::string& out) {
+    return Words{"train", "gpt.toml", "--quiet", "--out", out, "--secret-file", "secret"};
+  };
   Program sched = begin("sched", words("of_scheduler"), as("MS_SCHED"));
   Program only = begin("only", words("of_worker"), as("MS_WORKER"));
   for (Program* program : {&only, &sched}) {
@@ -219,7 +238,8 @@ TEST_F(NodesTest, OfAClusterOfOneRankTheSchedulerTrainsNothing) {
   EXPECT_FALSE(fs::exists(path("of_scheduler")));
   EXPECT_TRUE(fs::exists(path("of_worker/report.html")));
   // By no other command, nor as a rank of something else.
-  for (const Words& command : {Words{"train", "gpt.toml", "--nnodes", "1"}, Words{"bench", "collective", "-n", "2"}, Words{"launch", "-n", "2", "--nnodes", "1", "true"}}) {
+  for (const Words& command : {Words{"train", "gpt.toml", "--nnodes", "1"}, Words{"bench", "collective", "-n", "2"},
+                               Words{"launch", "-n", "2", "--nnodes", "1", "true"}}) {
     const Outcome outcome = run(command, as("MS_SCHED"));
     EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(error_line(outcome), HasSubstr("MS_ROLE=MS_SCHED")) << command[0];
@@ -230,10 +250,22 @@ TEST_F(NodesTest, OfAClusterOfOneRankTheSchedulerTrainsNothing) {
 
 // The same options for every role: the scheduler is the one that starts a job again.
 TEST_F(NodesTest, MindSporesSchedulerTakesTheOptionsThatItHas) {
-  const Words words{"launch", "-n", "1", "--restarts", "1", "--log-dir", "logs", "--secret-file", "secret", "--", "sh", "-c",
+  const Words words{"launch",
+                    "-n",
+                    "1",
+                    "--restarts",
+                    "1",
+                    "--log-dir",
+                    "logs",
+                    "--secret-file",
+                    "secret",
+                    "--",
+                    "sh",
+                    "-c",
                     "test $TRIREME_RESTART_COUNT != 0 || exit 7; touch again"};
   const auto as = [&](const std::string& role) {
-    return Words{"MS_ROLE=" + role, "MS_WORKER_NUM=1", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_)};
+    return Words{"MS_ROLE=" + role, "MS_WORKER_NUM=1", "MS_SCHED_HOST=127.0.0.1",
+                 fmt::format("MS_SCHED_PORT={}", port_)};
   };
   Program sched = begin("sched", words, as("MS_SCHED"));
   Program only = begin("only", words, as("MS_WORKER"));
@@ -247,12 +279,15 @@ TEST_F(NodesTest, MindSporesSchedulerTakesTheOptionsThatItHas) {
 
 // An option that was typed says more than a variable; a variable without effect is said.
 TEST_F(NodesTest, OptionsComeBeforeMindSporesVariables) {
-  const Words variables{"MS_ROLE=MS_WORKER", "MS_WORKER_NUM=2", "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_),
-                        "MS_TOPO_TIMEOUT=600", "MS_ENABLE_RECOVERY=1", "MS_ENABLE_LCCL=1"};
-  const Outcome alone = run({"launch", "-n", "1", "--world", "1", "--nnodes", "1", "--window", "2", "--secret-file", "secret", "--", "sh",
-                             "-c", "echo $WORLD_SIZE"}, variables);
+  const Words variables{
+      "MS_ROLE=MS_WORKER",   "MS_WORKER_NUM=2",      "MS_SCHED_HOST=127.0.0.1", fmt::format("MS_SCHED_PORT={}", port_),
+      "MS_TOPO_TIMEOUT=600", "MS_ENABLE_RECOVERY=1", "MS_ENABLE_LCCL=1"};
+  const Outcome alone = run({"launch", "-n", "1", "--world", "1", "--nnodes", "1", "--window", "2", "--secret-file",
+                             "secret", "--", "sh", "-c", "echo $WORLD_SIZE"},
+                            variables);
   EXPECT_EQ(alone.out, "1\n") << alone.err;
-  EXPECT_THAT(alone.err, AllOf(HasSubstr("MS_ENABLE_RECOVERY=1 has no effect; --restarts"), HasSubstr("MS_ENABLE_LCCL=1 has no effect")));
+  EXPECT_THAT(alone.err, AllOf(HasSubstr("MS_ENABLE_RECOVERY=1 has no effect; --restarts"),
+                               HasSubstr("MS_ENABLE_LCCL=1 has no effect")));
   const Outcome late = run({"launch", "-n", "1", "--window", "1", "--secret-file", "secret", "--", "true"}, variables);
   EXPECT_THAT(error_line(late), HasSubstr("was not to be reached within 1 s"));
 }
@@ -263,15 +298,19 @@ TEST_F(NodesTest, ARankTableSaysHowManyRanksThisHostHas) {
   };
   const auto table = [&](const std::string& server) {
     return fmt::format(R"({{"version": "1.0", "server_count": "1", "status": "completed", "server_list": [)"
-                       R"({{"server_id": "{}", "host_nic_ip": "reserve", "device": [{}, {}]}}]}})", server, device(0), device(1));
+                       R"({{"server_id": "{}", "host_nic_ip": "reserve", "device": [{}, {}]}}]}})",
+                       server, device(0), device(1));
   };
   write("ranks.json", table("127.0.0.1"));
-  const Outcome outcome = run({"launch", "--rank-table", "ranks.json", "--tail", "1", "--log-dir", "logs", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE"});
+  const Outcome outcome = run({"launch", "--rank-table", "ranks.json", "--tail", "1", "--log-dir", "logs", "--", "sh",
+                               "-c", "echo $RANK of $WORLD_SIZE"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("0 of 2\n"), HasSubstr("[1] 1 of 2\n")));
   write("other.json", table("192.0.2.1"));
-  EXPECT_THAT(error_line(run({"launch", "--rank-table", "other.json", "true"})), HasSubstr("none of its 1 hosts (192.0.2.1) has an address of this one"));
-  EXPECT_THAT(error_line(run({"launch", "--rank-table", "ranks.json", "-n", "2", "true"})), HasSubstr("-n and --rank-table are both given"));
+  EXPECT_THAT(error_line(run({"launch", "--rank-table", "other.json", "true"})),
+              HasSubstr("none of its 1 hosts (192.0.2.1) has an address of this one"));
+  EXPECT_THAT(error_line(run({"launch", "--rank-table", "ranks.json", "-n", "2", "true"})),
+              HasSubstr("-n and --rank-table are both given"));
 }
 
 }  // namespace

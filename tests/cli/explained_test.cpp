@@ -26,17 +26,22 @@ class Draw {
   size_t below(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(engine_); }
   bool chance(int percent) { return below(100) < static_cast<size_t>(percent); }
   template <class T>
-  T of(std::initializer_list<T> from) { return from.begin()[below(from.size())]; }
+  T of(std::initializer_list<T> from) {
+    return from.begin()[below(from.size())];
+  }
 
  private:
   std::mt19937_64 engine_;
 };
 
-std::string quoted(const std::string& text) { return "\"" + text + "\""; }
+std::string quoted(const std::string& text) {
+  return "\"" + text + "\"";
+}
 
 std::string model_of(const std::string& kind, Draw& draw) {
   std::string out = fmt::format("[model]\nkind = \"{}\"\n", kind);
-  if (kind == "mlp") return out + fmt::format("hidden = {}\nclasses = 8\n", draw.of<const char*>({"[16]", "[16, 24]", "[32, 16, 8]"}));
+  if (kind == "mlp")
+    return out + fmt::format("hidden = {}\nclasses = 8\n", draw.of<const char*>({"[16]", "[16, 24]", "[32, 16, 8]"}));
   if (kind == "lenet") return out;
   out += fmt::format("layers = {}\nwidth = 16\nheads = 4\n", 1 + draw.below(2));
   if (kind == "gpt" && draw.chance(50)) out += "dropout = 0.1\n";
@@ -46,8 +51,9 @@ std::string model_of(const std::string& kind, Draw& draw) {
 }
 
 std::string train_of(bool text, Draw& draw) {
-  std::string out = fmt::format("[train]\nsteps = 1\nbatch = {}\noptimizer = \"{}\"\nclip = {}\n", draw.of({4, 8}),
-                                draw.of<const char*>({"sgd", "adam", "adamw", "lamb"}), draw.of<const char*>({"0.0", "1.0"}));
+  std::string out =
+      fmt::format("[train]\nsteps = 1\nbatch = {}\noptimizer = \"{}\"\nclip = {}\n", draw.of({4, 8}),
+                  draw.of<const char*>({"sgd", "adam", "adamw", "lamb"}), draw.of<const char*>({"0.0", "1.0"}));
   if (draw.chance(40)) out += fmt::format("eval_batch = {}\n", draw.of({8, 16, 12}));
   if (draw.chance(25)) out += "recompute = true\n";
   if (text && draw.chance(20)) out += "loss_pieces = 3\n";
@@ -60,7 +66,8 @@ std::string train_of(bool text, Draw& draw) {
 std::string parallel_of(const std::string& kind, int ranks, Draw& draw) {
   const bool text = kind == "gpt" || kind == "llama";
   std::string out = "[parallel]\n";
-  const std::string mode = draw.of<const char*>({"data_parallel", "semi_auto_parallel", "semi_auto_parallel", "hybrid_parallel"});
+  const std::string mode =
+      draw.of<const char*>({"data_parallel", "semi_auto_parallel", "semi_auto_parallel", "hybrid_parallel"});
   out += fmt::format("mode = \"{}\"\ntransport = \"{}\"\n", mode, ranks > 1 && draw.chance(25) ? "ucx" : "auto");
   if (draw.chance(30)) out += "gradients_mean = false\n";
   if (draw.chance(20)) out += "all_reduce_fusion_config = [2]\n";
@@ -87,8 +94,9 @@ DrawnJob draw_job(uint64_t seed) {
   const bool text = kind == "gpt" || kind == "llama";
   DrawnJob out;
   out.toml = "name = \"drawn\"\n" + model_of(kind, draw);
-  out.toml += text && draw.chance(50) ? "[data]\nkind = \"text\"\npaths = [\"text.txt\"]\nseq = 16\n"
-                                      : fmt::format("[data]\nkind = \"synthetic\"\nsamples = 64\n{}", text ? "seq = 16\n" : "");
+  out.toml += text && draw.chance(50)
+                  ? "[data]\nkind = \"text\"\npaths = [\"text.txt\"]\nseq = 16\n"
+                  : fmt::format("[data]\nkind = \"synthetic\"\nsamples = 64\n{}", text ? "seq = 16\n" : "");
   out.toml += fmt::format("validation = {}\n", draw.of<const char*>({"0.0", "0.25"}));
   out.toml += train_of(text, draw) + parallel_of(kind, ranks, draw);
   out.words = {"-n", std::to_string(ranks), "--threads", draw.of<const char*>({"1", "2"})};
@@ -103,7 +111,9 @@ std::string hash_in(const std::string& log, const std::string& of) {
   return log.substr(from, 16);
 }
 
-std::string hash_of(const std::string& plan_text) { return fmt::format("{:016x}", hash(parse_plan(plan_text))); }
+std::string hash_of(const std::string& plan_text) {
+  return fmt::format("{:016x}", hash(parse_plan(plan_text)));
+}
 
 class ExplainedTest : public CliTest {
  protected:
@@ -134,8 +144,10 @@ class ExplainedTest : public CliTest {
     EXPECT_EQ(hash_of(step.out), hash_in(trained.err, "step"));
     const ExecutionPlan plan = parse_plan(step.out);
     EXPECT_EQ(to_string(plan), step.out);
-    EXPECT_THAT(shown("memory", "step").out, StartsWith(fmt::format("arena {} bytes: {} persistent", plan.arena_bytes, plan.persistent_bytes)));
-    EXPECT_THAT(trained.err, HasSubstr(fmt::format("arena_bytes={} persistent_bytes={}", plan.arena_bytes, plan.persistent_bytes)));
+    EXPECT_THAT(shown("memory", "step").out,
+                StartsWith(fmt::format("arena {} bytes: {} persistent", plan.arena_bytes, plan.persistent_bytes)));
+    EXPECT_THAT(trained.err,
+                HasSubstr(fmt::format("arena_bytes={} persistent_bytes={}", plan.arena_bytes, plan.persistent_bytes)));
     if (job.toml.find("validation = 0.0") != std::string::npos) {
       EXPECT_EQ(hash_in(trained.err, "evaluation"), "none");
     } else {
@@ -161,8 +173,11 @@ TEST_F(ExplainedTest, RandomJobsRunWhatIsExplained) {
 }
 
 TEST_F(ExplainedTest, ARunLeavesTheRatesThatItsPlanWasMadeBy) {
-  const DrawnJob job{"[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\nsamples = 16\nvalidation = 0.5\n[train]\nsteps = 1\nbatch = 8\n"
-                     "[parallel]\ntransport = \"ucx\"\n", {"-n", "2", "--threads", "1"}};
+  const DrawnJob job{
+      "[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\nsamples = 16\nvalidation = 0.5\n[train]\nsteps = "
+      "1\nbatch = 8\n"
+      "[parallel]\ntransport = \"ucx\"\n",
+      {"-n", "2", "--threads", "1"}};
   EXPECT_TRUE(expect_shown_as_run(job));
   EXPECT_THAT(explain(job, {}).err, HasSubstr("--set parallel.rates=runs/latest/rates.toml"));
   EXPECT_EQ(explain(job, {"--set", "parallel.rates=run/rates.toml"}).err, "");

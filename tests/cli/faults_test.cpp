@@ -114,8 +114,7 @@ TEST_F(FaultTest, AStoppedWorkerIsToldFromASlowOneAndNamed) {
 
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr(fmt::format("error: rank 1 (pid {}) hangs: for ", processes[1])),
-                                 HasSubstr("it is stopped by a signal"),
-                                 HasSubstr("\n  [rank 0 of 2] "),
+                                 HasSubstr("it is stopped by a signal"), HasSubstr("\n  [rank 0 of 2] "),
                                  HasSubstr(fmt::format(" waits for rank 1 (pid {} at ", processes[1]))));
   EXPECT_THAT(left_over(), IsEmpty());
   expect_checkpoint_loads();
@@ -171,13 +170,16 @@ TEST_F(FaultTest, TooFewOpenFilesAreSaidBeforeAnyRankStarts) {
   const std::string train = fmt::format("exec {} train gpt.toml --out run -n 4 --quiet", TRIREME_PROGRAM);
   const Outcome few = run_shell("ulimit -n 83; " + train);
   EXPECT_EQ(few.code, 2);
-  EXPECT_EQ(error_line(few), "launch: 4 ranks on this host need 84 open files and sockets in a process, but the limit is 83 (RLIMIT_NOFILE); "
-                             "raise it with 'ulimit -Hn 84', or start fewer ranks here");
+  EXPECT_EQ(
+      error_line(few),
+      "launch: 4 ranks on this host need 84 open files and sockets in a process, but the limit is 83 (RLIMIT_NOFILE); "
+      "raise it with 'ulimit -Hn 84', or start fewer ranks here");
   EXPECT_FALSE(fs::exists(path("run/checkpoints")));
   const Outcome enough = run_shell("ulimit -n 84; " + train);
   EXPECT_EQ(enough.code, 0) << enough.err;
   // A soft limit is raised, and the ranks inherit it.
-  const Outcome soft = run_shell(fmt::format("ulimit -Sn 20; {} launch -n 8 -- sh -c 'echo $(ulimit -Sn) > files_$RANK'", TRIREME_PROGRAM));
+  const Outcome soft = run_shell(
+      fmt::format("ulimit -Sn 20; {} launch -n 8 -- sh -c 'echo $(ulimit -Sn) > files_$RANK'", TRIREME_PROGRAM));
   EXPECT_EQ(soft.code, 0) << soft.err;
   EXPECT_EQ(read(path("files_7")), "104\n");
 }
@@ -193,7 +195,8 @@ TEST_F(FaultTest, ARankThatDoesNotStartIsNamedByTheOthers) {
     EXPECT_EQ(outcome.code, 3);
     return error_line(outcome);
   };
-  EXPECT_THAT(alone("0"), HasSubstr("[rank 0 of 2] connect (job job): rank 1 did not join within 1.0 s; start all 2 ranks"));
+  EXPECT_THAT(alone("0"),
+              HasSubstr("[rank 0 of 2] connect (job job): rank 1 did not join within 1.0 s; start all 2 ranks"));
   EXPECT_THAT(alone("1"), HasSubstr("[rank 1 of 2] launch: rank 0 did not start on this host within 1.0 s"));
 }
 
@@ -229,11 +232,14 @@ TEST_F(DiskTest, AFullDiskIsSaidAndTheEarlierCheckpointStays) {
   make_run("disk/run");
   for (const size_t room : {0U, 20'000U, 60'000U}) {
     fill_but(room);
-    const Outcome outcome = run(go_on({"--quiet", "--set", "train.steps=8", "--set", "train.save_every=1"}, "disk/run"));
+    const Outcome outcome =
+        run(go_on({"--quiet", "--set", "train.steps=8", "--set", "train.save_every=1"}, "disk/run"));
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     // With no room at all it is a log that does not get written, else the checkpoint.
-    EXPECT_THAT(error_line(outcome), AllOf(HasSubstr("cannot write"), HasSubstr(room == 0 ? "'disk/run/tensorboard/" : "disk/run/checkpoints/step-000003"),
-                                           HasSubstr("; free space there or choose another directory")));
+    EXPECT_THAT(error_line(outcome),
+                AllOf(HasSubstr("cannot write"),
+                      HasSubstr(room == 0 ? "'disk/run/tensorboard/" : "disk/run/checkpoints/step-000003"),
+                      HasSubstr("; free space there or choose another directory")));
     EXPECT_THAT(left_over(), IsEmpty());
     fs::remove(path("disk/filler"));
     expect_checkpoint_loads("disk/run");

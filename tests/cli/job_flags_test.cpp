@@ -32,10 +32,13 @@ TEST_F(JobFlagsTest, AFlagThatSaysTheDefaultOverridesTheFile) {
   is_plain("tp = 2\n", {"--tp", "1"});
   is_plain("cp = 2\n", {"--cp", "1"});
   is_plain("gradient_accumulation_steps = 2\n", {"--gradient-accumulation-steps", "1"});
-  EXPECT_EQ(explained(mode + "tp = 2\nsp = true\nvocabulary = true\n", {"--no-sp", "--no-vocab-parallel"}), explained(mode + "tp = 2\n", {}));
-  EXPECT_EQ(explained(mode + "cp = 2\ncp_algorithm = \"ring\"\n", {"--cp-algorithm", "auto"}), explained(mode + "cp = 2\n", {}));
+  EXPECT_EQ(explained(mode + "tp = 2\nsp = true\nvocabulary = true\n", {"--no-sp", "--no-vocab-parallel"}),
+            explained(mode + "tp = 2\n", {}));
+  EXPECT_EQ(explained(mode + "cp = 2\ncp_algorithm = \"ring\"\n", {"--cp-algorithm", "auto"}),
+            explained(mode + "cp = 2\n", {}));
   write("bf16.toml", read(path("gpt.toml")) + "dtype = \"bf16\"\nrecompute = true\nloss_pieces = 2\n");
-  const Outcome f32 = run({"explain", "bf16.toml", "--dtype", "f32", "--no-recompute", "--loss-pieces", "1", "--stage", "actions"});
+  const Outcome f32 =
+      run({"explain", "bf16.toml", "--dtype", "f32", "--no-recompute", "--loss-pieces", "1", "--stage", "actions"});
   EXPECT_EQ(f32.out, run({"explain", "gpt.toml", "--stage", "actions"}).out);
 }
 

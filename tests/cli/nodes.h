@@ -35,12 +35,16 @@ class NodesTest : public CliTest {
 
   static void append(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
-  Program scheduler(int world, const Words& more = {}, int port = 0) { return scheduler(std::to_string(world), more, port); }
-  Program scheduler(const std::string& world, const Words& more = {}, int port = 0, const std::string& name = "scheduler") {
+  Program scheduler(int world, const Words& more = {}, int port = 0) {
+    return scheduler(std::to_string(world), more, port);
+  }
+  Program scheduler(const std::string& world, const Words& more = {}, int port = 0,
+                    const std::string& name = "scheduler") {
     Words words{"scheduler", "--world", world, "--port", std::to_string(port), "--secret-file", "secret"};
     append(words, more);
     Program program = begin(name, words);
-    EXPECT_TRUE(soon([&] { return out_of(program).find('\n') != std::string::npos || !is_running(program); })) << err_of(program);
+    EXPECT_TRUE(soon([&] { return out_of(program).find('\n') != std::string::npos || !is_running(program); }))
+        << err_of(program);
     const std::string out = out_of(program);
     const size_t at = out.find("127.0.0.1:");
     EXPECT_NE(at, std::string::npos) << out << err_of(program);
@@ -56,8 +60,17 @@ class NodesTest : public CliTest {
   }
   // A node of a job of `nodes`, of which node 0 serves the scheduler at port_.
   Program node(int rank, int nodes, const Words& program, const Words& more = {}, int workers = 2) const {
-    Words words{"launch", "--nnodes", std::to_string(nodes), "--node-rank", std::to_string(rank), "--master", master(),
-                "-n", std::to_string(workers), "--secret-file", "secret"};
+    Words words{"launch",
+                "--nnodes",
+                std::to_string(nodes),
+                "--node-rank",
+                std::to_string(rank),
+                "--master",
+                master(),
+                "-n",
+                std::to_string(workers),
+                "--secret-file",
+                "secret"};
     append(words, more);
     words.push_back("--");
     append(words, program);
@@ -67,7 +80,8 @@ class NodesTest : public CliTest {
   void touch(const std::string& name) const { write(name, ""); }
   size_t files_in(const std::string& folder) const {
     std::error_code missing;
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path(folder), missing), std::filesystem::directory_iterator()));
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path(folder), missing),
+                                             std::filesystem::directory_iterator()));
   }
 
   int port_ = free_port();

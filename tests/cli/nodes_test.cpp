@@ -1,4 +1,5 @@
-// Jobs of several nodes, all on this host's loopback: a scheduler and agents started by hand, and one `trireme launch` a node.
+// Jobs of several nodes, all on this host's loopback: a scheduler and agents started by hand, and one `trireme launch`
+// a node.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -8,7 +9,7 @@
 #include <filesystem>
 
 #include "tests/cli/nodes.h"
-#include "trireme/launch/rank_info.h"
+#include "trireme/launch/rank/rank_info.h"
 
 namespace trireme::cli {
 namespace {
@@ -45,8 +46,10 @@ TEST_F(NodesTest, Section1_8_Item2_ASurplusWorkerIsRefusedAndTheOthersGoOn) {
   Program fourth = agent("fourth", 3, "true");
   const Outcome refused = finish(fourth);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_EQ(error_line(refused), fmt::format("launch: the scheduler at {} has no place for this node: 3 of the job's 3 ranks are "
-                                             "taken by 3 nodes, so there is no place for 1 more", master()));
+  EXPECT_EQ(error_line(refused),
+            fmt::format("launch: the scheduler at {} has no place for this node: 3 of the job's 3 ranks are "
+                        "taken by 3 nodes, so there is no place for 1 more",
+                        master()));
   touch("go");
   for (Program& one : agents) EXPECT_EQ(finish(one).code, 0);
   EXPECT_EQ(finish(sched).code, 0);
@@ -70,7 +73,8 @@ TEST_F(NodesTest, Section1_8_Item3_AnotherWorldSizeFailsToJoin) {
   Program wrong = agent("wrong", 3, "true");
   const Outcome refused = finish(wrong);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(error_line(refused), HasSubstr("it was started for a job of 3 ranks, but this scheduler's job has 2; give both the same"));
+  EXPECT_THAT(error_line(refused),
+              HasSubstr("it was started for a job of 3 ranks, but this scheduler's job has 2; give both the same"));
   Program first = agent("first", 2, "true");
   Program second = agent("second", 2, "true");
   EXPECT_EQ(finish(first).code, 0);
@@ -79,16 +83,19 @@ TEST_F(NodesTest, Section1_8_Item3_AnotherWorldSizeFailsToJoin) {
 }
 
 TEST_F(NodesTest, Section1_8_Item4_LogsAppearInAFolderThatWasMissingAndJoinWaitsForTheWorkers) {
-  const Outcome good = run({"launch", "--nnodes", "1", "-n", "8", "--log-dir", "a/b/c", "--", "sh", "-c", "echo rank $RANK; sleep 0.1; touch done_$RANK"});
+  const Outcome good = run({"launch", "--nnodes", "1", "-n", "8", "--log-dir", "a/b/c", "--", "sh", "-c",
+                            "echo rank $RANK; sleep 0.1; touch done_$RANK"});
   EXPECT_EQ(good.code, 0) << good.err;
   EXPECT_TRUE(fs::exists(path("a/b/c/scheduler.log")));
   for (int rank = 0; rank < 8; ++rank) {
     EXPECT_EQ(read(path(fmt::format("a/b/c/worker_{}.log", rank))), fmt::format("rank {}\n", rank));
     EXPECT_TRUE(fs::exists(path(fmt::format("done_{}", rank))));
   }
-  const Outcome bad = run({"launch", "--nnodes", "1", "-n", "3", "--log-dir", "d", "--", "sh", "-c", "test $RANK != 1 || exit 9; sleep 60"});
+  const Outcome bad = run({"launch", "--nnodes", "1", "-n", "3", "--log-dir", "d", "--", "sh", "-c",
+                           "test $RANK != 1 || exit 9; sleep 60"});
   EXPECT_EQ(bad.code, 9);
-  EXPECT_THAT(error_line(bad), testing::MatchesRegex("rank 1 \\(pid [0-9]+\\) ended with exit code 9 .*d/worker_1.log"));
+  EXPECT_THAT(error_line(bad),
+              testing::MatchesRegex("rank 1 \\(pid [0-9]+\\) ended with exit code 9 .*d/worker_1.log"));
   EXPECT_THAT(left_over(), IsEmpty());
 }
 
@@ -107,7 +114,8 @@ std::string until_go(const std::string& folder) {
   return fmt::format("mkdir -p {0}/up && touch {0}/up/$RANK; while ! test -e {0}/go; do sleep 0.02; done", folder);
 }
 
-// Two jobs of which a node is stopped, first that without heartbeats: when the other has ended, that one has had the longer time to.
+// Two jobs of which a node is stopped, first that without heartbeats: when the other has ended, that one has had the
+// longer time to.
 TEST_F(NodesTest, Section1_8_Item5_AStoppedNodeEndsTheJobUnlessHeartbeatsAreOff) {
   struct StoppedJob {
     Program sched, stopped, other;
@@ -140,8 +148,9 @@ TEST_F(NodesTest, Section1_8_Item5_AStoppedNodeEndsTheJobUnlessHeartbeatsAreOff)
 
 TEST_F(NodesTest, Section1_8_Item5_AStoppedWorkerEndsTheJobUnlessHeartbeatsAreOff) {
   const auto stop_one = [&](const std::string& name, const std::string& heartbeat) {
-    Program job = begin(name, {"launch", "--nnodes", "1", "-n", "2", "--log-dir", name + "/logs", "--heartbeat", heartbeat, "--", "sh", "-c",
-                               fmt::format("echo $$ > {}/pid_$RANK; {}", name, until_go(name))});
+    Program job =
+        begin(name, {"launch", "--nnodes", "1", "-n", "2", "--log-dir", name + "/logs", "--heartbeat", heartbeat, "--",
+                     "sh", "-c", fmt::format("echo $$ > {}/pid_$RANK; {}", name, until_go(name))});
     EXPECT_TRUE(soon([&] { return files_in(name + "/up") == 2; }));
     const int worker = std::atoi(read(path(name + "/pid_1")).c_str());
     EXPECT_GT(worker, 0);
@@ -154,7 +163,8 @@ TEST_F(NodesTest, Section1_8_Item5_AStoppedWorkerEndsTheJobUnlessHeartbeatsAreOf
   auto [with, ended_one] = stop_one("with", "3");
   const Outcome ended = finish(with);
   EXPECT_EQ(ended.code, 3);
-  EXPECT_THAT(error_line(ended), testing::ContainsRegex("rank 1 \\(pid [0-9]+\\) has been stopped by a signal for [0-9.]+ s"));
+  EXPECT_THAT(error_line(ended),
+              testing::ContainsRegex("rank 1 \\(pid [0-9]+\\) has been stopped by a signal for [0-9.]+ s"));
   EXPECT_TRUE(is_running(without));
   ::kill(sleeper, SIGCONT);
   touch("without/go");
@@ -194,7 +204,8 @@ TEST_F(NodesTest, TheFirstCauseIsShownOnceOnEveryNodeAndIsTheExitCode) {
   for (Program* program : {&zero, &one}) {
     const Outcome outcome = finish(*program);
     EXPECT_EQ(outcome.code, 7);
-    EXPECT_THAT(error_line(outcome), testing::MatchesRegex("rank 3 \\(pid [0-9]+\\) ended with exit code 7 .*logs/worker_3.log"));
+    EXPECT_THAT(error_line(outcome),
+                testing::MatchesRegex("rank 3 \\(pid [0-9]+\\) ended with exit code 7 .*logs/worker_3.log"));
   }
   EXPECT_THAT(left_over(), IsEmpty());
 }
@@ -202,9 +213,9 @@ TEST_F(NodesTest, TheFirstCauseIsShownOnceOnEveryNodeAndIsTheExitCode) {
 TEST_F(NodesTest, WithoutNodeRanksTheOneThatCanServesTheSchedulerAndNodesMayDiffer) {
   std::vector<Program> nodes;
   for (const char* workers : {"3", "2", "1"}) {
-    nodes.push_back(begin(workers, {"launch", "--nnodes", "3", "--world", "6", "--node-id", workers, "--master", master(), "-n", workers,
-                                    "--secret-file", "secret", "--log-dir", "logs", "--", "sh", "-c",
-                                    "echo $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK"}));
+    nodes.push_back(begin(workers, {"launch", "--nnodes", "3", "--world", "6", "--node-id", workers, "--master",
+                                    master(), "-n", workers, "--secret-file", "secret", "--log-dir", "logs", "--", "sh",
+                                    "-c", "echo $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK"}));
   }
   for (Program& one : nodes) {
     const Outcome outcome = finish(one);
@@ -217,8 +228,9 @@ TEST_F(NodesTest, WithoutNodeRanksTheOneThatCanServesTheSchedulerAndNodesMayDiff
 }
 
 TEST_F(NodesTest, RanksOfEitherNodeGetTorchrunsVariables) {
-  const Words program{"sh", "-c", "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TRIREME_SECRET; "
-                                  "test \"$MASTER_PORT\" -gt 0; stat -c %a $TRIREME_SECRET_FILE"};
+  const Words program{"sh", "-c",
+                      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $TRIREME_SECRET; "
+                      "test \"$MASTER_PORT\" -gt 0; stat -c %a $TRIREME_SECRET_FILE"};
   Program zero = node(0, 2, program, {"--log-dir", "logs", "--tail", "1"});
   Program one = node(1, 2, program, {"--log-dir", "logs", "--tail", "2,3"});
   EXPECT_EQ(finish(zero).out, "[1] 1 4 1 2 0 127.0.0.1\n[1] 600\n");
@@ -237,15 +249,17 @@ TEST_F(NodesTest, TrainOnTwoNodesTrainsAsOnOne) {
   ASSERT_EQ(one.code, 0) << one.err;
   std::vector<Program> nodes;
   for (const char* rank : {"0", "1"}) {
-    nodes.push_back(begin(fmt::format("node{}", rank), train("two", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master", master(),
-                                                                     "--secret-file", "secret"})));
+    nodes.push_back(
+        begin(fmt::format("node{}", rank), train("two", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master",
+                                                         master(), "--secret-file", "secret"})));
   }
   const Outcome zero = finish(nodes[0]);
   EXPECT_EQ(zero.code, 0) << zero.err;
   EXPECT_EQ(finish(nodes[1]).code, 0);
   const auto loss = [](const std::string& out) { return out.substr(out.find("Training loss"), 40); };
   EXPECT_EQ(loss(zero.out), loss(one.out));
-  EXPECT_THAT(error_line(run(train("x", {"-n", "3", "--nnodes", "2", "--master", master()}))), HasSubstr("does not divide over 6 ranks"));
+  EXPECT_THAT(error_line(run(train("x", {"-n", "3", "--nnodes", "2", "--master", master()}))),
+              HasSubstr("does not divide over 6 ranks"));
 }
 
 TEST_F(NodesTest, ASignalToOneNodeEndsTheJobInOrderOnAll) {
@@ -262,18 +276,24 @@ TEST_F(NodesTest, ASignalToOneNodeEndsTheJobInOrderOnAll) {
   EXPECT_TRUE(fs::exists(path("bye_0")) && fs::exists(path("bye_1")));
 }
 
-// More strangers than the scheduler may have descriptors, which say nothing: it stays reachable, while they are there and after.
+// More strangers than the scheduler may have descriptors, which say nothing: it stays reachable, while they are there
+// and after.
 TEST_F(NodesTest, StrangersCannotMakeTheSchedulerDeaf) {
   const auto few_files = [] {
     const rlimit few{.rlim_cur = 100, .rlim_max = 100};
     return ::setrlimit(RLIMIT_NOFILE, &few) == 0;
   };
-  Program sched = begin("scheduler", {"scheduler", "--world", "1", "--port", std::to_string(port_), "--secret-file", "secret", "--log-dir", "logs"},
-                        {}, few_files);
+  Program sched = begin(
+      "scheduler",
+      {"scheduler", "--world", "1", "--port", std::to_string(port_), "--secret-file", "secret", "--log-dir", "logs"},
+      {}, few_files);
   ASSERT_TRUE(soon([&] { return out_of(sched).find("waiting at") != std::string::npos; })) << err_of(sched);
   std::vector<int> strangers;
   for (int i = 0; i < 400; ++i) {
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port_)), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    sockaddr_in address{.sin_family = AF_INET,
+                        .sin_port = htons(static_cast<uint16_t>(port_)),
+                        .sin_addr = {htonl(INADDR_LOOPBACK)},
+                        .sin_zero = {}};
     strangers.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::connect(strangers.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     (void)!::send(strangers.back(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33, MSG_NOSIGNAL);
@@ -281,7 +301,8 @@ TEST_F(NodesTest, StrangersCannotMakeTheSchedulerDeaf) {
   Program only = agent("only", 1, "echo let in");
   EXPECT_EQ(finish(only).out, "let in\n");
   EXPECT_EQ(finish(sched).code, 0);
-  EXPECT_THAT(read(path("logs/scheduler.log")), HasSubstr("ended a connection that did not prove the job's secret in time"));
+  EXPECT_THAT(read(path("logs/scheduler.log")),
+              HasSubstr("ended a connection that did not prove the job's secret in time"));
   for (const int fd : strangers) ::close(fd);
 }
 
@@ -289,10 +310,12 @@ TEST_F(NodesTest, ASignalToOneRankEndsTheJobInOrderOnAllNodes) {
   write_gpt();
   std::vector<Program> nodes;
   for (const char* rank : {"0", "1"}) {
-    nodes.push_back(begin(rank, {"train", "gpt.toml", "--quiet", "--out", "run", "--set", "train.steps=10000000", "--nnodes", "2", "--node-rank",
-                                 rank, "--master", master(), "-n", "1", "--secret-file", "secret", "--restarts", "1"}));
+    nodes.push_back(begin(
+        rank, {"train", "gpt.toml", "--quiet", "--out", "run", "--set", "train.steps=10000000", "--nnodes", "2",
+               "--node-rank", rank, "--master", master(), "-n", "1", "--secret-file", "secret", "--restarts", "1"}));
   }
-  ASSERT_TRUE(soon([&] { return read(path("run/metrics.jsonl")).find("\"step\":2") != std::string::npos; })) << err_of(nodes[0]);
+  ASSERT_TRUE(soon([&] { return read(path("run/metrics.jsonl")).find("\"step\":2") != std::string::npos; }))
+      << err_of(nodes[0]);
   const int rank = std::atoi(read(fmt::format("/proc/{0}/task/{0}/children", nodes[1].pid)).c_str());
   ASSERT_GT(rank, 0);
   ::kill(rank, SIGTERM);
@@ -320,7 +343,9 @@ TEST_F(NodesTest, ANodeThatIsKilledEndsTheJobOnTheOthers) {
 
 TEST_F(NodesTest, AnAgentWaitsForASchedulerThatComesLaterAndTheJobOutlivesItsDeath) {
   Program zero = agent("zero", 2, kUntilGo, {"--node-id", "0"});
-  EXPECT_TRUE(soon([&] { return err_of(zero).find("which is not there yet (nobody answers there)") != std::string::npos; })) << err_of(zero);
+  EXPECT_TRUE(soon([&] {
+    return err_of(zero).find("which is not there yet (nobody answers there)") != std::string::npos;
+  })) << err_of(zero);
   const int port = port_;
   Program sched = scheduler(2, {}, port);
   Program one = agent("one", 2, kUntilGo, {"--node-id", "1"});
@@ -330,8 +355,10 @@ TEST_F(NodesTest, AnAgentWaitsForASchedulerThatComesLaterAndTheJobOutlivesItsDea
   finish(sched);
   EXPECT_TRUE(soon([&] { return err_of(zero).find("the job goes on, and it is tried again") != std::string::npos; }));
   Program again = scheduler(2, {}, port);
-  EXPECT_TRUE(soon([&] { return err_of(zero).find("is there again") != std::string::npos &&
-                                err_of(one).find("is there again") != std::string::npos; }));
+  EXPECT_TRUE(soon([&] {
+    return err_of(zero).find("is there again") != std::string::npos &&
+           err_of(one).find("is there again") != std::string::npos;
+  }));
   EXPECT_TRUE(is_running(zero) && is_running(one));
   touch("go");
   EXPECT_EQ(finish(zero).code, 0);
@@ -344,7 +371,8 @@ TEST_F(NodesTest, ASchedulerThatHangsIsLeftAndTakenUpAgain) {
   Program only = agent("only", 1, kUntilGo);
   ASSERT_TRUE(soon([&] { return files_in("up") == 1; }));
   ::kill(sched.pid, SIGSTOP);
-  EXPECT_TRUE(soon([&] { return err_of(only).find("has gone (it has not answered for 10.0 s)") != std::string::npos; })) << err_of(only);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("has gone (it has not answered for 10.0 s)") != std::string::npos; }))
+      << err_of(only);
   ::kill(sched.pid, SIGCONT);
   EXPECT_TRUE(soon([&] { return err_of(only).find("is there again") != std::string::npos; })) << err_of(only);
   touch("go");
@@ -359,8 +387,9 @@ TEST_F(NodesTest, ASchedulerRestartedWithOtherOptionsDoesNotEndTheJob) {
   ::kill(sched.pid, SIGKILL);
   finish(sched);
   Program other = scheduler(2, {}, port_);
-  EXPECT_TRUE(soon([&] { return err_of(only).find("this scheduler's job has 2; give both the same); the job goes on") != std::string::npos; }))
-      << err_of(only);
+  EXPECT_TRUE(soon([&] {
+    return err_of(only).find("this scheduler's job has 2; give both the same); the job goes on") != std::string::npos;
+  })) << err_of(only);
   touch("go");
   EXPECT_EQ(finish(only).code, 0);
   ::kill(other.pid, SIGKILL);
@@ -370,15 +399,18 @@ TEST_F(NodesTest, ASchedulerRestartedWithOtherOptionsDoesNotEndTheJob) {
 // A day before and a day behind: neither proofs nor heartbeats speak of time.
 TEST_F(NodesTest, NodesWhoseClocksDifferMeetAndStay) {
   const auto skewed = [](const char* seconds) {
-    return Words{"LD_PRELOAD=" TRIREME_CLOCK_SKEW, fmt::format("CLOCK_SKEW_S={}", seconds), "ASAN_OPTIONS=verify_asan_link_order=0"};
+    return Words{"LD_PRELOAD=" TRIREME_CLOCK_SKEW, fmt::format("CLOCK_SKEW_S={}", seconds),
+                 "ASAN_OPTIONS=verify_asan_link_order=0"};
   };
   EXPECT_GT(std::atol(run_shell("date +%s", skewed("86400")).out.c_str()), ::time(nullptr) + 80'000);
   Program sched = scheduler(2, {"--heartbeat", "1"});
   std::vector<Program> agents;
   for (const char* seconds : {"86400", "-86400"}) {
     const std::string name = fmt::format("agent{}", agents.size());
-    agents.push_back(begin(name, {"launch", "--master", master(), "--world", "2", "-n", "1", "--secret-file", "secret", "--heartbeat", "1", "--",
-                                  "sh", "-c", "sleep 2.5; touch lived_$RANK"}, skewed(seconds)));
+    agents.push_back(begin(name,
+                           {"launch", "--master", master(), "--world", "2", "-n", "1", "--secret-file", "secret",
+                            "--heartbeat", "1", "--", "sh", "-c", "sleep 2.5; touch lived_$RANK"},
+                           skewed(seconds)));
   }
   for (Program& one : agents) {
     const Outcome outcome = finish(one);
@@ -390,10 +422,13 @@ TEST_F(NodesTest, NodesWhoseClocksDifferMeetAndStay) {
 
 // The clock of another machine that counts from its start: the kernel gives the agent one of its own, where it may.
 TEST_F(NodesTest, NodesThatWereBootedAtOtherTimesMeetAndStay) {
-  if (run_shell("unshare -T --monotonic 1000000 --boottime 1000000 true").code != 0) GTEST_SKIP() << "no time namespaces here";
+  if (run_shell("unshare -T --monotonic 1000000 --boottime 1000000 true").code != 0)
+    GTEST_SKIP() << "no time namespaces here";
   Program sched = scheduler(1, {"--heartbeat", "1"});
-  const Outcome outcome = run_shell(fmt::format("exec unshare -T --monotonic 1000000 --boottime 1000000 {} launch --master {} --world 1 -n 1 "
-                                                "--secret-file secret --heartbeat 1 -- sh -c 'sleep 2.5; touch lived'", TRIREME_PROGRAM, master()));
+  const Outcome outcome = run_shell(
+      fmt::format("exec unshare -T --monotonic 1000000 --boottime 1000000 {} launch --master {} --world 1 -n 1 "
+                  "--secret-file secret --heartbeat 1 -- sh -c 'sleep 2.5; touch lived'",
+                  TRIREME_PROGRAM, master()));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(finish(sched).code, 0);
   EXPECT_TRUE(fs::exists(path("lived")));
@@ -402,11 +437,15 @@ TEST_F(NodesTest, NodesThatWereBootedAtOtherTimesMeetAndStay) {
 TEST_F(NodesTest, AWrongSecretIsRefused) {
   ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
   Program sched = scheduler(1);
-  Program wrong = begin("wrong", {"launch", "--master", master(), "--world", "1", "-n", "1", "--secret-file", "other", "true"});
+  Program wrong =
+      begin("wrong", {"launch", "--master", master(), "--world", "1", "-n", "1", "--secret-file", "other", "true"});
   const Outcome outcome = finish(wrong);
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(error_line(outcome), fmt::format("launch: the scheduler at {} cannot be joined: it was given another secret than this node; give "
-                                             "both the same --secret-file, or the same TRIREME_SECRET_FILE or TRIREME_SECRET", master()));
+  EXPECT_EQ(
+      error_line(outcome),
+      fmt::format("launch: the scheduler at {} cannot be joined: it was given another secret than this node; give "
+                  "both the same --secret-file, or the same TRIREME_SECRET_FILE or TRIREME_SECRET",
+                  master()));
   Program right = agent("right", 1, "true");
   EXPECT_EQ(finish(right).code, 0);
   EXPECT_EQ(finish(sched).code, 0);
@@ -417,12 +456,14 @@ TEST_F(NodesTest, AWrongSecretOfAnotherNodeIsSaidWhereItIsMissed) {
   ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
   Program sched = scheduler(2, {"--window", "5"});
   Program right = agent("right", 2, "true");
-  Program wrong = begin("wrong", {"launch", "--master", master(), "--world", "2", "-n", "1", "--secret-file", "other", "true"});
+  Program wrong =
+      begin("wrong", {"launch", "--master", master(), "--world", "2", "-n", "1", "--secret-file", "other", "true"});
   EXPECT_EQ(finish(wrong).code, 2);
   for (Program* program : {&right, &sched}) {
     const Outcome outcome = finish(*program);
     EXPECT_EQ(outcome.code, 3);
-    EXPECT_THAT(error_line(outcome), HasSubstr("; 1 connection was refused because the job's secret was not proven: has every node the same --secret-file?"));
+    EXPECT_THAT(error_line(outcome), HasSubstr("; 1 connection was refused because the job's secret was not proven: "
+                                               "has every node the same --secret-file?"));
   }
 }
 
@@ -438,7 +479,8 @@ TEST_F(NodesTest, AJobOnSeveralNodesWithoutASecretIsRefusedWithTheCommandThatMak
   EXPECT_THAT(error_line(run({"launch", "--make-secret", "secret"})), HasSubstr("'secret' is there already"));
   // From the environment, and seen by none of the workers.
   const std::string hex = read(path("secret"));
-  const Outcome outcome = run({"launch", "--nnodes", "1", "-n", "1", "--", "sh", "-c", "test -z \"$TRIREME_SECRET\""}, {"TRIREME_SECRET=" + hex});
+  const Outcome outcome = run({"launch", "--nnodes", "1", "-n", "1", "--", "sh", "-c", "test -z \"$TRIREME_SECRET\""},
+                              {"TRIREME_SECRET=" + hex});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
 }
 
@@ -453,14 +495,21 @@ TEST_F(NodesTest, WhatCannotWorkIsSaidAtOnce) {
     return error_line(outcome);
   };
   EXPECT_EQ(error({"--nnodes", "2", "--node-rank", "0", "--master", master()}),
-            fmt::format("scheduler: cannot listen at {} (Address already in use); name another port, or end what listens there", master()));
-  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "1", "--master", "no-such-host.invalid"}), HasSubstr("host 'no-such-host.invalid' cannot be found ("));
-  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "0", "--master", "192.0.2.1"}), HasSubstr("is not an address of this host"));
-  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "2", "--master", master()}), HasSubstr("node ranks go from 0 to 1"));
+            fmt::format(
+                "scheduler: cannot listen at {} (Address already in use); name another port, or end what listens there",
+                master()));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "1", "--master", "no-such-host.invalid"}),
+              HasSubstr("host 'no-such-host.invalid' cannot be found ("));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "0", "--master", "192.0.2.1"}),
+              HasSubstr("is not an address of this host"));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "2", "--master", master()}),
+              HasSubstr("node ranks go from 0 to 1"));
   EXPECT_THAT(error({"--nnodes", "2"}), HasSubstr("--master is missing"));
   EXPECT_THAT(error({"--master", master()}), HasSubstr("--world is missing"));
-  EXPECT_THAT(error({"--nnodes", "2", "--master", "127.0.0.1:99999"}), HasSubstr("the port must be a number from 1 to 65535"));
-  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "1", "--master", "127.0.0.1:1", "--window", "0.5"}), HasSubstr("--window 0.5"));
+  EXPECT_THAT(error({"--nnodes", "2", "--master", "127.0.0.1:99999"}),
+              HasSubstr("the port must be a number from 1 to 65535"));
+  EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "1", "--master", "127.0.0.1:1", "--window", "0.5"}),
+              HasSubstr("--window 0.5"));
   ::kill(sched.pid, SIGTERM);
   finish(sched);
 }
@@ -469,10 +518,12 @@ TEST_F(NodesTest, ANodeIdGivenTwiceIsRefused) {
   Program zero = node(0, 3, {"true"}, {"--log-dir", "logs"}, 1);
   Program one = node(1, 3, {"true"}, {}, 1);
   EXPECT_TRUE(soon([&] { return read(path("logs/scheduler.log")).find("node 1 ('node1'") != std::string::npos; }));
-  const Outcome twin = run({"launch", "--nnodes", "3", "--node-rank", "1", "--master", master(), "-n", "1", "--secret-file", "secret", "true"});
+  const Outcome twin = run({"launch", "--nnodes", "3", "--node-rank", "1", "--master", master(), "-n", "1",
+                            "--secret-file", "secret", "true"});
   EXPECT_EQ(twin.code, 2);
   EXPECT_THAT(error_line(twin), HasSubstr("its id 'node1' is taken by a node on "));
-  Program two = begin("node2", {"launch", "--nnodes", "3", "--node-rank", "2", "--master", master(), "-n", "1", "--secret-file", "secret", "true"});
+  Program two = begin("node2", {"launch", "--nnodes", "3", "--node-rank", "2", "--master", master(), "-n", "1",
+                                "--secret-file", "secret", "true"});
   for (Program* program : {&zero, &one, &two}) EXPECT_EQ(finish(*program).code, 0);
 }
 

@@ -35,8 +35,8 @@ std::vector<std::string> clean_environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     bool drop = false;
-    for (const char* prefix : {"TRIREME_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE=", "LOCAL_", "MASTER_", "JOB_",
-                               "MS_", "TMPDIR="}) {
+    for (const char* prefix :
+         {"TRIREME_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE=", "LOCAL_", "MASTER_", "JOB_", "MS_", "TMPDIR="}) {
       drop = drop || text.starts_with(prefix);
     }
     if (!drop) out.push_back(text);
@@ -82,7 +82,9 @@ bool CliTest::soon(const std::function<bool()>& holds) {
   return true;
 }
 
-void CliTest::start(const Words& words, const Words& environment) { start_program(of_trireme(words), environment); }
+void CliTest::start(const Words& words, const Words& environment) {
+  start_program(of_trireme(words), environment);
+}
 
 Outcome CliTest::run_shell(const std::string& script, const Words& environment) {
   start_program({"/bin/sh", "-c", script}, environment);
@@ -137,7 +139,8 @@ Outcome CliTest::reap(int pid, const std::string& out, const std::string& err) c
   return outcome;
 }
 
-CliTest::Program CliTest::begin(const std::string& name, const Words& words, const Words& environment, const Enter& enter) const {
+CliTest::Program CliTest::begin(const std::string& name, const Words& words, const Words& environment,
+                                const Enter& enter) const {
   return {name, spawn(of_trireme(words), environment, io_ + "/" + name + ".out", io_ + "/" + name + ".err", enter)};
 }
 
@@ -196,14 +199,17 @@ void CliTest::write_gpt(const std::string& extra_train) const {
   std::string text;
   for (int i = 0; i < 250; ++i) text += fmt::format("line {} of a small text that has some order in it\n", i);
   write("text.txt", text.substr(0, 8000));
-  write("gpt.toml", "name = \"tiny\"\n[model]\nkind = \"gpt\"\nlayers = 1\nwidth = 16\nheads = 2\ndropout = 0.1\n"
-                    "[data]\nkind = \"text\"\npaths = [\"text.txt\"]\nseq = 16\nvalidation = 0.1\n"
-                    "[train]\nsteps = 6\nbatch = 4\nlr = 0.01\nschedule = \"constant\"\n" + extra_train);
+  write("gpt.toml",
+        "name = \"tiny\"\n[model]\nkind = \"gpt\"\nlayers = 1\nwidth = 16\nheads = 2\ndropout = 0.1\n"
+        "[data]\nkind = \"text\"\npaths = [\"text.txt\"]\nseq = 16\nvalidation = 0.1\n"
+        "[train]\nsteps = 6\nbatch = 4\nlr = 0.01\nschedule = \"constant\"\n" +
+            extra_train);
 }
 
 void CliTest::write_mlp() const {
-  write("mlp.toml", "[model]\nkind = \"mlp\"\nhidden = [8]\n[data]\nkind = \"synthetic\"\nsamples = 64\n"
-                    "validation = 0.25\n[train]\nepochs = 1\nbatch = 8\n");
+  write("mlp.toml",
+        "[model]\nkind = \"mlp\"\nhidden = [8]\n[data]\nkind = \"synthetic\"\nsamples = 64\n"
+        "validation = 0.25\n[train]\nepochs = 1\nbatch = 8\n");
 }
 
 std::string error_line(const Outcome& outcome) {

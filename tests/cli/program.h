@@ -43,7 +43,8 @@ class CliTest : public testing::Test {
   };
   // `enter` is called by the new process before the program begins there; false ends it.
   using Enter = std::function<bool()>;
-  Program begin(const std::string& name, const Words& words, const Words& environment = {}, const Enter& enter = {}) const;
+  Program begin(const std::string& name, const Words& words, const Words& environment = {},
+                const Enter& enter = {}) const;
   Outcome finish(Program& program) const;
   std::string out_of(const Program& program) const { return read(io_ + "/" + program.name + ".out"); }
   std::string err_of(const Program& program) const { return read(io_ + "/" + program.name + ".err"); }
@@ -67,7 +68,8 @@ class CliTest : public testing::Test {
   std::string dir_;
 
  private:
-  int spawn(Words command, const Words& environment, const std::string& out, const std::string& err, const Enter& enter = {}) const;
+  int spawn(Words command, const Words& environment, const std::string& out, const std::string& err,
+            const Enter& enter = {}) const;
   Outcome reap(int pid, const std::string& out, const std::string& err) const;
 
   std::string io_;

@@ -1,4 +1,5 @@
-// Two jobs in one folder: the second is refused before it writes anything, and when the first has ended, however, one may follow.
+// Two jobs in one folder: the second is refused before it writes anything, and when the first has ended, however, one
+// may follow.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -18,7 +19,8 @@ class RunLockTest : public CliTest {
  protected:
   RunLockTest() { write_gpt(); }
   static Words train(const char* ranks, const std::string& steps) {
-    return {"train", "gpt.toml", "--quiet", "--out", "run", "-n", ranks, "--set", "train.steps=" + steps, "--set", "train.save_every=5"};
+    return {"train", "gpt.toml",          "--quiet", "--out", "run", "-n", ranks, "--set", "train.steps=" + steps,
+            "--set", "train.save_every=5"};
   }
 };
 
@@ -34,8 +36,9 @@ TEST_F(RunLockTest, a_second_job_in_the_folder_is_refused_and_harms_nothing) {
         if (resume) words.push_back("--resume");
         const Outcome second = run(words);
         EXPECT_EQ(second.code, 2);
-        EXPECT_THAT(error_line(second), AllOf(HasSubstr("another job is writing to 'run' (trireme train gpt.toml --quiet --out run -n "), HasSubstr(", process "),
-                                              HasSubstr("(--out)")));
+        EXPECT_THAT(error_line(second),
+                    AllOf(HasSubstr("another job is writing to 'run' (trireme train gpt.toml --quiet --out run -n "),
+                          HasSubstr(", process "), HasSubstr("(--out)")));
       }
     }
     EXPECT_EQ(read(path("run/logs/worker_1.log")), log);

@@ -11,7 +11,7 @@
 #include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/ckpt/safetensors.h"
-#include "trireme/train/run_log.h"
+#include "trireme/train/report/run_log.h"
 
 namespace trireme::cli {
 namespace {
@@ -55,7 +55,8 @@ TEST_F(RunsTest, ValidationCountsEveryHeldOutSampleWhateverItsBatch) {
     const Outcome outcome = train("mlp.toml", words);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("80 samples to train on, 27 held out"));
-    found[name] = {series(name + "/metrics.jsonl", "val_loss").back().second, series(name + "/metrics.jsonl", "val_accuracy").back().second};
+    found[name] = {series(name + "/metrics.jsonl", "val_loss").back().second,
+                   series(name + "/metrics.jsonl", "val_accuracy").back().second};
   };
   validate("alone", {"--set", "train.eval_batch=1"});
   validate("as_in_training", {});
@@ -73,40 +74,52 @@ TEST_F(RunsTest, ValidationCountsEveryHeldOutSampleWhateverItsBatch) {
 TEST_F(RunsTest, AnEvaluationBatchThatRanksDoNotDivideIsRefused) {
   write_mlp();
   EXPECT_EQ(error_line(train("mlp.toml", {"-n", "2", "--set", "train.eval_batch=7"})),
-            "train: an evaluation batch of 7 samples does not divide over 2 ranks; use --set train.eval_batch=6 or 8, or another -n");
-  EXPECT_EQ(error_line(train("mlp.toml", {"--set", "train.eval_batch=-1"})), "configuration: train.eval_batch = -1; it must be 0 or more");
+            "train: an evaluation batch of 7 samples does not divide over 2 ranks; use --set train.eval_batch=6 or 8, "
+            "or another -n");
+  EXPECT_EQ(error_line(train("mlp.toml", {"--set", "train.eval_batch=-1"})),
+            "configuration: train.eval_batch = -1; it must be 0 or more");
   EXPECT_EQ(error_line(train("mlp.toml", {"--set", "data.validation=0.001"})),
             "data: of 64 samples data.validation = 0.001 holds out none; use a larger share, or 0 to hold none out");
 }
 
-// At step 4 parameters grow to some 1e25, whose products at step 5 are no numbers: the checkpoint of step 4 is beyond saving.
+// At step 4 parameters grow to some 1e25, whose products at step 5 are no numbers: the checkpoint of step 4 is beyond
+// saving.
 TEST_F(RunsTest, AfterALossThatIsNoNumberARunGoesOnFromACheckpointThatCanBeSaved) {
   write_gpt("save_every = 1\nkeep = 1\n");
   for (const char* ranks : {"1", "2"}) {
     const std::string out = fmt::format("run{}", ranks);
     ASSERT_EQ(train("gpt.toml", {"--out", out, "-n", ranks, "--set", "train.steps=3"}).code, 0);
     EXPECT_EQ(ckpt::list_checkpoints(path(out + "/checkpoints")).complete.size(), 1U) << "train.keep = 1";
-    const Outcome failed = train("gpt.toml", {"--out", out, "-n", ranks, "--resume", "--set", "train.lr=1e25", "--set", "train.clip=0"});
+    const Outcome failed =
+        train("gpt.toml", {"--out", out, "-n", ranks, "--resume", "--set", "train.lr=1e25", "--set", "train.clip=0"});
     EXPECT_EQ(failed.code, 2);
-    EXPECT_THAT(failed.err, ContainsRegex("the loss is -?(nan|inf) at step 5; lower the learning rate \\(1e\\+25\\), warm it up or clip "
-                                          "gradients, and resume: the run then goes on from 'run[12]/checkpoints/step-000003', the "
-                                          "newest checkpoint from which a step was finite"));
+    EXPECT_THAT(
+        failed.err,
+        ContainsRegex("the loss is -?(nan|inf) at step 5; lower the learning rate \\(1e\\+25\\), warm it up or clip "
+                      "gradients, and resume: the run then goes on from 'run[12]/checkpoints/step-000003', the "
+                      "newest checkpoint from which a step was finite"));
     EXPECT_TRUE(fs::exists(path(out + "/checkpoints/step-000004.diverged/COMMIT")));
     const Outcome good = train("gpt.toml", {"--out", out, "-n", ranks, "--resume"});
     EXPECT_EQ(good.code, 0) << good.err;
     EXPECT_THAT(good.out, HasSubstr("steps 4 to 6"));
-    EXPECT_LT(series(out + "/metrics.jsonl", "loss").back().second, series(out + "/metrics.jsonl", "loss").front().second);
+    EXPECT_LT(series(out + "/metrics.jsonl", "loss").back().second,
+              series(out + "/metrics.jsonl", "loss").front().second);
   }
 }
 
 TEST_F(RunsTest, ParametersThatAreNoNumbersAreNotSaved) {
   write_gpt("save_every = 2\n");
-  const Outcome failed = train("gpt.toml", {"--out", "run", "-n", "2", "--set", "train.lr=3e38", "--set", "train.clip=0"});
+  const Outcome failed =
+      train("gpt.toml", {"--out", "run", "-n", "2", "--set", "train.lr=3e38", "--set", "train.clip=0"});
   EXPECT_EQ(failed.code, 2);
   EXPECT_THAT(failed.err, ContainsRegex("the loss is -?(nan|inf) at step 2; lower the learning rate"));
-  const Outcome last = train("gpt.toml", {"--out", "run", "-n", "2", "--set", "train.lr=3e38", "--set", "train.clip=0", "--set", "train.steps=1"});
+  const Outcome last = train("gpt.toml", {"--out", "run", "-n", "2", "--set", "train.lr=3e38", "--set", "train.clip=0",
+                                          "--set", "train.steps=1"});
   EXPECT_EQ(last.code, 2);
-  EXPECT_THAT(last.err, HasSubstr("the parameters are no longer finite after step 1, which is not saved; lower the learning rate (3e+38)"));
+  EXPECT_THAT(
+      last.err,
+      HasSubstr(
+          "the parameters are no longer finite after step 1, which is not saved; lower the learning rate (3e+38)"));
   EXPECT_FALSE(fs::exists(path("run/checkpoints")));
   EXPECT_THAT(read(path("run/report.html")), HasSubstr("then it failed: "));
 }
@@ -115,11 +128,14 @@ TEST_F(RunsTest, CheckpointsByTheClockAreOfTheSameStepsOnAllRanks) {
   write_gpt();
   const auto steps = [&](const std::string& out) {
     std::vector<int64_t> found;
-    for (const ckpt::Found& one : ckpt::list_checkpoints(path(out + "/checkpoints")).complete) found.push_back(one.step);
+    for (const ckpt::Found& one : ckpt::list_checkpoints(path(out + "/checkpoints")).complete)
+      found.push_back(one.step);
     return found;
   };
   // A clock always goes on by more than 60 ns between two steps, and never by 2,000 years.
-  ASSERT_EQ(train("gpt.toml", {"--out", "often", "-n", "2", "--save-every-minutes", "1e-9", "--set", "train.keep=0"}).code, 0);
+  ASSERT_EQ(
+      train("gpt.toml", {"--out", "often", "-n", "2", "--save-every-minutes", "1e-9", "--set", "train.keep=0"}).code,
+      0);
   EXPECT_THAT(steps("often"), ElementsAre(1, 2, 3, 4, 5, 6));
   ASSERT_EQ(train("gpt.toml", {"--out", "once", "--save-every-minutes", "1e9", "--set", "train.keep=0"}).code, 0);
   EXPECT_THAT(steps("once"), ElementsAre(6));
@@ -128,7 +144,9 @@ TEST_F(RunsTest, CheckpointsByTheClockAreOfTheSameStepsOnAllRanks) {
 // The rate is so large that the loss falls and then rises.
 TEST_F(RunsTest, TheBestCheckpointStaysAndARunThatGetsNoBetterEnds) {
   write_gpt("eval_every = 2\nkeep = 1\n");
-  const Words more{"--out", "run", "-n", "2", "--keep-best", "--patience", "3", "--set", "train.lr=0.3", "--set", "train.steps=200", "--sample-tokens", "0"};
+  const Words more{"--out", "run",   "-n",           "2",     "--keep-best",     "--patience",
+                   "3",     "--set", "train.lr=0.3", "--set", "train.steps=200", "--sample-tokens",
+                   "0"};
   const Outcome first = train("gpt.toml", more);
   ASSERT_EQ(first.code, 0) << first.err;
 
@@ -138,8 +156,11 @@ TEST_F(RunsTest, TheBestCheckpointStaysAndARunThatGetsNoBetterEnds) {
   EXPECT_EQ(best, losses.end() - 4) << "three validations after the best, it ends";
   const int64_t last = losses.back().first;
   EXPECT_LT(last, 200);
-  EXPECT_THAT(first.out, HasSubstr(fmt::format("Stopped early at step {}: 3 validations found nothing better than that of step {}\n", last, best->first)));
-  EXPECT_THAT(first.out, HasSubstr(fmt::format("Best:       run/checkpoints/best, of step {}: validation loss {:.4f}\n", best->first, best->second)));
+  EXPECT_THAT(first.out, HasSubstr(fmt::format(
+                             "Stopped early at step {}: 3 validations found nothing better than that of step {}\n",
+                             last, best->first)));
+  EXPECT_THAT(first.out, HasSubstr(fmt::format("Best:       run/checkpoints/best, of step {}: validation loss {:.4f}\n",
+                                               best->first, best->second)));
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), best->first);
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), last);
   EXPECT_EQ(ckpt::list_checkpoints(path("run/checkpoints")).complete.size(), 2U);
@@ -148,34 +169,41 @@ TEST_F(RunsTest, TheBestCheckpointStaysAndARunThatGetsNoBetterEnds) {
   again.emplace_back("--resume");
   const Outcome nothing = train("gpt.toml", again);
   EXPECT_EQ(nothing.code, 0) << nothing.err;
-  EXPECT_EQ(nothing.out, fmt::format("Nothing is left to train: the run stopped early at step {}, after 3 validations that found nothing better than "
-                                     "that of step {}.\nTo go on, raise --patience, or set it to 0.\n", last, best->first));
+  EXPECT_EQ(nothing.out, fmt::format("Nothing is left to train: the run stopped early at step {}, after 3 validations "
+                                     "that found nothing better than "
+                                     "that of step {}.\nTo go on, raise --patience, or set it to 0.\n",
+                                     last, best->first));
   again.insert(again.end(), {"--patience", "4"});
   const Outcome on = train("gpt.toml", again);
   EXPECT_EQ(on.code, 0) << on.err;
   const auto more_losses = series("run/metrics.jsonl", "val_loss");
   EXPECT_GT(more_losses.size(), losses.size());
   const auto best_of_all = std::ranges::min_element(more_losses, {}, [](const auto& point) { return point.second; });
-  EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), best_of_all->first) << "what was best is known to the run that goes on";
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), best_of_all->first)
+      << "what was best is known to the run that goes on";
 }
 
 TEST_F(RunsTest, WhatGoesByValidationsIsRefusedWithoutThem) {
   write_gpt();
   EXPECT_EQ(error_line(train("gpt.toml", {"--keep-best"})),
-            "configuration: train.keep_best goes by validations during the run; set train.eval_every to the steps between them");
+            "configuration: train.keep_best goes by validations during the run; set train.eval_every to the steps "
+            "between them");
   EXPECT_EQ(error_line(train("gpt.toml", {"--patience", "2", "--set", "data.validation=0"})),
             "configuration: train.patience goes by validations, and data.validation = 0 holds nothing out");
-  EXPECT_EQ(error_line(train("gpt.toml", {"--patience", "2", "--set", "train.eval_every=1", "--set", "train.measure=accuracy"})),
+  EXPECT_EQ(error_line(train("gpt.toml",
+                             {"--patience", "2", "--set", "train.eval_every=1", "--set", "train.measure=accuracy"})),
             "configuration: train.measure = 'accuracy'; model.kind 'gpt' has a loss only, use 'loss'");
   EXPECT_EQ(error_line(train("gpt.toml", {"--set", "train.min_improvement=0.1"})),
-            "configuration: train.measure and train.min_improvement say what train.keep_best and train.patience go by; set one of these too");
+            "configuration: train.measure and train.min_improvement say what train.keep_best and train.patience go by; "
+            "set one of these too");
   EXPECT_EQ(error_line(train("gpt.toml", {"--save-every-minutes", "-1"})),
             "configuration: train.save_every_minutes = -1; it must be 0 or more, and finite");
 }
 
 TEST_F(RunsTest, TheMergedFileHasEveryParameterWholeHoweverRanksCutThem) {
   write_gpt();
-  const Outcome outcome = train("gpt.toml", {"--out", "run", "-n", "2", "--zero", "3", "--set", "parallel.zero_threshold_kb=0", "--merged-save"});
+  const Outcome outcome = train(
+      "gpt.toml", {"--out", "run", "-n", "2", "--zero", "3", "--set", "parallel.zero_threshold_kb=0", "--merged-save"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("Merged:     run/model.safetensors\n"));
   const ckpt::TensorFile merged = ckpt::read_safetensors(path("run/model.safetensors"));
@@ -209,16 +237,21 @@ TEST_F(RunsTest, EvaluateFindsWhatTheRunFoundOnAnyRanks) {
   }
   const Outcome all = run({"evaluate", "run/checkpoints", "--set", "data.validation=0"});
   EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out, ContainsRegex("^run/checkpoints/step-0000[0-9]+, step [0-9]+\nLoss [0-9.]+, accuracy [0-9.]+ %, of 107 samples\n$"));
-  EXPECT_EQ(error_line(run({"evaluate", "run", "-n", "2", "--batch", "7"})), "evaluate: --batch 7 does not divide over 2 ranks; use 8");
+  EXPECT_THAT(
+      all.out,
+      ContainsRegex(
+          "^run/checkpoints/step-0000[0-9]+, step [0-9]+\nLoss [0-9.]+, accuracy [0-9.]+ %, of 107 samples\n$"));
+  EXPECT_EQ(error_line(run({"evaluate", "run", "-n", "2", "--batch", "7"})),
+            "evaluate: --batch 7 does not divide over 2 ranks; use 8");
   EXPECT_THAT(error_line(run({"evaluate", "gone"})), HasSubstr("there is no checkpoint 'gone'"));
 }
 
 TEST_F(RunsTest, TheSampleIsAnnouncedAndCanBeLeftOut) {
   write_gpt();
   const Outcome with = train("gpt.toml", {"--out", "with", "--sample-tokens", "40"});
-  EXPECT_THAT(with.out, AllOf(HasSubstr("\nWriting a sample of 40 tokens, for 10 s at most; --sample-tokens 0 leaves it out\n"),
-                              HasSubstr("A sample the model wrote:\nThe ")));
+  EXPECT_THAT(with.out,
+              AllOf(HasSubstr("\nWriting a sample of 40 tokens, for 10 s at most; --sample-tokens 0 leaves it out\n"),
+                    HasSubstr("A sample the model wrote:\nThe ")));
   const Outcome without = train("gpt.toml", {"--out", "without", "--sample-tokens", "0"});
   EXPECT_EQ(without.code, 0) << without.err;
   EXPECT_THAT(without.out, Not(HasSubstr("sample ")));
@@ -240,9 +273,10 @@ TEST_F(RunsTest, WhatAModelWritesReachesTerminalAndReportAsText) {
 TEST_F(RunsTest, OutputThatCannotBeWrittenIsAnError) {
   write_gpt();
   ASSERT_EQ(train("gpt.toml", {"--out", "run"}).code, 0);
-  for (const std::string command : {"help config", "help", "--help", "--version", "train --help", "evaluate run", "evaluate run --json", "explain gpt.toml",
-                                    "generate run --prompt a", "train gpt.toml --quiet --out other", "train gpt.toml --quiet --out other -n 2",
-                                    "train gpt.toml --out run --resume"}) {
+  for (const std::string command :
+       {"help config", "help", "--help", "--version", "train --help", "evaluate run", "evaluate run --json",
+        "explain gpt.toml", "generate run --prompt a", "train gpt.toml --quiet --out other",
+        "train gpt.toml --quiet --out other -n 2", "train gpt.toml --out run --resume"}) {
     const Outcome outcome = run_shell(fmt::format("{} {} > /dev/full", TRIREME_PROGRAM, command));
     EXPECT_EQ(outcome.code, 3) << command << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("cannot write to the standard output")) << command;

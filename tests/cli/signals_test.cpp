@@ -1,4 +1,5 @@
-// What signals do to a job: to end after the step, with everything saved and 128 + signal as the exit code; to save and go on.
+// What signals do to a job: to end after the step, with everything saved and 128 + signal as the exit code; to save and
+// go on.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 

@@ -37,14 +37,22 @@ struct Way {
 // asked for.
 const std::vector<Way>& ways() {
   static const std::vector<Way> all{
-      {"torchrun", "RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "
-                   "TORCHELASTIC_RUN_ID=none TORCHELASTIC_USE_AGENT_STORE=True", "", "torchrun"},
-      {"srun", "SLURM_PROCID=$r SLURM_STEP_NUM_TASKS=$n SLURM_NTASKS=$n SLURM_LOCALID=$r SLURM_NODEID=0 SLURM_JOB_ID=$port "
-               "SLURM_STEP_ID=0 SLURM_STEP_NODELIST=localhost SLURM_STEP_TASKS_PER_NODE=$n", "", "srun"},
-      {"srun_hosts", "SLURM_PROCID=$r SLURM_STEP_NUM_TASKS=$n SLURM_LOCALID=$r SLURM_NODEID=0 SLURM_JOB_ID=$port "
-                     "SLURM_STEP_ID=0 SLURM_STEP_NODELIST=localhost,other TRIREME_SECRET_FILE=secret", "", "srun"},
-      {"kubernetes", "JOB_COMPLETION_INDEX=$r WORLD_SIZE=$n MASTER_ADDR=localhost MASTER_PORT=$port "
-                     "TRIREME_SECRET_FILE=secret", "", "Kubernetes"},
+      {"torchrun",
+       "RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r LOCAL_WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "
+       "TORCHELASTIC_RUN_ID=none TORCHELASTIC_USE_AGENT_STORE=True",
+       "", "torchrun"},
+      {"srun",
+       "SLURM_PROCID=$r SLURM_STEP_NUM_TASKS=$n SLURM_NTASKS=$n SLURM_LOCALID=$r SLURM_NODEID=0 SLURM_JOB_ID=$port "
+       "SLURM_STEP_ID=0 SLURM_STEP_NODELIST=localhost SLURM_STEP_TASKS_PER_NODE=$n",
+       "", "srun"},
+      {"srun_hosts",
+       "SLURM_PROCID=$r SLURM_STEP_NUM_TASKS=$n SLURM_LOCALID=$r SLURM_NODEID=0 SLURM_JOB_ID=$port "
+       "SLURM_STEP_ID=0 SLURM_STEP_NODELIST=localhost,other TRIREME_SECRET_FILE=secret",
+       "", "srun"},
+      {"kubernetes",
+       "JOB_COMPLETION_INDEX=$r WORLD_SIZE=$n MASTER_ADDR=localhost MASTER_PORT=$port "
+       "TRIREME_SECRET_FILE=secret",
+       "", "Kubernetes"},
       {"rank_table", "RANK_TABLE_FILE=table$n.json RANK_ID=$r RANK_SIZE=$n", "", "a rank table"},
       {"mpich", "PMI_RANK=$r PMI_SIZE=$n MPI_LOCALRANKID=$r MPI_LOCALNRANKS=$n", "", "mpirun (MPICH or Intel MPI)"},
       {"mpirun", "", "", "mpirun"},
@@ -69,9 +77,11 @@ class StartTest : public CliTest {
       devices += fmt::format(R"({}{{"device_id": "{}", "device_ip": "127.0.0.1", "rank_id": "{}"}})",
                              rank > 0 ? ", " : "", rank, rank);
     }
-    write(fmt::format("table{}.json", ranks),
-          R"({"version": "1.0", "server_count": "1", "status": "completed", "server_list": [{"server_id": "127.0.0.1", )"
-          R"("host_nic_ip": "reserve", "device": [)" + devices + "]}]}");
+    write(
+        fmt::format("table{}.json", ranks),
+        R"({"version": "1.0", "server_count": "1", "status": "completed", "server_list": [{"server_id": "127.0.0.1", )"
+        R"("host_nic_ip": "reserve", "device": [)" +
+            devices + "]}]}");
   }
 
   std::vector<std::string> losses(const std::string& out) const {
@@ -92,10 +102,11 @@ class StartTest : public CliTest {
     if (way.variables.empty()) {
       return run_shell(fmt::format("exec {} --oversubscribe -n {} {}", kMpirun, ranks, command), environment);
     }
-    return run_shell(fmt::format("n={} port={} all= code=0\nfor r in $(seq 0 $(({} - 1))); do {} {} & all=\"$all $!\"; done\n"
-                                 "for one in $all; do wait $one || code=$?; done; exit $code",
-                                 ranks, 20'000 + ::getpid() % 10'000, ranks, way.variables, command),
-                     environment);
+    return run_shell(
+        fmt::format("n={} port={} all= code=0\nfor r in $(seq 0 $(({} - 1))); do {} {} & all=\"$all $!\"; done\n"
+                    "for one in $all; do wait $one || code=$?; done; exit $code",
+                    ranks, 20'000 + ::getpid() % 10'000, ranks, way.variables, command),
+        environment);
   }
 
   void expect_same_runs(const std::string& config, int ranks) {
@@ -114,9 +125,11 @@ class StartTest : public CliTest {
     }
     EXPECT_THAT(left_over(), IsEmpty());
     EXPECT_THAT(std::filesystem::exists(dir_ + "/tmp/trireme-" + std::to_string(::geteuid()))
-                    ? std::distance(std::filesystem::directory_iterator(dir_ + "/tmp/trireme-" + std::to_string(::geteuid())), {})
+                    ? std::distance(
+                          std::filesystem::directory_iterator(dir_ + "/tmp/trireme-" + std::to_string(::geteuid())), {})
                     : 0,
-                0) << "a secret's file is left";
+                0)
+        << "a secret's file is left";
   }
 };
 
@@ -130,21 +143,28 @@ TEST_F(StartTest, TwoRanksAreTheSameHoweverTheyAreStarted) {
   expect_same_runs("mlp", 2);
 }
 
-TEST_F(StartTest, FourRanksOfAGptAreTheSameHoweverTheyAreStarted) { expect_same_runs("gpt", 4); }
+TEST_F(StartTest, FourRanksOfAGptAreTheSameHoweverTheyAreStarted) {
+  expect_same_runs("gpt", 4);
+}
 
-TEST_F(StartTest, FourRanksOfAnMlpAreTheSameHoweverTheyAreStarted) { expect_same_runs("mlp", 4); }
+TEST_F(StartTest, FourRanksOfAnMlpAreTheSameHoweverTheyAreStarted) {
+  expect_same_runs("mlp", 4);
+}
 
 TEST_F(StartTest, ARankOfSeveralRefusesAnotherNumberOfRanks) {
-  const Outcome outcome = run({"train", "mlp.toml", "-n", "3"}, {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-                                                                 "MASTER_PORT=29500"});
+  const Outcome outcome =
+      run({"train", "mlp.toml", "-n", "3"}, {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500"});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(error_line(outcome), "-n 3, but torchrun has started this process as rank 1 of 2 (RANK=1 of WORLD_SIZE=2); "
-                                 "leave -n out");
+  EXPECT_EQ(error_line(outcome),
+            "-n 3, but torchrun has started this process as rank 1 of 2 (RANK=1 of WORLD_SIZE=2); "
+            "leave -n out");
 }
 
 TEST_F(StartTest, AcrossHostsWithoutASecretTheJobIsRefusedOrWarnsAtEveryStart) {
-  const Way hosts{"hosts", "SLURM_PROCID=$r SLURM_STEP_NUM_TASKS=$n SLURM_LOCALID=$r SLURM_NODEID=0 SLURM_JOB_ID=$port "
-                           "SLURM_STEP_ID=1 SLURM_STEP_NODELIST=localhost,other", "", "srun"};
+  const Way hosts{"hosts",
+                  "SLURM_PROCID=$r SLURM_STEP_NUM_TASKS=$n SLURM_LOCALID=$r SLURM_NODEID=0 SLURM_JOB_ID=$port "
+                  "SLURM_STEP_ID=1 SLURM_STEP_NODELIST=localhost,other",
+                  "", "srun"};
   const Outcome refused = train_by(hosts, 2, "mlp", "refused");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("none was given a secret"), HasSubstr("TRIREME_SECRET_FILE=FILE")));
@@ -156,8 +176,9 @@ TEST_F(StartTest, AcrossHostsWithoutASecretTheJobIsRefusedOrWarnsAtEveryStart) {
   differing.variables += " TRIREME_START_TIMEOUT=3 TRIREME_SECRET_FILE=$(test $r = 0 && echo its.own || echo other)";
   const Outcome differs = train_by(differing, 2, "mlp", "differing");
   EXPECT_NE(differs.code, 0);
-  EXPECT_THAT(differs.err, AllOf(HasSubstr("does not accept the job secret of this rank"),
-                                 HasSubstr("refused because the job's secret was not proven: do all ranks have the same")));
+  EXPECT_THAT(differs.err,
+              AllOf(HasSubstr("does not accept the job secret of this rank"),
+                    HasSubstr("refused because the job's secret was not proven: do all ranks have the same")));
 
   Way insecure = hosts;
   insecure.options = "--insecure";
@@ -171,20 +192,25 @@ TEST_F(StartTest, MpirunAcrossHostsAsksForASecretAndDoesNotSendIt) {
   if (*kMpirun == '\0') GTEST_SKIP() << "no mpirun";
   write_mlp();
   const auto train = [&](const std::string& variables, const std::string& options) {
-    const std::string rank = fmt::format("OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 {} exec {} train "
-                                         "mlp.toml --quiet --out run {}", variables, TRIREME_PROGRAM, options);
+    const std::string rank = fmt::format(
+        "OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 {} exec {} train "
+        "mlp.toml --quiet --out run {}",
+        variables, TRIREME_PROGRAM, options);
     write("rank.sh", rank + "\n");
     return run_shell(fmt::format("exec {} --oversubscribe -n 2 sh rank.sh", kMpirun), kMpiSettings);
   };
   const Outcome refused = train("", "");
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("OMPI_COMM_WORLD_SIZE=2 says that ranks may be on several hosts, and none was given a secret"),
-                                 HasSubstr("mpirun -x TRIREME_SECRET_FILE")));
+  EXPECT_THAT(
+      refused.err,
+      AllOf(HasSubstr("OMPI_COMM_WORLD_SIZE=2 says that ranks may be on several hosts, and none was given a secret"),
+            HasSubstr("mpirun -x TRIREME_SECRET_FILE")));
   ASSERT_EQ(run({"launch", "--make-secret", "given.secret"}).code, 0);
   const Outcome given = train("TRIREME_SECRET_FILE=given.secret", "");
   EXPECT_EQ(given.code, 0) << given.err;
   ASSERT_EQ(run({"launch", "--make-secret", "other"}).code, 0);
-  const Outcome differs = train("TRIREME_SECRET_FILE=$(test $OMPI_COMM_WORLD_RANK = 0 && echo given.secret || echo other)", "");
+  const Outcome differs =
+      train("TRIREME_SECRET_FILE=$(test $OMPI_COMM_WORLD_RANK = 0 && echo given.secret || echo other)", "");
   EXPECT_NE(differs.code, 0);
   EXPECT_THAT(differs.err, HasSubstr("it refused the job secret of this process"));
   const Outcome insecure = train("", "--insecure");
@@ -194,11 +220,12 @@ TEST_F(StartTest, MpirunAcrossHostsAsksForASecretAndDoesNotSendIt) {
 }
 
 TEST_F(StartTest, VariablesThatContradictEachOtherAreRefusedBeforeAnyRankStarts) {
-  const Outcome outcome = run({"train", "mlp.toml", "-n", "2"}, {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-                                                                 "MASTER_PORT=29500", "OMPI_COMM_WORLD_RANK=1",
-                                                                 "OMPI_COMM_WORLD_SIZE=2"});
+  const Outcome outcome =
+      run({"train", "mlp.toml", "-n", "2"}, {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500",
+                                             "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(error_line(outcome), HasSubstr("RANK=0 of WORLD_SIZE=2 but OMPI_COMM_WORLD_RANK=1 of OMPI_COMM_WORLD_SIZE=2"));
+  EXPECT_THAT(error_line(outcome),
+              HasSubstr("RANK=0 of WORLD_SIZE=2 but OMPI_COMM_WORLD_RANK=1 of OMPI_COMM_WORLD_SIZE=2"));
 }
 
 }  // namespace

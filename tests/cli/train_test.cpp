@@ -9,7 +9,7 @@
 
 #include "tests/cli/program.h"
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/train/run_log.h"
+#include "trireme/train/report/run_log.h"
 
 namespace trireme::cli {
 namespace {
@@ -68,7 +68,8 @@ class TrainTest : public CliTest {
     EXPECT_THAT(read(path(run + "/report.html")), HasSubstr("</html>"));
     bool events = false;
     for (const auto& entry : std::filesystem::directory_iterator(path(run + "/tensorboard"))) {
-      events = events || (entry.path().filename().string().find("tfevents") != std::string::npos && entry.file_size() > 0);
+      events =
+          events || (entry.path().filename().string().find("tfevents") != std::string::npos && entry.file_size() > 0);
     }
     EXPECT_TRUE(events);
     const ckpt::Reader reader(path(run + "/checkpoints"));
@@ -125,7 +126,9 @@ TEST_F(TrainTest, TellsHowMuchOfItsCommunicationIsHidden) {
   ASSERT_EQ(two.code, 0) << two.err;
   EXPECT_THAT(one.out, Not(HasSubstr("Communication")));
   EXPECT_THAT(read(path("one/metrics.jsonl")), Not(HasSubstr("comm_")));
-  EXPECT_THAT(two.out, ContainsRegex("Communication [0-9.]+ ms a step, [0-9]+ % hidden; most exposed on rank [01]: [0-9.]+ ms\n"));
+  EXPECT_THAT(
+      two.out,
+      ContainsRegex("Communication [0-9.]+ ms a step, [0-9]+ % hidden; most exposed on rank [01]: [0-9.]+ ms\n"));
   EXPECT_THAT(read(path("two/report.html")), HasSubstr("<dt>Communication</dt>"));
   int steps = 0;
   for (const RunRecord& record : read_run_log(path("two/metrics.jsonl"))) {
@@ -147,9 +150,11 @@ TEST_F(TrainTest, TheReportHasTheCommandAsItWasGivenAndTheTimeOfStepsAlone) {
 
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string report = read(path("my run/report.html"));
-  EXPECT_THAT(report, HasSubstr("trireme train gpt.toml --out &#39;my run&#39; -n 2 --set &#39;data.paths=[&quot;text.txt&quot;]&#39; --set"));
-  for (const char* fact : {"<dd>gpt, 1 layer of width 16, 2 heads</dd>", "<dt>Optimizer</dt><dd>AdamW, betas ", "<dt>Learning rate</dt>",
-                           "<dt>Host</dt>", "<dt>Ended</dt>", "<dt>Version</dt><dd>trireme 0."}) {
+  EXPECT_THAT(report, HasSubstr("trireme train gpt.toml --out &#39;my run&#39; -n 2 --set "
+                                "&#39;data.paths=[&quot;text.txt&quot;]&#39; --set"));
+  for (const char* fact :
+       {"<dd>gpt, 1 layer of width 16, 2 heads</dd>", "<dt>Optimizer</dt><dd>AdamW, betas ", "<dt>Learning rate</dt>",
+        "<dt>Host</dt>", "<dt>Ended</dt>", "<dt>Version</dt><dd>trireme 0."}) {
     EXPECT_THAT(report, HasSubstr(fact));
   }
   double ms = 0;
@@ -173,8 +178,10 @@ TEST_F(TrainTest, TheReportHasTheCommandAsItWasGivenAndTheTimeOfStepsAlone) {
 TEST_F(TrainTest, ALlamaTrainsAsOneRankDoesWithItsWeightsCutAndWrites) {
   write_gpt(kSgd);
   const auto train = [&](const std::string& out, const Words& more) {
-    Words words{"train", "gpt.toml", "--out", out, "--set", "model.kind=llama", "--set", "model.dropout=0", "--set", "model.kv_heads=2",
-                "--set", "model.mlp_width=40", "--set", "train.lr=0.1"};
+    Words words{"train", "gpt.toml",         "--out", out,
+                "--set", "model.kind=llama", "--set", "model.dropout=0",
+                "--set", "model.kv_heads=2", "--set", "model.mlp_width=40",
+                "--set", "train.lr=0.1"};
     words.insert(words.end(), more.begin(), more.end());
     return run(words);
   };
@@ -250,8 +257,8 @@ TEST_F(TrainTest, ARunGoesOnWithAnotherNumberOfRanks) {
   ASSERT_EQ(run({"train", "gpt.toml", "--out", "whole", "--set", "train.steps=8"}).code, 0);
   ASSERT_EQ(run({"train", "gpt.toml", "--out", "parts", "-n", "2", "--set", "train.steps=4"}).code, 0);
   for (const char* ranks : {"1", "4"}) {
-    std::filesystem::copy(path("parts"), path(ranks), std::filesystem::copy_options::recursive |
-                                                          std::filesystem::copy_options::copy_symlinks);
+    std::filesystem::copy(path("parts"), path(ranks),
+                          std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
     const Outcome rest = run({"train", "gpt.toml", "--out", ranks, "-n", ranks, "--set", "train.steps=8", "--resume"});
     ASSERT_EQ(rest.code, 0) << rest.err;
     expect_close(losses("whole"), losses(ranks));
@@ -309,7 +316,10 @@ TEST_F(TrainTest, ANewRunLeavesTheFilesOfAnEarlierOneInAFolderOfTheirOwn) {
   const Outcome second = run({"train", "gpt.toml", "--out", "run", "-n", "2", "--set", "train.steps=2"});
 
   EXPECT_EQ(second.code, 0) << second.err;
-  EXPECT_THAT(second.err, HasSubstr("'run' held an earlier run; its curves, report and checkpoints are now in 'run/earlier-1', where they stay"));
+  EXPECT_THAT(
+      second.err,
+      HasSubstr(
+          "'run' held an earlier run; its curves, report and checkpoints are now in 'run/earlier-1', where they stay"));
   EXPECT_THAT(losses("run"), SizeIs(2));
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 2);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("run/tensorboard")), {}), 1);

@@ -41,7 +41,6 @@ bool seeded_defect(std::string_view name) {
 
 namespace {
 
-
 constexpr uint32_t kFirstSeed = 1;
 constexpr uint32_t kCases = 720;  // at most, for each defect
 
@@ -55,8 +54,7 @@ std::string text_of(const std::filesystem::path& path) {
 // The defects that stand in the sources, in the order of files and lines.
 std::vector<std::string> all_defects() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(TRIREME_SOURCE_DIR "/trireme")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(TRIREME_SOURCE_DIR "/trireme")) {
     if (entry.path().extension() == ".cpp") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
@@ -75,8 +73,8 @@ std::vector<std::string> all_defects() {
 
 constexpr uint32_t kTogether = 48;  // cases of one run
 
-// What a child says of the cases from a seed on, up to the first that is bad: random ones. Those that are kept because they once
-// found something do not count, for they would find that again whatever is drawn.
+// What a child says of the cases from a seed on, up to the first that is bad: random ones. Those that are kept because
+// they once found something do not count, for they would find that again whatever is drawn.
 void find_in_child(uint32_t from, int to_parent) {
   std::string found;
   for (uint32_t seed = from; seed < kFirstSeed + kCases && found.empty(); seed += kTogether) {
@@ -104,7 +102,8 @@ Child run_child(uint32_t from) {
   close(ends[1]);
   Child out;
   char room[4096];
-  for (ssize_t got = 0; (got = read(ends[0], room, sizeof(room))) > 0;) out.found.append(room, static_cast<size_t>(got));
+  for (ssize_t got = 0; (got = read(ends[0], room, sizeof(room))) > 0;)
+    out.found.append(room, static_cast<size_t>(got));
   close(ends[0]);
   int status = 0;
   require(waitpid(child, &status, 0) == child, "the child is lost");
@@ -112,8 +111,8 @@ Child run_child(uint32_t from) {
   return out;
 }
 
-// A defect may end the process, where bytes that are wrong are taken for addresses or places. That alone finds nothing: the cases
-// after those go on in a process of their own, until a result is wrong or a check refuses.
+// A defect may end the process, where bytes that are wrong are taken for addresses or places. That alone finds nothing:
+// the cases after those go on in a process of their own, until a result is wrong or a check refuses.
 std::string found_in_children() {
   for (uint32_t from = kFirstSeed; from < kFirstSeed + kCases; from = at_seed + kTogether) {
     const Child child = run_child(from);

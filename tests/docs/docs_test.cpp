@@ -1,6 +1,7 @@
-// The commands of the README, the guide and the howtos are run as they stand there, in a folder that looks like the repository, and
-// what they print is compared with what is shown. document.h has the comments by which a document says how. `docs_test --write` writes
-// what is printed into the documents; numbers that vary stay where everything else agrees.
+// The commands of the README, the guide and the howtos are run as they stand there, in a folder that looks like the
+// repository, and what they print is compared with what is shown. document.h has the comments by which a document says
+// how. `docs_test --write` writes what is printed into the documents; numbers that vary stay where everything else
+// agrees.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -36,21 +37,24 @@ std::vector<std::string> tested_documents() {
 }
 
 void replace_all(std::string& text, const std::string& what, const std::string& with) {
-  for (size_t at = 0; !what.empty() && (at = text.find(what, at)) != std::string::npos; at += with.size()) text.replace(at, what.size(), with);
+  for (size_t at = 0; !what.empty() && (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
 }
 
-// A network of this process's own, so that ports which the documents name are free; its other address is the first machine's of guide
-// 03. Where that takes rights that this process does not have, it stays where it is.
+// A network of this process's own, so that ports which the documents name are free; its other address is the first
+// machine's of guide 03. Where that takes rights that this process does not have, it stays where it is.
 void enter_own_network() {
   if (::unshare(CLONE_NEWNET) != 0) return;
-  const char* const kScript = "ip link set lo up && ip link add docs0 type veth peer name docs1 && ip address add 10.0.0.5/24 dev docs0 && "
-                              "ip link set docs0 up && ip link set docs1 up";
+  const char* const kScript =
+      "ip link set lo up && ip link add docs0 type veth peer name docs1 && ip address add 10.0.0.5/24 dev docs0 && "
+      "ip link set docs0 up && ip link set docs1 up";
   if (std::system(kScript) != 0) fmt::print("the network of the documents has no address but 127.0.0.1\n");
 }
 
 class DocumentTest : public trireme::cli::CliTest {
  public:
-  explicit DocumentTest(std::string document) : document_(std::move(document)), lines_(lines_of(read(kSource + "/" + document_))) {}
+  explicit DocumentTest(std::string document)
+      : document_(std::move(document)), lines_(lines_of(read(kSource + "/" + document_))) {}
 
   void TestBody() override {
     make_folder();
@@ -71,16 +75,20 @@ class DocumentTest : public trireme::cli::CliTest {
  private:
   // A folder that looks like the repository after a build, with `trireme` in the PATH.
   void make_folder() const {
-    for (const char* name : {"docs", "examples", "machines", "tools", "trireme", "cli", "tests", "README.md", "LICENSE"}) {
+    for (const char* name :
+         {"docs", "examples", "machines", "tools", "trireme", "cli", "tests", "README.md", "LICENSE"}) {
       fs::create_symlink(kSource + "/" + name, path(name));
     }
     fs::create_directories(path("build/release"));
     fs::create_directories(path("bin"));
-    for (const char* folder : {"examples", "lib", "tests"}) fs::create_symlink(kBuild + "/" + folder, path(fmt::format("build/release/{}", folder)));
+    for (const char* folder : {"examples", "lib", "tests"})
+      fs::create_symlink(kBuild + "/" + folder, path(fmt::format("build/release/{}", folder)));
     // Adds to a command line that begins with words of SHORTENED the options beside them.
-    const std::string wrapper = fmt::format("#!/bin/sh\nwhile IFS='|' read -r words options; do\n"
-                                            "  case \"$* \" in \"$words \"*) set -- \"$@\" $options ;; esac\n"
-                                            "done <<END\n$SHORTENED\nEND\nexec {} \"$@\"\n", TRIREME_PROGRAM);
+    const std::string wrapper = fmt::format(
+        "#!/bin/sh\nwhile IFS='|' read -r words options; do\n"
+        "  case \"$* \" in \"$words \"*) set -- \"$@\" $options ;; esac\n"
+        "done <<END\n$SHORTENED\nEND\nexec {} \"$@\"\n",
+        TRIREME_PROGRAM);
     for (const char* name : {"bin/trireme", "build/release/trireme"}) {
       write(name, wrapper);
       fs::permissions(path(name), fs::perms::owner_all);
@@ -110,7 +118,8 @@ class DocumentTest : public trireme::cli::CliTest {
   bool has_program(const std::string& name) {
     if (name.empty()) return true;
     const bool is_address = std::isdigit(static_cast<unsigned char>(name[0])) != 0;
-    const bool found = run_shell(is_address ? "ip -o address | grep -qF ' " + name + "/'" : "command -v " + name).code == 0;
+    const bool found =
+        run_shell(is_address ? "ip -o address | grep -qF ' " + name + "/'" : "command -v " + name).code == 0;
     if (!found) fmt::print("{}: commands that need {} were not run\n", document_, name);
     return found;
   }
@@ -122,8 +131,8 @@ class DocumentTest : public trireme::cli::CliTest {
     trireme::cli::Outcome outcome =
         run_shell("exec 2>&1; set -e\n" + script,
                   {"PATH=" + path("bin") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "SHORTENED=" + shortened,
-                   "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
-                   "OMPI_MCA_mpi_yield_when_idle=1"});
+                   "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                   "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1"});
     last_ = outcome.out;
     const std::string host = trireme::cli::CliTest::read("/proc/sys/kernel/hostname");
     replace_all(last_, host.substr(0, host.find('\n')), "vm");
@@ -131,14 +140,16 @@ class DocumentTest : public trireme::cli::CliTest {
   }
 
   void run(const Block& block, std::vector<std::pair<Block, Lines>>& changes) {
-    const bool is_transcript = std::ranges::any_of(block.lines, [](const std::string& line) { return line.starts_with("$ "); });
+    const bool is_transcript =
+        std::ranges::any_of(block.lines, [](const std::string& line) { return line.starts_with("$ "); });
     if (!is_transcript) {
       std::string script;
       for (const std::string& line : block.lines) script += line + (block.at_once ? " & all=\"$all $!\"\n" : "\n");
       if (block.at_once) script += "for one in $all; do wait $one; done\n";
       const trireme::cli::Outcome outcome = shell(block, script);
       EXPECT_EQ(outcome.code, 0) << joined(block.lines) << last_;
-      EXPECT_THAT(lines_of(last_), testing::Not(testing::Contains(testing::StartsWith("error: ")))) << joined(block.lines);
+      EXPECT_THAT(lines_of(last_), testing::Not(testing::Contains(testing::StartsWith("error: "))))
+          << joined(block.lines);
       return;
     }
     for (size_t at = 0; at < block.lines.size();) {
@@ -147,22 +158,25 @@ class DocumentTest : public trireme::cli::CliTest {
       Block output = block;
       output.first += ++at;
       output.lines.clear();
-      for (; at < block.lines.size() && !block.lines[at].starts_with("$ "); ++at) output.lines.push_back(block.lines[at]);
+      for (; at < block.lines.size() && !block.lines[at].starts_with("$ "); ++at)
+        output.lines.push_back(block.lines[at]);
       output.last = output.first + output.lines.size();
       const int code = shell(block, command).code;
-      const bool shows_error = std::ranges::any_of(output.lines, [](const std::string& line) { return line.starts_with("error: "); });
+      const bool shows_error =
+          std::ranges::any_of(output.lines, [](const std::string& line) { return line.starts_with("error: "); });
       EXPECT_EQ(code != 0, shows_error) << command << " ended with exit code " << code << ":\n" << last_;
       compare(block, command, output.lines, changes, output);
     }
   }
 
-  void compare(const Block& block, const std::string& command, const Lines& shown, std::vector<std::pair<Block, Lines>>& changes,
-               const Block& output) {
+  void compare(const Block& block, const std::string& command, const Lines& shown,
+               std::vector<std::pair<Block, Lines>>& changes, const Block& output) {
     const Lines printed = lines_of(last_);
     if (agree(shown, printed, block.numbers_vary, block.some_lines)) return;
     std::vector<int> places;
     const bool has_gaps = block.some_lines || std::ranges::count(shown, "...") > 0;
-    if (write_outputs && (agree(shown, printed, true, block.some_lines, &places) || (has_gaps && nearest(shown, printed, places)))) {
+    if (write_outputs &&
+        (agree(shown, printed, true, block.some_lines, &places) || (has_gaps && nearest(shown, printed, places)))) {
       Lines now;
       for (size_t i = 0; i < shown.size(); ++i) {
         now.push_back(places[i] < 0 || shown[i].ends_with("...") ? shown[i] : printed[static_cast<size_t>(places[i])]);
@@ -174,8 +188,9 @@ class DocumentTest : public trireme::cli::CliTest {
       changes.emplace_back(output, printed);
       return;
     }
-    ADD_FAILURE() << block.where() << ": " << command << "\nprinted:\n" << last_ << "but the document shows:\n" << joined(shown)
-                  << "docs_test --write writes into the document what is printed";
+    ADD_FAILURE() << block.where() << ": " << command << "\nprinted:\n"
+                  << last_ << "but the document shows:\n"
+                  << joined(shown) << "docs_test --write writes into the document what is printed";
   }
 
   void put(const Block& output, const Lines& now) {
@@ -189,7 +204,8 @@ class DocumentTest : public trireme::cli::CliTest {
   void expect_part(const Block& block) const {
     const Lines file = lines_of(read(kSource + "/" + block.argument));
     const auto found = std::ranges::search(file, block.lines);
-    EXPECT_FALSE(found.empty()) << block.where() << ": '" << block.argument << "' has no lines like these, one after the other:\n"
+    EXPECT_FALSE(found.empty()) << block.where() << ": '" << block.argument
+                                << "' has no lines like these, one after the other:\n"
                                 << joined(block.lines);
   }
 
@@ -208,8 +224,10 @@ std::string name_of(std::string document) {
 
 TEST(Blocks, are_found_with_the_comments_before_them) {
   const std::vector<Block> blocks = blocks_of(
-      "a.md", lines_of("# A\n\n<!-- test: run; numbers vary; shortened: train: --set a=1 -->\n\n    $ x\n    1\n\ntext\n\n"
-                       "<!-- test: setup\ncp a b\n-->\n\n<!-- test: file b.toml; after a.toml -->\n```toml\nx = 1\n```\n\n- item\n  more\n\n      y\n"));
+      "a.md",
+      lines_of("# A\n\n<!-- test: run; numbers vary; shortened: train: --set a=1 -->\n\n    $ x\n    1\n\ntext\n\n"
+               "<!-- test: setup\ncp a b\n-->\n\n<!-- test: file b.toml; after a.toml -->\n```toml\nx = 1\n```\n\n- "
+               "item\n  more\n\n      y\n"));
 
   ASSERT_EQ(blocks.size(), 4U);
   EXPECT_EQ(blocks[0].verb, "run");

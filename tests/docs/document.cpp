@@ -12,8 +12,12 @@ namespace {
 constexpr std::string_view kOpen = "<!-- test: ";
 constexpr std::string_view kClose = "-->";
 
-bool is_blank(std::string_view line) { return line.find_first_not_of(' ') == std::string_view::npos; }
-size_t indent_of(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(' ') == std::string_view::npos;
+}
+size_t indent_of(std::string_view line) {
+  return std::min(line.find_first_not_of(' '), line.size());
+}
 
 std::string trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
@@ -32,7 +36,8 @@ void read_comment(std::string text, Block& block) {
   const size_t semicolon = text.starts_with("not run") ? text.size() : std::min(text.find("; "), text.size());
   std::string_view options = std::string_view(text).substr(std::min(semicolon + 2, text.size()));
   const std::string what = trimmed(std::string_view(text).substr(0, semicolon));
-  constexpr std::array<std::string_view, 7> kVerbs{"run", "printed by", "more of it", "file", "part of", "not run", "setup"};
+  constexpr std::array<std::string_view, 7> kVerbs{"run",     "printed by", "more of it", "file",
+                                                   "part of", "not run",    "setup"};
   for (const std::string_view verb : kVerbs) {
     if (what == verb || what.starts_with(std::string(verb) + " ") || what.starts_with(std::string(verb) + ":")) {
       block.verb = verb;
@@ -40,7 +45,8 @@ void read_comment(std::string text, Block& block) {
     }
   }
   if (block.verb.empty()) throw std::runtime_error(block.where() + ": no test is called '" + what + "'");
-  if (block.verb == "not run" && block.argument.size() < 2) throw std::runtime_error(block.where() + ": not run, without a reason");
+  if (block.verb == "not run" && block.argument.size() < 2)
+    throw std::runtime_error(block.where() + ": not run, without a reason");
   while (!options.empty()) {
     const size_t end = std::min(options.find("; "), options.size());
     const std::string option = trimmed(options.substr(0, end));
@@ -110,7 +116,9 @@ bool same_line(std::string_view shown, std::string_view printed, bool numbers_va
 
 }  // namespace
 
-std::string Block::where() const { return path + ":" + std::to_string(first + 1); }
+std::string Block::where() const {
+  return path + ":" + std::to_string(first + 1);
+}
 
 Lines lines_of(std::string_view text) {
   Lines out;
@@ -135,7 +143,15 @@ std::vector<Block> blocks_of(const std::string& path, const Lines& document) {
   while (at < document.size()) {
     const std::string& line = document[at];
     const std::string text = trimmed(line);
-    Block block{.path = path, .first = at, .last = at, .lines = {}, .verb = {}, .argument = {}, .shortened = {}, .needs = {}, .after = {}};
+    Block block{.path = path,
+                .first = at,
+                .last = at,
+                .lines = {},
+                .verb = {},
+                .argument = {},
+                .shortened = {},
+                .needs = {},
+                .after = {}};
     if (text.starts_with(kOpen)) {
       comment = text.substr(kOpen.size());
       if (const size_t end = comment.find(kClose); end != std::string::npos) {
@@ -146,12 +162,15 @@ std::vector<Block> blocks_of(const std::string& path, const Lines& document) {
       read_comment(comment, block);
       for (++at; at < document.size() && document[at] != kClose; ++at) block.lines.push_back(document[at]);
       ++at;
-    } else if (text.starts_with("```") || (indent_of(line) >= 4 && !text.empty() && (at == 0 || is_blank(document[at - 1])))) {
+    } else if (text.starts_with("```") ||
+               (indent_of(line) >= 4 && !text.empty() && (at == 0 || is_blank(document[at - 1])))) {
       at = text.starts_with("```") ? read_fenced(document, at, block) : read_indented(document, at, block);
-      for (size_t i = block.first; i < block.last; ++i) block.lines.push_back(document[i].substr(std::min(block.indent, document[i].size())));
+      for (size_t i = block.first; i < block.last; ++i)
+        block.lines.push_back(document[i].substr(std::min(block.indent, document[i].size())));
       if (!comment.empty()) read_comment(comment, block);
     } else {
-      if (!text.empty() && !comment.empty()) throw std::runtime_error(path + ":" + std::to_string(at + 1) + ": no block follows the comment");
+      if (!text.empty() && !comment.empty())
+        throw std::runtime_error(path + ":" + std::to_string(at + 1) + ": no block follows the comment");
       ++at;
       continue;
     }

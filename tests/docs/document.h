@@ -1,6 +1,7 @@
 // The code blocks of a document (Markdown) and what the comment before each says is to be tested of it. The comments:
 //
-//   <!-- test: run -->                 the block is a shell's script; where lines begin with "$ ", these are the commands and what
+//   <!-- test: run -->                 the block is a shell's script; where lines begin with "$ ", these are the
+//   commands and what
 //                                      follows each is what it prints
 //   <!-- test: printed by COMMAND -->  the block is what the command prints
 //   <!-- test: more of it -->          the block is what the last command printed
@@ -13,10 +14,10 @@
 //
 //   ; numbers vary                     numbers are compared as if they were all the same
 //   ; some lines                       the block leaves out lines; else a line "..." stands for any number of lines
-//   ; shortened: COMMAND: OPTIONS      the options are added to each `trireme COMMAND ...` of the block; may be given again
-//   ; at once                          each line is a command of its own, and all run at the same time
-//   ; needs PROGRAM                    is not run where there is no such program; of an address: where no interface has it
-//   ; after FILE                       of a file: it begins with the text of that one
+//   ; shortened: COMMAND: OPTIONS      the options are added to each `trireme COMMAND ...` of the block; may be given
+//   again ; at once                          each line is a command of its own, and all run at the same time ; needs
+//   PROGRAM                    is not run where there is no such program; of an address: where no interface has it ;
+//   after FILE                       of a file: it begins with the text of that one
 #pragma once
 
 #include <string>
@@ -29,8 +30,8 @@ namespace docs {
 using Lines = std::vector<std::string>;
 
 struct Block {
-  std::string path;   // of the document, from the root of the repository
-  size_t first = 0;   // its lines in the document, from 0; `last` is the one after them
+  std::string path;  // of the document, from the root of the repository
+  size_t first = 0;  // its lines in the document, from 0; `last` is the one after them
   size_t last = 0;
   size_t indent = 0;  // blanks before each line
   Lines lines;        // without them
@@ -52,12 +53,13 @@ std::string joined(const Lines& lines);
 // In the order of the document. Throws std::runtime_error for a comment that says nothing known.
 std::vector<Block> blocks_of(const std::string& path, const Lines& document);
 
-// Whether lines that a command printed are those that a document shows, in which "..." at the end of a line stands for any rest of it.
-// `places` then has for each line that is shown its place in the other, or -1 for "...".
-bool agree(const Lines& shown, const Lines& printed, bool numbers_vary, bool some_lines, std::vector<int>* places = nullptr);
+// Whether lines that a command printed are those that a document shows, in which "..." at the end of a line stands for
+// any rest of it. `places` then has for each line that is shown its place in the other, or -1 for "...".
+bool agree(const Lines& shown, const Lines& printed, bool numbers_vary, bool some_lines,
+           std::vector<int>* places = nullptr);
 
-// For lines that do not agree: the places of those that begin most like them, in their order; false where one has none that
-// begins as its first half does.
+// For lines that do not agree: the places of those that begin most like them, in their order; false where one has none
+// that begins as its first half does.
 bool nearest(const Lines& shown, const Lines& printed, std::vector<int>& places);
 
 }  // namespace docs

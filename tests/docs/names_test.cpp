@@ -10,7 +10,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/docs/document.h"
-#include "trireme/train/config.h"
+#include "trireme/train/job/config.h"
 
 namespace docs {
 namespace {
@@ -27,12 +27,14 @@ struct File {
 class NamesTest : public trireme::cli::CliTest {
  protected:
   static std::vector<File> files(const std::vector<std::string>& folders, const std::vector<std::string>& endings) {
-    std::vector<File> out{{"README.md", read(kSource + "/README.md")}, {"CONTRIBUTING.md", read(kSource + "/CONTRIBUTING.md")}};
+    std::vector<File> out{{"README.md", read(kSource + "/README.md")},
+                          {"CONTRIBUTING.md", read(kSource + "/CONTRIBUTING.md")}};
     if (endings.front() != ".md") out.clear();
     for (const std::string& folder : folders) {
       for (const auto& entry : fs::recursive_directory_iterator(kSource + "/" + folder)) {
         const std::string path = fs::relative(entry.path(), kSource).string();
-        if (path.ends_with("_test.cpp") || std::ranges::count(endings, entry.path().extension().string()) == 0) continue;
+        if (path.ends_with("_test.cpp") || std::ranges::count(endings, entry.path().extension().string()) == 0)
+          continue;
         out.push_back({path, read(entry.path())});
       }
     }
@@ -60,7 +62,8 @@ class NamesTest : public trireme::cli::CliTest {
     std::vector<std::string> out;
     bool listed = false;
     for (const std::string& line : lines_of(help(command))) {
-      if (listed && line.starts_with("  ") && line.size() > 2 && line[2] != ' ') out.push_back(line.substr(2, line.find(' ', 2) - 2));
+      if (listed && line.starts_with("  ") && line.size() > 2 && line[2] != ' ')
+        out.push_back(line.substr(2, line.find(' ', 2) - 2));
       listed = line == "Subcommands:" || (listed && !line.empty());
     }
     return out;
@@ -69,7 +72,8 @@ class NamesTest : public trireme::cli::CliTest {
   static std::set<std::string> found(const std::string& text, const std::string& pattern) {
     const std::regex regex(pattern);
     std::set<std::string> out;
-    for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) out.insert(at->str(at->size() - 1));
+    for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at)
+      out.insert(at->str(at->size() - 1));
     return out;
   }
 
@@ -95,8 +99,10 @@ constexpr const char* kPath =
     R"((?:^|[\s`"'(\[])((?:docs|examples|machines|tools|tests|trireme|cli|bench)/[A-Za-z0-9_./-]*[A-Za-z0-9_/]))";
 
 TEST_F(NamesTest, NamesAreFoundInText) {
-  EXPECT_EQ(found("`trireme x --one-two 3`, --no_option, `--last`", kOption), (std::set<std::string>{"--one-two", "--last"}));
-  EXPECT_EQ(found("see docs/guide/03, `examples/a.toml` or a/docs/b", kPath), (std::set<std::string>{"docs/guide/03", "examples/a.toml"}));
+  EXPECT_EQ(found("`trireme x --one-two 3`, --no_option, `--last`", kOption),
+            (std::set<std::string>{"--one-two", "--last"}));
+  EXPECT_EQ(found("see docs/guide/03, `examples/a.toml` or a/docs/b", kPath),
+            (std::set<std::string>{"docs/guide/03", "examples/a.toml"}));
   EXPECT_TRUE(exists("docs/guide/03"));
   EXPECT_TRUE(exists("machines/"));
   EXPECT_FALSE(exists("examples/mnist.toml"));
@@ -111,12 +117,15 @@ TEST_F(NamesTest, DocumentsGiveCommandsOptionsThatTheyHave) {
       const auto command = options().find(at->str(1));
       std::string line = at->str(2);
       if (command == options().end()) {
-        EXPECT_TRUE(line.find("--") == std::string::npos || at->str(1) == "bench step") << file.path << ": there is no `" << at->str() << "`";
+        EXPECT_TRUE(line.find("--") == std::string::npos || at->str(1) == "bench step")
+            << file.path << ": there is no `" << at->str() << "`";
         continue;
       }
-      for (const char* stop : {" -- ", " | ", " # ", "; ", " ./", " sh "}) line.resize(std::min(line.find(stop), line.size()));
+      for (const char* stop : {" -- ", " | ", " # ", "; ", " ./", " sh "})
+        line.resize(std::min(line.find(stop), line.size()));
       for (const std::string& option : found(line, kOption)) {
-        EXPECT_TRUE(command->second.contains(option)) << file.path << ": `trireme " << at->str(1) << "` has no option " << option;
+        EXPECT_TRUE(command->second.contains(option))
+            << file.path << ": `trireme " << at->str(1) << "` has no option " << option;
       }
     }
   }
@@ -138,7 +147,10 @@ TEST_F(NamesTest, DocumentsNameKeysThatAJobHas) {
   std::set<std::string> keys;
   for (const trireme::ConfigKey& key : trireme::config_keys(config)) keys.insert(key.name);
   for (const File& file : files({"docs"}, {".md"})) {
-    for (const std::string& key : found(file.text, R"((?:`|--set '?)((?!model\.safetensors)(?:model|data|train|parallel)\.[a-z][a-z0-9_]*)(?![a-z0-9_.:(]))")) {
+    for (
+        const std::string& key : found(
+            file.text,
+            R"((?:`|--set '?)((?!model\.safetensors)(?:model|data|train|parallel)\.[a-z][a-z0-9_]*)(?![a-z0-9_.:(]))")) {
       EXPECT_TRUE(keys.contains(key)) << file.path << ": a job's file has no key " << key;
     }
   }
@@ -151,18 +163,22 @@ TEST_F(NamesTest, EveryKeyOfAJobSaysWhatItIs) {
 
 TEST_F(NamesTest, DocumentsHelpAndMessagesNameFilesThatAreThere) {
   std::vector<File> all = files({"docs", "examples", "tests"}, {".md"});
-  for (const File& file : files({"cli", "trireme", "examples", "machines"}, {".cpp", ".h", ".toml"})) all.push_back(file);
+  for (const File& file : files({"cli", "trireme", "examples", "machines"}, {".cpp", ".h", ".toml"}))
+    all.push_back(file);
   for (const auto& [command, names] : options()) all.push_back({"trireme " + command + " --help", help(command)});
-  for (const char* topic : {"config", "env"}) all.push_back({std::string("trireme help ") + topic, run_shell(TRIREME_PROGRAM " help " + std::string(topic)).out});
+  for (const char* topic : {"config", "env"})
+    all.push_back({std::string("trireme help ") + topic, run_shell(TRIREME_PROGRAM " help " + std::string(topic)).out});
   for (const File& file : all) {
-    for (const std::string& name : found(file.text, kPath)) EXPECT_TRUE(exists(name)) << file.path << ": there is no '" << name << "'";
+    for (const std::string& name : found(file.text, kPath))
+      EXPECT_TRUE(exists(name)) << file.path << ": there is no '" << name << "'";
   }
 }
 
 TEST_F(NamesTest, LinksOfDocumentsLeadToFiles) {
   for (const File& file : files({"docs", "examples", "tests"}, {".md"})) {
     for (const std::string& link : found(file.text, R"(\]\(([^)#: ]+)(?=[)#]))")) {
-      EXPECT_TRUE(fs::exists((fs::path(kSource) / file.path).parent_path() / link)) << file.path << ": nothing is at the link " << link;
+      EXPECT_TRUE(fs::exists((fs::path(kSource) / file.path).parent_path() / link))
+          << file.path << ": nothing is at the link " << link;
     }
   }
 }
@@ -171,14 +187,19 @@ TEST_F(NamesTest, ExamplesOfHelpPagesRun) {
   for (const char* name : {"examples", "machines"}) fs::create_symlink(kSource + "/" + name, path(name));
   write("my_program", "#!/bin/sh\n");
   fs::permissions(path("my_program"), fs::perms::owner_all);
-  ASSERT_EQ(run_shell(TRIREME_PROGRAM " train examples/gpt_text.toml --set train.steps=1 --set train.eval_batches=1 --set model.layers=1 "
-                      "--set model.width=32").code, 0);  // what the example of `trireme generate` reads
+  ASSERT_EQ(
+      run_shell(TRIREME_PROGRAM
+                " train examples/gpt_text.toml --set train.steps=1 --set train.eval_batches=1 --set model.layers=1 "
+                "--set model.width=32")
+          .code,
+      0);  // what the example of `trireme generate` reads
   int examples = 0;
   for (const auto& [command, names] : options()) {
     bool below = false;
     for (const std::string& line : lines_of(help(command))) {
       below = below ? line.starts_with("  ") : line == "Example:" || line == "Examples:";
-      if (!below || !line.starts_with("  trireme ") || line.find("10.0.0.5") != std::string::npos) continue;  // of several machines
+      if (!below || !line.starts_with("  trireme ") || line.find("10.0.0.5") != std::string::npos)
+        continue;  // of several machines
       ++examples;
       const std::string steps = command == "train" ? " --set train.steps=2" : "";
       const trireme::cli::Outcome outcome = run_shell(TRIREME_PROGRAM + line.substr(9) + steps);

@@ -32,7 +32,8 @@ TEST_F(RunTests, SaysBeforeTheSummaryHowManyTestsWereSkippedAndWhy) {
   const trireme::cli::Outcome outcome = run_tests({"echo fine", kNoHosts, kNoIsa, kNoHosts});
 
   EXPECT_EQ(outcome.code, 0) << outcome.out;
-  EXPECT_THAT(outcome.out, HasSubstr("3 tests were skipped:\n     2  no hosts here\n     1  no avx512 here\n\n100% tests passed, "));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("3 tests were skipped:\n     2  no hosts here\n     1  no avx512 here\n\n100% tests passed, "));
   EXPECT_THAT(outcome.out, EndsWith("test 2 (Skipped)\n\t  3 - test 3 (Skipped)\n\t  4 - test 4 (Skipped)\n"));
 }
 
@@ -50,7 +51,8 @@ TEST_F(RunTests, TestsOfTheBuildFolderHaveNamesOfWords) {
 
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr(": docs: RunTests.TestsOfTheBuildFolderHaveNamesOfWords\n"));
-  for (const char* of_a_parameter : {"GetParam", "0x", "-byte object"}) EXPECT_THAT(outcome.out, Not(HasSubstr(of_a_parameter)));
+  for (const char* of_a_parameter : {"GetParam", "0x", "-byte object"})
+    EXPECT_THAT(outcome.out, Not(HasSubstr(of_a_parameter)));
 }
 
 TEST_F(RunTests, RefusesAFolderThatIsNone) {

@@ -19,9 +19,10 @@ net.up.shard({{2, 1}, {4, 1}});                  // numbers of parts of each ope
 net.down.shard("[dp, tp], [-, tp] -> [dp, -]");  // or layouts
 tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{}, {.mode = tr::Mode::kSemiAuto, .parallel = {.mesh = "dp=2,tp=4"}}};
   // clang-format on
-  const tr::Graph step = tr::training_step([&](const tr::Tensor& x) { return net(x); },
-                                           [](const tr::Tensor& y, const tr::Tensor& t) { return tr::cross_entropy(y, t); },
-                                           {{"x", {tr::DType::kF32, {8, 8}}}, {"t", {tr::DType::kI32, {8}}}}, tr::AdamW{}, {});
+  const tr::Graph step =
+      tr::training_step([&](const tr::Tensor& x) { return net(x); },
+                        [](const tr::Tensor& y, const tr::Tensor& t) { return tr::cross_entropy(y, t); },
+                        {{"x", {tr::DType::kF32, {8, 8}}}, {"t", {tr::DType::kI32, {8}}}}, tr::AdamW{}, {});
   const tr::Strategy strategy = tr::semi_auto(step, 8, {.mesh = "dp=2,tp=4"});
   const std::string text = tr::to_string(step, strategy);
   EXPECT_NE(text.find("f32[16,8] [tp, -]"), std::string::npos) << text;

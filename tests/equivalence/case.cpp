@@ -11,7 +11,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/train/invariant.h"
+#include "trireme/train/step/invariant.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -100,16 +100,18 @@ Program partitioned(const Case& test) {
                           .all_in_f32 = test.sums == "f32",
                           .shard_accumulation = added_up_later};
   const Strategy saved = test.is_saved ? parse_strategy(to_string(test.graph, test.strategy), test.graph) : Strategy{};
-  return partition(test.graph, test.is_saved ? saved : test.strategy, {.costs = reshard_costs(how, test.strategy.mesh),
-                                               .sum_types = sum_types(test.graph, how)});
+  return partition(test.graph, test.is_saved ? saved : test.strategy,
+                   {.costs = reshard_costs(how, test.strategy.mesh), .sum_types = sum_types(test.graph, how)});
 }
 
 std::string to_string(const Case& test) {
-  return fmt::format("case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={:d} pieces={} "
-                     "saved={:d} sums={} invariant={:d}\n{}{}",
-                     test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
-                     test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums,
-                     test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
+  return fmt::format(
+      "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={:d} "
+      "pieces={} "
+      "saved={:d} sums={} invariant={:d}\n{}{}",
+      test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
+      test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums,
+      test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
 }
 
 Case parse_case(std::string_view text) {

@@ -1,5 +1,6 @@
 // The plan may change the speed, never the answer: random graphs, cut by random legal strategies
-// over random meshes, compute on the ranks what one device computes; one case in eight to the bit (numerics = 'invariant').
+// over random meshes, compute on the ranks what one device computes; one case in eight to the bit (numerics =
+// 'invariant').
 //
 //   equivalence_test                      2,000 cases, a test for every 250 of them
 //   equivalence_test --cases=20000        so many, in one go; --seed=N starts elsewhere
@@ -27,7 +28,8 @@ class Equivalence : public testing::TestWithParam<uint32_t> {};
 
 constexpr uint32_t kGroups = 8;
 
-// The last group is computed as a machine without vector instructions of its own does: products of bf16 are done in f32 there.
+// The last group is computed as a machine without vector instructions of its own does: products of bf16 are done in f32
+// there.
 void use_isa_of(uint32_t group) {
   set_isa(group + 1 == kGroups ? Isa::kBaseline : machine_isa());
 }
@@ -54,8 +56,7 @@ std::string read(const std::filesystem::path& path) {
 
 TEST(Equivalence, cases_that_once_went_wrong_agree) {
   int cases = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/tests/equivalence/found")) {
+  for (const auto& entry : std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/tests/equivalence/found")) {
     const Case test = parse_case(read(entry.path()));
     const Verdict verdict = run_cases({&test, 1}).front();
     EXPECT_EQ(verdict.text, "") << entry.path();
@@ -122,7 +123,8 @@ bool counts_here(std::string& line) {
   return false;
 }
 
-// What the cases have reached before, coverage.txt, they reach still; prints what there is beyond it, and what they do not reach.
+// What the cases have reached before, coverage.txt, they reach still; prints what there is beyond it, and what they do
+// not reach.
 TEST(Coverage, does_not_fall) {
   std::set<std::string> reached;
   for (uint32_t seed = 1; seed <= kGroups * kCasesOfOne; ++seed) {
@@ -137,7 +139,8 @@ TEST(Coverage, does_not_fall) {
     recorded.insert(line);
     EXPECT_TRUE(reached.contains(line)) << "no case reaches: " << line;
   }
-  std::cout << fmt::format("{} ops, kernels and options are reached, {} are recorded\n", reached.size(), recorded.size());
+  std::cout << fmt::format("{} ops, kernels and options are reached, {} are recorded\n", reached.size(),
+                           recorded.size());
   for (const std::string& name : reached) {
     if (!recorded.contains(name)) std::cout << "not recorded: " << name << '\n';
   }
@@ -177,8 +180,7 @@ TEST(Shrink, keeps_what_matters_and_little_else) {
     EXPECT_EQ(small.graph.nodes().size(), 1U) << "seed " << seed << "\n" << to_string(small);
     EXPECT_EQ(small.strategy.mesh.axes(), 1) << "seed " << seed;
     EXPECT_EQ(small.steps, 1) << "seed " << seed;
-    EXPECT_FALSE(run_cases({&small, 1}).front().is_bad()) << "seed " << seed << "\n"
-                                                          << to_string(small);
+    EXPECT_FALSE(run_cases({&small, 1}).front().is_bad()) << "seed " << seed << "\n" << to_string(small);
   }
   EXPECT_GT(found, 5);
 }
@@ -211,12 +213,9 @@ int main(int argc, char** argv) {
   uint32_t seed = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
-    if (arg.starts_with("--cases="))
-      cases = static_cast<uint32_t>(std::stoul(std::string(arg.substr(8))));
-    if (arg.starts_with("--seed="))
-      seed = static_cast<uint32_t>(std::stoul(std::string(arg.substr(7))));
-    if (arg.starts_with("--replay="))
-      return trireme::equivalence::replay(std::string(arg.substr(9)));
+    if (arg.starts_with("--cases=")) cases = static_cast<uint32_t>(std::stoul(std::string(arg.substr(8))));
+    if (arg.starts_with("--seed=")) seed = static_cast<uint32_t>(std::stoul(std::string(arg.substr(7))));
+    if (arg.starts_with("--replay=")) return trireme::equivalence::replay(std::string(arg.substr(9)));
   }
   return cases > 0 ? trireme::equivalence::run_many(seed, cases) : RUN_ALL_TESTS();
 }

@@ -27,11 +27,10 @@ void fill(const HostTensor& tensor, const std::string& name, int64_t step, Draw&
   const bool whole = name.find(".below") != std::string::npos;
   for (int64_t k = 0; k < tensor.type().elements(); ++k) {
     const auto i = static_cast<size_t>(k);
-    const double value = name == "step" ? static_cast<double>(step)
-                         : name == "lr" ? 0.1
-                         : whole || !is_floating(dtype)
-                             ? static_cast<double>(draw.below(bound_of(name)))
-                             : draw.between(-1, 1);
+    const double value = name == "step"                 ? static_cast<double>(step)
+                         : name == "lr"                 ? 0.1
+                         : whole || !is_floating(dtype) ? static_cast<double>(draw.below(bound_of(name)))
+                                                        : draw.between(-1, 1);
     switch (dtype) {
       case DType::kF32:
         tensor.as<float>()[i] = static_cast<float>(value);
@@ -95,7 +94,8 @@ int64_t terms_of(const Graph& graph, const Node& node, size_t result) {
 // How a result comes about.
 struct Work {
   int64_t terms = 0;
-  bool rounds_parts = false;  // in bf16: parts of the sum are rounded before they are added, by ranks or inside a kernel
+  bool rounds_parts =
+      false;  // in bf16: parts of the sum are rounded before they are added, by ranks or inside a kernel
 };
 
 Work work_of(const Graph& graph, NodeId id, size_t result, const Strategy& strategy) {
@@ -106,7 +106,8 @@ Work work_of(const Graph& graph, NodeId id, size_t result, const Strategy& strat
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     if (!cuts.axes[f].empty() && !has_factor(rule.out[result], static_cast<int>(f))) out.rounds_parts = true;
   }
-  for (const Kernel* kernel : kernels_of(def_of(node))) out.rounds_parts = out.rounds_parts || kernel->name.ends_with(".pairs");
+  for (const Kernel* kernel : kernels_of(def_of(node)))
+    out.rounds_parts = out.rounds_parts || kernel->name.ends_with(".pairs");
   return out;
 }
 
@@ -121,8 +122,7 @@ std::vector<std::vector<Work>> work_of_all(const Graph& graph, const Strategy& s
 
 // What one op's rounding may do to a result: sums of so many terms, each a product of an element of
 // every operand. What an op computes on the way to a result that cancels is as large as that.
-double rounding_of(const std::vector<const HostTensor*>& operands, const HostTensor& result,
-                   int64_t terms) {
+double rounding_of(const std::vector<const HostTensor*>& operands, const HostTensor& result, int64_t terms) {
   double largest = 0;
   double product = 1;
   for (const HostTensor* operand : operands) {
@@ -133,8 +133,7 @@ double rounding_of(const std::vector<const HostTensor*>& operands, const HostTen
   if (largest > 1) largest = product;
   // Sums of bf16 are taken in f32.
   if (result.type().dtype == DType::kBF16) return conformance::tolerance(DType::kF32, terms, largest);
-  return conformance::tolerance(result.type().dtype, terms,
-                                std::max(largest, magnitude_of(result)));
+  return conformance::tolerance(result.type().dtype, terms, std::max(largest, magnitude_of(result)));
 }
 
 bool are_whole_numbers(const std::vector<double>& elements) {
@@ -155,8 +154,7 @@ bool is_selection(const HostTensor& result, const std::vector<double>& known) {
 
 // Moves the elements that the op has computed; what is picked, and sums of whole numbers, are
 // exact.
-void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result,
-             const Work& work, Draw& draw) {
+void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result, const Work& work, Draw& draw) {
   if (!is_floating(result.type().dtype)) return;
   std::vector<double> known;
   for (const HostTensor* operand : operands) {
@@ -167,12 +165,14 @@ void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& r
   std::sort(known.begin(), known.end());
   if (are_whole_numbers(known) || is_selection(result, known)) return;
   const bool narrow = result.type().dtype == DType::kBF16;
-  const double most = rounding_of(operands, result, work.terms) + (narrow && work.rounds_parts ? 0x1p-8 * magnitude_of(result) : 0);
+  const double most =
+      rounding_of(operands, result, work.terms) + (narrow && work.rounds_parts ? 0x1p-8 * magnitude_of(result) : 0);
   for (int64_t k = 0; k < result.type().elements(); ++k) {
     const double x = conformance::element(result, k);
     const bool stands_alone = work.terms == 0;
     if (stands_alone && std::binary_search(known.begin(), known.end(), x)) continue;
-    // Without sums the error is relative to each element, and keeps its sign; so is that of the one rounding of a sum to bf16.
+    // Without sums the error is relative to each element, and keeps its sign; so is that of the one rounding of a sum
+    // to bf16.
     const double own = narrow ? 0x1p-8 * std::fabs(x) : conformance::tolerance(result.type().dtype, 4, std::fabs(x));
     const bool relative = stands_alone && !(narrow && work.rounds_parts);
     const double y = x + (relative ? own : narrow ? most + own : most) * draw.between(-1, 1);
@@ -202,7 +202,8 @@ Tensors run_once(const Graph& graph, const Tensors& inputs, Disturbance* by) {
     for (const ValueId id : node.outputs) types.push_back(graph.type(id));
     std::vector<HostTensor> results = run_reference(def_of(node), node.attrs, in, types);
     for (size_t i = 0; i < results.size(); ++i) {
-      if (by != nullptr) disturb(in, results[i], by->work[static_cast<size_t>(&node - graph.nodes().data())][i], by->draw);
+      if (by != nullptr)
+        disturb(in, results[i], by->work[static_cast<size_t>(&node - graph.nodes().data())][i], by->draw);
       values[static_cast<size_t>(node.outputs[i])] = std::move(results[i]);
     }
   }
@@ -221,8 +222,7 @@ Tensors run_steps(const Graph& graph, const std::vector<Tensors>& inputs, Distur
     for (const Output& output : graph.outputs()) {
       if (output.updates == kNoValue) continue;
       const Value& updated = graph.value(output.updates);
-      now.insert_or_assign(graph.inputs()[static_cast<size_t>(updated.index)].name,
-                           results.at(output.name).clone());
+      now.insert_or_assign(graph.inputs()[static_cast<size_t>(updated.index)].name, results.at(output.name).clone());
     }
   }
   return results;
@@ -302,8 +302,7 @@ Expected one_device(const Case& test, const std::vector<Tensors>& inputs, int di
   const double too_sensitive = computes_in_bf16(graph) ? kTooSensitiveInBf16 : kTooSensitive;
   for (const auto& [name, tensor] : out.outputs) {
     const double magnitude = magnitude_of(tensor);
-    const double allowed =
-        kFewRuns * sensitivity[name] + conformance::tolerance(tensor.type().dtype, 4, magnitude);
+    const double allowed = kFewRuns * sensitivity[name] + conformance::tolerance(tensor.type().dtype, 4, magnitude);
     out.allowed[name] = allowed;
     if (allowed > too_sensitive * magnitude) out.vague.insert(name);
   }
@@ -356,8 +355,7 @@ std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t 
   constexpr double kStep = 5e-7;
   const double coarse = difference(4 * kStep);
   const double fine = difference(kStep);
-  const double allowed =
-      1e-5 * terms;  // far above the differences' own error, far below a term left out
+  const double allowed = 1e-5 * terms;  // far above the differences' own error, far below a term left out
   if (!(std::fabs(coarse - fine) < 0.1 * allowed) || std::fabs(slope - fine) <= allowed) return "";
   // At a kink, where any slope between those of its two sides is right, the two sides differ.
   const double kink = std::fabs(loss(kStep) - 2 * loss(0) + loss(-kStep)) / kStep;

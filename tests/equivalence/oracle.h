@@ -22,7 +22,7 @@ struct Expected {
   Tensors outputs;  // after the last step
   std::map<std::string, double> allowed;
   std::set<std::string> vague;  // what is allowed is much of the output itself: it says little
-  bool finite = true;  // and no larger than 1e5
+  bool finite = true;           // and no larger than 1e5
 };
 
 // The bounds are derived, by stochastic arithmetic (Parker, 1997): the graph is run again with

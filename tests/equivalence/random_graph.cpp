@@ -13,13 +13,15 @@
 namespace trireme::equivalence {
 namespace {
 
-constexpr int64_t kMostElements = 700;     // of one value
+constexpr int64_t kMostElements = 700;    // of one value
 constexpr int64_t kMostOfLarge = 20'000;  // in a graph whose dimensions fill several blocks of a kernel
 
 class RandomGraph {
  public:
   RandomGraph(Draw& draw, Numerics numerics)
-      : draw_(draw), numerics_(numerics), real_(random_type(draw, numerics)),
+      : draw_(draw),
+        numerics_(numerics),
+        real_(random_type(draw, numerics)),
         stored_(real_ == DType::kBF16 ? DType::kF32 : real_),
         is_large_(real_ != DType::kF64 && draw.chance(6)) {}
 
@@ -44,7 +46,9 @@ class RandomGraph {
     if (draw.chance(numerics == Numerics::kInvariant ? 10 : 40)) return DType::kF64;
     return draw.chance(35) ? DType::kBF16 : DType::kF32;
   }
-  int64_t size() { return is_large_ ? draw_.of({3, 17, 33, 48, 65, 96}) : draw_.of({1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 12, 12}); }
+  int64_t size() {
+    return is_large_ ? draw_.of({3, 17, 33, 48, 65, 96}) : draw_.of({1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 12, 12});
+  }
   int64_t most_elements() const { return is_large_ ? kMostOfLarge : kMostElements; }
 
   // -- operands -----------------------------------------------------------------------------------
@@ -127,8 +131,7 @@ class RandomGraph {
 
   void add_example() {
     for (int attempt = 0; attempt < 20; ++attempt) {
-      const OpDef& op =
-          *all_ops()[static_cast<size_t>(draw_.below(static_cast<int64_t>(all_ops().size())))];
+      const OpDef& op = *all_ops()[static_cast<size_t>(draw_.below(static_cast<int64_t>(all_ops().size())))];
       if (op.traits.collective || op.examples == nullptr) continue;
       const std::vector<Example> examples = op.examples();
       if (std::optional<Example> example = with_types(op, draw_.of(examples))) {
@@ -150,8 +153,8 @@ class RandomGraph {
         if (as_is.in[i].dtype == DType::kF32 && as_is.in[i].shape.rank() < 2) out.in[i].dtype = DType::kF32;
       }
     }
-    const bool numbers = std::any_of(out.fill.begin(), out.fill.end(),
-                                     [](const Fill& f) { return f.kind == Fill::Kind::kIntegers; });
+    const bool numbers =
+        std::any_of(out.fill.begin(), out.fill.end(), [](const Fill& f) { return f.kind == Fill::Kind::kIntegers; });
     if (!numbers && draw_.chance(60)) {
       Example resized = out;
       std::map<int64_t, int64_t> sizes;
@@ -190,8 +193,7 @@ class RandomGraph {
     const Tensor made = operand(type.shape);
     const Tensor x = made.dtype() == type.dtype ? made : cast(made, type.dtype);  // sums that an op wants in f64
     const bool any = fill.kind == Fill::Kind::kUniform && fill.low == -1 && fill.high == 1;
-    if (fill.kind == Fill::Kind::kIntegers)
-      return data(type.dtype, type.shape, ".below5") + fill.low;
+    if (fill.kind == Fill::Kind::kIntegers) return data(type.dtype, type.shape, ".below5") + fill.low;
     return any ? x : sigmoid(x) * (fill.high - fill.low) + fill.low;
   }
 
@@ -202,8 +204,7 @@ class RandomGraph {
         in.empty() ? std::vector<Tensor>{made_by(op, example)} : apply(op, in, example.attrs);
     for (size_t i = 0; i < results.size(); ++i) {
       // Statistics beside a first result have no gradient of their own.
-      const bool differentiable =
-          op.grad && results[i].dtype() == real_ && (i == 0 || op.name == "split");
+      const bool differentiable = op.grad && results[i].dtype() == real_ && (i == 0 || op.name == "split");
       if (differentiable) {
         keep(results[i]);
       } else {
@@ -324,10 +325,8 @@ class RandomGraph {
 
   void add_embedding() {
     const int64_t vocabulary = draw_.of({2, 5, 6, 8, 12});
-    const Shape positions =
-        draw_.chance(50) ? Shape{size()} : Shape{size(), draw_.of({1, 2, 3, 4})};
-    const Tensor ids =
-        whole_numbers({draw_.chance(50) ? DType::kI32 : DType::kI64, positions}, 0, vocabulary);
+    const Shape positions = draw_.chance(50) ? Shape{size()} : Shape{size(), draw_.of({1, 2, 3, 4})};
+    const Tensor ids = whole_numbers({draw_.chance(50) ? DType::kI32 : DType::kI64, positions}, 0, vocabulary);
     const Tensor table = parameter({vocabulary, size()});
     Tensor x = embedding(table, ids);
     if (draw_.chance(50)) x = activated(linear(x, table.size(1)));
@@ -380,11 +379,11 @@ class RandomGraph {
 
   void add_reduction() {
     const int64_t kind = draw_.below(4);
-    // Often all of one sign: what stands in for an element that is not there, a zero, would be the largest or the least.
+    // Often all of one sign: what stands in for an element that is not there, a zero, would be the largest or the
+    // least.
     const double shift = draw_.chance(50) ? 0 : kind == 0 ? -2 : 2;
     const Tensor x = operand({size(), draw_.of({1, 2, 3, 4}), size()}) + shift;
-    const std::vector<int64_t> dims =
-        draw_.of(std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}});
+    const std::vector<int64_t> dims = draw_.of(std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {0, 1}, {0, 2}});
     switch (kind) {
       case 0:
         return keep(add(x, reduce_max(x, dims, true)));
@@ -421,7 +420,8 @@ class RandomGraph {
     const std::vector<Tensor> grads = gradients(loss, wrt);
     const bool trains = draw_.chance(60);
     if (trains) add_updates(grads);
-    if (trains && !parameters_.empty() && draw_.chance(15)) {  // a view of what the step replaces shows what was there before
+    if (trains && !parameters_.empty() &&
+        draw_.chance(15)) {  // a view of what the step replaces shows what was there before
       const Tensor x = draw_.of(parameters_);
       graph_.add_output("before", reshape(x, {1, x.shape().elements(), 1, 1, 1}).id());
     }
@@ -432,7 +432,8 @@ class RandomGraph {
     }
   }
 
-  // As models of language end: a product whose result only the cross-entropy reads, which can be taken in pieces of rows.
+  // As models of language end: a product whose result only the cross-entropy reads, which can be taken in pieces of
+  // rows.
   Tensor loss_of_classes() {
     const int64_t classes = draw_.of({2, 5, 8, 12});
     const Tensor x = operand({draw_.of({4, 6, 12}), size()});
@@ -446,9 +447,9 @@ class RandomGraph {
 
   Optimizer optimizer() {
     const double eps = draw_.of(std::vector<double>{1, 1e-2});
-    return draw_.of(std::vector<Optimizer>{Sgd{.weight_decay = 0.01}, Sgd{.momentum = 0.9},
-                                           Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, AdamW{.eps = eps},
-                                           Adam{.eps = eps, .weight_decay = 0.01}, Lamb{.eps = eps}});
+    return draw_.of(std::vector<Optimizer>{
+        Sgd{.weight_decay = 0.01}, Sgd{.momentum = 0.9}, Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
+        AdamW{.eps = eps}, Adam{.eps = eps, .weight_decay = 0.01}, Lamb{.eps = eps}});
   }
 
   void add_updates(const std::vector<Tensor>& grads) {
@@ -458,8 +459,7 @@ class RandomGraph {
     const Tensor factor = draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
     const Optimizer how = optimizer();
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (grads[i])
-        nn::add_update(how, {name_of(parameters_[i]), parameters_[i], grads[i], lr, step, factor});
+      if (grads[i]) nn::add_update(how, {name_of(parameters_[i]), parameters_[i], grads[i], lr, step, factor});
     }
   }
 

@@ -12,8 +12,8 @@
 
 namespace trireme::equivalence {
 
-// Floating values are all f32, or all f64, or are computed in bf16 from inputs in f32. Where bits must not depend on the
-// cuts they are mostly f32, for whose sums there are kernels, and the norm of all gradients is exact.
+// Floating values are all f32, or all f64, or are computed in bf16 from inputs in f32. Where bits must not depend on
+// the cuts they are mostly f32, for whose sums there are kernels, and the norm of all gradients is exact.
 Graph random_graph(Draw& draw, Numerics numerics = Numerics::kFast);
 
 }  // namespace trireme::equivalence

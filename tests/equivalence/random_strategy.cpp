@@ -5,15 +5,15 @@
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/train/invariant.h"
+#include "trireme/train/step/invariant.h"
 
 namespace trireme::equivalence {
 namespace {
 
 Mesh random_mesh(Draw& draw) {
-  static const std::vector<std::string> kMeshes{
-      "",     "dp=2",      "dp=2",      "dp=3", "dp=4",      "dp=2,tp=2", "dp=2,tp=2",
-      "dp=6", "dp=2,tp=3", "dp=3,tp=2", "dp=8", "dp=4,tp=2", "dp=2,tp=4", "dp=2,tp=2,sp=2"};
+  static const std::vector<std::string> kMeshes{"",          "dp=2",      "dp=2",      "dp=3",          "dp=4",
+                                                "dp=2,tp=2", "dp=2,tp=2", "dp=6",      "dp=2,tp=3",     "dp=3,tp=2",
+                                                "dp=8",      "dp=4,tp=2", "dp=2,tp=4", "dp=2,tp=2,sp=2"};
   const Mesh mesh = parse_mesh(draw.of(kMeshes));
   return draw.chance(20) ? with_micro_batches(mesh, draw.of({2, 2, 3, 4})) : mesh;
 }
@@ -65,15 +65,13 @@ FactorCuts uncut(const ShardingRule& rule) {
 
 // Lets sums that are not done yet flow through a linear set of operands, all of which must come as
 // such sums.
-void let_through(const ShardingRule& rule, const std::vector<Layout>& have, FactorCuts& cuts,
-                 Draw& draw) {
+void let_through(const ShardingRule& rule, const std::vector<Layout>& have, FactorCuts& cuts, Draw& draw) {
   if (rule.linear.empty() || !draw.chance(70)) return;
   const auto set = static_cast<size_t>(draw.below(static_cast<int64_t>(rule.linear.size())));
   const std::vector<int>& members = rule.linear[set];
   for (const PartialAxis& p : have[static_cast<size_t>(members.front())].partial) {
     const bool all = std::all_of(members.begin(), members.end(), [&](int member) {
-      return have[static_cast<size_t>(member)].is_partial_over(p.axis) &&
-             p.reduction == Reduction::kSum &&
+      return have[static_cast<size_t>(member)].is_partial_over(p.axis) && p.reduction == Reduction::kSum &&
              have[static_cast<size_t>(member)].partial.front().reduction == Reduction::kSum;
     });
     if (all && draw.chance(80)) cuts.through.push_back(p);
@@ -113,8 +111,7 @@ FactorCuts random_cuts(const Op& op, const std::vector<Layout>& have, Draw& draw
     if (rule.factors.empty() || draw.chance(15)) continue;
     if (rule.ring && draw.chance(50) && add_to_ring(op, cuts, axis)) continue;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      std::vector<int>& factor =
-          cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
+      std::vector<int>& factor = cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
       factor.push_back(axis);
       if (op.takes(cuts)) break;
       factor.pop_back();
@@ -129,7 +126,8 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw, Numeri
   out.mesh = mesh;
   std::vector<Layout> layouts(graph.values().size());
   for (const Input& input : graph.inputs()) {
-    out.inputs.push_back(as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role));
+    out.inputs.push_back(
+        as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role));
     layouts[static_cast<size_t>(input.value)] = out.inputs.back();
   }
   for (const Node& node : graph.nodes()) {
@@ -139,13 +137,13 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw, Numeri
     out.nodes.push_back(draw.chance(85) ? random_cuts(op, have, draw) : uncut(op.rule));
     copy_along_a_factor(op, out.nodes.back(), draw);
     const std::vector<Layout> results = result_layouts(op.rule, out.nodes.back());
-    for (size_t i = 0; i < results.size(); ++i)
-      layouts[static_cast<size_t>(node.outputs[i])] = results[i];
+    for (size_t i = 0; i < results.size(); ++i) layouts[static_cast<size_t>(node.outputs[i])] = results[i];
   }
   for (const Output& output : graph.outputs()) {
-    out.outputs.push_back(output.updates == kNoValue
-                              ? as_input(random_layout(graph.type(output.value).shape, mesh, draw, Parts::kUneven), mesh, Role::kState)
-                              : layouts[static_cast<size_t>(output.updates)]);
+    out.outputs.push_back(
+        output.updates == kNoValue
+            ? as_input(random_layout(graph.type(output.value).shape, mesh, draw, Parts::kUneven), mesh, Role::kState)
+            : layouts[static_cast<size_t>(output.updates)]);
   }
   return out;
 }
@@ -162,7 +160,8 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, Nume
   Asks asks;
   asks.sums_flow = numerics == Numerics::kFast;
   for (const Input& input : graph.inputs()) {
-    const Layout layout = as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role);
+    const Layout layout =
+        as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role);
     const bool must = micro_batches(mesh) > 1 && input.role != Role::kData;  // its reader may be cut in micro-batches
     asks.inputs.push_back(must || draw.chance(50) ? std::optional(layout) : std::nullopt);
   }
@@ -174,8 +173,7 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, Nume
   }
   for (size_t id = 0; id < graph.values().size(); ++id) {
     if (!draw.chance(10)) continue;
-    asks.seen_as[static_cast<ValueId>(id)] =
-        random_layout(graph.values()[id].type.shape, mesh, draw, Parts::kUneven);
+    asks.seen_as[static_cast<ValueId>(id)] = random_layout(graph.values()[id].type.shape, mesh, draw, Parts::kUneven);
   }
   const Strategy plain = propagate(graph, mesh, asks);
   for (size_t i = 0; i < plain.inputs.size(); ++i) asks.inputs[i] = plain.inputs[i];
@@ -193,7 +191,8 @@ std::string random_dataset(const Graph& graph, const Mesh& mesh, Draw& draw) {
     if (input.role != Role::kData) continue;
     const Layout layout = random_layout(graph.type(input.value).shape, mesh, draw);
     std::string numbers;
-    for (int dim = 0; dim < layout.rank(); ++dim) numbers += fmt::format("{}{}", dim > 0 ? "," : "", layout.cuts(dim, mesh));
+    for (int dim = 0; dim < layout.rank(); ++dim)
+      numbers += fmt::format("{}{}", dim > 0 ? "," : "", layout.cuts(dim, mesh));
     out += fmt::format("{}{{{}}}", out.empty() ? "" : ",", numbers);
   }
   return "{" + out + "}";
@@ -204,7 +203,8 @@ std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& dr
   std::vector<CutRule> out;
   for (const Node& node : graph.nodes()) {
     const std::string_view scope = graph.scope_of(node);
-    if (node.phase != Phase::kForward || node.inputs.empty() || !scope.starts_with("part") || !draw.chance(20)) continue;
+    if (node.phase != Phase::kForward || node.inputs.empty() || !scope.starts_with("part") || !draw.chance(20))
+      continue;
     const std::string pattern = fmt::format("{}/{}", scope, node.op->name);
     const auto first = std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& other) {
       return graph.scope_of(other) == scope && other.op == node.op && other.phase == Phase::kForward;

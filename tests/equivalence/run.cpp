@@ -58,7 +58,8 @@ std::string transport_of(const Case& test) {
 // The same case on one rank.
 Case uncut(const Case& test) {
   Case out = test;
-  out.strategy = propagate(test.graph, Mesh(), Asks{.inputs = std::vector<std::optional<Layout>>(test.graph.inputs().size())});
+  out.strategy =
+      propagate(test.graph, Mesh(), Asks{.inputs = std::vector<std::optional<Layout>>(test.graph.inputs().size())});
   return out;
 }
 
@@ -69,9 +70,10 @@ Program in_micro_batches(const Case& test) {
 Program with_passes(const Case& test, const Program& program) {
   if (!test.passes) return program;
   const Rates rates{reshard_costs({.all_to_all = test.all_to_all}, test.strategy.mesh)};
-  return run_passes(program, {.all_reduce = {.bucket_bytes = test.bucket_bytes, .bucket_ends = test.bucket_ends, .rates = rates},
-                              .recompute = test.recompute,
-                              .loss_pieces = test.loss_pieces});
+  return run_passes(program,
+                    {.all_reduce = {.bucket_bytes = test.bucket_bytes, .bucket_ends = test.bucket_ends, .rates = rates},
+                     .recompute = test.recompute,
+                     .loss_pieces = test.loss_pieces});
 }
 
 void refuse(const std::vector<std::string>& findings, std::string_view what) {
@@ -138,7 +140,8 @@ Tensors run_alone(const Case& test, const std::vector<Tensors>& inputs) {
   compile(r);
   run_on_rank(r, inputs, nullptr);
   Tensors out;
-  for (size_t i = 0; i < r.plan.outputs.size(); ++i) out.emplace(r.plan.outputs[i].name, std::move(r.outputs[i].front()));
+  for (size_t i = 0; i < r.plan.outputs.size(); ++i)
+    out.emplace(r.plan.outputs[i].name, std::move(r.outputs[i].front()));
   return out;
 }
 
@@ -227,8 +230,8 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   } catch (const std::exception& e) {
     program = e.what();
   }
-  return fmt::format("{}the smallest case like it: {}\n{}its program:\n{}", what,
-                     run_cases({&small, 1}).front().text, to_string(small), program);
+  return fmt::format("{}the smallest case like it: {}\n{}its program:\n{}", what, run_cases({&small, 1}).front().text,
+                     to_string(small), program);
 }
 
 // "op matmul", "kernel matmul.onednn", "option recompute": what the plan of a case does.

@@ -40,9 +40,8 @@ class Editor {
       if (!edit_.keep_output[i]) continue;
       const ValueId updates = updated_by(i) == kNoValue ? kNoValue : mapped(updated_by(i));
       out_.graph.add_output(output.name, mapped(value_of(i)), updates);
-      out_.strategy.outputs.push_back(edit_.moved.contains(i)
-                                          ? Layout::replicated(from_.type(value_of(i)).shape.rank())
-                                          : test_.strategy.outputs[i]);
+      out_.strategy.outputs.push_back(edit_.moved.contains(i) ? Layout::replicated(from_.type(value_of(i)).shape.rank())
+                                                              : test_.strategy.outputs[i]);
     }
     out_.graph.carry_gradients(from_, map_);
     for (const Update& update : from_.updates()) carry(update);
@@ -68,8 +67,9 @@ class Editor {
     bool whole = true;
     const auto keep = [&](ValueId& id, bool replaced) {
       id = mapped(id);
-      whole = whole && id != kNoValue &&
-              (!replaced || std::ranges::any_of(out_.graph.outputs(), [&](const Output& o) { return o.updates == id; }));
+      whole =
+          whole && id != kNoValue &&
+          (!replaced || std::ranges::any_of(out_.graph.outputs(), [&](const Output& o) { return o.updates == id; }));
     };
     keep(update.parameter, true);
     keep(update.gradient, false);
@@ -86,8 +86,7 @@ class Editor {
     }
     for (size_t id = from_.values().size(); id-- > 0;) {
       const Value& value = from_.values()[id];
-      if (!needed_[id] || value.producer < 0 || static_cast<ValueId>(id) == edit_.becomes_input)
-        continue;
+      if (!needed_[id] || value.producer < 0 || static_cast<ValueId>(id) == edit_.becomes_input) continue;
       for (const ValueId input : from_.node(value.producer).inputs) need(input);
     }
   }
@@ -110,8 +109,7 @@ class Editor {
       out_.strategy.inputs.push_back(layout);
     } else if (value.producer < 0) {
       const Input& input = from_.inputs()[static_cast<size_t>(value.index)];
-      map_[i] =
-          out_.graph.add_input(input.name, value.type, input.role, input.init, input.saved_as, input.piece);
+      map_[i] = out_.graph.add_input(input.name, value.type, input.role, input.init, input.saved_as, input.piece);
       out_.strategy.inputs.push_back(test_.strategy.inputs[static_cast<size_t>(value.index)]);
     } else if (nodes_[static_cast<size_t>(value.producer)] < 0) {
       add_node(value.producer);
@@ -124,8 +122,7 @@ class Editor {
     std::vector<TensorType> types;
     for (const ValueId input : node.inputs) in.push_back(mapped(input));
     for (const ValueId output : node.outputs) types.push_back(from_.type(output));
-    out_.graph.mark_as(from_, node,
-                       node.gradient_of < 0 ? -1 : nodes_[static_cast<size_t>(node.gradient_of)]);
+    out_.graph.mark_as(from_, node, node.gradient_of < 0 ? -1 : nodes_[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = out_.graph.add_node(*node.op, node.attrs, in, types);
     nodes_[static_cast<size_t>(id)] = made;
     out_.strategy.nodes.push_back(test_.strategy.nodes[static_cast<size_t>(id)]);
@@ -213,14 +210,11 @@ class Shrinker {
 
   // An output that is an input is found as the step leaves it, which is another matter.
   static bool gives_inputs_back(const Graph& graph) {
-    return std::any_of(graph.outputs().begin(), graph.outputs().end(), [&](const Output& output) {
-      return graph.value(output.value).producer < 0;
-    });
+    return std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                       [&](const Output& output) { return graph.value(output.value).producer < 0; });
   }
 
-  Edit all_outputs() const {
-    return {.keep_output = std::vector<char>(best_.graph.outputs().size(), 1)};
-  }
+  Edit all_outputs() const { return {.keep_output = std::vector<char>(best_.graph.outputs().size(), 1)}; }
 
   bool fewer_steps() {
     if (best_.steps == 1) return false;
@@ -322,8 +316,7 @@ class Shrinker {
 
   bool fewer_axes() {
     bool changed = false;
-    for (int axis = best_.strategy.mesh.axes(); axis-- > 0;)
-      changed = attempt(without_axis(best_, axis)) || changed;
+    for (int axis = best_.strategy.mesh.axes(); axis-- > 0;) changed = attempt(without_axis(best_, axis)) || changed;
     return changed;
   }
 
@@ -343,8 +336,7 @@ class Shrinker {
 
   bool uncut_node(size_t i) {
     const FactorCuts& cuts = best_.strategy.nodes[i];
-    const bool any = std::any_of(cuts.axes.begin(), cuts.axes.end(),
-                                 [](const auto& axes) { return !axes.empty(); });
+    const bool any = std::any_of(cuts.axes.begin(), cuts.axes.end(), [](const auto& axes) { return !axes.empty(); });
     if (!any && cuts.linear_set < 0) return false;
     Case candidate = best_;
     candidate.strategy.nodes[i] = {.axes = std::vector<std::vector<int>>(cuts.axes.size())};

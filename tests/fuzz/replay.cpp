@@ -1,5 +1,5 @@
-// The main program of a fuzzer that is built without libFuzzer, as the ordinary build does: gives the fuzzer every file of a
-// folder, and then so many mutations of them, which a seed decides.
+// The main program of a fuzzer that is built without libFuzzer, as the ordinary build does: gives the fuzzer every file
+// of a folder, and then so many mutations of them, which a seed decides.
 //
 //   fuzz_config tests/fuzz/corpus/config --mutations=3000 --seed=1
 //
@@ -116,8 +116,9 @@ class Mutator {
 
   // Digits become a number at an edge; where there are none, four bytes do.
   void replace_number(std::string& text, size_t at) {
-    static constexpr std::string_view kEdges[] = {"0",  "-1", "1", "4294967296", "9223372036854775807", "-9223372036854775808",
-                                                  "65536", "1e999", "nan", "18446744073709551616", "2147483648", ""};
+    static constexpr std::string_view kEdges[] = {
+        "0",     "-1",    "1",   "4294967296",           "9223372036854775807", "-9223372036854775808",
+        "65536", "1e999", "nan", "18446744073709551616", "2147483648",          ""};
     static constexpr std::string_view kDigits = "0123456789";
     const size_t from = text.find_first_of(kDigits, at);
     if (from == std::string::npos) {

@@ -1,6 +1,7 @@
-// What the fuzzers share. Each file of entries/ is one fuzzer: it gives the bytes it gets to the parser of one thing, as a user's
-// file or a socket would. A parser takes the bytes or refuses them with the library's Error; whatever else happens - another
-// exception, an error that says the mistake is ours, a crash, a sanitizer's report - ends the program, which is a finding.
+// What the fuzzers share. Each file of entries/ is one fuzzer: it gives the bytes it gets to the parser of one thing,
+// as a user's file or a socket would. A parser takes the bytes or refuses them with the library's Error; whatever else
+// happens - another exception, an error that says the mistake is ours, a crash, a sanitizer's report - ends the
+// program, which is a finding.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace trireme::fuzz {
 
-inline std::string_view text_of(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
+inline std::string_view text_of(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
 
 // The two sides of the first `separator`; all is on the left when there is none.
 std::pair<std::string_view, std::string_view> split(std::string_view text, std::string_view separator);

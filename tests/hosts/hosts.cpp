@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMark = "trireme-";            // and the process that made the namespace
+constexpr const char* kMark = "trireme-";  // and the process that made the namespace
 constexpr const char* kFolder = "/run/netns/";
 
 struct Said {
@@ -74,8 +74,10 @@ std::string Hosts::why_not() {
   if (const Said said = shell("ip -V"); said.code != 0) return "there is no program 'ip' (Debian's iproute2)";
   sweep();
   const std::string space = fmt::format("{}{}-try", kMark, ::getpid());
-  const Said made = shell(fmt::format("ip netns add {0} && ip link add name t0 netns {0} type veth peer name t1 netns {0} && "
-                                      "ip link add name br0 netns {0} type bridge", space));
+  const Said made =
+      shell(fmt::format("ip netns add {0} && ip link add name t0 netns {0} type veth peer name t1 netns {0} && "
+                        "ip link add name br0 netns {0} type bridge",
+                        space));
   shell("ip netns del " + space);
   return made.code == 0 ? "" : "a network namespace with a veth pair and a bridge cannot be made: " + made.text;
 }
@@ -92,24 +94,35 @@ Hosts::Hosts(const HostsOptions& options) : options_(options), prefix_(fmt::form
   }
 }
 
-Hosts::~Hosts() { remove(); }
+Hosts::~Hosts() {
+  remove();
+}
 
 void Hosts::remove() const {
   for (int host = 0; host < options_.count; ++host) remove_space(space(host));
   remove_space(prefix_ + "switch");
 }
 
-std::string Hosts::name(int host) { return fmt::format("host{}", host); }
-std::string Hosts::address(int host) { return fmt::format("10.66.0.{}", 10 + host); }
-std::string Hosts::space(int host) const { return prefix_ + name(host); }
-std::string Hosts::port(int host) const { return fmt::format("port{}", host); }
+std::string Hosts::name(int host) {
+  return fmt::format("host{}", host);
+}
+std::string Hosts::address(int host) {
+  return fmt::format("10.66.0.{}", 10 + host);
+}
+std::string Hosts::space(int host) const {
+  return prefix_ + name(host);
+}
+std::string Hosts::port(int host) const {
+  return fmt::format("port{}", host);
+}
 
 void Hosts::add_host(int host) const {
   must("ip netns add " + space(host));
-  must(fmt::format("ip link add {} netns {}switch type veth peer name eth0 netns {}", port(host), prefix_, space(host)));
+  must(
+      fmt::format("ip link add {} netns {}switch type veth peer name eth0 netns {}", port(host), prefix_, space(host)));
   must(fmt::format("ip -n {0}switch link set {1} master br0 && ip -n {0}switch link set {1} up", prefix_, port(host)));
-  must(fmt::format("ip -n {0} addr add {1}/24 dev eth0 && ip -n {0} link set eth0 up && ip -n {0} link set lo up", space(host),
-                   address(host)));
+  must(fmt::format("ip -n {0} addr add {1}/24 dev eth0 && ip -n {0} link set eth0 up && ip -n {0} link set lo up",
+                   space(host), address(host)));
   if (options_.rate_mbit == 0) return;
   limit_rate(space(host), "eth0");
   limit_rate(prefix_ + "switch", port(host));
@@ -128,18 +141,25 @@ std::function<bool()> Hosts::entry(int host) const {
   };
 }
 
-void Hosts::cut_cable(int host) const { must(fmt::format("ip -n {}switch link set {} nomaster", prefix_, port(host))); }
-void Hosts::plug_cable(int host) const { must(fmt::format("ip -n {}switch link set {} master br0", prefix_, port(host))); }
+void Hosts::cut_cable(int host) const {
+  must(fmt::format("ip -n {}switch link set {} nomaster", prefix_, port(host)));
+}
+void Hosts::plug_cable(int host) const {
+  must(fmt::format("ip -n {}switch link set {} master br0", prefix_, port(host)));
+}
 
 void Hosts::power_off(int host) const {
   must(fmt::format("ip -n {}switch link set {} down", prefix_, port(host)));
   for (const int process : processes(host)) ::kill(process, SIGKILL);
 }
 
-std::vector<int> Hosts::processes(int host) const { return processes_of(space(host)); }
+std::vector<int> Hosts::processes(int host) const {
+  return processes_of(space(host));
+}
 
 int64_t Hosts::sent_bytes(int host) const {
-  return std::atoll(shell(fmt::format("ip netns exec {} cat /sys/class/net/eth0/statistics/tx_bytes", space(host))).text.c_str());
+  return std::atoll(
+      shell(fmt::format("ip netns exec {} cat /sys/class/net/eth0/statistics/tx_bytes", space(host))).text.c_str());
 }
 
 }  // namespace trireme::cli

@@ -1,6 +1,6 @@
-// Several hosts on one machine: network namespaces, each with a network card, joined by one switch (a bridge in a namespace of
-// its own). Takes root and the program `ip`; `tc` for a limited rate. Nothing of it is in this process's own network, and
-// everything ends with the object; what a test that died has left, the next one removes.
+// Several hosts on one machine: network namespaces, each with a network card, joined by one switch (a bridge in a
+// namespace of its own). Takes root and the program `ip`; `tc` for a limited rate. Nothing of it is in this process's
+// own network, and everything ends with the object; what a test that died has left, the next one removes.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ class Hosts {
   // Puts the calling process, which has one thread, on the host.
   std::function<bool()> entry(int host) const;
 
-  void cut_cable(int host) const;   // at the switch: the host itself sees no more than silence
+  void cut_cable(int host) const;  // at the switch: the host itself sees no more than silence
   void plug_cable(int host) const;
   // Cuts the cable and ends all that runs there, so that nobody hears of it.
   void power_off(int host) const;

@@ -1,5 +1,5 @@
-// Jobs on several hosts that are network namespaces of this machine: they train as one process does, and when a cable is cut, a
-// host is switched off or a rank ends, every rank that is left ends with an error that says who is lost.
+// Jobs on several hosts that are network namespaces of this machine: they train as one process does, and when a cable
+// is cut, a host is switched off or a rank ends, every rank that is left ends with an error that says who is lost.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -34,8 +34,19 @@ class HostsTest : public NodesTest {
 
   // Each host's part of a training job; they see the same files.
   Program train(int host, const Words& more = {}, int ranks = 1) const {
-    Words words{"train", "gpt.toml", "--quiet", "--out", "run", "-n", std::to_string(ranks), "--node-rank", std::to_string(host),
-                "--master", Hosts::address(0), "--secret-file", "secret"};
+    Words words{"train",
+                "gpt.toml",
+                "--quiet",
+                "--out",
+                "run",
+                "-n",
+                std::to_string(ranks),
+                "--node-rank",
+                std::to_string(host),
+                "--master",
+                Hosts::address(0),
+                "--secret-file",
+                "secret"};
     if (std::ranges::find(more, "--nnodes") == more.end()) append(words, {"--nnodes", std::to_string(hosts_->count())});
     append(words, more);
     return begin(Hosts::name(host), words, kTcp, hosts_->entry(host));
@@ -111,8 +122,10 @@ TEST_F(HostsTest, TwoRanksOnEachOfTwoHostsSendNoMoreThanOne) {
 
 // What the rank of a host was in when it left, and why: which another rank may have heard first and told it.
 testing::Matcher<const std::string&> left_because(int rank, int world, const std::string& why) {
-  return testing::ContainsRegex(fmt::format(
-      "\\[rank {} of {}\\] [a-z_]+ \\(group world[^)]*\\): (rank [0-9]+ \\(pid [0-9]+ at [^)]+\\) gave up: )?{} after [0-9.]+ s", rank, world, why));
+  return testing::ContainsRegex(
+      fmt::format("\\[rank {} of {}\\] [a-z_]+ \\(group world[^)]*\\): (rank [0-9]+ \\(pid [0-9]+ at [^)]+\\) gave up: "
+                  ")?{} after [0-9.]+ s",
+                  rank, world, why));
 }
 
 TEST_F(HostsTest, ACutCableEndsTheJobOnBothSidesAndTheLostHostIsNamed) {
@@ -129,8 +142,10 @@ TEST_F(HostsTest, ACutCableEndsTheJobOnBothSidesAndTheLostHostIsNamed) {
   }
   const Outcome alone = finish(parts[2]);
   EXPECT_EQ(alone.code, 3);
-  EXPECT_THAT(alone.err, left_because(2, 3, "node 2 \\(host2\\) is cut off: the scheduler at 10.66.0.10:8118 has not answered "
-                                            "for 2 s, and all ranks here have waited for others as long"));
+  EXPECT_THAT(alone.err,
+              left_because(2, 3,
+                           "node 2 \\(host2\\) is cut off: the scheduler at 10.66.0.10:8118 has not answered "
+                           "for 2 s, and all ranks here have waited for others as long"));
   for (int host = 0; host < 3; ++host) EXPECT_THAT(hosts_->processes(host), testing::IsEmpty());
 }
 
@@ -165,7 +180,8 @@ TEST_F(HostsTest, AKilledRankIsNamedWithItsHostAndLogByTheRanksOfOtherHosts) {
   for (Program& one : parts) {
     const Outcome outcome = finish(one);
     EXPECT_EQ(outcome.code, 3);
-    EXPECT_THAT(error_line(outcome), testing::ContainsRegex(who + " was killed by signal 9 .*its log: run/logs/worker_[23].log"));
+    EXPECT_THAT(error_line(outcome),
+                testing::ContainsRegex(who + " was killed by signal 9 .*its log: run/logs/worker_[23].log"));
   }
   // Whichever noticed first: the closed connection, or the launcher.
   EXPECT_THAT(err_of(parts[0]), testing::ContainsRegex("\\[rank [01] of 4\\] [a-z_]+ \\(group world[^)]*\\): " + who));
@@ -173,8 +189,9 @@ TEST_F(HostsTest, AKilledRankIsNamedWithItsHostAndLogByTheRanksOfOtherHosts) {
 
 TEST_F(HostsTest, WithoutALostHostTheJobGoesOnWhenItMay) {
   make_hosts(3);
-  const Words elastic{"--set", "train.steps=300", "--set", "train.batch=12", "--set", "train.save_every=1", "--heartbeat", "2",
-                      "--restarts", "1", "--nnodes", "2:3"};
+  const Words elastic{
+      "--set", "train.steps=300", "--set", "train.batch=12", "--set", "train.save_every=1", "--heartbeat",
+      "2",     "--restarts",      "1",     "--nnodes",       "2:3"};
   std::vector<Program> parts = train_everywhere(elastic);
   ASSERT_TRUE(steps_are_done(parts[0])) << err_of(parts[0]);
   hosts_->power_off(1);
@@ -182,7 +199,9 @@ TEST_F(HostsTest, WithoutALostHostTheJobGoesOnWhenItMay) {
   for (const size_t host : {0U, 2U}) {
     const Outcome outcome = finish(parts[host]);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node 1 ('node1' on host1), rank 1, has not been heard of for "));
+    EXPECT_THAT(outcome.err,
+                testing::HasSubstr(
+                    "the job starts again (1 of 1): node 1 ('node1' on host1), rank 1, has not been heard of for "));
   }
   EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000300");
 }
@@ -196,8 +215,23 @@ TEST_F(HostsTest, WithASchedulerOfItsOwnTheJobGoesOnWithoutTheHostOfRankZero) {
   Program sched = begin("scheduler", words, {}, hosts_->entry(3));
   std::vector<Program> parts;
   for (int host = 0; host < 3; ++host) {
-    Words node{"train", "gpt.toml", "--quiet", "--out", "run", "-n", "1", "--master", at, "--node-id", std::to_string(host),
-               "--set", "train.steps=300", "--set", "train.batch=12", "--set", "train.save_every=1"};
+    Words node{"train",
+               "gpt.toml",
+               "--quiet",
+               "--out",
+               "run",
+               "-n",
+               "1",
+               "--master",
+               at,
+               "--node-id",
+               std::to_string(host),
+               "--set",
+               "train.steps=300",
+               "--set",
+               "train.batch=12",
+               "--set",
+               "train.save_every=1"};
     append(node, elastic);
     parts.push_back(begin(Hosts::name(host), node, kTcp, hosts_->entry(host)));
   }
@@ -207,7 +241,9 @@ TEST_F(HostsTest, WithASchedulerOfItsOwnTheJobGoesOnWithoutTheHostOfRankZero) {
   for (const size_t host : {1U, 2U}) {
     const Outcome outcome = finish(parts[host]);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.err, testing::HasSubstr("the job starts again (1 of 1): node '0' on host0, rank 0, has not been heard of for "));
+    EXPECT_THAT(
+        outcome.err,
+        testing::HasSubstr("the job starts again (1 of 1): node '0' on host0, rank 0, has not been heard of for "));
   }
   EXPECT_EQ(finish(sched).code, 0);
   EXPECT_EQ(fs::read_symlink(path("run/checkpoints/latest")).string(), "step-000300");

@@ -26,10 +26,8 @@ Lines lines_of(std::string_view text) {
 }
 
 std::string_view trim(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
-    text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())))
-    text.remove_suffix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
   return text;
 }
 
@@ -58,8 +56,7 @@ void each_line(std::string_view text, const std::function<void(int, std::string_
 
 // Where `word` stands in the line as a whole word; npos when it does not.
 size_t find_word(std::string_view line, std::string_view word, size_t from = 0) {
-  for (size_t at = line.find(word, from); at != std::string_view::npos;
-       at = line.find(word, at + 1)) {
+  for (size_t at = line.find(word, from); at != std::string_view::npos; at = line.find(word, at + 1)) {
     const bool starts = at == 0 || !is_word(line[at - 1]);
     const size_t end = at + word.size();
     if (starts && (end == line.size() || !is_word(line[end]))) return at;
@@ -95,8 +92,7 @@ LayerTable parse_layers(std::string_view text) {
     if (line.empty()) return;
     const size_t colon = line.find(':');
     LayerRow row{.folder = std::string(line.substr(0, colon)), .may_include = {}};
-    std::istringstream names{
-        std::string(colon == std::string_view::npos ? "" : line.substr(colon + 1))};
+    std::istringstream names{std::string(colon == std::string_view::npos ? "" : line.substr(colon + 1))};
     for (std::string name; names >> name;) {
       if (name == "*") {
         row.may_include = above;
@@ -104,8 +100,7 @@ LayerTable parse_layers(std::string_view text) {
         row.may_include.insert(name);
       } else {
         table.findings.push_back(fmt::format(
-            "tools/layers.txt:{}: '{}' may not include '{}', which is not a row above it", number,
-            row.folder, name));
+            "tools/layers.txt:{}: '{}' may not include '{}', which is not a row above it", number, row.folder, name));
       }
     }
     above.insert(row.folder);
@@ -130,13 +125,12 @@ std::vector<std::string> check_layers(const LayerTable& table, std::span<const S
     each_line(file.text, [&](int number, std::string_view line) {
       const std::string other = folder_of(included(line));
       if (other.empty() || other == folder || row->may_include.contains(other)) return;
-      findings.push_back(fmt::format("{}:{}: '{}' may not include '{}' (tools/layers.txt)",
-                                     file.path, number, folder, other));
+      findings.push_back(
+          fmt::format("{}:{}: '{}' may not include '{}' (tools/layers.txt)", file.path, number, folder, other));
     });
   }
   for (const std::string& folder : without_row) {
-    findings.push_back(
-        fmt::format("trireme/{}: the folder has no row in tools/layers.txt", folder));
+    findings.push_back(fmt::format("trireme/{}: the folder has no row in tools/layers.txt", folder));
   }
   return findings;
 }
@@ -152,9 +146,7 @@ std::vector<std::string> check_op_list(std::span<const SourceFile> files) {
   }
   std::vector<std::string> findings;
   for (const SourceFile& file : files) {
-    if (!file.path.starts_with("trireme/ops/") || is_test(file) ||
-        file.path.ends_with("/op_list.cpp"))
-      continue;
+    if (!file.path.starts_with("trireme/ops/") || is_test(file) || file.path.ends_with("/op_list.cpp")) continue;
     each_line(without_comments_and_literals(file.text), [&](int number, std::string_view line) {
       constexpr std::string_view kStart = "extern const OpDef ";
       if (!line.starts_with(kStart)) return;
@@ -162,8 +154,7 @@ std::vector<std::string> check_op_list(std::span<const SourceFile> files) {
       const auto end = std::ranges::find_if_not(line, is_word);
       const std::string_view name = line.substr(0, static_cast<size_t>(end - line.begin()));
       if (!listed.contains(name)) {
-        findings.push_back(fmt::format("{}:{}: op '{}' is not in trireme/ops/op_list.def",
-                                       file.path, number, name));
+        findings.push_back(fmt::format("{}:{}: op '{}' is not in trireme/ops/op_list.def", file.path, number, name));
       }
     });
   }
@@ -203,8 +194,7 @@ bool is_free_call(std::string_view line, size_t at, std::string_view word) {
     return scope.ends_with("std") || scope.empty() || !is_word(scope.back());
   }
   if (before.ends_with(".") || before.ends_with("->")) return false;
-  return before.empty() || !is_word(before.back()) || before.ends_with("return") ||
-         before.ends_with("else");
+  return before.empty() || !is_word(before.back()) || before.ends_with("return") || before.ends_with("else");
 }
 
 std::string_view macro_name(std::string_view line) {
@@ -226,15 +216,13 @@ std::vector<std::string> check_words(std::span<const SourceFile> files) {
     each_line(without_comments_and_literals(file.text), [&](int number, std::string_view line) {
       for (const Word& word : kWords) {
         const size_t at = find_word(line, word.word);
-        if (at == std::string_view::npos || (word.call && !is_free_call(line, at, word.word)))
-          continue;
-        findings.push_back(
-            fmt::format("{}:{}: '{}': {}", file.path, number, word.word, word.instead));
+        if (at == std::string_view::npos || (word.call && !is_free_call(line, at, word.word))) continue;
+        findings.push_back(fmt::format("{}:{}: '{}': {}", file.path, number, word.word, word.instead));
       }
       const std::string_view macro = macro_name(line);
       if (!macro.empty() && !macro.starts_with("TRIREME_") && macro != "OP" && macro != "KERNEL") {
-        findings.push_back(fmt::format("{}:{}: macro '{}': a function or a constant will do",
-                                       file.path, number, macro));
+        findings.push_back(
+            fmt::format("{}:{}: macro '{}': a function or a constant will do", file.path, number, macro));
       }
     });
   }
@@ -250,8 +238,7 @@ std::vector<std::string> check_headers(std::span<const SourceFile> files) {
       findings.push_back(fmt::format("{}:1: no '#pragma once' before anything else", file.path));
     }
     if (!file.text.starts_with("//")) {
-      findings.push_back(
-          fmt::format("{}:1: no sentence at the head that says what the header is", file.path));
+      findings.push_back(fmt::format("{}:1: no sentence at the head that says what the header is", file.path));
     }
     each_line(text, [&](int number, std::string_view line) {
       if (line.find("using namespace") != std::string_view::npos) {
@@ -269,16 +256,14 @@ std::vector<std::string> check_sizes(std::span<const SourceFile> files) {
     if (!is_cpp(file)) continue;
     const size_t lines = lines_of(file.text).size();
     const size_t limit = is_header(file) ? kHeaderLines : kSourceLines;
-    if (lines > limit)
-      findings.push_back(fmt::format("{}:{}: longer than {} lines", file.path, lines, limit));
+    if (lines > limit) findings.push_back(fmt::format("{}:{}: longer than {} lines", file.path, lines, limit));
   }
   return findings;
 }
 
 std::vector<std::string> check_functions(std::span<const SourceFile> files) {
   constexpr int kLines = 60;
-  constexpr std::array<std::string_view, 5> kOthers{"namespace", "struct", "class", "enum",
-                                                    "union"};
+  constexpr std::array<std::string_view, 5> kOthers{"namespace", "struct", "class", "enum", "union"};
   std::vector<std::string> findings;
   for (const SourceFile& file : files) {
     if (!is_cpp(file)) continue;
@@ -289,15 +274,14 @@ std::vector<std::string> check_functions(std::span<const SourceFile> files) {
       if (line == "}" && opened > 0) {
         const int lines = number - opened + 1;
         if (lines > kLines) {
-          findings.push_back(fmt::format("{}:{}: a function of {} lines; {} is the limit",
-                                         file.path, opened, lines, kLines));
+          findings.push_back(
+              fmt::format("{}:{}: a function of {} lines; {} is the limit", file.path, opened, lines, kLines));
         }
         opened = 0;
       } else if (line.starts_with("}")) {
         opened = 0;
       } else if (opened == 0 && trim(line).ends_with("{") &&
-                 std::ranges::none_of(
-                     kOthers, [&](std::string_view word) { return line.starts_with(word); })) {
+                 std::ranges::none_of(kOthers, [&](std::string_view word) { return line.starts_with(word); })) {
         opened = number;
       }
     });
@@ -317,8 +301,9 @@ std::vector<std::string> check_worst(std::span<const SourceFile> files) {
       const bool found = open.find("abs(") != std::string::npos;
       if (found || open.find(';') != std::string::npos) open.clear();
       if (!found) return;
-      findings.push_back(fmt::format("{}:{}: 'std::max' forgets a difference that is no number; take worse() of tests/worst.h",
-                                     file.path, number));
+      findings.push_back(
+          fmt::format("{}:{}: 'std::max' forgets a difference that is no number; take worse() of tests/worst.h",
+                      file.path, number));
     });
   }
   return findings;
@@ -344,12 +329,10 @@ std::vector<std::string> check_text(std::span<const SourceFile> files) {
     each_line(file.text, [&](int number, std::string_view line) {
       for (const std::string& word : words) {
         const bool path = word.starts_with("/");
-        if (path ? line.find(word) == std::string_view::npos
-                 : find_word(line, word) == std::string_view::npos)
+        if (path ? line.find(word) == std::string_view::npos : find_word(line, word) == std::string_view::npos)
           continue;
-        findings.push_back(
-            fmt::format("{}:{}: '{}': {}", file.path, number, word,
-                        path ? "a path of one machine" : "finish it or take it out"));
+        findings.push_back(fmt::format("{}:{}: '{}': {}", file.path, number, word,
+                                       path ? "a path of one machine" : "finish it or take it out"));
       }
       if (std::ranges::any_of(line, [](char c) { return static_cast<unsigned char>(c) > 126; })) {
         findings.push_back(fmt::format("{}:{}: a character that is not ASCII", file.path, number));
@@ -365,8 +348,8 @@ std::vector<std::string> check_text(std::span<const SourceFile> files) {
   return findings;
 }
 
-std::vector<std::string> without_exceptions(std::vector<std::string> findings,
-                                            std::string_view exceptions, std::string_view check) {
+std::vector<std::string> without_exceptions(std::vector<std::string> findings, std::string_view exceptions,
+                                            std::string_view check) {
   std::vector<std::string> wrong;
   each_line(exceptions, [&](int number, std::string_view line) {
     line = trim(line);
@@ -387,8 +370,7 @@ std::vector<std::string> without_exceptions(std::vector<std::string> findings,
              finding.find(fmt::format("'{}'", trim(start.substr(colon + 1)))) != std::string::npos;
     });
     if (taken == 0) {
-      wrong.push_back(fmt::format(
-          "tests/house/exceptions.txt:{}: excuses nothing any more; take it out", number));
+      wrong.push_back(fmt::format("tests/house/exceptions.txt:{}: excuses nothing any more; take it out", number));
     }
   });
   findings.insert(findings.end(), wrong.begin(), wrong.end());

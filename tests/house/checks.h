@@ -57,7 +57,7 @@ std::vector<std::string> check_text(std::span<const SourceFile> files);
 // tests/house/exceptions.txt has lines "<check> <path>[:<word>]  # <reason>". Takes out the
 // findings of this check that are excused: all of a file, or those that name 'word'. An exception
 // without a reason, or one that excuses nothing, is itself a finding.
-std::vector<std::string> without_exceptions(std::vector<std::string> findings,
-                                            std::string_view exceptions, std::string_view check);
+std::vector<std::string> without_exceptions(std::vector<std::string> findings, std::string_view exceptions,
+                                            std::string_view check);
 
 }  // namespace house

@@ -77,8 +77,7 @@ TEST(HouseChecks, a_row_may_name_only_rows_above_it) {
   const LayerTable table = parse_layers("# head\nbase:\nir: base op\nop: base ir\ntop: *\n");
 
   ASSERT_THAT(table.rows, SizeIs(4));
-  EXPECT_THAT(table.findings,
-              ElementsAre(HasSubstr("tools/layers.txt:3: 'ir' may not include 'op'")));
+  EXPECT_THAT(table.findings, ElementsAre(HasSubstr("tools/layers.txt:3: 'ir' may not include 'op'")));
   EXPECT_THAT(table.rows[2].may_include, ElementsAre("base", "ir"));
   EXPECT_THAT(table.rows[3].may_include, ElementsAre("base", "ir", "op"));
 }
@@ -86,8 +85,7 @@ TEST(HouseChecks, a_row_may_name_only_rows_above_it) {
 TEST(HouseChecks, an_include_of_a_folder_outside_the_row_is_found) {
   const LayerTable table = parse_layers("base:\nir: base\nop: base ir\n");
   const std::vector<SourceFile> files{
-      {"trireme/ir/graph.h",
-       "#include \"trireme/base/error.h\"\n#include \"trireme/op/op_def.h\"\n"},
+      {"trireme/ir/graph.h", "#include \"trireme/base/error.h\"\n#include \"trireme/op/op_def.h\"\n"},
       {"trireme/ir/graph_test.cpp", "#include \"trireme/op/op_def.h\"\n"},
       {"trireme/new/file.cpp", "\n"}};
 
@@ -98,17 +96,14 @@ TEST(HouseChecks, an_include_of_a_folder_outside_the_row_is_found) {
 
 TEST(HouseChecks, an_op_missing_from_the_list_is_found) {
   const std::vector<SourceFile> files{
-      {"trireme/ops/add.cpp",
-       "namespace ops {\nextern const OpDef add{\"add\"};\nextern const OpDef sub{};\n}\n"},
+      {"trireme/ops/add.cpp", "namespace ops {\nextern const OpDef add{\"add\"};\nextern const OpDef sub{};\n}\n"},
       {"trireme/ops/op_list.def", "// list\nOP(add)\n"}};
 
-  EXPECT_THAT(check_op_list(files),
-              ElementsAre("trireme/ops/add.cpp:3: op 'sub' is not in trireme/ops/op_list.def"));
+  EXPECT_THAT(check_op_list(files), ElementsAre("trireme/ops/add.cpp:3: op 'sub' is not in trireme/ops/op_list.def"));
 }
 
 TEST(HouseChecks, comments_and_literals_are_blanked_and_lines_stay) {
-  EXPECT_EQ(without_comments_and_literals(
-                "a \"b\\\"c\" d // e\nf /* g\nh */ 1'000 'i' R\"x(j)\"\n)x\" k"),
+  EXPECT_EQ(without_comments_and_literals("a \"b\\\"c\" d // e\nf /* g\nh */ 1'000 'i' R\"x(j)\"\n)x\" k"),
             "a        d     \nf     \n     1'000            \n    k");
 }
 
@@ -125,19 +120,16 @@ TEST(HouseChecks, words_of_a_program_are_found_outside_comments_and_members) {
                                       {"cli/main.cpp", "exit(1);\n"},
                                       {"trireme/ir/graph_test.cpp", "exit(1);\n"}};
 
-  EXPECT_THAT(check_words(files),
-              ElementsAre(HasSubstr("graph.cpp:2: 'getenv'"), HasSubstr("graph.cpp:4: 'abort'"),
-                          HasSubstr("graph.cpp:5: 'exit'"), HasSubstr("graph.cpp:6: macro 'SUM'")));
+  EXPECT_THAT(check_words(files), ElementsAre(HasSubstr("graph.cpp:2: 'getenv'"), HasSubstr("graph.cpp:4: 'abort'"),
+                                              HasSubstr("graph.cpp:5: 'exit'"), HasSubstr("graph.cpp:6: macro 'SUM'")));
 }
 
 TEST(HouseChecks, headers_without_guard_or_sentence_are_found) {
-  const std::vector<SourceFile> files{
-      {"trireme/a/good.h", "// What it is.\n#pragma once\n"},
-      {"trireme/a/bare.h", "#include <vector>\nusing namespace std;\n"}};
+  const std::vector<SourceFile> files{{"trireme/a/good.h", "// What it is.\n#pragma once\n"},
+                                      {"trireme/a/bare.h", "#include <vector>\nusing namespace std;\n"}};
 
-  EXPECT_THAT(check_headers(files),
-              ElementsAre(HasSubstr("bare.h:1: no '#pragma once'"),
-                          HasSubstr("bare.h:1: no sentence"), HasSubstr("bare.h:2:")));
+  EXPECT_THAT(check_headers(files), ElementsAre(HasSubstr("bare.h:1: no '#pragma once'"),
+                                                HasSubstr("bare.h:1: no sentence"), HasSubstr("bare.h:2:")));
 }
 
 TEST(HouseChecks, a_line_too_many_is_found) {
@@ -146,9 +138,8 @@ TEST(HouseChecks, a_line_too_many_is_found) {
   for (int i = 0; i < 500; ++i) source += "x\n";
 
   EXPECT_THAT(check_sizes(std::vector<SourceFile>{{"a.h", header}, {"a.cpp", source}}), IsEmpty());
-  EXPECT_THAT(
-      check_sizes(std::vector<SourceFile>{{"a.h", header + "x\n"}, {"a.cpp", source + "x\n"}}),
-      ElementsAre("a.h:251: longer than 250 lines", "a.cpp:501: longer than 500 lines"));
+  EXPECT_THAT(check_sizes(std::vector<SourceFile>{{"a.h", header + "x\n"}, {"a.cpp", source + "x\n"}}),
+              ElementsAre("a.h:251: longer than 250 lines", "a.cpp:501: longer than 500 lines"));
 }
 
 TEST(HouseChecks, a_function_too_long_is_found) {
@@ -173,25 +164,22 @@ TEST(HouseChecks, a_maximum_of_differences_is_found) {
                                        "worst = worse(worst, std::fabs(a - b));\n"},
                                       {"trireme/ir/a.cpp", "worst = std::max(worst, std::fabs(a - b));\n"}};
 
-  EXPECT_THAT(check_worst(files), ElementsAre(HasSubstr("trireme/ir/a_test.cpp:1: 'std::max'"), HasSubstr("a_test.cpp:4: ")));
+  EXPECT_THAT(check_worst(files),
+              ElementsAre(HasSubstr("trireme/ir/a_test.cpp:1: 'std::max'"), HasSubstr("a_test.cpp:4: ")));
 }
 
 TEST(HouseChecks, text_that_is_not_ascii_or_not_finished_is_found) {
   const std::string later = "TO", here = "/ho";
-  const std::vector<SourceFile> files{
-      {"a.md", "fine\ncaf\xc3\xa9\nblank \n// " + later + "DO\n" + here + "me/me\n"}};
+  const std::vector<SourceFile> files{{"a.md", "fine\ncaf\xc3\xa9\nblank \n// " + later + "DO\n" + here + "me/me\n"}};
 
-  EXPECT_THAT(check_text(files),
-              ElementsAre(HasSubstr("a.md:2: a character"), HasSubstr("a.md:3: blanks"),
-                          HasSubstr("a.md:4: '" + later), HasSubstr("a.md:5: '" + here)));
+  EXPECT_THAT(check_text(files), ElementsAre(HasSubstr("a.md:2: a character"), HasSubstr("a.md:3: blanks"),
+                                             HasSubstr("a.md:4: '" + later), HasSubstr("a.md:5: '" + here)));
 }
 
 TEST(HouseChecks, exceptions_excuse_what_they_name_and_must_have_a_reason_and_a_use) {
-  const std::vector<std::string> findings{"a.cpp:2: 'exit': x", "a.cpp:9: 'puts': x",
-                                          "b.cpp:1: 'exit': x"};
+  const std::vector<std::string> findings{"a.cpp:2: 'exit': x", "a.cpp:9: 'puts': x", "b.cpp:1: 'exit': x"};
 
-  EXPECT_THAT(without_exceptions(
-                  findings, "words a.cpp:exit  # because\nsizes b.cpp  # another check\n", "words"),
+  EXPECT_THAT(without_exceptions(findings, "words a.cpp:exit  # because\nsizes b.cpp  # another check\n", "words"),
               ElementsAre("a.cpp:9: 'puts': x", "b.cpp:1: 'exit': x"));
   EXPECT_THAT(without_exceptions(findings, "words a.cpp  # all of it\nwords b.cpp:exit\n", "words"),
               ElementsAre(HasSubstr("exceptions.txt:2: no reason")));

@@ -17,8 +17,7 @@ namespace {
 // At the root: everything that is written by hand.
 constexpr std::array kFolders{".ci",      "bench",    "cli",   "cmake", "docs",
                               "examples", "machines", "tests", "tools", "trireme"};
-constexpr std::array kEndings{".h",     ".cpp", ".def", ".md", ".txt", ".toml",
-                              ".cmake", ".in",  ".sh",  ".py", ".json"};
+constexpr std::array kEndings{".h", ".cpp", ".def", ".md", ".txt", ".toml", ".cmake", ".in", ".sh", ".py", ".json"};
 
 bool is_text(const fs::path& path) {
   if (path.parent_path().parent_path().filename() == "corpus") return false;  // inputs of the fuzzers: any bytes
@@ -83,14 +82,12 @@ std::vector<SourceFile> read_tree(const std::string& root) {
     if (is_text(path)) files.push_back({fs::relative(path, root).generic_string(), read(path)});
   };
   for (const auto& entry : fs::directory_iterator(root)) {
-    if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
-      add(entry.path());
+    if (entry.is_regular_file() && !entry.path().filename().string().starts_with(".")) add(entry.path());
   }
   for (const char* folder : kFolders) {
     if (!fs::exists(fs::path(root) / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(root) / folder)) {
-      if (entry.is_regular_file() && !entry.path().filename().string().starts_with("."))
-        add(entry.path());
+      if (entry.is_regular_file() && !entry.path().filename().string().starts_with(".")) add(entry.path());
     }
   }
   std::ranges::sort(files, {}, &SourceFile::path);

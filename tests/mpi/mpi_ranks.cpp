@@ -31,8 +31,7 @@ void check_collectives(comm::World& world, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t wanted = 0;
     for (int r = 0; r < p; ++r) wanted += (i * 7 + r * 3) % 11;
-    expect_equal(sum.as<float>()[static_cast<size_t>(i)], static_cast<double>(wanted),
-                 "all_reduce");
+    expect_equal(sum.as<float>()[static_cast<size_t>(i)], static_cast<double>(wanted), "all_reduce");
   }
 
   const HostTensor piece = filled(world.rank(), count);
@@ -40,22 +39,22 @@ void check_collectives(comm::World& world, int64_t count) {
   world.all().all_gather(piece.view(), whole.view()).wait();
   for (int64_t i = 0; i < p * count; ++i) {
     const int64_t r = i / count;
-    expect_equal(whole.as<float>()[static_cast<size_t>(i)],
-                 static_cast<double>((i % count * 7 + r * 3) % 11), "all_gather");
+    expect_equal(whole.as<float>()[static_cast<size_t>(i)], static_cast<double>((i % count * 7 + r * 3) % 11),
+                 "all_gather");
   }
 
   world.all().reduce_scatter(whole.view(), piece.view(), Reduce::kSum).wait();
   for (int64_t i = 0; i < count; ++i) {
-    expect_equal(piece.as<float>()[static_cast<size_t>(i)],
-                 static_cast<double>(p * ((i * 7 + world.rank() * 3) % 11)), "reduce_scatter");
+    expect_equal(piece.as<float>()[static_cast<size_t>(i)], static_cast<double>(p * ((i * 7 + world.rank() * 3) % 11)),
+                 "reduce_scatter");
   }
 
   const HostTensor in = filled(world.rank(), p * count);
   world.all().all_to_all(in.view(), whole.view()).wait();
   for (int64_t i = 0; i < p * count; ++i) {
     const int64_t at = world.rank() * count + i % count;
-    expect_equal(whole.as<float>()[static_cast<size_t>(i)],
-                 static_cast<double>((at * 7 + i / count * 3) % 11), "all_to_all");
+    expect_equal(whole.as<float>()[static_cast<size_t>(i)], static_cast<double>((at * 7 + i / count * 3) % 11),
+                 "all_to_all");
   }
 
   const HostTensor data = filled(world.rank(), count);
@@ -73,9 +72,8 @@ void check_messages(comm::World& world) {
   sent.wait();
   received.wait();
   const HostTensor wanted = filled((world.rank() + p - 1) % p, 100'000);
-  require(
-      std::memcmp(in.view().data, wanted.view().data, static_cast<size_t>(in.view().bytes())) == 0,
-      "send and recv around the ring: the data differ");
+  require(std::memcmp(in.view().data, wanted.view().data, static_cast<size_t>(in.view().bytes())) == 0,
+          "send and recv around the ring: the data differ");
 }
 
 void check_group(comm::World& world) {

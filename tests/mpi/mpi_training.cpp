@@ -12,10 +12,8 @@ using namespace trireme::testing_support;
 
 void check_training(comm::World& world, const Graph& graph) {
   const Curve whole = train_curve(graph, nullptr);
-  const std::string difference =
-      difference_of(train_curve(graph, &world), whole, rounding_share(graph));
-  require(difference.empty(), "rank {} of {}, {}: {}", world.rank(), world.size(), graph.name(),
-          difference);
+  const std::string difference = difference_of(train_curve(graph, &world), whole, rounding_share(graph));
+  require(difference.empty(), "rank {} of {}, {}: {}", world.rank(), world.size(), graph.name(), difference);
 }
 
 }  // namespace

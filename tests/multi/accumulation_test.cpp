@@ -5,7 +5,7 @@
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
 
 namespace trireme {
 namespace {
@@ -73,15 +73,15 @@ TEST_P(Accumulation, TrainsAsTheWholeBatchDoes) {
   EXPECT_EQ(difference_on(c.ranks, graph, parallel_of(config, c.ranks), kRate), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuts, Accumulation,
-                         testing::Values(Case{"four", 1, 4}, Case{"six", 1, 6}, Case{"of_one_sample", 1, kSamples},
-                                         Case{"dp2_three", 2, 3}, Case{"tp2_four", 2, 4, 2},
-                                         Case{"dp2_tp2_sp_two", 4, 2, 2, 1, 0, false, true}, Case{"cp2_three", 2, 3, 1, 2},
-                                         Case{"zero1_dp2_four", 2, 4, 1, 1, 1}, Case{"zero2_dp2_four", 2, 4, 1, 1, 2},
-                                         Case{"zero2_dp2_four_sliced", 2, 4, 1, 1, 2, true},
-                                         Case{"zero3_dp4_two", 4, 2, 1, 1, 3}, Case{"zero3_dp4_two_sliced", 4, 2, 1, 1, 3, true},
-                                         Case{"dp2_tp2_zero3_six_sliced", 4, 6, 2, 1, 3, true}),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Cuts, Accumulation,
+    testing::Values(Case{"four", 1, 4}, Case{"six", 1, 6}, Case{"of_one_sample", 1, kSamples}, Case{"dp2_three", 2, 3},
+                    Case{"tp2_four", 2, 4, 2}, Case{"dp2_tp2_sp_two", 4, 2, 2, 1, 0, false, true},
+                    Case{"cp2_three", 2, 3, 1, 2}, Case{"zero1_dp2_four", 2, 4, 1, 1, 1},
+                    Case{"zero2_dp2_four", 2, 4, 1, 1, 2}, Case{"zero2_dp2_four_sliced", 2, 4, 1, 1, 2, true},
+                    Case{"zero3_dp4_two", 4, 2, 1, 1, 3}, Case{"zero3_dp4_two_sliced", 4, 2, 1, 1, 3, true},
+                    Case{"dp2_tp2_zero3_six_sliced", 4, 6, 2, 1, 3, true}),
+    [](const auto& each) { return each.param.name; });
 
 TEST(AccumulationOfExperts, TokensAreDroppedByTheirPlaceInTheWholeBatch) {
   const Graph graph = gpt_step({.experts = 4, .top_k = 2, .capacity_factor = 0.75});
@@ -217,7 +217,8 @@ void expect_refused(const std::string& from, const std::string& to, const std::s
   std::string text = to_string(graph, semi_auto(graph, 2, in_parts(2)));
   ASSERT_NE(text.find(from), std::string::npos) << text;
   text.replace(text.find(from), from.size(), to);
-  EXPECT_THAT([&] { compile(graph, {.ranks = 2, .parallel = {.strategy = text}}); }, testing::ThrowsMessage<Error>(HasSubstr(error)));
+  EXPECT_THAT([&] { compile(graph, {.ranks = 2, .parallel = {.strategy = text}}); },
+              testing::ThrowsMessage<Error>(HasSubstr(error)));
 }
 
 TEST(AccumulationErrors, AStrategyFileThatCutsAParameterByMicroBatchesIsRefused) {
@@ -226,8 +227,9 @@ TEST(AccumulationErrors, AStrategyFileThatCutsAParameterByMicroBatchesIsRefused)
 }
 
 TEST(AccumulationErrors, AStrategyFileWithRanksInsideMicroBatchesIsRefused) {
-  expect_refused("input \"x\" f32[24,12] [dp*micro_batch, -]", "input \"x\" f32[24,12] [micro_batch*dp, -]",
-                 "data input 'x' lies as [micro_batch*dp, -]: the axis 'micro_batch' must be the last of its dimension");
+  expect_refused(
+      "input \"x\" f32[24,12] [dp*micro_batch, -]", "input \"x\" f32[24,12] [micro_batch*dp, -]",
+      "data input 'x' lies as [micro_batch*dp, -]: the axis 'micro_batch' must be the last of its dimension");
 }
 
 }  // namespace

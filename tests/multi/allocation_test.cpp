@@ -51,13 +51,12 @@ void meet_libgomp(ThreadPool& pool) {
   });
 }
 
-Allocations taken_by_steps(const Graph& graph, int ranks, const std::string& transport,
-                           int threads) {
+Allocations taken_by_steps(const Graph& graph, int ranks, const std::string& transport, int threads) {
   return taken_by_rounds(ranks, transport, 50, [&](comm::World* world) {
     auto pool = std::make_shared<ThreadPool>(threads);
     meet_libgomp(*pool);
-    auto session = std::make_shared<Session>(
-        graph, std::nullopt, Session::Options{.world = world, .pool = pool.get(), .seed = 5});
+    auto session =
+        std::make_shared<Session>(graph, std::nullopt, Session::Options{.world = world, .pool = pool.get(), .seed = 5});
     session->initialise();
     return [pool, session](int64_t step) { train_step(*session, step, 0.1F); };
   });
@@ -128,8 +127,7 @@ TEST_P(AllocationOfSteps, a_step_takes_no_memory) {
   expect_nothing(taken_by_steps(gpt_step(AdamW{}), ranks, transport, 1), transport);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, AllocationOfSteps, testing::ValuesIn(cases_of({2, 4})),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Transports, AllocationOfSteps, testing::ValuesIn(cases_of({2, 4})), name_of);
 
 // Every operation of comm on `bytes` bytes a rank, in `memory` of three times as many for all
 // ranks.
@@ -158,13 +156,12 @@ void run_operations(comm::World& world, comm::Group& group, std::byte* memory, i
   sent.wait();
 }
 
-class AllocationOfOperations : public Allocation,
-                               public testing::WithParamInterface<TransportCase> {};
+class AllocationOfOperations : public Allocation, public testing::WithParamInterface<TransportCase> {};
 
 TEST_P(AllocationOfOperations, an_operation_takes_no_memory) {
   const auto& [transport, ranks] = GetParam();
-  const std::vector<int64_t> sizes = ranks > 4 ? std::vector<int64_t>{64, 20'000}
-                                               : std::vector<int64_t>{64, 4096, 40'000, 3'000'000};
+  const std::vector<int64_t> sizes =
+      ranks > 4 ? std::vector<int64_t>{64, 20'000} : std::vector<int64_t>{64, 4096, 40'000, 3'000'000};
   const Allocations taken = taken_by_rounds(ranks, transport, 20, [&](comm::World* world) {
     std::vector<int> downwards;
     for (int rank = world->size(); rank-- > 0;) downwards.push_back(rank);
@@ -183,8 +180,7 @@ TEST_P(AllocationOfOperations, an_operation_takes_no_memory) {
 }
 
 // 17 are more than send their pieces of a small gather to each other directly.
-INSTANTIATE_TEST_SUITE_P(Transports, AllocationOfOperations,
-                         testing::ValuesIn(cases_of({2, 3, 17})), name_of);
+INSTANTIATE_TEST_SUITE_P(Transports, AllocationOfOperations, testing::ValuesIn(cases_of({2, 3, 17})), name_of);
 
 }  // namespace
 }  // namespace trireme

@@ -19,8 +19,7 @@ namespace {
 using namespace testing_support;
 
 using Draw = std::mt19937;
-using Collective = std::vector<Tensor> (*)(const std::vector<Tensor>& x,
-                                           const CollectiveAttrs& attrs);
+using Collective = std::vector<Tensor> (*)(const std::vector<Tensor>& x, const CollectiveAttrs& attrs);
 
 struct Case {
   std::string name;
@@ -128,8 +127,7 @@ struct Variable {
   size_t element = 0;
 };
 
-std::vector<Variable> variables_of(const Case& test, const Setting& setting,
-                                   const CollectiveAttrs& attrs) {
+std::vector<Variable> variables_of(const Case& test, const Setting& setting, const CollectiveAttrs& attrs) {
   const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
   std::vector<std::vector<int64_t>> owners = setting.groups;
   if (test.replicated && owners.empty()) owners = setting.mesh.groups(axes);
@@ -153,8 +151,7 @@ struct Measured {
   double largest = 0;               // |y| that was met
 };
 
-Measured measure(const ExecutionPlan& plan, const std::vector<Pieces>& inputs,
-                 const std::vector<Variable>& variables) {
+Measured measure(const ExecutionPlan& plan, const std::vector<Pieces>& inputs, const std::vector<Variable>& variables) {
   Measured out;
   out.at_rest.resize(inputs.size());
   out.differences.assign(variables.size(), 0);
@@ -221,8 +218,7 @@ void expect_gradient(const Case& test, const Setting& setting, uint32_t seed) {
   for (size_t i = 0; i < variables.size(); ++i) {
     const Variable& v = variables[i];
     for (const int64_t rank : v.ranks) {
-      const double got =
-          measured.at_rest[static_cast<size_t>(rank)].at("d" + v.name).as<float>()[v.element];
+      const double got = measured.at_rest[static_cast<size_t>(rank)].at("d" + v.name).as<float>()[v.element];
       ASSERT_NEAR(got, measured.differences[i], bound)
           << "d f / d " << v.name << "[" << v.element << "] of rank " << rank;
       largest = worse(largest, std::fabs(got));
@@ -265,8 +261,15 @@ std::vector<Tensor> sliced(const std::vector<Tensor>& x, const CollectiveAttrs& 
 
 // Windows of two positions more than the block of three, of which neighbours have one each.
 WindowAttrs windows_of_five(const CollectiveAttrs& group, int64_t fill) {
-  return {.axes = group.axes, .ranks = group.ranks, .size = group.size, .dim = 1, .extent = 3 * group.size, .offset = -1,
-          .step = 3, .length = 5, .fill = static_cast<double>(fill)};
+  return {.axes = group.axes,
+          .ranks = group.ranks,
+          .size = group.size,
+          .dim = 1,
+          .extent = 3 * group.size,
+          .offset = -1,
+          .step = 3,
+          .length = 5,
+          .fill = static_cast<double>(fill)};
 }
 std::vector<Tensor> windows_taken(const std::vector<Tensor>& x, const CollectiveAttrs& attrs) {
   return {apply1(op("take_windows"), {x[0]}, Attrs::of(windows_of_five(attrs, 1)))};
@@ -345,12 +348,11 @@ TEST_P(CollectiveGradients, are_the_differences_of_a_function_of_all_ranks_resul
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, CollectiveGradients, testing::Range(size_t{0}, cases().size()),
-                         [](const auto& about) {
-                           std::string name = cases()[about.param].name;
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Of, CollectiveGradients, testing::Range(size_t{0}, cases().size()), [](const auto& about) {
+  std::string name = cases()[about.param].name;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace trireme

@@ -9,7 +9,7 @@
 #include "trireme/data/source.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/parallel.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
 
 namespace trireme {
 namespace {
@@ -201,7 +201,8 @@ TEST(Communication, in_data_parallel_mode_the_log_says_once_that_shard_is_ignore
     std::erase_if(lines, [](const std::string& line) { return line.find("shard()") == line.npos; });
     return lines;
   };
-  EXPECT_THAT(lines_in(Mode::kDataParallel), ElementsAre(HasSubstr("shard() is ignored, of 1 modules, the first 'head'")));
+  EXPECT_THAT(lines_in(Mode::kDataParallel),
+              ElementsAre(HasSubstr("shard() is ignored, of 1 modules, the first 'head'")));
   EXPECT_THAT(lines_in(Mode::kSemiAuto), ElementsAre());
 }
 

@@ -1,5 +1,5 @@
-// Which cuts ops take: contracts 5.3 and 5.7, a row of docs/guide/02 each. What is refused is refused with what would be
-// right; what is taken computes what one device computes.
+// Which cuts ops take: contracts 5.3 and 5.7, a row of docs/guide/02 each. What is refused is refused with what would
+// be right; what is taken computes what one device computes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,30 +18,67 @@ struct Row {
   Tensor (*make)(Graph&);  // in the scope "op"; the op that is asked is named in `rule`
   std::string rule;        // "op/softmax"
   std::string cuts;
-  std::string refused;     // part of the error, or "": four ranks compute what one does
+  std::string refused;  // part of the error, or "": four ranks compute what one does
 };
 
-Tensor softmax_of(Graph& g) { return softmax(data(g, "x", {8, 8})); }
-Tensor cumsum_of(Graph& g) { return cumsum(data(g, "x", {8, 8}), 1); }
-Tensor concat_of(Graph& g) { return concat({data(g, "x", {8, 8}), data(g, "y", {8, 8})}, 1); }
-Tensor split_of(Graph& g) { return split(data(g, "x", {8, 8}), 1, 2)[0]; }
-Tensor argmax_of(Graph& g) { return cast(argmax(data(g, "x", {8, 8})), DType::kF32); }
-Tensor loss_of(Graph& g) { return cross_entropy(data(g, "x", {8, 8}), data(g, "labels", {8}, DType::kI32)); }
-Tensor loss_in_parts_of(Graph& g) {
-  return cross_entropy_in_parts(matmul(data(g, "x", {8, 4}), parameter(g, "w", {4, 8})), data(g, "labels", {8}, DType::kI32));
+Tensor softmax_of(Graph& g) {
+  return softmax(data(g, "x", {8, 8}));
 }
-Tensor norm_of(Graph& g) { return layer_norm(data(g, "x", {8, 8}), parameter(g, "gamma", {8}), parameter(g, "beta", {8})).y; }
-Tensor lookup_of(Graph& g) { return embedding(parameter(g, "table", {8, 4}), data(g, "ids", {8, 2}, DType::kI32)); }
-Tensor scalar_lookup_of(Graph& g) { return embedding(parameter(g, "table", {8, 4}), cast(reshape(data(g, "id", {1}), {}), DType::kI32)); }
-Tensor max_of(Graph& g) { return reduce_max(data(g, "x", {8, 8}), {0}); }
-Tensor sum_of(Graph& g) { return reduce_sum(data(g, "x", {8, 8}), {0, 1}); }
-Tensor one_hot_of(Graph& g) { return scale(one_hot(data(g, "ids", {4, 2}, DType::kI32), 8), 2); }
-Tensor slice_of(Graph& g) { return slice(data(g, "x", {8, 8}), 1, 2, 4); }
-Tensor reshape_of(Graph& g) { return reshape(data(g, "x", {8, 8}), {8, 2, 4}); }
-Tensor cast_of(Graph& g) { return cast(cast(data(g, "x", {8, 8}), DType::kF64), DType::kF32); }
-Tensor transpose_of(Graph& g) { return transpose(data(g, "x", {8, 8}), {1, 0}); }
-Tensor tile_of(Graph& g) { return broadcast_to(reshape(data(g, "x", {8}), {8, 1}), {8, 8}); }
-Tensor product_of(Graph& g) { return matmul(data(g, "x", {8, 6}), parameter(g, "w", {6, 8})); }
+Tensor cumsum_of(Graph& g) {
+  return cumsum(data(g, "x", {8, 8}), 1);
+}
+Tensor concat_of(Graph& g) {
+  return concat({data(g, "x", {8, 8}), data(g, "y", {8, 8})}, 1);
+}
+Tensor split_of(Graph& g) {
+  return split(data(g, "x", {8, 8}), 1, 2)[0];
+}
+Tensor argmax_of(Graph& g) {
+  return cast(argmax(data(g, "x", {8, 8})), DType::kF32);
+}
+Tensor loss_of(Graph& g) {
+  return cross_entropy(data(g, "x", {8, 8}), data(g, "labels", {8}, DType::kI32));
+}
+Tensor loss_in_parts_of(Graph& g) {
+  return cross_entropy_in_parts(matmul(data(g, "x", {8, 4}), parameter(g, "w", {4, 8})),
+                                data(g, "labels", {8}, DType::kI32));
+}
+Tensor norm_of(Graph& g) {
+  return layer_norm(data(g, "x", {8, 8}), parameter(g, "gamma", {8}), parameter(g, "beta", {8})).y;
+}
+Tensor lookup_of(Graph& g) {
+  return embedding(parameter(g, "table", {8, 4}), data(g, "ids", {8, 2}, DType::kI32));
+}
+Tensor scalar_lookup_of(Graph& g) {
+  return embedding(parameter(g, "table", {8, 4}), cast(reshape(data(g, "id", {1}), {}), DType::kI32));
+}
+Tensor max_of(Graph& g) {
+  return reduce_max(data(g, "x", {8, 8}), {0});
+}
+Tensor sum_of(Graph& g) {
+  return reduce_sum(data(g, "x", {8, 8}), {0, 1});
+}
+Tensor one_hot_of(Graph& g) {
+  return scale(one_hot(data(g, "ids", {4, 2}, DType::kI32), 8), 2);
+}
+Tensor slice_of(Graph& g) {
+  return slice(data(g, "x", {8, 8}), 1, 2, 4);
+}
+Tensor reshape_of(Graph& g) {
+  return reshape(data(g, "x", {8, 8}), {8, 2, 4});
+}
+Tensor cast_of(Graph& g) {
+  return cast(cast(data(g, "x", {8, 8}), DType::kF64), DType::kF32);
+}
+Tensor transpose_of(Graph& g) {
+  return transpose(data(g, "x", {8, 8}), {1, 0});
+}
+Tensor tile_of(Graph& g) {
+  return broadcast_to(reshape(data(g, "x", {8}), {8, 1}), {8, 8});
+}
+Tensor product_of(Graph& g) {
+  return matmul(data(g, "x", {8, 6}), parameter(g, "w", {6, 8}));
+}
 
 std::vector<Row> rows() {
   const std::string no = "cannot be cut";

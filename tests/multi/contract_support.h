@@ -67,8 +67,9 @@ inline OnRanks run_on_ranks(const Graph& graph, int ranks, const Parallel& paral
                             const std::function<void(Executor&)>& fill = fill_inputs) {
   OnRanks out;
   out.strategy = semi_auto(graph, ranks, parallel);
-  out.program = partition(graph, out.strategy, {.costs = reshard_costs(parallel.communication, out.strategy.mesh),
-                                                .sum_types = sum_types(graph, parallel.communication)});
+  out.program = partition(graph, out.strategy,
+                          {.costs = reshard_costs(parallel.communication, out.strategy.mesh),
+                           .sum_types = sum_types(graph, parallel.communication)});
   const std::vector<std::string> wrong = verify(out.program);
   invariant(wrong.empty(), "{}", wrong.empty() ? "" : wrong.front());
   const ExecutionPlan plan = plan_execution(run_passes(out.program));

@@ -1,5 +1,5 @@
-// What a job says about its cuts takes effect, or is refused, or is told: single ops among others of their name, the axis of the
-// batch, optimizer parallelism.
+// What a job says about its cuts takes effect, or is refused, or is told: single ops among others of their name, the
+// axis of the batch, optimizer parallelism.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include "trireme/partition/why.h"
 #include "trireme/plan/op_names.h"
 #include "trireme/plan/without_effect.h"
-#include "trireme/train/compile.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
+#include "trireme/train/step/compile.h"
 
 namespace trireme {
 namespace {
@@ -79,11 +79,16 @@ TEST(CutRules, an_op_that_is_not_there_is_refused_with_those_that_are) {
   const auto refused = [&](const std::string& pattern, const std::string& cuts) {
     return error_of([&] { semi_auto(graph, 2, {.ops = {{pattern, cuts}}}); });
   };
-  EXPECT_THAT(refused("/relu#3", "[dp, -]"), testing::AllOf(HasSubstr("rule '/relu#3': '' has no op 'relu#3'; its ops are "), HasSubstr("'relu', 'relu#1', 'relu#2'")));
-  EXPECT_THAT(refused("/relu#one", "[dp, -]"), HasSubstr("'one' is no occurrence of 'relu'; count from 0, as in relu#1 for the second"));
+  EXPECT_THAT(refused("/relu#3", "[dp, -]"),
+              testing::AllOf(HasSubstr("rule '/relu#3': '' has no op 'relu#3'; its ops are "),
+                             HasSubstr("'relu', 'relu#1', 'relu#2'")));
+  EXPECT_THAT(refused("/relu#one", "[dp, -]"),
+              HasSubstr("'one' is no occurrence of 'relu'; count from 0, as in relu#1 for the second"));
   EXPECT_THAT(refused("/relu#-1", "[dp, -]"), HasSubstr("'-1' is no occurrence"));
-  EXPECT_THAT(refused("layers.0/reduce_sum", "cross_batch"), HasSubstr("'layers.0' has no op 'reduce_sum'; its ops are 'matmul' or 'add'"));
-  EXPECT_THAT(refused("layer.0/reduce_sum", "cross_batch"), HasSubstr("matches no part of the model. Did you mean 'layers.0'?"));
+  EXPECT_THAT(refused("layers.0/reduce_sum", "cross_batch"),
+              HasSubstr("'layers.0' has no op 'reduce_sum'; its ops are 'matmul' or 'add'"));
+  EXPECT_THAT(refused("layer.0/reduce_sum", "cross_batch"),
+              HasSubstr("matches no part of the model. Did you mean 'layers.0'?"));
 }
 
 TEST(CutRules, explain_and_strategy_files_name_ops_by_their_number) {
@@ -109,7 +114,8 @@ TEST(CutRules, rules_for_ops_of_the_training_step_alone_leave_its_evaluation_be)
                    {.ranks = 2, .parallel = {.ops = {{pattern, cuts}}}});
   };
   EXPECT_TRUE(graphs("h.0.attn.resid_dropout/dropout", "[dp, -, -], []").evaluation);
-  EXPECT_THAT(error_of([&] { graphs("h.0.attn.resid_dropout/dropouts", "[dp, -, -], []"); }), HasSubstr("has no op 'dropouts'"));
+  EXPECT_THAT(error_of([&] { graphs("h.0.attn.resid_dropout/dropouts", "[dp, -, -], []"); }),
+              HasSubstr("has no op 'dropouts'"));
 }
 
 // -- the axis of the batch -------------------------------------------------------------------------------
@@ -121,7 +127,8 @@ TEST(CutRules, a_mesh_without_dp_does_not_repeat_the_whole_batch_unsaid) {
     return to_string(strategy.inputs[0], strategy.mesh);
   };
   EXPECT_EQ(error_of([&] { layout("data=2", "data_parallel"); }),
-            "the mesh 'data=2' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name the axis 'dp', or say "
+            "the mesh 'data=2' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name "
+            "the axis 'dp', or say "
             "how the batch is cut: parallel.dataset = '[data]', or 'full_batch' where every rank works on all of it");
   EXPECT_EQ(layout("data=2", "[data]"), "[data, -]");
   EXPECT_EQ(layout("data=2", "full_batch"), "[-, -]");
@@ -133,15 +140,19 @@ TEST(CutRules, a_mesh_without_dp_does_not_repeat_the_whole_batch_unsaid) {
 TEST(CutRules, an_evaluation_cuts_its_batch_as_the_strategy_file_of_the_step_does) {
   const Graph step = mlp_step(AdamW{});
   const Strategy strategy = semi_auto(step, 2, {.mesh = "data=2", .dataset = "[data]"});
-  const CompiledJob job = compile(mlp_step(AdamW{}), mlp_evaluation(), {.ranks = 2, .parallel = {.strategy = to_string(step, strategy)}});
+  const CompiledJob job =
+      compile(mlp_step(AdamW{}), mlp_evaluation(), {.ranks = 2, .parallel = {.strategy = to_string(step, strategy)}});
   EXPECT_EQ(to_string(job.evaluation->strategy.inputs[0], job.evaluation->strategy.mesh), "[data, -]");
 }
 
 TEST(CutRules, axes_that_cut_nothing_are_told) {
   const Graph graph = mlp_step(AdamW{});
-  const auto told = [&](const Parallel& parallel) { return without_effect(graph, semi_auto(graph, 4, parallel), parallel.optimizer); };
+  const auto told = [&](const Parallel& parallel) {
+    return without_effect(graph, semi_auto(graph, 4, parallel), parallel.optimizer);
+  };
   EXPECT_THAT(told({}), IsEmpty());
-  EXPECT_THAT(told({.mesh = "dp=2,tp=2"}), ElementsAre("axis 'tp' of the mesh 'dp=2,tp=2' cuts nothing: its 2 ranks repeat one another's work"));
+  EXPECT_THAT(told({.mesh = "dp=2,tp=2"}),
+              ElementsAre("axis 'tp' of the mesh 'dp=2,tp=2' cuts nothing: its 2 ranks repeat one another's work"));
   EXPECT_THAT(told({.mesh = "dp=2,tp=2", .ops = {{"layers.0", "[dp, -], [tp, -]"}}}), IsEmpty());
   EXPECT_THAT(told({.dataset = "full_batch"}), ElementsAre(HasSubstr("axis 'dp' of the mesh 'dp=4' cuts nothing")));
   EXPECT_THAT(told({.accumulation = 2}), IsEmpty());
@@ -155,7 +166,8 @@ Parallel sliced(int64_t shard_size, int64_t threshold_kb = 0) {
 
 TEST(CutRules, a_shard_size_that_divides_makes_groups_on_any_number_of_ranks) {
   nn::Mlp mlp({24, 48, 12});
-  const Graph graph = training_step(mlp_model(mlp), class_loss(), {{"x", {DType::kF32, {24, 24}}}, {"y", {DType::kI32, {24}}}}, AdamW{}, {});
+  const Graph graph = training_step(mlp_model(mlp), class_loss(),
+                                    {{"x", {DType::kF32, {24, 24}}}, {"y", {DType::kI32, {24}}}}, AdamW{}, {});
   const auto slices = [&](int64_t ranks, int64_t size) {
     const Strategy strategy = semi_auto(graph, ranks, sliced(size));
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
@@ -163,14 +175,20 @@ TEST(CutRules, a_shard_size_that_divides_makes_groups_on_any_number_of_ranks) {
     }
     return int64_t{0};
   };
-  for (const auto& [ranks, sizes] : std::map<int64_t, std::vector<int64_t>>{{6, {1, 2, 3, 6}}, {12, {1, 2, 3, 4, 6, 12}}, {8, {2, 4, 8}}}) {
+  for (const auto& [ranks, sizes] :
+       std::map<int64_t, std::vector<int64_t>>{{6, {1, 2, 3, 6}}, {12, {1, 2, 3, 4, 6, 12}}, {8, {2, 4, 8}}}) {
     for (const int64_t size : sizes) EXPECT_EQ(slices(ranks, size), size) << ranks;
   }
   EXPECT_EQ(slices(6, 4), 6) << "4 makes no group of 6";
-  const auto told = [&](int64_t size) { return without_effect(graph, semi_auto(graph, 6, sliced(size)), sliced(size).optimizer); };
+  const auto told = [&](int64_t size) {
+    return without_effect(graph, semi_auto(graph, 6, sliced(size)), sliced(size).optimizer);
+  };
   EXPECT_THAT(told(3), IsEmpty());
-  EXPECT_THAT(told(4), ElementsAre("optimizer parallelism: a shard size of 4 is ignored for 4 parameters, the first 'layers.0.weight', whose "
-                                   "gradient is summed over 6 ranks; use a divisor of that"));
+  EXPECT_THAT(
+      told(4),
+      ElementsAre(
+          "optimizer parallelism: a shard size of 4 is ignored for 4 parameters, the first 'layers.0.weight', whose "
+          "gradient is summed over 6 ranks; use a divisor of that"));
 }
 
 TEST(CutRules, a_threshold_of_any_size_is_compared_exactly) {
@@ -179,7 +197,8 @@ TEST(CutRules, a_threshold_of_any_size_is_compared_exactly) {
     return to_string(graph, semi_auto(graph, 2, sliced(-1, threshold))) == to_string(graph, semi_auto(graph, 2, {}));
   };
   EXPECT_FALSE(is_plain(0));
-  for (const int64_t threshold : {int64_t{1} << 20, int64_t{1} << 53, (int64_t{1} << 54) + 1, std::numeric_limits<int64_t>::max()}) {
+  for (const int64_t threshold :
+       {int64_t{1} << 20, int64_t{1} << 53, (int64_t{1} << 54) + 1, std::numeric_limits<int64_t>::max()}) {
     EXPECT_TRUE(is_plain(threshold)) << threshold;
   }
 }
@@ -190,8 +209,11 @@ TEST(CutRules, what_a_model_that_is_cut_by_hand_cannot_follow_is_refused) {
     return error_of([&] { compile(mlp_step(AdamW{}), {.ranks = 2, .parallel = parallel}); });
   };
   EXPECT_EQ(error({}), "no error");
-  EXPECT_THAT(error(sliced(-1)), HasSubstr("optimizer parallelism of level 1 (zero) is for what the compiler cuts; this model is cut by hand"));
-  EXPECT_THAT(error({.ops = {{"layers.0", "[dp, -], [-, -]"}}}), HasSubstr("the rule for ops 'layers.0' is for what the compiler cuts"));
+  EXPECT_THAT(
+      error(sliced(-1)),
+      HasSubstr("optimizer parallelism of level 1 (zero) is for what the compiler cuts; this model is cut by hand"));
+  EXPECT_THAT(error({.ops = {{"layers.0", "[dp, -], [-, -]"}}}),
+              HasSubstr("the rule for ops 'layers.0' is for what the compiler cuts"));
   EXPECT_THAT(error({.parameters = {{"layers.0.*", "[dp]"}}}), HasSubstr("the rule for parameters 'layers.0.*'"));
   EXPECT_THAT(error({.communication = {.all_in_f32 = true}}), HasSubstr("force_fp32_communication is for what"));
   JobConfig config;
@@ -199,7 +221,8 @@ TEST(CutRules, what_a_model_that_is_cut_by_hand_cannot_follow_is_refused) {
   config.parallel.zero = 1;
   config.parallel.layerwise = {"layers.1.bias"};
   EXPECT_THAT(error_of([&] { parallel_of(config, 2); }),
-              HasSubstr("parallel.zero = 1 slices what the compiler cuts, and parallel.layerwise has ranks run the model as cut by hand"));
+              HasSubstr("parallel.zero = 1 slices what the compiler cuts, and parallel.layerwise has ranks run the "
+                        "model as cut by hand"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/train/step.h"
+#include "trireme/train/step/step.h"
 
 namespace trireme {
 namespace {
@@ -26,8 +26,8 @@ Graph mlp_step() {
   nn::Mlp mlp({12, 16, 10});
   return training_step([&](const Tensor& x) { return mlp(x); },
                        [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); },
-                       {{"image", {DType::kF32, {kBatch, 12}}}, {"label", {DType::kI32, {kBatch}}}},
-                       AdamW{.lr = 1e-2}, {.name = "mlp", .clip_norm = 1.0});
+                       {{"image", {DType::kF32, {kBatch, 12}}}, {"label", {DType::kI32, {kBatch}}}}, AdamW{.lr = 1e-2},
+                       {.name = "mlp", .clip_norm = 1.0});
 }
 
 void fill_local(const View& view, const Box& box, uint64_t id) {
@@ -71,10 +71,8 @@ Trained train(comm::World* world, int64_t ranks) {
   }
   Trained run;
   for (int step = 1; step <= kSteps; ++step) {
-    fill_local(executor.input("image"), executor.input_box("image"),
-               100 + static_cast<uint64_t>(step));
-    fill_local(executor.input("label"), executor.input_box("label"),
-               200 + static_cast<uint64_t>(step));
+    fill_local(executor.input("image"), executor.input_box("image"), 100 + static_cast<uint64_t>(step));
+    fill_local(executor.input("label"), executor.input_box("label"), 200 + static_cast<uint64_t>(step));
     executor.input("lr").as<float>()[0] = 1e-2F;
     executor.input("step").as<int64_t>()[0] = step;
     executor.run();
@@ -99,9 +97,7 @@ TEST(DataParallel, ranks_reach_the_losses_of_one_rank_on_the_whole_batch) {
     for (const Trained& run : runs) {
       EXPECT_EQ(run.weight, runs[0].weight) << "ranks hold different bits";
       for (int step = 0; step < kSteps; ++step) {
-        EXPECT_NEAR(run.losses[static_cast<size_t>(step)], whole.losses[static_cast<size_t>(step)],
-                    2e-6)
-            << step;
+        EXPECT_NEAR(run.losses[static_cast<size_t>(step)], whole.losses[static_cast<size_t>(step)], 2e-6) << step;
       }
     }
   }

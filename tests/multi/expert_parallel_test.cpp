@@ -1,5 +1,5 @@
-// A mixture of experts over ranks (contracts 10): tokens go to the ranks of their experts and back by all-to-all, in the
-// bytes of its formula; which tokens find a place does not depend on the ranks.
+// A mixture of experts over ranks (contracts 10): tokens go to the ranks of their experts and back by all-to-all, in
+// the bytes of its formula; which tokens find a place does not depend on the ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/moe.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
 
 namespace trireme {
 namespace {
@@ -70,11 +70,20 @@ TEST_P(ExpertParallel, results_order_of_tokens_and_gradients_are_one_ranks_contr
 
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (const auto& [name, ranks, mesh] : {std::tuple{"ep2", 2, "dp=1,ep=2"}, {"ep4", 4, "dp=1,ep=4"}, {"dp2_ep2", 4, "dp=2,ep=2"}}) {
+  for (const auto& [name, ranks, mesh] :
+       {std::tuple{"ep2", 2, "dp=1,ep=2"}, {"ep4", 4, "dp=1,ep=4"}, {"dp2_ep2", 4, "dp=2,ep=2"}}) {
     for (const double factor : {0.5, 1.25, 4.0}) {  // most are dropped, some, none
       for (const int64_t k : {1, 2}) {
-        out.push_back({fmt::format("{}_top{}_factor{}", name, k, static_cast<int>(100 * factor)), ranks, mesh,
-                       {.name = "moe", .experts = 4, .top_k = k, .capacity_factor = factor, .groups = 4, .gated = k == 1, .init_std = 0.5}});
+        out.push_back({fmt::format("{}_top{}_factor{}", name, k, static_cast<int>(100 * factor)),
+                       ranks,
+                       mesh,
+                       {.name = "moe",
+                        .experts = 4,
+                        .top_k = k,
+                        .capacity_factor = factor,
+                        .groups = 4,
+                        .gated = k == 1,
+                        .init_std = 0.5}});
       }
     }
   }
@@ -84,11 +93,12 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Cuts, ExpertParallel, testing::ValuesIn(cases()),
                          [](const auto& about) { return about.param.name; });
 
-// There and back, forward and backward: of its piece of the places a rank keeps what is for its own experts. Nothing else of
-// the size of tokens is sent.
+// There and back, forward and backward: of its piece of the places a rank keeps what is for its own experts. Nothing
+// else of the size of tokens is sent.
 TEST(ExpertParallelBytes, are_two_exchanges_of_the_places_in_each_direction_contracts_10) {
   for (const int n : {2, 4}) {
-    const Case c{"", n, fmt::format("dp=1,ep={}", n), {.name = "moe", .experts = 4, .groups = 4, .aux_loss_factor = 0.01}};
+    const Case c{
+        "", n, fmt::format("dp=1,ep={}", n), {.name = "moe", .experts = 4, .groups = 4, .aux_loss_factor = 0.01}};
     const nn::Moe moe(kWidth, kHidden, c.options);
     const int64_t places = c.options.groups * c.options.experts * moe.capacity(kTokens / c.options.groups);
     const int64_t piece = places / n * kWidth * 4;
@@ -109,8 +119,9 @@ TEST(ExpertParallel, groups_that_ranks_cannot_share_are_refused) {
     parallel_of(config, 4);
     FAIL() << "4 ranks share 3 groups";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("model.expert_groups = 3 does not divide over 4 ranks that have parts of the "
-                                             "batch; use a multiple of 4, or 1"));
+    EXPECT_THAT(e.what(),
+                testing::HasSubstr("model.expert_groups = 3 does not divide over 4 ranks that have parts of the "
+                                   "batch; use a multiple of 4, or 1"));
   }
 }
 

@@ -46,8 +46,7 @@ inline Pieces run_step(Executor& executor, const Pieces& inputs) {
 }
 
 // One step on ranks that are threads: `inputs` and the result have an entry a rank.
-inline std::vector<Pieces> run_on_ranks(const ExecutionPlan& plan,
-                                        const std::vector<Pieces>& inputs) {
+inline std::vector<Pieces> run_on_ranks(const ExecutionPlan& plan, const std::vector<Pieces>& inputs) {
   std::vector<Pieces> out(inputs.size());
   std::mutex mutex;
   comm::spawn_ranks(static_cast<int>(inputs.size()), "threads", [&](comm::World& world) {
@@ -68,8 +67,8 @@ using Step = std::function<Tensor(const Tensor& x)>;
 
 // What the step makes on every rank of an operand of this type that holds `value(rank, i)`.
 inline std::vector<std::vector<int64_t>> results_of(const Mesh& mesh, const TensorType& type,
-                                             const std::function<int64_t(int64_t, int64_t)>& value,
-                                             const Step& step) {
+                                                    const std::function<int64_t(int64_t, int64_t)>& value,
+                                                    const Step& step) {
   Graph graph("values");
   const Tensor x = data(graph, "x", {DType::kI64, type.shape});
   graph.add_output("y", cast(step(cast(x, type.dtype)), DType::kI64).id());

@@ -24,8 +24,7 @@ using testing::HasSubstr;
 class ValuesOf : public testing::TestWithParam<DType> {};
 
 INSTANTIATE_TEST_SUITE_P(Types, ValuesOf,
-                         testing::Values(DType::kF32, DType::kBF16, DType::kI32, DType::kI64,
-                                         DType::kI8, DType::kU8),
+                         testing::Values(DType::kF32, DType::kBF16, DType::kI32, DType::kI64, DType::kI8, DType::kU8),
                          [](const auto& about) { return std::string(to_string(about.param)); });
 
 int64_t own_rank(int64_t rank, int64_t) {
@@ -43,43 +42,38 @@ TEST_P(ValuesOf, a_sum_of_the_ranks_numbers_is_six_on_all_four) {
 }
 
 TEST_P(ValuesOf, sums_over_the_first_axis_are_those_of_every_second_rank) {
-  const auto sums =
-      results_of(Mesh({{"a", 2}, {"b", 2}}), {GetParam(), {1}}, own_rank, [](const Tensor& x) {
-        return all_reduce({&x, 1}, {.axes = {0}, .size = 2})[0];
-      });
+  const auto sums = results_of(Mesh({{"a", 2}, {"b", 2}}), {GetParam(), {1}}, own_rank, [](const Tensor& x) {
+    return all_reduce({&x, 1}, {.axes = {0}, .size = 2})[0];
+  });
   EXPECT_THAT(sums, ElementsAre(ElementsAre(2), ElementsAre(4), ElementsAre(2), ElementsAre(4)));
 }
 
 TEST_P(ValuesOf, a_gather_joins_the_pieces_in_the_order_of_the_ranks) {
   const auto joined = results_of(
-      Mesh({{"a", 2}, {"b", 2}}), {GetParam(), {2}},
-      [](int64_t rank, int64_t i) { return 10 * rank + i; },
+      Mesh({{"a", 2}, {"b", 2}}), {GetParam(), {2}}, [](int64_t rank, int64_t i) { return 10 * rank + i; },
       [](const Tensor& x) { return all_gather(x, {.axes = {0}, .size = 2}); });
   EXPECT_THAT(joined[0], ElementsAre(0, 1, 20, 21));
   EXPECT_THAT(joined[3], ElementsAre(10, 11, 30, 31));
 }
 
 TEST_P(ValuesOf, scattered_sums_of_equal_columns_are_four_times_the_own_row) {
-  const auto rows =
-      results_of(Mesh({{"a", 4}}), {GetParam(), {4, 1}}, own_place, [](const Tensor& x) {
-        return reduce_scatter(x, {.axes = {0, 1}, .size = 4});
-      });
+  const auto rows = results_of(Mesh({{"a", 4}}), {GetParam(), {4, 1}}, own_place, [](const Tensor& x) {
+    return reduce_scatter(x, {.axes = {0, 1}, .size = 4});
+  });
   EXPECT_THAT(rows, ElementsAre(ElementsAre(0), ElementsAre(4), ElementsAre(8), ElementsAre(12)));
 }
 
 TEST_P(ValuesOf, an_exchange_among_eight_gives_all_of_them_one_from_each) {
-  const auto rows =
-      results_of(Mesh({{"a", 8}}), {GetParam(), {1, 1, 8, 1}}, own_rank, [](const Tensor& x) {
-        return all_to_all(x, {.axes = {0, 1, 2}, .dim = 2, .from_dim = 3, .size = 8});
-      });
+  const auto rows = results_of(Mesh({{"a", 8}}), {GetParam(), {1, 1, 8, 1}}, own_rank, [](const Tensor& x) {
+    return all_to_all(x, {.axes = {0, 1, 2}, .dim = 2, .from_dim = 3, .size = 8});
+  });
   for (const auto& y : rows) EXPECT_THAT(y, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 TEST_P(ValuesOf, a_broadcast_in_a_group_gives_what_its_root_has) {
-  const auto copies =
-      results_of(Mesh({{"a", 2}, {"b", 2}}), {GetParam(), {1}}, own_rank, [](const Tensor& x) {
-        return broadcast({&x, 1}, {.axes = {0}, .size = 2, .root = 1})[0];
-      });
+  const auto copies = results_of(Mesh({{"a", 2}, {"b", 2}}), {GetParam(), {1}}, own_rank, [](const Tensor& x) {
+    return broadcast({&x, 1}, {.axes = {0}, .size = 2, .root = 1})[0];
+  });
   EXPECT_THAT(copies, ElementsAre(ElementsAre(2), ElementsAre(3), ElementsAre(2), ElementsAre(3)));
 }
 
@@ -91,14 +85,9 @@ TEST(HandCut, bools_are_refused_by_every_collective_that_sends) {
   const CollectiveAttrs pair{.axes = {0}, .from_dim = 1, .size = 2};
   const std::string why = "a bool tensor cannot be sent; cast it to u8 first (operand bool[4,4])";
   EXPECT_THAT(refusal(bools, [&](const Tensor& x) { return all_gather(x, pair); }), HasSubstr(why));
-  EXPECT_THAT(refusal(bools, [&](const Tensor& x) { return reduce_scatter(x, pair); }),
-              HasSubstr(why));
+  EXPECT_THAT(refusal(bools, [&](const Tensor& x) { return reduce_scatter(x, pair); }), HasSubstr(why));
   EXPECT_THAT(refusal(bools, [&](const Tensor& x) { return all_to_all(x, pair); }), HasSubstr(why));
-  EXPECT_THAT(refusal(bools,
-                      [&](const Tensor& x) {
-                        return broadcast({&x, 1}, pair)[0];
-                      }),
-              HasSubstr(why));
+  EXPECT_THAT(refusal(bools, [&](const Tensor& x) { return broadcast({&x, 1}, pair)[0]; }), HasSubstr(why));
 }
 
 TEST(HandCut, dimensions_that_are_not_there_are_refused) {
@@ -106,19 +95,13 @@ TEST(HandCut, dimensions_that_are_not_there_are_refused) {
   const auto scatter = [](int64_t dim) {
     return [=](const Tensor& x) { return reduce_scatter(x, {.axes = {0}, .dim = dim, .size = 2}); };
   };
-  EXPECT_THAT(refusal(matrix, scatter(2)),
-              HasSubstr("reduce_scatter: no dimension 2 in an operand"));
-  EXPECT_THAT(refusal(matrix, scatter(-1)),
-              HasSubstr("reduce_scatter: no dimension -1 in an operand"));
-  EXPECT_THAT(refusal(matrix,
-                      [](const Tensor& x) {
-                        return all_to_all(x, {.axes = {0}, .dim = 0, .from_dim = 2, .size = 2});
-                      }),
-              HasSubstr("all_to_all: no dimension 2 in an operand"));
+  EXPECT_THAT(refusal(matrix, scatter(2)), HasSubstr("reduce_scatter: no dimension 2 in an operand"));
+  EXPECT_THAT(refusal(matrix, scatter(-1)), HasSubstr("reduce_scatter: no dimension -1 in an operand"));
   EXPECT_THAT(
-      refusal(matrix,
-              [](const Tensor& x) { return shard_slice(x, {.axes = {0}, .dim = 2, .size = 2}); }),
-      HasSubstr("shard_slice: no dimension 2 in an operand"));
+      refusal(matrix, [](const Tensor& x) { return all_to_all(x, {.axes = {0}, .dim = 0, .from_dim = 2, .size = 2}); }),
+      HasSubstr("all_to_all: no dimension 2 in an operand"));
+  EXPECT_THAT(refusal(matrix, [](const Tensor& x) { return shard_slice(x, {.axes = {0}, .dim = 2, .size = 2}); }),
+              HasSubstr("shard_slice: no dimension 2 in an operand"));
 }
 
 TEST(HandCut, roots_and_groups_that_cannot_be_are_refused) {
@@ -146,8 +129,7 @@ struct Product {
 };
 
 Product product(int64_t m, int64_t n, int64_t k, const auto& a, const auto& b) {
-  Product out{std::vector<double>(static_cast<size_t>(m * n)),
-              std::vector<double>(static_cast<size_t>(m * n))};
+  Product out{std::vector<double>(static_cast<size_t>(m * n)), std::vector<double>(static_cast<size_t>(m * n))};
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t l = 0; l < k; ++l) {
       for (int64_t j = 0; j < n; ++j) {
@@ -161,8 +143,7 @@ Product product(int64_t m, int64_t n, int64_t k, const auto& a, const auto& b) {
 }
 
 // Every element within gamma_n of the sum of absolute values; n roundings on the way to it.
-void expect_product(const HostTensor& got, const Product& want, int64_t n,
-                    const std::string& what) {
+void expect_product(const HostTensor& got, const Product& want, int64_t n, const std::string& what) {
   const double nu = static_cast<double>(n) * 0x1p-24;
   double worst = 0;
   for (size_t i = 0; i < want.value.size(); ++i) {
@@ -182,8 +163,7 @@ HostTensor rows_of(const HostTensor& whole, int64_t first, int64_t count) {
 HostTensor columns_of(const HostTensor& whole, int64_t first, int64_t count) {
   HostTensor out(TensorType{DType::kF32, {whole.shape()[0], count}});
   for (int64_t i = 0; i < whole.shape()[0]; ++i) {
-    std::copy_n(whole.as<float>().begin() + i * whole.shape()[1] + first, count,
-                out.as<float>().begin() + i * count);
+    std::copy_n(whole.as<float>().begin() + i * whole.shape()[1] + first, count, out.as<float>().begin() + i * count);
   }
   return out;
 }
@@ -229,8 +209,7 @@ TEST(HandCut, a_product_of_two_halves_is_the_dense_product_and_has_its_gradients
     pieces.emplace("c", c.clone());
   }
 
-  const std::vector<Pieces> got =
-      run_on_ranks(plan_by_hand(half_of_a_product(), Mesh({{"a", 2}})), inputs);
+  const std::vector<Pieces> got = run_on_ranks(plan_by_hand(half_of_a_product(), Mesh({{"a", 2}})), inputs);
 
   const Product y = product(
       kRows, kColumns, kInner, [&](int64_t i, int64_t k) { return at(x, i, k); },

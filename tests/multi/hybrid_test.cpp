@@ -1,5 +1,5 @@
-// Models whose own code is cut by hand, trained in mode hybrid_parallel (contracts 3.3, 17.2): layerwise parameters, sums of
-// gradients over the ranks that hold the same, and checkpoints of values that each rank has of its own.
+// Models whose own code is cut by hand, trained in mode hybrid_parallel (contracts 3.3, 17.2): layerwise parameters,
+// sums of gradients over the ranks that hold the same, and checkpoints of values that each rank has of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 
 #include "tests/multi/loss_curve.h"
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/train/by_hand.h"
-#include "trireme/train/checkpointing.h"
-#include "trireme/train/config.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/strategies.h"
+#include "trireme/train/step/by_hand.h"
 
 namespace trireme {
 namespace {
@@ -28,8 +28,8 @@ Tensor part(const std::string& name, const Shape& shape, const std::string& piec
   return made;
 }
 
-// nn::Mlp({12, 16, 10}) as a rank of "dp=...,tp=2" computes it: Megatron-LM's pair of products, with the sum over tp in the
-// model's code.
+// nn::Mlp({12, 16, 10}) as a rank of "dp=...,tp=2" computes it: Megatron-LM's pair of products, with the sum over tp in
+// the model's code.
 Tensor hand_mlp(const Tensor& x, const Mesh& mesh) {
   const Tensor up = part("layers.0.weight", {8, 12}, "[tp, -]", 12);
   const Tensor up_bias = part("layers.0.bias", {8}, "[tp]", 12);
@@ -43,7 +43,9 @@ Tensor hand_mlp(const Tensor& x, const Mesh& mesh) {
 // A parameter, of each rank's own where it is layerwise.
 struct Vector : nn::Module {
   Vector(const std::string& name, Shape of_shape) : Module(name), shape(of_shape) {}
-  Tensor value(std::string_view name) const { return parameter(name, {DType::kF32, shape}, {Init::Kind::kUniform, -1, 1}); }
+  Tensor value(std::string_view name) const {
+    return parameter(name, {DType::kF32, shape}, {Init::Kind::kUniform, -1, 1});
+  }
   Shape shape;
 };
 
@@ -114,7 +116,8 @@ Graph own_step(const Parallel& parallel, int64_t ranks) {
     const nn::Scope scope(shared);
     return add(y, mean(shared.value("shared")));
   };
-  return training_step(model, [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0.9}, options);
+  return training_step(
+      model, [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0.9}, options);
 }
 
 const Parallel kByHand{.by_hand = true};
@@ -189,7 +192,8 @@ struct Loaded {
   std::string error;
 };
 
-Loaded load_on(int ranks, const Graph& graph, const Parallel& parallel, const std::string& folder, const std::string& name) {
+Loaded load_on(int ranks, const Graph& graph, const Parallel& parallel, const std::string& folder,
+               const std::string& name) {
   Loaded out;
   out.values.resize(static_cast<size_t>(ranks));
   std::mutex mutex;
@@ -230,8 +234,9 @@ TEST(Layerwise, a_checkpoint_keeps_each_ranks_own_and_says_so) {
 
   const Loaded more = load_on(4, own_step(kByHand, 4), kByHand, folder.path(), "a.own");
   EXPECT_THAT(more.error, HasSubstr("tensor 'a.own' is 2 ranks' own values in checkpoint"));
-  EXPECT_THAT(more.error, HasSubstr("go on with 2 ranks and the same layerwise parameters, or say how the pieces join, as in "
-                                    "parallel.layerwise = [\"a.own = [dp, -]\"]"));
+  EXPECT_THAT(more.error,
+              HasSubstr("go on with 2 ranks and the same layerwise parameters, or say how the pieces join, as in "
+                        "parallel.layerwise = [\"a.own = [dp, -]\"]"));
 }
 
 // Pieces that were each rank's own, along the other dimension of a tensor, and how a job that is told so has them.
@@ -332,9 +337,10 @@ TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
             "configuration: parallel.zero = 1 slices what the compiler cuts; the mode is 'hybrid_parallel'");
   config = hybrid_config("semi_auto_parallel");
   config.parallel.layerwise = {"layers.1.bias"};
-  EXPECT_EQ(config_error(config),
-            "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
-            "'semi_auto_parallel'");
+  EXPECT_EQ(
+      config_error(config),
+      "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
+      "'semi_auto_parallel'");
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 #include "trireme/partition/partition.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/tensor/host_tensor.h"
-#include "trireme/train/invariant.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
+#include "trireme/train/step/invariant.h"
 
 namespace trireme {
 namespace {
@@ -40,11 +40,9 @@ Graph step_of(const std::string& model, Numerics numerics) {
     return training_step(forward, class_loss(), batch, AdamW{.weight_decay = 0.1},
                          {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
   };
-  const std::vector<BatchField> text = {{"x", {DType::kI32, {kSamples, 8}}},
-                                        {"y", {DType::kI32, {kSamples, 8}}}};
+  const std::vector<BatchField> text = {{"x", {DType::kI32, {kSamples, 8}}}, {"y", {DType::kI32, {kSamples, 8}}}};
   if (model == "gpt") {
-    nn::Gpt gpt(
-        {.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .dropout = 0.1});
+    nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .dropout = 0.1});
     return train([&](const Tensor& x) { return gpt(x); }, text);
   }
   if (model == "llama") {
@@ -93,8 +91,7 @@ std::string difference_of(const Trained& rank, const Trained& whole) {
     const HostTensor& all = whole.pieces.at(name).values;
     HostTensor expected(piece.values.type());
     copy_region(all.view(), Box::whole(all.shape()), expected.view(), piece.box, piece.box);
-    if (!std::ranges::equal(expected.view().raw(), piece.values.view().raw()))
-      return "other bits of " + name;
+    if (!std::ranges::equal(expected.view().raw(), piece.values.view().raw())) return "other bits of " + name;
   }
   return "";
 }
@@ -159,11 +156,8 @@ TEST_P(Invariant, HasTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
-                         testing::Combine(testing::Values("mlp", "gpt", "llama"),
-                                          testing::ValuesIn(cases())),
-                         [](const auto& each) {
-                           return std::get<0>(each.param) + "_" + std::get<1>(each.param).name;
-                         });
+                         testing::Combine(testing::Values("mlp", "gpt", "llama"), testing::ValuesIn(cases())),
+                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param).name; });
 
 // So that the test above can fail: it is the mode that keeps the bits, not chance.
 TEST(InvariantMode, FastHasOtherBitsSomewhere) {
@@ -180,12 +174,12 @@ TEST(InvariantMode, FastHasOtherBitsSomewhere) {
   EXPECT_NE(found, "");
 }
 
-std::string refusal(const Case& c, const std::string& model,
-                    const std::function<void(Parallel&)>& change = {}) {
+std::string refusal(const Case& c, const std::string& model, const std::function<void(Parallel&)>& change = {}) {
   Parallel parallel = parallel_for(c, model);
   if (change) change(parallel);
   try {
-    compile(step_of(model, Numerics::kInvariant), {.ranks = c.ranks, .parallel = parallel, .numerics = Numerics::kInvariant});
+    compile(step_of(model, Numerics::kInvariant),
+            {.ranks = c.ranks, .parallel = parallel, .numerics = Numerics::kInvariant});
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUnsupported);
     return e.text();
@@ -213,13 +207,12 @@ TEST(InvariantErrors, CutsThatSomeoneVouchesForAreRefused) {
 }
 
 TEST(InvariantErrors, CopiesOnARankAreRefused) {
-  EXPECT_THAT(
-      refusal({"", 2}, "gpt",
-              [](Parallel& parallel) {
-                parallel.mesh = "dp=2,interleaved_parallel=2";
-                parallel.ops = {{"h.0.mlp.c_fc", "[dp*interleaved_parallel, -, -], [-, -]"}};
-              }),
-      testing::HasSubstr("is computed in copies on each rank"));
+  EXPECT_THAT(refusal({"", 2}, "gpt",
+                      [](Parallel& parallel) {
+                        parallel.mesh = "dp=2,interleaved_parallel=2";
+                        parallel.ops = {{"h.0.mlp.c_fc", "[dp*interleaved_parallel, -, -], [-, -]"}};
+                      }),
+              testing::HasSubstr("is computed in copies on each rank"));
 }
 
 TEST(InvariantErrors, ModelsThatAreCutByHandAreRefused) {
@@ -231,9 +224,9 @@ TEST(InvariantErrors, ModelsThatAreCutByHandAreRefused) {
 
 // Ranks' sums of single micro-batches, added later, are another tree.
 TEST(InvariantErrors, SlicesOfGradientsAddedUpAfterTheSumOverRanksAreRefused) {
-  EXPECT_THAT(refusal({"", 4, 1, 2, 1, 4}, "mlp",
-                      [](Parallel& parallel) { parallel.communication.shard_accumulation = true; }),
-              testing::HasSubstr("is made in more than one step"));
+  EXPECT_THAT(
+      refusal({"", 4, 1, 2, 1, 4}, "mlp", [](Parallel& parallel) { parallel.communication.shard_accumulation = true; }),
+      testing::HasSubstr("is made in more than one step"));
 }
 
 TEST(InvariantErrors, SumsOverRanksThatCountOtherwiseThanTheMeshAreRefused) {

@@ -60,8 +60,7 @@ inline void require_equal_bits(Session& session, comm::World& world, int64_t ste
     std::memcpy(first.view().data, own.data, static_cast<size_t>(own.bytes()));
     world.all().broadcast(first.view(), 0).wait();
     require(std::ranges::equal(first.view().raw(), own.raw()),
-            "after step {} ranks {} and 0 hold different bits of '{}'", step, world.rank(),
-            input.name);
+            "after step {} ranks {} and 0 hold different bits of '{}'", step, world.rank(), input.name);
   }
 }
 
@@ -95,8 +94,9 @@ inline std::vector<float> train_losses(const Graph& graph, int ranks, const Para
   return out;
 }
 
-// How far a run may lie from that of one device, as a share of each tensor's own movement (and of the loss): the ranks' shares
-// change only the order in which the terms of a step's sums are added, at most one unit of rounding for each term and step.
+// How far a run may lie from that of one device, as a share of each tensor's own movement (and of the loss): the ranks'
+// shares change only the order in which the terms of a step's sums are added, at most one unit of rounding for each
+// term and step.
 inline double rounding_share(double terms) {
   return kSteps * terms * 0x1p-24;
 }
@@ -110,8 +110,8 @@ inline double rounding_share(const Graph& graph) {
   return rounding_share(static_cast<double>(terms));
 }
 
-// What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is rounded as
-// the elements are, each time.
+// What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is
+// rounded as the elements are, each time.
 inline std::string difference_of(const Moved& piece, const Moved& whole, double share) {
   const double bound = share * whole.distance() + kSteps * 0x1p-24 * largest_of(whole.after.as<float>());
   HostTensor expected(piece.after.type());
@@ -138,8 +138,8 @@ inline std::string difference_of(const Curve& curve, const Curve& whole, double 
   return "";
 }
 
-// The mistakes that the comparison would let pass: a tensor without half of one step's update, without any, and one with an
-// element that is no number. "" when it notices them all.
+// The mistakes that the comparison would let pass: a tensor without half of one step's update, without any, and one
+// with an element that is no number. "" when it notices them all.
 inline std::string let_pass(const Curve& whole, double share) {
   std::string out;
   for (const auto& [name, moved] : whole.tensors) {
@@ -161,7 +161,8 @@ inline std::string let_pass(const Curve& whole, double share) {
 }
 
 // What is wrong with ranks that should train as one device does, or with the comparison itself; "" when nothing is.
-inline std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, float lr, const PassOptions& passes = {}) {
+inline std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, float lr,
+                                 const PassOptions& passes = {}) {
   const Curve whole = train_curve(graph, nullptr, {}, lr);
   const double share = rounding_share(graph);
   std::string out = let_pass(whole, share);

@@ -5,7 +5,7 @@
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
 
 namespace trireme {
 namespace {
@@ -51,13 +51,16 @@ TEST_P(LossPieces, TrainAsTheWholeLossDoes) {
   config.train.recompute = c.recompute;
   const Graph graph = text_step();
   const TrainerOptions options = trainer_options(config, c.ranks);
-  EXPECT_EQ(count(compile(graph, {.ranks = c.ranks, .parallel = options.parallel, .passes = options.passes}), "linear_weight_grad_onto"), c.micro_batches * (c.pieces - 1));
+  EXPECT_EQ(count(compile(graph, {.ranks = c.ranks, .parallel = options.parallel, .passes = options.passes}),
+                  "linear_weight_grad_onto"),
+            c.micro_batches * (c.pieces - 1));
   EXPECT_EQ(difference_on(c.ranks, graph, options.parallel, 0.1F, options.passes), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, LossPieces,
-                         testing::Values(Case{"two", 1, 2}, Case{"five", 1, 5}, Case{"recompute", 1, 3, 1, 0, 1, true}, Case{"dp2_three", 2, 3},
-                                         Case{"tp2_two", 2, 2, 2}, Case{"zero1_dp2_two", 2, 2, 1, 1}, Case{"zero2_dp2_two", 2, 2, 1, 2},
+                         testing::Values(Case{"two", 1, 2}, Case{"five", 1, 5}, Case{"recompute", 1, 3, 1, 0, 1, true},
+                                         Case{"dp2_three", 2, 3}, Case{"tp2_two", 2, 2, 2},
+                                         Case{"zero1_dp2_two", 2, 2, 1, 1}, Case{"zero2_dp2_two", 2, 2, 1, 2},
                                          Case{"dp2_three_of_two_micro_batches", 2, 3, 1, 0, 2}),
                          [](const auto& each) { return each.param.name; });
 
@@ -90,7 +93,8 @@ TEST(LossPiecesConfig, WhatCannotBeIsRefused) {
     return "";
   };
   EXPECT_THAT(why("loss_pieces = 0\n"), HasSubstr("train.loss_pieces = 0; it must be 1 or more"));
-  EXPECT_THAT(why("loss_pieces = 4\nnumerics = 'invariant'\n"), HasSubstr("train.loss_pieces = 4 in pieces; leave one out"));
+  EXPECT_THAT(why("loss_pieces = 4\nnumerics = 'invariant'\n"),
+              HasSubstr("train.loss_pieces = 4 in pieces; leave one out"));
   EXPECT_EQ(why("loss_pieces = 4\n"), "");
 }
 

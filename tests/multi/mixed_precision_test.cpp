@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "tests/multi/training_support.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
 
 namespace trireme {
 namespace {
@@ -64,10 +64,10 @@ TEST(MixedPrecision, losses_of_300_steps_are_within_1_percent_of_those_in_f32) {
   for (size_t i = 0; i < f32.size(); ++i) EXPECT_NEAR(bf16[i], f32[i], 0.01 * f32[i]) << "step " << i + 1;
 }
 
-// Over ranks the terms of sums are added in another order. That differs by f32's rounding, but where a value lies in the
-// middle between two of bf16 it comes to differ by 2^-8 of itself, and where a sum over a cut dimension is itself a value
-// of bf16, each part of it is rounded. A loss whose logits are all off by that much is off by no more than 2^-8 of the
-// largest logit times the probability that goes wrong; the loss itself stands for both.
+// Over ranks the terms of sums are added in another order. That differs by f32's rounding, but where a value lies in
+// the middle between two of bf16 it comes to differ by 2^-8 of itself, and where a sum over a cut dimension is itself a
+// value of bf16, each part of it is rounded. A loss whose logits are all off by that much is off by no more than 2^-8
+// of the largest logit times the probability that goes wrong; the loss itself stands for both.
 struct Case {
   std::string name;
   int ranks;

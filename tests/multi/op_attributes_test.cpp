@@ -65,10 +65,12 @@ TEST(OpAttributes, cross_batch_gives_each_rank_the_statistics_and_gradients_of_i
   const OnRanks second = run_on_ranks(normalised(4, 4, 8), 1, {});
   const OnRanks together = run_on_ranks(graph, 1, {});
   std::vector<float> mean_of_both = first.outputs.at("grad");
-  for (size_t i = 0; i < mean_of_both.size(); ++i) mean_of_both[i] = (mean_of_both[i] + second.outputs.at("grad")[i]) / 2;
+  for (size_t i = 0; i < mean_of_both.size(); ++i)
+    mean_of_both[i] = (mean_of_both[i] + second.outputs.at("grad")[i]) / 2;
   expect_near(two.outputs.at("grad"), mean_of_both, 1e-6F);
   EXPECT_NEAR(two.outputs.at("loss")[0], (first.outputs.at("loss")[0] + second.outputs.at("loss")[0]) / 2, 1e-6F);
-  EXPECT_GT(std::fabs(two.outputs.at("loss")[0] - together.outputs.at("loss")[0]), 1e-4F) << "it makes no difference here";
+  EXPECT_GT(std::fabs(two.outputs.at("loss")[0] - together.outputs.at("loss")[0]), 1e-4F)
+      << "it makes no difference here";
   expect_near(run_on_ranks(graph, 2, {}).outputs.at("grad"), together.outputs.at("grad"), 1e-6F);
   expect_reads_back(graph, two.strategy);
 }
@@ -84,7 +86,8 @@ TEST(OpAttributes, cross_batch_of_a_sum_and_a_maximum_is_that_of_the_ranks_own_r
   const Tensor mine = slice(data(half, "x", {8, 4}), 0, 0, 4);
   half.add_output("sum", reduce_sum(mine, {0}).id());
   half.add_output("max", reduce_max(mine, {0}).id());
-  const OnRanks two = run_on_ranks(graph, 2, asking({{"stat/reduce_sum", "cross_batch"}, {"stat/reduce_max", "cross_batch"}}));
+  const OnRanks two =
+      run_on_ranks(graph, 2, asking({{"stat/reduce_sum", "cross_batch"}, {"stat/reduce_max", "cross_batch"}}));
   EXPECT_EQ(two.outputs, run_on_ranks(half, 1, {}).outputs);  // rank 0's
   EXPECT_EQ(two.total_bytes(), 0);
 }
@@ -103,7 +106,8 @@ TEST(OpAttributes, cross_batch_of_what_is_padded_reads_back) {
   parallel.dataset = "[dp, -, tp]";
   const Strategy strategy = semi_auto(graph, 4, parallel);
   const std::string text = to_string(graph, strategy);
-  EXPECT_THAT(text, HasSubstr("node \"grad/stat/broadcast_to\" vouched=\"[-, -, tp] partial(sum: dp) -> [dp, -, tp]\""));
+  EXPECT_THAT(text,
+              HasSubstr("node \"grad/stat/broadcast_to\" vouched=\"[-, -, tp] partial(sum: dp) -> [dp, -, tp]\""));
   expect_reads_back(graph, strategy);
   const OnRanks four = run_on_ranks(graph, 4, parallel);
   const OnRanks read = run_on_ranks(graph, 4, {.strategy = text});
@@ -188,12 +192,15 @@ TEST(OpAttributes, what_an_op_cannot_have_is_refused) {
   EXPECT_THAT(refused("a", "cross_batch"), HasSubstr("an attribute is for ops; name them after a '/'"));
   EXPECT_THAT(refused("a/relu", "cross_batch"), HasSubstr("cross_batch of relu of 'a': the op reduces no dimension"));
   EXPECT_THAT(refused("a/relu", "cross_bach"), HasSubstr("Did you mean 'cross_batch'?"));
-  EXPECT_THAT(refused("a/relu", "skip_redistribution"), HasSubstr("only give their operand another shape, like reshape"));
+  EXPECT_THAT(refused("a/relu", "skip_redistribution"),
+              HasSubstr("only give their operand another shape, like reshape"));
   EXPECT_THAT(refused("a/relu", "self_define_shard [dp, -]"), HasSubstr("has no '->'"));
   EXPECT_THAT(refused("a/relu", "self_define_shard [dp, -] -> [-, -]"),
               HasSubstr("of its pieces the op makes f32[4,8] as result 0, and the layout asked for gives f32[8,8]"));
-  EXPECT_THAT(refused("a/matmul", "self_define_shard [-, dp], [-, -] -> [-, -]"), HasSubstr("the op does not take its pieces"));
-  EXPECT_THAT(refused("a/matmul", "self_define_shard [-, dp] -> [-, -]"), HasSubstr("gives 1 layouts of operand of matmul of 'a'; it has 2"));
+  EXPECT_THAT(refused("a/matmul", "self_define_shard [-, dp], [-, -] -> [-, -]"),
+              HasSubstr("the op does not take its pieces"));
+  EXPECT_THAT(refused("a/matmul", "self_define_shard [-, dp] -> [-, -]"),
+              HasSubstr("gives 1 layouts of operand of matmul of 'a'; it has 2"));
   EXPECT_THAT(refused("b/relu", "cross_batch"), HasSubstr("rule 'b/relu' matches no part of the model"));
 }
 
@@ -226,7 +233,8 @@ TEST(OpAttributes, contracts_6_5_4_a_matrix_of_2_2_2_with_interleaved_parallel_n
   const Parallel plain = asking({{"first", "[dp, -], [-, sp]"}, {"second", "[dp, sp], [sp, -]"}}, "dp=2,sp=2");
   const Parallel copies = asking({{"first", "[dp*interleaved_parallel, -], [-, sp]"},
                                   {"act", "[dp*interleaved_parallel, sp]"},
-                                  {"second", "[dp, sp*interleaved_parallel], [sp*interleaved_parallel, -] -> [dp, -]"}}, mesh);
+                                  {"second", "[dp, sp*interleaved_parallel], [sp*interleaved_parallel, -] -> [dp, -]"}},
+                                 mesh);
   const OnRanks without = run_on_ranks(graph, 4, plain);
   const OnRanks with = run_on_ranks(graph, 4, copies);
   EXPECT_EQ(with.strategy.mesh.devices(), 4);
@@ -244,14 +252,16 @@ TEST(OpAttributes, copies_that_do_not_divide_or_have_no_axis_are_refused) {
   const auto refused = [&](const std::string& cuts, const std::string& mesh) {
     return error_of([&] { semi_auto(graph, 4, asking({{"first", cuts}}, mesh)); });
   };
-  EXPECT_THAT(refused("[dp*interleaved_parallel, -], [-, -]", "dp=4"), HasSubstr("the mesh has no axis 'interleaved_parallel'"));
+  EXPECT_THAT(refused("[dp*interleaved_parallel, -], [-, -]", "dp=4"),
+              HasSubstr("the mesh has no axis 'interleaved_parallel'"));
   EXPECT_THAT(refused("[interleaved_parallel*dp, -], [-, -]", "dp=4,interleaved_parallel=2"),
               HasSubstr("'interleaved_parallel' must be the last axis of one dimension"));
   EXPECT_THAT(refused("[dp*interleaved_parallel, -], [-, -]", "dp=4,interleaved_parallel=3"),
               HasSubstr("3 copies on each of 4 ranks do not divide factor"));
   EXPECT_THAT(refused("[dp*interleaved_parallel, -], [-, interleaved_parallel]", "dp=4,interleaved_parallel=2"),
               HasSubstr("cannot be computed in copies beside another one"));
-  EXPECT_THAT(refused("[-, -], [-, -]", "dp=2,interleaved_parallel=2"), HasSubstr("mesh 'dp=2,interleaved_parallel=2' has 2 devices"));
+  EXPECT_THAT(refused("[-, -], [-, -]", "dp=2,interleaved_parallel=2"),
+              HasSubstr("mesh 'dp=2,interleaved_parallel=2' has 2 devices"));
 }
 
 }  // namespace

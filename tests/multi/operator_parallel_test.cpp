@@ -107,12 +107,11 @@ Graph three_products() {
   return graph;
 }
 
-TEST(OperatorParallel, contracts_5_9_3_three_products_with_the_documented_strategies_have_one_devices_loss_and_gradients) {
+TEST(OperatorParallel,
+     contracts_5_9_3_three_products_with_the_documented_strategies_have_one_devices_loss_and_gradients) {
   const Graph graph = three_products();
-  const Parallel cuts = by_hand("", {{"fc1", "{{2,4},{4,1}}"},
-                                     {"relu1", "{{4,1}}"},
-                                     {"fc2", "{{1,8},{8,1}}"},
-                                     {"relu2", "{{8,1}}"}});
+  const Parallel cuts =
+      by_hand("", {{"fc1", "{{2,4},{4,1}}"}, {"relu1", "{{4,1}}"}, {"fc2", "{{1,8},{8,1}}"}, {"relu2", "{{8,1}}"}});
   expect_equal(run_on_ranks(graph, 8, cuts), run_on_ranks(graph, 1, {}), 64);
 }
 
@@ -132,8 +131,8 @@ TEST(OperatorParallel, contracts_5_9_6_every_legal_cut_of_a_chain_of_products_ha
         while (part > left) part /= 2;
         left /= part;
       }
-      rules.push_back({fmt::format("fc{}", fc),
-                       fmt::format("{{{{{},{}}},{{{},{}}}}}", parts[0], parts[1], parts[1], parts[2])});
+      rules.push_back(
+          {fmt::format("fc{}", fc), fmt::format("{{{{{},{}}},{{{},{}}}}}", parts[0], parts[1], parts[1], parts[2])});
     }
     expect_equal(run_on_ranks(graph, 8, by_hand("", rules)), one, 128);
   }
@@ -151,8 +150,9 @@ TEST(OperatorParallel, contracts_5_9_4_one_parameter_in_two_layouts_is_an_error_
   const Tensor w = parameter(graph, "shared.weight", {8, 8});
   const Tensor h = in_scope(graph, "first", [&] { return matmul(x, w); });
   graph.add_output("y", in_scope(graph, "second", [&] { return matmul(h, w); }).id());
-  const std::string error =
-      error_of([&] { semi_auto(graph, 4, by_hand("", {{"first", "{{1,1},{1,4}}"}, {"second", "{{1,4},{4,1}}"}})); });
+  const std::string error = error_of([&] {
+    semi_auto(graph, 4, by_hand("", {{"first", "{{1,1},{1,4}}"}, {"second", "{{1,4},{4,1}}"}}));
+  });
   EXPECT_THAT(error, HasSubstr("parameter 'shared.weight' is asked for in two layouts: [-, dp] by rule 'first', and "
                                "[dp, -] by rule 'second'"));
 }
@@ -165,17 +165,23 @@ TEST(OperatorParallel, contracts_5_9_5_what_does_not_fit_is_refused_with_what_wo
   const auto refused = [&](const std::string& cuts, int ranks, const std::string& mesh = "") {
     return error_of([&] { semi_auto(graph, ranks, by_hand(mesh, {{"fc", cuts}})); });
   };
-  EXPECT_THAT(refused("{{40,1},{1,1}}", 40), HasSubstr("dimension 0 of operand 0 (f32[64,64]) does not fall in 40 parts; use 1, 2, 4"));
+  EXPECT_THAT(refused("{{40,1},{1,1}}", 40),
+              HasSubstr("dimension 0 of operand 0 (f32[64,64]) does not fall in 40 parts; use 1, 2, 4"));
   EXPECT_THAT(refused("{{4,1},{1,4}}", 8), HasSubstr("need 16 devices"));
   EXPECT_THAT(refused("{{2,2},{4,1}}", 8), HasSubstr("must be cut alike"));
   EXPECT_THAT(refused("{{2,2}}", 8), HasSubstr("'fc' has no op whose operands have 2 dimensions"));
-  EXPECT_THAT(refused("{{2,2,1},{1,1}}", 8), HasSubstr("'fc' has no op whose operands have 3, 2 dimensions; its ops are 'matmul'"));
+  EXPECT_THAT(refused("{{2,2,1},{1,1}}", 8),
+              HasSubstr("'fc' has no op whose operands have 3, 2 dimensions; its ops are 'matmul'"));
   EXPECT_THAT(refused("[dp, mp], [mp, -]", 8, "dp=4,tp=2"), HasSubstr("'mp'"));
   EXPECT_THAT(refused("[dp, dp], [dp, -]", 4), HasSubstr("dp"));
   EXPECT_THAT(refused("[dp, tp], [-, -]", 8, "dp=4,tp=2"), HasSubstr("they are one (factor 'k'"));
-  EXPECT_THAT(error_of([&] { semi_auto(graph, 8, by_hand("", {{"fd", "{{2,1},{1,1}}"}})); }),
+  EXPECT_THAT(error_of([&] {
+                semi_auto(graph, 8, by_hand("", {{"fd", "{{2,1},{1,1}}"}}));
+              }),
               HasSubstr("rule 'fd' matches no part of the model. Did you mean 'fc'?"));
-  EXPECT_THAT(error_of([&] { semi_auto(graph, 8, by_hand("", {{"fc/conv2d", "{{2,1},{1,1}}"}})); }),
+  EXPECT_THAT(error_of([&] {
+                semi_auto(graph, 8, by_hand("", {{"fc/conv2d", "{{2,1},{1,1}}"}}));
+              }),
               HasSubstr("'fc' has no op 'conv2d'; its ops are 'matmul'"));
   EXPECT_THAT(error_of([&] { semi_auto(graph, 8, by_hand("dp=4", {})); }),
               HasSubstr("mesh 'dp=4' has 4 devices but the job has 8 ranks"));
@@ -191,8 +197,10 @@ TEST(OperatorParallel, a_collective_in_the_models_code_must_fit_the_mesh) {
     graph.add_output("y", all_gather(data(graph, "x", {4, 4}), attrs).id());
     return error_of([&] { semi_auto(graph, 4, by_hand("dp=2,tp=2", {})); });
   };
-  EXPECT_THAT(error_with({.axes = {2}, .size = 2}), HasSubstr("is over axis 2 of the mesh 'dp=2,tp=2', which has 2 prime axes"));
-  EXPECT_THAT(error_with({.axes = {1}, .size = 4}), HasSubstr("says a group of 4 ranks; over tp of the mesh 'dp=2,tp=2' it has 2"));
+  EXPECT_THAT(error_with({.axes = {2}, .size = 2}),
+              HasSubstr("is over axis 2 of the mesh 'dp=2,tp=2', which has 2 prime axes"));
+  EXPECT_THAT(error_with({.axes = {1}, .size = 4}),
+              HasSubstr("says a group of 4 ranks; over tp of the mesh 'dp=2,tp=2' it has 2"));
 }
 
 struct Pair : nn::Module {
@@ -219,7 +227,9 @@ TEST(OperatorParallel, a_module_says_how_its_product_is_cut) {
   cut.up.shard({{2, 1}, {2, 1}});  // weights are [out, in]
   cut.down.shard("[dp, tp], [-, tp] -> [dp*tp, -]");
   const Graph graph = graph_of(cut);
-  EXPECT_EQ(to_string(parse_graph(to_string(graph), [](std::string_view name) -> const OpBase* { return find_op(name); })), to_string(graph));
+  EXPECT_EQ(
+      to_string(parse_graph(to_string(graph), [](std::string_view name) -> const OpBase* { return find_op(name); })),
+      to_string(graph));
   const OnRanks four = run_on_ranks(graph, 4, by_hand("dp=2,tp=2", {}));
   expect_equal(four, one, 64);
   EXPECT_EQ(to_string(four.strategy.inputs[1], four.strategy.mesh), "[tp, -]") << "up.weight";
@@ -228,7 +238,8 @@ TEST(OperatorParallel, a_module_says_how_its_product_is_cut) {
   expect_equal(run_on_ranks(graph, 1, {}), one, 1);  // one rank has no such axes, and needs none
 }
 
-// A block of building blocks: tokens cut by vocabulary, a column and a row product, logits and loss by vocabulary again.
+// A block of building blocks: tokens cut by vocabulary, a column and a row product, logits and loss by vocabulary
+// again.
 struct Blocks : nn::Module {
   explicit Blocks(bool scatter) : down(16, 8, {.name = "down"}, {}, {.scatter = scatter}) {}
   nn::VocabularyEmbedding words{12, 8, {.name = "words"}};
@@ -307,7 +318,10 @@ TEST(ParallelLayers, a_table_in_unequal_parts_is_looked_up_as_the_whole_one) {
   }
   EXPECT_EQ(four.outputs.at("y"), expected);
   for (size_t i = 0; i < gradient.size(); ++i) ASSERT_NEAR(four.outputs.at("grad")[i], gradient[i], 1e-7F) << i;
-  EXPECT_THAT(error_of([] { nn::SplitEmbedding({10, 0}, 4); }), HasSubstr("part 1 has 0 rows; each must have 1 or more"));
+  EXPECT_THAT(error_of([] {
+                nn::SplitEmbedding({10, 0}, 4);
+              }),
+              HasSubstr("part 1 has 0 rows; each must have 1 or more"));
   EXPECT_THAT(error_of([] { nn::SplitEmbedding({}, 4); }), HasSubstr("SplitEmbedding of no parts"));
 }
 

@@ -16,8 +16,9 @@ namespace {
 using namespace testing_support;
 using testing::HasSubstr;
 
-
-std::vector<BatchField> batch() { return {{"x", {DType::kF32, {kBatch, 12}}}, {"y", {DType::kI32, {kBatch}}}}; }
+std::vector<BatchField> batch() {
+  return {{"x", {DType::kF32, {kBatch, 12}}}, {"y", {DType::kI32, {kBatch}}}};
+}
 
 // Weights [512,12], [512,512] and [10,512], as large as those of the documented example but for the first.
 Graph step(const Optimizer& optimizer) {
@@ -45,18 +46,20 @@ TEST(OptimizerParallel, contracts_8_5_1_the_loss_over_100_steps_is_the_one_witho
   EXPECT_NE(plain.back(), plain.front());
   for (const int level : {1, 2, 3}) {
     const std::vector<float> found = train_losses(graph, 8, sliced(level), 100, 0.01F);
-    for (size_t i = 0; i < plain.size(); ++i) ASSERT_NEAR(found[i], plain[i], 1e-6) << "level " << level << " step " << i;
+    for (size_t i = 0; i < plain.size(); ++i)
+      ASSERT_NEAR(found[i], plain[i], 1e-6) << "level " << level << " step " << i;
   }
 }
 
 TEST(OptimizerParallel, only_parameters_that_are_large_enough_and_divide_are_sliced) {
   const Graph graph = step(AdamW{});
   const Strategy strategy = semi_auto(graph, 8, sliced(3));
-  EXPECT_EQ(shown(graph, strategy, "layers.1.weight"), "[dp, -]");    // 1024 KiB
+  EXPECT_EQ(shown(graph, strategy, "layers.1.weight"), "[dp, -]");  // 1024 KiB
   EXPECT_EQ(shown(graph, strategy, "layers.1.weight.m"), "[dp, -]");
-  EXPECT_EQ(shown(graph, strategy, "layers.2.weight"), "[-, -]");     // 20 KiB; and 10 is not divisible by 8
-  EXPECT_EQ(shown(graph, strategy, "layers.1.bias"), "[-]");          // 2 KiB
-  EXPECT_EQ(local_shape(Shape{512, 512}, layout_of(graph, strategy, "layers.1.weight"), strategy.mesh), (Shape{64, 512}));
+  EXPECT_EQ(shown(graph, strategy, "layers.2.weight"), "[-, -]");  // 20 KiB; and 10 is not divisible by 8
+  EXPECT_EQ(shown(graph, strategy, "layers.1.bias"), "[-]");       // 2 KiB
+  EXPECT_EQ(local_shape(Shape{512, 512}, layout_of(graph, strategy, "layers.1.weight"), strategy.mesh),
+            (Shape{64, 512}));
 }
 
 TEST(OptimizerParallel, contracts_8_5_4_a_parameter_exactly_at_the_threshold_is_sliced) {
@@ -75,7 +78,8 @@ TEST(OptimizerParallel, contracts_8_5_2_state_of_sliced_parameters_is_an_eighth_
   EXPECT_EQ(plain.plan.persistent_bytes - third.plan.persistent_bytes, 3 * weight * 7 / 8);
 }
 
-TEST(OptimizerParallel, contracts_8_5_3_slices_shared_by_2_of_8_ranks_repeat_4_times_and_a_size_that_makes_no_group_is_ignored) {
+TEST(OptimizerParallel,
+     contracts_8_5_3_slices_shared_by_2_of_8_ranks_repeat_4_times_and_a_size_that_makes_no_group_is_ignored) {
   const Graph graph = step(AdamW{});
   const Strategy pairs = semi_auto(graph, 8, sliced(1, 64, 2));
   const Layout& layout = layout_of(graph, pairs, "layers.1.weight.m");
@@ -151,7 +155,8 @@ TEST(OptimizerParallel, gathered_parameters_are_written_over_the_old_ones) {
     EXPECT_EQ(gathered, 6) << "clip " << clip;
     for (const PlanOutput& output : plan.outputs) {
       if (output.updates < 0) continue;
-      EXPECT_EQ(plan.values[static_cast<size_t>(output.value)].buffer, plan.values[static_cast<size_t>(output.updates)].buffer)
+      EXPECT_EQ(plan.values[static_cast<size_t>(output.value)].buffer,
+                plan.values[static_cast<size_t>(output.updates)].buffer)
           << output.name;
     }
   }
@@ -217,12 +222,16 @@ TEST(StrategyFile, with_the_trained_parameters_only_everything_else_follows) {
     }
     return "no error";
   };
-  EXPECT_THAT(error_with("layers.1.weight", "layers.1.wieght"), HasSubstr("the model trains no parameter 'layers.1.wieght'. Did you mean"));
-  EXPECT_THAT(error_with("\ninput \"layers.1.weight\"", "\nnode \"layers.1.weight\""), HasSubstr("unexpected 'node' in a file of parameters only"));
+  EXPECT_THAT(error_with("layers.1.weight", "layers.1.wieght"),
+              HasSubstr("the model trains no parameter 'layers.1.wieght'. Did you mean"));
+  EXPECT_THAT(error_with("\ninput \"layers.1.weight\"", "\nnode \"layers.1.weight\""),
+              HasSubstr("unexpected 'node' in a file of parameters only"));
   EXPECT_THAT(error_with("layers.1.weight\" f32[", "layers.1.weight\" f32[9"), HasSubstr("in the model, and f32[9"));
-  EXPECT_THAT(error_with("mesh=\"dp=2,tp=2\"", "mesh=\"dp=2,tp=4\""), HasSubstr("the strategy is for 8 ranks (mesh 'dp=2,tp=4') but the job has 4"));
+  EXPECT_THAT(error_with("mesh=\"dp=2,tp=2\"", "mesh=\"dp=2,tp=4\""),
+              HasSubstr("the strategy is for 8 ranks (mesh 'dp=2,tp=4') but the job has 4"));
   const size_t first = file.strategy.find("input");
-  EXPECT_THAT(error_with(file.strategy.substr(first, file.strategy.find('\n', first) + 1 - first), ""), HasSubstr("nothing is said of parameter"));
+  EXPECT_THAT(error_with(file.strategy.substr(first, file.strategy.find('\n', first) + 1 - first), ""),
+              HasSubstr("nothing is said of parameter"));
 }
 
 TEST(DatasetStrategy, contracts_4_3_1_the_full_batch_on_every_rank_and_slices_of_it_train_alike) {
@@ -275,7 +284,8 @@ TEST(DatasetStrategy, contracts_4_3_4_what_does_not_divide_is_refused) {
     }
     return "no error";
   };
-  EXPECT_THAT(error_of("data_parallel"), HasSubstr("the batch of 30 samples ('x' f32[30,12]) does not divide over 8 ranks"));
+  EXPECT_THAT(error_of("data_parallel"),
+              HasSubstr("the batch of 30 samples ('x' f32[30,12]) does not divide over 8 ranks"));
   EXPECT_THAT(error_of("{{4,1},{4}}"), HasSubstr("'x'"));
   EXPECT_THAT(error_of("{{2,1}}"), HasSubstr("dataset strategy '{{2,1}}' has 1 inputs; 'y' is another one"));
   EXPECT_THAT(error_of("{{2},{2}}"), HasSubstr("'x' has 2 dimensions (f32[30,12]), not 1"));

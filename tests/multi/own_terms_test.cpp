@@ -1,4 +1,5 @@
-// Ranks that keep their own terms of sums over ranks (cross_batch, self_define_shard): gradients are those of what they so compute.
+// Ranks that keep their own terms of sums over ranks (cross_batch, self_define_shard): gradients are those of what they
+// so compute.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +23,8 @@ using namespace testing_support;
 using testing::Contains;
 using testing::HasSubstr;
 
-void expect_near(const std::vector<float>& found, const std::vector<float>& expected, double allowed, const std::string& what) {
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected, double allowed,
+                 const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   for (size_t i = 0; i < found.size(); ++i) {
     // Not a number is near nothing.
@@ -82,7 +84,8 @@ TEST(OwnTerms, batch_norm_by_cross_batch_is_the_mean_of_what_each_rank_does_with
         }
         for (const auto& [name, values] : expected) expect_near(found.outputs.at(name), values, 2e-6, name);
         const OnRanks together = run_on_ranks(graph, 1, {});
-        EXPECT_GT(std::fabs(found.outputs.at("grad0")[0] - together.outputs.at("grad0")[0]), 1e-4F) << "it makes no difference here";
+        EXPECT_GT(std::fabs(found.outputs.at("grad0")[0] - together.outputs.at("grad0")[0]), 1e-4F)
+            << "it makes no difference here";
         expect_reads_back(graph, found.strategy);
         EXPECT_THAT(to_string(graph, found.strategy), HasSubstr("output \"bn1.running_mean\" f32[4] [-] mean=dp\n"));
         EXPECT_EQ(run_on_ranks(graph, ranks, {.strategy = to_string(graph, found.strategy)}).outputs, found.outputs);
@@ -95,14 +98,16 @@ TEST(OwnTerms, batch_norm_by_cross_batch_is_the_mean_of_what_each_rank_does_with
 TEST(OwnTerms, batch_norm_of_a_resnet_trains_by_cross_batch_with_and_without_accumulation) {
   std::vector<std::vector<float>> losses, means;
   for (const int64_t accumulation : {1, 2}) {
-    Parallel parallel{.accumulation = accumulation, .ops = {{"bn1/channel_sums", "cross_batch mean"}, {"*.bn*/channel_sums", "cross_batch mean"}}};
+    Parallel parallel{.accumulation = accumulation,
+                      .ops = {{"bn1/channel_sums", "cross_batch mean"}, {"*.bn*/channel_sums", "cross_batch mean"}}};
     const std::vector<BatchField> batch{{"x", {DType::kF32, {8, 16, 16, 3}}}, {"y", {DType::kI32, {8}}}};
     const LossFn loss = [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); };
     std::vector<float> of_ranks[2], mean_of[2];
     comm::spawn_ranks(2, "threads", [&](comm::World& world) {
       nn::ResNet net({.blocks = {1, 1}, .width = 4, .channels = 3, .classes = 10});
       const ModelFn model = [&](const Tensor& x) { return net(x); };
-      Session session(training_step(model, loss, batch, Sgd{}), evaluation(model, loss, batch), {.world = &world, .parallel = parallel});
+      Session session(training_step(model, loss, batch, Sgd{}), evaluation(model, loss, batch),
+                      {.world = &world, .parallel = parallel});
       session.initialise();
       for (int64_t step = 1; step <= 3; ++step) {
         of_ranks[world.rank()].push_back(train_step(session, step, 0.1F));
@@ -233,9 +238,8 @@ std::vector<Case> all_cases() {
   for (const OpDef* op : all_ops()) {
     if (!op->shard || !op->grad || op->traits.collective || op->examples == nullptr) continue;
     for (const Example& example : op->examples()) {
-      const bool narrow = std::ranges::all_of(example.in, [](const TensorType& type) {
-        return type.dtype == DType::kF32 || !is_floating(type.dtype);
-      });
+      const bool narrow = std::ranges::all_of(
+          example.in, [](const TensorType& type) { return type.dtype == DType::kF32 || !is_floating(type.dtype); });
       if (!narrow || !example.skip_gradient.empty()) continue;
       Case c{*op, example, {}, 0, conformance::results_of(*op, example)};
       c.rule = op->shard.get()({example.in, c.results, example.attrs});
@@ -254,12 +258,13 @@ Shape with_ranks(const Shape& shape, bool own) {
   return Shape(std::span<const int64_t>(sizes));
 }
 
-// The sum of the op's results times `weights`, whose first dimension counts the ranks where each has results of its own, and its
-// gradients. `parts`: the op is applied to each half by itself, as the ranks do.
+// The sum of the op's results times `weights`, whose first dimension counts the ranks where each has results of its
+// own, and its gradients. `parts`: the op is applied to each half by itself, as the ranks do.
 Graph functional(const Case& c, bool own, bool parts) {
   Graph graph;
   std::vector<Tensor> x;
-  for (size_t i = 0; i < c.example.in.size(); ++i) x.push_back(data(graph, fmt::format("x{}", i), c.example.in[i].shape, c.example.in[i].dtype));
+  for (size_t i = 0; i < c.example.in.size(); ++i)
+    x.push_back(data(graph, fmt::format("x{}", i), c.example.in[i].shape, c.example.in[i].dtype));
   Tensor loss;
   const auto add_terms = [&](const std::vector<Tensor>& y, int64_t rank) {
     for (size_t r = 0; r < y.size(); ++r) {
@@ -356,7 +361,8 @@ bool check_case(const Case& c, bool cross_batch, std::vector<std::string>& refus
     refused.push_back(fmt::format("{}: {}", what, e.what()));
     return true;
   }
-  for (const auto& [output, wanted] : expected.outputs) expect_near(found.outputs.at(output), wanted, 1e-4, what + ", " + output);
+  for (const auto& [output, wanted] : expected.outputs)
+    expect_near(found.outputs.at(output), wanted, 1e-4, what + ", " + output);
   expect_reads_back(graph, found.strategy);
   return true;
 }
@@ -366,7 +372,8 @@ TEST(OwnTerms, cross_batch_of_every_op_that_sums_reaches_its_gradient) {
   for (const Case& c : all_cases()) {
     if (c.is_sum() && check_case(c, true, refused)) tried.emplace_back(c.op.name);
   }
-  for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "square_sum", "matmul", "conv2d"}) EXPECT_THAT(tried, Contains(op));
+  for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "square_sum", "matmul", "conv2d"})
+    EXPECT_THAT(tried, Contains(op));
   EXPECT_THAT(refused, testing::IsEmpty());
 }
 
@@ -376,7 +383,8 @@ TEST(OwnTerms, self_define_shard_of_every_op_reaches_its_gradient) {
   for (const Case& c : all_cases()) {
     if (check_case(c, false, refused)) tried.emplace_back(c.op.name);
   }
-  for (const char* op : {"add", "mul", "matmul", "reduce_sum", "softmax", "layer_norm", "cross_entropy"}) EXPECT_THAT(tried, Contains(op));
+  for (const char* op : {"add", "mul", "matmul", "reduce_sum", "softmax", "layer_norm", "cross_entropy"})
+    EXPECT_THAT(tried, Contains(op));
   EXPECT_THAT(refused, testing::IsEmpty());
 }
 

@@ -90,8 +90,7 @@ TEST(DataParallel, without_the_mean_a_gradient_is_as_many_times_larger_as_there_
 
 TEST(DataParallel, ranks_of_different_seeds_start_with_the_first_ones_values) {
   const auto values = [](comm::World& world, uint64_t seed, bool broadcast, const std::string& name) {
-    Session session(mlp_step(Sgd{}), std::nullopt,
-                    {.world = &world, .seed = seed, .parameter_broadcast = broadcast});
+    Session session(mlp_step(Sgd{}), std::nullopt, {.world = &world, .seed = seed, .parameter_broadcast = broadcast});
     session.initialise();
     const auto weight = session.step().input(name).as<float>();
     return std::vector<float>(weight.begin(), weight.end());
@@ -115,8 +114,7 @@ TEST(DataParallel, the_loss_of_ten_classes_starts_near_its_logarithm_and_falls) 
     Session session(mlp_step(Sgd{.lr = 0.01}, 32), std::nullopt, {.world = &world, .seed = 1});
     session.initialise();
     std::vector<float> mine;
-    for (int i = 0; i < 20; ++i)
-      mine.push_back(train_step(session, 1, 0.1F));  // the same batch each time
+    for (int i = 0; i < 20; ++i) mine.push_back(train_step(session, 1, 0.1F));  // the same batch each time
     const std::lock_guard lock(mutex);
     losses = mine;
   });

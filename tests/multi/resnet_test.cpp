@@ -1,12 +1,12 @@
-// A ResNet over ranks: batch norms take the statistics of the whole batch, however it is cut, so it trains as on one device
-// (contracts 4.3); running statistics are kept, the same on all ranks, and evaluation reads them.
+// A ResNet over ranks: batch norms take the statistics of the whole batch, however it is cut, so it trains as on one
+// device (contracts 4.3); running statistics are kept, the same on all ranks, and evaluation reads them.
 #include <gtest/gtest.h>
 
 #include <mutex>
 
 #include "tests/multi/loss_curve.h"
 #include "trireme/nn/models/resnet.h"
-#include "trireme/train/by_hand.h"
+#include "trireme/train/step/by_hand.h"
 
 namespace trireme {
 namespace {
@@ -79,10 +79,14 @@ void expect_as_one(int ranks, const Parallel& parallel) {
   }
 }
 
-TEST(ResNet, contracts_4_3_two_data_parallel_ranks_train_as_one) { expect_as_one(2, {}); }
+TEST(ResNet, contracts_4_3_two_data_parallel_ranks_train_as_one) {
+  expect_as_one(2, {});
+}
 
 // Statistics are those of all micro-batches, too.
-TEST(ResNet, micro_batches_train_as_the_whole_batch) { expect_as_one(2, {.accumulation = 2}); }
+TEST(ResNet, micro_batches_train_as_the_whole_batch) {
+  expect_as_one(2, {.accumulation = 2});
+}
 
 TEST(ResNet, contracts_4_3_tiles_of_images_on_four_ranks_train_as_one) {
   expect_as_one(4, {.mesh = "dp=2,th=2", .dataset = "[dp, th, -, -]"});
@@ -99,7 +103,8 @@ TEST(ResNet, contracts_3_3_running_statistics_of_a_model_that_is_cut_by_hand_are
   StepOptions options{.name = "resnet"};
   cut_by_hand(by_hand, 2, batch, options);
   nn::ResNet model({.blocks = {1}, .width = 4, .classes = 10});
-  const Graph graph = training_step([&](const Tensor& x) { return model(x); }, class_loss(), batch, Sgd{.momentum = 0.9}, options);
+  const Graph graph =
+      training_step([&](const Tensor& x) { return model(x); }, class_loss(), batch, Sgd{.momentum = 0.9}, options);
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
     Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = by_hand});
     session.initialise();

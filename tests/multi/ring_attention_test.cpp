@@ -82,8 +82,8 @@ std::vector<Case> cases() {
   for (const int n : {2, 3, 4}) {
     for (const bool causal : {false, true}) {
       for (const bool gradient : {false, true}) {
-        out.push_back({fmt::format("{}_ranks_{}_{}", n, causal ? "causal" : "all", gradient ? "gradient" : "forward"), n,
-                       fmt::format("cp={}", n), cp, cp, causal, gradient});
+        out.push_back({fmt::format("{}_ranks_{}_{}", n, causal ? "causal" : "all", gradient ? "gradient" : "forward"),
+                       n, fmt::format("cp={}", n), cp, cp, causal, gradient});
       }
     }
   }
@@ -107,7 +107,8 @@ TEST(RingAttentionBytes, are_2_pieces_for_each_step_forward_and_4_back) {
     EXPECT_EQ(run_on_ranks(graph_of(c), n, cuts_of(c)).bytes.at("ring_shift"), 2 * (n - 1) * piece_bytes(c));
     Graph graph("attention");
     const auto input = [&](const char* name, int64_t heads) {
-      return Tensor(graph, graph.add_input(name, {DType::kF32, {c.n.batch, c.n.keys, heads, c.n.size}}, Role::kParameter));
+      return Tensor(graph,
+                    graph.add_input(name, {DType::kF32, {c.n.batch, c.n.keys, heads, c.n.size}}, Role::kParameter));
     };
     const std::vector<Tensor> in{input("q", c.n.heads), input("k", c.n.key_heads), input("v", c.n.key_heads)};
     const Tensor out = attention(in[0], in[1], in[2], {.causal = true});
@@ -124,7 +125,8 @@ TEST(RingAttentionMemory, holds_two_pieces_of_keys_and_values_contracts_6_5_5) {
   const Case c{"", n, "cp=4", "[-, cp, -, -]", "[-, cp, -, -]", true, false};
   Graph graph("attention");
   const auto input = [&](const char* name, int64_t heads) {
-    return Tensor(graph, graph.add_input(name, {DType::kF32, {c.n.batch, c.n.keys, heads, c.n.size}}, Role::kParameter));
+    return Tensor(graph,
+                  graph.add_input(name, {DType::kF32, {c.n.batch, c.n.keys, heads, c.n.size}}, Role::kParameter));
   };
   const Tensor q = input("q", c.n.heads);
   const Tensor k = scale(input("k", c.n.key_heads), 2);
@@ -160,7 +162,8 @@ TEST(RingAttention, queries_and_keys_are_cut_alike_or_not_at_all) {
     semi_auto(graph_of(c), 2, parallel);
     FAIL() << "only queries are cut";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("factors 's' and 't' are cut over the same axes, in a ring, or not at all"));
+    EXPECT_THAT(e.what(),
+                testing::HasSubstr("factors 's' and 't' are cut over the same axes, in a ring, or not at all"));
   }
 }
 

@@ -1,5 +1,5 @@
-// Images cut in tiles: convolution and pooling take what they need of their neighbours' positions, and a model trains as
-// on one device (contracts 4.3 and 5.7).
+// Images cut in tiles: convolution and pooling take what they need of their neighbours' positions, and a model trains
+// as on one device (contracts 4.3 and 5.7).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ constexpr int64_t kImages = 4;
 Graph lenet_step() {
   nn::LeNet lenet(10);
   return training_step([&](const Tensor& x) { return lenet(x); }, class_loss(),
-                       {{"x", {DType::kF32, {kImages, 28, 28, 1}}}, {"y", {DType::kI32, {kImages}}}}, Sgd{.momentum = 0.9},
-                       {.name = "lenet"});
+                       {{"x", {DType::kF32, {kImages, 28, 28, 1}}}, {"y", {DType::kI32, {kImages}}}},
+                       Sgd{.momentum = 0.9}, {.name = "lenet"});
 }
 
 struct Outcome {
@@ -128,11 +128,12 @@ std::string error_of(const ConvOptions& options, int64_t height, int64_t kernel,
 // Contracts 5.7: the halo is within [0, slice].
 TEST(Spatial, contracts_5_7_windows_that_reach_past_the_neighbours_slice_are_refused) {
   EXPECT_EQ(error_of({.padding = {2, 0}}, 8, 5, "{{1,4,1,1},{1,1,1,1}}"), "none");
-  EXPECT_THAT(error_of({.padding = {3, 0}}, 8, 7, "{{1,4,1,1},{1,1,1,1}}"),
-              testing::StartsWith(
-                  "cuts '{{1,4,1,1},{1,1,1,1}}' of conv2d of 'conv': operand 0, dimension 1: part 0 of 4 needs positions [0,5) "
-                  "and has a block of 2; it can reach into the blocks beside it only, [0,4); the op's rule is "
-                  "np~qi,o..i->npqo n=1 p=8 q=8 i=2 o=3"));
+  EXPECT_THAT(
+      error_of({.padding = {3, 0}}, 8, 7, "{{1,4,1,1},{1,1,1,1}}"),
+      testing::StartsWith(
+          "cuts '{{1,4,1,1},{1,1,1,1}}' of conv2d of 'conv': operand 0, dimension 1: part 0 of 4 needs positions [0,5) "
+          "and has a block of 2; it can reach into the blocks beside it only, [0,4); the op's rule is "
+          "np~qi,o..i->npqo n=1 p=8 q=8 i=2 o=3"));
 }
 
 TEST(Spatial, contracts_5_7_parts_that_do_not_divide_the_output_are_refused) {

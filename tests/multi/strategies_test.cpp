@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
-#include "trireme/train/strategies.h"
+#include "trireme/train/job/strategies.h"
 
 namespace trireme {
 namespace {
@@ -76,7 +76,8 @@ JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero)
   return config;
 }
 
-Case ready_made(const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero, const std::string& model = "gpt") {
+Case ready_made(const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero,
+                const std::string& model = "gpt") {
   return {name, ranks, parallel_of(config_of(model, tp, sp, zero), ranks), model};
 }
 
@@ -154,7 +155,9 @@ std::vector<Case> in_uneven_parts() {
   out.push_back(columns);
   Case width = ready_made("uneven_width", 3, 1, false, 0);
   width.parallel.dataset = "full_batch";
-  width.parallel.ops = {{"h.0.mlp.c_proj", "{{1,1,1},{1,3}}"}, {"h.1.mlp.c_fc", "{{1,1,3},{3,1}} -> {{1,1,3}}"}, {"wte", "{{3,1},{1,1}}"}};
+  width.parallel.ops = {{"h.0.mlp.c_proj", "{{1,1,1},{1,3}}"},
+                        {"h.1.mlp.c_fc", "{{1,1,3},{3,1}} -> {{1,1,3}}"},
+                        {"wte", "{{3,1},{1,1}}"}};
   out.push_back(width);
   const auto vocabulary = [&](const std::string& name, int ranks, int64_t tp, bool sp, int64_t zero) {
     JobConfig config = config_of("gpt", tp, sp, zero);
@@ -228,7 +231,8 @@ TEST_P(Strategies, train_a_language_model_as_one_device_does) {
     }
     for (const auto& [kind, sent] : rank.traffic) {
       EXPECT_NEAR(static_cast<double>(sent.bytes), static_cast<double>(planned[kind].bytes),
-                  static_cast<double>(sent.calls)) << kind;
+                  static_cast<double>(sent.calls))
+          << kind;
     }
     for (const auto& [kind, plan] : planned) EXPECT_GT(rank.traffic.count(kind), 0U) << kind;
   }
@@ -261,8 +265,8 @@ TEST(TensorParallelBytes, a_layer_reduces_two_activations_forward_and_two_back) 
   EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
 }
 
-// Query, key and value read one tensor, as do gate and up: it is gathered once, and their gradients are summed before they
-// are reduced.
+// Query, key and value read one tensor, as do gate and up: it is gathered once, and their gradients are summed before
+// they are reduced.
 TEST(TensorParallelBytes, a_layer_of_llama_reduces_as_many) {
   std::map<std::string, int64_t> bytes =
       bytes_of(2, ready_made("", 2, 2, false, 0, "llama").parallel, llama_step(Sgd{}, false, 0));
@@ -332,13 +336,15 @@ TEST(ContextParallel, is_by_heads_where_they_divide_and_a_ring_where_not) {
     parallel_of(config, 4);
     FAIL() << "4 ranks share 2 heads";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 1 x parallel.cp = 4 ranks; "
-                                             "use parallel.cp_algorithm = 'ring'"));
+    EXPECT_THAT(e.what(),
+                testing::HasSubstr("model.kv_heads = 2 does not divide over parallel.tp = 1 x parallel.cp = 4 ranks; "
+                                   "use parallel.cp_algorithm = 'ring'"));
   }
 }
 
 TEST(ContextParallel, the_ranks_that_share_heads_in_a_hybrid_are_those_that_are_said) {
-  const auto described = [](int64_t cp, int64_t degree, const char* algorithm = "hybrid", int64_t tp = 1) -> std::string {
+  const auto described = [](int64_t cp, int64_t degree, const char* algorithm = "hybrid",
+                            int64_t tp = 1) -> std::string {
     JobConfig config = config_of("gpt", tp, false, 0);
     config.model.heads = 4;
     config.parallel.cp = cp;
@@ -351,19 +357,29 @@ TEST(ContextParallel, the_ranks_that_share_heads_in_a_hybrid_are_those_that_are_
       return e.what();
     }
   };
-  EXPECT_EQ(described(8, 0), "dp=1,ep=1,cp=2,cph=4,tp=1 attention over cp = 8: rings of 2, heads over the other 4 (asked for)");
-  EXPECT_EQ(described(8, 2), "dp=1,ep=1,cp=4,cph=2,tp=1 attention over cp = 8: rings of 4, heads over the other 2 (asked for)");
+  EXPECT_EQ(described(8, 0),
+            "dp=1,ep=1,cp=2,cph=4,tp=1 attention over cp = 8: rings of 2, heads over the other 4 (asked for)");
+  EXPECT_EQ(described(8, 2),
+            "dp=1,ep=1,cp=4,cph=2,tp=1 attention over cp = 8: rings of 4, heads over the other 2 (asked for)");
   EXPECT_EQ(described(4, 4), "dp=1,ep=1,cp=4,tp=1 attention over cp = 4: ulysses (asked for): 4 heads over tp x cp");
   EXPECT_EQ(described(4, 1), "dp=1,ep=1,cp=4,tp=1 attention over cp = 4: a ring (asked for)");
-  EXPECT_THAT(described(8, 8), testing::HasSubstr("parallel.ulysses_degree = 8 must divide parallel.cp = 8, and with parallel.tp = 1 the 4 heads of keys "
-                                                  "and values; use 1, 2, 4"));
+  EXPECT_THAT(
+      described(8, 8),
+      testing::HasSubstr(
+          "parallel.ulysses_degree = 8 must divide parallel.cp = 8, and with parallel.tp = 1 the 4 heads of keys "
+          "and values; use 1, 2, 4"));
   EXPECT_THAT(described(4, 4, "hybrid", 2), testing::HasSubstr("use 1, 2"));
   EXPECT_THAT(described(8, 3), testing::HasSubstr("use 1, 2, 4"));
-  EXPECT_THAT(described(4, 2, "ring"), testing::HasSubstr("ulysses_degree = 2 is for parallel.cp_algorithm = 'hybrid' on parallel.cp = 2 ranks or more; they "
-                                                          "are 'ring' and 4"));
+  EXPECT_THAT(described(4, 2, "ring"),
+              testing::HasSubstr(
+                  "ulysses_degree = 2 is for parallel.cp_algorithm = 'hybrid' on parallel.cp = 2 ranks or more; they "
+                  "are 'ring' and 4"));
   EXPECT_THAT(described(1, 2), testing::HasSubstr("they are 'hybrid' and 1"));
-  EXPECT_THAT(described(2, 0), testing::HasSubstr("no part of 2 ranks or more, and fewer than all, divides them; use 'ulysses', which has all ranks share the "
-                                                  "heads, or 'ring'"));
+  EXPECT_THAT(
+      described(2, 0),
+      testing::HasSubstr(
+          "no part of 2 ranks or more, and fewer than all, divides them; use 'ulysses', which has all ranks share the "
+          "heads, or 'ring'"));
   EXPECT_THAT(described(3, 0), testing::HasSubstr("divides them; use 'ring'"));
 }
 
@@ -374,11 +390,17 @@ TEST(ReadyMade, too_few_ranks_or_no_experts_are_told_as_they_are) {
     config.model.experts = experts;
     return testing_support::error_of([&] { parallel_of(config, ranks); });
   };
-  EXPECT_THAT(error(4, 8, 1, 0), testing::HasSubstr("parallel.tp = 8 x cp = 1 x ep = 1 is 8 ranks, and the job has 4; start 8, or cut less"));
+  EXPECT_THAT(
+      error(4, 8, 1, 0),
+      testing::HasSubstr("parallel.tp = 8 x cp = 1 x ep = 1 is 8 ranks, and the job has 4; start 8, or cut less"));
   EXPECT_THAT(error(6, 4, 1, 0), testing::HasSubstr("does not divide the job's 6 ranks; start 4 or 8"));
-  EXPECT_THAT(error(2, 1, 2, 0), testing::HasSubstr("parallel.ep = 2 ranks share the experts of a mixture, and the model has none; set model.experts to 2 or a "
-                                                    "multiple of it, or leave parallel.ep out"));
-  EXPECT_THAT(error(2, 1, 2, 3), testing::HasSubstr("model.experts = 3 does not divide over parallel.ep = 2 ranks; use a multiple of 2"));
+  EXPECT_THAT(
+      error(2, 1, 2, 0),
+      testing::HasSubstr(
+          "parallel.ep = 2 ranks share the experts of a mixture, and the model has none; set model.experts to 2 or a "
+          "multiple of it, or leave parallel.ep out"));
+  EXPECT_THAT(error(2, 1, 2, 3),
+              testing::HasSubstr("model.experts = 3 does not divide over parallel.ep = 2 ranks; use a multiple of 2"));
 }
 
 TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_once_or_twice) {

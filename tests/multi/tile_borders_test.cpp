@@ -1,5 +1,5 @@
-// Borders of tiles from eight neighbours (contracts 17.1, NeighborExchangeV2): the documented values, a picture in tiles, and what is
-// refused.
+// Borders of tiles from eight neighbours (contracts 17.1, NeighborExchangeV2): the documented values, a picture in
+// tiles, and what is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,8 @@ TEST_P(TileBordersOf, contracts_17_1_tiles_with_their_borders_are_windows_of_the
     for (int64_t n = 0; n < 2 * kChannels; ++n) {
       for (int64_t row = -more[0]; row < kHeight + more[1]; ++row) {
         for (int64_t column = -more[2]; column < kWidth + more[3]; ++column) {
-          out.push_back(pixel(n / kChannels, n % kChannels, rank / 2 * kHeight + row, rank % 2 * kWidth + column) % 251);
+          out.push_back(pixel(n / kChannels, n % kChannels, rank / 2 * kHeight + row, rank % 2 * kWidth + column) %
+                        251);
         }
       }
     }
@@ -82,7 +83,9 @@ TEST(TileBorders, ranks_by_number_are_counted_in_their_group) {
   const Mesh mesh({{"a", 4}});
   const auto got = results_of(
       mesh, {DType::kI32, {1, 1, 1, 1}}, [](int64_t rank, int64_t) { return rank; },
-      [&](const Tensor& x) { return exchange_borders(x, over_ranks({{3, 1}, {0, 2}}), grid_of_tiles(1, 2, {0, 0, 0, 1})); });
+      [&](const Tensor& x) {
+        return exchange_borders(x, over_ranks({{3, 1}, {0, 2}}), grid_of_tiles(1, 2, {0, 0, 0, 1}));
+      });
   EXPECT_THAT(got, ElementsAre(ElementsAre(0, 2), ElementsAre(1, 0), ElementsAre(2, 0), ElementsAre(3, 1)));
 }
 
@@ -94,10 +97,14 @@ std::string borders_error(const std::vector<TileBorders>& borders, const TensorT
 
 TEST(TileBorders, contracts_17_1_ranks_lengths_and_formats_that_cannot_be_are_refused) {
   EXPECT_EQ(borders_error(two_rows()), "none");
-  EXPECT_EQ(borders_error(two_rows(), {DType::kF32, {1, 1, 2, 2}}, "NHWC"), "exchange_borders: data_format 'NHWC'; it must be 'NCHW'");
-  EXPECT_EQ(borders_error(two_rows(), {DType::kF32, {2, 2}}), "exchange_borders: a tile f32[2,2]; it must be [n,c,h,w] and not empty");
-  EXPECT_THAT(borders_error(two_rows(), {DType::kBool, {1, 1, 2, 2}}), HasSubstr("exchange_boxes: a bool tensor cannot be sent"));
-  EXPECT_EQ(borders_error({TileBorders{}}), "exchange_borders: 1 ranks say their borders, and the group has 2; give one for each");
+  EXPECT_EQ(borders_error(two_rows(), {DType::kF32, {1, 1, 2, 2}}, "NHWC"),
+            "exchange_borders: data_format 'NHWC'; it must be 'NCHW'");
+  EXPECT_EQ(borders_error(two_rows(), {DType::kF32, {2, 2}}),
+            "exchange_borders: a tile f32[2,2]; it must be [n,c,h,w] and not empty");
+  EXPECT_THAT(borders_error(two_rows(), {DType::kBool, {1, 1, 2, 2}}),
+              HasSubstr("exchange_boxes: a bool tensor cannot be sent"));
+  EXPECT_EQ(borders_error({TileBorders{}}),
+            "exchange_borders: 1 ranks say their borders, and the group has 2; give one for each");
 
   const auto changed = [](const std::function<void(TileBorders&, TileBorders&)>& change) {
     std::vector<TileBorders> borders = two_rows();
@@ -106,14 +113,18 @@ TEST(TileBorders, contracts_17_1_ranks_lengths_and_formats_that_cannot_be_are_re
   };
   EXPECT_EQ(changed([](auto& a, auto&) { a.send_rank_ids[kRight] = -2; }),
             "exchange_borders: send_rank_ids of rank 0 name rank -2 of the group (right); use 0 to 1, or -1 for none");
-  EXPECT_THAT(changed([](auto&, auto& b) { b.recv_rank_ids[kLeft] = 2; }), HasSubstr("recv_rank_ids of rank 1 name rank 2 of the group (left)"));
+  EXPECT_THAT(changed([](auto&, auto& b) { b.recv_rank_ids[kLeft] = 2; }),
+              HasSubstr("recv_rank_ids of rank 1 name rank 2 of the group (left)"));
   EXPECT_EQ(changed([](auto& a, auto&) { a.send_rank_ids[kTop] = 1; }),
             "exchange_borders: send_rank_ids of rank 0 name rank 1 twice (top and bottom); once each");
-  EXPECT_EQ(changed([](auto& a, auto&) { a.send_lens[2] = -1; }),
-            "exchange_borders: send_lens of rank 0 are 0,1,-1,0; each must be from 0 to what the tile f32[1,1,2,2] has");
-  EXPECT_THAT(changed([](auto& a, auto&) { a.recv_lens[1] = 3; }), HasSubstr("recv_lens of rank 0 are 0,3,0,0; each must be from 0 to what a neighbour's"));
-  EXPECT_EQ(changed([](auto& a, auto&) { a.recv_lens[3] = 1; }),
-            "exchange_borders: rank 0 gets 0,1,0,1 around its tile and rank 1 gets 1,0,0,0; all results must have one shape");
+  EXPECT_EQ(
+      changed([](auto& a, auto&) { a.send_lens[2] = -1; }),
+      "exchange_borders: send_lens of rank 0 are 0,1,-1,0; each must be from 0 to what the tile f32[1,1,2,2] has");
+  EXPECT_THAT(changed([](auto& a, auto&) { a.recv_lens[1] = 3; }),
+              HasSubstr("recv_lens of rank 0 are 0,3,0,0; each must be from 0 to what a neighbour's"));
+  EXPECT_EQ(
+      changed([](auto& a, auto&) { a.recv_lens[3] = 1; }),
+      "exchange_borders: rank 0 gets 0,1,0,1 around its tile and rank 1 gets 1,0,0,0; all results must have one shape");
 }
 
 TEST(TileBorders, what_is_sent_and_what_is_awaited_must_fit) {
@@ -136,13 +147,16 @@ TEST(TileBorders, what_is_sent_and_what_is_awaited_must_fit) {
 TEST(ExchangeBoxes, boxes_that_are_outside_and_ranks_that_are_not_there_are_refused) {
   const auto error = [](std::vector<int64_t> boxes, const Shape& shape = {2}) {
     return refusal({DType::kF32, {3}}, [&](const Tensor& x) {
-      return apply1(op("exchange_boxes"), {x}, Attrs::of(BoxesAttrs{.axes = {0}, .size = 2, .shape = shape, .boxes = boxes}));
+      return apply1(op("exchange_boxes"), {x},
+                    Attrs::of(BoxesAttrs{.axes = {0}, .size = 2, .shape = shape, .boxes = boxes}));
     });
   };
   EXPECT_EQ(error({0, 1, 1, 0, 2}), "none");
   EXPECT_EQ(error({0, 1, 1, 0}), "exchange_boxes: 4 numbers are no messages of 5 each, for a result [2]");
   EXPECT_EQ(error({0, 2, 1, 0, 2}), "exchange_boxes: a message from rank 0 of the group to rank 2; use 0 to 1");
-  EXPECT_EQ(error({0, 1, 2, 0, 2}), "exchange_boxes: a box of [2] at [2] of an operand f32[3] goes to [0] of a result [2]; it must lie inside both");
+  EXPECT_EQ(
+      error({0, 1, 2, 0, 2}),
+      "exchange_boxes: a box of [2] at [2] of an operand f32[3] goes to [0] of a result [2]; it must lie inside both");
   EXPECT_THAT(error({0, 1, 0, 0, 3}), HasSubstr("it must lie inside both"));
   EXPECT_THAT(error({0, 1, 0, 0, 0}), HasSubstr("it must lie inside both"));
   EXPECT_THAT(error({0, 1, int64_t{1} << 57, 0, 1}), HasSubstr("it must lie inside both"));

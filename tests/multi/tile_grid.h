@@ -1,13 +1,14 @@
 // Tiles of images in a grid of ranks, as they lie row by row.
 #pragma once
 
-#include "trireme/ops/tile_borders.h"
+#include "trireme/ops/collectives/tile_borders.h"
 
 namespace trireme::testing_support {
 
 // Each of rows x columns ranks gets so many positions at the top, at the bottom, left and right of its tile.
 inline std::vector<TileBorders> grid_of_tiles(int64_t rows, int64_t columns, const std::array<int64_t, 4>& lens) {
-  constexpr std::array<std::pair<int, int>, 8> kAround{{{-1, 0}, {-1, 1}, {0, 1}, {1, 1}, {1, 0}, {1, -1}, {0, -1}, {-1, -1}}};
+  constexpr std::array<std::pair<int, int>, 8> kAround{
+      {{-1, 0}, {-1, 1}, {0, 1}, {1, 1}, {1, 0}, {1, -1}, {0, -1}, {-1, -1}}};
   std::vector<TileBorders> out;
   for (int64_t rank = 0; rank < rows * columns; ++rank) {
     TileBorders& mine = out.emplace_back();

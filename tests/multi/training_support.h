@@ -10,8 +10,8 @@
 #include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/session.h"
-#include "trireme/train/step.h"
+#include "trireme/train/step/session.h"
+#include "trireme/train/step/step.h"
 
 namespace trireme::testing_support {
 
@@ -34,22 +34,19 @@ inline ModelFn mlp_model(nn::Mlp& mlp) {
 
 inline Graph mlp_step(const Optimizer& optimizer, int64_t batch = kBatch) {
   nn::Mlp mlp({12, 16, 10});
-  return training_step(mlp_model(mlp), class_loss(), mlp_batch(batch), optimizer,
-                       {.name = "mlp", .clip_norm = 1});
+  return training_step(mlp_model(mlp), class_loss(), mlp_batch(batch), optimizer, {.name = "mlp", .clip_norm = 1});
 }
 inline Graph mlp_evaluation(int64_t batch = kBatch) {
   nn::Mlp mlp({12, 16, 10});
-  return evaluation(mlp_model(mlp), class_loss(), mlp_batch(batch),
-                    {.name = "mlp", .accuracy = true});
+  return evaluation(mlp_model(mlp), class_loss(), mlp_batch(batch), {.name = "mlp", .accuracy = true});
 }
 inline Graph language_step(nn::Module& model, const Optimizer& optimizer, bool loss_in_parts, double clip_norm) {
   const LossFn in_parts = [](const Tensor& y, const Tensor& t) { return cross_entropy_in_parts(y, t); };
-  return training_step([&](const Tensor& x) { return model(x); },
-                       loss_in_parts ? in_parts : class_loss(), gpt_batch(), optimizer,
-                       {.name = "text", .seed = 3, .clip_norm = clip_norm});
+  return training_step([&](const Tensor& x) { return model(x); }, loss_in_parts ? in_parts : class_loss(), gpt_batch(),
+                       optimizer, {.name = "text", .seed = 3, .clip_norm = clip_norm});
 }
-inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
-                      int64_t experts = 0, int64_t expert_groups = 1, int64_t vocabulary = 20) {
+inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false, int64_t experts = 0,
+                      int64_t expert_groups = 1, int64_t vocabulary = 20) {
   nn::Gpt gpt({.vocabulary = vocabulary,
                .context = 8,
                .layers = 2,
@@ -63,8 +60,16 @@ inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false,
 // Weights are large enough for positions to tell in the loss.
 inline Graph llama_step(const Optimizer& optimizer, bool loss_in_parts = false, double clip_norm = 1,
                         int64_t experts = 0, int64_t expert_groups = 1) {
-  nn::Llama llama({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4, .kv_heads = 2, .hidden = 24,
-                   .init_std = 0.2, .experts = experts, .expert_groups = expert_groups});
+  nn::Llama llama({.vocabulary = 20,
+                   .context = 8,
+                   .layers = 2,
+                   .width = 16,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .hidden = 24,
+                   .init_std = 0.2,
+                   .experts = experts,
+                   .expert_groups = expert_groups});
   return language_step(llama, optimizer, loss_in_parts, clip_norm);
 }
 
@@ -87,8 +92,7 @@ inline void fill_batch(Executor& executor, std::string_view name, int64_t step) 
     if (view.type.dtype == DType::kF32) {
       view.as<float>()[static_cast<size_t>(i)] = normal(stream, index, 0);
     } else {
-      view.as<int32_t>()[static_cast<size_t>(i)] =
-          static_cast<int32_t>(random_bits(stream, index, 0) % 10);
+      view.as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(random_bits(stream, index, 0) % 10);
     }
   }
 }

@@ -12,10 +12,10 @@
 #include "trireme/base/error.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/comm/comm.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/partition/partition.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
-#include "trireme/train/checkpointing.h"
+#include "trireme/train/checkpoints/checkpointing.h"
 
 namespace trireme {
 namespace {
@@ -23,7 +23,8 @@ namespace {
 using namespace testing_support;
 using testing::HasSubstr;
 
-// Of the 10 columns of the last layer each of 4 ranks has 3, and the last has 1; or 6 ranks share the 16 terms of its sums.
+// Of the 10 columns of the last layer each of 4 ranks has 3, and the last has 1; or 6 ranks share the 16 terms of its
+// sums.
 Parallel in_parts(int64_t ranks) {
   Parallel out;
   out.dataset = "full_batch";
@@ -39,7 +40,8 @@ std::map<std::string, HostTensor> put_together(int ranks, const std::function<vo
   std::mutex mutex;
   const Graph graph = mlp_step(AdamW{});
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 3, .parallel = ranks == 1 ? Parallel{} : in_parts(ranks)});
+    Session session(graph, std::nullopt,
+                    {.world = &world, .seed = 3, .parallel = ranks == 1 ? Parallel{} : in_parts(ranks)});
     session.initialise();
     run(session, &world);
     const std::lock_guard lock(mutex);
@@ -124,7 +126,8 @@ TEST(Uneven, what_would_count_zeros_is_refused) {
   EXPECT_THAT(error_of([&] { semi_auto(graph, 2, parallel); }), HasSubstr("cannot be cut"));
   parallel.ops = {};
   parallel.dataset = "{{1,2}}";
-  EXPECT_THAT(error_of([&] { semi_auto(graph, 2, parallel); }), HasSubstr("which does not divide dim 1 of 'data input 'x'"));
+  EXPECT_THAT(error_of([&] { semi_auto(graph, 2, parallel); }),
+              HasSubstr("which does not divide dim 1 of 'data input 'x'"));
 }
 
 }  // namespace

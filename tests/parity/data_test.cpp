@@ -15,9 +15,9 @@
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/schedule.h"
-#include "trireme/train/session.h"
-#include "trireme/train/step.h"
+#include "trireme/train/step/schedule.h"
+#include "trireme/train/step/session.h"
+#include "trireme/train/step/step.h"
 
 namespace trireme {
 namespace {
@@ -55,15 +55,10 @@ std::vector<BatchField> fields_of(const data::Source& source, int64_t batch) {
 // The rows of the batches that the executor's rank wants, and where they go.
 struct Feed {
   Feed(const data::SourcePtr& source, const Executor& executor, int64_t batch, bool shuffle)
-      : batches(source, {.global_batch = batch,
-                         .seed = 1,
-                         .shuffle = shuffle,
-                         .slices = slices(*source, executor)}) {
-    for (const data::FieldSpec& field : source->fields())
-      views.push_back(executor.input(field.name));
+      : batches(source, {.global_batch = batch, .seed = 1, .shuffle = shuffle, .slices = slices(*source, executor)}) {
+    for (const data::FieldSpec& field : source->fields()) views.push_back(executor.input(field.name));
   }
-  static std::vector<data::FieldSlice> slices(const data::Source& source,
-                                              const Executor& executor) {
+  static std::vector<data::FieldSlice> slices(const data::Source& source, const Executor& executor) {
     const Box box = executor.input_box(source.fields()[0].name);
     return data::row_slices(source, box.start[0], box.start[0] + box.size[0]);
   }
@@ -94,8 +89,7 @@ void evaluate(Session& session, const Task& task, Outcome& out) {
   for (int64_t i = 0; i < batches; ++i) {
     feed.read(i);
     session.evaluation().run();
-    out.held_out_loss +=
-        session.evaluation().output("loss").as<float>()[0] / static_cast<double>(batches);
+    out.held_out_loss += session.evaluation().output("loss").as<float>()[0] / static_cast<double>(batches);
     if (task.classes) correct += session.evaluation().output("correct").as<float>()[0];
   }
   out.accuracy = correct / static_cast<double>(batches * task.held_out_batch);
@@ -105,11 +99,11 @@ Outcome train(const Task& task, comm::World* world, bool perturbed = false) {
   const std::unique_ptr<nn::Module> model = task.model();
   const ModelFn forward = [&](const Tensor& x) { return (*model)(x); };
   const LossFn loss = [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); };
-  Session session(training_step(forward, loss, fields_of(*task.data.train, task.batch),
-                                task.optimizer, {.clip_norm = task.clip_norm}),
-                  evaluation(forward, loss, fields_of(*task.data.validation, task.held_out_batch),
-                             {.accuracy = task.classes}),
-                  {.world = world, .seed = 1});
+  Session session(
+      training_step(forward, loss, fields_of(*task.data.train, task.batch), task.optimizer,
+                    {.clip_norm = task.clip_norm}),
+      evaluation(forward, loss, fields_of(*task.data.validation, task.held_out_batch), {.accuracy = task.classes}),
+      {.world = world, .seed = 1});
   session.initialise();
   const Feed feed(task.data.train, session.step(), task.batch, true);
   Outcome out;
@@ -142,8 +136,8 @@ double rms_difference(const std::vector<double>& a, const std::vector<double>& b
 }
 
 Task digits(std::function<std::unique_ptr<nn::Module>()> model, int64_t steps, double lr) {
-  const data::SourcePtr all =
-      data::idx(kData + "digits-images-idx3-ubyte.gz", kData + "digits-labels-idx1-ubyte.gz", {.mean = 0.2249F, .std = 0.3502F});
+  const data::SourcePtr all = data::idx(kData + "digits-images-idx3-ubyte.gz", kData + "digits-labels-idx1-ubyte.gz",
+                                        {.mean = 0.2249F, .std = 0.3502F});
   return {.model = std::move(model),
           .data = data::split(all, 300, 1),
           .optimizer = {.lr = lr},
@@ -170,8 +164,7 @@ Bound rounding_bound(const Outcome& exact, const Outcome& perturbed) {
   const double losses = kRoundings * (rms_difference(perturbed.losses, exact.losses) + of_loss);
   // The held-out loss is one number, and chance can make one difference small: the losses'
   // differences bound it too.
-  return {losses,
-          testing_support::worse(losses, kRoundings * std::abs(perturbed.held_out_loss - exact.held_out_loss))};
+  return {losses, testing_support::worse(losses, kRoundings * std::abs(perturbed.held_out_loss - exact.held_out_loss))};
 }
 
 void check_digits(const Task& task, double accuracy) {
@@ -188,7 +181,12 @@ void check_digits(const Task& task, double accuracy) {
 }
 
 TEST(Digits, an_mlp_knows_95_of_100_on_1_2_and_4_ranks) {
-  check_digits(digits([] { return std::make_unique<nn::Mlp>(std::vector<int64_t>{784, 128, 64, 10}); }, 300, 4e-3), 0.95);
+  check_digits(digits(
+                   [] {
+                     return std::make_unique<nn::Mlp>(std::vector<int64_t>{784, 128, 64, 10});
+                   },
+                   300, 4e-3),
+               0.95);
 }
 
 TEST(Digits, a_lenet_knows_95_of_100_on_1_2_and_4_ranks) {
@@ -196,8 +194,7 @@ TEST(Digits, a_lenet_knows_95_of_100_on_1_2_and_4_ranks) {
 }
 
 TEST(Text, a_gpt_on_2_ranks_learns_a_novel_to_21_tenths_of_a_nat_per_byte) {
-  const nn::GptConfig config{
-      .vocabulary = data::kByteVocabulary, .context = 64, .layers = 2, .width = 96, .heads = 4};
+  const nn::GptConfig config{.vocabulary = data::kByteVocabulary, .context = 64, .layers = 2, .width = 96, .heads = 4};
   const Task task{
       .model = [&] { return std::make_unique<nn::Gpt>(config); },
       .data = data::split_fraction(data::text({kData + "northanger_abbey.txt"}, {.seq = config.context}), 0.1),

@@ -22,9 +22,9 @@
 #include "trireme/nn/models/resnet.h"
 #include "trireme/op/conformance.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/initialise.h"
-#include "trireme/train/session.h"
-#include "trireme/train/step.h"
+#include "trireme/train/step/initialise.h"
+#include "trireme/train/step/session.h"
+#include "trireme/train/step/step.h"
 
 namespace trireme {
 namespace {
@@ -35,8 +35,8 @@ constexpr double kLossTolerance = 1e-5;    // relative, promised at every step
 class Fixture {
  public:
   explicit Fixture(const std::string& model)
-      : file_(ckpt::read_safetensors(std::string(TRIREME_SOURCE_DIR) + "/tests/parity/fixtures/" +
-                                     model + ".safetensors")) {}
+      : file_(ckpt::read_safetensors(std::string(TRIREME_SOURCE_DIR) + "/tests/parity/fixtures/" + model +
+                                     ".safetensors")) {}
 
   const HostTensor& tensor(const std::string& name) const {
     for (const ckpt::NamedTensor& t : file_.tensors) {
@@ -69,10 +69,10 @@ class Fixture {
       return Sgd{.lr = number("lr"), .momentum = number("momentum"), .weight_decay = number("weight_decay")};
     }
     return AdamW{.lr = number("lr"),
-            .beta1 = number("beta1"),
-            .beta2 = number("beta2"),
-            .eps = number("eps"),
-            .weight_decay = number("weight_decay")};
+                 .beta1 = number("beta1"),
+                 .beta2 = number("beta2"),
+                 .eps = number("eps"),
+                 .weight_decay = number("weight_decay")};
   }
 
  private:
@@ -117,11 +117,9 @@ Case gpt_case() {
                              .heads = f.count("heads")};
   const int64_t d = config.width;
   const int64_t s = config.context;
-  const int64_t block = 2 * through_norm(d) + through_linear(d, 3 * d) +
-                        through_attention(d / config.heads, s) + through_linear(d, d) +
-                        2 * through_linear(d, 4 * d);
-  const int64_t roundings = config.layers * block + through_norm(d) +
-                            through_linear(d, config.vocabulary) +
+  const int64_t block = 2 * through_norm(d) + through_linear(d, 3 * d) + through_attention(d / config.heads, s) +
+                        through_linear(d, d) + 2 * through_linear(d, 4 * d);
+  const int64_t roundings = config.layers * block + through_norm(d) + through_linear(d, config.vocabulary) +
                             through_cross_entropy(config.vocabulary) + f.count("batch") * s;
   const Shape tokens{f.count("batch"), s};
   auto model = std::make_unique<nn::Gpt>(config);
@@ -131,8 +129,8 @@ Case gpt_case() {
           roundings};
 }
 
-// Queries, keys and values are products of one x, as are gate and up: the longest of each counts. Their gradients meet in
-// one sum. The head is a matrix of its own; rotations turn pairs.
+// Queries, keys and values are products of one x, as are gate and up: the longest of each counts. Their gradients meet
+// in one sum. The head is a matrix of its own; rotations turn pairs.
 Case llama_case() {
   Fixture f("llama");
   const nn::LlamaConfig config{.vocabulary = f.count("vocabulary"),
@@ -149,10 +147,9 @@ Case llama_case() {
   const int64_t rotations = 2 * 2;
   const int64_t shared_keys = config.heads / config.kv_heads;
   const int64_t block = 2 * through_norm(d) + through_linear(d, d) + 3 + rotations +
-                        through_attention(d / config.heads, s) + shared_keys +
-                        through_linear(d, d) + 2 * through_linear(d, config.hidden) + 2;
-  const int64_t roundings = config.layers * block + through_norm(d) +
-                            through_linear(d, config.vocabulary) +
+                        through_attention(d / config.heads, s) + shared_keys + through_linear(d, d) +
+                        2 * through_linear(d, config.hidden) + 2;
+  const int64_t roundings = config.layers * block + through_norm(d) + through_linear(d, config.vocabulary) +
                             through_cross_entropy(config.vocabulary) + f.count("batch") * s;
   const Shape tokens{f.count("batch"), s};
   auto model = std::make_unique<nn::Llama>(config);
@@ -180,10 +177,9 @@ Case lenet_case() {
   const int64_t batch = f.count("batch");
   const int64_t classes = f.count("classes");
   const int64_t kernel = 5 * 5;  // a convolution is linear in each window
-  const int64_t roundings =
-      through_linear(kernel, 6 * kernel) + through_linear(6 * kernel, 16 * kernel) +
-      through_linear(16 * 5 * 5, 120) + through_linear(120, 84) + through_linear(84, classes) +
-      through_cross_entropy(classes) + batch * 28 * 28;  // conv1's weight sums over all pixels
+  const int64_t roundings = through_linear(kernel, 6 * kernel) + through_linear(6 * kernel, 16 * kernel) +
+                            through_linear(16 * 5 * 5, 120) + through_linear(120, 84) + through_linear(84, classes) +
+                            through_cross_entropy(classes) + batch * 28 * 28;  // conv1's weight sums over all pixels
   auto model = std::make_unique<nn::LeNet>(classes);
   return {std::move(f),
           std::move(model),
@@ -245,8 +241,7 @@ void fill_field(const View& to, const Box& box, const HostTensor& batches, int64
 
 void fill_batch(Executor& executor, const Case& c, int64_t step) {
   for (const BatchField& field : c.fields) {
-    fill_field(executor.input(field.name), executor.input_box(field.name),
-               c.fixture.tensor(field.name), step);
+    fill_field(executor.input(field.name), executor.input_box(field.name), c.fixture.tensor(field.name), step);
   }
 }
 
@@ -269,25 +264,22 @@ void start(Executor& executor, const Fixture& fixture) {
 
 Graph step_graph(const Case& c, DType compute = DType::kF32) {
   return training_step([&](const Tensor& x) { return (*c.model)(x); },
-                       [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); },
-                       c.fields, c.fixture.optimizer(),
-                       {.clip_norm = c.fixture.number("clip_norm"), .compute = compute});
+                       [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); }, c.fields,
+                       c.fixture.optimizer(), {.clip_norm = c.fixture.number("clip_norm"), .compute = compute});
 }
 
 // Outputs "loss" and "grad.<parameter>".
 Graph gradient_graph(const Case& c, DType compute = DType::kF32) {
   Graph graph("gradients");
   std::vector<Tensor> fields;
-  for (const BatchField& f : c.fields)
-    fields.emplace_back(graph, graph.add_input(f.name, f.type, Role::kData));
+  for (const BatchField& f : c.fields) fields.emplace_back(graph, graph.add_input(f.name, f.type, Role::kData));
   nn::Trace trace(graph, {.training = true, .compute = compute});
   const Tensor loss = mean(cross_entropy(cast((*c.model)(fields[0]), DType::kF32), fields[1]));
   graph.add_output("loss", loss.id());
   const std::vector<Tensor> grads = gradients(loss, trace.parameters());
   for (size_t i = 0; i < grads.size(); ++i) {
     const Value& parameter = graph.value(trace.parameters()[i].id());
-    graph.add_output("grad." + graph.inputs()[static_cast<size_t>(parameter.index)].name,
-                     grads[i].id());
+    graph.add_output("grad." + graph.inputs()[static_cast<size_t>(parameter.index)].name, grads[i].id());
   }
   return graph;
 }
@@ -309,10 +301,8 @@ double relative_error(std::span<const float> got, std::span<const double> truth)
 // to probabilistic rounding error analysis", 2019, theorem 2.4).
 double rounding_bound(int64_t roundings, int64_t elements, double probability) {
   const auto n = static_cast<double>(roundings);
-  const double lambda =
-      std::sqrt(2 * std::log(2 * n * static_cast<double>(elements) / probability));
-  return std::expm1(lambda * std::sqrt(n) * kUnitRoundoff +
-                    n * kUnitRoundoff * kUnitRoundoff / (1 - kUnitRoundoff));
+  const double lambda = std::sqrt(2 * std::log(2 * n * static_cast<double>(elements) / probability));
+  return std::expm1(lambda * std::sqrt(n) * kUnitRoundoff + n * kUnitRoundoff * kUnitRoundoff / (1 - kUnitRoundoff));
 }
 
 double gradient_bound(const Case& c, const HostTensor& truth) {
@@ -363,10 +353,8 @@ TEST_P(PyTorchParity, the_loss_is_the_same_at_each_of_20_steps) {
   for (const std::vector<double>& mine : losses) {
     ASSERT_EQ(mine.size(), f32.size());
     for (size_t step = 0; step < mine.size(); ++step) {
-      EXPECT_NEAR(mine[step], f32[step], kLossTolerance * f32[step])
-          << "step " << step + 1 << ", PyTorch in f32";
-      EXPECT_NEAR(mine[step], f64[step], kLossTolerance * f64[step])
-          << "step " << step + 1 << ", PyTorch in f64";
+      EXPECT_NEAR(mine[step], f32[step], kLossTolerance * f32[step]) << "step " << step + 1 << ", PyTorch in f32";
+      EXPECT_NEAR(mine[step], f64[step], kLossTolerance * f64[step]) << "step " << step + 1 << ", PyTorch in f64";
     }
   }
 }
@@ -409,11 +397,8 @@ TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off
   for (const std::string& name : names) {
     const HostTensor& truth = c.fixture.tensor("grad.f64." + name);
     const double bound = gradient_bound(c, truth);
-    EXPECT_LE(relative_error(c.fixture.tensor("grad.f32." + name).as<float>(), truth.as<double>()),
-              bound)
-        << name;
-    if (relative_error(executor.output("grad." + name).as<float>(), truth.as<double>()) > bound)
-      ++broken;
+    EXPECT_LE(relative_error(c.fixture.tensor("grad.f32." + name).as<float>(), truth.as<double>()), bound) << name;
+    if (relative_error(executor.output("grad." + name).as<float>(), truth.as<double>()) > bound) ++broken;
   }
   EXPECT_GT(broken, 0) << "of " << names.size();
 }
@@ -432,8 +417,8 @@ double norm_off(const HostTensor& got, std::span<const double> truth) {
   return std::sqrt(sum);
 }
 
-// Gradients whose error, by its norm, is larger than twice PyTorch's in bf16: computations that round to bf16 at the same places
-// err by different numbers of one size. `weight` scales the last parameter.
+// Gradients whose error, by its norm, is larger than twice PyTorch's in bf16: computations that round to bf16 at the
+// same places err by different numbers of one size. `weight` scales the last parameter.
 std::vector<std::string> worse_gradients(const std::string& model, float weight) {
   const Case c = make_case(model);
   const Fixture narrow(model + "_bf16");
@@ -476,24 +461,24 @@ TEST_P(Bf16Parity, losses_of_20_steps_err_as_pytorchs_do) {
     ours.push_back(executor.output("loss").as<float>()[0]);
   }
   const auto truth = c.fixture.tensor("loss.f64").as<double>();
-  // Errors of the steps go on into later ones, so that two curves' sizes differ by more than those of independent numbers.
+  // Errors of the steps go on into later ones, so that two curves' sizes differ by more than those of independent
+  // numbers.
   const double allowed = 3 * norm_off(narrow.tensor("loss.bf16"), truth);
   EXPECT_LE(norm_off(HostTensor::of<double>({static_cast<int64_t>(ours.size())}, ours), truth), allowed);
   EXPECT_LT(allowed / std::sqrt(20), 0.2 * (truth.front() - truth.back())) << "a bound that anything would keep";
 }
 
-INSTANTIATE_TEST_SUITE_P(, Bf16Parity, testing::Values("gpt", "llama", "resnet"), [](const auto& param) { return param.param; });
+INSTANTIATE_TEST_SUITE_P(, Bf16Parity, testing::Values("gpt", "llama", "resnet"),
+                         [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "llama", "mlp", "lenet", "resnet"),
                          [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, PyTorchParity,
-                         testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"llama", 1},
-                                         Param{"llama", 2}, Param{"mlp", 1}, Param{"mlp", 2},
-                                         Param{"lenet", 1}, Param{"lenet", 2},
+                         testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"llama", 1}, Param{"llama", 2},
+                                         Param{"mlp", 1}, Param{"mlp", 2}, Param{"lenet", 1}, Param{"lenet", 2},
                                          Param{"resnet", 1}, Param{"resnet", 2}),
                          [](const auto& param) {
                            const Param& p = param.param;
-                           return p.model + "_on_" + std::to_string(p.ranks) +
-                                  (p.ranks == 1 ? "_rank" : "_ranks");
+                           return p.model + "_on_" + std::to_string(p.ranks) + (p.ranks == 1 ? "_rank" : "_ranks");
                          });
 
 }  // namespace

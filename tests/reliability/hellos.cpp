@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "trireme/comm/tcp_store_wire.h"
+#include "trireme/comm/stores/tcp_store_wire.h"
 #include "trireme/launch/cluster/raw_stream_impl.h"
 
 namespace trireme::cli {
@@ -15,8 +15,8 @@ namespace {
 
 namespace wire = comm::wire;
 
-constexpr size_t kMostOpen = 48;   // connections that one thrower leaves open
-constexpr size_t kMostSlow = 8;    // and of those it feeds byte by byte
+constexpr size_t kMostOpen = 48;  // connections that one thrower leaves open
+constexpr size_t kMostSlow = 8;   // and of those it feeds byte by byte
 constexpr size_t kOversize = 65'536;
 constexpr std::string_view kSchedulerMagic = "trsched1";
 
@@ -50,9 +50,13 @@ std::string receive(int fd, size_t bytes) {
   return out;
 }
 
-void transmit(int fd, std::string_view bytes) { (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+void transmit(int fd, std::string_view bytes) {
+  (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
 
-std::string text_of(const comm::Digest& digest) { return wire::bytes_of(digest); }
+std::string text_of(const comm::Digest& digest) {
+  return wire::bytes_of(digest);
+}
 
 }  // namespace
 
@@ -72,7 +76,11 @@ HelloCounts& HelloCounts::operator+=(const HelloCounts& other) {
 }
 
 Thrower::Thrower(std::vector<Target> targets, const comm::Secret& secret, uint32_t seed)
-    : targets_(std::move(targets)), secret_(secret), other_secret_(comm::random_secret()), random_(seed), old_nonce_(32, 'n') {}
+    : targets_(std::move(targets)),
+      secret_(secret),
+      other_secret_(comm::random_secret()),
+      random_(seed),
+      old_nonce_(32, 'n') {}
 
 Thrower::~Thrower() {
   for (const int fd : open_) ::close(fd);
@@ -141,7 +149,8 @@ std::string Thrower::bytes_of(Hello hello) {
       return "POST /" + random_bytes(8) + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 999999999\r\n\r\n";
     case Hello::kHttp2: {  // preface, SETTINGS, and a frame of any kind that claims 16 KiB
       const std::string frame = random_bytes(6);
-      return std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\x40\0", 36) + frame + random_bytes(random_() % 512);
+      return std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\x40\0", 36) + frame +
+             random_bytes(random_() % 512);
     }
     default:
       return random_bytes(1 + random_() % 2048);

@@ -1,4 +1,5 @@
-// Connections to the ports of a job by one who does not know its secret: malformed, unfinished, replayed, or of another protocol.
+// Connections to the ports of a job by one who does not know its secret: malformed, unfinished, replayed, or of another
+// protocol.
 #pragma once
 
 #include <array>
@@ -9,13 +10,26 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/comm/hmac.h"
+#include "trireme/comm/stores/hmac.h"
 
 namespace trireme::cli {
 
-enum class Hello { kRandom, kTruncated, kOversized, kReplayed, kReflected, kWrongSecret, kTls, kHttp, kHttp2, kLeft, kSlow };
-inline constexpr std::array<const char*, 11> kHelloNames{"random bytes", "truncated", "oversized", "replayed", "reflected", "another secret",
-                                                         "TLS",          "HTTP",      "HTTP/2",    "left open", "byte by byte"};
+enum class Hello {
+  kRandom,
+  kTruncated,
+  kOversized,
+  kReplayed,
+  kReflected,
+  kWrongSecret,
+  kTls,
+  kHttp,
+  kHttp2,
+  kLeft,
+  kSlow
+};
+inline constexpr std::array<const char*, 11> kHelloNames{"random bytes", "truncated",      "oversized",   "replayed",
+                                                         "reflected",    "another secret", "TLS",         "HTTP",
+                                                         "HTTP/2",       "left open",      "byte by byte"};
 
 enum class Listener { kStore, kScheduler, kOther };
 

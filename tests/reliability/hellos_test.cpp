@@ -1,6 +1,6 @@
-// A job of two nodes trains while connections that do not know its secret come to every port on which one of its processes
-// listens (hellos.h). None may be let in, the losses must be those of a job that nobody disturbs, and memory and file descriptors
-// of the processes must come back. docs/reliability.md has what a long run counted.
+// A job of two nodes trains while connections that do not know its secret come to every port on which one of its
+// processes listens (hellos.h). None may be let in, the losses must be those of a job that nobody disturbs, and memory
+// and file descriptors of the processes must come back. docs/reliability.md has what a long run counted.
 //
 //   hellos_test                          a few thousand, as CTest runs it
 //   hellos_test --hellos=1000000 --seed=7
@@ -20,8 +20,8 @@
 #include "tests/cli/nodes.h"
 #include "tests/program_arguments.h"
 #include "tests/reliability/hellos.h"
-#include "trireme/launch/secret.h"
-#include "trireme/train/run_log.h"
+#include "trireme/launch/start/secret.h"
+#include "trireme/train/report/run_log.h"
 
 namespace trireme::cli {
 namespace {
@@ -32,7 +32,7 @@ int64_t hellos = 3000;
 uint32_t seed = 1;
 
 constexpr int kThrowers = 8;
-constexpr size_t kMostCompared = 10'000;    // steps
+constexpr size_t kMostCompared = 10'000;   // steps
 constexpr int64_t kMostGrowth = 32 << 10;  // KiB of memory of one process, over all hellos
 
 struct Use {
@@ -59,9 +59,30 @@ class Hellos : public NodesTest {
     scheduler_ = scheduler(world);
     for (int rank = 0; rank < world; ++rank) {
       nodes_.push_back(begin(fmt::format("node{}", rank),
-                             {"launch", "--master", master(), "--world", std::to_string(world), "--node-rank", std::to_string(rank), "-n", "1",
-                              "--secret-file", "secret", "--", TRIREME_PROGRAM, "train", "gpt.toml", "--out", out, "--quiet", "--set",
-                              fmt::format("train.steps={}", steps), "--set", "parallel.transport=ucx", "--set", "train.batch=32"},
+                             {"launch",
+                              "--master",
+                              master(),
+                              "--world",
+                              std::to_string(world),
+                              "--node-rank",
+                              std::to_string(rank),
+                              "-n",
+                              "1",
+                              "--secret-file",
+                              "secret",
+                              "--",
+                              TRIREME_PROGRAM,
+                              "train",
+                              "gpt.toml",
+                              "--out",
+                              out,
+                              "--quiet",
+                              "--set",
+                              fmt::format("train.steps={}", steps),
+                              "--set",
+                              "parallel.transport=ucx",
+                              "--set",
+                              "train.batch=32"},
                              {"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"}));
     }
   }
@@ -124,7 +145,8 @@ class Hellos : public NodesTest {
       if (word == "VmRSS:") text >> use.memory;
     }
     std::error_code gone;
-    use.files = std::distance(fs::directory_iterator(fmt::format("/proc/{}/fd", process), gone), fs::directory_iterator());
+    use.files =
+        std::distance(fs::directory_iterator(fmt::format("/proc/{}/fd", process), gone), fs::directory_iterator());
     return use;
   }
   std::map<int, Use> uses() const {
@@ -155,7 +177,8 @@ class Hellos : public NodesTest {
     })) << "file descriptors did not come back";
     for (const auto& [process, use] : before) {
       const Use now = use_of(process);
-      fmt::print("process {}: {} KiB and {} file descriptors before, {} KiB and {} after\n", process, use.memory, use.files, now.memory, now.files);
+      fmt::print("process {}: {} KiB and {} file descriptors before, {} KiB and {} after\n", process, use.memory,
+                 use.files, now.memory, now.files);
       EXPECT_LT(now.memory - use.memory, kMostGrowth) << process;
       EXPECT_GT(now.memory, 0) << "process " << process << " has ended";
     }
@@ -175,8 +198,10 @@ class Hellos : public NodesTest {
       times[0].push_back(*value_of(calm[i], "ms"));
       times[1].push_back(*value_of(disturbed[i], "ms"));
     }
-    fmt::print("{} steps with the losses of a calm job; a step took {:.2f} ms calm and {:.2f} ms disturbed, in the middle of {}\n",
-               calm.size(), middle(times[0]), middle(times[1]), times[0].size());
+    fmt::print(
+        "{} steps with the losses of a calm job; a step took {:.2f} ms calm and {:.2f} ms disturbed, in the middle of "
+        "{}\n",
+        calm.size(), middle(times[0]), middle(times[1]), times[0].size());
   }
   Program scheduler_;
   std::vector<Program> nodes_;
@@ -192,11 +217,13 @@ TEST_F(Hellos, NoneIsLetInAndTheJobTrainsAsIfNobodyHadCome) {
   const std::vector<Target> ports = targets();
   std::map<Listener, int> listeners;
   for (const Target& target : ports) ++listeners[target.listener];
-  fmt::print("listening: {} scheduler, {} stores, {} of UCX\n", listeners[Listener::kScheduler], listeners[Listener::kStore], listeners[Listener::kOther]);
+  fmt::print("listening: {} scheduler, {} stores, {} of UCX\n", listeners[Listener::kScheduler],
+             listeners[Listener::kStore], listeners[Listener::kOther]);
   ASSERT_EQ(listeners[Listener::kScheduler], 1);
   ASSERT_GE(listeners[Listener::kStore], 1);
   for (const Target& target : ports) {
-    EXPECT_TRUE(target.listener == Listener::kOther || Thrower({}, secret, 0).is_let_in(target)) << "the right proof at " << target.port;
+    EXPECT_TRUE(target.listener == Listener::kOther || Thrower({}, secret, 0).is_let_in(target))
+        << "the right proof at " << target.port;
   }
 
   const std::map<int, Use> before = uses();
@@ -206,7 +233,8 @@ TEST_F(Hellos, NoneIsLetInAndTheJobTrainsAsIfNobodyHadCome) {
   const double took_s = now_s() - begin_s;
   const size_t last = steps_of("disturbed").size();
   for (size_t i = 0; i < kHelloNames.size(); ++i) fmt::print("{}: {}\n", kHelloNames[i], counts.thrown[i]);
-  fmt::print("{} hellos in {:.1f} s, {} not connected\naccepted: {}\n", hellos, took_s, counts.not_connected, counts.accepted);
+  fmt::print("{} hellos in {:.1f} s, {} not connected\naccepted: {}\n", hellos, took_s, counts.not_connected,
+             counts.accepted);
   EXPECT_EQ(counts.accepted, 0);
   check_use(before);
   EXPECT_TRUE(wait_for_steps("disturbed", last + 5)) << "it trains no more: " << err_of(nodes_[0]) << err_of(nodes_[1]);

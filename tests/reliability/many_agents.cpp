@@ -134,7 +134,9 @@ class ManyAgents::Loop {
     ++ready_;
   }
 
-  void write(size_t number, const std::string& bytes) { agents_[number].stream->Write(buffer_of(bytes), tag(number, kWrite)); }
+  void write(size_t number, const std::string& bytes) {
+    agents_[number].stream->Write(buffer_of(bytes), tag(number, kWrite));
+  }
 
   int workers_each_;
   uint16_t port_;
@@ -150,7 +152,11 @@ class ManyAgents::Loop {
 ManyAgents::ManyAgents(int count, int workers_each, uint16_t port, const comm::Secret& secret)
     : loop_(std::make_unique<Loop>(count, workers_each, port, secret)) {}
 ManyAgents::~ManyAgents() = default;
-std::vector<int> ManyAgents::register_all(std::chrono::seconds limit) { return loop_->register_all(limit); }
-int64_t ManyAgents::retries() const { return loop_->retries(); }
+std::vector<int> ManyAgents::register_all(std::chrono::seconds limit) {
+  return loop_->register_all(limit);
+}
+int64_t ManyAgents::retries() const {
+  return loop_->retries();
+}
 
 }  // namespace trireme::cli

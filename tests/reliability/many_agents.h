@@ -1,5 +1,6 @@
-// Many agents of a scheduler in one process: streams of one loop, four to a connection, which is what the scheduler allows. Each
-// proves the job's secret, reports its workers, and reads what it is told until its rank is final; then its stream stays open.
+// Many agents of a scheduler in one process: streams of one loop, four to a connection, which is what the scheduler
+// allows. Each proves the job's secret, reports its workers, and reads what it is told until its rank is final; then
+// its stream stays open.
 #pragma once
 
 #include <chrono>
@@ -7,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "trireme/comm/hmac.h"
+#include "trireme/comm/stores/hmac.h"
 #include "trireme/launch/cluster/cluster.h"
 
 namespace trireme::cli {

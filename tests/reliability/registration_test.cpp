@@ -1,6 +1,6 @@
-// How long jobs take to form: eight workers of one host until their first collective is done, 256 workers at a scheduler by
-// its real connections, 10,000 at its core, and many by real connections at a scheduler that is a process of its own.
-// docs/reliability.md has the figures; what is checked here is that all are right.
+// How long jobs take to form: eight workers of one host until their first collective is done, 256 workers at a
+// scheduler by its real connections, 10,000 at its core, and many by real connections at a scheduler that is a process
+// of its own. docs/reliability.md has the figures; what is checked here is that all are right.
 //
 //   registration_test --gtest_filter='*OfItsOwn*' --nodes=1250 --on-node=8     200 nodes of one worker otherwise
 #include <fmt/core.h>
@@ -22,7 +22,7 @@
 #include "trireme/launch/cluster/message.h"
 #include "trireme/launch/cluster/scheduler.h"
 #include "trireme/launch/cluster/session.h"
-#include "trireme/launch/rank_info.h"
+#include "trireme/launch/rank/rank_info.h"
 
 namespace trireme::cli {
 namespace {
@@ -35,7 +35,9 @@ int on_node = 1;  // workers
 double cpu_s() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
@@ -53,8 +55,10 @@ TEST_F(Registration, EightWorkersOfOneHostAreRegisteredAgreeAndHaveDoneACollecti
   for (int i = 0; i < 10; ++i) {
     std::filesystem::remove_all(path("logs"));
     const double begin = now_s();
-    const Outcome outcome = run({"launch", "--nnodes", "1", "-n", "8", "--log-dir", "logs", "--", std::filesystem::read_symlink("/proc/self/exe").string(),
-                                 "--gtest_filter=RegistrationWorker.DISABLED_Sums", "--gtest_also_run_disabled_tests", "--gtest_brief=1"});
+    const Outcome outcome =
+        run({"launch", "--nnodes", "1", "-n", "8", "--log-dir", "logs", "--",
+             std::filesystem::read_symlink("/proc/self/exe").string(),
+             "--gtest_filter=RegistrationWorker.DISABLED_Sums", "--gtest_also_run_disabled_tests", "--gtest_brief=1"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     double last = 0;
     for (int rank = 0; rank < 8; ++rank) {
@@ -66,8 +70,10 @@ TEST_F(Registration, EightWorkersOfOneHostAreRegisteredAgreeAndHaveDoneACollecti
     all.push_back(last - begin);
   }
   std::ranges::sort(all);
-  fmt::print("8 workers, from the start of the launcher until all have done their first sum: {:.2f} s in the middle of 10, {:.2f} s at most\n",
-             all[5], all[9]);
+  fmt::print(
+      "8 workers, from the start of the launcher until all have done their first sum: {:.2f} s in the middle of 10, "
+      "{:.2f} s at most\n",
+      all[5], all[9]);
 }
 
 TEST(RegistrationWorker, DISABLED_Sums) {
@@ -86,7 +92,8 @@ TEST(RegistrationAtTheScheduler, TwoHundredAndFiftySixWorkersAreTold) {
   std::vector<std::unique_ptr<SchedulerLink>> links;
   for (int i = 0; i < kWorld; ++i) {
     links.push_back(std::make_unique<SchedulerLink>(
-        LinkOptions{.host = "127.0.0.1", .address = "127.0.0.1", .port = scheduler.port(), .secret = secret}, node(i, kWorld)));
+        LinkOptions{.host = "127.0.0.1", .address = "127.0.0.1", .port = scheduler.port(), .secret = secret},
+        node(i, kWorld)));
   }
   const Deadline deadline(std::chrono::seconds(120));
   for (int i = 0; i < kWorld; ++i) {
@@ -100,7 +107,8 @@ TEST(RegistrationAtTheScheduler, TwoHundredAndFiftySixWorkersAreTold) {
     ASSERT_TRUE(news.view) << news.trouble;
     EXPECT_EQ(news.view->first_rank, i);
   }
-  fmt::print("256 workers at a scheduler, each with a connection of its own, until all know their rank: {:.2f} s\n", now_s() - begin);
+  fmt::print("256 workers at a scheduler, each with a connection of its own, until all know their rank: {:.2f} s\n",
+             now_s() - begin);
 }
 
 // What the scheduler does for each: the handshake, the seals, the message, the place among the others.
@@ -128,8 +136,10 @@ TEST(RegistrationAtTheScheduler, TenThousandWorkersHaveRanks) {
     ASSERT_EQ(view.first_rank, i);
     (void)sessions[static_cast<size_t>(i)].seal(encode(view));
   }
-  fmt::print("10,000 workers at a scheduler's core, with the workers' half of each handshake: {:.2f} s of one processor, {:.1f} MB\n",
-             cpu_s() - begin, resident_mb() - before_mb);
+  fmt::print(
+      "10,000 workers at a scheduler's core, with the workers' half of each handshake: {:.2f} s of one processor, "
+      "{:.1f} MB\n",
+      cpu_s() - begin, resident_mb() - before_mb);
 }
 
 // Processor time and memory of another process, as the kernel counts them.
@@ -138,7 +148,8 @@ double cpu_s_of(int process) {
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   long user = 0;
   long kernel = 0;
-  std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user, &kernel);
+  std::sscanf(text.c_str() + text.rfind(')') + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
+              &kernel);
   return static_cast<double>(user + kernel) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
@@ -167,8 +178,11 @@ TEST_F(ManyRegistrations, AreTakenByASchedulerOfItsOwn) {
   digits.resize(2 * sizeof(comm::Secret));
   ManyAgents agents(nodes, on_node, static_cast<uint16_t>(port_), comm::secret_from_hex(digits));
   std::vector<int> ranks = agents.register_all(std::chrono::seconds(540));
-  fmt::print("{} workers of {} nodes over {} connections: {:.1f} s, of which the scheduler ran {:.1f} s and had {:.0f} MB at most; {} tried again\n",
-             nodes * on_node, nodes, (nodes + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid), agents.retries());
+  fmt::print(
+      "{} workers of {} nodes over {} connections: {:.1f} s, of which the scheduler ran {:.1f} s and had {:.0f} MB at "
+      "most; {} tried again\n",
+      nodes * on_node, nodes, (nodes + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid),
+      agents.retries());
   std::ranges::sort(ranks);
   for (int i = 0; i < nodes; ++i) ASSERT_EQ(ranks[static_cast<size_t>(i)], on_node * i);
   ::kill(process.pid, SIGKILL);
@@ -183,7 +197,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view text = argv[i];
     bool known = false;
-    for (const auto& [name, number] : {std::pair<std::string_view, int*>{"--nodes=", &trireme::cli::nodes}, {"--on-node=", &trireme::cli::on_node}}) {
+    for (const auto& [name, number] : {std::pair<std::string_view, int*>{"--nodes=", &trireme::cli::nodes},
+                                       {"--on-node=", &trireme::cli::on_node}}) {
       if (!text.starts_with(name)) continue;
       const char* end = text.data() + text.size();
       const auto [stop, error] = std::from_chars(text.data() + name.size(), end, *number);

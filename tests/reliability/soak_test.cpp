@@ -1,6 +1,6 @@
-// Ends a random rank of a training job at a random moment, many times, and counts what is not as it should be: processes
-// that stay, wrong exit codes, the wrong rank named, checkpoints that are damaged or lost. docs/reliability.md has the
-// counts of long runs.
+// Ends a random rank of a training job at a random moment, many times, and counts what is not as it should be:
+// processes that stay, wrong exit codes, the wrong rank named, checkpoints that are damaged or lost.
+// docs/reliability.md has the counts of long runs.
 //
 //   reliability_test                       10 ends, as CTest runs it
 //   reliability_test --kills=1000 --seed=7 so many, with other moments
@@ -48,14 +48,17 @@ struct Counts {
 std::string times(std::vector<double> all) {
   if (all.empty()) return "none";
   std::ranges::sort(all);
-  const auto at = [&](double part) { return 1000 * all[static_cast<size_t>(part * static_cast<double>(all.size() - 1))]; };
+  const auto at = [&](double part) {
+    return 1000 * all[static_cast<size_t>(part * static_cast<double>(all.size() - 1))];
+  };
   return fmt::format("{:.0f} ms in the middle, {:.0f} ms for 99 of 100, {:.0f} ms at most", at(0.5), at(0.99), at(1));
 }
 
-// When the last of the ranks but one had been told that the job is over or, told or not, had ended: from the launcher's lines
-// "rank 2 ended at 9.5 s of the steady clock, told of the job's end at 9.4 s".
+// When the last of the ranks but one had been told that the job is over or, told or not, had ended: from the launcher's
+// lines "rank 2 ended at 9.5 s of the steady clock, told of the job's end at 9.4 s".
 double all_knew_at(const std::string& log, size_t but) {
-  static const std::regex kLine("rank ([0-9]+) ended at ([0-9.]+) s of the steady clock(, told of the job's end at ([0-9.]+) s)?");
+  static const std::regex kLine(
+      "rank ([0-9]+) ended at ([0-9.]+) s of the steady clock(, told of the job's end at ([0-9.]+) s)?");
   double last = 0;
   for (std::sregex_iterator at(log.begin(), log.end(), kLine), none; at != none; ++at) {
     if (std::stoul((*at)[1]) == but) continue;
@@ -70,8 +73,19 @@ class Soak : public CliTest {
   void start_job(Moment moment, size_t ranks) {
     const int64_t last = moment == Moment::kExit ? step_ + 150 : 1'000'000'000;
     const int64_t every = moment == Moment::kSave ? 1 : 20;
-    Words words{"train", "gpt.toml", "--out", "run", "--quiet", "-n", std::to_string(ranks),
-                "--set", "train.batch=12", "--set", fmt::format("train.steps={}", last), "--set", fmt::format("train.save_every={}", every)};
+    Words words{"train",
+                "gpt.toml",
+                "--out",
+                "run",
+                "--quiet",
+                "-n",
+                std::to_string(ranks),
+                "--set",
+                "train.batch=12",
+                "--set",
+                fmt::format("train.steps={}", last),
+                "--set",
+                fmt::format("train.save_every={}", every)};
     if (step_ > 0) words.push_back("--resume");
     start(words, {"TRIREME_LOG=warn,launch=debug"});
   }
@@ -79,7 +93,8 @@ class Soak : public CliTest {
   // Lets it run for a random time after the moment has come; the rank's process, or -1 when the job has ended before.
   int wait_for(Moment moment, size_t ranks, size_t rank) {
     if (!wait_until([&] { return workers().size() == ranks; })) return -1;
-    if (moment != Moment::kStart && !wait_until([&] { return out_so_far().find("steps ") != std::string::npos; })) return -1;
+    if (moment != Moment::kStart && !wait_until([&] { return out_so_far().find("steps ") != std::string::npos; }))
+      return -1;
     std::this_thread::sleep_for(std::chrono::microseconds(random_() % (moment == Moment::kStart ? 150'000 : 400'000)));
     const std::vector<int> processes = workers();
     return processes.size() == ranks ? processes[rank] : -1;
@@ -106,11 +121,13 @@ class Soak : public CliTest {
     EXPECT_GT(known_s, 0);
     counts_.gone_s.push_back(gone_s);
     counts_.known_s[static_cast<size_t>(moment)].push_back(known_s);
-    if (known_s > 0.05) fmt::print("{:.0f} ms until all knew, {}\n", 1000 * known_s, kNames[static_cast<size_t>(moment)]);
+    if (known_s > 0.05)
+      fmt::print("{:.0f} ms until all knew, {}\n", 1000 * known_s, kNames[static_cast<size_t>(moment)]);
   }
 
   void look_at_end(const Outcome& outcome, size_t rank, int process) {
-    const bool right_rank = outcome.err.find(fmt::format("error: rank {} (pid {})", rank, process)) != std::string::npos;
+    const bool right_rank =
+        outcome.err.find(fmt::format("error: rank {} (pid {})", rank, process)) != std::string::npos;
     if (outcome.code == 0 || outcome.code == 130) {
       ++counts_.too_late;
     } else if (outcome.code != 3) {
@@ -171,11 +188,12 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
     all.insert(all.end(), known_s.begin(), known_s.end());
     fmt::print("{} times {}: {}\n", known_s.size(), kNames[i], times(known_s));
   }
-  fmt::print("seed {}: {} ranks ended ({} stopped, the rest killed), {} had ended before\n"
-             "processes that stayed: {}\nwrong exit codes: {}\nwrong ranks named: {}\ndamaged checkpoints: {}\n"
-             "until all other ranks knew, after SIGKILL: {}\nuntil none of them was left: {}\nthe same after SIGSTOP: {}\n",
-             seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code, counts_.wrong_rank,
-             counts_.damaged, times(all), times(counts_.gone_s), times(counts_.found_s));
+  fmt::print(
+      "seed {}: {} ranks ended ({} stopped, the rest killed), {} had ended before\n"
+      "processes that stayed: {}\nwrong exit codes: {}\nwrong ranks named: {}\ndamaged checkpoints: {}\n"
+      "until all other ranks knew, after SIGKILL: {}\nuntil none of them was left: {}\nthe same after SIGSTOP: {}\n",
+      seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code, counts_.wrong_rank,
+      counts_.damaged, times(all), times(counts_.gone_s), times(counts_.found_s));
   EXPECT_EQ(counts_.stuck, 0);
   EXPECT_EQ(counts_.wrong_code, 0);
   EXPECT_EQ(counts_.wrong_rank, 0);

@@ -75,10 +75,9 @@ inline std::vector<Example> cast_cases() {
   for (const DType from : all) {
     for (const DType to : all) {
       const Attrs attrs = op("cast").parse_attrs(fmt::format("{{dtype={}}}", to_string(to)));
-      cases.push_back(
-          {.in = {{from, {16401}}},
-           .attrs = attrs,
-           .fill = {from == DType::kBool ? whole_numbers(0, 2) : whole_numbers(0, 99)}});
+      cases.push_back({.in = {{from, {16401}}},
+                       .attrs = attrs,
+                       .fill = {from == DType::kBool ? whole_numbers(0, 2) : whole_numbers(0, 99)}});
     }
   }
   return cases;
@@ -90,8 +89,7 @@ inline std::vector<Example> elementwise_cases(std::string_view op) {
   };
   if (one_of({"add", "sub", "mul", "div", "maximum", "minimum"})) return binary_cases();
   if (one_of({"relu_grad", "silu_grad", "softmax_grad", "log_softmax_grad"})) return pair_cases();
-  if (one_of(
-          {"neg", "abs", "square", "tanh", "sigmoid", "erf", "relu", "silu", "sign", "sin", "cos"}))
+  if (one_of({"neg", "abs", "square", "tanh", "sigmoid", "erf", "relu", "silu", "sign", "sin", "cos"}))
     return unary_cases(-12, 12, Attrs());
   if (one_of({"sqrt", "rsqrt", "reciprocal", "log"})) return unary_cases(0.01, 100, Attrs());
   if (op == "exp") return unary_cases(-100, 3, Attrs());

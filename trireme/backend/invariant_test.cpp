@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "trireme/backend/test_isa_impl.h"
 #include "trireme/backend/kernel_cases_impl.h"
 #include "trireme/backend/kernels.h"
+#include "trireme/backend/test_isa_impl.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/layout/simulate.h"
@@ -32,19 +32,19 @@ std::vector<Cut> cuts_of(const ShardingRule& rule, const Kernel& kernel) {
   std::vector<Cut> out;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     if (!invariant_over(kernel, rule, static_cast<int>(f))) continue;
-    for (const std::vector<MeshAxis>& axes :
-         {std::vector<MeshAxis>{{"x", 2}}, {{"x", 2}, {"y", 2}}}) {
+    for (const std::vector<MeshAxis>& axes : {std::vector<MeshAxis>{{"x", 2}}, {{"x", 2}, {"y", 2}}}) {
       Cut cut{Mesh(axes), {}};
       cut.factors.axes.resize(rule.factors.size());
       for (int axis = 0; axis < cut.mesh.axes(); ++axis) cut.factors.axes[f].push_back(axis);
-      if (!is_uneven(rule, cut.factors, f, cut.mesh) && why_illegal(rule, cut.factors, cut.mesh).empty()) out.push_back(std::move(cut));
+      if (!is_uneven(rule, cut.factors, f, cut.mesh) && why_illegal(rule, cut.factors, cut.mesh).empty())
+        out.push_back(std::move(cut));
     }
   }
   return out;
 }
 
-std::vector<Place> places_of(std::span<const HostTensor> whole, std::span<const Layout> layouts,
-                             const Mesh& mesh, int64_t rank) {
+std::vector<Place> places_of(std::span<const HostTensor> whole, std::span<const Layout> layouts, const Mesh& mesh,
+                             int64_t rank) {
   std::vector<Place> out;
   for (size_t i = 0; i < whole.size(); ++i) {
     out.push_back({whole[i].shape(), local_box(whole[i].shape(), layouts[i], mesh, rank).start});
@@ -63,8 +63,8 @@ std::vector<HostTensor> run(const Call& call, const std::vector<HostTensor>& ope
     in_types.push_back(operand.type());
   }
   for (const TensorType& type : types) out.push_back(results.emplace_back(type).view());
-  std::vector<std::byte> scratch(static_cast<size_t>(call.kernel.scratch_bytes(
-      {in_types, types, call.example.attrs}, pool == nullptr ? 1 : pool->size())));
+  std::vector<std::byte> scratch(static_cast<size_t>(
+      call.kernel.scratch_bytes({in_types, types, call.example.attrs}, pool == nullptr ? 1 : pool->size())));
   std::shared_ptr<void> state;
   call.kernel.run({in, out, in_places, out_places, call.example.attrs, scratch, pool, &state});
   return results;
@@ -81,13 +81,11 @@ std::vector<HostTensor> reduced(std::vector<HostTensor> pieces, Reduction reduct
 }
 
 std::string check_cut(const Call& call, const Cut& cut, const ShardingRule& rule,
-                      const std::vector<HostTensor>& operands,
-                      const std::vector<HostTensor>& want) {
+                      const std::vector<HostTensor>& operands, const std::vector<HostTensor>& want) {
   const std::vector<Layout> in = operand_layouts(rule, cut.factors);
   std::vector<Layout> out = result_layouts(rule, cut.factors);
   std::vector<std::vector<HostTensor>> pieces;
-  for (size_t i = 0; i < operands.size(); ++i)
-    pieces.push_back(trireme::cut(operands[i], in[i], cut.mesh));
+  for (size_t i = 0; i < operands.size(); ++i) pieces.push_back(trireme::cut(operands[i], in[i], cut.mesh));
   std::vector<std::vector<HostTensor>> results(want.size());
   ThreadPool pool(3);
   for (int64_t rank = 0; rank < cut.mesh.devices(); ++rank) {
@@ -95,11 +93,10 @@ std::string check_cut(const Call& call, const Cut& cut, const ShardingRule& rule
     for (const auto& all : pieces) mine.push_back(all[static_cast<size_t>(rank)].clone());
     std::vector<TensorType> types;
     for (size_t r = 0; r < want.size(); ++r) {
-      types.push_back(
-          {want[r].type().dtype, local_box(want[r].shape(), out[r], cut.mesh, rank).size});
+      types.push_back({want[r].type().dtype, local_box(want[r].shape(), out[r], cut.mesh, rank).size});
     }
-    auto made = run(call, mine, types, places_of(operands, in, cut.mesh, rank),
-                    places_of(want, out, cut.mesh, rank), &pool);
+    auto made =
+        run(call, mine, types, places_of(operands, in, cut.mesh, rank), places_of(want, out, cut.mesh, rank), &pool);
     for (size_t r = 0; r < made.size(); ++r) results[r].push_back(std::move(made[r]));
   }
   for (size_t r = 0; r < want.size(); ++r) {
@@ -108,8 +105,7 @@ std::string check_cut(const Call& call, const Cut& cut, const ShardingRule& rule
       out[r].partial.clear();
     }
     const HostTensor got = gather(results[r], out[r], cut.mesh, want[r].type());
-    if (!std::ranges::equal(got.view().raw(), want[r].view().raw()))
-      return fmt::format("result {} has other bits", r);
+    if (!std::ranges::equal(got.view().raw(), want[r].view().raw())) return fmt::format("result {} has other bits", r);
   }
   return "";
 }
@@ -121,17 +117,17 @@ std::vector<Example> wide_cases(std::string_view op) {
     std::vector<Example> cases;
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
-        cases.push_back({.in = {f32(ta ? Shape{100, 64} : Shape{64, 100}),
-                                f32(tb ? Shape{132, 100} : Shape{100, 132})},
+        cases.push_back({.in = {f32(ta ? Shape{100, 64} : Shape{64, 100}), f32(tb ? Shape{132, 100} : Shape{100, 132})},
                          .attrs = Attrs::of(MatMulAttrs{ta, tb})});
       }
     }
-    cases.push_back(
-        {.in = {f32({4, 12, 40}), f32({4, 40, 36})}, .attrs = Attrs::of(MatMulAttrs{})});
+    cases.push_back({.in = {f32({4, 12, 40}), f32({4, 40, 36})}, .attrs = Attrs::of(MatMulAttrs{})});
     return cases;
   }
   if (op == "linear_weight_grad") {  // the first: several hundred terms, so in several parts, not at the ends of leaves
-    return {{.in = {f32({20, 53, 36}), f32({20, 53, 40})}}, {.in = {f32({20, 7, 36}), f32({20, 7, 68})}}, {.in = {f32({1, 28, 36}), f32({1, 28, 68})}}};
+    return {{.in = {f32({20, 53, 36}), f32({20, 53, 40})}},
+            {.in = {f32({20, 7, 36}), f32({20, 7, 68})}},
+            {.in = {f32({1, 28, 36}), f32({1, 28, 68})}}};
   }
   if (op == "multi_linear") return {{.in = {f32({4, 9, 36}), f32({36, 3, 20})}}};
   if (op == "multi_linear_input_grad") return {{.in = {f32({4, 9, 3, 20}), f32({36, 3, 20})}}};
@@ -168,9 +164,7 @@ int check(const OpDef& op, const Example& example, uint64_t seed) {
   for (const Cut& cut : cuts_of(rule, kernel)) {
     const std::string found = check_cut(call, cut, rule, operands, want);
     EXPECT_EQ(found, "") << kernel.name << " on " << conformance::describe(op, example) << " over "
-                         << to_string(
-                                layout_of(rule.in.empty() ? rule.out[0] : rule.in[0], cut.factors),
-                                cut.mesh);
+                         << to_string(layout_of(rule.in.empty() ? rule.out[0] : rule.in[0], cut.factors), cut.mesh);
     ++checked;
   }
   return checked;
@@ -204,8 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryOpCut,
                                           testing::Values(TestIsa{Isa::kAvx2}, TestIsa{Isa::kAvx512},
                                                           TestIsa{Isa::kAvx512Bf16, true})),
                          [](const auto& each) {
-                           return fmt::format("{}_{}", std::get<0>(each.param)->name,
-                                              std::get<1>(each.param).name());
+                           return fmt::format("{}_{}", std::get<0>(each.param)->name, std::get<1>(each.param).name());
                          });
 
 TEST(Invariant, ProductsHaveTheSameBitsOnEveryInstructionSet) {
@@ -213,9 +206,7 @@ TEST(Invariant, ProductsHaveTheSameBitsOnEveryInstructionSet) {
   const Example example = wide_cases("matmul").front();
   const OpDef& matmul = op("matmul");
   const std::vector<TensorType> types = conformance::results_of(matmul, example);
-  const Call call{matmul,
-                  choose_kernel(matmul, {example.in, types, example.attrs}, Numerics::kInvariant),
-                  example};
+  const Call call{matmul, choose_kernel(matmul, {example.in, types, example.attrs}, Numerics::kInvariant), example};
   const std::vector<HostTensor> operands = conformance::operands_of(example, 3);
 
   set_isa(Isa::kAvx2);

@@ -23,10 +23,8 @@ inline std::vector<Example> matmul_cases() {
       const Attrs attrs = Attrs::of(MatMulAttrs{ta, tb});
       const auto add = [&](int64_t m, int64_t n, int64_t k) {
         cases.push_back(
-            {.in = {ta ? f32_of({k, m}) : f32_of({m, k}), tb ? f32_of({n, k}) : f32_of({k, n})},
-             .attrs = attrs});
-        cases.push_back({.in = {ta ? f32_of({3, k, m}) : f32_of({3, m, k}),
-                                tb ? f32_of({3, n, k}) : f32_of({3, k, n})},
+            {.in = {ta ? f32_of({k, m}) : f32_of({m, k}), tb ? f32_of({n, k}) : f32_of({k, n})}, .attrs = attrs});
+        cases.push_back({.in = {ta ? f32_of({3, k, m}) : f32_of({3, m, k}), tb ? f32_of({3, n, k}) : f32_of({3, k, n})},
                          .attrs = attrs});
       };
       add(1, 1, 1);
@@ -39,18 +37,14 @@ inline std::vector<Example> matmul_cases() {
     }
   }
   // Cut into blocks: along the terms, the rows, the rows and the columns.
-  cases.push_back(
-      {.in = {f32_of({67, 2081}), f32_of({2081, 1031})}, .attrs = Attrs::of(MatMulAttrs{})});
-  cases.push_back({.in = {f32_of({131, 2053}), f32_of({517, 131})},
-                   .attrs = Attrs::of(MatMulAttrs{true, true})});
-  cases.push_back({.in = {f32_of({1031, 1021}), f32_of({1021, 1033})},
-                   .attrs = Attrs::of(MatMulAttrs{})});
+  cases.push_back({.in = {f32_of({67, 2081}), f32_of({2081, 1031})}, .attrs = Attrs::of(MatMulAttrs{})});
+  cases.push_back({.in = {f32_of({131, 2053}), f32_of({517, 131})}, .attrs = Attrs::of(MatMulAttrs{true, true})});
+  cases.push_back({.in = {f32_of({1031, 1021}), f32_of({1021, 1033})}, .attrs = Attrs::of(MatMulAttrs{})});
   cases.push_back({.in = {f32_of({2, 3, 7}), f32_of({7, 5})}, .attrs = Attrs::of(MatMulAttrs{})});
   return cases;
 }
 
-inline std::vector<Example> update_cases(std::vector<TensorType> scalars, int tensors,
-                                         Attrs attrs) {
+inline std::vector<Example> update_cases(std::vector<TensorType> scalars, int tensors, Attrs attrs) {
   std::vector<Example> cases;
   for (const int64_t size : {1, 77, 33001}) {
     Example e{.in = std::vector<TensorType>(static_cast<size_t>(tensors), f32_of({size})),
@@ -59,8 +53,7 @@ inline std::vector<Example> update_cases(std::vector<TensorType> scalars, int te
     e.fill.back() = {Fill::Kind::kUniform, 0.1, 1};  // a second moment, where there is one
     for (const TensorType& scalar : scalars) {
       e.in.push_back(scalar);
-      e.fill.push_back(scalar.dtype == DType::kI64 ? whole_numbers(1, 9)
-                                                   : Fill{Fill::Kind::kUniform, 0.1, 0.9});
+      e.fill.push_back(scalar.dtype == DType::kI64 ? whole_numbers(1, 9) : Fill{Fill::Kind::kUniform, 0.1, 0.9});
     }
     cases.push_back(std::move(e));
   }
@@ -69,8 +62,7 @@ inline std::vector<Example> update_cases(std::vector<TensorType> scalars, int te
 
 inline std::vector<Example> optimizer_cases(std::string_view op) {
   if (op == "adam_update") {
-    return update_cases({f32_of({}), i64_of({}), f32_of({})}, 4,
-                        Attrs::of(AdamAttrs{.weight_decay = 0.1}));
+    return update_cases({f32_of({}), i64_of({}), f32_of({})}, 4, Attrs::of(AdamAttrs{.weight_decay = 0.1}));
   }
   if (op == "lamb_direction")
     return update_cases({i64_of({}), f32_of({})}, 4, Attrs::of(AdamAttrs{.weight_decay = 0.1}));
@@ -79,24 +71,19 @@ inline std::vector<Example> optimizer_cases(std::string_view op) {
     return update_cases({f32_of({}), i64_of({}), f32_of({})}, 3,
                         Attrs::of(SgdAttrs{.weight_decay = 0.1, .nesterov = true}));
   }
-  if (op == "sgd_plain_update")
-    return update_cases({f32_of({}), f32_of({})}, 2, Attrs::of(SgdPlainAttrs{0.1}));
+  if (op == "sgd_plain_update") return update_cases({f32_of({}), f32_of({})}, 2, Attrs::of(SgdPlainAttrs{0.1}));
   return {};
 }
 
 inline std::vector<Example> dropout_cases() {
   const auto on = [](TensorType x, double p) {
-    return Example{.in = {x, i64_of({})},
-                   .attrs = Attrs::of(DropoutAttrs{p, 3, 5}),
-                   .fill = {{}, whole_numbers(1, 9)}};
+    return Example{.in = {x, i64_of({})}, .attrs = Attrs::of(DropoutAttrs{p, 3, 5}), .fill = {{}, whole_numbers(1, 9)}};
   };
-  return {on(f32_of({1}), 0.5), on(f32_of({3, 5, 7}), 0.9), on(f32_of({7, 4099}), 0.1),
-          on(f32_of({65}), 0)};
+  return {on(f32_of({1}), 0.5), on(f32_of({3, 5, 7}), 0.9), on(f32_of({7, 4099}), 0.1), on(f32_of({65}), 0)};
 }
 
 inline std::vector<Example> more_cases(std::string_view op) {
-  for (auto* cases :
-       {elementwise_cases, movement_cases, row_cases, window_cases, optimizer_cases}) {
+  for (auto* cases : {elementwise_cases, movement_cases, row_cases, window_cases, optimizer_cases}) {
     std::vector<Example> found = cases(op);
     if (!found.empty()) return found;
   }
@@ -156,7 +143,8 @@ inline bool stays_f32(std::string_view op, size_t operand, const TensorType& typ
   if (op == "layer_norm_grad") return operand > 0 && operand < 4;
   if (op == "rms_norm_grad") return operand == 1 || operand == 2;
   if (op == "batch_norm") return operand > 0 && operand < 5;
-  if (op == "batch_norm_sums" || op == "batch_norm_grad") return operand > 1 && operand != (op == "batch_norm_sums" ? 6 : 0);
+  if (op == "batch_norm_sums" || op == "batch_norm_grad")
+    return operand > 1 && operand != (op == "batch_norm_sums" ? 6 : 0);
   if (op == "batch_statistics") return true;
   if (op == "cross_entropy_grad" || op == "linear_weight_grad_onto") return operand == 2;
   if (op == "attention_grad") return operand == 4;

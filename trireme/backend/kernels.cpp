@@ -30,8 +30,7 @@ const Kernel* reference_of(const OpDef& def) {
   static std::mutex mutex;
   static std::map<const OpDef*, Kernel> made;
   const std::lock_guard lock(mutex);
-  return &made.try_emplace(&def, Kernel{def.name, "reference", nullptr, nullptr, def.kernel.get()})
-              .first->second;
+  return &made.try_emplace(&def, Kernel{def.name, "reference", nullptr, nullptr, def.kernel.get()}).first->second;
 }
 
 }  // namespace

@@ -24,8 +24,7 @@ constexpr std::byte kMark{0xa5};
 // Bytes with a marked guard on both sides.
 class Guarded {
  public:
-  explicit Guarded(int64_t bytes)
-      : bytes_(static_cast<size_t>(bytes)), all_(bytes_ + 2 * kGuard, kMark) {}
+  explicit Guarded(int64_t bytes) : bytes_(static_cast<size_t>(bytes)), all_(bytes_ + 2 * kGuard, kMark) {}
   std::byte* data() { return all_.data() + kGuard; }
   std::span<std::byte> span() { return {data(), bytes_}; }
   bool intact() const {
@@ -50,9 +49,8 @@ struct Overwrite {
 };
 
 // With `overwrite`, that result is written over a copy of that operand.
-Run run_kernel(const OpDef& op, const Kernel& kernel, const Example& example,
-               const std::vector<HostTensor>& operands, ThreadPool* pool,
-               Overwrite overwrite = {}) {
+Run run_kernel(const OpDef& op, const Kernel& kernel, const Example& example, const std::vector<HostTensor>& operands,
+               ThreadPool* pool, Overwrite overwrite = {}) {
   const std::vector<TensorType> types = conformance::results_of(op, example);
   std::vector<View> in, out;
   std::vector<TensorType> in_types;
@@ -69,8 +67,7 @@ Run run_kernel(const OpDef& op, const Kernel& kernel, const Example& example,
     std::copy_n(operand.data, operand.bytes(), place);
     operand.data = place;
   }
-  Guarded scratch(
-      kernel.scratch_bytes({in_types, types, example.attrs}, pool == nullptr ? 1 : pool->size()));
+  Guarded scratch(kernel.scratch_bytes({in_types, types, example.attrs}, pool == nullptr ? 1 : pool->size()));
   std::shared_ptr<void> state;
   kernel.run({in, out, {}, {}, example.attrs, scratch.span(), pool, &state});
   Run run;
@@ -127,11 +124,9 @@ std::vector<HostTensor> reference_results(const OpDef& op, const Example& exampl
 
 // Where a result is further from the reference's than sums in f32 may differ and, where it is bf16
 // and the reference's is not, one rounding: half a unit of the last place of eight bits.
-std::string wrong_result(const HostTensor& got, const HostTensor& want, int64_t length,
-                         double size) {
+std::string wrong_result(const HostTensor& got, const HostTensor& want, int64_t length, double size) {
   if (got.type() == want.type()) {
-    return conformance::difference(got, want,
-                                   conformance::tolerance(want.type().dtype, length, size));
+    return conformance::difference(got, want, conformance::tolerance(want.type().dtype, length, size));
   }
   const double by_sums = conformance::tolerance(DType::kF32, length, size);
   for (int64_t i = 0; i < want.type().elements(); ++i) {
@@ -144,8 +139,8 @@ std::string wrong_result(const HostTensor& got, const HostTensor& want, int64_t 
   return "";
 }
 
-// Of a kernel that rounds to bf16 what it then multiplies and sums: rounding errs by 2^-9 of each term at most, once inside
-// and once in the result, so the error of a whole result is within 2^-8 of it, by their norms.
+// Of a kernel that rounds to bf16 what it then multiplies and sums: rounding errs by 2^-9 of each term at most, once
+// inside and once in the result, so the error of a whole result is within 2^-8 of it, by their norms.
 std::string wrong_by_norm(const HostTensor& got, const HostTensor& want) {
   double off = 0, size = 0;
   for (int64_t i = 0; i < want.type().elements(); ++i) {
@@ -168,8 +163,7 @@ std::vector<Example> cases_of(const OpDef& op) {
 
 // A kernel on a case: what is wrong, differs between numbers of threads, or lies outside the
 // results.
-std::vector<std::string> check(const OpDef& op, const Kernel& kernel, const Example& example,
-                               uint64_t seed) {
+std::vector<std::string> check(const OpDef& op, const Kernel& kernel, const Example& example, uint64_t seed) {
   std::vector<std::string> findings;
   const std::vector<HostTensor> operands = conformance::operands_of(example, seed);
   const std::vector<TensorType> types = conformance::results_of(op, example);
@@ -177,24 +171,21 @@ std::vector<std::string> check(const OpDef& op, const Kernel& kernel, const Exam
   const double size = std::max(conformance::magnitude(operands), conformance::magnitude(want));
   const Run alone = run_kernel(op, kernel, example, operands, nullptr);
   for (size_t i = 0; i < types.size(); ++i) {
-    const std::string found =
-        kernel.name.ends_with(".pairs")
-            ? wrong_by_norm(alone.results[i], want[i])
-            : wrong_result(alone.results[i], want[i], reduction_length(op, example), size);
+    const std::string found = kernel.name.ends_with(".pairs")
+                                  ? wrong_by_norm(alone.results[i], want[i])
+                                  : wrong_result(alone.results[i], want[i], reduction_length(op, example), size);
     if (!found.empty()) findings.push_back(fmt::format("result {} {}", i, found));
   }
   if (!alone.broken.empty()) findings.push_back(alone.broken);
   for (const auto& [result, operand] : overwrites_of(op, {example.in, types, example.attrs})) {
     if (example.in[static_cast<size_t>(operand)] != types[static_cast<size_t>(result)]) continue;
     const Run run = run_kernel(op, kernel, example, operands, nullptr, {result, operand});
-    if (!same_bits(run.results, alone.results))
-      findings.push_back(fmt::format("other bits over operand {}", operand));
+    if (!same_bits(run.results, alone.results)) findings.push_back(fmt::format("other bits over operand {}", operand));
   }
   for (int threads : {1, 2, 3}) {
     ThreadPool pool(threads);
     const Run run = run_kernel(op, kernel, example, operands, &pool);
-    if (!same_bits(run.results, alone.results))
-      findings.push_back(fmt::format("other bits with {} threads", threads));
+    if (!same_bits(run.results, alone.results)) findings.push_back(fmt::format("other bits with {} threads", threads));
     if (!run.broken.empty()) findings.push_back(run.broken);
   }
   return findings;
@@ -231,21 +222,17 @@ TEST_P(EveryOp, KernelsAgreeWithTheReferenceOnEveryNumberOfThreads) {
     const std::vector<TensorType> types = conformance::results_of(*op, example);
     for (const Kernel* kernel : kernels_of(*op)) {
       if (kernel == kernels_of(*op).back()) break;
-      if (kernel->why_not != nullptr &&
-          !kernel->why_not({example.in, types, example.attrs}).empty())
-        continue;
+      if (kernel->why_not != nullptr && !kernel->why_not({example.in, types, example.attrs}).empty()) continue;
       for (const std::string& finding : check(*op, *kernel, example, seed)) {
-        ADD_FAILURE() << kernel->name << " on " << conformance::describe(*op, example) << ": "
-                      << finding;
+        ADD_FAILURE() << kernel->name << " on " << conformance::describe(*op, example) << ": " << finding;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, EveryOp, testing::ValuesIn(all_with_kernels()),
-                         [](const auto& each) {
-                           return fmt::format("{}_{}", each.param.op->name, each.param.isa.name());
-                         });
+INSTANTIATE_TEST_SUITE_P(Registry, EveryOp, testing::ValuesIn(all_with_kernels()), [](const auto& each) {
+  return fmt::format("{}_{}", each.param.op->name, each.param.isa.name());
+});
 
 TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
   std::vector<std::string> lines;
@@ -262,8 +249,7 @@ TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
   set_log_levels("warn");
   EXPECT_EQ(chosen.name, "reference");
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_NE(lines[0].find("'add.simd' does not run 'add': operand 0 is f64[4], not f32"),
-            std::string::npos)
+  EXPECT_NE(lines[0].find("'add.simd' does not run 'add': operand 0 is f64[4], not f32"), std::string::npos)
       << lines[0];
 }
 
@@ -280,9 +266,10 @@ TEST(Kernels, OnlyWhatTakesNoTimeIsLeftToTheReference) {
   }
 
   // Coordinates are made once, a reshape or stop_gradient copies bytes or nothing, a pick reads one element a row,
-  // batch_statistics a few numbers a channel, fill_beyond what is beyond the end of a piece, and the last two are one number.
-  EXPECT_THAT(left, testing::UnorderedElementsAre("iota", "fill_beyond", "reshape", "pick", "stop_gradient", "batch_statistics",
-                                                  "clip_scale", "total_of_digits"));
+  // batch_statistics a few numbers a channel, fill_beyond what is beyond the end of a piece, and the last two are one
+  // number.
+  EXPECT_THAT(left, testing::UnorderedElementsAre("iota", "fill_beyond", "reshape", "pick", "stop_gradient",
+                                                  "batch_statistics", "clip_scale", "total_of_digits"));
 }
 
 TEST(Kernels, WhatRunsOnF32RunsOnBf16) {
@@ -304,8 +291,7 @@ TEST(Kernels, ProductsOfBf16AreWidenedWhereNoInstructionsAreAndSaySo) {
   set_isa(Isa::kBaseline);
   const TensorType half{DType::kBF16, {4, 4}};
 
-  const Kernel& chosen =
-      chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})});
+  const Kernel& chosen = chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})});
 
   set_isa(machine_isa());
   set_log_sink({});
@@ -322,8 +308,7 @@ TEST(Kernels, ProductsOfBf16UseTheMachinesInstructionsForThem) {
   const TensorType half{DType::kBF16, {4, 4}};
   if (!cpu::onednn_has(Isa::kAvx512Bf16)) GTEST_SKIP() << "oneDNN was capped by an earlier test";
 
-  EXPECT_EQ(chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})}).name,
-            "matmul.bf16");
+  EXPECT_EQ(chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})}).name, "matmul.bf16");
 }
 
 TEST(Kernels, TheFastestThatCanRunIsChosen) {

@@ -33,13 +33,11 @@ inline std::vector<Example> movement_cases(std::string_view op) {
             {.in = {f32_of({5, 37, 70})}, .attrs = Attrs::of(SliceAttrs{{1, 3, 7}, {3, 31, 1}})}};
   }
   if (op == "split") {
-    return {{.in = {f32_of({37, 15, 5})},
-             .attrs = Attrs::of(SplitAttrs{.dim = 1, .sizes = {3, 1, 11}})},
+    return {{.in = {f32_of({37, 15, 5})}, .attrs = Attrs::of(SplitAttrs{.dim = 1, .sizes = {3, 1, 11}})},
             {.in = {f32_of({37, 4})}, .attrs = Attrs::of(SplitAttrs{.dim = 1, .sizes = {3, 1}})}};
   }
   if (op == "concat") {
-    return {{.in = {f32_of({37, 3, 5}), f32_of({37, 1, 5}), f32_of({37, 11, 5})},
-             .attrs = Attrs::of(ConcatAttrs{1})},
+    return {{.in = {f32_of({37, 3, 5}), f32_of({37, 1, 5}), f32_of({37, 11, 5})}, .attrs = Attrs::of(ConcatAttrs{1})},
             {.in = {f32_of({37, 3}), f32_of({37, 1})}, .attrs = Attrs::of(ConcatAttrs{1})}};
   }
   if (op == "pad") {

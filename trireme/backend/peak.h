@@ -10,9 +10,9 @@ class ThreadPool;
 
 struct Peak {
   int threads = 1;
-  std::string isa;  // the instruction set the figures hold for
-  double f32_flops_per_s = 0;   // independent fused multiply-adds in registers; an addition and a multiplication each
-  double bf16_flops_per_s = 0;  // the same of bf16, added up in f32; where no instruction does it, those of f32
+  std::string isa;                // the instruction set the figures hold for
+  double f32_flops_per_s = 0;     // independent fused multiply-adds in registers; an addition and a multiplication each
+  double bf16_flops_per_s = 0;    // the same of bf16, added up in f32; where no instruction does it, those of f32
   double memcpy_bytes_per_s = 0;  // bytes copied, each read once and written once
   double triad_bytes_per_s = 0;   // STREAM's a = b + s c: three times the bytes of one array
 };

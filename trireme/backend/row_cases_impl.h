@@ -36,29 +36,24 @@ inline std::vector<Example> argmax_cases() {
   const auto on = [](TensorType x, int64_t dim, Fill fill = {}) {
     return Example{.in = {x}, .attrs = Attrs::of(ArgmaxAttrs{dim}), .fill = {fill}};
   };
-  return {on(f32_of({1}), 0), on(f32_of({301, 67}), 1), on(f32_of({301, 67}), 0),
-          on(f32_of({3, 20, 517}), 1), on(f32_of({300, 67}), 1, whole_numbers(0, 4))};
+  return {on(f32_of({1}), 0), on(f32_of({301, 67}), 1), on(f32_of({301, 67}), 0), on(f32_of({3, 20, 517}), 1),
+          on(f32_of({300, 67}), 1, whole_numbers(0, 4))};
 }
 
 inline std::vector<Example> cumsum_cases() {
-  const auto on = [](TensorType x, CumsumAttrs attrs) {
-    return Example{.in = {x}, .attrs = Attrs::of(attrs)};
-  };
-  return {on(f32_of({301, 67}), {1}), on(f32_of({301, 67}), {0, true}),
-          on(f32_of({3, 20, 517}), {1, true})};
+  const auto on = [](TensorType x, CumsumAttrs attrs) { return Example{.in = {x}, .attrs = Attrs::of(attrs)}; };
+  return {on(f32_of({301, 67}), {1}), on(f32_of({301, 67}), {0, true}), on(f32_of({3, 20, 517}), {1, true})};
 }
 
 inline std::vector<Example> label_cases(bool gradient) {
   const auto on = [&](int64_t rows, int64_t classes, CrossEntropyAttrs attrs) {
-    Example e{
-        .in = {f32_of({rows, classes}), i64_of({rows})},
-        .attrs = Attrs::of(attrs),
-        .fill = {{Fill::Kind::kUniform, -9, 9}, whole_numbers(0, static_cast<double>(classes))}};
+    Example e{.in = {f32_of({rows, classes}), i64_of({rows})},
+              .attrs = Attrs::of(attrs),
+              .fill = {{Fill::Kind::kUniform, -9, 9}, whole_numbers(0, static_cast<double>(classes))}};
     if (gradient) e.in.push_back(f32_of({rows}));
     return e;
   };
-  return {on(1, 1, {}), on(13, 37, {}), on(5, 20011, {}),
-          on(33, 65, {.ignore_index = 3, .label_smoothing = 0.1})};
+  return {on(1, 1, {}), on(13, 37, {}), on(5, 20011, {}), on(33, 65, {.ignore_index = 3, .label_smoothing = 0.1})};
 }
 
 // With a mean for layer_norm, without for rms_norm.
@@ -94,8 +89,7 @@ inline std::vector<Example> attention_cases(bool gradient) {
   const auto add = [&](Shape q, int64_t t, int64_t g, bool causal) {
     const TensorType query{DType::kF32, q};
     const TensorType key = f32_of({q[0], t, g, q[3]});
-    Example e{.in = {query, key, key},
-              .attrs = Attrs::of(AttentionAttrs{causal, causal ? 0.3 : 0})};
+    Example e{.in = {query, key, key}, .attrs = Attrs::of(AttentionAttrs{causal, causal ? 0.3 : 0})};
     if (gradient) {
       e.in.push_back(query);
       e.in.push_back(f32_of({q[0], q[2], q[1]}));
@@ -151,15 +145,14 @@ inline std::vector<Example> row_cases(std::string_view op) {
   if (op == "reduce_max" || op == "reduce_min") return reduce_cases(true);
   if (op == "argmax") return argmax_cases();
   if (op == "cumsum") return cumsum_cases();
-  if (op == "square_sum")
-    return {{.in = {f32_of({1})}}, {.in = {f32_of({3, 20011})}}, {.in = {f32_of({0})}}};
+  if (op == "square_sum") return {{.in = {f32_of({1})}}, {.in = {f32_of({3, 20011})}}, {.in = {f32_of({0})}}};
   if (op == "cross_entropy") return label_cases(false);
   if (op == "cross_entropy_grad") return label_cases(true);
   if (op == "layer_norm" || op == "rms_norm") return norm_cases(op == "layer_norm");
-  if (op == "layer_norm_grad" || op == "rms_norm_grad")
-    return norm_grad_cases(op == "layer_norm_grad");
+  if (op == "layer_norm_grad" || op == "rms_norm_grad") return norm_grad_cases(op == "layer_norm_grad");
   if (op.starts_with("batch_norm")) return batch_norm_cases(op);
-  if (op == "channel_sums") return {{.in = {f32_of({1, 1})}}, {.in = {f32_of({2001, 35})}}, {.in = {f32_of({3, 7, 5, 64})}}};
+  if (op == "channel_sums")
+    return {{.in = {f32_of({1, 1})}}, {.in = {f32_of({2001, 35})}}, {.in = {f32_of({3, 7, 5, 64})}}};
   if (op == "attention") return attention_cases(false);
   if (op == "attention_merge") return attention_merge_cases();
   if (op == "attention_grad") return attention_cases(true);

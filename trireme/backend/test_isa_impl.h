@@ -1,4 +1,5 @@
-// The instruction sets that tests of kernels go through: those of the machine, and avx512_bf16 emulated, which any machine has.
+// The instruction sets that tests of kernels go through: those of the machine, and avx512_bf16 emulated, which any
+// machine has.
 #pragma once
 
 #include <string>

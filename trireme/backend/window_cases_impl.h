@@ -15,12 +15,9 @@ enum class ConvPass { kForward, kInput, kWeight };
 inline std::vector<Example> conv_cases(ConvPass pass) {
   std::vector<Example> cases;
   const auto add = [&](TensorType x, int64_t o, int64_t k, Conv2dAttrs attrs) {
-    const auto out = [&](int64_t size, int64_t stride) {
-      return (size + 2 * attrs.padding[0] - k) / stride + 1;
-    };
+    const auto out = [&](int64_t size, int64_t stride) { return (size + 2 * attrs.padding[0] - k) / stride + 1; };
     const TensorType w = f32_of({o, k, k, x.shape[3] / attrs.groups});
-    const TensorType y =
-        f32_of({x.shape[0], out(x.shape[1], attrs.stride[0]), out(x.shape[2], attrs.stride[1]), o});
+    const TensorType y = f32_of({x.shape[0], out(x.shape[1], attrs.stride[0]), out(x.shape[2], attrs.stride[1]), o});
     if (pass == ConvPass::kInput) attrs.size = {x.shape[1], x.shape[2]};
     if (pass == ConvPass::kWeight) attrs.size = {k, k};
     std::vector<TensorType> in = pass == ConvPass::kForward ? std::vector<TensorType>{x, w}
@@ -70,8 +67,7 @@ inline std::vector<Example> pool_cases(bool max, bool gradient) {
   add({5, 9, 7, 16}, {});
   add({3, 11, 12, 35}, {.kernel = {2, 3}, .stride = {3, 4}});
   add({3, 14, 13, 17}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
-  add({2, 6, 5, 33},
-      {.kernel = {3, 2}, .stride = {1, 2}, .padding = {2, 0, 1, 1}, .count_padding = false});
+  add({2, 6, 5, 33}, {.kernel = {3, 2}, .stride = {1, 2}, .padding = {2, 0, 1, 1}, .count_padding = false});
   add({2, 7, 7, 3}, {.kernel = {7, 7}, .stride = {1, 1}});
   // Equal elements: the first takes the gradient.
   add({2, 8, 8, 20}, {.kernel = {3, 3}, .stride = {2, 2}}, whole_numbers(0, 3));

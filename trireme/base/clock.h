@@ -15,15 +15,12 @@ double now_s();
 // A moment by which something must be done.
 class Deadline {
  public:
-  explicit Deadline(std::chrono::milliseconds from_now)
-      : start_(SteadyClock::now()), span_(from_now) {}
+  explicit Deadline(std::chrono::milliseconds from_now) : start_(SteadyClock::now()), span_(from_now) {}
   bool passed() const { return SteadyClock::now() - start_ >= span_; }
   // Never negative; rounded up to a whole millisecond, so that a poll with it does not end too
   // early.
   std::chrono::milliseconds remaining() const;
-  double elapsed_s() const {
-    return std::chrono::duration<double>(SteadyClock::now() - start_).count();
-  }
+  double elapsed_s() const { return std::chrono::duration<double>(SteadyClock::now() - start_).count(); }
   std::chrono::milliseconds span() const { return span_; }
 
  private:

@@ -8,14 +8,22 @@ namespace trireme {
 
 std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInvalidArgument: return "invalid argument";
-    case ErrorKind::kNotFound: return "not found";
-    case ErrorKind::kUnsupported: return "unsupported";
-    case ErrorKind::kIo: return "io";
-    case ErrorKind::kCorrupt: return "corrupt";
-    case ErrorKind::kComm: return "communication";
-    case ErrorKind::kTimeout: return "timeout";
-    case ErrorKind::kInternal: return "internal";
+    case ErrorKind::kInvalidArgument:
+      return "invalid argument";
+    case ErrorKind::kNotFound:
+      return "not found";
+    case ErrorKind::kUnsupported:
+      return "unsupported";
+    case ErrorKind::kIo:
+      return "io";
+    case ErrorKind::kCorrupt:
+      return "corrupt";
+    case ErrorKind::kComm:
+      return "communication";
+    case ErrorKind::kTimeout:
+      return "timeout";
+    case ErrorKind::kInternal:
+      return "internal";
   }
   return "unknown";
 }
@@ -24,12 +32,15 @@ int exit_code(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kInvalidArgument:
     case ErrorKind::kNotFound:
-    case ErrorKind::kUnsupported: return 2;
+    case ErrorKind::kUnsupported:
+      return 2;
     case ErrorKind::kIo:
     case ErrorKind::kCorrupt:
     case ErrorKind::kComm:
-    case ErrorKind::kTimeout: return 3;
-    case ErrorKind::kInternal: return 4;
+    case ErrorKind::kTimeout:
+      return 3;
+    case ErrorKind::kInternal:
+      return 4;
   }
   return 4;
 }
@@ -50,8 +61,8 @@ void Error::rebuild() {
   what_ = text_;
   if (kind_ == ErrorKind::kInternal) {
     const char* file = std::strstr(where_.file_name(), "trireme/");
-    what_ = fmt::format("internal error, please report: {} (at {}:{})", text_,
-                        file ? file : where_.file_name(), where_.line());
+    what_ = fmt::format("internal error, please report: {} (at {}:{})", text_, file ? file : where_.file_name(),
+                        where_.line());
   }
   what_ += notes_;
 }

@@ -33,11 +33,10 @@ int exit_code(ErrorKind kind);
 
 class Error : public std::exception {
  public:
-  Error(ErrorKind kind, std::string text,
-        std::source_location where = std::source_location::current());
+  Error(ErrorKind kind, std::string text, std::source_location where = std::source_location::current());
 
   ErrorKind kind() const { return kind_; }
-  const std::string& text() const { return text_; }    // the line, without notes
+  const std::string& text() const { return text_; }                     // the line, without notes
   const char* what() const noexcept override { return what_.c_str(); }  // the line and its notes
   const std::source_location& where() const { return where_; }
 
@@ -77,8 +76,7 @@ template <class... Args>
 template <class... Args>
 void require(bool ok, detail::Located<std::type_identity_t<Args>...> text, Args&&... args) {
   if (!ok) [[unlikely]] {
-    throw Error(ErrorKind::kInvalidArgument, fmt::format(text.format, std::forward<Args>(args)...),
-                text.where);
+    throw Error(ErrorKind::kInvalidArgument, fmt::format(text.format, std::forward<Args>(args)...), text.where);
   }
 }
 

@@ -120,10 +120,7 @@ Disk& disk() {
 }
 
 OutputFile::OutputFile(std::string path, Disk& disk)
-    : disk_(disk),
-      path_(std::move(path)),
-      partial_(path_ + ".tmp"),
-      file_(disk_.create(partial_)) {}
+    : disk_(disk), path_(std::move(path)), partial_(path_ + ".tmp"), file_(disk_.create(partial_)) {}
 
 OutputFile::~OutputFile() {
   if (partial_.empty()) return;
@@ -154,8 +151,7 @@ void atomic_write(const std::string& path, std::string_view bytes, Disk& disk) {
   file.commit();
 }
 
-InputFile::InputFile(std::string path)
-    : path_(std::move(path)), file_(open_for_reading(path_, bytes_)) {}
+InputFile::InputFile(std::string path) : path_(std::move(path)), file_(open_for_reading(path_, bytes_)) {}
 
 InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)), bytes_(other.bytes_), file_(std::exchange(other.file_, -1)) {}

@@ -32,8 +32,7 @@ class Disk {
   virtual void sync_directory(const std::string& path);
   virtual void make_directory(const std::string& path);  // and its parents; may exist
   virtual void symlink(const std::string& target, const std::string& path);
-  virtual void remove(
-      const std::string& path);  // a file, a link or an empty directory; may be missing
+  virtual void remove(const std::string& path);  // a file, a link or an empty directory; may be missing
 };
 
 Disk& disk();  // the machine's
@@ -100,9 +99,8 @@ std::string read_file(const std::string& path);
 bool is_file(const std::string& path);       // a regular file, links followed
 bool is_directory(const std::string& path);  // links followed
 int64_t file_bytes(const std::string& path);
-std::vector<std::string> list_directory(
-    const std::string& path);                 // names, sorted; without . and ..
-int64_t free_bytes(const std::string& path);  // what an ordinary user may still write there
+std::vector<std::string> list_directory(const std::string& path);  // names, sorted; without . and ..
+int64_t free_bytes(const std::string& path);                       // what an ordinary user may still write there
 std::string join_path(std::string_view directory, std::string_view name);
 std::string parent_path(std::string_view path);  // "." for a bare name
 std::string base_name(std::string_view path);

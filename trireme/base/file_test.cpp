@@ -36,9 +36,7 @@ TEST(File, WhatIsWrittenIsReadBackByEveryReader) {
 
   EXPECT_EQ(read_file(path), text);
   const MappedFile mapped(path);
-  EXPECT_EQ(
-      std::string(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()),
-      text);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()), text);
   const InputFile file(path);
   std::string middle(3, ' ');
   file.read(1, std::as_writable_bytes(std::span(middle)));
@@ -81,14 +79,12 @@ TEST(File, ErrorsNameThePathAndTheReason) {
 
   EXPECT_EQ(io_text([&] { read_file(dir / "none"); }),
             fmt::format("cannot open '{}': No such file or directory", dir / "none"));
-  EXPECT_EQ(io_text([&] { read_file(dir.path()); }),
-            fmt::format("cannot read '{}': Is a directory", dir.path()));
+  EXPECT_EQ(io_text([&] { read_file(dir.path()); }), fmt::format("cannot read '{}': Is a directory", dir.path()));
   EXPECT_EQ(io_text([&] { atomic_write(dir / "none/x", "x"); }),
             fmt::format("cannot create '{}': No such file or directory", dir / "none/x.tmp"));
   EXPECT_EQ(io_text([&] { disk().make_directory(dir / "file/sub"); }),
             fmt::format("cannot make the directory '{}': Not a directory", dir / "file/sub"));
-  EXPECT_THAT(io_text([&] { list_directory(dir / "none"); }),
-              HasSubstr("cannot list the directory"));
+  EXPECT_THAT(io_text([&] { list_directory(dir / "none"); }), HasSubstr("cannot list the directory"));
   EXPECT_THAT(io_text([&] { file_bytes(dir / "none"); }), HasSubstr("cannot inspect"));
   EXPECT_THAT(io_text([&] { free_bytes(dir / "none"); }), HasSubstr("cannot inspect"));
   EXPECT_THAT(io_text([&] { disk().rename(dir / "none", dir / "y"); }), HasSubstr("cannot rename"));
@@ -120,8 +116,7 @@ TEST(File, AFullDiskIsReportedAndLeavesTheOldFile) {
   const auto names = list_directory(dir.path());
   ::umount(dir.path().c_str());
 
-  EXPECT_THAT(text,
-              HasSubstr("No space left on device; free space there or choose another directory"));
+  EXPECT_THAT(text, HasSubstr("No space left on device; free space there or choose another directory"));
   EXPECT_EQ(kept, "old");
   EXPECT_THAT(names, ElementsAre("x"));
 }

@@ -20,13 +20,15 @@ constexpr std::array kFlags{
     Flag{"TRIREME_THREADS", "1..1024",
          "Compute threads of each rank. Default: the cores of the machine over the ranks on it."},
     Flag{"TRIREME_PIN", "0|1",
-         "0: the launcher leaves it to the system which cores a rank runs on. Default 1: cores of its own, where it is asked to."},
+         "0: the launcher leaves it to the system which cores a rank runs on. Default 1: cores of its own, where it is "
+         "asked to."},
     Flag{"TRIREME_ISA", "baseline|avx2|avx512|avx512_bf16|native",
          "Best instruction set the CPU kernels may use. Default native: the machine's best."},
     Flag{"TRIREME_TRANSPORT", "auto|threads|shm|ucx|mpi",
          "How ranks exchange tensors. Default auto: the fastest that reaches every rank."},
     Flag{"UCX_RNDV_THRESH", "bytes",
-         "UCX's own: from what size a message waits for its receiver. Default between hosts without RDMA cards: none does."},
+         "UCX's own: from what size a message waits for its receiver. Default between hosts without RDMA cards: none "
+         "does."},
     Flag{"UCX_TCP_TX_SEG_SIZE", "bytes",
          "UCX's own: what goes into a socket in one call, at most UCX_TCP_RX_SEG_SIZE. Default here 64k."},
     Flag{"TRIREME_SECRET_FILE", "path",
@@ -37,10 +39,8 @@ constexpr std::array kFlags{
          "What opens an encrypted key of --tls-key or --tls-cert, where no --tls-password-file does."},
     Flag{"TRIREME_INSECURE", "0|1",
          "1: ranks on several hosts may meet without a secret. It warns at every start. Default 0."},
-    Flag{"TRIREME_START_TIMEOUT", "1..86400",
-         "Seconds that a rank waits for the others to join. Default 300."},
-    Flag{"TRIREME_ERROR_FD", "number",
-         "Pipe on which a worker tells the launcher why it failed. Set by the launcher."},
+    Flag{"TRIREME_START_TIMEOUT", "1..86400", "Seconds that a rank waits for the others to join. Default 300."},
+    Flag{"TRIREME_ERROR_FD", "number", "Pipe on which a worker tells the launcher why it failed. Set by the launcher."},
     Flag{"TRIREME_PAGE_FD", "number",
          "Memory in which a worker tells the launcher what it waits for. Set by the launcher."},
     Flag{"TRIREME_WORKER_LOG", "path",
@@ -52,16 +52,12 @@ constexpr std::array kFlags{
          "How often the launcher may start the job again. Set by the launcher (--restarts)."},
     Flag{"TRIREME_RESTART_COUNT", "0..",
          "How often it has done so; from 1 on training goes on from the newest checkpoint."},
-    Flag{"RANK", "0..WORLD_SIZE-1",
-         "Rank of this process. Set by the launcher or torchrun; default 0."},
-    Flag{"WORLD_SIZE", "1..",
-         "Number of ranks of the job. Set by the launcher or torchrun; default 1."},
+    Flag{"RANK", "0..WORLD_SIZE-1", "Rank of this process. Set by the launcher or torchrun; default 0."},
+    Flag{"WORLD_SIZE", "1..", "Number of ranks of the job. Set by the launcher or torchrun; default 1."},
     Flag{"LOCAL_RANK", "0..", "Rank of this process among those of its host. Default RANK."},
     Flag{"LOCAL_WORLD_SIZE", "1..", "Number of ranks on this host. Default WORLD_SIZE."},
-    Flag{"MASTER_ADDR", "address",
-         "Host of the job's key-value store. Needed when WORLD_SIZE is above 1."},
-    Flag{"MASTER_PORT", "1..65535",
-         "Port of the job's key-value store. Needed when WORLD_SIZE is above 1."},
+    Flag{"MASTER_ADDR", "address", "Host of the job's key-value store. Needed when WORLD_SIZE is above 1."},
+    Flag{"MASTER_PORT", "1..65535", "Port of the job's key-value store. Needed when WORLD_SIZE is above 1."},
     Flag{"TORCHELASTIC_RUN_ID", "name", "Name of the job under torchrun."},
     Flag{"TORCHELASTIC_RESTART_COUNT", "0..", "How often torchrun has started the job again."},
     Flag{"TORCHELASTIC_USE_AGENT_STORE", "True|False",
@@ -88,8 +84,7 @@ constexpr std::array kFlags{
     Flag{"RANK_ID", "0..", "Rank of this process in RANK_TABLE_FILE."},
     Flag{"RANK_SIZE", "1..", "Number of ranks in RANK_TABLE_FILE, if it is to be checked."},
     Flag{"DEVICE_ID", "0..", "Device of this process in RANK_TABLE_FILE, if it is to be checked."},
-    Flag{"JOB_COMPLETION_INDEX", "0..",
-         "Rank of this pod in an indexed Kubernetes job; needs WORLD_SIZE."},
+    Flag{"JOB_COMPLETION_INDEX", "0..", "Rank of this pod in an indexed Kubernetes job; needs WORLD_SIZE."},
     Flag{"MS_ROLE", "MS_WORKER|MS_SCHED",
          "MindSpore's name for what `trireme train` or `trireme launch` is to be: one rank, or the scheduler."},
     Flag{"MS_WORKER_NUM", "1..", "MindSpore's name for --world, the number of ranks."},
@@ -102,15 +97,15 @@ constexpr std::array kFlags{
     Flag{"MS_DISABLE_HEARTBEAT", "0|1", "MindSpore's name for --heartbeat 0."},
     Flag{"MS_SERVER_NUM", "0", "MindSpore's number of parameter servers, of which there are none."},
     Flag{"MS_ENABLE_RECOVERY", "0|1", "MindSpore's; without effect, as --restarts is what lets a job go on."},
-    Flag{"MS_RECOVERY_PATH", "path", "MindSpore's; without effect, as a restarted scheduler learns everything from the nodes."},
+    Flag{"MS_RECOVERY_PATH", "path",
+         "MindSpore's; without effect, as a restarted scheduler learns everything from the nodes."},
     Flag{"MS_RECEIVE_MSG_TIMEOUT", "seconds", "MindSpore's; without effect, as reports are repeated."},
     Flag{"MS_RETRY_INTERVAL_LOWER", "seconds", "MindSpore's; without effect: drawn between 0.2 and 0.5 seconds."},
     Flag{"MS_RETRY_INTERVAL_UPPER", "seconds", "As MS_RETRY_INTERVAL_LOWER."},
     Flag{"MS_HCCL_CM_INIT", "0|1", "MindSpore's; without effect: for another device."},
     Flag{"MS_ENABLE_LCCL", "0|1", "MindSpore's; without effect: for another device."},
     Flag{"NO_COLOR", "any", "Set to anything: no colours on the terminal."},
-    Flag{"LC_ALL", "name.UTF-8",
-         "Language of the terminal; with UTF-8 in it the progress bar is drawn in fine steps."},
+    Flag{"LC_ALL", "name.UTF-8", "Language of the terminal; with UTF-8 in it the progress bar is drawn in fine steps."},
     Flag{"LC_CTYPE", "name.UTF-8", "As LC_ALL, which comes first."},
     Flag{"LANG", "name.UTF-8", "As LC_ALL and LC_CTYPE, which come first."},
     Flag{"TERM", "name", "Kind of terminal; 'dumb' turns the redrawn progress line off."},
@@ -125,8 +120,7 @@ std::span<const Flag> all_flags() {
 
 std::optional<std::string> flag_text(std::string_view name) {
   const auto flag = std::ranges::find(kFlags, name, &Flag::name);
-  invariant(flag != kFlags.end(), "environment variable '{}' is not in the table of base/flags",
-            name);
+  invariant(flag != kFlags.end(), "environment variable '{}' is not in the table of base/flags", name);
   // The names in the table are literals, so their text ends with a zero.
   const char* value = std::getenv(flag->name.data());
   if (value == nullptr || *value == '\0') return std::nullopt;
@@ -157,9 +151,8 @@ std::optional<bool> flag_bool(std::string_view name) {
   for (std::string_view no : {"0", "false", "no", "off"}) {
     if (*text == no) return false;
   }
-  fail(ErrorKind::kInvalidArgument,
-       "environment variable {}='{}': it must be 1, true, yes, on, 0, false, no or off", name,
-       *text);
+  fail(ErrorKind::kInvalidArgument, "environment variable {}='{}': it must be 1, true, yes, on, 0, false, no or off",
+       name, *text);
 }
 
 std::map<std::string, std::string, std::less<>> flag_values() {

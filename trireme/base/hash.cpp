@@ -132,8 +132,7 @@ uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t crc) {
       for (size_t k = 0; k < 8; ++k) crc ^= t.at[7 - k][word >> (8 * k) & 0xff];
     }
   }
-  for (; size > 0; ++p, --size)
-    crc = (crc >> 8) ^ t.at[0][(crc ^ std::to_integer<uint32_t>(*p)) & 0xff];
+  for (; size > 0; ++p, --size) crc = (crc >> 8) ^ t.at[0][(crc ^ std::to_integer<uint32_t>(*p)) & 0xff];
   return ~crc;
 }
 

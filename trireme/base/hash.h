@@ -33,9 +33,8 @@ class Sha256 {
   std::array<std::byte, 64> buffer_{};
   uint64_t length_ = 0;
 
-  static constexpr std::array<uint32_t, 8> kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372,
-                                                     0xa54ff53a, 0x510e527f, 0x9b05688c,
-                                                     0x1f83d9ab, 0x5be0cd19};
+  static constexpr std::array<uint32_t, 8> kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 };
 
 std::string sha256_hex(std::string_view bytes);  // 64 lower-case digits

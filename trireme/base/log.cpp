@@ -19,9 +19,8 @@ namespace {
 
 // Folder names plus `dispatch`; the words that TRIREME_LOG knows.
 constexpr std::array<std::string_view, 24> kComponents{
-    "base", "tensor", "mesh", "layout",    "comm",  "ir",      "op",    "ops",
-    "grad", "nn",     "plan", "partition", "pass",  "backend", "exec",  "ckpt",
-    "data", "eager",  "ps",   "launch",    "train", "cli",     "bench", "dispatch"};
+    "base", "tensor",  "mesh", "layout", "comm", "ir",    "op", "ops",    "grad",  "nn",  "plan",  "partition",
+    "pass", "backend", "exec", "ckpt",   "data", "eager", "ps", "launch", "train", "cli", "bench", "dispatch"};
 constexpr std::array<std::string_view, 4> kLevels{"error", "warn", "info", "debug"};
 
 using Levels = std::array<LogLevel, kComponents.size()>;
@@ -36,9 +35,8 @@ struct Logger {
 
 LogLevel parse_level(std::string_view word, std::string_view whole) {
   const auto found = std::ranges::find(kLevels, word);
-  require(found != kLevels.end(),
-          "log levels '{}': '{}' is not a level; one of 'error', 'warn', 'info' or 'debug'", whole,
-          word);
+  require(found != kLevels.end(), "log levels '{}': '{}' is not a level; one of 'error', 'warn', 'info' or 'debug'",
+          whole, word);
   return static_cast<LogLevel>(found - kLevels.begin());
 }
 
@@ -61,8 +59,7 @@ Levels parse_levels(std::string_view whole) {
       fail(ErrorKind::kInvalidArgument, "log levels '{}': no component named '{}'.{}", whole, name,
            suggestion(name, names));
     }
-    levels[static_cast<size_t>(found - kComponents.begin())] =
-        parse_level(item.substr(equals + 1), whole);
+    levels[static_cast<size_t>(found - kComponents.begin())] = parse_level(item.substr(equals + 1), whole);
   }
   return levels;
 }
@@ -113,8 +110,7 @@ bool log_on(LogLevel level, std::string_view component) {
   const auto found = std::ranges::find(kComponents, component);
   // A component outside the list is a slip of ours that must not cost the line.
   if (found == kComponents.end()) return level <= LogLevel::kWarn;
-  return level <= log.levels[static_cast<size_t>(found - kComponents.begin())].load(
-                      std::memory_order_relaxed);
+  return level <= log.levels[static_cast<size_t>(found - kComponents.begin())].load(std::memory_order_relaxed);
 }
 
 std::string log_line(LogLevel level, std::string_view time, int rank, std::string_view component,

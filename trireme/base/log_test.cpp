@@ -99,9 +99,9 @@ TEST(Flags, WholeNumbersAreCheckedAgainstTheirRange) {
   EXPECT_EQ(flag_int("TRIREME_THREADS", 1, 64), 12);
   for (const char* bad : {"0", "65", "x", "3x", " 3"}) {
     setenv("TRIREME_THREADS", bad, 1);
-    EXPECT_EQ(error_text([] { (void)flag_int("TRIREME_THREADS", 1, 64); }),
-              "environment variable TRIREME_THREADS='" + std::string(bad) +
-                  "': it must be a whole number from 1 to 64");
+    EXPECT_EQ(
+        error_text([] { (void)flag_int("TRIREME_THREADS", 1, 64); }),
+        "environment variable TRIREME_THREADS='" + std::string(bad) + "': it must be a whole number from 1 to 64");
   }
   setenv("TRIREME_THREADS", "", 1);
   EXPECT_EQ(flag_int("TRIREME_THREADS", 1, 64), std::nullopt);
@@ -115,9 +115,8 @@ TEST(Flags, SwitchesTakeTheUsualWordsAndRefuseOthers) {
   setenv("NO_COLOR", "off", 1);
   EXPECT_EQ(flag_bool("NO_COLOR"), false);
   setenv("NO_COLOR", "maybe", 1);
-  EXPECT_EQ(
-      error_text([] { (void)flag_bool("NO_COLOR"); }),
-      "environment variable NO_COLOR='maybe': it must be 1, true, yes, on, 0, false, no or off");
+  EXPECT_EQ(error_text([] { (void)flag_bool("NO_COLOR"); }),
+            "environment variable NO_COLOR='maybe': it must be 1, true, yes, on, 0, false, no or off");
   unsetenv("NO_COLOR");
 }
 

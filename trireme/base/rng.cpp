@@ -31,8 +31,8 @@ uint64_t mix(uint64_t x) {
 }
 
 Block block_of(uint64_t block, uint64_t step, std::array<uint32_t, 2> key) {
-  return philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                 static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
+  return philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(step),
+                 static_cast<uint32_t>(step >> 32)},
                 key);
 }
 
@@ -82,15 +82,13 @@ struct Pair {
   const float z = x * x;
   const float s = ((-1.9515295891e-4F * z + 8.3321608736e-3F) * z - 1.6666654611e-1F) * z * x + x;
   const float c =
-      ((2.443315711809948e-5F * z - 1.388731625493765e-3F) * z + 4.166664568298827e-2F) * z * z -
-      0.5F * z + 1.0F;
+      ((2.443315711809948e-5F * z - 1.388731625493765e-3F) * z + 4.166664568298827e-2F) * z * z - 0.5F * z + 1.0F;
   // Quarters 0..3 turn (c, s) into (c, s), (-s, c), (-c, -s), (s, -c); selected by bits, not
   // branches.
   const uint32_t swap = 0U - (quarter & 1U);
   const uint32_t cos_bits = std::bit_cast<uint32_t>(c);
   const uint32_t sin_bits = std::bit_cast<uint32_t>(s);
-  const uint32_t even_bits =
-      ((cos_bits & ~swap) | (sin_bits & swap)) ^ (((quarter + 1) & 2U) << 30);
+  const uint32_t even_bits = ((cos_bits & ~swap) | (sin_bits & swap)) ^ (((quarter + 1) & 2U) << 30);
   const uint32_t odd_bits = ((sin_bits & ~swap) | (cos_bits & swap)) ^ ((quarter & 2U) << 30);
   return {r * std::bit_cast<float>(even_bits), r * std::bit_cast<float>(odd_bits)};
 }
@@ -106,8 +104,8 @@ void philox_chunk(uint64_t first, uint64_t step, std::array<uint32_t, 2> key, ui
 #if defined(__x86_64__)
 // The same with AVX2. A vector holds one word of four blocks in the low halves of its 64-bit lanes,
 // where the widening multiplication wants them; what is left in the high halves is ignored by it.
-[[gnu::target("avx2")]] void philox_chunk_avx2(uint64_t first, uint64_t step,
-                                               std::array<uint32_t, 2> key, uint32_t* out) {
+[[gnu::target("avx2")]] void philox_chunk_avx2(uint64_t first, uint64_t step, std::array<uint32_t, 2> key,
+                                               uint32_t* out) {
   const __m256i m0 = _mm256_set1_epi64x(kMultiplier0);
   const __m256i m1 = _mm256_set1_epi64x(kMultiplier1);
   const __m256i low_half = _mm256_set1_epi64x(0xffffffff);
@@ -117,8 +115,7 @@ void philox_chunk(uint64_t first, uint64_t step, std::array<uint32_t, 2> key, ui
   __m256i x2[kVectors];
   __m256i x3[kVectors];
   for (size_t v = 0; v < kVectors; ++v) {
-    x0[v] = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(first + v * 4)),
-                             _mm256_set_epi64x(3, 2, 1, 0));
+    x0[v] = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(first + v * 4)), _mm256_set_epi64x(3, 2, 1, 0));
     x1[v] = _mm256_srli_epi64(x0[v], 32);
     x2[v] = _mm256_set1_epi64x(static_cast<int64_t>(step));
     x3[v] = _mm256_srli_epi64(x2[v], 32);
@@ -136,10 +133,8 @@ void philox_chunk(uint64_t first, uint64_t step, std::array<uint32_t, 2> key, ui
     }
   }
   for (size_t v = 0; v < kVectors; ++v) {
-    const __m256i a =
-        _mm256_or_si256(_mm256_and_si256(x0[v], low_half), _mm256_slli_epi64(x1[v], 32));
-    const __m256i b =
-        _mm256_or_si256(_mm256_and_si256(x2[v], low_half), _mm256_slli_epi64(x3[v], 32));
+    const __m256i a = _mm256_or_si256(_mm256_and_si256(x0[v], low_half), _mm256_slli_epi64(x1[v], 32));
+    const __m256i b = _mm256_or_si256(_mm256_and_si256(x2[v], low_half), _mm256_slli_epi64(x3[v], 32));
     const __m256i even = _mm256_unpacklo_epi64(a, b);
     const __m256i odd = _mm256_unpackhi_epi64(a, b);
     auto* to = reinterpret_cast<__m256i*>(out + v * 16);
@@ -152,8 +147,7 @@ void philox_chunk(uint64_t first, uint64_t step, std::array<uint32_t, 2> key, ui
 // What the fills make of the words of blocks in order; `count` is a multiple of kWords.
 struct BitsOf {
   using Value = uint32_t;
-  [[gnu::always_inline]] static inline void convert(const uint32_t* w, size_t count,
-                                                    uint32_t* out) {
+  [[gnu::always_inline]] static inline void convert(const uint32_t* w, size_t count, uint32_t* out) {
     for (size_t i = 0; i < count; ++i) out[i] = w[i];
   }
 };
@@ -188,8 +182,8 @@ void chunks_portable(uint64_t block, uint64_t step, std::array<uint32_t, 2> key,
 
 #if defined(__x86_64__)
 template <class Of>
-[[gnu::target("avx2")]] void chunks_avx2(uint64_t block, uint64_t step, std::array<uint32_t, 2> key,
-                                         size_t count, typename Of::Value* out) {
+[[gnu::target("avx2")]] void chunks_avx2(uint64_t block, uint64_t step, std::array<uint32_t, 2> key, size_t count,
+                                         typename Of::Value* out) {
   uint32_t words[kChunk];
   for (size_t i = 0; i < count; ++i) {
     philox_chunk_avx2(block + i * kBlocks, step, key, words);
@@ -199,8 +193,7 @@ template <class Of>
 #endif
 
 template <class Of>
-void chunks(uint64_t block, uint64_t step, std::array<uint32_t, 2> key, size_t count,
-            typename Of::Value* out) {
+void chunks(uint64_t block, uint64_t step, std::array<uint32_t, 2> key, size_t count, typename Of::Value* out) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) return chunks_avx2<Of>(block, step, key, count, out);
 #endif

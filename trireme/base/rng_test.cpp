@@ -16,8 +16,7 @@ using Block = std::array<uint32_t, 4>;
 
 TEST(Rng, PhiloxGivesTheVectorsOfRandom123) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}),
-            (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -27,10 +26,9 @@ TEST(Rng, ABitIsTheLaneOfTheBlockTheHeaderNames) {
   const uint64_t step = 0x1234567890ULL;
   const uint64_t index = (5ULL << 34) + 3;
 
-  const Block block =
-      philox({static_cast<uint32_t>(index / 4), static_cast<uint32_t>(index / 4 >> 32),
-              static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
-             key_of(stream));
+  const Block block = philox({static_cast<uint32_t>(index / 4), static_cast<uint32_t>(index / 4 >> 32),
+                              static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
+                             key_of(stream));
 
   EXPECT_EQ(random_bits(stream, index, step), block[3]);
 }
@@ -62,10 +60,8 @@ TEST(Rng, FillsEqualTheElementFunctionsForEveryStartAndLength) {
         fill_uniform01(stream, first, 9, uniform);
         fill_normal(stream, first, 9, gauss);
         for (size_t i = 0; i < length; ++i) {
-          ASSERT_EQ(bits[i], random_bits(stream, first + i, 9))
-              << first << " " << length << " " << i;
-          ASSERT_EQ(uniform[i], uniform01(stream, first + i, 9))
-              << first << " " << length << " " << i;
+          ASSERT_EQ(bits[i], random_bits(stream, first + i, 9)) << first << " " << length << " " << i;
+          ASSERT_EQ(uniform[i], uniform01(stream, first + i, 9)) << first << " " << length << " " << i;
           ASSERT_EQ(gauss[i], normal(stream, first + i, 9)) << first << " " << length << " " << i;
         }
       }

@@ -9,7 +9,8 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kForHandler = 256 << 10;  // bytes for its calls, backtrace(3) and the lookup of names in UCX's among them
+constexpr size_t kForHandler =
+    256 << 10;  // bytes for its calls, backtrace(3) and the lookup of names in UCX's among them
 
 class SignalStack {
  public:
@@ -17,7 +18,8 @@ class SignalStack {
     move_handlers_to_signal_stacks();
     stack_t now{};
     if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
-    const size_t size = kForHandler + static_cast<size_t>(sysconf(_SC_MINSIGSTKSZ));  // what the kernel saves there: the registers
+    const size_t size =
+        kForHandler + static_cast<size_t>(sysconf(_SC_MINSIGSTKSZ));  // what the kernel saves there: the registers
     memory_ = std::make_unique_for_overwrite<std::byte[]>(size);
     const stack_t ours{.ss_sp = memory_.get(), .ss_flags = 0, .ss_size = size};
     if (sigaltstack(&ours, nullptr) != 0) memory_.reset();
@@ -47,6 +49,8 @@ void move_handlers_to_signal_stacks() {
   }
 }
 
-void have_signal_stack() { thread_local const SignalStack stack; }
+void have_signal_stack() {
+  thread_local const SignalStack stack;
+}
 
 }  // namespace trireme

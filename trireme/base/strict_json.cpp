@@ -20,12 +20,9 @@ json parse_json(std::string_view text, const std::string& where) {
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (depth > kMostDepth)
-      fail(ErrorKind::kCorrupt, "{}: JSON deeper than {} levels", where, kMostDepth);
-    if (event == json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second) {
-      fail(ErrorKind::kCorrupt, "{}: the name '{}' appears twice", where,
-           parsed.get<std::string>());
+    if (depth > kMostDepth) fail(ErrorKind::kCorrupt, "{}: JSON deeper than {} levels", where, kMostDepth);
+    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
+      fail(ErrorKind::kCorrupt, "{}: the name '{}' appears twice", where, parsed.get<std::string>());
     }
     return true;
   };

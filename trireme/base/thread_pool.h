@@ -58,8 +58,7 @@ class ThreadPool {
   // Runs fn(begin, end) over [0, n) in chunks of `grain` (the last may be shorter).
   template <class F>
   void parallel_for(int64_t n, int64_t grain, F&& fn) {
-    run((n + grain - 1) / grain,
-        [&](int64_t task, int) { fn(task * grain, std::min(n, (task + 1) * grain)); });
+    run((n + grain - 1) / grain, [&](int64_t task, int) { fn(task * grain, std::min(n, (task + 1) * grain)); });
   }
 
   static constexpr int kDefaultSpins = -1;

@@ -56,8 +56,7 @@ TEST(ThreadPool, ParallelForCutsByGrainAndNotByThreads) {
     ThreadPool pool(threads);
     std::array<std::atomic<int64_t>, 4> end_of{};
 
-    pool.parallel_for(
-        10, 3, [&](int64_t begin, int64_t end) { end_of[static_cast<size_t>(begin / 3)] = end; });
+    pool.parallel_for(10, 3, [&](int64_t begin, int64_t end) { end_of[static_cast<size_t>(begin / 3)] = end; });
 
     EXPECT_EQ(end_of[0], 3);
     EXPECT_EQ(end_of[1], 6);

@@ -8,10 +8,12 @@
 namespace trireme {
 namespace {
 
-bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+bool is_ascii(char c) {
+  return static_cast<unsigned char>(c) < 0x80;
+}
 
-// The place after the string that begins at `at`. One that is not closed ends with its line, or with the text; a long one before a
-// character that is not ASCII and the first after a line that ends with a backslash.
+// The place after the string that begins at `at`. One that is not closed ends with its line, or with the text; a long
+// one before a character that is not ASCII and the first after a line that ends with a backslash.
 size_t end_of_string(std::string_view toml, size_t at) {
   const char quote = toml[at];
   const size_t opened = std::min(toml.find_first_not_of(quote, at), toml.size()) - at;

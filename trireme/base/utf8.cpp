@@ -19,8 +19,8 @@ size_t length_of_first(std::string_view text) {
   }
   // The second byte tells the rest: e0 and f0 would be longer forms, ed a surrogate, f4 beyond the last character.
   const auto second = static_cast<uint8_t>(more > 0 ? text[1] : 0);
-  const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
-                     (first == 0xf4 && second > 0x8f);
+  const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                     (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
   return wrong ? 0 : more + 1;
 }
 

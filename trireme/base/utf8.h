@@ -6,12 +6,12 @@
 
 namespace trireme {
 
-// Whether all of it is well formed: no piece of a character, no longer form of a shorter one, no half of a surrogate pair,
-// nothing above U+10FFFF.
+// Whether all of it is well formed: no piece of a character, no longer form of a shorter one, no half of a surrogate
+// pair, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
 
-// The text as a terminal, a log or a page can show it: what is not well formed, and control characters but for line feeds and
-// tabs, become U+FFFD, the sign for what cannot be shown.
+// The text as a terminal, a log or a page can show it: what is not well formed, and control characters but for line
+// feeds and tabs, become U+FFFD, the sign for what cannot be shown.
 std::string printable(std::string_view text);
 
 }  // namespace trireme

@@ -12,8 +12,9 @@ TEST(Utf8, takes_characters_of_one_to_four_bytes) {
 }
 
 TEST(Utf8, refuses_pieces_longer_forms_surrogates_and_what_is_beyond) {
-  for (const std::string_view text : {"\x80", "\xc2", "\xe2\x82", "\xf0\x9f\x98", "\xc2x", "\xe2\x82x", "\xff", "\xc0\xaf",
-                                      "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
+  for (const std::string_view text :
+       {"\x80", "\xc2", "\xe2\x82", "\xf0\x9f\x98", "\xc2x", "\xe2\x82x", "\xff", "\xc0\xaf", "\xc1\xbf",
+        "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
     EXPECT_FALSE(is_utf8(text)) << text;
   }
 }
@@ -22,7 +23,10 @@ TEST(Utf8, what_cannot_be_shown_is_replaced) {
   EXPECT_EQ(printable("plain\n\ttext \xc3\xa9\xf0\x9f\x98\x80"), "plain\n\ttext \xc3\xa9\xf0\x9f\x98\x80");
   const std::string sign = "\xef\xbf\xbd";
   EXPECT_EQ(printable("a\x1b[31mb\r\x07\x7f"), "a" + sign + "[31mb" + sign + sign + sign);
-  EXPECT_EQ(printable("\xc2\x9b" "31m\xc2\xa0"), sign + "31m\xc2\xa0") << "a terminal obeys U+009B as it does ESC [";
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m\xc2\xa0"),
+            sign + "31m\xc2\xa0")
+      << "a terminal obeys U+009B as it does ESC [";
   EXPECT_EQ(printable("\xff\xe2\x82x"), sign + sign + sign + "x");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a" + sign + "b");
   for (int i = 0; i < 65536; ++i) {

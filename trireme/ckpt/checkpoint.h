@@ -37,7 +37,7 @@ struct SaveInfo {
   std::string mesh = {};
   int64_t data_position = 0;
   std::map<std::string, std::string> meta = {};
-  int keep_last = 0;  // complete checkpoints left in the root after this one; 0 = all
+  int keep_last = 0;                     // complete checkpoints left in the root after this one; 0 = all
   std::vector<int64_t> keep_steps = {};  // stay besides
 };
 
@@ -57,8 +57,8 @@ struct Saved {
 // Called by every rank with the same root (a file system they share). On an error on any rank all
 // ranks throw, the earlier checkpoints are whole, and the half-written directory is removed or,
 // without COMMIT, means nothing. The errors of other ranks say which.
-Saved save(const std::string& root, std::span<const Piece> mine, const SaveInfo& info,
-           const Peers& peers = {}, Disk& disk = trireme::disk());
+Saved save(const std::string& root, std::span<const Piece> mine, const SaveInfo& info, const Peers& peers = {},
+           Disk& disk = trireme::disk());
 
 // The writer of each box that several ranks hold: largest box first, to the holder with the fewest
 // bytes so far. Equal on all ranks.

@@ -132,18 +132,16 @@ TEST(Checkpoint, DamageNamesFileTensorChunkAndBlock) {
   const TempDirectory dir;
   const std::string path = save_small(dir.path(), 5);
   std::string data = read_file(path + "/data-00000.safetensors");
-  data.back() =
-      static_cast<char>(data.back() ^ 1);  // the bf16 tensor is the narrowest and so the last
+  data.back() = static_cast<char>(data.back() ^ 1);  // the bf16 tensor is the narrowest and so the last
   atomic_write(path + "/data-00000.safetensors", data);
   const Reader reader(path);
 
   const Caught e = caught([&] { reader.read("b"); });
 
   EXPECT_EQ(e.kind, ErrorKind::kCorrupt);
-  EXPECT_THAT(e.text,
-              testing::StartsWith(fmt::format("checkpoint '{}': tensor 'b', chunk 'b' of "
-                                              "'data-00000.safetensors': block 0 has checksum ",
-                                              path)));
+  EXPECT_THAT(e.text, testing::StartsWith(fmt::format("checkpoint '{}': tensor 'b', chunk 'b' of "
+                                                      "'data-00000.safetensors': block 0 has checksum ",
+                                                      path)));
   EXPECT_TRUE(is_equal(reader.read("w"), small_model()[0].second));  // the others are still good
 }
 
@@ -157,8 +155,7 @@ TEST(Checkpoint, FilesCutAtAnyLengthAreRefusedWithBothSizes) {
       const Caught e = caught([&] { Reader reader(path); });
       ASSERT_EQ(e.kind, ErrorKind::kCorrupt) << name << " " << size << ": " << e.text;
       if (name == kCommitName) continue;
-      ASSERT_EQ(e.text, fmt::format("checkpoint '{}': '{}' has {} bytes instead of {}", path, name,
-                                    size, good.size()));
+      ASSERT_EQ(e.text, fmt::format("checkpoint '{}': '{}' has {} bytes instead of {}", path, name, size, good.size()));
     }
     atomic_write(join_path(path, name), good);
   }
@@ -185,9 +182,8 @@ TEST(Checkpoint, IncompleteOnesAreSkippedAndNamed) {
   const Reader reader(dir.path());
 
   EXPECT_EQ(reader.step(), 1);
-  EXPECT_THAT(reader.notes(),
-              ElementsAre(fmt::format("'{}' is not a complete checkpoint: it has no COMMIT", torn),
-                          HasSubstr("'index.json' has 2 bytes instead of")));
+  EXPECT_THAT(reader.notes(), ElementsAre(fmt::format("'{}' is not a complete checkpoint: it has no COMMIT", torn),
+                                          HasSubstr("'index.json' has 2 bytes instead of")));
   EXPECT_THAT(list_checkpoints(dir.path()).complete, SizeIs(1));
 }
 
@@ -201,11 +197,9 @@ TEST(Checkpoint, ARootWithoutACompleteCheckpointSaysSo) {
   EXPECT_EQ(missing.kind, ErrorKind::kNotFound);
   EXPECT_EQ(missing.text, fmt::format("there is no checkpoint '{}'", dir / "none"));
   EXPECT_EQ(empty.text, fmt::format("'{}' holds no complete checkpoint", dir.path()));
-  EXPECT_EQ(
-      torn.text,
-      fmt::format(
-          "'{}' holds no complete checkpoint; '{}' is not a complete checkpoint: it has no COMMIT",
-          dir.path(), dir / "step-000001"));
+  EXPECT_EQ(torn.text,
+            fmt::format("'{}' holds no complete checkpoint; '{}' is not a complete checkpoint: it has no COMMIT",
+                        dir.path(), dir / "step-000001"));
   EXPECT_FALSE(find_latest(dir / "none").has_value());
 }
 
@@ -215,17 +209,13 @@ TEST(Checkpoint, AskingForWhatIsNotThereSaysWhatIs) {
 
   const Caught name = caught([&] { reader.info("scales"); });
   EXPECT_EQ(name.kind, ErrorKind::kNotFound);
-  EXPECT_EQ(
-      name.text,
-      fmt::format("checkpoint '{}' holds no tensor 'scales' among its 3. Did you mean 'scale'?",
-                  reader.path()));
-  EXPECT_EQ(
-      caught([&] {
-        reader.require_type("w", {DType::kF32, {8, 6}});
-      }).text,
-      fmt::format(
-          "tensor 'w' is f32[4,6] in checkpoint '{}' but f32[8,6] in the model; they must be equal",
-          reader.path()));
+  EXPECT_EQ(name.text,
+            fmt::format("checkpoint '{}' holds no tensor 'scales' among its 3. Did you mean 'scale'?", reader.path()));
+  EXPECT_EQ(caught([&] {
+              reader.require_type("w", {DType::kF32, {8, 6}});
+            }).text,
+            fmt::format("tensor 'w' is f32[4,6] in checkpoint '{}' but f32[8,6] in the model; they must be equal",
+                        reader.path()));
   const HostTensor small({DType::kF32, {2, 2}});
   EXPECT_EQ(caught([&] {
               reader.read("w", {{3, 0}, {2, 2}}, small.view());
@@ -267,8 +257,7 @@ TEST(Checkpoint, LeftoversOfAKilledSaveAreTidiedByTheNext) {
   save_small(dir.path(), 4);
 
   EXPECT_THAT(list_directory(dir.path()), ElementsAre("latest", "step-000004"));
-  EXPECT_THAT(list_directory(dir / "step-000004"),
-              ElementsAre("COMMIT", "data-00000.safetensors", "index.json"));
+  EXPECT_THAT(list_directory(dir / "step-000004"), ElementsAre("COMMIT", "data-00000.safetensors", "index.json"));
 }
 
 TEST(Checkpoint, CallsThatCannotBeRightAreRefused) {
@@ -278,29 +267,21 @@ TEST(Checkpoint, CallsThatCannotBeRightAreRefused) {
     return caught([&] { save(dir.path(), {&piece, 1}, info, peers); }).text;
   };
 
-  EXPECT_EQ(text_of({"w", "param", {3}, {{0}, {4}}, w.view()}),
-            "piece [0:4] of 'w' is not inside [3]");
-  EXPECT_EQ(text_of({"w", "param", {8}, {{0}, {2}}, w.view()}),
-            "piece [0:2] of 'w' has data of f32[4]");
+  EXPECT_EQ(text_of({"w", "param", {3}, {{0}, {4}}, w.view()}), "piece [0:4] of 'w' is not inside [3]");
+  EXPECT_EQ(text_of({"w", "param", {8}, {{0}, {2}}, w.view()}), "piece [0:2] of 'w' has data of f32[4]");
   EXPECT_EQ(text_of({"w", "param", {4}, {{0}, {4}}, w.view()}, {.step = -1}),
             "step -1 and data position 0 must not be negative");
-  EXPECT_EQ(text_of({"w", "param", {4}, {{0}, {4}}, w.view()}, {}, {.rank = 2, .world = 2}),
-            "rank 2 of a world of 2");
+  EXPECT_EQ(text_of({"w", "param", {4}, {{0}, {4}}, w.view()}, {}, {.rank = 2, .world = 2}), "rank 2 of a world of 2");
   EXPECT_EQ(text_of({"w", "param", {4}, {{0}, {4}}, w.view()}, {}, {.rank = 1, .world = 2}),
             "a world of 2 needs an all_gather");
-  EXPECT_EQ(text_of({"\xff", "param", {4}, {{0}, {4}}, w.view()}),
-            "a tensor name or metadata text is not valid UTF-8");
+  EXPECT_EQ(text_of({"\xff", "param", {4}, {{0}, {4}}, w.view()}), "a tensor name or metadata text is not valid UTF-8");
 }
 
 TEST(Checkpoint, WritersOfReplicasAreBalancedByBytes) {
-  const std::vector<Replicas> boxes = {
-      {10, {0, 1, 2}}, {100, {0, 1, 2}}, {60, {0, 1, 2}}, {50, {0, 2}}, {5, {0}}};
+  const std::vector<Replicas> boxes = {{10, {0, 1, 2}}, {100, {0, 1, 2}}, {60, {0, 1, 2}}, {50, {0, 2}}, {5, {0}}};
 
   EXPECT_EQ(assign_writers(boxes, 3), (std::vector<int>{2, 0, 1, 2, 0}));
-  EXPECT_EQ(caught([&] {
-              assign_writers(std::vector<Replicas>{{1, {}}}, 3);
-            }).text,
-            "box 0 has no rank that holds it");
+  EXPECT_EQ(caught([&] { assign_writers(std::vector<Replicas>{{1, {}}}, 3); }).text, "box 0 has no rank that holds it");
   EXPECT_EQ(caught([&] {
               assign_writers(std::vector<Replicas>{{1, {3}}}, 3);
             }).text,

@@ -28,8 +28,7 @@ class FailingDisk final : public Disk {
     return Disk::create(path);
   }
   void write(int file, std::span<const std::byte> bytes, const std::string& path) override {
-    if (static_cast<int>(done.size()) == limit_)
-      Disk::write(file, bytes.first(bytes.size() / 2), path);
+    if (static_cast<int>(done.size()) == limit_) Disk::write(file, bytes.first(bytes.size() / 2), path);
     step("write", path);
     Disk::write(file, bytes, path);
   }
@@ -87,8 +86,7 @@ void save_model(const std::string& root, int64_t step, float value, Disk& on, in
 }
 
 // The newest checkpoint's value, which must be whole; its step.
-int64_t check_latest(const std::string& root, float value_of_old, float value_of_new,
-                     int64_t new_step) {
+int64_t check_latest(const std::string& root, float value_of_old, float value_of_new, int64_t new_step) {
   const Reader reader(root);
   reader.verify();
   const float expected = reader.step() == new_step ? value_of_new : value_of_old;
@@ -120,8 +118,7 @@ TEST(Crash, AfterAnyOperationTheOldOrTheNewCheckpointIsWhole) {
     // The next run saves the step after, and nothing of the torn one stays.
     save_model(dir.path(), 4, 4.0F, good, 1);
     ASSERT_EQ(check_latest(dir.path(), 0.0F, 4.0F, 4), 4);
-    ASSERT_THAT(list_directory(dir.path()), ElementsAre("latest", "step-000004"))
-        << "limit " << limit;
+    ASSERT_THAT(list_directory(dir.path()), ElementsAre("latest", "step-000004")) << "limit " << limit;
     if (static_cast<int>(failing.done.size()) < limit) break;  // it was not cut any more
   }
   EXPECT_GT(old_seen, 10);
@@ -162,8 +159,7 @@ TEST(Crash, TheOrderOfOperationsSurvivesAPowerFailure) {
   save_model(dir.path(), 2, 2.0F, disk, 1);
   const std::string step = dir / "step-000002";
   const auto at = [&](const std::string& operation, size_t from = 0) {
-    const auto found = std::find(disk.done.begin() + static_cast<std::ptrdiff_t>(from),
-                                 disk.done.end(), operation);
+    const auto found = std::find(disk.done.begin() + static_cast<std::ptrdiff_t>(from), disk.done.end(), operation);
     EXPECT_NE(found, disk.done.end()) << operation;
     return static_cast<size_t>(found - disk.done.begin());
   };
@@ -236,8 +232,7 @@ TEST(Crash, APlaceThatCannotBeWrittenIsNamed) {
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kIo);
-    EXPECT_EQ(e.text(),
-              fmt::format("cannot make the directory '{}': Not a directory", dir / "file/run"));
+    EXPECT_EQ(e.text(), fmt::format("cannot make the directory '{}': Not a directory", dir / "file/run"));
   }
 }
 
@@ -276,12 +271,10 @@ TEST(Index, ValuesThatCannotBeRightAreRefused) {
     return bad.replace(at, from.size(), to);
   };
 
-  EXPECT_EQ(index_error(with("trireme.checkpoint", "other")),
-            "index has format 'other', not 'trireme.checkpoint'");
+  EXPECT_EQ(index_error(with("trireme.checkpoint", "other")), "index has format 'other', not 'trireme.checkpoint'");
   EXPECT_EQ(index_error(with("\"version\": 1", "\"version\": 2"), ErrorKind::kUnsupported),
             "index has version 2; this program reads version 1");
-  EXPECT_EQ(index_error(with("\"step\": 0", "\"step\": -1")),
-            "index step is -1, not an integer from 0 to 2^63 - 1");
+  EXPECT_EQ(index_error(with("\"step\": 0", "\"step\": -1")), "index step is -1, not an integer from 0 to 2^63 - 1");
   EXPECT_EQ(index_error(with("\"step\"", "\"stop\"")), "index has no 'step'");
   EXPECT_EQ(index_error(with("\"block_bytes\": 1048576", "\"block_bytes\": 0")),
             "index block_bytes is 0, not from 1 to 2^30");
@@ -291,30 +284,24 @@ TEST(Index, ValuesThatCannotBeRightAreRefused) {
             "index tensor 'w' chunk 0 lies in 'b', which is not among the files");
   EXPECT_EQ(index_error(with("\"header_bytes\": 64", "\"header_bytes\": 97")),
             "index file 'data-00000.safetensors' has 96 bytes but a header of 97");
-  EXPECT_EQ(
-      index_error(with("\"header_crc32c\": 7", "\"header_crc32c\": 4294967296")),
-      "index file 'data-00000.safetensors' header_crc32c is 4294967296, not a 32-bit checksum");
-  EXPECT_EQ(index_error(with("\"f32\"", "\"f31\"")),
-            "index tensor 'w' has elements of unknown type 'f31'");
+  EXPECT_EQ(index_error(with("\"header_crc32c\": 7", "\"header_crc32c\": 4294967296")),
+            "index file 'data-00000.safetensors' header_crc32c is 4294967296, not a 32-bit checksum");
+  EXPECT_EQ(index_error(with("\"f32\"", "\"f31\"")), "index tensor 'w' has elements of unknown type 'f31'");
   EXPECT_EQ(index_error("[1]"), "index is array, not an object");
   EXPECT_THAT(index_error("{"), HasSubstr("index: not valid JSON"));
   Manifest hole = parse_index(good, "index", true);
   hole.tensors["w"].chunks.pop_back();
-  EXPECT_EQ(index_error(print_index(hole)),
-            "index tensor 'w' f32[2,4]: its chunks hold 4 of 8 elements");
+  EXPECT_EQ(index_error(print_index(hole)), "index tensor 'w' f32[2,4]: its chunks hold 4 of 8 elements");
   Manifest overlap = parse_index(good, "index", true);
   overlap.tensors["w"].chunks[1].box = {{0, 0}, {1, 4}};
-  EXPECT_EQ(index_error(print_index(overlap)),
-            "index tensor 'w' f32[2,4]: chunks [0:1,0:4] and [0:1,0:4] overlap");
+  EXPECT_EQ(index_error(print_index(overlap)), "index tensor 'w' f32[2,4]: chunks [0:1,0:4] and [0:1,0:4] overlap");
   Manifest outside = parse_index(good, "index", true);
   outside.tensors["w"].chunks[1].box.start = {2, 0};
-  EXPECT_EQ(
-      index_error(print_index(outside)),
-      "index tensor 'w' chunk 1 starts at [2,0] with size [1,4], which is not inside f32[2,4]");
+  EXPECT_EQ(index_error(print_index(outside)),
+            "index tensor 'w' chunk 1 starts at [2,0] with size [1,4], which is not inside f32[2,4]");
   Manifest crcs = parse_index(good, "index", true);
   crcs.tensors["w"].chunks[1].crc32c.push_back(1);
-  EXPECT_EQ(index_error(print_index(crcs)),
-            "index tensor 'w' chunk 1 has 2 checksums; its size asks for 1");
+  EXPECT_EQ(index_error(print_index(crcs)), "index tensor 'w' chunk 1 has 2 checksums; its size asks for 1");
 }
 
 TEST(Index, UnknownNamesAreIgnoredWithinAVersion) {
@@ -337,8 +324,7 @@ TEST(Index, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
     try {
       parse_index(text, "index", true);
     } catch (const Error& e) {
-      ASSERT_TRUE(e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kUnsupported)
-          << e.what();
+      ASSERT_TRUE(e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kUnsupported) << e.what();
       ++refused;
     }
   }
@@ -370,8 +356,8 @@ TEST(StepName, ReadsWhatItPrintsAndNothingElse) {
   for (const StepName name : {StepName{0, 0}, StepName{999999, 1}, StepName{1000000, 12}}) {
     EXPECT_EQ(parse_step_name(to_string(name)), name);
   }
-  for (const char* text : {"step-", "step-1", "step-000123.0", "step-000123.", "step-000123x",
-                           "step-0001234", "latest", "step--00001"}) {
+  for (const char* text :
+       {"step-", "step-1", "step-000123.0", "step-000123.", "step-000123x", "step-0001234", "latest", "step--00001"}) {
     EXPECT_FALSE(parse_step_name(text).has_value()) << text;
   }
 }

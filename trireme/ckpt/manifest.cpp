@@ -34,25 +34,21 @@ uint32_t to_crc(const json& value, const std::string& where) {
 }
 
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.front() != '.' && std::none_of(name.begin(), name.end(), [](char c) {
-    return c == '/' || c == '\\' || c <= ' ';
-  });
+  return !name.empty() && name.front() != '.' &&
+         std::none_of(name.begin(), name.end(), [](char c) { return c == '/' || c == '\\' || c <= ' '; });
 }
 
 const std::string& check_plain(const std::string& name, const std::string& where) {
-  if (!is_plain_name(name))
-    fail(ErrorKind::kCorrupt, "{}: '{}' is not a plain file name", where, name);
+  if (!is_plain_name(name)) fail(ErrorKind::kCorrupt, "{}: '{}' is not a plain file name", where, name);
   return name;
 }
 
 const json& object_of(const json& value, const std::string& where) {
-  if (!value.is_object())
-    fail(ErrorKind::kCorrupt, "{} is {}, not an object", where, value.type_name());
+  if (!value.is_object()) fail(ErrorKind::kCorrupt, "{} is {}, not an object", where, value.type_name());
   return value;
 }
 
-Chunk parse_chunk(const json& value, const Manifest& manifest, const TensorRecord& tensor,
-                  const std::string& where) {
+Chunk parse_chunk(const json& value, const Manifest& manifest, const TensorRecord& tensor, const std::string& where) {
   Chunk out;
   out.file = check_plain(to_text(member(value, "file", where), where + " file"), where);
   if (!manifest.files.contains(out.file)) {
@@ -64,19 +60,16 @@ Chunk parse_chunk(const json& value, const Manifest& manifest, const TensorRecor
   const Shape& whole = tensor.type.shape;
   bool is_inside = out.box.start.rank() == whole.rank() && out.box.size.rank() == whole.rank();
   for (int dim = 0; is_inside && dim < whole.rank(); ++dim) {
-    is_inside =
-        out.box.start[dim] <= whole[dim] && out.box.size[dim] <= whole[dim] - out.box.start[dim];
+    is_inside = out.box.start[dim] <= whole[dim] && out.box.size[dim] <= whole[dim] - out.box.start[dim];
   }
   if (!is_inside) {
-    fail(ErrorKind::kCorrupt, "{} starts at {} with size {}, which is not inside {}", where,
-         to_string(out.box.start), to_string(out.box.size), to_string(tensor.type));
+    fail(ErrorKind::kCorrupt, "{} starts at {} with size {}, which is not inside {}", where, to_string(out.box.start),
+         to_string(out.box.size), to_string(tensor.type));
   }
   const json& crcs = member(value, "crc32c", where);
-  const int64_t blocks =
-      blocks_of(out.box.elements() * size_of(tensor.type.dtype), manifest.block_bytes);
+  const int64_t blocks = blocks_of(out.box.elements() * size_of(tensor.type.dtype), manifest.block_bytes);
   if (!crcs.is_array() || static_cast<int64_t>(crcs.size()) != blocks) {
-    fail(ErrorKind::kCorrupt, "{} has {} checksums; its size asks for {}", where, crcs.size(),
-         blocks);
+    fail(ErrorKind::kCorrupt, "{} has {} checksums; its size asks for {}", where, crcs.size(), blocks);
   }
   for (const json& crc : crcs) out.crc32c.push_back(to_crc(crc, where + " crc32c"));
   return out;
@@ -92,8 +85,7 @@ TensorRecord parse_tensor(const json& value, const Manifest& manifest, const std
   const json& chunks = member(value, "chunks", where);
   if (!chunks.is_array()) fail(ErrorKind::kCorrupt, "{} chunks is not a list", where);
   for (size_t i = 0; i < chunks.size(); ++i) {
-    out.chunks.push_back(
-        parse_chunk(chunks[i], manifest, out, fmt::format("{} chunk {}", where, i)));
+    out.chunks.push_back(parse_chunk(chunks[i], manifest, out, fmt::format("{} chunk {}", where, i)));
   }
   return out;
 }
@@ -104,8 +96,7 @@ FileRecord parse_file(const json& value, const std::string& where) {
   out.header_bytes = to_integer(member(value, "header_bytes", where), where + " header_bytes");
   out.header_crc32c = to_crc(member(value, "header_crc32c", where), where + " header_crc32c");
   if (out.header_bytes > out.bytes) {
-    fail(ErrorKind::kCorrupt, "{} has {} bytes but a header of {}", where, out.bytes,
-         out.header_bytes);
+    fail(ErrorKind::kCorrupt, "{} has {} bytes but a header of {}", where, out.bytes, out.header_bytes);
   }
   return out;
 }
@@ -119,16 +110,14 @@ std::string tiling_fault(const TensorRecord& tensor) {
   }
   const bool has_rank = tensor.type.shape.rank() > 0;
   if (has_rank) {
-    std::sort(boxes.begin(), boxes.end(),
-              [](const Box* a, const Box* b) { return a->start[0] < b->start[0]; });
+    std::sort(boxes.begin(), boxes.end(), [](const Box* a, const Box* b) { return a->start[0] < b->start[0]; });
   }
   for (size_t i = 0; i < boxes.size(); ++i) {
     const Box& a = *boxes[i];
     for (size_t k = i + 1; k < boxes.size(); ++k) {
       if (has_rank && boxes[k]->start[0] >= a.start[0] + a.size[0]) break;
       if (intersect(a, *boxes[k])) {
-        return fmt::format("chunks {} and {} overlap", trireme::to_string(a),
-                           trireme::to_string(*boxes[k]));
+        return fmt::format("chunks {} and {} overlap", trireme::to_string(a), trireme::to_string(*boxes[k]));
       }
     }
     elements += a.elements();
@@ -138,8 +127,7 @@ std::string tiling_fault(const TensorRecord& tensor) {
 }
 
 std::string hex_or_fail(std::string_view text, const std::string& where) {
-  const bool is_hex =
-      text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  const bool is_hex = text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   if (!is_hex) fail(ErrorKind::kCorrupt, "{}: '{}' is not a SHA-256 digest", where, text);
   return std::string(text);
 }
@@ -166,9 +154,8 @@ std::string print_index(const Manifest& manifest) {
   out["meta"] = manifest.meta;
   out["files"] = ordered_json::object();
   for (const auto& [name, file] : manifest.files) {
-    out["files"][name] = {{"bytes", file.bytes},
-                          {"header_bytes", file.header_bytes},
-                          {"header_crc32c", file.header_crc32c}};
+    out["files"][name] = {
+        {"bytes", file.bytes}, {"header_bytes", file.header_bytes}, {"header_crc32c", file.header_crc32c}};
   }
   out["tensors"] = ordered_json::object();
   for (const auto& [name, tensor] : manifest.tensors) {
@@ -188,20 +175,17 @@ std::string print_index(const Manifest& manifest) {
   try {
     return out.dump(1) + "\n";
   } catch (const json::exception&) {
-    fail(ErrorKind::kInvalidArgument,
-         "a tensor name or other text of the checkpoint is not valid UTF-8");
+    fail(ErrorKind::kInvalidArgument, "a tensor name or other text of the checkpoint is not valid UTF-8");
   }
 }
 
 Manifest parse_index(std::string_view text, const std::string& where, bool is_whole) {
   const json parsed = parse_json(text, where);
   const std::string format = to_text(member(parsed, "format", where), where + " format");
-  if (format != kFormat)
-    fail(ErrorKind::kCorrupt, "{} has format '{}', not '{}'", where, format, kFormat);
+  if (format != kFormat) fail(ErrorKind::kCorrupt, "{} has format '{}', not '{}'", where, format, kFormat);
   const int64_t version = to_integer(member(parsed, "version", where), where + " version");
   if (version != kFormatVersion) {
-    fail(ErrorKind::kUnsupported, "{} has version {}; this program reads version {}", where,
-         version, kFormatVersion);
+    fail(ErrorKind::kUnsupported, "{} has version {}; this program reads version {}", where, version, kFormatVersion);
   }
   const auto integer = [&](const char* key) {
     return to_integer(member(parsed, key, where), fmt::format("{} {}", where, key));
@@ -209,8 +193,7 @@ Manifest parse_index(std::string_view text, const std::string& where, bool is_wh
   Manifest out;
   out.step = integer("step");
   const json& seed = member(parsed, "seed", where);
-  if (!seed.is_number_unsigned())
-    fail(ErrorKind::kCorrupt, "{} seed is not a 64-bit integer", where);
+  if (!seed.is_number_unsigned()) fail(ErrorKind::kCorrupt, "{} seed is not a 64-bit integer", where);
   out.seed = seed.get<uint64_t>();
   out.world = integer("world");
   out.mesh = to_text(member(parsed, "mesh", where), where + " mesh");
@@ -220,18 +203,14 @@ Manifest parse_index(std::string_view text, const std::string& where, bool is_wh
     fail(ErrorKind::kCorrupt, "{} block_bytes is {}, not from 1 to 2^30", where, out.block_bytes);
   }
   out.meta = to_text_map(member(parsed, "meta", where), where + " meta");
-  for (const auto& [name, value] :
-       object_of(member(parsed, "files", where), where + " files").items()) {
-    out.files[check_plain(name, where)] =
-        parse_file(value, fmt::format("{} file '{}'", where, name));
+  for (const auto& [name, value] : object_of(member(parsed, "files", where), where + " files").items()) {
+    out.files[check_plain(name, where)] = parse_file(value, fmt::format("{} file '{}'", where, name));
   }
-  for (const auto& [name, value] :
-       object_of(member(parsed, "tensors", where), where + " tensors").items()) {
+  for (const auto& [name, value] : object_of(member(parsed, "tensors", where), where + " tensors").items()) {
     const std::string tensor_where = fmt::format("{} tensor '{}'", where, name);
     TensorRecord tensor = parse_tensor(value, out, tensor_where);
     const std::string fault = is_whole ? tiling_fault(tensor) : "";
-    if (!fault.empty())
-      fail(ErrorKind::kCorrupt, "{} {}: {}", tensor_where, trireme::to_string(tensor.type), fault);
+    if (!fault.empty()) fail(ErrorKind::kCorrupt, "{} {}: {}", tensor_where, trireme::to_string(tensor.type), fault);
     out.tensors[name] = std::move(tensor);
   }
   return out;
@@ -244,8 +223,7 @@ void merge(Manifest& into, Manifest&& part) {
     if (is_new) continue;
     require(at->second.type == tensor.type && at->second.role == tensor.role,
             "tensor '{}' is {} ({}) on one rank and {} ({}) on another; all must agree", name,
-            trireme::to_string(at->second.type), at->second.role, trireme::to_string(tensor.type),
-            tensor.role);
+            trireme::to_string(at->second.type), at->second.role, trireme::to_string(tensor.type), tensor.role);
     std::move(tensor.chunks.begin(), tensor.chunks.end(), std::back_inserter(at->second.chunks));
   }
 }
@@ -259,8 +237,7 @@ void check_complete(const Manifest& manifest) {
 }
 
 std::string print_commit(const Commit& commit) {
-  std::string out =
-      fmt::format("trireme checkpoint {}\nsha256 {}\n", kFormatVersion, commit.index_sha256);
+  std::string out = fmt::format("trireme checkpoint {}\nsha256 {}\n", kFormatVersion, commit.index_sha256);
   for (const auto& [name, bytes] : commit.files) out += fmt::format("file {} {}\n", bytes, name);
   return out + fmt::format("end {}\n", sha256_hex(out));
 }
@@ -276,8 +253,8 @@ Commit parse_commit(std::string_view text, const std::string& where) {
   };
   const std::string_view first = next_line();
   if (first != fmt::format("trireme checkpoint {}", kFormatVersion)) {
-    fail(ErrorKind::kCorrupt, "{} begins with '{}', not 'trireme checkpoint {}'", where,
-         first.substr(0, 40), kFormatVersion);
+    fail(ErrorKind::kCorrupt, "{} begins with '{}', not 'trireme checkpoint {}'", where, first.substr(0, 40),
+         kFormatVersion);
   }
   const std::string_view digest = next_line();
   out.index_sha256 = hex_or_fail(digest.substr(std::min<size_t>(7, digest.size())), where);
@@ -307,35 +284,31 @@ Manifest read_manifest(const std::string& directory) {
   const Commit commit = parse_commit(read_file(commit_path), fmt::format("'{}'", commit_path));
   for (const auto& [name, bytes] : commit.files) {
     const std::string path = join_path(directory, name);
-    if (!is_file(path))
-      fail(ErrorKind::kCorrupt, "checkpoint '{}': '{}' is missing", directory, name);
+    if (!is_file(path)) fail(ErrorKind::kCorrupt, "checkpoint '{}': '{}' is missing", directory, name);
     const int64_t found = file_bytes(path);
     if (found != bytes) {
-      fail(ErrorKind::kCorrupt, "checkpoint '{}': '{}' has {} bytes instead of {}", directory, name,
-           found, bytes);
+      fail(ErrorKind::kCorrupt, "checkpoint '{}': '{}' has {} bytes instead of {}", directory, name, found, bytes);
     }
   }
   const std::string index_path = join_path(directory, kIndexName);
   const std::string index = read_file(index_path);
   const std::string digest = sha256_hex(index);
   if (digest != commit.index_sha256) {
-    fail(ErrorKind::kCorrupt, "'{}' is damaged: its SHA-256 is {} instead of {}", index_path,
-         digest, commit.index_sha256);
+    fail(ErrorKind::kCorrupt, "'{}' is damaged: its SHA-256 is {} instead of {}", index_path, digest,
+         commit.index_sha256);
   }
   Manifest out = parse_index(index, fmt::format("'{}'", index_path), true);
   for (const auto& [name, file] : out.files) {
     const auto at = commit.files.find(name);
     if (at == commit.files.end() || at->second != file.bytes) {
-      fail(ErrorKind::kCorrupt, "checkpoint '{}': COMMIT and index.json disagree on '{}'",
-           directory, name);
+      fail(ErrorKind::kCorrupt, "checkpoint '{}': COMMIT and index.json disagree on '{}'", directory, name);
     }
   }
   return out;
 }
 
 std::string to_string(StepName name) {
-  return fmt::format("step-{:06}", name.step) +
-         (name.attempt > 0 ? fmt::format(".{}", name.attempt) : "");
+  return fmt::format("step-{:06}", name.step) + (name.attempt > 0 ? fmt::format(".{}", name.attempt) : "");
 }
 
 std::optional<StepName> parse_step_name(std::string_view text) {
@@ -344,8 +317,7 @@ std::optional<StepName> parse_step_name(std::string_view text) {
   const std::string_view digits = text.substr(kPrefix.size());
   const size_t dot = digits.find('.');
   const auto step = parse_number(digits.substr(0, dot));
-  const auto attempt = dot == std::string_view::npos ? std::optional<int64_t>(0)
-                                                     : parse_number(digits.substr(dot + 1));
+  const auto attempt = dot == std::string_view::npos ? std::optional<int64_t>(0) : parse_number(digits.substr(dot + 1));
   if (!step || !attempt) return std::nullopt;
   const StepName out{*step, *attempt};
   return to_string(out) == text ? std::optional(out) : std::nullopt;

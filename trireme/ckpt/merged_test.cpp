@@ -19,13 +19,21 @@ std::string save_one(const std::string& root, int64_t step, const Keep& keep = {
   for (int64_t half = 0; half < 2; ++half) {
     halves.emplace_back(TensorType{DType::kF32, {2, 3}});
     for (float& x : halves.back().view().as<float>()) x = static_cast<float>(half + step);
-    pieces.push_back({.name = "fc.weight", .whole = {4, 3}, .box = {{2 * half, 0}, {2, 3}}, .data = halves.back().view()});
+    pieces.push_back(
+        {.name = "fc.weight", .whole = {4, 3}, .box = {{2 * half, 0}, {2, 3}}, .data = halves.back().view()});
   }
   const HostTensor other({DType::kF32, {4, 3}});
   const HostTensor mean({DType::kF32, {5}});
-  pieces.push_back({.name = "fc.weight.m", .role = "state", .whole = {4, 3}, .box = Box::whole({4, 3}), .data = other.view()});
-  pieces.push_back({.name = "bn.running_mean", .role = "state", .whole = {5}, .box = Box::whole({5}), .data = mean.view()});
-  return save(root, pieces, {.step = step, .meta = {{"name", "small"}, {"config", "x = 1"}}, .keep_last = keep.last, .keep_steps = keep.steps}).path;
+  pieces.push_back(
+      {.name = "fc.weight.m", .role = "state", .whole = {4, 3}, .box = Box::whole({4, 3}), .data = other.view()});
+  pieces.push_back(
+      {.name = "bn.running_mean", .role = "state", .whole = {5}, .box = Box::whole({5}), .data = mean.view()});
+  return save(root, pieces,
+              {.step = step,
+               .meta = {{"name", "small"}, {"config", "x = 1"}},
+               .keep_last = keep.last,
+               .keep_steps = keep.steps})
+      .path;
 }
 
 TEST(Merged, HasParametersAndBuffersWholeAndNoMoments) {
@@ -37,7 +45,8 @@ TEST(Merged, HasParametersAndBuffersWholeAndNoMoments) {
   for (const NamedTensor& tensor : file.tensors) names.push_back(tensor.name);
   EXPECT_THAT(names, ElementsAre("bn.running_mean", "fc.weight"));
   EXPECT_THAT(file.tensors[1].data.view().as<float>(), ElementsAre(7, 7, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8));
-  EXPECT_THAT(file.metadata, ElementsAre(testing::Pair("format", "pt"), testing::Pair("name", "small"), testing::Pair("trireme_step", "7")));
+  EXPECT_THAT(file.metadata, ElementsAre(testing::Pair("format", "pt"), testing::Pair("name", "small"),
+                                         testing::Pair("trireme_step", "7")));
 }
 
 std::vector<int64_t> steps_in(const std::string& root) {

@@ -49,8 +49,7 @@ class Blocks {
     const uint32_t expected = stored_.crc32c[static_cast<size_t>(block)];
     const uint32_t found = crc32c(to);
     if (found != expected) {
-      fail(ErrorKind::kCorrupt,
-           "{}: block {} has checksum {:08x} instead of {:08x}; the file is damaged", stored_.what,
+      fail(ErrorKind::kCorrupt, "{}: block {} has checksum {:08x} instead of {:08x}; the file is damaged", stored_.what,
            block, found, expected);
     }
   }

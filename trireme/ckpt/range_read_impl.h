@@ -17,7 +17,7 @@ struct Stored {
   Box box;             // what of the whole it is
   int64_t block_bytes = 0;
   std::span<const uint32_t> crc32c;  // of each block, the last one shorter; none = nothing to check
-  std::string what;  // for errors: "tensor 'w' in chunk 'w@[0:4]' of 'data-0.safetensors'"
+  std::string what;                  // for errors: "tensor 'w' in chunk 'w@[0:4]' of 'data-0.safetensors'"
 };
 
 // Copies `region` (inside both boxes) to `to`, which holds `to_box`. Needs memory for one block,

@@ -28,8 +28,7 @@ Newest choose(const std::string& path) {
 }
 
 std::string describe(const std::string& name, const Chunk& chunk, const std::string& path) {
-  return fmt::format("checkpoint '{}': tensor '{}', chunk '{}' of '{}'", path, name, chunk.entry,
-                     chunk.file);
+  return fmt::format("checkpoint '{}': tensor '{}', chunk '{}' of '{}'", path, name, chunk.entry, chunk.file);
 }
 
 }  // namespace
@@ -94,8 +93,7 @@ const TensorRecord& Reader::info(const std::string& name) const {
 
 void Reader::require_type(const std::string& name, const TensorType& expected) const {
   const TensorType& found = info(name).type;
-  require(found == expected,
-          "tensor '{}' is {} in checkpoint '{}' but {} in the model; they must be equal", name,
+  require(found == expected, "tensor '{}' is {} in checkpoint '{}' but {} in the model; they must be equal", name,
           trireme::to_string(found), path_, trireme::to_string(expected));
 }
 
@@ -107,8 +105,8 @@ const Reader::OpenFile& Reader::open(const std::string& name) const {
   const std::string path = join_path(path_, name);
   InputFile file(path);
   if (file.bytes() != record.bytes) {
-    fail(ErrorKind::kCorrupt, "checkpoint '{}': '{}' has {} bytes instead of {}", path_, name,
-         file.bytes(), record.bytes);
+    fail(ErrorKind::kCorrupt, "checkpoint '{}': '{}' has {} bytes instead of {}", path_, name, file.bytes(),
+         record.bytes);
   }
   std::vector<std::byte> head(static_cast<size_t>(record.header_bytes));
   file.read(0, head);
@@ -120,8 +118,8 @@ const Reader::OpenFile& Reader::open(const std::string& name) const {
   }
   auto opened = std::make_shared<const OpenFile>(std::move(file));
   if (opened->header.bytes != record.header_bytes) {
-    fail(ErrorKind::kCorrupt, "checkpoint '{}': the header of '{}' has {} bytes instead of {}",
-         path_, name, opened->header.bytes, record.header_bytes);
+    fail(ErrorKind::kCorrupt, "checkpoint '{}': the header of '{}' has {} bytes instead of {}", path_, name,
+         opened->header.bytes, record.header_bytes);
   }
   slot = std::move(opened);
   return *slot;
@@ -132,8 +130,7 @@ void Reader::read(const std::string& name, const Box& box, const View& to) const
   const Box whole = Box::whole(tensor.type.shape);
   require(box.size.rank() == whole.size.rank() && box.start.rank() == whole.size.rank() &&
               (box.elements() == 0 || intersect(whole, box) == box),
-          "tensor '{}': box {} is not inside {}", name, trireme::to_string(box),
-          trireme::to_string(tensor.type));
+          "tensor '{}': box {} is not inside {}", name, trireme::to_string(box), trireme::to_string(tensor.type));
   require(to.type.dtype == tensor.type.dtype && to.type.shape == box.size,
           "tensor '{}': box {} of {} does not fit a view of {}", name, trireme::to_string(box),
           trireme::to_string(tensor.type), trireme::to_string(to.type));
@@ -142,8 +139,7 @@ void Reader::read(const std::string& name, const Box& box, const View& to) const
     if (!common || common->elements() == 0) continue;
     const OpenFile& file = open(chunk.file);
     check_chunk(name, chunk);
-    const Stored stored{file.file,    file.entries.at(chunk.entry)->offset,
-                        chunk.box,    manifest_.block_bytes,
+    const Stored stored{file.file,    file.entries.at(chunk.entry)->offset, chunk.box, manifest_.block_bytes,
                         chunk.crc32c, describe(name, chunk, path_)};
     bytes_read_ += read_region(stored, *common, to, box);
   }
@@ -176,9 +172,8 @@ void Reader::verify() const {
       check_chunk(name, chunk);
       const OpenFile& file = open(chunk.file);
       const Entry& entry = *file.entries.at(chunk.entry);
-      const Stored stored{file.file,    entry.offset,
-                          chunk.box,    manifest_.block_bytes,
-                          chunk.crc32c, describe(name, chunk, path_)};
+      const Stored stored{
+          file.file, entry.offset, chunk.box, manifest_.block_bytes, chunk.crc32c, describe(name, chunk, path_)};
       bytes_read_ += verify_blocks(stored, entry.type.bytes());
     }
   }

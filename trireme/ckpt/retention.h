@@ -12,8 +12,8 @@
 namespace trireme::ckpt {
 
 struct Keep {
-  int last = 0;                      // the newest that stay; 0: all
-  std::vector<int64_t> steps = {};   // stay besides
+  int last = 0;                     // the newest that stay; 0: all
+  std::vector<int64_t> steps = {};  // stay besides
 };
 
 // Those of `complete`, oldest first, that need not stay.

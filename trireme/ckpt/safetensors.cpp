@@ -26,10 +26,9 @@ struct DTypeName {
   std::string_view name;
 };
 
-constexpr DTypeName kDTypeNames[] = {
-    {DType::kF32, "F32"},   {DType::kF64, "F64"}, {DType::kF16, "F16"},
-    {DType::kBF16, "BF16"}, {DType::kI8, "I8"},   {DType::kU8, "U8"},
-    {DType::kI32, "I32"},   {DType::kI64, "I64"}, {DType::kBool, "BOOL"}};
+constexpr DTypeName kDTypeNames[] = {{DType::kF32, "F32"},   {DType::kF64, "F64"}, {DType::kF16, "F16"},
+                                     {DType::kBF16, "BF16"}, {DType::kI8, "I8"},   {DType::kU8, "U8"},
+                                     {DType::kI32, "I32"},   {DType::kI64, "I64"}, {DType::kBool, "BOOL"}};
 
 std::string name_of(DType dtype) {
   for (const auto& row : kDTypeNames) {
@@ -45,14 +44,12 @@ DType dtype_named(const std::string& name, const std::string& where) {
   static const std::set<std::string> others = {"U16",     "U32", "U64", "I16",    "F8_E4M3",
                                                "F8_E5M2", "F4",  "C64", "F8_E8M0"};
   if (others.contains(name)) {
-    fail(ErrorKind::kUnsupported,
-         "{} has elements of type {}; convert the file to F32, F16 or BF16", where, name);
+    fail(ErrorKind::kUnsupported, "{} has elements of type {}; convert the file to F32, F16 or BF16", where, name);
   }
   fail(ErrorKind::kCorrupt, "{} has elements of unknown type '{}'", where, name);
 }
 
-Entry parse_entry(const std::string& name, const json& value, const std::string& path,
-                  int64_t data_bytes) {
+Entry parse_entry(const std::string& name, const json& value, const std::string& path, int64_t data_bytes) {
   const std::string where = fmt::format("'{}': tensor '{}'", path, name);
   if (name.empty()) fail(ErrorKind::kCorrupt, "{} has no name", where);
   Entry out;
@@ -66,38 +63,34 @@ Entry parse_entry(const std::string& name, const json& value, const std::string&
   const int64_t begin = to_integer(offsets[0], where + " data_offsets");
   const int64_t end = to_integer(offsets[1], where + " data_offsets");
   if (begin > end || end > data_bytes) {
-    fail(ErrorKind::kCorrupt, "{} lies at bytes [{}, {}) of {} bytes of data", where, begin, end,
-         data_bytes);
+    fail(ErrorKind::kCorrupt, "{} lies at bytes [{}, {}) of {} bytes of data", where, begin, end, data_bytes);
   }
   if (end - begin != out.type.bytes()) {
-    fail(ErrorKind::kCorrupt, "{} is {} and so {} bytes, but its offsets [{}, {}) hold {}", where,
-         to_string(out.type), out.type.bytes(), begin, end, end - begin);
+    fail(ErrorKind::kCorrupt, "{} is {} and so {} bytes, but its offsets [{}, {}) hold {}", where, to_string(out.type),
+         out.type.bytes(), begin, end, end - begin);
   }
   out.offset = begin;
   return out;
 }
 
 // After sorting, each tensor must begin where the one before ended, and the last end with the data.
-void check_no_holes(const std::vector<Entry>& entries, const std::string& path,
-                    int64_t data_bytes) {
+void check_no_holes(const std::vector<Entry>& entries, const std::string& path, int64_t data_bytes) {
   int64_t at = 0;
   const Entry* before = nullptr;
   for (const Entry& entry : entries) {
     if (entry.offset < at) {
-      fail(ErrorKind::kCorrupt, "'{}': tensors '{}' and '{}' overlap at byte {} of the data", path,
-           before->name, entry.name, entry.offset);
+      fail(ErrorKind::kCorrupt, "'{}': tensors '{}' and '{}' overlap at byte {} of the data", path, before->name,
+           entry.name, entry.offset);
     }
     if (entry.offset > at) {
-      fail(ErrorKind::kCorrupt,
-           "'{}': bytes [{}, {}) of the data, before tensor '{}', belong to no tensor", path, at,
+      fail(ErrorKind::kCorrupt, "'{}': bytes [{}, {}) of the data, before tensor '{}', belong to no tensor", path, at,
            entry.offset, entry.name);
     }
     at += entry.type.bytes();
     before = &entry;
   }
   if (at != data_bytes) {
-    fail(ErrorKind::kCorrupt, "'{}' has {} bytes of data, but its tensors {}", path, data_bytes,
-         at);
+    fail(ErrorKind::kCorrupt, "'{}' has {} bytes of data, but its tensors {}", path, data_bytes, at);
   }
 }
 
@@ -108,8 +101,7 @@ std::string little_endian(uint64_t value) {
 }
 
 void check_file_name(const std::string& name, const std::string& where) {
-  if (name.empty() || name.front() == '.' ||
-      name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+  if (name.empty() || name.front() == '.' || name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
     fail(ErrorKind::kCorrupt, "{}: '{}' is not a plain file name", where, name);
   }
 }
@@ -117,16 +109,15 @@ void check_file_name(const std::string& name, const std::string& where) {
 }  // namespace
 
 const Entry* Header::find(std::string_view name) const {
-  const auto at =
-      std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name; });
+  const auto at = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name; });
   return at == entries.end() ? nullptr : &*at;
 }
 
 Header read_header(const InputFile& file) {
   const std::string& path = file.path();
   if (file.bytes() < kLengthBytes) {
-    fail(ErrorKind::kCorrupt, "'{}' has {} bytes; a safetensors file has at least {}", path,
-         file.bytes(), kLengthBytes);
+    fail(ErrorKind::kCorrupt, "'{}' has {} bytes; a safetensors file has at least {}", path, file.bytes(),
+         kLengthBytes);
   }
   std::array<std::byte, kLengthBytes> length_bytes{};
   file.read(0, length_bytes);
@@ -136,8 +127,8 @@ Header read_header(const InputFile& file) {
   }
   const int64_t most = std::min(kMostHeader, file.bytes() - kLengthBytes);
   if (length > static_cast<uint64_t>(most)) {
-    fail(ErrorKind::kCorrupt, "'{}' claims a header of {} bytes; with its {} bytes it can have {}",
-         path, length, file.bytes(), most);
+    fail(ErrorKind::kCorrupt, "'{}' claims a header of {} bytes; with its {} bytes it can have {}", path, length,
+         file.bytes(), most);
   }
   std::string text(length, '\0');
   file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
@@ -169,23 +160,20 @@ Plan plan_file(std::vector<Entry>& entries, const TextMap& metadata) {
   Plan out;
   out.order.resize(entries.size());
   std::iota(out.order.begin(), out.order.end(), size_t{0});
-  std::stable_sort(out.order.begin(), out.order.end(), [&](size_t a, size_t b) {
-    return size_of(entries[a].type.dtype) > size_of(entries[b].type.dtype);
-  });
+  std::stable_sort(out.order.begin(), out.order.end(),
+                   [&](size_t a, size_t b) { return size_of(entries[a].type.dtype) > size_of(entries[b].type.dtype); });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadata] = metadata;
   int64_t at = 0;
   std::set<std::string_view> names;
   for (const size_t i : out.order) {
     const Entry& entry = entries[i];
-    require(!entry.name.empty() && entry.name != kMetadata, "a tensor cannot be named '{}'",
-            entry.name);
+    require(!entry.name.empty() && entry.name != kMetadata, "a tensor cannot be named '{}'", entry.name);
     require(names.insert(entry.name).second, "two tensors are named '{}'", entry.name);
     const int64_t end = at + entry.type.bytes();
-    header[entry.name] = {
-        {"dtype", name_of(entry.type.dtype)},
-        {"shape", std::vector<int64_t>(entry.type.shape.begin(), entry.type.shape.end())},
-        {"data_offsets", {at, end}}};
+    header[entry.name] = {{"dtype", name_of(entry.type.dtype)},
+                          {"shape", std::vector<int64_t>(entry.type.shape.begin(), entry.type.shape.end())},
+                          {"data_offsets", {at, end}}};
     entries[i].offset = at;
     at = end;
   }
@@ -203,8 +191,8 @@ Plan plan_file(std::vector<Entry>& entries, const TextMap& metadata) {
   return out;
 }
 
-void write_safetensors(const std::string& path, std::span<const NamedView> tensors,
-                       const TextMap& metadata, Disk& disk) {
+void write_safetensors(const std::string& path, std::span<const NamedView> tensors, const TextMap& metadata,
+                       Disk& disk) {
   std::vector<Entry> entries;
   for (const NamedView& tensor : tensors) entries.push_back({tensor.name, tensor.data.type, 0});
   const Plan plan = plan_file(entries, metadata);
@@ -275,8 +263,7 @@ void Weights::open_index(const std::string& path) {
   }
   for (const auto& [name, file] : map) {
     if (!places_.contains(name)) {
-      fail(ErrorKind::kCorrupt, "{} says that '{}' holds tensor '{}', but it does not", where, file,
-           name);
+      fail(ErrorKind::kCorrupt, "{} says that '{}' holds tensor '{}', but it does not", where, file, name);
     }
   }
 }
@@ -316,11 +303,10 @@ void Weights::read(const std::string& name, const Box& box, const View& to) cons
   const Place& at = place(name);
   const Box whole = Box::whole(at.entry.type.shape);
   require(to.type.dtype == at.entry.type.dtype && to.type.shape == box.size,
-          "tensor '{}': box {} of {} does not fit a view of {}", name, to_string(box),
-          to_string(at.entry.type), to_string(to.type));
-  require(
-      box.size.rank() == whole.size.rank() && (box.elements() == 0 || intersect(whole, box) == box),
-      "tensor '{}': box {} is not inside {}", name, to_string(box), to_string(at.entry.type));
+          "tensor '{}': box {} of {} does not fit a view of {}", name, to_string(box), to_string(at.entry.type),
+          to_string(to.type));
+  require(box.size.rank() == whole.size.rank() && (box.elements() == 0 || intersect(whole, box) == box),
+          "tensor '{}': box {} is not inside {}", name, to_string(box), to_string(at.entry.type));
   const Stored stored{*files_[at.file], at.entry.offset, whole, kReadBlock, {}, {}};
   read_region(stored, box, to, box);
 }

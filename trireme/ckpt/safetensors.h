@@ -55,8 +55,8 @@ struct NamedView {
 };
 
 // Writes one file, atomically.
-void write_safetensors(const std::string& path, std::span<const NamedView> tensors,
-                       const TextMap& metadata = {}, Disk& disk = trireme::disk());
+void write_safetensors(const std::string& path, std::span<const NamedView> tensors, const TextMap& metadata = {},
+                       Disk& disk = trireme::disk());
 
 // Tensors by name from a .safetensors file, a .safetensors.index.json, or a folder that holds
 // model.safetensors.index.json, model.safetensors or one .safetensors file. Safe from several

@@ -55,8 +55,7 @@ TEST(Safetensors, TensorsOfEveryTypeComeBack) {
   }
   tensors.emplace_back(TensorType{DType::kF32, {}});
   tensors.back().as<float>()[0] = 42;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    views.push_back({fmt::format("t{:02}", i), tensors[i].view()});
+  for (size_t i = 0; i < tensors.size(); ++i) views.push_back({fmt::format("t{:02}", i), tensors[i].view()});
 
   write_safetensors(dir / "x.safetensors", views, {{"format", "pt"}});
   const TensorFile read = read_safetensors(dir / "x.safetensors");
@@ -66,8 +65,7 @@ TEST(Safetensors, TensorsOfEveryTypeComeBack) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     EXPECT_EQ(read.tensors[i].name, views[i].name);
     EXPECT_EQ(read.tensors[i].data.type(), tensors[i].type());
-    EXPECT_TRUE(std::ranges::equal(read.tensors[i].data.view().raw(), tensors[i].view().raw()))
-        << i;
+    EXPECT_TRUE(std::ranges::equal(read.tensors[i].data.view().raw(), tensors[i].view().raw())) << i;
   }
 }
 
@@ -85,10 +83,8 @@ TEST(Safetensors, TheBytesAreThoseOfTheFormat) {
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ((8 + length) % 64, 0U);
   EXPECT_EQ(bytes.substr(8, json.size()), json);
-  EXPECT_EQ(bytes.substr(8 + json.size(), length - json.size()),
-            std::string(length - json.size(), ' '));
-  EXPECT_EQ(bytes.substr(8 + length),
-            std::string("\x00\x00\x80\x3f\x00\x00\x00\x40\x07\x08\x09", 11));
+  EXPECT_EQ(bytes.substr(8 + json.size(), length - json.size()), std::string(length - json.size(), ' '));
+  EXPECT_EQ(bytes.substr(8 + length), std::string("\x00\x00\x80\x3f\x00\x00\x00\x40\x07\x08\x09", 11));
 }
 
 TEST(Safetensors, AFileOfOthersIsRead) {
@@ -97,8 +93,7 @@ TEST(Safetensors, AFileOfOthersIsRead) {
   const std::string header =
       R"({"b":{"data_offsets":[4,8],"dtype":"F32","shape":[1]},"e":{"dtype":"F32","shape":[0,5],)"
       R"("data_offsets":[4,4]},"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}} )";
-  atomic_write(dir / "x",
-               length_of(header.size()) + header + std::string("\0\0\x80\x3f\0\0\0\x40", 8));
+  atomic_write(dir / "x", length_of(header.size()) + header + std::string("\0\0\x80\x3f\0\0\0\x40", 8));
 
   const TensorFile read = read_safetensors(dir / "x");
 
@@ -127,9 +122,7 @@ TEST(Safetensors, ABoxOfATensorIsReadAlone) {
   HostTensor expected({DType::kF32, box.size});
   copy_region(whole.view(), Box::whole(whole.shape()), expected.view(), box, box);
   EXPECT_TRUE(std::ranges::equal(part.as<float>(), expected.as<float>()));
-  EXPECT_THROW(
-      weights.read("w", {{4, 0, 0}, {3, 5, 4}}, HostTensor({DType::kF32, {3, 5, 4}}).view()),
-      Error);
+  EXPECT_THROW(weights.read("w", {{4, 0, 0}, {3, 5, 4}}, HostTensor({DType::kF32, {3, 5, 4}}).view()), Error);
   EXPECT_THROW(weights.read("w", box, HostTensor({DType::kF32, {1}}).view()), Error);
 }
 
@@ -150,17 +143,14 @@ TEST(Safetensors, HeadersThatLieAreRefusedWithTheValues) {
   const std::string good = R"("dtype":"F32","shape":[2],)";
 
   EXPECT_EQ(refused("abc"), " has 3 bytes; a safetensors file has at least 8");
-  EXPECT_EQ(refused(length_of(1000) + "{}"),
-            " claims a header of 1000 bytes; with its 10 bytes it can have 2");
+  EXPECT_EQ(refused(length_of(1000) + "{}"), " claims a header of 1000 bytes; with its 10 bytes it can have 2");
   EXPECT_EQ(refused(length_of(~uint64_t{0}) + "{}"),
             " claims a header of 18446744073709551615 bytes; with its 10 bytes it can have 2");
   EXPECT_EQ(refused(file_with("[]", 0)), ": the header does not begin with '{'");
   EXPECT_EQ(refused(file_with("", 0)), ": the header does not begin with '{'");
   EXPECT_THAT(refused(file_with("{\"a\"", 0)), HasSubstr(": not valid JSON:"));
-  EXPECT_EQ(one(good + R"("data_offsets":[0,12])"),
-            ": tensor 'a' lies at bytes [0, 12) of 8 bytes of data");
-  EXPECT_EQ(one(good + R"("data_offsets":[8,0])"),
-            ": tensor 'a' lies at bytes [8, 0) of 8 bytes of data");
+  EXPECT_EQ(one(good + R"("data_offsets":[0,12])"), ": tensor 'a' lies at bytes [0, 12) of 8 bytes of data");
+  EXPECT_EQ(one(good + R"("data_offsets":[8,0])"), ": tensor 'a' lies at bytes [8, 0) of 8 bytes of data");
   EXPECT_EQ(one(good + R"("data_offsets":[0,4])"),
             ": tensor 'a' is f32[2] and so 8 bytes, but its offsets [0, 4) hold 4");
   EXPECT_EQ(one(good + R"("data_offsets":[0])"), ": tensor 'a': data_offsets is not a list of two");
@@ -175,39 +165,34 @@ TEST(Safetensors, HeadersThatLieAreRefusedWithTheValues) {
   EXPECT_EQ(one(good + R"("data_offsets":[0,8])", 9), " has 9 bytes of data, but its tensors 8");
   EXPECT_EQ(one(R"("dtype":"F31","shape":[2],"data_offsets":[0,8])"),
             ": tensor 'a' has elements of unknown type 'F31'");
-  EXPECT_EQ(one(R"("dtype":7,"shape":[2],"data_offsets":[0,8])"),
-            ": tensor 'a' dtype is number, not a string");
+  EXPECT_EQ(one(R"("dtype":7,"shape":[2],"data_offsets":[0,8])"), ": tensor 'a' dtype is number, not a string");
   EXPECT_EQ(one(R"("dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8])"),
             ": tensor 'a' shape has 9 dimensions; at most 8 are supported");
   EXPECT_EQ(one(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])"),
             ": tensor 'a' shape has more than 2^58 elements");
   EXPECT_EQ(one(R"("dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0])"),
             ": tensor 'a' shape has more than 2^58 elements");
-  EXPECT_EQ(refused(file_with(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", 8),
-                    ErrorKind::kUnsupported),
-            ": tensor 'a' has elements of type F8_E4M3; convert the file to F32, F16 or BF16");
+  EXPECT_EQ(
+      refused(file_with(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", 8), ErrorKind::kUnsupported),
+      ": tensor 'a' has elements of type F8_E4M3; convert the file to F32, F16 or BF16");
   EXPECT_EQ(refused(file_with(R"({"a":7})", 0)), ": tensor 'a' is number, not an object");
-  EXPECT_EQ(refused(file_with(R"({"__metadata__":{"k":1}})", 0)),
-            ": __metadata__ 'k' is number, not a string");
+  EXPECT_EQ(refused(file_with(R"({"__metadata__":{"k":1}})", 0)), ": __metadata__ 'k' is number, not a string");
 }
 
 TEST(Safetensors, TensorsThatOverlapLeaveHolesOrShareANameAreRefused) {
   const TempDirectory dir;
   const auto text_of = [&](int begin_b, int end_b, const char* second, size_t data) {
-    atomic_write(
-        dir / "x",
-        file_with(fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},)"
-                              R"("{}":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}}}})",
-                              second, begin_b, end_b),
-                  data));
+    atomic_write(dir / "x", file_with(fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},)"
+                                                  R"("{}":{{"dtype":"U8","shape":[4],"data_offsets":[{},{}]}}}})",
+                                                  second, begin_b, end_b),
+                                      data));
     const Error e = error_of(dir / "x");
     EXPECT_EQ(e.kind(), ErrorKind::kCorrupt);
     return e.text().substr(e.text().rfind("': ") + 3);
   };
 
   EXPECT_EQ(text_of(2, 6, "b", 6), "tensors 'a' and 'b' overlap at byte 2 of the data");
-  EXPECT_EQ(text_of(5, 9, "b", 9),
-            "bytes [4, 5) of the data, before tensor 'b', belong to no tensor");
+  EXPECT_EQ(text_of(5, 9, "b", 9), "bytes [4, 5) of the data, before tensor 'b', belong to no tensor");
   EXPECT_EQ(text_of(4, 8, "a", 8), "the name 'a' appears twice");
 }
 
@@ -241,14 +226,12 @@ TEST(Weights, SeveralFilesWithAnIndexAreReadAsOne) {
   const TempDirectory dir;
   const HostTensor a = counting({2, 3});
   const HostTensor b = counting({4}, 10);
-  write_safetensors(dir / "model-00001-of-00002.safetensors",
-                    std::vector<NamedView>{{"a", a.view()}});
+  write_safetensors(dir / "model-00001-of-00002.safetensors", std::vector<NamedView>{{"a", a.view()}});
   write_safetensors(dir / "model-00002-of-00002.safetensors",
                     std::vector<NamedView>{{"b", b.view()}, {"not_listed", a.view()}});
-  atomic_write(
-      dir / "model.safetensors.index.json",
-      R"({"metadata":{"total_size":40},"weight_map":{"a":"model-00001-of-00002.safetensors",)"
-      R"("b":"model-00002-of-00002.safetensors"}})");
+  atomic_write(dir / "model.safetensors.index.json",
+               R"({"metadata":{"total_size":40},"weight_map":{"a":"model-00001-of-00002.safetensors",)"
+               R"("b":"model-00002-of-00002.safetensors"}})");
 
   for (const std::string& path : {dir.path(), dir / "model.safetensors.index.json"}) {
     const Weights weights = Weights::open(path);
@@ -269,8 +252,7 @@ TEST(Weights, AnIndexThatLiesIsRefused) {
     return e.text().substr(e.text().find("i.json'") + 7);
   };
 
-  EXPECT_EQ(text_of(R"({"weight_map":{"a":"../m.safetensors"}})"),
-            ": '../m.safetensors' is not a plain file name");
+  EXPECT_EQ(text_of(R"({"weight_map":{"a":"../m.safetensors"}})"), ": '../m.safetensors' is not a plain file name");
   EXPECT_EQ(text_of(R"({"weight_map":{"b":"m.safetensors"}})"),
             " says that 'm.safetensors' holds tensor 'b', but it does not");
   EXPECT_EQ(text_of(R"({"weights":{}})"), " has no 'weight_map'");
@@ -298,10 +280,9 @@ TEST(Weights, AMissingTensorIsNamedWithTheNearest) {
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kNotFound);
-    EXPECT_EQ(e.text(),
-              fmt::format("'{}' holds no tensor 'decoder.weigth' among its 1. Did you mean "
-                          "'decoder.weight'?",
-                          dir / "x"));
+    EXPECT_EQ(e.text(), fmt::format("'{}' holds no tensor 'decoder.weigth' among its 1. Did you mean "
+                                    "'decoder.weight'?",
+                                    dir / "x"));
   }
 }
 
@@ -309,8 +290,7 @@ TEST(Safetensors, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
   const TempDirectory dir;
   const HostTensor a = counting({3, 2});
   const HostTensor b = HostTensor::of<int8_t>({5}, std::vector<int8_t>{1, 2, 3, 4, 5});
-  write_safetensors(dir / "good", std::vector<NamedView>{{"a", a.view()}, {"bb", b.view()}},
-                    {{"k", "v"}});
+  write_safetensors(dir / "good", std::vector<NamedView>{{"a", a.view()}, {"bb", b.view()}}, {{"k", "v"}});
   const std::string good = read_file(dir / "good");
   const MemoryFile file;
   int refused = 0;
@@ -321,16 +301,14 @@ TEST(Safetensors, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
     for (size_t i = 0; i < 1 + r[0] % 4; ++i) {
       static constexpr std::string_view kLikely = "0123456789[]{}\",:-e. \\";
       const bool is_likely = r[i + 8] % 2 == 0;
-      bytes[r[i + 1] % bytes.size()] =
-          is_likely ? kLikely[r[i + 5] % kLikely.size()] : static_cast<char>(r[i + 5]);
+      bytes[r[i + 1] % bytes.size()] = is_likely ? kLikely[r[i + 5] % kLikely.size()] : static_cast<char>(r[i + 5]);
     }
     if (r[11] % 8 == 0) bytes.resize(r[11] / 8 % bytes.size());
     file.write(bytes);
     try {
       read_safetensors(file.path());
     } catch (const Error& e) {
-      ASSERT_TRUE(e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kUnsupported)
-          << e.what();
+      ASSERT_TRUE(e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kUnsupported) << e.what();
       ++refused;
     }
   }

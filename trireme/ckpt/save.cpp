@@ -19,8 +19,7 @@ constexpr std::string_view kBad = "error ";
 // One save on one rank: each phase's failures are kept, told to all, and thrown on all.
 class Save {
  public:
-  Save(const std::string& root, std::span<const Piece> mine, const SaveInfo& info,
-       const Peers& peers, Disk& disk)
+  Save(const std::string& root, std::span<const Piece> mine, const SaveInfo& info, const Peers& peers, Disk& disk)
       : root_(root), mine_(mine), info_(info), peers_(peers), disk_(disk) {}
 
   Saved run() {
@@ -28,8 +27,7 @@ class Save {
       check_pieces();
       return std::string();
     });
-    const auto names =
-        phase("make the directory", [&] { return is_first() ? prepare() : std::string(); });
+    const auto names = phase("make the directory", [&] { return is_first() ? prepare() : std::string(); });
     directory_ = join_path(root_, names.front());
     const auto parts = phase("write its pieces", [&] { return print_index(write_mine()); });
     Saved out{directory_, {}};
@@ -60,8 +58,8 @@ class Save {
       text = fmt::format("{}{} {}", kBad, static_cast<int>(ErrorKind::kIo), e.what());
     }
     auto all = peers_.world > 1 ? peers_.all_gather(text) : std::vector<std::string>{text};
-    invariant(all.size() == static_cast<size_t>(peers_.world),
-              "all_gather gave {} texts of {} ranks", all.size(), peers_.world);
+    invariant(all.size() == static_cast<size_t>(peers_.world), "all_gather gave {} texts of {} ranks", all.size(),
+              peers_.world);
     for (const std::string& other : all) {
       if (other.starts_with(kOk)) continue;
       if (is_first()) abandon();
@@ -75,29 +73,26 @@ class Save {
   [[noreturn]] void fail_for(const std::vector<std::string>& all, std::string_view what) const {
     size_t rank = 0;
     while (all[rank].starts_with(kOk)) ++rank;
-    std::string_view text =
-        std::string_view(all[rank]).substr(std::min(kBad.size(), all[rank].size()));
+    std::string_view text = std::string_view(all[rank]).substr(std::min(kBad.size(), all[rank].size()));
     int kind = static_cast<int>(ErrorKind::kInternal);
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), kind);
     if (code == std::errc()) text.remove_prefix(static_cast<size_t>(end - text.data()));
     kind = std::clamp(kind, 0, static_cast<int>(ErrorKind::kInternal));
-    fail(static_cast<ErrorKind>(kind),
-         "checkpoint of step {} is not saved: rank {} could not {}:{}", info_.step, rank, what,
-         text);
+    fail(static_cast<ErrorKind>(kind), "checkpoint of step {} is not saved: rank {} could not {}:{}", info_.step, rank,
+         what, text);
   }
 
   void check_pieces() const {
-    require(info_.step >= 0 && info_.data_position >= 0,
-            "step {} and data position {} must not be negative", info_.step, info_.data_position);
+    require(info_.step >= 0 && info_.data_position >= 0, "step {} and data position {} must not be negative",
+            info_.step, info_.data_position);
     for (const Piece& piece : mine_) {
       const Box whole = Box::whole(piece.whole);
-      require(piece.box.size.rank() == whole.size.rank() &&
-                  piece.box.start.rank() == whole.size.rank() &&
+      require(piece.box.size.rank() == whole.size.rank() && piece.box.start.rank() == whole.size.rank() &&
                   (piece.box.elements() == 0 || intersect(whole, piece.box) == piece.box),
               "piece {} of '{}' is not inside {}", trireme::to_string(piece.box), piece.name,
               trireme::to_string(piece.whole));
-      require(piece.data.type.shape == piece.box.size, "piece {} of '{}' has data of {}",
-              trireme::to_string(piece.box), piece.name, trireme::to_string(piece.data.type));
+      require(piece.data.type.shape == piece.box.size, "piece {} of '{}' has data of {}", trireme::to_string(piece.box),
+              piece.name, trireme::to_string(piece.data.type));
     }
   }
 
@@ -139,19 +134,17 @@ class Save {
       auto& tensor = out.tensors[piece.name];
       const TensorType type{piece.data.type.dtype, piece.whole};
       require(tensor.role.empty() || (tensor.type == type && tensor.role == piece.role),
-              "two pieces of '{}' disagree: {} ({}) and {} ({})", piece.name,
-              trireme::to_string(tensor.type), tensor.role, trireme::to_string(type), piece.role);
+              "two pieces of '{}' disagree: {} ({}) and {} ({})", piece.name, trireme::to_string(tensor.type),
+              tensor.role, trireme::to_string(type), piece.role);
       tensor.type = type;
       tensor.role = piece.role;
       if (piece.box.elements() == 0) continue;
       const bool is_all = piece.box == Box::whole(piece.whole);
-      entries.push_back({is_all ? piece.name : piece.name + "@" + trireme::to_string(piece.box),
-                         piece.data.type, 0});
+      entries.push_back({is_all ? piece.name : piece.name + "@" + trireme::to_string(piece.box), piece.data.type, 0});
       pieces.push_back(&piece);
     }
     if (pieces.empty()) return out;
-    const Plan plan =
-        plan_file(entries, {{"format", "pt"}, {"trireme_step", std::to_string(info_.step)}});
+    const Plan plan = plan_file(entries, {{"format", "pt"}, {"trireme_step", std::to_string(info_.step)}});
     check_space(plan.file_bytes);
     OutputFile file(join_path(directory_, file_name), disk_);
     file.write(plan.header);
@@ -197,8 +190,7 @@ class Save {
     for (const auto& [name, file] : manifest.files) {
       const int64_t found = file_bytes(join_path(directory_, name));
       if (found != file.bytes) {
-        fail(ErrorKind::kIo,
-             "'{}' has {} bytes here but {} were written; do all ranks see the same '{}'?",
+        fail(ErrorKind::kIo, "'{}' has {} bytes here but {} were written; do all ranks see the same '{}'?",
              join_path(directory_, name), found, file.bytes, root_);
       }
     }
@@ -263,28 +255,24 @@ class Save {
 
 }  // namespace
 
-Saved save(const std::string& root, std::span<const Piece> mine, const SaveInfo& info,
-           const Peers& peers, Disk& disk) {
-  require(peers.world >= 1 && peers.rank >= 0 && peers.rank < peers.world,
-          "rank {} of a world of {}", peers.rank, peers.world);
-  require(peers.world == 1 || peers.all_gather != nullptr, "a world of {} needs an all_gather",
+Saved save(const std::string& root, std::span<const Piece> mine, const SaveInfo& info, const Peers& peers, Disk& disk) {
+  require(peers.world >= 1 && peers.rank >= 0 && peers.rank < peers.world, "rank {} of a world of {}", peers.rank,
           peers.world);
+  require(peers.world == 1 || peers.all_gather != nullptr, "a world of {} needs an all_gather", peers.world);
   return Save(root, mine, info, peers, disk).run();
 }
 
 std::vector<int> assign_writers(std::span<const Replicas> boxes, int world) {
   std::vector<size_t> order(boxes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return boxes[a].bytes > boxes[b].bytes; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return boxes[a].bytes > boxes[b].bytes; });
   std::vector<int64_t> load(static_cast<size_t>(world));
   std::vector<int> out(boxes.size());
   for (const size_t i : order) {
     require(!boxes[i].ranks.empty(), "box {} has no rank that holds it", i);
     int best = boxes[i].ranks.front();
     for (const int rank : boxes[i].ranks) {
-      require(rank >= 0 && rank < world, "box {} is held by rank {} of a world of {}", i, rank,
-              world);
+      require(rank >= 0 && rank < world, "box {} is held by rank {} of a world of {}", i, rank, world);
       if (load[static_cast<size_t>(rank)] < load[static_cast<size_t>(best)]) best = rank;
     }
     out[i] = best;

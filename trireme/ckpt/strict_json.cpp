@@ -14,8 +14,7 @@ using nlohmann::json;
 }  // namespace
 
 const json& member(const json& object, const char* key, const std::string& where) {
-  if (!object.is_object())
-    fail(ErrorKind::kCorrupt, "{} is {}, not an object", where, object.type_name());
+  if (!object.is_object()) fail(ErrorKind::kCorrupt, "{} is {}, not an object", where, object.type_name());
   const auto at = object.find(key);
   if (at == object.end()) fail(ErrorKind::kCorrupt, "{} has no '{}'", where, key);
   return *at;
@@ -31,17 +30,14 @@ int64_t to_integer(const json& value, const std::string& where) {
 }
 
 std::string to_text(const json& value, const std::string& where) {
-  if (!value.is_string())
-    fail(ErrorKind::kCorrupt, "{} is {}, not a string", where, value.type_name());
+  if (!value.is_string()) fail(ErrorKind::kCorrupt, "{} is {}, not a string", where, value.type_name());
   return value.get<std::string>();
 }
 
 Shape to_shape(const json& value, const std::string& where) {
-  if (!value.is_array())
-    fail(ErrorKind::kCorrupt, "{} is {}, not a list", where, value.type_name());
+  if (!value.is_array()) fail(ErrorKind::kCorrupt, "{} is {}, not a list", where, value.type_name());
   if (value.size() > Shape::kMaxRank) {
-    fail(ErrorKind::kCorrupt, "{} has {} dimensions; at most {} are supported", where, value.size(),
-         Shape::kMaxRank);
+    fail(ErrorKind::kCorrupt, "{} has {} dimensions; at most {} are supported", where, value.size(), Shape::kMaxRank);
   }
   Shape out;
   int64_t elements = 1;
@@ -57,11 +53,9 @@ Shape to_shape(const json& value, const std::string& where) {
 }
 
 std::map<std::string, std::string> to_text_map(const json& value, const std::string& where) {
-  if (!value.is_object())
-    fail(ErrorKind::kCorrupt, "{} is {}, not an object", where, value.type_name());
+  if (!value.is_object()) fail(ErrorKind::kCorrupt, "{} is {}, not an object", where, value.type_name());
   std::map<std::string, std::string> out;
-  for (const auto& [key, text] : value.items())
-    out[key] = to_text(text, fmt::format("{} '{}'", where, key));
+  for (const auto& [key, text] : value.items()) out[key] = to_text(text, fmt::format("{} '{}'", where, key));
   return out;
 }
 

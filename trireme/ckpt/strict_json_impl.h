@@ -13,14 +13,12 @@
 namespace trireme::ckpt {
 
 // The member of an object; `where` says what the object is.
-const nlohmann::json& member(const nlohmann::json& object, const char* key,
-                             const std::string& where);
+const nlohmann::json& member(const nlohmann::json& object, const char* key, const std::string& where);
 
 int64_t to_integer(const nlohmann::json& value, const std::string& where);  // 0 <= value < 2^63
 std::string to_text(const nlohmann::json& value, const std::string& where);
 Shape to_shape(const nlohmann::json& value,
                const std::string& where);  // its element count fits 2^62
-std::map<std::string, std::string> to_text_map(const nlohmann::json& value,
-                                               const std::string& where);
+std::map<std::string, std::string> to_text_map(const nlohmann::json& value, const std::string& where);
 
 }  // namespace trireme::ckpt

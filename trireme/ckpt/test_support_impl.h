@@ -79,8 +79,8 @@ struct Cut {
 struct World {
   explicit World(int ranks) : world(ranks), meet(ranks), texts(static_cast<size_t>(ranks)) {}
 
-  std::vector<Caught> save_all(const std::string& root, const std::vector<Cut>& cuts,
-                               const SaveInfo& info, const std::vector<Disk*>& disks) {
+  std::vector<Caught> save_all(const std::string& root, const std::vector<Cut>& cuts, const SaveInfo& info,
+                               const std::vector<Disk*>& disks) {
     std::vector<Caught> errors(static_cast<size_t>(world));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world; ++rank) {
@@ -91,8 +91,7 @@ struct World {
           for (size_t i = 0; i < cut.boxes.size(); ++i) {
             if (cut.writer[i] != rank) continue;
             data.push_back(part_of(*cut.whole, cut.boxes[i]));
-            pieces.push_back(
-                {cut.name, cut.role, cut.whole->shape(), cut.boxes[i], data.back().view()});
+            pieces.push_back({cut.name, cut.role, cut.whole->shape(), cut.boxes[i], data.back().view()});
           }
         }
         Peers peers{rank, world, [&, rank](const std::string& text) {
@@ -112,8 +111,7 @@ struct World {
 
   void save_or_throw(const std::string& root, const std::vector<Cut>& cuts, const SaveInfo& info) {
     QuickDisk quick;
-    for (const Caught& e :
-         save_all(root, cuts, info, std::vector<Disk*>(static_cast<size_t>(world), &quick))) {
+    for (const Caught& e : save_all(root, cuts, info, std::vector<Disk*>(static_cast<size_t>(world), &quick))) {
       ASSERT_EQ(e.text, "no error");
     }
   }
@@ -146,8 +144,7 @@ inline Cut random_cut(const std::string& name, const Shared& whole, int world, u
     }
     out.boxes = next;
   }
-  for (size_t i = 0; i < out.boxes.size(); ++i)
-    out.writer.push_back(static_cast<int>(random(world)));
+  for (size_t i = 0; i < out.boxes.size(); ++i) out.writer.push_back(static_cast<int>(random(world)));
   return out;
 }
 

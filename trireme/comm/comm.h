@@ -83,12 +83,12 @@ class Watch {
 struct WorldOptions {
   int rank = 0;
   int size = 1;
-  std::string transport = "auto";               // auto | threads | shm | ucx | mpi
-  std::string job = "job";                      // separates the keys of jobs that share a store
-  std::shared_ptr<Store> store;                 // may be null when size is 1 or with mpi
+  std::string transport = "auto";                    // auto | threads | shm | ucx | mpi
+  std::string job = "job";                           // separates the keys of jobs that share a store
+  std::shared_ptr<Store> store;                      // may be null when size is 1 or with mpi
   std::chrono::milliseconds deadline{300'000};       // of one operation
   std::chrono::milliseconds join_deadline{300'000};  // for all ranks to come
-  bool background = true;  // a thread that makes progress while the caller computes
+  bool background = true;                            // a thread that makes progress while the caller computes
   // Called now and then while a wait has lasted over kLongWait_s, with the operation and the ranks
   // it waits for, and with "" once that wait is over. One thread at a time; it must not block.
   std::function<void(std::string_view what)> on_wait = {};
@@ -109,9 +109,9 @@ class World {
   // The group of these world ranks, which include this one; collective over its members. Equal
   // lists return the same group.
   virtual Group& group(const std::vector<int>& world_ranks) = 0;
-  // Ends a group that group() gave, once its members have done all that they started on it, and frees what it holds; collective over
-  // its members. The reference is good no more; the same list makes a new group. Throws kInvalidArgument for all(), and at all
-  // members while one has messages pending on it.
+  // Ends a group that group() gave, once its members have done all that they started on it, and frees what it holds;
+  // collective over its members. The reference is good no more; the same list makes a new group. Throws
+  // kInvalidArgument for all(), and at all members while one has messages pending on it.
   virtual void destroy(Group& group) = 0;
   // Gives this rank `bytes` of zeroed memory that peers can read and write in place where the
   // transport can (a shared segment): collectives on views inside it copy nothing. Collective; may
@@ -137,6 +137,7 @@ const std::vector<std::string>& transports_of_threads();
 // Runs `body` on `size` ranks that are threads of this process, over the named transport; the first
 // error is rethrown after all have ended. An operation waits 60 s at most. For tests and the
 // simulator. With ranks_on_host, so many in a row take themselves to be on a host of their own.
-void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body, int ranks_on_host = 0);
+void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body,
+                 int ranks_on_host = 0);
 
 }  // namespace trireme::comm

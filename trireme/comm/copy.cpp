@@ -69,8 +69,7 @@ void hand_over(std::byte* to, const std::byte* from, size_t bytes) {
   size_t done = 0;
 #if defined(__x86_64__)
   if (bytes > kSmallHandedOver && has_avx2()) {
-    done =
-        (kRegister - reinterpret_cast<uintptr_t>(to) % kRegister) % kRegister;  // streams want aligned places
+    done = (kRegister - reinterpret_cast<uintptr_t>(to) % kRegister) % kRegister;  // streams want aligned places
     std::memcpy(to, from, done);
     done += copy_rounds<true>(to + done, from + done, bytes - done);
   }

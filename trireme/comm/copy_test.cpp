@@ -30,12 +30,8 @@ void check(Copy copy) {
 }
 
 TEST(Copy, ThroughTheCacheAndPastItCopiesTheBytesAndNoOthers) {
-  check([](std::byte* to, const std::byte* from, size_t bytes) {
-    copy_bytes(to, from, bytes, bytes);
-  });
-  check([](std::byte* to, const std::byte* from, size_t bytes) {
-    copy_bytes(to, from, bytes, size_t{1} << 40);
-  });
+  check([](std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, from, bytes, bytes); });
+  check([](std::byte* to, const std::byte* from, size_t bytes) { copy_bytes(to, from, bytes, size_t{1} << 40); });
   check([](std::byte* to, const std::byte* from, size_t bytes) { hand_over(to, from, bytes); });
 }
 

@@ -45,13 +45,11 @@ template <Reduce op, class A>
 
 // sums = first op second, or first alone.
 template <Reduce op, class T, class A>
-[[gnu::always_inline]] inline void reduce_pair(const T* first, const T* second, A* sums,
-                                               int64_t n) {
+[[gnu::always_inline]] inline void reduce_pair(const T* first, const T* second, A* sums, int64_t n) {
   if (second == nullptr) {
     for (int64_t i = 0; i < n; ++i) sums[i] = static_cast<A>(first[i]);
   } else {
-    for (int64_t i = 0; i < n; ++i)
-      sums[i] = combine<op>(static_cast<A>(first[i]), static_cast<A>(second[i]));
+    for (int64_t i = 0; i < n; ++i) sums[i] = combine<op>(static_cast<A>(first[i]), static_cast<A>(second[i]));
   }
 }
 
@@ -88,16 +86,15 @@ template <Reduce op, class T>
 using Kernel = void (*)(std::span<const std::byte* const>, std::span<std::byte* const>, int64_t);
 
 template <Reduce op, class T>
-void reduce_plain(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
-                  int64_t count) {
+void reduce_plain(std::span<const std::byte* const> sources, std::span<std::byte* const> outs, int64_t count) {
   reduce_blocks<op, T>(sources, outs, count);
 }
 
 #if defined(__x86_64__)
 // The same loop for processors with AVX2; no multiply-add is formed, so the bits are the same.
 template <Reduce op, class T>
-[[gnu::target("avx2")]] void reduce_avx2(std::span<const std::byte* const> sources,
-                                         std::span<std::byte* const> outs, int64_t count) {
+[[gnu::target("avx2")]] void reduce_avx2(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
+                                         int64_t count) {
   reduce_blocks<op, T>(sources, outs, count);
 }
 #endif
@@ -149,8 +146,8 @@ Kernel kernel_of(Reduce op, DType dtype) {
 
 }  // namespace
 
-void reduce_in_tree(Reduce op, DType dtype, std::span<const std::byte* const> sources,
-                    std::span<std::byte* const> outs, int64_t count) {
+void reduce_in_tree(Reduce op, DType dtype, std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
+                    int64_t count) {
   if (count == 0) return;
   if (sources.size() == 1) {
     const size_t bytes = static_cast<size_t>(count * size_of(dtype));

@@ -17,7 +17,7 @@ namespace trireme::comm {
 
 // outs[...][i] = sources[0][i] op sources[1][i] op ... for i in [0, count), added in the tree. An out
 // may be one of the sources.
-void reduce_in_tree(Reduce op, DType dtype, std::span<const std::byte* const> sources,
-                     std::span<std::byte* const> outs, int64_t count);
+void reduce_in_tree(Reduce op, DType dtype, std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
+                    int64_t count);
 
 }  // namespace trireme::comm

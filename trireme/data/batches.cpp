@@ -22,13 +22,12 @@ Shape with_batch(int64_t rows, const Shape& sample) {
 
 void check_slice(const FieldSpec& field, const FieldSlice& slice, const Shape& whole) {
   require(slice.start.rank() == whole.rank() && slice.size.rank() == whole.rank(),
-          "slice of '{}' has {} starts and {} sizes; the batch {} needs {} of each", field.name,
-          slice.start.rank(), slice.size.rank(), to_string(whole), whole.rank());
+          "slice of '{}' has {} starts and {} sizes; the batch {} needs {} of each", field.name, slice.start.rank(),
+          slice.size.rank(), to_string(whole), whole.rank());
   for (int dim = 0; dim < whole.rank(); ++dim) {
-    require(slice.start[dim] >= 0 && slice.size[dim] >= 0 &&
-                slice.start[dim] <= whole[dim] - slice.size[dim],
-            "slice of '{}' takes [{}, {}) of dim {}, which has size {}", field.name,
-            slice.start[dim], slice.start[dim] + slice.size[dim], dim, whole[dim]);
+    require(slice.start[dim] >= 0 && slice.size[dim] >= 0 && slice.start[dim] <= whole[dim] - slice.size[dim],
+            "slice of '{}' takes [{}, {}) of dim {}, which has size {}", field.name, slice.start[dim],
+            slice.start[dim] + slice.size[dim], dim, whole[dim]);
   }
 }
 
@@ -41,8 +40,7 @@ Shape of_sample(const Shape& shape) {
 
 }  // namespace
 
-Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle)
-    : size_(size), seed_(seed), shuffle_(shuffle) {
+Sampler::Sampler(int64_t size, uint64_t seed, bool shuffle) : size_(size), seed_(seed), shuffle_(shuffle) {
   require(size > 0, "a sampler needs at least one sample, the source has {}", size);
 }
 
@@ -77,13 +75,13 @@ Batches::Batches(SourcePtr source, const BatchOptions& options)
       samples_(source_->fields()) {
   require(options.global_batch > 0, "global batch {}; it must be positive", options.global_batch);
   require(options.global_batch <= source_->size(),
-          "global batch {} is larger than the data set of {} samples; use a batch of at most {}",
-          options.global_batch, source_->size(), source_->size());
+          "global batch {} is larger than the data set of {} samples; use a batch of at most {}", options.global_batch,
+          source_->size(), source_->size());
   require(options.start_position >= 0, "start position {} is negative", options.start_position);
   require(options.queue > 0, "a queue of {} requests; it must be positive", options.queue);
   if (options_.slices.empty()) options_.slices = row_slices(*source_, 0, options.global_batch);
-  require(options_.slices.size() == samples_.size(), "{} slices for {} fields",
-          options_.slices.size(), samples_.size());
+  require(options_.slices.size() == samples_.size(), "{} slices for {} fields", options_.slices.size(),
+          samples_.size());
   for (size_t i = 0; i < samples_.size(); ++i) {
     const FieldSlice& slice = options_.slices[i];
     check_slice(samples_[i], slice, with_batch(options.global_batch, samples_[i].sample.shape));
@@ -117,14 +115,15 @@ int64_t Batches::sample(int64_t step, int64_t row) const {
 void Batches::check(std::span<const View> out) const {
   require(out.size() == fields_.size(), "{} views for {} fields", out.size(), fields_.size());
   for (size_t i = 0; i < out.size(); ++i) {
-    require(out[i].type == fields_[i].sample, "view of field '{}' is {}; the batch is {}",
-            fields_[i].name, to_string(out[i].type), to_string(fields_[i].sample));
+    require(out[i].type == fields_[i].sample, "view of field '{}' is {}; the batch is {}", fields_[i].name,
+            to_string(out[i].type), to_string(fields_[i].sample));
   }
 }
 
 void Batches::read(int64_t step, std::span<const View> out) const {
   check(out);
-  read_rows(*source_, options_.slices, [&](int64_t row) { return sample(step, row); }, out);
+  read_rows(
+      *source_, options_.slices, [&](int64_t row) { return sample(step, row); }, out);
 }
 
 void Batches::request(int64_t step, std::vector<View> out) {
@@ -152,8 +151,7 @@ void Batches::request(int64_t step, std::vector<View> out) {
     });
   }
   std::unique_lock lock(worker_->mutex);
-  worker_->changed.wait(lock,
-                        [&] { return worker_->open.size() < static_cast<size_t>(options_.queue); });
+  worker_->changed.wait(lock, [&] { return worker_->open.size() < static_cast<size_t>(options_.queue); });
   worker_->open.push_back({step, std::move(out), nullptr});
   ++worker_->unreturned;
   worker_->changed.notify_all();
@@ -171,8 +169,8 @@ int64_t Batches::wait() {
   return request.step;
 }
 
-void read_rows(const Source& source, std::span<const FieldSlice> slices, const std::function<int64_t(int64_t)>& sample_of,
-               std::span<const View> out) {
+void read_rows(const Source& source, std::span<const FieldSlice> slices,
+               const std::function<int64_t(int64_t)>& sample_of, std::span<const View> out) {
   const std::vector<FieldSpec> fields = source.fields();
   int64_t first = std::numeric_limits<int64_t>::max();
   int64_t last = 0;
@@ -210,8 +208,7 @@ std::vector<SampleRange> one_pass(int64_t size, int64_t batch) {
 std::vector<FieldSlice> row_slices(const Source& source, int64_t first, int64_t last) {
   std::vector<FieldSlice> out;
   for (const FieldSpec& field : source.fields()) {
-    FieldSlice slice{with_batch(first, field.sample.shape),
-                     with_batch(last - first, field.sample.shape)};
+    FieldSlice slice{with_batch(first, field.sample.shape), with_batch(last - first, field.sample.shape)};
     for (int dim = 1; dim < slice.start.rank(); ++dim) slice.start[dim] = 0;
     out.push_back(slice);
   }

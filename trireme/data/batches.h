@@ -43,10 +43,9 @@ struct BatchOptions {
   int64_t global_batch = 0;
   uint64_t seed = 0;
   bool shuffle = true;
-  int64_t start_position = 0;  // of step 0; a resumed run passes the checkpoint's position
-  std::vector<FieldSlice> slices =
-      {};         // one per field, in the order of fields(); none = all of each
-  int queue = 2;  // requests that may wait for the reading thread
+  int64_t start_position = 0;           // of step 0; a resumed run passes the checkpoint's position
+  std::vector<FieldSlice> slices = {};  // one per field, in the order of fields(); none = all of each
+  int queue = 2;                        // requests that may wait for the reading thread
 };
 
 // Step s takes positions start_position + s * global_batch and the global_batch - 1 after it.
@@ -61,9 +60,8 @@ class Batches {
 
   // The fields of a batch as this rank sees them: [rows, sample dims...], or the size of its slice.
   const std::vector<FieldSpec>& fields() const { return fields_; }
-  int64_t steps_per_epoch() const;  // whole batches in an epoch, rounded down
-  int64_t position(
-      int64_t step) const;  // of the step's first sample; position(n) resumes after n steps
+  int64_t steps_per_epoch() const;       // whole batches in an epoch, rounded down
+  int64_t position(int64_t step) const;  // of the step's first sample; position(n) resumes after n steps
   int64_t sample(int64_t step, int64_t row) const;
 
   // Reads a step's part into one view per field, on the calling thread.
@@ -89,10 +87,10 @@ class Batches {
   std::unique_ptr<Worker> worker_;
 };
 
-// Fills one view per field with a rank's part of one batch, whose row r is sample `sample_of(r)`; asked for the rows that
-// a slice needs only.
-void read_rows(const Source& source, std::span<const FieldSlice> slices, const std::function<int64_t(int64_t)>& sample_of,
-               std::span<const View> out);
+// Fills one view per field with a rank's part of one batch, whose row r is sample `sample_of(r)`; asked for the rows
+// that a slice needs only.
+void read_rows(const Source& source, std::span<const FieldSlice> slices,
+               const std::function<int64_t(int64_t)>& sample_of, std::span<const View> out);
 
 // Samples [first, first + count), to be read in one batch: each as often as the others.
 struct SampleRange {
@@ -100,8 +98,8 @@ struct SampleRange {
   int64_t count = 0;
   friend bool operator==(const SampleRange&, const SampleRange&) = default;
 };
-// Every sample once, in batches of one size: whole batches, and what is left in parts whose sizes divide the batch, so that
-// repeating a part's samples fills it and the mean over the batch is the mean over the part.
+// Every sample once, in batches of one size: whole batches, and what is left in parts whose sizes divide the batch, so
+// that repeating a part's samples fills it and the mean over the batch is the mean over the part.
 std::vector<SampleRange> one_pass(int64_t size, int64_t batch);
 
 // Rows [first, last) of every field: what a rank of a data-parallel group needs.

@@ -157,9 +157,7 @@ TEST(Batches, RanksTogetherReadWhatOneRankReads) {
 
   std::vector<float> together;
   for (int64_t rank = 0; rank < 4; ++rank) {
-    const Batches part(
-        source,
-        {.global_batch = 12, .seed = 3, .slices = row_slices(*source, rank * 3, rank * 3 + 3)});
+    const Batches part(source, {.global_batch = 12, .seed = 3, .slices = row_slices(*source, rank * 3, rank * 3 + 3)});
     Buffers mine(part);
     part.read(7, mine.views());
     const auto values = mine.tensors[0].as<float>();
@@ -175,8 +173,7 @@ TEST(Batches, ASliceOfEveryDimensionEqualsTheSliceOfTheWholeBatch) {
   Buffers expected(whole);
   whole.read(2, expected.views());
   const auto all = expected.tensors[0].as<float>();
-  const Batches part(
-      source, {.global_batch = 6, .seed = 1, .slices = {{{2, 1, 1}, {3, 2, 2}}, {{0}, {0}}}});
+  const Batches part(source, {.global_batch = 6, .seed = 1, .slices = {{{2, 1, 1}, {3, 2, 2}}, {{0}, {0}}}});
   Buffers mine(part);
 
   part.read(2, mine.views());
@@ -193,9 +190,7 @@ TEST(Batches, ASliceOfEveryDimensionEqualsTheSliceOfTheWholeBatch) {
 
 TEST(Batches, FieldsMayTakeDifferentRows) {
   const auto source = std::make_shared<Counting>(50);
-  const Batches part(
-      source,
-      {.global_batch = 6, .shuffle = false, .slices = {{{0, 0, 0}, {2, 3, 4}}, {{3}, {3}}}});
+  const Batches part(source, {.global_batch = 6, .shuffle = false, .slices = {{{0, 0, 0}, {2, 3, 4}}, {{3}, {3}}}});
   Buffers mine(part);
 
   part.read(1, mine.views());
@@ -231,16 +226,13 @@ TEST(Batches, TheReadingThreadReturnsStepsInOrderWithTheSameData) {
   for (int i = 0; i < 3; ++i) ahead.emplace_back(batches);
   Buffers expected(batches);
 
-  for (int64_t step = 0; step < 3; ++step)
-    batches.request(step, ahead[static_cast<size_t>(step)].views());
+  for (int64_t step = 0; step < 3; ++step) batches.request(step, ahead[static_cast<size_t>(step)].views());
   for (int64_t step = 0; step < 40; ++step) {
     ASSERT_EQ(batches.wait(), step);
     const Buffers& got = ahead[static_cast<size_t>(step % 3)];
     batches.read(step, expected.views());
-    ASSERT_TRUE(std::ranges::equal(got.tensors[0].as<float>(), expected.tensors[0].as<float>()))
-        << step;
-    ASSERT_TRUE(
-        std::ranges::equal(got.tensors[1].as<int32_t>(), expected.tensors[1].as<int32_t>()));
+    ASSERT_TRUE(std::ranges::equal(got.tensors[0].as<float>(), expected.tensors[0].as<float>())) << step;
+    ASSERT_TRUE(std::ranges::equal(got.tensors[1].as<int32_t>(), expected.tensors[1].as<int32_t>()));
     batches.request(step + 3, got.views());
   }
   for (int64_t step = 40; step < 43; ++step) ASSERT_EQ(batches.wait(), step);
@@ -279,27 +271,21 @@ TEST(Batches, RefusesWhatCannotBeReadAndSaysTheSizes) {
 
   EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 16}); }),
             "global batch 16 is larger than the data set of 10 samples; use a batch of at most 10");
-  EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 0}); }),
-            "global batch 0; it must be positive");
+  EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 0}); }), "global batch 0; it must be positive");
   EXPECT_EQ(text_of([&] { Batches(std::make_shared<Counting>(0), {.global_batch = 1}); }),
             "a sampler needs at least one sample, the source has 0");
   EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 4, .start_position = -1}); }),
             "start position -1 is negative");
   EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 4, .queue = 0}); }),
             "a queue of 0 requests; it must be positive");
-  EXPECT_EQ(
-      text_of([&] { Batches(source, {.global_batch = 4, .slices = row_slices(*source, 3, 5)}); }),
-      "slice of 'matrix' takes [3, 5) of dim 0, which has size 4");
+  EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 4, .slices = row_slices(*source, 3, 5)}); }),
+            "slice of 'matrix' takes [3, 5) of dim 0, which has size 4");
   EXPECT_EQ(text_of([&] {
               Batches(source, {.global_batch = 4, .slices = {{{0}, {4}}, {{0}, {4}}}});
             }),
             "slice of 'matrix' has 1 starts and 1 sizes; the batch [4,3,4] needs 3 of each");
-  EXPECT_EQ(text_of([&] {
-              Batches(source, {.global_batch = 4, .slices = {{{0}, {4}}}});
-            }),
-            "1 slices for 2 fields");
-  EXPECT_EQ(text_of([&] { good.read(0, wrong); }),
-            "view of field 'matrix' is f32[4,4,3]; the batch is f32[4,3,4]");
+  EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 4, .slices = {{{0}, {4}}}}); }), "1 slices for 2 fields");
+  EXPECT_EQ(text_of([&] { good.read(0, wrong); }), "view of field 'matrix' is f32[4,4,3]; the batch is f32[4,3,4]");
   EXPECT_EQ(text_of([&] { good.read(0, std::span(wrong).first(1)); }), "1 views for 2 fields");
   EXPECT_EQ(text_of([&] { good.read(-1, buffers.views()); }), "step -1 is negative");
   EXPECT_EQ(text_of([&] { good.request(-1, buffers.views()); }), "step -1 is negative");

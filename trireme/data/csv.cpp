@@ -14,8 +14,7 @@ std::string_view trimmed(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"')
-    text = text.substr(1, text.size() - 2);
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') text = text.substr(1, text.size() - 2);
   return text;
 }
 
@@ -54,8 +53,7 @@ class Csv final : public Source {
     const auto row = static_cast<size_t>(sample);
     if (out[0].data != nullptr) {
       const auto to = out[0].as<float>();
-      std::copy_n(table_.features.begin() + static_cast<std::ptrdiff_t>(row * to.size()), to.size(),
-                  to.begin());
+      std::copy_n(table_.features.begin() + static_cast<std::ptrdiff_t>(row * to.size()), to.size(), to.begin());
     }
     if (out[1].data == nullptr) return;
     if (table_.integer_label) {
@@ -69,8 +67,7 @@ class Csv final : public Source {
   Table table_;
 };
 
-size_t column_of(const std::vector<std::string>& names, const std::string& name,
-                 const std::string& path) {
+size_t column_of(const std::vector<std::string>& names, const std::string& name, const std::string& path) {
   const auto at = std::find(names.begin(), names.end(), name);
   if (at == names.end()) {
     fail(ErrorKind::kNotFound, "'{}' has no column '{}'.{}", path, name, suggestion(name, names));
@@ -88,8 +85,8 @@ double number_of(std::string_view cell, const Place& place) {
   double value = 0;
   const auto [end, code] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (code != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value)) {
-    fail(ErrorKind::kCorrupt, "'{}' line {}: '{}' in column '{}' is not a finite number",
-         place.path, place.line, cell, place.column);
+    fail(ErrorKind::kCorrupt, "'{}' line {}: '{}' in column '{}' is not a finite number", place.path, place.line, cell,
+         place.column);
   }
   return value;
 }
@@ -97,8 +94,8 @@ double number_of(std::string_view cell, const Place& place) {
 int32_t class_of(std::string_view cell, const Place& place) {
   const double value = number_of(cell, place);
   if (value != std::floor(value) || std::abs(value) > std::numeric_limits<int32_t>::max()) {
-    fail(ErrorKind::kCorrupt, "'{}' line {}: '{}' in column '{}' is not a class (an integer)",
-         place.path, place.line, cell, place.column);
+    fail(ErrorKind::kCorrupt, "'{}' line {}: '{}' in column '{}' is not a class (an integer)", place.path, place.line,
+         cell, place.column);
   }
   return static_cast<int32_t>(value);
 }
@@ -115,8 +112,7 @@ SourcePtr csv(const std::string& path, const CsvOptions& options) {
     return line;
   };
   std::vector<std::string> names;
-  for (const std::string_view cell : cells_of(next_line(), options.delimiter))
-    names.emplace_back(cell);
+  for (const std::string_view cell : cells_of(next_line(), options.delimiter)) names.emplace_back(cell);
   const size_t label = column_of(names, options.label, path);
   std::vector<size_t> columns;
   for (const std::string& name : options.features) columns.push_back(column_of(names, name, path));
@@ -131,8 +127,7 @@ SourcePtr csv(const std::string& path, const CsvOptions& options) {
     if (trimmed(text).empty()) continue;
     const auto cells = cells_of(text, options.delimiter);
     if (cells.size() != names.size()) {
-      fail(ErrorKind::kCorrupt, "'{}' line {} has {} cells; the header has {}", path, line,
-           cells.size(), names.size());
+      fail(ErrorKind::kCorrupt, "'{}' line {} has {} cells; the header has {}", path, line, cells.size(), names.size());
     }
     for (const size_t i : columns) {
       table.features.push_back(static_cast<float>(number_of(cells[i], {path, line, names[i]})));

@@ -34,19 +34,16 @@ struct Header {
 std::optional<Header> parse_header(std::string_view head, const std::string& path) {
   if (head.size() < 4) return std::nullopt;
   if (head[0] != 0 || head[1] != 0) {
-    fail(ErrorKind::kCorrupt,
-         "'{}' is not an IDX file: it starts with bytes {:02x} {:02x}, not 00 00", path,
+    fail(ErrorKind::kCorrupt, "'{}' is not an IDX file: it starts with bytes {:02x} {:02x}, not 00 00", path,
          byte_at(head, 0), byte_at(head, 1));
   }
   if (byte_at(head, 2) != kUnsignedByte) {
-    fail(ErrorKind::kUnsupported,
-         "'{}' holds IDX elements of type {:#04x}; only unsigned bytes (0x08) are read", path,
+    fail(ErrorKind::kUnsupported, "'{}' holds IDX elements of type {:#04x}; only unsigned bytes (0x08) are read", path,
          byte_at(head, 2));
   }
   const int rank = byte_at(head, 3);
   if (rank < 1 || rank > 4) {
-    fail(ErrorKind::kCorrupt, "'{}' claims {} dimensions; images have 2 to 4 and labels 1", path,
-         rank);
+    fail(ErrorKind::kCorrupt, "'{}' claims {} dimensions; images have 2 to 4 and labels 1", path, rank);
   }
   Header out;
   out.bytes = 4 + 4 * static_cast<size_t>(rank);
@@ -54,13 +51,12 @@ std::optional<Header> parse_header(std::string_view head, const std::string& pat
   int64_t elements = 1;
   for (int dim = 0; dim < rank; ++dim) {
     uint32_t size = 0;
-    for (size_t k = 0; k < 4; ++k)
-      size = size << 8 | byte_at(head, 4 + 4 * static_cast<size_t>(dim) + k);
+    for (size_t k = 0; k < 4; ++k) size = size << 8 | byte_at(head, 4 + 4 * static_cast<size_t>(dim) + k);
     if (size > 0 && elements > kMostBytes / size) {  // a Shape need not hold so many
       std::string shape = to_string(out.shape);
       shape.insert(shape.size() - 1, fmt::format("{}{}", dim > 0 ? "," : "", size));
-      fail(ErrorKind::kCorrupt,
-           "'{}' claims a shape of {} and more elements; at most {} bytes are read", path, shape, kMostBytes);
+      fail(ErrorKind::kCorrupt, "'{}' claims a shape of {} and more elements; at most {} bytes are read", path, shape,
+           kMostBytes);
     }
     out.shape.push_back(size);
     elements *= size;
@@ -68,10 +64,9 @@ std::optional<Header> parse_header(std::string_view head, const std::string& pat
   return out;
 }
 
-[[noreturn]] void fail_size(const std::string& path, const Shape& shape, int64_t expected,
-                            int64_t found) {
-  fail(ErrorKind::kCorrupt, "'{}' claims {} and so {} bytes of data, but holds {}{}", path,
-       to_string(shape), expected, found > expected ? "at least " : "", found);
+[[noreturn]] void fail_size(const std::string& path, const Shape& shape, int64_t expected, int64_t found) {
+  fail(ErrorKind::kCorrupt, "'{}' claims {} and so {} bytes of data, but holds {}{}", path, to_string(shape), expected,
+       found > expected ? "at least " : "", found);
 }
 
 // Hands out the file's bytes, decompressed if its first two bytes are gzip's.
@@ -101,8 +96,7 @@ class ByteStream {
       rest_ = rest_.subspan(take);
       return;
     }
-    constexpr size_t kStep = size_t{1}
-                             << 20;  // memory grows with what is there, not with what is claimed
+    constexpr size_t kStep = size_t{1} << 20;  // memory grows with what is there, not with what is claimed
     while (count > 0 && !ended_) {
       const size_t before = out.size();
       const size_t step = std::min(count, kStep);
@@ -128,11 +122,11 @@ class ByteStream {
       if (code == Z_STREAM_END) {
         ended_ = true;
       } else if (code == Z_BUF_ERROR) {
-        fail(ErrorKind::kCorrupt, "'{}' is cut short: its gzip data ends after {} compressed bytes",
-             path_, zlib_.total_in);
+        fail(ErrorKind::kCorrupt, "'{}' is cut short: its gzip data ends after {} compressed bytes", path_,
+             zlib_.total_in);
       } else if (code != Z_OK) {
-        fail(ErrorKind::kCorrupt, "'{}' has damaged gzip data after {} compressed bytes: {}", path_,
-             zlib_.total_in, zlib_.msg != nullptr ? zlib_.msg : "no reason is given");
+        fail(ErrorKind::kCorrupt, "'{}' has damaged gzip data after {} compressed bytes: {}", path_, zlib_.total_in,
+             zlib_.msg != nullptr ? zlib_.msg : "no reason is given");
       }
     }
     return size - zlib_.avail_out;
@@ -153,8 +147,7 @@ IdxFile read_idx(const std::string& path) {
   stream.read(kLongestHeader, out.bytes);
   const auto header = parse_header(out.bytes, path);
   if (!header) {
-    fail(ErrorKind::kCorrupt, "'{}' ends after {} bytes, inside its IDX header", path,
-         out.bytes.size());
+    fail(ErrorKind::kCorrupt, "'{}' ends after {} bytes, inside its IDX header", path, out.bytes.size());
   }
   out.shape = header->shape;
   const int64_t expected = out.shape.elements();
@@ -175,8 +168,7 @@ class Idx final : public Source {
     for (int dim = 1; dim < images_.shape.rank(); ++dim) image_.push_back(images_.shape[dim]);
     if (image_.rank() == 2) image_.push_back(1);
     for (int byte = 0; byte < 256; ++byte) {
-      value_[static_cast<size_t>(byte)] =
-          (static_cast<float>(byte) / 255.0F - options.mean) / options.std;
+      value_[static_cast<size_t>(byte)] = (static_cast<float>(byte) / 255.0F - options.mean) / options.std;
     }
   }
 
@@ -202,8 +194,7 @@ class Idx final : public Source {
       const int64_t first = sample * image_.elements();
       each_run(image_, parts[0], [&](int64_t from, int64_t at, int64_t pixels) {
         const auto row = static_cast<size_t>(first + from);
-        for (int64_t i = 0; i < pixels; ++i)
-          to[at + i] = value_[byte_at(images_.bytes, row + static_cast<size_t>(i))];
+        for (int64_t i = 0; i < pixels; ++i) to[at + i] = value_[byte_at(images_.bytes, row + static_cast<size_t>(i))];
       });
     }
     if (parts[1].to.data != nullptr) {
@@ -237,13 +228,13 @@ SourcePtr idx(const std::string& images, const std::string& labels, const ImageO
          to_string(label_file.shape));
   }
   if (image_file.shape[0] != label_file.shape[0]) {
-    fail(ErrorKind::kCorrupt,
-         "'{}' holds {} images but '{}' {} labels; they must be equal in number", images,
+    fail(ErrorKind::kCorrupt, "'{}' holds {} images but '{}' {} labels; they must be equal in number", images,
          image_file.shape[0], labels, label_file.shape[0]);
   }
   for (int64_t sample = 0; sample < label_file.shape[0]; ++sample) {
     const int64_t label = byte_at(label_file.bytes, static_cast<size_t>(sample));
-    require(label < options.classes, "'{}': sample {} has label {}, and the model has {} classes, of labels 0 to {}; give it {} or more", labels,
+    require(label < options.classes,
+            "'{}': sample {} has label {}, and the model has {} classes, of labels 0 to {}; give it {} or more", labels,
             sample, label, options.classes, options.classes - 1, label + 1);
   }
   return std::make_shared<Idx>(std::move(image_file), std::move(label_file), options);

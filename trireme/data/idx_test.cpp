@@ -38,8 +38,8 @@ std::string gzip(const std::string& text) {
 
 // Three images of 2 x 4 and their labels, in a fresh directory.
 struct Files {
-  std::string pixels = std::string("\x00\x01\x02\x03\x04\x05\x06\x07", 8) + std::string(8, '\xff') +
-                       std::string(8, '\x33');
+  std::string pixels =
+      std::string("\x00\x01\x02\x03\x04\x05\x06\x07", 8) + std::string(8, '\xff') + std::string(8, '\x33');
   std::string image_bytes = idx_bytes({3, 2, 4}, pixels);
   std::string label_bytes = idx_bytes({3}, "\x07\x01\x09");
   TempDirectory dir;
@@ -122,10 +122,8 @@ TEST(Idx, AHeaderThatLiesIsRefusedWithTheValues) {
   };
   const std::string data(24, 'x');
 
-  EXPECT_EQ(text_with(idx_bytes({4, 2, 4}, data)),
-            "claims [4,2,4] and so 32 bytes of data, but holds 24");
-  EXPECT_EQ(text_with(idx_bytes({2, 2, 4}, data)),
-            "claims [2,2,4] and so 16 bytes of data, but holds at least 17");
+  EXPECT_EQ(text_with(idx_bytes({4, 2, 4}, data)), "claims [4,2,4] and so 32 bytes of data, but holds 24");
+  EXPECT_EQ(text_with(idx_bytes({2, 2, 4}, data)), "claims [2,2,4] and so 16 bytes of data, but holds at least 17");
   EXPECT_EQ(text_with(gzip(idx_bytes({2, 2, 4}, data))),
             "claims [2,2,4] and so 16 bytes of data, but holds at least 17");
   EXPECT_EQ(text_with(idx_bytes({60000, 2000, 100}, data)),
@@ -134,10 +132,8 @@ TEST(Idx, AHeaderThatLiesIsRefusedWithTheValues) {
             "claims a shape of [4294967295,4294967295] and more elements; at most 17179869184 "
             "bytes are read");
   EXPECT_EQ(text_with("PK" + data), "is not an IDX file: it starts with bytes 50 4b, not 00 00");
-  EXPECT_EQ(text_with(idx_bytes({1, 1, 1, 1, 1}, data)),
-            "claims 5 dimensions; images have 2 to 4 and labels 1");
-  EXPECT_EQ(text_with(idx_bytes({3, 2, 4}, "").substr(0, 9)),
-            "ends after 9 bytes, inside its IDX header");
+  EXPECT_EQ(text_with(idx_bytes({1, 1, 1, 1, 1}, data)), "claims 5 dimensions; images have 2 to 4 and labels 1");
+  EXPECT_EQ(text_with(idx_bytes({3, 2, 4}, "").substr(0, 9)), "ends after 9 bytes, inside its IDX header");
   EXPECT_EQ(text_with(""), "ends after 0 bytes, inside its IDX header");
 }
 
@@ -151,16 +147,12 @@ TEST(Idx, CountsAndKindsThatDisagreeAreRefused) {
   Files floats;
   floats.image_bytes = idx_bytes({3}, std::string(12, 'x'), 0x0d);
 
-  EXPECT_EQ(counts.error().text(),
-            fmt::format("'{}' holds 3 images but '{}' 2 labels; they must be equal in number",
-                        counts.images, counts.labels));
-  EXPECT_THAT(exchanged.error().text(),
-              HasSubstr("holds [3], not images; are images and labels exchanged?"));
-  EXPECT_THAT(labels.error().text(),
-              HasSubstr("holds [3,2,4], not labels; are images and labels exchanged?"));
+  EXPECT_EQ(counts.error().text(), fmt::format("'{}' holds 3 images but '{}' 2 labels; they must be equal in number",
+                                               counts.images, counts.labels));
+  EXPECT_THAT(exchanged.error().text(), HasSubstr("holds [3], not images; are images and labels exchanged?"));
+  EXPECT_THAT(labels.error().text(), HasSubstr("holds [3,2,4], not labels; are images and labels exchanged?"));
   EXPECT_EQ(floats.error().kind(), ErrorKind::kUnsupported);
-  EXPECT_THAT(floats.error().text(),
-              HasSubstr("elements of type 0x0d; only unsigned bytes (0x08) are read"));
+  EXPECT_THAT(floats.error().text(), HasSubstr("elements of type 0x0d; only unsigned bytes (0x08) are read"));
 }
 
 TEST(Idx, CompressedDataCutAtAnyByteIsRefused) {
@@ -212,8 +204,7 @@ TEST(Idx, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
       const auto source = idx(image_file.path(), files.labels);
       image_of(*source, 2);
     } catch (const Error& e) {
-      ASSERT_TRUE(e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kUnsupported)
-          << e.what();
+      ASSERT_TRUE(e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kUnsupported) << e.what();
       ++refused;
     }
   }
@@ -228,7 +219,10 @@ TEST(Idx, a_label_beyond_the_classes_is_named_before_anything_is_trained) {
     FAIL() << "not refused";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
-    EXPECT_EQ(e.text(), fmt::format("'{}': sample 2 has label 9, and the model has 8 classes, of labels 0 to 7; give it 10 or more", files.labels));
+    EXPECT_EQ(
+        e.text(),
+        fmt::format("'{}': sample 2 has label 9, and the model has 8 classes, of labels 0 to 7; give it 10 or more",
+                    files.labels));
   }
 }
 

@@ -24,8 +24,7 @@ uint32_t round_function(uint32_t value, uint32_t round_key) {
 
 Permutation::Permutation(int64_t size, uint64_t seed, uint64_t id) : size_(size) {
   require(size >= 0, "a permutation of {} elements; the size must not be negative", size);
-  const auto bits =
-      static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(size > 1 ? size - 1 : 1)));
+  const auto bits = static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(size > 1 ? size - 1 : 1)));
   half_bits_ = (bits + 1) / 2;
   const auto key = key_of({seed, id});
   for (size_t r = 0; r < kRounds; r += 4) {

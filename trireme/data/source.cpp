@@ -27,9 +27,7 @@ class Part final : public Source {
   std::vector<FieldSpec> fields() const override { return whole_->fields(); }
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   int64_t overlap() const override { return whole_->overlap(); }
-  void read(int64_t sample, std::span<const View> out) const override {
-    whole_->read(number(sample), out);
-  }
+  void read(int64_t sample, std::span<const View> out) const override { whole_->read(number(sample), out); }
   void read_parts(int64_t sample, std::span<const FieldPart> parts) const override {
     whole_->read_parts(number(sample), parts);
   }
@@ -67,15 +65,14 @@ void Source::read_parts(int64_t sample, std::span<const FieldPart> parts) const 
     if (whole[i].view().data == nullptr) continue;
     const int64_t item = size_of(all[i].sample.dtype);
     each_run(all[i].sample.shape, parts[i], [&](int64_t from, int64_t to, int64_t elements) {
-      std::memcpy(parts[i].to.data + to * item, views[i].data + from * item,
-                  static_cast<size_t>(elements * item));
+      std::memcpy(parts[i].to.data + to * item, views[i].data + from * item, static_cast<size_t>(elements * item));
     });
   }
 }
 
 SourcePtr slice(SourcePtr source, int64_t first, int64_t count) {
-  require(first >= 0 && count >= 0 && first <= source->size() - count,
-          "samples [{}, {}) of a source of {}", first, first + count, source->size());
+  require(first >= 0 && count >= 0 && first <= source->size() - count, "samples [{}, {}) of a source of {}", first,
+          first + count, source->size());
   return std::make_shared<Part>(std::move(source), std::vector<Run>{{first, count}}, nullptr);
 }
 
@@ -86,8 +83,8 @@ Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed, 
   blocks = border == 0 ? 1 : std::clamp<int64_t>(validation_samples, 1, blocks);
   const int64_t lost = border * (2 * blocks - 1);  // before each block, and after all but the last
   require(validation_samples >= 0 && validation_samples + lost < size,
-          "cannot hold out {} of {} samples ({} more lie on the border); hold out at most {}",
-          validation_samples, size, lost, std::max<int64_t>(size - lost - 1, 0));
+          "cannot hold out {} of {} samples ({} more lie on the border); hold out at most {}", validation_samples, size,
+          lost, std::max<int64_t>(size - lost - 1, 0));
   std::shared_ptr<const Permutation> order;
   if (source->overlap() == 0) order = std::make_shared<Permutation>(size, seed, 0);
   std::vector<Run> train;
@@ -105,8 +102,7 @@ Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed, 
           std::make_shared<Part>(source, std::move(held_out), order)};
 }
 
-Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed,
-                     int64_t blocks) {
+Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed, int64_t blocks) {
   require(validation_fraction >= 0 && validation_fraction < 1,
           "validation fraction {}; it must be at least 0 and below 1", validation_fraction);
   const double count = std::round(validation_fraction * static_cast<double>(source->size()));
@@ -124,8 +120,7 @@ std::string decode(std::span<const int32_t> tokens) {
   std::string out;
   out.reserve(tokens.size());
   for (const int32_t token : tokens) {
-    require(token >= 0 && token < kByteVocabulary, "token {} is not a byte; bytes are 0 to 255",
-            token);
+    require(token >= 0 && token < kByteVocabulary, "token {} is not a byte; bytes are 0 to 255", token);
     out.push_back(static_cast<char>(token));
   }
   return out;

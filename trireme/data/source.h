@@ -83,21 +83,18 @@ struct Split {
 // dealt out at random by `seed`, the same way on every rank. Where they do (windows of a text),
 // validation is the ends of `blocks` equal parts of the source, and the windows on the borders that
 // would share data with it are in neither part.
-Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed = 0,
-            int64_t blocks = 1);
+Split split(const SourcePtr& source, int64_t validation_samples, uint64_t seed = 0, int64_t blocks = 1);
 // The same by share: 0.1 holds out a tenth, rounded to the nearest count.
-Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed = 0,
-                     int64_t blocks = 1);
+Split split_fraction(const SourcePtr& source, double validation_fraction, uint64_t seed = 0, int64_t blocks = 1);
 
 // Samples first, first + 1, ... of a source.
 SourcePtr slice(SourcePtr source, int64_t first, int64_t count);
 
 struct TextOptions {
-  int64_t seq = 0;     // tokens a sample feeds to the model
-  int64_t stride = 0;  // tokens between the starts of neighbouring samples; 0 = seq
-  std::vector<std::string> extensions =
-      {};                 // e.g. {".txt", ".md"}, for files found in folders; none = all
-  char separator = '\n';  // between two files
+  int64_t seq = 0;                           // tokens a sample feeds to the model
+  int64_t stride = 0;                        // tokens between the starts of neighbouring samples; 0 = seq
+  std::vector<std::string> extensions = {};  // e.g. {".txt", ".md"}, for files found in folders; none = all
+  char separator = '\n';                     // between two files
 };
 
 // Bytes of text files as tokens 0..255: fields "tokens" i32[seq] and "targets" i32[seq], the same
@@ -115,8 +112,7 @@ struct ImageOptions {
 
 // Images and labels in IDX files, plain or gzip: fields "image" f32[height,width,1] and "label"
 // i32[].
-SourcePtr idx(const std::string& images, const std::string& labels,
-              const ImageOptions& options = {});
+SourcePtr idx(const std::string& images, const std::string& labels, const ImageOptions& options = {});
 
 struct SyntheticTokens {
   int64_t samples = 0;
@@ -141,10 +137,9 @@ struct SyntheticImages {
 SourcePtr synthetic_images(const SyntheticImages& options);
 
 struct CsvOptions {
-  std::vector<std::string> features =
-      {};                     // columns of the field "features"; none = all but the label
-  std::string label;          // the column of the field "label"
-  bool integer_label = true;  // i32[] (a class) or f32[] (a value to regress)
+  std::vector<std::string> features = {};  // columns of the field "features"; none = all but the label
+  std::string label;                       // the column of the field "label"
+  bool integer_label = true;               // i32[] (a class) or f32[] (a value to regress)
   char delimiter = ',';
 };
 

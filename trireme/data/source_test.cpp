@@ -102,8 +102,7 @@ TEST(Text, FoldersAreWalkedInOrderOfPathAndOddFilesPassedOver) {
   disk().symlink("nowhere", dir / "in/dangling.txt");
   atomic_write(dir / "head", "0");
 
-  const auto source =
-      text({dir / "head", dir / "in"}, {.seq = 18, .extensions = {".txt"}, .separator = '|'});
+  const auto source = text({dir / "head", dir / "in"}, {.seq = 18, .extensions = {".txt"}, .separator = '|'});
 
   ASSERT_EQ(source->size(), 1);
   EXPECT_EQ(tokens_of(*source, 0), "0|first|second|las");
@@ -115,8 +114,7 @@ TEST(Text, LargeAndSmallFilesAreJoinedWithoutASeam) {
   std::string joined;
   for (int i = 0; i < 5; ++i) {
     std::string part(i % 2 == 0 ? 1200000 : 10, ' ');
-    for (size_t k = 0; k < part.size(); ++k)
-      part[k] = static_cast<char>('a' + (k * 7 + static_cast<size_t>(i)) % 26);
+    for (size_t k = 0; k < part.size(); ++k) part[k] = static_cast<char>('a' + (k * 7 + static_cast<size_t>(i)) % 26);
     atomic_write(dir / std::to_string(i), part);
     joined += (i > 0 ? "\n" : "") + part;
   }
@@ -138,17 +136,12 @@ TEST(Text, RefusesEmptyInputAndSaysWhatItNeeds) {
   EXPECT_EQ(short_text.kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(
       short_text.text,
-      fmt::format(
-          "text: '{}' holds 3 bytes in 1 files; a sample of 3 tokens and its next one needs 4",
-          dir / "a"));
+      fmt::format("text: '{}' holds 3 bytes in 1 files; a sample of 3 tokens and its next one needs 4", dir / "a"));
   EXPECT_EQ(caught([&] { text({}, {.seq = 3}); }).text, "text: no file or folder is given");
-  EXPECT_EQ(caught([&] { text({dir / "a"}, {}); }).text,
-            "text: 0 tokens in a sample; seq must be positive");
-  EXPECT_EQ(caught([&] { text({dir / "a"}, {.seq = 1, .stride = -1}); }).text,
-            "text: stride -1 is negative");
+  EXPECT_EQ(caught([&] { text({dir / "a"}, {}); }).text, "text: 0 tokens in a sample; seq must be positive");
+  EXPECT_EQ(caught([&] { text({dir / "a"}, {.seq = 1, .stride = -1}); }).text, "text: stride -1 is negative");
   EXPECT_EQ(caught([&] { text({dir / "none"}, {.seq = 3}); }).kind, ErrorKind::kIo);
-  EXPECT_EQ(caught([&] { text({dir / "a"}, {.seq = 1})->read(2, {}); }).text,
-            "sample 2 of a text of 2 samples");
+  EXPECT_EQ(caught([&] { text({dir / "a"}, {.seq = 1})->read(2, {}); }).text, "sample 2 of a text of 2 samples");
 }
 
 TEST(Split, PartsOfIndependentSamplesAreDisjointAndComplete) {
@@ -186,8 +179,7 @@ TEST(Split, PartsOfATextShareNoByteWhateverTheStride) {
     const int64_t first_held_byte = (all->size() - held) * stride;
     EXPECT_EQ(parts.validation->size(), held);
     EXPECT_LT(last_train_byte, first_held_byte) << stride;
-    EXPECT_GE(last_train_byte + stride, first_held_byte)
-        << "more than needed is lost at stride " << stride;
+    EXPECT_GE(last_train_byte + stride, first_held_byte) << "more than needed is lost at stride " << stride;
   }
 }
 
@@ -227,8 +219,7 @@ TEST(Split, RefusesToLeaveNothingToTrainOn) {
 
   EXPECT_EQ(caught([&] { split(all, 10); }).text,
             "cannot hold out 10 of 10 samples (0 more lie on the border); hold out at most 9");
-  EXPECT_EQ(caught([&] { split_fraction(all, 1.0); }).text,
-            "validation fraction 1; it must be at least 0 and below 1");
+  EXPECT_EQ(caught([&] { split_fraction(all, 1.0); }).text, "validation fraction 1; it must be at least 0 and below 1");
   EXPECT_EQ(caught([&] { slice(all, 5, 6); }).text, "samples [5, 11) of a source of 10");
   EXPECT_EQ(caught([&] { slice(all, 5, 2)->read(2, {}); }).text, "sample 2 of a source of 2");
   EXPECT_EQ(split(all, 0).train->size(), 10);
@@ -255,8 +246,7 @@ TEST(Synthetic, TokensAreAFunctionOfSeedAndIndexAndCanBeLearnt) {
 }
 
 TEST(Synthetic, ImagesOfOneClassShareItsPattern) {
-  const auto source =
-      synthetic_images({.samples = 400, .image = {8, 8, 3}, .classes = 4, .seed = 3});
+  const auto source = synthetic_images({.samples = 400, .image = {8, 8, 3}, .classes = 4, .seed = 3});
   std::vector<std::vector<double>> mean(4, std::vector<double>(192));
   std::vector<int> count(4);
   for (int64_t i = 0; i < 400; ++i) {
@@ -275,9 +265,8 @@ TEST(Synthetic, ImagesOfOneClassShareItsPattern) {
 }
 
 TEST(Synthetic, RefusesSizesThatAreNotPositive) {
-  EXPECT_EQ(
-      caught([] { synthetic_tokens({.samples = 0, .seq = 8}); }).text,
-      "synthetic tokens: 0 samples of 8 tokens from a vocabulary of 256; all must be positive");
+  EXPECT_EQ(caught([] { synthetic_tokens({.samples = 0, .seq = 8}); }).text,
+            "synthetic tokens: 0 samples of 8 tokens from a vocabulary of 256; all must be positive");
   EXPECT_EQ(caught([] {
               synthetic_images({.samples = 1, .image = {0, 2}});
             }).text,
@@ -289,8 +278,7 @@ TEST(Csv, ReadsNamedColumnsAndTheLabel) {
   atomic_write(dir / "t.csv", "a, b ,\"y\",c\r\n1,2.5,0,-3\r\n\r\n4,5e-1,2,6");
 
   const auto all = csv(dir / "t.csv", {.label = "y"});
-  const auto some =
-      csv(dir / "t.csv", {.features = {"c", "a"}, .label = "b", .integer_label = false});
+  const auto some = csv(dir / "t.csv", {.features = {"c", "a"}, .label = "b", .integer_label = false});
 
   ASSERT_EQ(all->size(), 2);
   EXPECT_THAT(read(*all, 0).fields[0].as<float>(), ElementsAre(1, 2.5F, -3));
@@ -308,12 +296,9 @@ TEST(Csv, NamesTheLineAndTheColumnThatAreWrong) {
     return caught([&] { csv(path, {.label = "label"}); });
   };
 
-  EXPECT_EQ(with("a,labl\n1,2\n").text,
-            fmt::format("'{}' has no column 'label'. Did you mean 'labl'?", path));
-  EXPECT_EQ(with("a,label\n1,2\n1,2,3\n").text,
-            fmt::format("'{}' line 3 has 3 cells; the header has 2", path));
-  EXPECT_EQ(with("a,label\nx,2\n").text,
-            fmt::format("'{}' line 2: 'x' in column 'a' is not a finite number", path));
+  EXPECT_EQ(with("a,labl\n1,2\n").text, fmt::format("'{}' has no column 'label'. Did you mean 'labl'?", path));
+  EXPECT_EQ(with("a,label\n1,2\n1,2,3\n").text, fmt::format("'{}' line 3 has 3 cells; the header has 2", path));
+  EXPECT_EQ(with("a,label\nx,2\n").text, fmt::format("'{}' line 2: 'x' in column 'a' is not a finite number", path));
   EXPECT_EQ(with("a,label\ninf,2\n").kind, ErrorKind::kCorrupt);
   EXPECT_EQ(with("a,label\n1,2.5\n").text,
             fmt::format("'{}' line 2: '2.5' in column 'label' is not a class (an integer)", path));
@@ -327,8 +312,7 @@ TEST(Bytes, EncodeAndDecodeAreInverseOnAllBytes) {
 
   EXPECT_EQ(tokens[200], 200);
   EXPECT_EQ(decode(tokens), all);
-  EXPECT_EQ(caught([] { decode(std::vector<int32_t>{256}); }).text,
-            "token 256 is not a byte; bytes are 0 to 255");
+  EXPECT_EQ(caught([] { decode(std::vector<int32_t>{256}); }).text, "token 256 is not a byte; bytes are 0 to 255");
 }
 
 }  // namespace

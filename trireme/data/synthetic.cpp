@@ -34,8 +34,7 @@ class SyntheticTokenSource final : public Source {
       if (i + 1 < bits.size() && out[0].data != nullptr) {
         out[0].as<int32_t>()[i] = static_cast<int32_t>(token);
       }
-      if (i > 0 && out[1].data != nullptr)
-        out[1].as<int32_t>()[i - 1] = static_cast<int32_t>(token);
+      if (i > 0 && out[1].data != nullptr) out[1].as<int32_t>()[i - 1] = static_cast<int32_t>(token);
     }
   }
 
@@ -46,8 +45,7 @@ class SyntheticTokenSource final : public Source {
 class SyntheticImageSource final : public Source {
  public:
   explicit SyntheticImageSource(const SyntheticImages& options)
-      : options_(options),
-        patterns_(static_cast<size_t>(options.classes * options.image.elements())) {
+      : options_(options), patterns_(static_cast<size_t>(options.classes * options.image.elements())) {
     fill_normal({options.seed, kPatterns}, 0, 0, patterns_);
   }
 
@@ -60,8 +58,7 @@ class SyntheticImageSource final : public Source {
     require(sample >= 0 && sample < size(), "sample {} of {} synthetic ones", sample, size());
     require(out.size() == 2, "{} views for the 2 fields of an image", out.size());
     const auto number = static_cast<uint64_t>(sample);
-    const auto label =
-        random_bits({options_.seed, kLabels}, number, 0) % static_cast<uint64_t>(options_.classes);
+    const auto label = random_bits({options_.seed, kLabels}, number, 0) % static_cast<uint64_t>(options_.classes);
     if (out[0].data != nullptr) {
       const auto to = out[0].as<float>();
       fill_normal({options_.seed, kNoise}, 0, number, to);
@@ -80,15 +77,15 @@ class SyntheticImageSource final : public Source {
 
 SourcePtr synthetic_tokens(const SyntheticTokens& options) {
   require(options.samples > 0 && options.seq > 0 && options.vocabulary > 0,
-          "synthetic tokens: {} samples of {} tokens from a vocabulary of {}; all must be positive",
-          options.samples, options.seq, options.vocabulary);
+          "synthetic tokens: {} samples of {} tokens from a vocabulary of {}; all must be positive", options.samples,
+          options.seq, options.vocabulary);
   return std::make_shared<SyntheticTokenSource>(options);
 }
 
 SourcePtr synthetic_images(const SyntheticImages& options) {
   require(options.samples > 0 && options.classes > 0 && options.image.elements() > 0,
-          "synthetic images: {} samples of shape {} in {} classes; all must be positive",
-          options.samples, to_string(options.image), options.classes);
+          "synthetic images: {} samples of shape {} in {} classes; all must be positive", options.samples,
+          to_string(options.image), options.classes);
   return std::make_shared<SyntheticImageSource>(options);
 }
 

@@ -13,13 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSniffBytes = 8192;  // how much of a file is looked at for a zero byte
-constexpr int64_t kMapFrom = int64_t{1}
-                             << 20;  // smaller files are copied: mappings are limited in number
+constexpr int64_t kSniffBytes = 8192;           // how much of a file is looked at for a zero byte
+constexpr int64_t kMapFrom = int64_t{1} << 20;  // smaller files are copied: mappings are limited in number
 
 bool has_extension(const fs::path& path, const std::vector<std::string>& extensions) {
-  return extensions.empty() || std::find(extensions.begin(), extensions.end(),
-                                         path.extension().string()) != extensions.end();
+  return extensions.empty() ||
+         std::find(extensions.begin(), extensions.end(), path.extension().string()) != extensions.end();
 }
 
 bool looks_like_text(const std::string& path) {
@@ -32,8 +31,7 @@ bool looks_like_text(const std::string& path) {
 void walk(const std::string& folder, const TextOptions& options, std::vector<std::string>& files) {
   std::vector<std::string> found;
   std::error_code code;
-  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
-                                         code);
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, code);
   for (; !code && entry != fs::recursive_directory_iterator(); entry.increment(code)) {
     std::error_code ignored;
     const bool hidden = entry->path().filename().string().starts_with('.');
@@ -71,8 +69,8 @@ class JoinedText {
   int64_t bytes() const { return bytes_; }
 
   void copy(int64_t from, std::span<int32_t> to) const {
-    auto part = std::upper_bound(parts_.begin(), parts_.end(), from,
-                                 [](int64_t at, const Part& p) { return at < p.start; });
+    auto part =
+        std::upper_bound(parts_.begin(), parts_.end(), from, [](int64_t at, const Part& p) { return at < p.start; });
     --part;
     while (true) {
       const auto rest = bytes_of(*part).subspan(static_cast<size_t>(from - part->start));
@@ -92,8 +90,7 @@ class JoinedText {
   };
 
   static std::span<const std::byte> bytes_of(const Part& part) {
-    if (const auto* text = std::get_if<std::string>(&part.content))
-      return std::as_bytes(std::span(*text));
+    if (const auto* text = std::get_if<std::string>(&part.content)) return std::as_bytes(std::span(*text));
     return std::get<MappedFile>(part.content).bytes();
   }
 
@@ -103,8 +100,7 @@ class JoinedText {
 
 class Text final : public Source {
  public:
-  Text(JoinedText joined, int64_t seq, int64_t stride)
-      : text_(std::move(joined)), seq_(seq), stride_(stride) {}
+  Text(JoinedText joined, int64_t seq, int64_t stride) : text_(std::move(joined)), seq_(seq), stride_(stride) {}
 
   int64_t size() const override { return (text_.bytes() - seq_ - 1) / stride_ + 1; }
   int64_t overlap() const override { return seq_ / stride_; }
@@ -158,13 +154,10 @@ SourcePtr text(const std::vector<std::string>& paths, const TextOptions& options
     if (joined.bytes() > 0) joined.append_bytes({&options.separator, 1});
     joined.append(path);
   }
-  require(
-      joined.bytes() > options.seq,
-      "text: '{}'{} holds {} bytes in {} files; a sample of {} tokens and its next one needs {}",
-      paths.front(), paths.size() > 1 ? " and the others" : "", joined.bytes(), files.size(),
-      options.seq, options.seq + 1);
-  return std::make_shared<Text>(std::move(joined), options.seq,
-                                options.stride > 0 ? options.stride : options.seq);
+  require(joined.bytes() > options.seq,
+          "text: '{}'{} holds {} bytes in {} files; a sample of {} tokens and its next one needs {}", paths.front(),
+          paths.size() > 1 ? " and the others" : "", joined.bytes(), files.size(), options.seq, options.seq + 1);
+  return std::make_shared<Text>(std::move(joined), options.seq, options.stride > 0 ? options.stride : options.seq);
 }
 
 }  // namespace trireme::data

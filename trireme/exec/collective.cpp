@@ -46,7 +46,9 @@ comm::Reduce reduce_of(const std::string& name) {
   return comm::Reduce::kSum;
 }
 
-View flat(std::byte* data, DType dtype, int64_t elements) { return {data, {dtype, {elements}}}; }
+View flat(std::byte* data, DType dtype, int64_t elements) {
+  return {data, {dtype, {elements}}};
+}
 
 }  // namespace
 
@@ -100,7 +102,9 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
 // What a rank has that is alone, or outside all groups, is its result.
 void BoundCollective::keep() {
   for (size_t i = 0; i < in_.size(); ++i) {
-    if (in_[i].data != out_[i].data) copy_region(in_[i], Box::whole(in_[i].type.shape), out_[i], Box::whole(out_[i].type.shape), Box::whole(in_[i].type.shape));
+    if (in_[i].data != out_[i].data)
+      copy_region(in_[i], Box::whole(in_[i].type.shape), out_[i], Box::whole(out_[i].type.shape),
+                  Box::whole(in_[i].type.shape));
   }
 }
 
@@ -128,8 +132,8 @@ void BoundCollective::start() {
   } else if (op_->name == "all_to_all") {
     pack(in, packed, dim, parts, false);
     std::byte* arrived = packed + align_buffer(in.bytes());
-    works_.push_back(group_->all_to_all(flat(packed, in.type.dtype, in.elements()),
-                                        flat(arrived, out.type.dtype, out.elements())));
+    works_.push_back(
+        group_->all_to_all(flat(packed, in.type.dtype, in.elements()), flat(arrived, out.type.dtype, out.elements())));
   } else if (op_->name == "ring_shift") {
     const int64_t by = seeded_defect("collective: pieces go around the other way") ? -attrs.shift : attrs.shift;
     works_.push_back(group_->ring_shift(in, out, static_cast<int>(by)));
@@ -175,8 +179,7 @@ void BoundCollective::wait() {
     pack(out_[0], scratch_.data(), static_cast<int>(attrs.dim), group_->size(), true);
   } else if (op_->name == "all_to_all") {
     const int64_t arrived = seeded_defect("collective: what was sent is unpacked") ? 0 : align_buffer(in_[0].bytes());
-    pack(out_[0], scratch_.data() + arrived, static_cast<int>(attrs.from_dim), group_->size(),
-         true);
+    pack(out_[0], scratch_.data() + arrived, static_cast<int>(attrs.from_dim), group_->size(), true);
   }
 }
 

@@ -16,8 +16,8 @@ namespace trireme {
 // Bytes of packing space that the collective needs on these local types.
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types);
 
-// Elements side by side in memory. Runs that follow each other with no more than alignment between them are sent as one,
-// with what lies between.
+// Elements side by side in memory. Runs that follow each other with no more than alignment between them are sent as
+// one, with what lies between.
 struct Run {
   int64_t offset = 0;  // bytes
   DType dtype = DType::kF32;
@@ -29,8 +29,8 @@ std::vector<Run> joined(std::vector<Run> runs);
 // One collective action of one rank, bound to its memory and group.
 class BoundCollective {
  public:
-  // Without a group this rank is alone in it, at place 0, or, at place -1, in none of the op's groups, and keeps what it has.
-  // Messages between two ranks carry `tag`.
+  // Without a group this rank is alone in it, at place 0, or, at place -1, in none of the op's groups, and keeps what
+  // it has. Messages between two ranks carry `tag`.
   struct Ranks {
     comm::Group* group = nullptr;
     int64_t place = -1;

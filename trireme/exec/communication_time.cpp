@@ -7,7 +7,8 @@ namespace trireme {
 CommunicationTime communication_time(std::span<const Interval> flights, std::span<const Interval> stops) {
   using Duration = std::chrono::steady_clock::duration;
   Duration busy{}, exposed{};
-  std::chrono::steady_clock::time_point covered = std::chrono::steady_clock::time_point::min();  // nothing after is counted
+  std::chrono::steady_clock::time_point covered =
+      std::chrono::steady_clock::time_point::min();  // nothing after is counted
   const auto cover = [&](const Interval& next) {
     const auto begin = std::max(next.begin, covered);
     if (next.end <= begin) return;

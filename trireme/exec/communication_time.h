@@ -13,7 +13,8 @@ struct Interval {
 struct CommunicationTime {
   double busy_s = 0;     // in which an operation was under way, from its start to its end on this rank
   double exposed_s = 0;  // of it, in which the compute lane started an operation, waited for it or unpacked what came
-  double begin_s = 0;    // from the step's beginning to that of its first operation: no communication before it can be hidden
+  double begin_s =
+      0;  // from the step's beginning to that of its first operation: no communication before it can be hidden
   double hidden_s() const { return busy_s - exposed_s; }
   double hidden_percent() const { return busy_s > 0 ? 100 * hidden_s() / busy_s : 0; }
 
@@ -32,8 +33,8 @@ struct CommunicationTime {
 };
 
 // `flights`: each operation from its start to its end; they may overlap. `stops`: what the compute lane spent on them,
-// one after the other. Both in the order of their beginnings. Busy is the length of the union of all, so that exposed is
-// never more. `begin_s` is left 0.
+// one after the other. Both in the order of their beginnings. Busy is the length of the union of all, so that exposed
+// is never more. `begin_s` is left 0.
 CommunicationTime communication_time(std::span<const Interval> flights, std::span<const Interval> stops);
 
 }  // namespace trireme

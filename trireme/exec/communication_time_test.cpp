@@ -22,7 +22,9 @@ Interval at(int64_t begin, int64_t end) {
   return {zero + nanoseconds(begin), zero + nanoseconds(end)};
 }
 
-double ns(int64_t count) { return std::chrono::duration<double>(nanoseconds(count)).count(); }
+double ns(int64_t count) {
+  return std::chrono::duration<double>(nanoseconds(count)).count();
+}
 
 TEST(CommunicationTime, is_zero_without_communication) {
   const CommunicationTime time = communication_time({}, {});
@@ -41,8 +43,8 @@ TEST(CommunicationTime, what_computing_covers_is_hidden) {
 }
 
 TEST(CommunicationTime, operations_side_by_side_count_once) {
-  const CommunicationTime time =
-      communication_time(std::vector{at(0, 100), at(10, 40), at(90, 120)}, std::vector{at(0, 1), at(10, 11), at(90, 91)});
+  const CommunicationTime time = communication_time(std::vector{at(0, 100), at(10, 40), at(90, 120)},
+                                                    std::vector{at(0, 1), at(10, 11), at(90, 91)});
   EXPECT_EQ(time.busy_s, ns(120));
   EXPECT_EQ(time.exposed_s, ns(3));
 }

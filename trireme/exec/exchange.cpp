@@ -64,7 +64,8 @@ Exchange of_boxes(const BoxesAttrs& attrs, int64_t me) {
     if (message.from == me) (own ? exchange.kept_from : exchange.sends).push_back({message.to, 0, message.sent});
     if (message.to != me) continue;
     (own ? exchange.kept_to : exchange.receipts).push_back({message.from, 0, message.got});
-    exchange.adds = exchange.adds || std::ranges::any_of(come, [&](const Box& box) { return intersect(box, message.got).has_value(); });
+    exchange.adds = exchange.adds ||
+                    std::ranges::any_of(come, [&](const Box& box) { return intersect(box, message.got).has_value(); });
     come.push_back(message.got);
   }
   std::ranges::stable_sort(exchange.sends, {}, &Part::peer);
@@ -123,7 +124,12 @@ int64_t exchange_scratch(const OpDef& op, const TypeArgs& types) {
 
 BoundExchange::BoundExchange(Exchange exchange, std::vector<View> in, std::vector<View> out,
                              std::span<std::byte> scratch, comm::Group* group, int tag)
-    : exchange_(std::move(exchange)), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(group), tag_(tag) {
+    : exchange_(std::move(exchange)),
+      in_(std::move(in)),
+      out_(std::move(out)),
+      scratch_(scratch),
+      group_(group),
+      tag_(tag) {
   for (const Part& part : exchange_.sends) sent_.push_back(packed(part, in_));
   for (const Part& part : exchange_.receipts) received_.push_back(packed(part, out_));
   for (const Part& part : exchange_.kept_from) kept_.push_back(packed(part, in_));
@@ -173,7 +179,8 @@ void BoundExchange::wait() {
   }
   if (seeded_defect("exchange: what arrived is not unpacked")) return;
   const auto first_after = [&](int64_t place) {
-    return std::find_if(exchange_.receipts.begin(), exchange_.receipts.end(), [&](const Part& p) { return p.peer > place; }) -
+    return std::find_if(exchange_.receipts.begin(), exchange_.receipts.end(),
+                        [&](const Part& p) { return p.peer > place; }) -
            exchange_.receipts.begin();
   };
   // In the order of the peers, this rank among them.

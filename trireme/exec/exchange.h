@@ -1,5 +1,6 @@
-// Exchange: the collectives in which ranks send each other boxes of their own: windows taken from and added to the blocks
-// of neighbours, whole tensors passed on, and boxes that the model names. What a rank sends and gets depends on its place in the group alone.
+// Exchange: the collectives in which ranks send each other boxes of their own: windows taken from and added to the
+// blocks of neighbours, whole tensors passed on, and boxes that the model names. What a rank sends and gets depends on
+// its place in the group alone.
 #pragma once
 
 #include <vector>
@@ -16,7 +17,7 @@ struct Exchange {
   struct Part {
     int64_t peer = 0;  // place in the group
     size_t tensor = 0;
-    Box box;           // of the operand that is sent, or of the result that is filled
+    Box box;  // of the operand that is sent, or of the result that is filled
   };
   std::vector<Part> sends;     // by peer
   std::vector<Part> receipts;  // by peer

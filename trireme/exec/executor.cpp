@@ -35,7 +35,7 @@ struct Bound {
   std::unique_ptr<BoundCollective> collective;
   bool sends = false;      // the collective has other members than this rank
   Clock::time_point sent;  // when it was started in this step
-  int64_t part = 0;  // of a local cut
+  int64_t part = 0;        // of a local cut
   double seconds = 0;
 };
 
@@ -50,10 +50,10 @@ struct Executor::State {
   std::vector<View> views;  // per value
   std::vector<Bound> actions;
   std::vector<Bound*> in_flight_at_end;
-  std::vector<Bound*> sending;          // actions that communicate, in their order
-  std::vector<Interval> flights, stops;  // of the step, as in communication_time; room for all is there
+  std::vector<Bound*> sending;                // actions that communicate, in their order
+  std::vector<Interval> flights, stops;       // of the step, as in communication_time; room for all is there
   std::vector<std::pair<View, View>> copies;  // from, to: updates that are not in place
-  CommunicationTime communication;  // of the last step
+  CommunicationTime communication;            // of the last step
   bool timing = false;
   bool first_run = true;
 
@@ -79,14 +79,14 @@ struct Executor::State {
     }
     while (!left.empty()) {
       const auto next = std::find_if(left.begin(), left.end(), [&](const auto& copy) {
-        return std::none_of(left.begin(), left.end(), [&](const auto& other) {
-          return &other != &copy && other.first.data == copy.second.data;
-        });
+        return std::none_of(left.begin(), left.end(),
+                            [&](const auto& other) { return &other != &copy && other.first.data == copy.second.data; });
       });
       if (next == left.end()) {
-        fail(ErrorKind::kUnsupported,
-             "plan '{}': {} outputs exchange the values of the inputs they update; compute one of them into a new value",
-             plan.name, left.size());
+        fail(
+            ErrorKind::kUnsupported,
+            "plan '{}': {} outputs exchange the values of the inputs they update; compute one of them into a new value",
+            plan.name, left.size());
       }
       copies.push_back(*next);
       left.erase(next);
@@ -122,8 +122,8 @@ struct Executor::State {
       if (plan.buffers[static_cast<size_t>(value.buffer)].offset >= 0) continue;
       invariant(static_cast<bool>(options.external), "input '{}' is external and no memory is given", input.name);
       const View view = options.external(input.name);
-      invariant(view.type == value.type, "input '{}' is {}; the memory given is {}", input.name,
-                to_string(value.type), to_string(view.type));
+      invariant(view.type == value.type, "input '{}' is {}; the memory given is {}", input.name, to_string(value.type),
+                to_string(view.type));
       for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
         if (plan.values[i].buffer == value.buffer) views[i] = {view.data, plan.values[i].type};
       }
@@ -136,7 +136,8 @@ struct Executor::State {
     const int64_t whose = seeded_defect("executor: pieces lie where rank 0 has them") ? 0 : rank;
     if (v.part_of) {
       const Mesh mesh = with_micro_batches(plan.mesh, plan.micro_batches);
-      const int64_t part = seeded_defect("executor: micro-batches lie where the first does") ? 0 : v.part_of->micro_batch;
+      const int64_t part =
+          seeded_defect("executor: micro-batches lie where the first does") ? 0 : v.part_of->micro_batch;
       const int64_t place = whose * plan.micro_batches + part;
       return {v.part_of->whole, local_box(v.part_of->whole, v.part_of->layout, mesh, place).start};
     }
@@ -201,21 +202,21 @@ struct Executor::State {
     if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
     bound.sends = members.size() > 1;
     if (bound.sends) ranks.group = &options.world->group(members);
-    bound.collective = std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
+    bound.collective =
+        std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
   }
 
   void run_action(Bound& bound) {
     for (const int comm : waits_of(*bound.action)) wait(actions[static_cast<size_t>(comm)]);
     const auto begin = timing ? Clock::now() : Clock::time_point{};
     if (bound.kernel != nullptr) {
-      const KernelArgs args{bound.in, bound.out, bound.in_place, bound.out_place, bound.action->attrs,
+      const KernelArgs args{bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
                             bound.scratch, options.pool, &bound.kernel_state};
       bound.kernel(args);
     } else if (bound.collective) {
       start(bound);
     } else if (bound.action->op->traits.collective) {
-      copy_part(bound.in[0], bound.out[0], static_cast<int>(bound.action->attrs.as<CollectiveAttrs>().dim),
-                bound.part);
+      copy_part(bound.in[0], bound.out[0], static_cast<int>(bound.action->attrs.as<CollectiveAttrs>().dim), bound.part);
     }
     if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   }
@@ -252,7 +253,8 @@ struct Executor::State {
         run_action(bound);
       } catch (Error& e) {
         const std::string& scope = bound.action->scope;
-        e.note(fmt::format("in {}{}", bound.action->op->name, scope.empty() ? ", outside of all modules" : fmt::format(" at '{}'", scope)));
+        e.note(fmt::format("in {}{}", bound.action->op->name,
+                           scope.empty() ? ", outside of all modules" : fmt::format(" at '{}'", scope)));
         throw;
       }
     }
@@ -273,9 +275,15 @@ Executor::Executor(const ExecutionPlan& plan, const ExecutorOptions& options)
     : state_(std::make_unique<State>(plan, options)) {}
 Executor::~Executor() = default;
 
-void Executor::run() { state_->run(); }
-const ExecutionPlan& Executor::plan() const { return state_->plan; }
-std::span<std::byte> Executor::arena() const { return state_->arena; }
+void Executor::run() {
+  state_->run();
+}
+const ExecutionPlan& Executor::plan() const {
+  return state_->plan;
+}
+std::span<std::byte> Executor::arena() const {
+  return state_->arena;
+}
 
 View Executor::input(std::string_view name) const {
   return state_->views[static_cast<size_t>(state_->plan.input(name).value)];
@@ -283,10 +291,16 @@ View Executor::input(std::string_view name) const {
 View Executor::output(std::string_view name) const {
   return state_->views[static_cast<size_t>(state_->plan.output(name).value)];
 }
-Box Executor::input_box(std::string_view name) const { return state_->box_of(state_->plan.input(name).value); }
-Box Executor::output_box(std::string_view name) const { return state_->box_of(state_->plan.output(name).value); }
+Box Executor::input_box(std::string_view name) const {
+  return state_->box_of(state_->plan.input(name).value);
+}
+Box Executor::output_box(std::string_view name) const {
+  return state_->box_of(state_->plan.output(name).value);
+}
 
-CommunicationTime Executor::communication() const { return state_->communication; }
+CommunicationTime Executor::communication() const {
+  return state_->communication;
+}
 
 void Executor::set_timing(bool on) {
   state_->timing = on;
@@ -348,10 +362,11 @@ void agree(const ExecutionPlan& plan, comm::World& world) {
   const std::string text = to_string(plan);
   const std::string first = text_of(0, text, world);
   const std::string other = text_of(others[0], text, world);
-  fail(ErrorKind::kInvalidArgument,
-       "the ranks have planned different programs: rank {} (plan {:016x}) differs from rank 0 (plan {:016x}); {}; start "
-       "all ranks with the same configuration, program and TRIREME_* settings",
-       list, all[static_cast<size_t>(others[0])], all[0], first_difference(first, other, others[0]));
+  fail(
+      ErrorKind::kInvalidArgument,
+      "the ranks have planned different programs: rank {} (plan {:016x}) differs from rank 0 (plan {:016x}); {}; start "
+      "all ranks with the same configuration, program and TRIREME_* settings",
+      list, all[static_cast<size_t>(others[0])], all[0], first_difference(first, other, others[0]));
 }
 
 }  // namespace trireme

@@ -8,8 +8,8 @@
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme {
@@ -137,8 +137,7 @@ TEST(Executor, an_arena_that_is_too_small_is_refused) {
   const ExecutionPlan plan = plan_of(graph);
   HostTensor memory(TensorType{DType::kU8, {64}});
   EXPECT_THAT(error_of([&] { Executor executor(plan, {.arena = memory.view().raw()}); }),
-              HasSubstr(fmt::format("the plan needs an arena of {} bytes; 64 are given",
-                                    plan.arena_bytes)));
+              HasSubstr(fmt::format("the plan needs an arena of {} bytes; 64 are given", plan.arena_bytes)));
 }
 
 TEST(Executor, a_plan_for_another_number_of_ranks_is_refused) {
@@ -154,10 +153,8 @@ TEST(Executor, a_kernel_this_build_does_not_have_is_refused) {
   graph.add_output("y", exp(input(graph, "x", {4}, Role::kData)).id());
   ExecutionPlan plan = plan_of(graph);
   plan.actions[0].kernel = "exp.quantum";
-  EXPECT_THAT(
-      error_of([&] { Executor executor(plan, {}); }),
-      HasSubstr(
-          "the plan asks for kernel 'exp.quantum' of op 'exp', which this build does not have"));
+  EXPECT_THAT(error_of([&] { Executor executor(plan, {}); }),
+              HasSubstr("the plan asks for kernel 'exp.quantum' of op 'exp', which this build does not have"));
 }
 
 TEST(Executor, errors_carry_the_op_and_its_scope) {
@@ -220,7 +217,8 @@ TEST(Agree, ranks_that_planned_something_else_are_named) {
   ASSERT_EQ(errors.size(), 4U);
   for (const std::string& what : errors) {
     EXPECT_THAT(what, HasSubstr("the ranks have planned different programs: rank 1, 3 (plan "));
-    EXPECT_THAT(what, ContainsRegex("is first to differ: '[^']*value=1[^']*' on rank 0, '[^']*value=2[^']*' on rank 1;"));
+    EXPECT_THAT(what,
+                ContainsRegex("is first to differ: '[^']*value=1[^']*' on rank 0, '[^']*value=2[^']*' on rank 1;"));
   }
 }
 

@@ -8,11 +8,12 @@
 namespace trireme {
 namespace {
 
-// The buffers that have a place, in the order of their offsets: all, and those alive in each of kPeriods parts of the time. Most
-// live for a moment, so that those of one part or two are all they can meet.
+// The buffers that have a place, in the order of their offsets: all, and those alive in each of kPeriods parts of the
+// time. Most live for a moment, so that those of one part or two are all they can meet.
 class Placed {
  public:
-  Placed(std::span<const Lifetime> buffers, const std::vector<int64_t>& offsets) : buffers_(buffers), offsets_(offsets), periods_(kPeriods) {
+  Placed(std::span<const Lifetime> buffers, const std::vector<int64_t>& offsets)
+      : buffers_(buffers), offsets_(offsets), periods_(kPeriods) {
     for (const Lifetime& buffer : buffers) {
       begin_ = std::min<int64_t>(begin_, buffer.first);
       end_ = std::max<int64_t>(end_, int64_t{buffer.last} + 1);
@@ -46,7 +47,8 @@ class Placed {
 
   size_t period_of(int64_t step) const { return static_cast<size_t>((step - begin_) * kPeriods / (end_ - begin_)); }
   void insert(std::vector<size_t>& ids, size_t id) const {
-    const auto at = std::upper_bound(ids.begin(), ids.end(), id, [&](size_t a, size_t b) { return offsets_[a] < offsets_[b]; });
+    const auto at =
+        std::upper_bound(ids.begin(), ids.end(), id, [&](size_t a, size_t b) { return offsets_[a] < offsets_[b]; });
     ids.insert(at, id);
   }
 

@@ -18,7 +18,9 @@ const auto& by_name(const Items& items, std::string_view name, std::string_view 
   fail(ErrorKind::kNotFound, "plan '{}' has no {} '{}'.{}", plan, what, name, suggestion(name, names));
 }
 
-bool overlap_in_time(const Buffer& a, const Buffer& b) { return a.first <= b.last && b.first <= a.last; }
+bool overlap_in_time(const Buffer& a, const Buffer& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
 bool overlap_in_space(const Buffer& a, const Buffer& b) {
   return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
@@ -89,8 +91,8 @@ std::vector<std::string> verify(const ExecutionPlan& plan) {
       const Buffer& b = plan.buffers[static_cast<size_t>(order[j])];
       if (b.offset >= a.offset + a.bytes) break;
       if (overlap_in_time(a, b) && overlap_in_space(a, b)) {
-        out.push_back(fmt::format("buffers {} and {} share bytes at {} while both are live", order[i], order[j],
-                                  b.offset));
+        out.push_back(
+            fmt::format("buffers {} and {} share bytes at {} while both are live", order[i], order[j], b.offset));
       }
     }
   }

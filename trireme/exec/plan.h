@@ -46,9 +46,9 @@ struct PlanValue {
 struct Action {
   Lane lane = Lane::kCompute;
   const OpDef* op = nullptr;
-  std::string kernel;      // empty where the executor itself does it (collectives, local cuts)
+  std::string kernel;  // empty where the executor itself does it (collectives, local cuts)
   Attrs attrs;
-  std::vector<int> in;     // values
+  std::vector<int> in;  // values
   std::vector<int> out;
   std::vector<int> waits;  // communication actions that must have ended before this one starts
   int scratch = -1;        // a buffer
@@ -71,22 +71,24 @@ struct PlanOutput {
 struct ExecutionPlan {
   std::string name;
   Mesh mesh;
-  int threads = 1;             // compute threads per rank that scratch sizes are made for
-  std::string bits = "fast";   // what is promised of them: "fast", or "invariant on <isa>"
+  int threads = 1;               // compute threads per rank that scratch sizes are made for
+  std::string bits = "fast";     // what is promised of them: "fast", or "invariant on <isa>"
   int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
   int64_t arena_bytes = 0;
-  int64_t lower_bound = 0;     // of arena_bytes, for these lifetimes
-  int64_t micro_batches = 1;   // that a step of the rank falls in
-  bool by_hand = false;        // kernels work on pieces as on whole tensors (ir/program.h)
+  int64_t lower_bound = 0;    // of arena_bytes, for these lifetimes
+  int64_t micro_batches = 1;  // that a step of the rank falls in
+  bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;
   std::vector<PlanInput> inputs;
   std::vector<Action> actions;
   std::vector<PlanOutput> outputs;
 
-  const PlanInput& input(std::string_view name) const;    // throws kNotFound with candidates
+  const PlanInput& input(std::string_view name) const;  // throws kNotFound with candidates
   const PlanOutput& output(std::string_view name) const;
-  int64_t offset_of(int value) const { return buffers[static_cast<size_t>(values[static_cast<size_t>(value)].buffer)].offset; }
+  int64_t offset_of(int value) const {
+    return buffers[static_cast<size_t>(values[static_cast<size_t>(value)].buffer)].offset;
+  }
 };
 
 struct PlanOptions {

@@ -16,10 +16,15 @@ namespace {
 class Planner {
  public:
   Planner(const Program& program, const PlanOptions& options)
-      : program_(program), graph_(program.graph), options_(options),
-        end_(static_cast<int>(graph_.nodes().size())), last_use_(graph_.values().size(), -1),
-        buffer_of_(graph_.values().size(), -1), producer_(graph_.values().size(), -1),
-        last_read_(graph_.values().size(), -1), sent_by_(graph_.values().size()) {}
+      : program_(program),
+        graph_(program.graph),
+        options_(options),
+        end_(static_cast<int>(graph_.nodes().size())),
+        last_use_(graph_.values().size(), -1),
+        buffer_of_(graph_.values().size(), -1),
+        producer_(graph_.values().size(), -1),
+        last_read_(graph_.values().size(), -1),
+        sent_by_(graph_.values().size()) {}
 
   ExecutionPlan run() {
     plan_.name = graph_.name();
@@ -84,8 +89,9 @@ class Planner {
     }
   }
 
-  // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it, which
-  // may be the end of the backward pass. Two of them are enough to keep the links busy: the third waits for the first.
+  // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it,
+  // which may be the end of the backward pass. Two of them are enough to keep the links busy: the third waits for the
+  // first.
   void bound_in_flight(int i, Action& action) {
     std::erase_if(scattering_, [&](int comm) {
       return std::any_of(plan_.actions.begin() + comm, plan_.actions.end(), [&](const Action& later) {
@@ -185,8 +191,8 @@ class Planner {
     const Holding holding = input.role == Role::kParameter ? Holding::kParameter
                             : input.role == Role::kState   ? Holding::kState
                                                            : Holding::kData;
-    const int buffer = new_buffer(holding, graph_.type(input.value).bytes(), -1,
-                                  kept ? end_ : std::max(0, last(input.value)));
+    const int buffer =
+        new_buffer(holding, graph_.type(input.value).bytes(), -1, kept ? end_ : std::max(0, last(input.value)));
     put(input.value, buffer);
     plan_.inputs.push_back({input.name, input.role, input.value, input.init});
   }
@@ -200,8 +206,8 @@ class Planner {
     for (size_t k = 0; k < n.outputs.size(); ++k) {
       int buffer = overwritten(i, static_cast<int>(k));
       if (buffer < 0) {
-        buffer = new_buffer(n.phase == Phase::kBackward ? Holding::kGradient : Holding::kActivation, graph_.type(n.outputs[k]).bytes(),
-                            i, i);
+        buffer = new_buffer(n.phase == Phase::kBackward ? Holding::kGradient : Holding::kActivation,
+                            graph_.type(n.outputs[k]).bytes(), i, i);
       }
       put(n.outputs[k], buffer);
     }
@@ -227,8 +233,7 @@ class Planner {
       const bool kept = persistent(b.holding) && !seeded_defect("plan: parameters are overwritten");
       if (kept && !updates(id, from)) continue;
       if (taken_by_sibling(n, k, buffer) || times_read(n, from) > 1) continue;
-      const int until = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm
-                            ? waited_[static_cast<size_t>(i)] : i;
+      const int until = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm ? waited_[static_cast<size_t>(i)] : i;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
         if (seeded_defect("plan: results are written over what is still read")) return true;
@@ -383,11 +388,11 @@ class Planner {
   std::vector<std::vector<int>> sent_by_;
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
-  std::vector<int> scattering_;  // reduce-scatters that no action waits for yet
+  std::vector<int> scattering_;                 // reduce-scatters that no action waits for yet
   std::vector<char> keeps_;                     // per action
   std::vector<std::vector<ValueId>> replaces_;  // per value: the inputs that are it after the step
   std::vector<char> is_replaced_;               // per value
-  std::vector<std::vector<ValueId>> users_;   // per buffer
+  std::vector<std::vector<ValueId>> users_;     // per buffer
   std::vector<std::vector<int>> together_;
   ExecutionPlan plan_;
 };

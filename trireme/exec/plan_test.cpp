@@ -9,8 +9,8 @@
 #include "trireme/exec/memory_plan.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {
@@ -157,8 +157,7 @@ TEST(ExecutionPlan, a_sum_does_not_overwrite_what_a_collective_of_other_ranks_st
   const Tensor x = note({graph, graph.add_input("x", {DType::kF32, {4}}, Role::kData)}, "[b]", {8});
   const Tensor p = note(exp(x), "[b]", {8});
   const Tensor whole = note(all_gather(p, {.axes = {1}, .dim = 0, .size = 2}), "[-]", {8});
-  const Tensor sum =
-      note(all_reduce(std::vector<Tensor>{p}, {.axes = {0}, .size = 2})[0], "[b]", {8});
+  const Tensor sum = note(all_reduce(std::vector<Tensor>{p}, {.axes = {0}, .size = 2})[0], "[b]", {8});
   graph.add_output("whole", note(exp(whole), "[-]", {8}).id());
   graph.add_output("sum", note(exp(sum), "[b]", {8}).id());
   const ExecutionPlan plan = plan_execution(program);
@@ -176,15 +175,14 @@ TEST(VerifyPlan, live_buffers_that_share_bytes_are_found) {
 TEST(VerifyPlan, a_buffer_past_the_arena_is_found) {
   ExecutionPlan plan = small_plan();
   plan.buffers[0].offset = plan.arena_bytes;
-  EXPECT_THAT(verify(plan),
-              Contains(HasSubstr(fmt::format("past the arena of {} bytes", plan.arena_bytes))));
+  EXPECT_THAT(verify(plan), Contains(HasSubstr(fmt::format("past the arena of {} bytes", plan.arena_bytes))));
 }
 
 TEST(VerifyPlan, a_result_read_before_it_has_arrived_is_found) {
   ExecutionPlan plan = small_plan();
   for (Action& action : plan.actions) action.waits.clear();
-  EXPECT_THAT(verify(plan), Contains(HasSubstr(fmt::format("of communication {} without waiting",
-                                                           action_of(plan, "all_reduce")))));
+  EXPECT_THAT(verify(plan),
+              Contains(HasSubstr(fmt::format("of communication {} without waiting", action_of(plan, "all_reduce")))));
 }
 
 TEST(VerifyPlan, a_wait_for_what_is_no_earlier_communication_is_found) {
@@ -227,40 +225,29 @@ TEST(PlanText, any_other_number_in_it_is_another_hash) {
 }
 
 TEST(PlanText, mistakes_are_refused_with_their_line) {
-  EXPECT_THAT(
-      error_of(""),
-      HasSubstr("plan text, line 1: the text is empty; a plan begins with one line 'plan 1 ...'"));
-  EXPECT_THAT(error_of("buffer data bytes=1 offset=0 live=[0,1]\n"),
-              HasSubstr("line 1: a plan begins with one line"));
-  EXPECT_THAT(error_of(to_string(small_plan()) + to_string(small_plan())),
-              HasSubstr("a plan begins with one line"));
-  EXPECT_THAT(error_of(edited("plan 1", "plan 2")),
-              HasSubstr("line 1: this version reads plans of version 1"));
+  EXPECT_THAT(error_of(""),
+              HasSubstr("plan text, line 1: the text is empty; a plan begins with one line 'plan 1 ...'"));
+  EXPECT_THAT(error_of("buffer data bytes=1 offset=0 live=[0,1]\n"), HasSubstr("line 1: a plan begins with one line"));
+  EXPECT_THAT(error_of(to_string(small_plan()) + to_string(small_plan())), HasSubstr("a plan begins with one line"));
+  EXPECT_THAT(error_of(edited("plan 1", "plan 2")), HasSubstr("line 1: this version reads plans of version 1"));
   EXPECT_THAT(error_of(edited("dp=2", "dp=x")), HasSubstr("plan text, line 1: "));
-  EXPECT_THAT(error_of(edited("threads=1", "threads=0")),
-              HasSubstr("threads=0 is not in [1,4096)"));
-  EXPECT_THAT(error_of(edited("threads=1", "thraeds=1")),
-              HasSubstr("expected threads=..., found 'thraeds=1'"));
-  EXPECT_THAT(error_of(edited("buffer data", "buffer date")),
-              HasSubstr("line 2: unknown word 'date'"));
+  EXPECT_THAT(error_of(edited("threads=1", "threads=0")), HasSubstr("threads=0 is not in [1,4096)"));
+  EXPECT_THAT(error_of(edited("threads=1", "thraeds=1")), HasSubstr("expected threads=..., found 'thraeds=1'"));
+  EXPECT_THAT(error_of(edited("buffer data", "buffer date")), HasSubstr("line 2: unknown word 'date'"));
   EXPECT_THAT(error_of(edited("bytes=", "bytes=-")), HasSubstr("line 2: a buffer that cannot be"));
-  EXPECT_THAT(error_of(edited("live=[-1,", "live=[-1,2,")),
-              HasSubstr("line 2: a buffer that cannot be"));
+  EXPECT_THAT(error_of(edited("live=[-1,", "live=[-1,2,")), HasSubstr("line 2: a buffer that cannot be"));
   EXPECT_THAT(error_of(edited("\nvalue ", "\nvlaue ")), HasSubstr("unknown record 'vlaue'"));
   EXPECT_THAT(error_of(edited("value f32", "value f33")), HasSubstr("plan text, line "));
-  EXPECT_THAT(error_of(edited("layout=\"[dp, -]\"", "layout=\"[dq, -]\"")),
-              HasSubstr("no mesh axis named 'dq'"));
+  EXPECT_THAT(error_of(edited("layout=\"[dp, -]\"", "layout=\"[dq, -]\"")), HasSubstr("no mesh axis named 'dq'"));
   EXPECT_THAT(error_of(edited("buffer=0", "buffer=99")), HasSubstr("buffer=99 is not in [0,"));
   EXPECT_THAT(error_of(edited("init=\"normal(0,0.02)\"", "init=\"normal(0)\"")),
               HasSubstr("cannot read initialiser 'normal(0)'"));
-  EXPECT_THAT(error_of(edited("init=\"normal(0,0.02)\"", "init=\"normal\"")),
-              HasSubstr("expected an initialiser"));
+  EXPECT_THAT(error_of(edited("init=\"normal(0,0.02)\"", "init=\"normal\"")), HasSubstr("expected an initialiser"));
   EXPECT_THAT(error_of(edited("action compute matmul", "action compute matmull")),
               HasSubstr("no op named 'matmull'. Did you mean 'matmul'?"));
   EXPECT_THAT(error_of(edited("in=[0,1]", "in=[0,77]")), HasSubstr("in: no index 77"));
   EXPECT_THAT(error_of(edited("in=[0,1]", "in=[0,]")), HasSubstr("cannot read '[0,]'"));
-  EXPECT_THAT(error_of(edited("transpose_b", "transpose_c")),
-              HasSubstr("no attribute 'transpose_c'"));
+  EXPECT_THAT(error_of(edited("transpose_b", "transpose_c")), HasSubstr("no attribute 'transpose_c'"));
   EXPECT_THAT(error_of(edited("updates=-1", "updates=-1 x")), HasSubstr("unexpected text at 'x'"));
   EXPECT_THAT(error_of(edited(" updates=-1", "")), HasSubstr("the line ends too early"));
 }

@@ -1,11 +1,9 @@
 // The text form of an execution plan. One record a line, key=value fields, strings quoted:
 //
-//   plan 1 "gpt" mesh="dp=2" threads=1 bits="fast" persistent=4096 arena=8192 lower_bound=8192 micro_batches=1 by_hand=false
-//   buffer parameter bytes=256 offset=0 live=[-1,12]
-//   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0 micro_batch=-1
-//   input parameter "w" value=0 init="normal(0,0.02)"
-//   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
-//   output "loss" value=9 updates=-1
+//   plan 1 "gpt" mesh="dp=2" threads=1 bits="fast" persistent=4096 arena=8192 lower_bound=8192 micro_batches=1
+//   by_hand=false buffer parameter bytes=256 offset=0 live=[-1,12] value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0
+//   micro_batch=-1 input parameter "w" value=0 init="normal(0,0.02)" action compute matmul kernel="matmul.sgemm"
+//   in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...} output "loss" value=9 updates=-1
 #include <array>
 #include <cctype>
 
@@ -18,8 +16,8 @@ namespace trireme {
 namespace {
 
 constexpr std::array<std::string_view, 2> kLanes{"compute", "comm"};
-constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter", "state",    "data",
-                                                               "activation", "gradient", "scratch"};
+constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
+                                                                "activation", "gradient", "scratch"};
 
 std::string list(const std::vector<int>& items) {
   std::string out = "[";
@@ -179,12 +177,14 @@ class PlanReader {
     v.layout = parse_layout(f.get<std::string>("layout"), plan_.mesh, v.type.shape.rank());
     v.whole = f.get<Shape>("whole");
     v.buffer = f.integer("buffer", 0, static_cast<int64_t>(plan_.buffers.size()));
-    if (const int part = f.integer("micro_batch", -1, plan_.micro_batches); part >= 0) v.part_of = part_of(f, v.type.shape.rank(), part);
+    if (const int part = f.integer("micro_batch", -1, plan_.micro_batches); part >= 0)
+      v.part_of = part_of(f, v.type.shape.rank(), part);
     plan_.values.push_back(std::move(v));
   }
   PartOf part_of(Fields& f, int rank, int part) {
     PartOf out{.micro_batch = part};
-    out.layout = parse_layout(f.get<std::string>("of_layout"), with_micro_batches(plan_.mesh, plan_.micro_batches), rank);
+    out.layout =
+        parse_layout(f.get<std::string>("of_layout"), with_micro_batches(plan_.mesh, plan_.micro_batches), rank);
     out.whole = f.get<Shape>("of_whole");
     return out;
   }
@@ -225,24 +225,30 @@ class PlanReader {
 
 }  // namespace
 
-std::string_view to_string(Lane lane) { return kLanes[static_cast<size_t>(lane)]; }
-std::string_view to_string(Holding holding) { return kHoldingNames[static_cast<size_t>(holding)]; }
+std::string_view to_string(Lane lane) {
+  return kLanes[static_cast<size_t>(lane)];
+}
+std::string_view to_string(Holding holding) {
+  return kHoldingNames[static_cast<size_t>(holding)];
+}
 
 std::string to_string(const ExecutionPlan& plan) {
-  std::string out =
-      fmt::format("plan 1 {} mesh=\"{}\" threads={} bits={} persistent={} arena={} lower_bound={} micro_batches={} by_hand={}\n",
-                  quote(plan.name), to_string(plan.mesh), plan.threads, quote(plan.bits), plan.persistent_bytes,
-                  plan.arena_bytes, plan.lower_bound, plan.micro_batches, plan.by_hand);
+  std::string out = fmt::format(
+      "plan 1 {} mesh=\"{}\" threads={} bits={} persistent={} arena={} lower_bound={} micro_batches={} by_hand={}\n",
+      quote(plan.name), to_string(plan.mesh), plan.threads, quote(plan.bits), plan.persistent_bytes, plan.arena_bytes,
+      plan.lower_bound, plan.micro_batches, plan.by_hand);
   for (const Buffer& b : plan.buffers) {
     out += fmt::format("buffer {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), b.bytes, b.offset, b.first,
                        b.last);
   }
   for (const PlanValue& v : plan.values) {
-    out += fmt::format("value {} layout=\"{}\" whole={} buffer={} micro_batch={}", to_string(v.type), to_string(v.layout, plan.mesh),
-                       to_string(v.whole), v.buffer, v.part_of ? v.part_of->micro_batch : -1);
+    out += fmt::format("value {} layout=\"{}\" whole={} buffer={} micro_batch={}", to_string(v.type),
+                       to_string(v.layout, plan.mesh), to_string(v.whole), v.buffer,
+                       v.part_of ? v.part_of->micro_batch : -1);
     if (v.part_of) {
       out += fmt::format(" of_layout=\"{}\" of_whole={}",
-                         to_string(v.part_of->layout, with_micro_batches(plan.mesh, plan.micro_batches)), to_string(v.part_of->whole));
+                         to_string(v.part_of->layout, with_micro_batches(plan.mesh, plan.micro_batches)),
+                         to_string(v.part_of->whole));
     }
     out += '\n';
   }
@@ -251,9 +257,9 @@ std::string to_string(const ExecutionPlan& plan) {
                        to_string(in.init));
   }
   for (const Action& a : plan.actions) {
-    out += fmt::format("action {} {} kernel={} in={} out={} waits={} scratch={} scope={} attrs={}\n",
-                       to_string(a.lane), a.op->name, quote(a.kernel), list(a.in), list(a.out), list(a.waits), a.scratch,
-                       quote(a.scope), a.attrs.text());
+    out += fmt::format("action {} {} kernel={} in={} out={} waits={} scratch={} scope={} attrs={}\n", to_string(a.lane),
+                       a.op->name, quote(a.kernel), list(a.in), list(a.out), list(a.waits), a.scratch, quote(a.scope),
+                       a.attrs.text());
   }
   for (const PlanOutput& o : plan.outputs) {
     out += fmt::format("output {} value={} updates={}\n", quote(o.name), o.value, o.updates);
@@ -283,6 +289,8 @@ ExecutionPlan parse_plan(std::string_view text) {
   return reader.take();
 }
 
-uint64_t hash(const ExecutionPlan& plan) { return hash64(std::string_view(to_string(plan))); }
+uint64_t hash(const ExecutionPlan& plan) {
+  return hash64(std::string_view(to_string(plan)));
+}
 
 }  // namespace trireme

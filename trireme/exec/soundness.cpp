@@ -24,8 +24,7 @@ std::string what_of(const ExecutionPlan& plan, const Action& action) {
   }
   if (is_exchange(*action.op)) return out + " as " + action.attrs.text();
   const auto& attrs = action.attrs.as<CollectiveAttrs>();
-  if (action.op->name == "all_reduce" || action.op->name == "reduce_scatter")
-    out += " by " + attrs.reduction;
+  if (action.op->name == "all_reduce" || action.op->name == "reduce_scatter") out += " by " + attrs.reduction;
   if (action.op->name == "ring_shift") out += fmt::format(" by {}", attrs.shift);
   if (action.op->name == "broadcast") out += fmt::format(" from {}", attrs.root);
   return out;
@@ -38,9 +37,7 @@ std::string describe(const CommCall& call) {
 
 // -- all ranks ------------------------------------------------------------------------------------
 
-using Sequences =
-    std::map<std::vector<int>,
-             std::map<int, std::vector<const CommCall*>>>;  // by communicator and rank
+using Sequences = std::map<std::vector<int>, std::map<int, std::vector<const CommCall*>>>;  // by communicator and rank
 
 Sequences by_communicator(const std::vector<std::vector<CommCall>>& calls, Findings& out) {
   Sequences sequences;
@@ -48,8 +45,8 @@ Sequences by_communicator(const std::vector<std::vector<CommCall>>& calls, Findi
     for (const CommCall& call : calls[rank]) {
       const auto me = static_cast<int>(rank);
       if (std::find(call.ranks.begin(), call.ranks.end(), me) == call.ranks.end()) {
-        out.push_back(fmt::format("rank {}: {} is on the ranks {}, which it is none of", me,
-                                  describe(call), fmt::join(call.ranks, ",")));
+        out.push_back(fmt::format("rank {}: {} is on the ranks {}, which it is none of", me, describe(call),
+                                  fmt::join(call.ranks, ",")));
         return sequences;
       }
       sequences[call.ranks][me].push_back(&call);
@@ -71,9 +68,8 @@ std::string first_difference(const std::vector<int>& ranks,
     const std::vector<const CommCall*>& other = sequence(rank);
     for (size_t k = 0; k < std::max(first.size(), other.size()); ++k) {
       if (k < first.size() && k < other.size() && first[k]->what == other[k]->what) continue;
-      return fmt::format("operation {} on the ranks {}: rank {} starts {}, rank {} starts {}", k,
-                         fmt::join(ranks, ","), ranks.front(),
-                         k < first.size() ? describe(*first[k]) : "nothing", rank,
+      return fmt::format("operation {} on the ranks {}: rank {} starts {}, rank {} starts {}", k, fmt::join(ranks, ","),
+                         ranks.front(), k < first.size() ? describe(*first[k]) : "nothing", rank,
                          k < other.size() ? describe(*other[k]) : "nothing");
     }
   }
@@ -96,8 +92,7 @@ class OrderGraph {
           next_.emplace_back();
         }
         const int node = known[number];
-        if (before >= 0)
-          next_[static_cast<size_t>(before)].push_back({node, static_cast<int>(rank), &call});
+        if (before >= 0) next_[static_cast<size_t>(before)].push_back({node, static_cast<int>(rank), &call});
         before = node;
       }
     }
@@ -149,8 +144,8 @@ class OrderGraph {
     const int start = at;
     do {
       const auto& [before, edge] = from[static_cast<size_t>(at)];
-      out += fmt::format(" rank {} starts {} on the ranks {} only after the next;", edge.rank,
-                         describe(*edge.call), fmt::join(edge.call->ranks, ","));
+      out += fmt::format(" rank {} starts {} on the ranks {} only after the next;", edge.rank, describe(*edge.call),
+                         fmt::join(edge.call->ranks, ","));
       at = before;
     } while (at != start);
     out.pop_back();
@@ -169,22 +164,19 @@ std::string check_axes(const std::vector<int>& axes, const Mesh& mesh) {
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] < 0 || sorted[i] >= mesh.axes())
       return fmt::format("the mesh '{}' has no axis {}", to_string(mesh), sorted[i]);
-    if (i > 0 && sorted[i] == sorted[i - 1])
-      return fmt::format("axis '{}' is named twice", mesh.axis(sorted[i]).name);
+    if (i > 0 && sorted[i] == sorted[i - 1]) return fmt::format("axis '{}' is named twice", mesh.axis(sorted[i]).name);
   }
   std::vector<int> times(static_cast<size_t>(mesh.devices()), 0);
   for (const std::vector<int64_t>& group : mesh.groups(axes)) {
     for (const int64_t rank : group) ++times[static_cast<size_t>(rank)];
   }
-  if (std::any_of(times.begin(), times.end(), [](int n) { return n != 1; }))
-    return "a rank is not in one group";
+  if (std::any_of(times.begin(), times.end(), [](int n) { return n != 1; })) return "a rank is not in one group";
   return "";
 }
 
 // Elements that a result has for each of the operand's, times the group: all_gather multiplies,
 // reduce_scatter divides.
-bool counts_belong(const Action& action, const TensorType& in, const TensorType& out,
-                   int64_t size) {
+bool counts_belong(const Action& action, const TensorType& in, const TensorType& out, int64_t size) {
   if (in.dtype != out.dtype) return false;
   if (action.op->name == "exchange_boxes") {
     const std::vector<TensorType> made = action.op->infer.get()({{&in, 1}, action.attrs});  // throws for boxes outside
@@ -194,8 +186,7 @@ bool counts_belong(const Action& action, const TensorType& in, const TensorType&
     const auto& attrs = action.attrs.as<WindowAttrs>();
     const auto dim = static_cast<int>(attrs.dim);
     const bool take = action.op->name == "take_windows";
-    return (take ? in : out).shape[dim] == attrs.cut().block() &&
-           (take ? out : in).shape[dim] == attrs.length;
+    return (take ? in : out).shape[dim] == attrs.cut().block() && (take ? out : in).shape[dim] == attrs.length;
   }
   if (action.op->name == "all_gather") return out.elements() == in.elements() * size;
   if (action.op->name == "reduce_scatter") return in.elements() == out.elements() * size;
@@ -206,12 +197,10 @@ std::string check_action(const ExecutionPlan& plan, const Action& action) {
   const RankGroups groups = groups_of(action.op->name, action.attrs);
   const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
   const int64_t size = groups.ranks.empty() ? plan.mesh.size_of(axes) : groups.size;
-  if (groups.size != size)
-    return fmt::format("says its groups have {} ranks; they have {}", groups.size, size);
+  if (groups.size != size) return fmt::format("says its groups have {} ranks; they have {}", groups.size, size);
   if (!is_exchange(*action.op)) {
     const int64_t root = action.attrs.as<CollectiveAttrs>().root;
-    if (root < 0 || root >= size)
-      return fmt::format("its root is {} in groups of {} ranks", root, size);
+    if (root < 0 || root >= size) return fmt::format("its root is {} in groups of {} ranks", root, size);
   }
   if (action.in.size() != action.out.size()) {
     return fmt::format("has {} operands and {} results", action.in.size(), action.out.size());
@@ -233,8 +222,7 @@ std::vector<CommCall> calls_of(const ExecutionPlan& plan, int64_t rank) {
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     const Action& action = plan.actions[i];
     if (!is_communication(*action.op)) continue;
-    CommCall call{
-        .what = what_of(plan, action), .action = static_cast<int>(i), .scope = action.scope};
+    CommCall call{.what = what_of(plan, action), .action = static_cast<int>(i), .scope = action.scope};
     for (const int64_t member : groups_of(action.op->name, action.attrs).of(rank, plan.mesh))
       call.ranks.push_back(static_cast<int>(member));
     if (!call.ranks.empty()) out.push_back(std::move(call));
@@ -247,12 +235,10 @@ std::vector<std::string> check_communication(const std::vector<std::vector<CommC
   const Sequences sequences = by_communicator(calls, out);
   if (!out.empty()) return out;
   for (const auto& [ranks, members] : sequences) {
-    if (std::string found = first_difference(ranks, members); !found.empty())
-      out.push_back(std::move(found));
+    if (std::string found = first_difference(ranks, members); !found.empty()) out.push_back(std::move(found));
   }
   if (!out.empty()) return out;  // there is no one graph of operations that do not match
-  if (std::string cycle = OrderGraph(calls).cycle(); !cycle.empty())
-    out.push_back(std::move(cycle));
+  if (std::string cycle = OrderGraph(calls).cycle(); !cycle.empty()) out.push_back(std::move(cycle));
   return out;
 }
 
@@ -270,8 +256,7 @@ std::vector<std::string> check_communication(const ExecutionPlan& plan) {
     if (wrong.empty()) wrong = check_action(plan, action);
     if (wrong.empty()) continue;
     out.push_back(fmt::format("action {} ({}{}): {}", i, what_of(plan, action),
-                              action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope),
-                              wrong));
+                              action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope), wrong));
   }
   return out;
 }

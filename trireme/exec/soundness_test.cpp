@@ -72,8 +72,7 @@ TEST(CheckCommunication, a_plan_for_1024_ranks_is_sound) {
 
 TEST(CheckCommunication, names_the_axis_that_the_mesh_does_not_have) {
   const ExecutionPlan plan = with_attrs([](CollectiveAttrs& attrs) { attrs.axes = {7}; });
-  EXPECT_THAT(check_communication(plan),
-              ElementsAre(HasSubstr("the mesh 'dp=2,tp=2' has no axis 7")));
+  EXPECT_THAT(check_communication(plan), ElementsAre(HasSubstr("the mesh 'dp=2,tp=2' has no axis 7")));
 }
 
 TEST(CheckCommunication, refuses_an_axis_named_twice) {
@@ -84,14 +83,12 @@ TEST(CheckCommunication, refuses_an_axis_named_twice) {
 TEST(CheckCommunication, refuses_groups_of_another_size_than_the_action_says) {
   const ExecutionPlan plan = with_attrs([](CollectiveAttrs& attrs) { attrs.size = 4; });
   EXPECT_THAT(check_communication(plan),
-              ElementsAre(AllOf(HasSubstr("all_reduce of f32 x"),
-                                HasSubstr("groups have 4 ranks; they have 2"))));
+              ElementsAre(AllOf(HasSubstr("all_reduce of f32 x"), HasSubstr("groups have 4 ranks; they have 2"))));
 }
 
 TEST(CheckCommunication, refuses_a_root_outside_the_group) {
   const ExecutionPlan plan = with_attrs([](CollectiveAttrs& attrs) { attrs.root = 2; });
-  EXPECT_THAT(check_communication(plan),
-              ElementsAre(HasSubstr("its root is 2 in groups of 2 ranks")));
+  EXPECT_THAT(check_communication(plan), ElementsAre(HasSubstr("its root is 2 in groups of 2 ranks")));
 }
 
 TEST(CheckCommunication, refuses_results_of_other_types_than_the_operands) {
@@ -101,8 +98,7 @@ TEST(CheckCommunication, refuses_results_of_other_types_than_the_operands) {
     plan.values[static_cast<size_t>(action.out[0])].type.dtype = DType::kF64;
     break;
   }
-  EXPECT_THAT(check_communication(plan),
-              ElementsAre(HasSubstr("makes f64[32,8] of f32[32,8] over 2 ranks")));
+  EXPECT_THAT(check_communication(plan), ElementsAre(HasSubstr("makes f64[32,8] of f32[32,8] over 2 ranks")));
 }
 
 TEST(Matching, ranks_of_different_plans_differ_in_their_counts) {
@@ -110,31 +106,25 @@ TEST(Matching, ranks_of_different_plans_differ_in_their_counts) {
   calls[3] = calls_of(layers_plan("dp=2,tp=2", 2, 16), 3);
   const std::vector<std::string> found = check_communication(calls);
   ASSERT_FALSE(found.empty());
-  EXPECT_THAT(
-      found[0],
-      AllOf(HasSubstr("rank 2 starts action 3 (all_reduce of f32 x 256 by sum at 'layer1')"),
-            HasSubstr("rank 3 starts action 3 (all_reduce of f32 x 512 by sum at 'layer1')")));
+  EXPECT_THAT(found[0], AllOf(HasSubstr("rank 2 starts action 3 (all_reduce of f32 x 256 by sum at 'layer1')"),
+                              HasSubstr("rank 3 starts action 3 (all_reduce of f32 x 512 by sum at 'layer1')")));
 }
 
 TEST(Matching, names_the_first_operation_that_differs_in_kind) {
-  EXPECT_THAT(check_communication({{call({0, 1}, "all_reduce of f32 x 4 by sum", 1),
-                                    call({0, 1}, "all_gather of f32 x 2", 5)},
-                                   {call({0, 1}, "all_reduce of f32 x 4 by sum", 1),
-                                    call({0, 1}, "all_reduce of f32 x 2 by sum", 6)}}),
+  EXPECT_THAT(check_communication(
+                  {{call({0, 1}, "all_reduce of f32 x 4 by sum", 1), call({0, 1}, "all_gather of f32 x 2", 5)},
+                   {call({0, 1}, "all_reduce of f32 x 4 by sum", 1), call({0, 1}, "all_reduce of f32 x 2 by sum", 6)}}),
               ElementsAre("operation 1 on the ranks 0,1: rank 0 starts action 5 (all_gather of f32 "
                           "x 2), rank 1 starts "
                           "action 6 (all_reduce of f32 x 2 by sum)"));
 }
 
 TEST(Matching, names_the_operation_that_a_rank_leaves_out) {
-  EXPECT_THAT(check_communication(
-                  {{call({0, 1}, "a", 1), call({0, 1}, "b", 2, "up")}, {call({0, 1}, "a", 1)}}),
+  EXPECT_THAT(check_communication({{call({0, 1}, "a", 1), call({0, 1}, "b", 2, "up")}, {call({0, 1}, "a", 1)}}),
               ElementsAre("operation 1 on the ranks 0,1: rank 0 starts action 2 (b at 'up'), rank "
                           "1 starts nothing"));
-  EXPECT_THAT(
-      check_communication({{}, {call({0, 1}, "a", 1)}}),
-      ElementsAre(
-          "operation 0 on the ranks 0,1: rank 0 starts nothing, rank 1 starts action 1 (a)"));
+  EXPECT_THAT(check_communication({{}, {call({0, 1}, "a", 1)}}),
+              ElementsAre("operation 0 on the ranks 0,1: rank 0 starts nothing, rank 1 starts action 1 (a)"));
 }
 
 TEST(Matching, refuses_a_communicator_without_the_rank) {
@@ -143,17 +133,15 @@ TEST(Matching, refuses_a_communicator_without_the_rank) {
 }
 
 TEST(Matching, communicators_are_told_apart_by_the_order_of_their_ranks) {
-  EXPECT_THAT(check_communication(
-                  {{call({0, 1}, "a"), call({1, 0}, "b")}, {call({0, 1}, "a"), call({1, 0}, "b")}}),
+  EXPECT_THAT(check_communication({{call({0, 1}, "a"), call({1, 0}, "b")}, {call({0, 1}, "a"), call({1, 0}, "b")}}),
               IsEmpty());
 }
 
 TEST(Deadlock, two_ranks_that_start_two_operations_in_other_orders_wait_for_each_other) {
-  const std::vector<std::string> found = check_communication(
-      {{call({0, 1}, "a", 1), call({1, 0}, "b", 2)}, {call({1, 0}, "b", 1), call({0, 1}, "a", 2)}});
+  const std::vector<std::string> found =
+      check_communication({{call({0, 1}, "a", 1), call({1, 0}, "b", 2)}, {call({1, 0}, "b", 1), call({0, 1}, "a", 2)}});
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_THAT(found[0], AllOf(HasSubstr("in a circle"),
-                              HasSubstr("rank 0 starts action 2 (b) on the ranks 1,0"),
+  EXPECT_THAT(found[0], AllOf(HasSubstr("in a circle"), HasSubstr("rank 0 starts action 2 (b) on the ranks 1,0"),
                               HasSubstr("rank 1 starts action 2 (a) on the ranks 0,1")));
 }
 

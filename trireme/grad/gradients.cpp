@@ -40,8 +40,8 @@ void record(const Tensor& of, const Tensor& gradient) {
 
 // Adds what an op gives for an operand to the sum of what its other readers give.
 void add_term(const OpDef& def, const Tensor& operand, const Tensor& term, Tensor& sum) {
-  invariant(is_gradient_type(term.type(), operand.type()), "{}: the gradient of an operand is {}, the operand {}", def.name,
-            to_string(term.type()), to_string(operand.type()));
+  invariant(is_gradient_type(term.type(), operand.type()), "{}: the gradient of an operand is {}, the operand {}",
+            def.name, to_string(term.type()), to_string(operand.type()));
   record(operand, term);
   if (seeded_defect("grad: of a value read twice one gradient is lost")) sum = {};
   sum = sum ? add_gradients(sum, term) : term;
@@ -85,8 +85,8 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
 
     const OpDef& def = def_of(node);
     if (!def.grad) {
-      fail(ErrorKind::kUnsupported, "gradients: op '{}' at '{}' has no gradient: {}", def.name,
-           graph.scope_of(node), def.grad.reason());
+      fail(ErrorKind::kUnsupported, "gradients: op '{}' at '{}' has no gradient: {}", def.name, graph.scope_of(node),
+           def.grad.reason());
     }
     graph.set_mark({.phase = Phase::kBackward, .gradient_of = id});
     graph.set_scope("grad/" + std::string(graph.scope_of(node)));

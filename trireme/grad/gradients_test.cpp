@@ -164,15 +164,13 @@ TEST(Gradients, an_op_without_gradient_is_named_with_its_reason_and_place) {
   const Tensor lr = input(graph, "lr", {});
   graph.set_scope("update/x");
   const Tensor loss = reduce_sum(sgd_plain_update(x, x, lr, lr));
-  EXPECT_THAT(error_of(loss, {x}),
-              HasSubstr("gradients: op 'sgd_plain_update' at 'update/x' has no gradient: "));
+  EXPECT_THAT(error_of(loss, {x}), HasSubstr("gradients: op 'sgd_plain_update' at 'update/x' has no gradient: "));
 }
 
 TEST(Gradients, a_loss_that_is_no_floating_scalar_is_refused) {
   Graph graph;
   const Tensor x = input(graph, "x", {2});
-  EXPECT_THAT(error_of(square(x), {x}),
-              HasSubstr("the loss is f32[2]; it must be a floating scalar"));
+  EXPECT_THAT(error_of(square(x), {x}), HasSubstr("the loss is f32[2]; it must be a floating scalar"));
   const Tensor n = input(graph, "n", {}, DType::kI32);
   EXPECT_THAT(error_of(n, {x}), HasSubstr("the loss is i32[]; it must be a floating scalar"));
 }
@@ -220,8 +218,7 @@ TEST(Gradients, of_a_composite_model_are_its_slopes) {
       values[i] = kept;
       // The central difference errs by step^2 times the third derivative, and rounding over the
       // step.
-      EXPECT_NEAR(exact.at("d" + name).as<double>()[i], (above - below) / (2 * kStep), 1e-8)
-          << name << "[" << i << "]";
+      EXPECT_NEAR(exact.at("d" + name).as<double>()[i], (above - below) / (2 * kStep), 1e-8) << name << "[" << i << "]";
     }
   }
 }

@@ -8,10 +8,18 @@
 
 namespace trireme::detail {
 
-void write_attr(std::string& out, bool value) { out += value ? "true" : "false"; }
-void write_attr(std::string& out, int64_t value) { out += std::to_string(value); }
-void write_attr(std::string& out, double value) { out += fmt::format("{}", value); }
-void write_attr(std::string& out, DType value) { out += to_string(value); }
+void write_attr(std::string& out, bool value) {
+  out += value ? "true" : "false";
+}
+void write_attr(std::string& out, int64_t value) {
+  out += std::to_string(value);
+}
+void write_attr(std::string& out, double value) {
+  out += fmt::format("{}", value);
+}
+void write_attr(std::string& out, DType value) {
+  out += to_string(value);
+}
 
 void write_attr(std::string& out, const std::string& value) {
   out += '"';
@@ -26,7 +34,9 @@ void write_attr(std::string& out, const std::string& value) {
   out += '"';
 }
 
-void write_attr(std::string& out, const Shape& value) { out += to_string(value); }
+void write_attr(std::string& out, const Shape& value) {
+  out += to_string(value);
+}
 
 void write_attr(std::string& out, const std::vector<int64_t>& value) {
   out += '[';
@@ -49,8 +59,12 @@ bool read_number(std::string_view text, T& value) {
 
 }  // namespace
 
-bool read_attr(std::string_view text, int64_t& value) { return read_number(text, value); }
-bool read_attr(std::string_view text, double& value) { return read_number(text, value); }
+bool read_attr(std::string_view text, int64_t& value) {
+  return read_number(text, value);
+}
+bool read_attr(std::string_view text, double& value) {
+  return read_number(text, value);
+}
 
 bool read_attr(std::string_view text, DType& value) {
   const auto dtype = parse_dtype(text);

@@ -125,13 +125,15 @@ class Attrs {
     for (const auto& [name, item] : detail::split_attrs(text)) {
       bool known = false;
       std::vector<std::string> names;
-      std::apply([&](const auto&... f) {
-        ((names.emplace_back(f.name),
-          f.name == name ? (known = true, require(detail::read_attr(item, value.*f.member),
-                                                  "attribute '{}': cannot read '{}'", name, item))
-                         : void()),
-         ...);
-      }, T::fields());
+      std::apply(
+          [&](const auto&... f) {
+            ((names.emplace_back(f.name), f.name == name
+                                              ? (known = true, require(detail::read_attr(item, value.*f.member),
+                                                                       "attribute '{}': cannot read '{}'", name, item))
+                                              : void()),
+             ...);
+          },
+          T::fields());
       if (!known) {
         fail(ErrorKind::kInvalidArgument, "no attribute '{}'.{}", name, suggestion(name, names));
       }
@@ -151,8 +153,7 @@ class Attrs {
   }
 
  private:
-  explicit Attrs(std::shared_ptr<const detail::Record> record)
-      : record_(std::move(record)), text_(record_->text()) {}
+  explicit Attrs(std::shared_ptr<const detail::Record> record) : record_(std::move(record)), text_(record_->text()) {}
   std::shared_ptr<const detail::Record> record_;
   std::string text_;
 };

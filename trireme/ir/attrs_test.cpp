@@ -38,9 +38,8 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(Attrs, PrintEveryFieldInOrder) {
-  EXPECT_EQ(
-      Attrs::of(AllAttrs{}).text(),
-      "{flag=false, count=-3, rate=0.1, dtype=bf16, label=\"plain\", shape=[2,3], dims=[0,-1]}");
+  EXPECT_EQ(Attrs::of(AllAttrs{}).text(),
+            "{flag=false, count=-3, rate=0.1, dtype=bf16, label=\"plain\", shape=[2,3], dims=[0,-1]}");
   EXPECT_EQ(Attrs().text(), "{}");
 }
 

@@ -9,34 +9,43 @@ namespace trireme {
 
 std::string_view to_string(Role role) {
   switch (role) {
-    case Role::kData: return "data";
-    case Role::kParameter: return "parameter";
-    case Role::kState: return "state";
-    case Role::kSchedule: return "schedule";
+    case Role::kData:
+      return "data";
+    case Role::kParameter:
+      return "parameter";
+    case Role::kState:
+      return "state";
+    case Role::kSchedule:
+      return "schedule";
   }
   return "?";
 }
 
 std::string_view to_string(Phase phase) {
   switch (phase) {
-    case Phase::kForward: return "forward";
-    case Phase::kBackward: return "backward";
-    case Phase::kUpdate: return "update";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kUpdate:
+      return "update";
   }
   return "?";
 }
 
 std::string to_string(const Init& init) {
   switch (init.kind) {
-    case Init::Kind::kConstant: return fmt::format("constant({})", init.a);
-    case Init::Kind::kNormal: return fmt::format("normal({},{})", init.a, init.b);
-    case Init::Kind::kUniform: return fmt::format("uniform({},{})", init.a, init.b);
+    case Init::Kind::kConstant:
+      return fmt::format("constant({})", init.a);
+    case Init::Kind::kNormal:
+      return fmt::format("normal({},{})", init.a, init.b);
+    case Init::Kind::kUniform:
+      return fmt::format("uniform({},{})", init.a, init.b);
   }
   return "?";
 }
 
-ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as,
-                         std::string piece) {
+ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as, std::string piece) {
   const auto id = static_cast<ValueId>(values_.size());
   values_.push_back({type, -1, static_cast<int>(inputs_.size())});
   inputs_.push_back({id, role, std::move(name), init, saved_as, std::move(piece)});
@@ -54,8 +63,8 @@ NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> i
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node{mark_, &op, std::move(attrs), {inputs.begin(), inputs.end()}, {}};
   for (const ValueId input : inputs) {
-    invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist",
-              op.name, input);
+    invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist", op.name,
+              input);
   }
   for (const TensorType& type : types) {
     node.outputs.push_back(static_cast<ValueId>(values_.size()));
@@ -66,8 +75,7 @@ NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> i
 }
 
 void Graph::add_output(std::string name, ValueId value, ValueId updates) {
-  invariant(value >= 0 && value < static_cast<ValueId>(values_.size()), "output '{}': no value %{}", name,
-            value);
+  invariant(value >= 0 && value < static_cast<ValueId>(values_.size()), "output '{}': no value %{}", name, value);
   outputs_.push_back({value, std::move(name), updates});
 }
 
@@ -101,7 +109,8 @@ bool Graph::is_gradient(ValueId gradient, ValueId of) const {
 }
 
 const Update* Graph::update_of(ValueId parameter) const {
-  const auto found = std::find_if(updates_.begin(), updates_.end(), [&](const Update& update) { return update.parameter == parameter; });
+  const auto found = std::find_if(updates_.begin(), updates_.end(),
+                                  [&](const Update& update) { return update.parameter == parameter; });
   return found == updates_.end() ? nullptr : &*found;
 }
 
@@ -127,8 +136,7 @@ void Graph::carry_updates(const Graph& from, std::span<const ValueId> became) {
 namespace {
 
 template <class Items>
-const auto& by_name(const Items& items, std::string_view name, std::string_view what,
-                    const std::string& graph) {
+const auto& by_name(const Items& items, std::string_view name, std::string_view what, const std::string& graph) {
   std::vector<std::string> names;
   for (const auto& item : items) {
     if (item.name == name) return item;
@@ -139,7 +147,9 @@ const auto& by_name(const Items& items, std::string_view name, std::string_view 
 
 }  // namespace
 
-const Input& Graph::input(std::string_view name) const { return by_name(inputs_, name, "input", name_); }
+const Input& Graph::input(std::string_view name) const {
+  return by_name(inputs_, name, "input", name_);
+}
 const Output& Graph::output(std::string_view name) const {
   return by_name(outputs_, name, "output", name_);
 }
@@ -163,11 +173,14 @@ void check_mark(const Graph& graph, NodeId id, std::vector<std::string>& out) {
     out.push_back(fmt::format("{}{} is {}", node.op->name, made, how));
   };
   if (node.gradient_of >= 0 && node.phase != Phase::kBackward) {
-    wrong(fmt::format("part of a gradient and of the {} phase; it must be of the backward phase", to_string(node.phase)));
+    wrong(
+        fmt::format("part of a gradient and of the {} phase; it must be of the backward phase", to_string(node.phase)));
   }
-  if (node.gradient_of >= id) wrong(fmt::format("part of the gradient of node {}, which is not before it", node.gradient_of));
+  if (node.gradient_of >= id)
+    wrong(fmt::format("part of the gradient of node {}, which is not before it", node.gradient_of));
   if (node.again && node.phase != Phase::kForward) {
-    wrong(fmt::format("made again and of the {} phase; what is made again is of the forward phase", to_string(node.phase)));
+    wrong(fmt::format("made again and of the {} phase; what is made again is of the forward phase",
+                      to_string(node.phase)));
   }
 }
 
@@ -190,7 +203,8 @@ void check_updates(const Graph& graph, std::vector<std::string>& out) {
     check(update.parameter, Role::kParameter);
     for (const ValueId state : update.states) check(state, Role::kState);
     if (update.gradient >= 0 && update.gradient < static_cast<ValueId>(graph.values().size())) continue;
-    out.push_back(fmt::format("the update of %{} reads a gradient %{}, which does not exist", update.parameter, update.gradient));
+    out.push_back(
+        fmt::format("the update of %{} reads a gradient %{}, which does not exist", update.parameter, update.gradient));
   }
 }
 
@@ -198,9 +212,7 @@ void check_updates(const Graph& graph, std::vector<std::string>& out) {
 
 std::vector<std::string> check_structure(const Graph& graph) {
   std::vector<std::string> out;
-  const auto known = [&](ValueId id) {
-    return id >= 0 && id < static_cast<ValueId>(graph.values().size());
-  };
+  const auto known = [&](ValueId id) { return id >= 0 && id < static_cast<ValueId>(graph.values().size()); };
   std::unordered_set<std::string_view> names;
   for (const Input& input : graph.inputs()) {
     if (!names.insert(input.name).second) {

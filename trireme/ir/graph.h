@@ -56,8 +56,9 @@ struct Input {
   Init init;
   // Its shape in checkpoints, where neighbouring dimensions are written as one; no dimensions: as it is.
   Shape saved_as;
-  // In a graph that is cut by hand, how the pieces of all ranks lie in one tensor, by the mesh's axes: "[tp, -]", of the leading
-  // dimensions; kOwnPiece: each rank's is a tensor of its own, and nothing says how they would be one; "": every rank has the same.
+  // In a graph that is cut by hand, how the pieces of all ranks lie in one tensor, by the mesh's axes: "[tp, -]", of
+  // the leading dimensions; kOwnPiece: each rank's is a tensor of its own, and nothing says how they would be one; "":
+  // every rank has the same.
   std::string piece = {};
 };
 inline constexpr std::string_view kOwnPiece = "own";
@@ -78,10 +79,10 @@ std::string_view to_string(Phase phase);
 
 // What is known of a node besides what it computes.
 struct Mark {
-  int scope = 0;                  // index into Graph::scopes
+  int scope = 0;  // index into Graph::scopes
   Phase phase = Phase::kForward;
-  NodeId gradient_of = -1;        // kBackward: the node whose gradient it is part of; -1: of no single one
-  bool again = false;             // kForward: makes what was made before a second time, for the backward pass
+  NodeId gradient_of = -1;  // kBackward: the node whose gradient it is part of; -1: of no single one
+  bool again = false;       // kForward: makes what was made before a second time, for the backward pass
 };
 
 struct Node : Mark {
@@ -91,8 +92,8 @@ struct Node : Mark {
   std::vector<ValueId> outputs;
 };
 
-// The update of one parameter: the gradient that it reads, and the optimizer's state of the parameter. Outputs of the graph
-// replace the parameter and the state.
+// The update of one parameter: the gradient that it reads, and the optimizer's state of the parameter. Outputs of the
+// graph replace the parameter and the state.
 struct Update {
   ValueId parameter = kNoValue;
   ValueId gradient = kNoValue;
@@ -121,8 +122,7 @@ class Graph {
                     std::string piece = {});
   void set_piece(ValueId input, std::string piece);
   // The types are the caller's to infer (op/build.h does). Returns the first output.
-  NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
-                  std::span<const TensorType> types);
+  NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs, std::span<const TensorType> types);
   void add_output(std::string name, ValueId value, ValueId updates = kNoValue);
   // Drops all outputs, for passes that name others.
   void clear_outputs() { outputs_.clear(); }
@@ -132,8 +132,8 @@ class Graph {
   std::string_view scope() const { return scopes_[static_cast<size_t>(mark_.scope)]; }
   std::string_view scope_of(const Node& node) const { return scopes_[static_cast<size_t>(node.scope)]; }
 
-  // What nodes added from now on are marked with. `op/build` marks a node with the latest phase of its operands where that is
-  // later.
+  // What nodes added from now on are marked with. `op/build` marks a node with the latest phase of its operands where
+  // that is later.
   const Mark& mark() const { return mark_; }
   void set_mark(const Mark& mark) { mark_ = mark; }
   void set_phase(Phase phase) { mark_.phase = phase; }
@@ -141,8 +141,8 @@ class Graph {
   // As this node of another graph is, whose `gradient_of` is this node here.
   void mark_as(const Graph& from, const Node& node, NodeId gradient_of);
 
-  // `gradient` is the gradient of `of`, or a term of it from one of its readers. Of several gradients of a value the one with the
-  // highest number has all terms, in the value's own type.
+  // `gradient` is the gradient of `of`, or a term of it from one of its readers. Of several gradients of a value the
+  // one with the highest number has all terms, in the value's own type.
   void add_gradient(ValueId of, ValueId gradient);
   bool is_gradient(ValueId gradient, ValueId of) const;
   // By gradient, the values that it is the gradient of.
@@ -151,8 +151,8 @@ class Graph {
   const std::vector<Update>& updates() const { return updates_; }
   // Null: the parameter is not trained.
   const Update* update_of(ValueId parameter) const;
-  // What another graph says, whose values became these here. A value that became kNoValue is gone, and so are its gradients; one
-  // of an update must not be.
+  // What another graph says, whose values became these here. A value that became kNoValue is gone, and so are its
+  // gradients; one of an update must not be.
   void carry_gradients(const Graph& from, std::span<const ValueId> became);
   void carry_updates(const Graph& from, std::span<const ValueId> became);
 
@@ -194,8 +194,8 @@ std::string to_string(const Graph& graph);
 Graph parse_graph(std::string_view text, const OpBase* (*find_op)(std::string_view));
 
 // What is wrong with the graph's shape as data: unknown ids, values read before they are made, repeated input
-// or output names, updates that change a type, and parts of gradients, second definitions and updates that cannot be. Empty when
-// sound. (op/build.h checks ops, types and phases.)
+// or output names, updates that change a type, and parts of gradients, second definitions and updates that cannot be.
+// Empty when sound. (op/build.h checks ops, types and phases.)
 std::vector<std::string> check_structure(const Graph& graph);
 
 // A copy without the nodes that no output needs.

@@ -83,10 +83,8 @@ TEST(Graph, KeepsTheTypeOfATensorInPlaceWhileItGrows) {
 TEST(Graph, RefusesOperandsAndOutputsThatDoNotExist) {
   Graph graph;
 
-  EXPECT_EQ(error_of(ErrorKind::kInternal, [&] { plain(graph, {4}); }),
-            "plain: operand %4 does not exist");
-  EXPECT_EQ(error_of(ErrorKind::kInternal, [&] { graph.add_output("y", 2); }),
-            "output 'y': no value %2");
+  EXPECT_EQ(error_of(ErrorKind::kInternal, [&] { plain(graph, {4}); }), "plain: operand %4 does not exist");
+  EXPECT_EQ(error_of(ErrorKind::kInternal, [&] { graph.add_output("y", 2); }), "output 'y': no value %2");
 }
 
 TEST(CheckStructure, FindsNothingInASoundGraph) {
@@ -107,8 +105,7 @@ TEST(CheckStructure, FindsRepeatedNamesAndWrongUpdates) {
   graph.add_output("z", y, 99);
 
   EXPECT_THAT(check_structure(graph),
-              ElementsAre("input 'w' is declared twice",
-                          "output 'y' of type f32[2,3] updates an input of type f32[4]",
+              ElementsAre("input 'w' is declared twice", "output 'y' of type f32[2,3] updates an input of type f32[4]",
                           "output 'y' is named twice", "output 'y' updates %2, which is no input",
                           "output 'z' updates %99, which is no input"));
 }

@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// What a value of one micro-batch is of the same value for the whole batch: it lies there by `layout`, over the mesh of ranks
-// with so many micro-batches as its last axis. To the program it is a tensor of its own.
+// What a value of one micro-batch is of the same value for the whole batch: it lies there by `layout`, over the mesh of
+// ranks with so many micro-batches as its last axis. To the program it is a tensor of its own.
 struct PartOf {
   Shape whole;
   Layout layout;
@@ -19,7 +19,7 @@ struct PartOf {
 };
 
 struct Program {
-  Graph graph;                  // local types
+  Graph graph;  // local types
   Mesh mesh;
   std::vector<Layout> layouts;  // of graph.values()
   std::vector<Shape> whole;     // whole shapes of graph.values()

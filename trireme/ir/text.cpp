@@ -13,8 +13,8 @@
 //   output "up.weight" %12 updates %1
 //   update %1 from %10
 //
-// "d%2" is said of a gradient of %2; "backward of 3", of a part of the gradient of node 3, by order from 0; "again", of what is
-// made a second time; "update %1 from %10 with %3 %4", of a parameter, its gradient and its state.
+// "d%2" is said of a gradient of %2; "backward of 3", of a part of the gradient of node 3, by order from 0; "again", of
+// what is made a second time; "update %1 from %10 with %3 %4", of a parameter, its gradient and its state.
 
 #include <charconv>
 #include <map>
@@ -92,7 +92,8 @@ std::string to_string(const Graph& graph) {
     out += '\n';
   }
   for (const Update& update : graph.updates()) {
-    out += fmt::format("update %{} from %{}{}", update.parameter, update.gradient, update.states.empty() ? "" : " with");
+    out +=
+        fmt::format("update %{} from %{}{}", update.parameter, update.gradient, update.states.empty() ? "" : " with");
     for (const ValueId state : update.states) out += fmt::format(" %{}", state);
     out += '\n';
   }
@@ -145,7 +146,8 @@ class Line {
     skip_spaces();
     NodeId id = -1;
     const auto [next, status] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), id);
-    if (status != std::errc() || id < 0 || static_cast<size_t>(id) >= below) wrong("expected the number of a node above");
+    if (status != std::errc() || id < 0 || static_cast<size_t>(id) >= below)
+      wrong("expected the number of a node above");
     rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
     return id;
   }
@@ -305,7 +307,9 @@ class Reader {
     for (size_t i = 0; i < ids.size(); ++i) define(line, ids[i], graph_.node(node).outputs[i]);
   }
   void read_mark(Line& line) {
-    if (line.at('g')) line.wrong("expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph anew");
+    if (line.at('g'))
+      line.wrong(
+          "expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph anew");
     Mark mark{.scope = graph_.mark().scope};
     for (const Phase phase : {Phase::kBackward, Phase::kUpdate}) {
       if (line.take(to_string(phase))) mark.phase = phase;

@@ -113,57 +113,45 @@ TEST(GraphText, EscapesQuotesInNames) {
 }
 
 TEST(GraphText, SkipsEmptyLines) {
-  EXPECT_EQ(to_string(parse_graph("graph \"g\"\n\n   \n%7: f32[] = data \"x\"\n\noutput \"y\" %7",
-                                  find_toy)),
+  EXPECT_EQ(to_string(parse_graph("graph \"g\"\n\n   \n%7: f32[] = data \"x\"\n\noutput \"y\" %7", find_toy)),
             "graph \"g\"\n%0: f32[] = data \"x\"\noutput \"y\" %0\n");
 }
 
 TEST(GraphText, NamesLineAndPlaceOfWhatItCannotRead) {
   const std::string x = "%0: f32[2] = data \"x\"\n";
 
-  EXPECT_THAT(error_of("graph mlp\n"),
-              HasSubstr("graph text, line 1: expected a \"name\" at 'mlp'"));
-  EXPECT_THAT(error_of("%a: f32[] = data \"x\""),
-              HasSubstr("line 1: expected a value number at 'a: f32[]"));
-  EXPECT_THAT(error_of("%0 f32[] = data \"x\""),
-              HasSubstr("line 1: expected ':' at 'f32[] = data \"x\"'"));
-  EXPECT_THAT(error_of("%0: f32 = data \"x\""),
-              HasSubstr("line 1: expected a type like f32[4,8] at 'f32 = data"));
+  EXPECT_THAT(error_of("graph mlp\n"), HasSubstr("graph text, line 1: expected a \"name\" at 'mlp'"));
+  EXPECT_THAT(error_of("%a: f32[] = data \"x\""), HasSubstr("line 1: expected a value number at 'a: f32[]"));
+  EXPECT_THAT(error_of("%0 f32[] = data \"x\""), HasSubstr("line 1: expected ':' at 'f32[] = data \"x\"'"));
+  EXPECT_THAT(error_of("%0: f32 = data \"x\""), HasSubstr("line 1: expected a type like f32[4,8] at 'f32 = data"));
   EXPECT_THAT(error_of("%0: f31[2] = data \"x\""), HasSubstr("'f31' is not an element type"));
   EXPECT_THAT(error_of("%0: f31[2] = data \"x\""), HasSubstr("in line 1 of the graph text"));
   EXPECT_THAT(error_of("%0: f32[] = data x"), HasSubstr("line 1: expected a \"name\" at 'x'"));
   EXPECT_THAT(error_of("%0: f32[] = data \"x"), HasSubstr("line 1: expected a \"name\" at '\"x'"));
-  EXPECT_THAT(error_of("%0: f32[], %1: f32[] = data \"x\""),
-              HasSubstr("line 1: an input has one value"));
-  EXPECT_THAT(error_of("%0: f32[] = data \"x\" gauss(0,1)"),
-              HasSubstr("line 1: no initialiser 'gauss'"));
-  EXPECT_THAT(error_of("%0: f32[] = data \"x\" constant(a)"),
-              HasSubstr("line 1: expected a number at ')'"));
-  EXPECT_THAT(error_of("%0: f32[] = data \"x\" normal(0)"),
-              HasSubstr("line 1: expected ',' at ')'"));
+  EXPECT_THAT(error_of("%0: f32[], %1: f32[] = data \"x\""), HasSubstr("line 1: an input has one value"));
+  EXPECT_THAT(error_of("%0: f32[] = data \"x\" gauss(0,1)"), HasSubstr("line 1: no initialiser 'gauss'"));
+  EXPECT_THAT(error_of("%0: f32[] = data \"x\" constant(a)"), HasSubstr("line 1: expected a number at ')'"));
+  EXPECT_THAT(error_of("%0: f32[] = data \"x\" normal(0)"), HasSubstr("line 1: expected ',' at ')'"));
   EXPECT_THAT(error_of(x + "%0: f32[2] = data \"z\""), HasSubstr("line 2: %0 is made twice"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%3)"),
-              HasSubstr("line 2: %3 is not made above at ')'"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = plein(%0)"),
-              HasSubstr("line 2: no op named 'plein' at '(%0)'"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%3)"), HasSubstr("line 2: %3 is not made above at ')'"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plein(%0)"), HasSubstr("line 2: no op named 'plein' at '(%0)'"));
   EXPECT_THAT(error_of(x + "%1: f32[2] = plain %0"), HasSubstr("line 2: expected '(' at '%0'"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0 %0)"),
-              HasSubstr("line 2: expected ',' at '%0)'"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = toy(%0) {times=2"),
-              HasSubstr("line 2: attributes are not closed"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = toy(%0) {time=2}"),
-              HasSubstr("no attribute 'time'. Did you mean 'times'?"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0 %0)"), HasSubstr("line 2: expected ',' at '%0)'"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = toy(%0) {times=2"), HasSubstr("line 2: attributes are not closed"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = toy(%0) {time=2}"), HasSubstr("no attribute 'time'. Did you mean 'times'?"));
   EXPECT_THAT(error_of(x + "%1: f32[2] = toy(%0) {times=x}"),
               HasSubstr("attribute 'times': cannot read 'x'\n  in line 2 of the graph text"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) more"),
-              HasSubstr("line 2: unexpected text at 'more'"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) more"), HasSubstr("line 2: unexpected text at 'more'"));
   EXPECT_THAT(error_of(x + "graph \"b\""), HasSubstr("line 2: the graph's name must stand first"));
   EXPECT_THAT(error_of(x + "output \"y\" %4"), HasSubstr("line 2: %4 is not made above"));
   EXPECT_THAT(error_of(x + "%1: f32[2] d%4 = plain(%0)"), HasSubstr("line 2: %4 is not made above"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) backward of 0"), HasSubstr("line 2: expected the number of a node above at '0'"));
-  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) @\"grad/\" gradient of 0"),
-              HasSubstr("line 2: expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph "
-                        "anew at 'gradient of 0'"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) backward of 0"),
+              HasSubstr("line 2: expected the number of a node above at '0'"));
+  EXPECT_THAT(
+      error_of(x + "%1: f32[2] = plain(%0) @\"grad/\" gradient of 0"),
+      HasSubstr(
+          "line 2: expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph "
+          "anew at 'gradient of 0'"));
   EXPECT_THAT(error_of(x + "update %0 with %0"), HasSubstr("line 2: expected 'from' at 'with %0'"));
   EXPECT_THAT(error_of(x + "output \"y\" %0 updates 3"), HasSubstr("line 2: expected '%' at '3'"));
 }

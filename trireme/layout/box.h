@@ -25,16 +25,16 @@ std::string to_string(const Box& box);  // "[0:4,8:16]"
 // The common part, or nothing. A scalar's box (rank 0) meets every scalar's box.
 std::optional<Box> intersect(const Box& a, const Box& b);
 
-// Calls fn(first element in `from`, first in `to`, elements) for each run of the region, in whole-tensor coordinates, that is
-// contiguous in both boxes, dense and row-major each. Throws kInternal when the region is not inside both boxes.
+// Calls fn(first element in `from`, first in `to`, elements) for each run of the region, in whole-tensor coordinates,
+// that is contiguous in both boxes, dense and row-major each. Throws kInternal when the region is not inside both
+// boxes.
 template <class Fn>
 void each_run(const Box& from, const Box& to, const Box& region, Fn&& fn);
 
 // Copies the region `region` (in whole-tensor coordinates) from `from`, which holds `from_box`, to
 // `to`, which holds `to_box`; both dense row-major of one element type. Throws kInternal when the
 // region is not inside both boxes.
-void copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box,
-                 const Box& region);
+void copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box, const Box& region);
 
 namespace detail {
 

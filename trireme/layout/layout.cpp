@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/base/words.h"
 #include "trireme/base/seeded_defect.h"
+#include "trireme/base/words.h"
 
 namespace trireme {
 namespace {
@@ -41,8 +41,7 @@ std::string usable_cuts(int64_t size, int64_t wanted) {
 }
 
 // What is wrong with a layout that names each axis at most once and has the right rank, or "".
-std::string bad_cut(const Layout& layout, const Shape& whole, const Mesh& mesh,
-                    std::string_view what, Parts parts) {
+std::string bad_cut(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what, Parts parts) {
   for (int dim = 0; dim < layout.rank(); ++dim) {
     const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
     const int64_t cuts = mesh.size_of(axes);
@@ -51,21 +50,19 @@ std::string bad_cut(const Layout& layout, const Shape& whole, const Mesh& mesh,
     if (parts == Parts::kUneven) {
       const int64_t longest = longest_part(whole[dim], cuts);
       const int64_t used = longest_part(whole[dim], longest);
-      return fmt::format("dim {} of '{}' (size {}) in {} parts of {} over '{}' leaves {} of them empty. Use {} parts.", dim, what,
-                         whole[dim], cuts, longest, names, cuts - used, used);
+      return fmt::format("dim {} of '{}' (size {}) in {} parts of {} over '{}' leaves {} of them empty. Use {} parts.",
+                         dim, what, whole[dim], cuts, longest, names, cuts - used, used);
     }
     return fmt::format(
         "mesh {} '{}' {} size {}, which does not divide dim {} of '{}' (size {}). "
         "Use an axis of {}, or pad to {}.",
-        names.find('*') == names.npos ? "axis" : "axes", names,
-        names.find('*') == names.npos ? "has" : "have", cuts, dim, what, whole[dim],
-        usable_cuts(whole[dim], cuts), (whole[dim] / cuts + 1) * cuts);
+        names.find('*') == names.npos ? "axis" : "axes", names, names.find('*') == names.npos ? "has" : "have", cuts,
+        dim, what, whole[dim], usable_cuts(whole[dim], cuts), (whole[dim] / cuts + 1) * cuts);
   }
   return "";
 }
 
-std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh,
-                    std::string_view what, Parts parts) {
+std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what, Parts parts) {
   if (layout.rank() != whole.rank()) {
     return fmt::format(
         "layout {} of '{}' has {} dimensions, but its shape {} has {}; give one entry "
@@ -91,8 +88,8 @@ std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh,
     return fmt::format(
         "layout {} of '{}' is partial in two ways, {} over '{}' and {} over '{}'; the "
         "result would depend on their order: reduce one of them first",
-        to_string(layout, mesh), what, to_string(layout.partial[0].reduction),
-        mesh.axis(layout.partial[0].axis).name, to_string(p.reduction), mesh.axis(p.axis).name);
+        to_string(layout, mesh), what, to_string(layout.partial[0].reduction), mesh.axis(layout.partial[0].axis).name,
+        to_string(p.reduction), mesh.axis(p.axis).name);
   }
   return bad_cut(layout, whole, mesh, what, parts);
 }
@@ -103,14 +100,14 @@ void parse_partial(std::string_view text, std::string_view all, const Mesh& mesh
     const size_t open = text.find('(');
     const size_t colon = text.find(':');
     const size_t close = text.find(')');
-    require(trim(text.substr(0, open)) == "partial" && colon != text.npos && close != text.npos &&
-                open < colon && colon < close,
+    require(trim(text.substr(0, open)) == "partial" && colon != text.npos && close != text.npos && open < colon &&
+                colon < close,
             "'{}' is not a layout: expected 'partial(sum: axis)' after ']', found '{}'", all, text);
     const std::string_view name = trim(text.substr(open + 1, colon - open - 1));
-    const auto* reduction = std::find_if(std::begin(kReductions), std::end(kReductions),
-                                         [&](Reduction r) { return to_string(r) == name; });
-    require(reduction != std::end(kReductions), "'{}' is not a layout: no reduction named '{}'.{}",
-            all, name, suggestion(name, {"sum", "max", "min"}));
+    const auto* reduction =
+        std::find_if(std::begin(kReductions), std::end(kReductions), [&](Reduction r) { return to_string(r) == name; });
+    require(reduction != std::end(kReductions), "'{}' is not a layout: no reduction named '{}'.{}", all, name,
+            suggestion(name, {"sum", "max", "min"}));
     for (int axis : parse_axes(text.substr(colon + 1, close - colon - 1), mesh)) {
       out.add_partial(axis, *reduction);
     }
@@ -139,8 +136,7 @@ Layout Layout::replicated(int rank) {
 }
 
 bool Layout::is_replicated() const {
-  return partial.empty() &&
-         std::all_of(dims.begin(), dims.end(), [](const auto& d) { return d.empty(); });
+  return partial.empty() && std::all_of(dims.begin(), dims.end(), [](const auto& d) { return d.empty(); });
 }
 
 bool Layout::is_partial_over(int axis) const {
@@ -179,8 +175,8 @@ std::vector<int> Layout::partial_axes() const {
 }
 
 void Layout::add_partial(int axis, Reduction reduction) {
-  const auto at = std::upper_bound(partial.begin(), partial.end(), axis,
-                                   [](int a, const PartialAxis& p) { return a < p.axis; });
+  const auto at =
+      std::upper_bound(partial.begin(), partial.end(), axis, [](int a, const PartialAxis& p) { return a < p.axis; });
   partial.insert(at, {axis, reduction});
 }
 
@@ -227,8 +223,7 @@ Layout parse_layout(std::string_view text, const Mesh& mesh, int rank) {
     const size_t comma = inside.find(',');
     out.dims.push_back(parse_axes(trim(inside.substr(0, comma)), mesh));
     require(comma == inside.npos || !trim(inside.substr(comma + 1)).empty(),
-            "'{}' is not a layout: nothing after the last ','; write '-' for a whole dimension",
-            text);
+            "'{}' is not a layout: nothing after the last ','; write '-' for a whole dimension", text);
     inside = comma == inside.npos ? "" : inside.substr(comma + 1);
   }
   parse_partial(all.substr(close + 1), all, mesh, out);
@@ -262,8 +257,7 @@ Shape frame(const Shape& whole, const Layout& layout, const Mesh& mesh) {
 }
 
 Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_t rank) {
-  invariant(layout.rank() == whole.rank(), "layout of {} dimensions for shape {}", layout.rank(),
-            to_string(whole));
+  invariant(layout.rank() == whole.rank(), "layout of {} dimensions for shape {}", layout.rank(), to_string(whole));
   Box out{whole, whole};
   for (int dim = 0; dim < whole.rank(); ++dim) {
     const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];

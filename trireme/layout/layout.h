@@ -66,7 +66,8 @@ enum class Parts { kEven, kUneven };
 
 // Throws kInvalidArgument when the layout does not fit the tensor called `what`: another number of
 // dimensions, an axis used twice, two kinds of reduction, or a dimension that does not fall in such parts.
-void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what, Parts parts = Parts::kEven);
+void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what,
+           Parts parts = Parts::kEven);
 // Whether check() passes.
 bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh, Parts parts = Parts::kEven);
 // Whether a dimension of this size falls in so many parts, none of them empty.

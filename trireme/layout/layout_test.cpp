@@ -56,8 +56,7 @@ TEST(Layout, matmul_2_1_by_1_4_on_eight_devices_lies_as_documented) {
   for (int64_t rank = 0; rank < 8; ++rank) {
     EXPECT_EQ(local_box({256, 784}, x, mesh, rank).start[0], rank / 4 * 128) << rank;
     EXPECT_EQ(local_box({784, 64}, w, mesh, rank).start[1], rank % 4 * 16) << rank;
-    EXPECT_EQ(local_box({256, 64}, y, mesh, rank),
-              (Box{{rank / 4 * 128, rank % 4 * 16}, {128, 16}}));
+    EXPECT_EQ(local_box({256, 64}, y, mesh, rank), (Box{{rank / 4 * 128, rank % 4 * 16}, {128, 16}}));
   }
 }
 
@@ -131,8 +130,8 @@ TEST(Layout, an_axis_of_size_one_cuts_nothing) {
 TEST(Layout, equal_layouts_have_equal_hashes_and_near_ones_differ) {
   const Mesh mesh({{"a", 2}, {"b", 2}});
   std::vector<size_t> hashes;
-  for (const char* text : {"[-, -]", "[a, -]", "[-, a]", "[a*b, -]", "[b*a, -]", "[a, b]",
-                           "[-, -] partial(sum: a)", "[-, -] partial(max: a)", "[-]"}) {
+  for (const char* text : {"[-, -]", "[a, -]", "[-, a]", "[a*b, -]", "[b*a, -]", "[a, b]", "[-, -] partial(sum: a)",
+                           "[-, -] partial(max: a)", "[-]"}) {
     EXPECT_EQ(hash(parse_layout(text, mesh)), hash(parse_layout(text, mesh)));
     hashes.push_back(hash(parse_layout(text, mesh)));
   }
@@ -176,10 +175,9 @@ TEST(LayoutErrors, a_cut_that_does_not_divide_names_the_cuts_that_would) {
   EXPECT_EQ(error_of([&] { check(parse_layout("[dp*tp]", mesh), {60}, mesh, "x"); }),
             "mesh axes 'dp*tp' have size 8, which does not divide dim 0 of 'x' (size 60). Use an "
             "axis of 4, 5, 6, 10, 12 or 15, or pad to 64.");
-  EXPECT_EQ(
-      error_of([&] { check(parse_layout("[tp]", mesh), {7}, mesh, "x"); }),
-      "mesh axis 'tp' has size 4, which does not divide dim 0 of 'x' (size 7). Use an axis of "
-      "1 or 7, or pad to 8.");
+  EXPECT_EQ(error_of([&] { check(parse_layout("[tp]", mesh), {7}, mesh, "x"); }),
+            "mesh axis 'tp' has size 4, which does not divide dim 0 of 'x' (size 7). Use an axis of "
+            "1 or 7, or pad to 8.");
 }
 
 TEST(LayoutErrors, contracts_6_5_2_an_axis_used_twice_is_refused) {
@@ -201,9 +199,7 @@ TEST(LayoutErrors, contracts_6_5_2_an_axis_used_twice_is_refused) {
 TEST(LayoutErrors, two_kinds_of_partial_are_refused) {
   const Mesh mesh({{"dp", 2}, {"tp", 2}});
 
-  EXPECT_EQ(error_of([&] {
-              check(parse_layout("[-] partial(sum: dp) partial(max: tp)", mesh), {4}, mesh, "x");
-            }),
+  EXPECT_EQ(error_of([&] { check(parse_layout("[-] partial(sum: dp) partial(max: tp)", mesh), {4}, mesh, "x"); }),
             "layout [-] partial(sum: dp) partial(max: tp) of 'x' is partial in two ways, sum over "
             "'dp' and max over 'tp'; the result would depend on their order: reduce one of them "
             "first");
@@ -218,29 +214,22 @@ TEST(LayoutErrors, another_number_of_dimensions_is_refused) {
             "layout [dp] of 'x' has 1 dimensions, but its shape [4,4] has 2; give one entry per "
             "dimension, '-' where it is whole");
   EXPECT_FALSE(fits(parse_layout("[dp]", mesh), {4, 4}, mesh));
-  EXPECT_EQ(
-      error_of([&] { parse_layout("[dp]", mesh, 2); }),
-      "layout '[dp]' has 1 dimensions where 2 are expected; give one entry per dimension, '-' "
-      "where it is whole");
+  EXPECT_EQ(error_of([&] { parse_layout("[dp]", mesh, 2); }),
+            "layout '[dp]' has 1 dimensions where 2 are expected; give one entry per dimension, '-' "
+            "where it is whole");
 }
 
 TEST(LayoutErrors, text_that_is_no_layout_says_why) {
   const Mesh mesh({{"dp", 2}, {"tp", 2}});
   const auto parse = [&](const char* text) { return error_of([&] { parse_layout(text, mesh); }); };
 
-  EXPECT_EQ(parse("dp"),
-            "'dp' is not a layout; expected something like [dp, tp*sp, -] partial(sum: mp)");
-  EXPECT_EQ(parse(""),
-            "'' is not a layout; expected something like [dp, tp*sp, -] partial(sum: mp)");
-  EXPECT_EQ(
-      parse("[dp, ]"),
-      "'[dp, ]' is not a layout: nothing after the last ','; write '-' for a whole dimension");
+  EXPECT_EQ(parse("dp"), "'dp' is not a layout; expected something like [dp, tp*sp, -] partial(sum: mp)");
+  EXPECT_EQ(parse(""), "'' is not a layout; expected something like [dp, tp*sp, -] partial(sum: mp)");
+  EXPECT_EQ(parse("[dp, ]"), "'[dp, ]' is not a layout: nothing after the last ','; write '-' for a whole dimension");
   EXPECT_EQ(parse("[dq]"), "no mesh axis named 'dq' in mesh 'dp=2,tp=2'. Did you mean 'dp'?");
-  EXPECT_EQ(parse("[dp] sum"),
-            "'[dp] sum' is not a layout: expected 'partial(sum: axis)' after ']', found 'sum'");
-  EXPECT_EQ(
-      parse("[dp] partial(som: tp)"),
-      "'[dp] partial(som: tp)' is not a layout: no reduction named 'som'. Did you mean 'sum'?");
+  EXPECT_EQ(parse("[dp] sum"), "'[dp] sum' is not a layout: expected 'partial(sum: axis)' after ']', found 'sum'");
+  EXPECT_EQ(parse("[dp] partial(som: tp)"),
+            "'[dp] partial(som: tp)' is not a layout: no reduction named 'som'. Did you mean 'sum'?");
 }
 
 TEST(LayoutErrors, random_text_is_parsed_or_refused_but_never_crashes) {

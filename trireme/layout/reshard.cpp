@@ -24,8 +24,7 @@ int64_t local_bytes(const TensorType& whole, const Layout& layout, const Mesh& m
 size_t common_prefix(const Layout& from, const Layout& to, size_t dim) {
   const auto& a = from.dims[dim];
   const auto& b = to.dims[dim];
-  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
-                             a.begin());
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
 // Where an axis stands: `kind` and, on a dimension, which place of it.
@@ -67,15 +66,14 @@ class UnitBuilder {
         moving.push_back(axis);
       }
     }
-    std::stable_sort(moving.begin(), moving.end(),
-                     [this](int a, int b) { return key(a) < key(b); });
+    std::stable_sort(moving.begin(), moving.end(), [this](int a, int b) { return key(a) < key(b); });
     std::vector<std::vector<int>> units;
     const bool join = moving.size() + idle.size() > kPrimeUnits;
     for (int axis : moving) add(axis, join, units);
     const size_t first_idle = units.size();
     for (int axis : idle) {
-      const bool same_axis = units.size() > first_idle && join &&
-                             mesh_.user_axis_of(units.back().back()) == mesh_.user_axis_of(axis);
+      const bool same_axis =
+          units.size() > first_idle && join && mesh_.user_axis_of(units.back().back()) == mesh_.user_axis_of(axis);
       if (same_axis) {
         units.back().push_back(axis);
       } else if (units.size() < detail::kMaxUnits) {
@@ -137,8 +135,7 @@ detail::UnitState state_of(const Layout& layout, const std::vector<std::vector<i
     for (size_t i = prefix[dim]; i < layout.dims[dim].size(); ++i) {
       const int unit = unit_of(layout.dims[dim][i]);
       if (unit < 0) continue;
-      state = detail::with_place(state, unit,
-                                 static_cast<uint8_t>(dim * 16 + static_cast<size_t>(place++)));
+      state = detail::with_place(state, unit, static_cast<uint8_t>(dim * 16 + static_cast<size_t>(place++)));
     }
   }
   for (const PartialAxis& p : layout.partial) {
@@ -178,14 +175,12 @@ Units make_units(const Layout& from, const Layout& to, const TensorType& whole, 
 class ChainBuilder {
  public:
   explicit ChainBuilder(const Layout& from)
-      : now_(from),
-        reduction_(from.partial.empty() ? Reduction::kSum : from.partial[0].reduction) {}
+      : now_(from), reduction_(from.partial.empty() ? Reduction::kSum : from.partial[0].reduction) {}
 
   void add(Kind kind, int dim, int from_dim, std::vector<int> axes) {
     if (axes.empty()) return;
     const bool reduces = kind == Kind::kAllReduce || kind == Kind::kReduceScatter;
-    ReshardStep step{kind, dim, from_dim, std::move(axes), reduces ? reduction_ : Reduction::kSum,
-                     {}};
+    ReshardStep step{kind, dim, from_dim, std::move(axes), reduces ? reduction_ : Reduction::kSum, {}};
     step.after = now_ = layout_after(step, now_);
     steps_.push_back(std::move(step));
   }
@@ -201,8 +196,7 @@ class ChainBuilder {
       for (int dim = 0; dim < from.rank(); ++dim) {
         std::vector<int> axes;
         for (size_t j = i; j < end; ++j) {
-          if (loose[j].dim == dim)
-            axes.insert(axes.end(), loose[j].axes.begin(), loose[j].axes.end());
+          if (loose[j].dim == dim) axes.insert(axes.end(), loose[j].axes.begin(), loose[j].axes.end());
         }
         add(Kind::kSlice, dim, -1, std::move(axes));
       }
@@ -300,8 +294,8 @@ std::string to_string(std::span<const ReshardStep> steps, const Mesh& mesh) {
 Layout layout_after(const ReshardStep& step, const Layout& before) {
   Layout out = before;
   const auto dim_axes = [&](int dim) -> std::vector<int>& {
-    invariant(dim >= 0 && dim < out.rank(), "{} of dim {} of a layout of {} dimensions",
-              to_string(step.kind), dim, out.rank());
+    invariant(dim >= 0 && dim < out.rank(), "{} of dim {} of a layout of {} dimensions", to_string(step.kind), dim,
+              out.rank());
     return out.dims[static_cast<size_t>(dim)];
   };
   const auto append = [&] {
@@ -311,17 +305,15 @@ Layout layout_after(const ReshardStep& step, const Layout& before) {
     }
   };
   const auto remove = [&](std::vector<int>& axes) {
-    invariant(axes.size() >= step.axes.size() &&
-                  std::equal(step.axes.rbegin(), step.axes.rend(), axes.rbegin()),
+    invariant(axes.size() >= step.axes.size() && std::equal(step.axes.rbegin(), step.axes.rend(), axes.rbegin()),
               "{} over axes that are not the last of their dimension", to_string(step.kind));
     axes.resize(axes.size() - step.axes.size());
   };
   const auto reduce = [&] {
     for (int axis : step.axes) {
-      const auto at =
-          std::find(out.partial.begin(), out.partial.end(), PartialAxis{axis, step.reduction});
-      invariant(at != out.partial.end(), "{} over axis {}, over which nothing is partial ({})",
-                to_string(step.kind), axis, to_string(step.reduction));
+      const auto at = std::find(out.partial.begin(), out.partial.end(), PartialAxis{axis, step.reduction});
+      invariant(at != out.partial.end(), "{} over axis {}, over which nothing is partial ({})", to_string(step.kind),
+                axis, to_string(step.reduction));
       out.partial.erase(at);
     }
   };
@@ -374,16 +366,14 @@ int64_t bytes_sent(const ReshardStep& step, const TensorType& whole, const Mesh&
   return 0;
 }
 
-double seconds(const ReshardStep& step, const TensorType& whole, const Mesh& mesh,
-               const ReshardCosts& costs) {
+double seconds(const ReshardStep& step, const TensorType& whole, const Mesh& mesh, const ReshardCosts& costs) {
   if (step.axes.empty()) return 0;
   LinkCost link = costs.of(step.axes[0]);
   for (int axis : step.axes) {
     link.latency_s = std::max(link.latency_s, costs.of(axis).latency_s);
     link.bytes_per_s = std::min(link.bytes_per_s, costs.of(axis).bytes_per_s);
   }
-  return detail::step_seconds(step.kind, static_cast<int>(step.axes.size()),
-                              mesh.size_of(step.axes), link,
+  return detail::step_seconds(step.kind, static_cast<int>(step.axes.size()), mesh.size_of(step.axes), link,
                               static_cast<double>(bytes_sent(step, whole, mesh)), costs);
 }
 
@@ -397,8 +387,8 @@ void detail::check_ends(const Layout& from, const Layout& to, const TensorType& 
          "reshard of {} from {} to {}: the target is partial ({}) over '{}' and the source is not; "
          "a "
          "whole value cannot be taken apart, so let the target replicate or cut over '{}'",
-         what, to_string(from, mesh), to_string(to, mesh), to_string(p.reduction),
-         mesh.axis(p.axis).name, mesh.axis(p.axis).name);
+         what, to_string(from, mesh), to_string(to, mesh), to_string(p.reduction), mesh.axis(p.axis).name,
+         mesh.axis(p.axis).name);
   }
 }
 
@@ -421,8 +411,7 @@ std::vector<ReshardStep> detail::plan_over_ranks(const Layout& from, const Layou
   for (const detail::UnitMove& move : *moves) {
     std::vector<int> axes;
     for (int i = 0; i < move.count; ++i) {
-      const std::vector<int>& more =
-          units.axes[static_cast<size_t>(move.units[static_cast<size_t>(i)])];
+      const std::vector<int>& more = units.axes[static_cast<size_t>(move.units[static_cast<size_t>(i)])];
       axes.insert(axes.end(), more.begin(), more.end());
     }
     chain.add(move.kind, move.dim, move.from_dim, std::move(axes));
@@ -430,8 +419,7 @@ std::vector<ReshardStep> detail::plan_over_ranks(const Layout& from, const Layou
   return chain.finish(from);
 }
 
-ReshardPlanner::ReshardPlanner(Mesh mesh, ReshardCosts costs)
-    : mesh_(std::move(mesh)), costs_(std::move(costs)) {}
+ReshardPlanner::ReshardPlanner(Mesh mesh, ReshardCosts costs) : mesh_(std::move(mesh)), costs_(std::move(costs)) {}
 
 size_t ReshardPlanner::KeyHash::operator()(const Key& key) const {
   size_t h = hash(key.from) * 31 + hash(key.to);

@@ -67,13 +67,11 @@ struct ReshardCosts {
   double slice_s = 1e-8;
   bool enable_all_to_all = true;
   int64_t max_states = 5000;  // layouts to visit before taking the best chain known
-  // Where a sum over ranks leaves each rank a part of it: each micro-batch's is taken over the ranks, and what a rank has
-  // left of them is added. It sends more, and a rank keeps no more than its part. False: they are added first.
+  // Where a sum over ranks leaves each rank a part of it: each micro-batch's is taken over the ranks, and what a rank
+  // has left of them is added. It sends more, and a rank keeps no more than its part. False: they are added first.
   bool sum_micro_batches_late = false;
 
-  const LinkCost& of(int axis) const {
-    return axes.empty() ? link : axes.at(static_cast<size_t>(axis));
-  }
+  const LinkCost& of(int axis) const { return axes.empty() ? link : axes.at(static_cast<size_t>(axis)); }
 };
 
 // Costs of a mesh whose rank r is device `first + r` of the machine: each axis gets the level that
@@ -83,14 +81,13 @@ ReshardCosts reshard_costs(const Machine& machine, const Mesh& mesh);
 // Payload bytes that each rank sends, counted as the bandwidth-optimal algorithms do: for p ranks
 // and the larger of input and output, (p-1)/p of it, twice for an all-reduce.
 int64_t bytes_sent(const ReshardStep& step, const TensorType& whole, const Mesh& mesh);
-double seconds(const ReshardStep& step, const TensorType& whole, const Mesh& mesh,
-               const ReshardCosts& costs);
+double seconds(const ReshardStep& step, const TensorType& whole, const Mesh& mesh, const ReshardCosts& costs);
 
 // The cheapest chain from one layout of `whole` to another; empty when they are equal. Throws
 // kInvalidArgument when a layout does not fit, or `to` is partial over an axis that `from` is not
 // (a sum cannot be taken apart).
-std::vector<ReshardStep> plan_reshard(const Layout& from, const Layout& to, const TensorType& whole,
-                                      const Mesh& mesh, const ReshardCosts& costs = {});
+std::vector<ReshardStep> plan_reshard(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh,
+                                      const ReshardCosts& costs = {});
 
 struct Reshard {
   std::vector<ReshardStep> steps;

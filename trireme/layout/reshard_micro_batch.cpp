@@ -13,7 +13,8 @@ using Kind = ReshardStep::Kind;
 
 class MicroBatchMoves {
  public:
-  MicroBatchMoves(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh, const ReshardCosts& costs)
+  MicroBatchMoves(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh,
+                  const ReshardCosts& costs)
       : now_(from), to_(to), whole_(whole), mesh_(mesh), costs_(costs) {}
 
   std::vector<ReshardStep> run() {
@@ -46,7 +47,8 @@ class MicroBatchMoves {
   size_t first_moving(const Layout& of, const Layout& other, size_t dim) const {
     const std::vector<int>& axes = of.dims[dim];
     const std::vector<int>& there = other.dims[dim];
-    const auto same = static_cast<size_t>(std::mismatch(axes.begin(), axes.end(), there.begin(), there.end()).first - axes.begin());
+    const auto same =
+        static_cast<size_t>(std::mismatch(axes.begin(), axes.end(), there.begin(), there.end()).first - axes.begin());
     size_t place = same;
     while (place < axes.size() && !is_ours(axes[place])) ++place;
     return place;

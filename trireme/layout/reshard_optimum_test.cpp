@@ -16,8 +16,8 @@ ReshardCosts by_bytes() {
   return {.link = {1e-9, 1e9}, .step_s = 1e-9};
 }
 
-double total_seconds(const std::vector<ReshardStep>& steps, const TensorType& whole,
-                     const Mesh& mesh, const ReshardCosts& costs) {
+double total_seconds(const std::vector<ReshardStep>& steps, const TensorType& whole, const Mesh& mesh,
+                     const ReshardCosts& costs) {
   double out = 0;
   for (const ReshardStep& step : steps) out += seconds(step, whole, mesh, costs);
   return out;
@@ -52,8 +52,7 @@ std::optional<std::vector<int>> suffix(const std::vector<int>& a, const std::vec
   return std::vector<int>(b.begin() + static_cast<int64_t>(a.size()), b.end());
 }
 
-double collective(const Mesh& mesh, const ReshardCosts& costs, const std::vector<int>& axes,
-                  double bytes, int ways) {
+double collective(const Mesh& mesh, const ReshardCosts& costs, const std::vector<int>& axes, double bytes, int ways) {
   double p = 1;
   double latency = 0;
   double rate = 1e300;
@@ -62,13 +61,12 @@ double collective(const Mesh& mesh, const ReshardCosts& costs, const std::vector
     latency = std::max(latency, costs.of(axis).latency_s);
     rate = std::min(rate, costs.of(axis).bytes_per_s);
   }
-  return costs.step_s +
-         ways * (std::ceil(std::log2(p) - 1e-12) * latency + bytes * (p - 1) / p / rate);
+  return costs.step_s + ways * (std::ceil(std::log2(p) - 1e-12) * latency + bytes * (p - 1) / p / rate);
 }
 
 // Seconds of the one step from a to b, or nothing when no single step does it.
-std::optional<double> one_step(const Layout& a, const Layout& b, const TensorType& type,
-                               const Mesh& mesh, const ReshardCosts& costs) {
+std::optional<double> one_step(const Layout& a, const Layout& b, const TensorType& type, const Mesh& mesh,
+                               const ReshardCosts& costs) {
   const auto bytes = [&](const Layout& layout) {
     double out = static_cast<double>(type.bytes());
     for (const auto& dim : layout.dims) out /= static_cast<double>(mesh.size_of(dim));
@@ -127,8 +125,7 @@ std::vector<double> optima(size_t from, const std::vector<std::map<size_t, doubl
 }
 
 // Compares every `sample`-th pair.
-void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCosts& costs,
-                    size_t sample = 1) {
+void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCosts& costs, size_t sample = 1) {
   SCOPED_TRACE(mesh_text);
   const Mesh mesh = parse_mesh(mesh_text);
   const TensorType type{DType::kF32, shape};
@@ -137,8 +134,7 @@ void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCost
   for (size_t a = 0; a < layouts.size(); ++a) {
     for (size_t b = 0; b < layouts.size(); ++b) {
       if (a == b) continue;
-      if (const auto cost = one_step(layouts[a], layouts[b], type, mesh, costs))
-        edges[a][b] = *cost;
+      if (const auto cost = one_step(layouts[a], layouts[b], type, mesh, costs)) edges[a][b] = *cost;
     }
   }
   int compared = 0;
@@ -148,8 +144,7 @@ void expect_optimal(const char* mesh_text, const Shape& shape, const ReshardCost
       if (best[b] >= 1e300) continue;
       const auto steps = plan_reshard(layouts[a], layouts[b], type, mesh, costs);
       ASSERT_NEAR(total_seconds(steps, type, mesh, costs), best[b], best[b] * 1e-9 + 1e-18)
-          << to_string(layouts[a], mesh) << " to " << to_string(layouts[b], mesh) << ": "
-          << to_string(steps, mesh);
+          << to_string(layouts[a], mesh) << " to " << to_string(layouts[b], mesh) << ": " << to_string(steps, mesh);
       ++compared;
     }
   }

@@ -191,13 +191,8 @@ class Search {
     return out;
   }
 
-  void relax(UnitState next, Kind kind, int dim, int from_dim, std::span<const int> units,
-             double bytes) {
-    UnitMove move{kind,
-                  static_cast<int8_t>(dim),
-                  static_cast<int8_t>(from_dim),
-                  static_cast<int8_t>(units.size()),
-                  {}};
+  void relax(UnitState next, Kind kind, int dim, int from_dim, std::span<const int> units, double bytes) {
+    UnitMove move{kind, static_cast<int8_t>(dim), static_cast<int8_t>(from_dim), static_cast<int8_t>(units.size()), {}};
     LinkCost link = problem_.units[static_cast<size_t>(units[0])].link;
     int axes = 0;
     for (size_t i = 0; i < units.size(); ++i) {
@@ -250,8 +245,7 @@ double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost lin
                     const ReshardCosts& costs) {
   if (kind == Kind::kSlice) return costs.slice_s * axes;
   const int rounds = std::bit_width(static_cast<uint64_t>(size - 1));
-  return costs.step_s + link.latency_s * rounds * (kind == Kind::kAllReduce ? 2 : 1) +
-         bytes / link.bytes_per_s;
+  return costs.step_s + link.latency_s * rounds * (kind == Kind::kAllReduce ? 2 : 1) + bytes / link.bytes_per_s;
 }
 
 std::optional<std::vector<UnitMove>> cheapest_moves(const ReshardProblem& problem, double bound,

@@ -61,8 +61,8 @@ std::optional<std::vector<UnitMove>> cheapest_moves(const ReshardProblem& proble
                                                     const ReshardCosts& costs);
 
 // plan_reshard where no axis of micro-batches moves.
-std::vector<ReshardStep> plan_over_ranks(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh,
-                                         const ReshardCosts& costs);
+std::vector<ReshardStep> plan_over_ranks(const Layout& from, const Layout& to, const TensorType& whole,
+                                         const Mesh& mesh, const ReshardCosts& costs);
 // Throws kInvalidArgument when a layout does not fit, or a whole value would have to be taken apart into a sum.
 void check_ends(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh);
 

@@ -26,8 +26,7 @@ std::string error_of(auto&& fn) {
 std::string chain(const char* mesh_text, const char* from, const char* to, Shape shape = {24, 24},
                   const ReshardCosts& costs = {}) {
   const Mesh mesh = parse_mesh(mesh_text);
-  const auto steps = plan_reshard(parse_layout(from, mesh), parse_layout(to, mesh),
-                                  {DType::kF32, shape}, mesh, costs);
+  const auto steps = plan_reshard(parse_layout(from, mesh), parse_layout(to, mesh), {DType::kF32, shape}, mesh, costs);
   return to_string(steps, mesh);
 }
 
@@ -36,15 +35,14 @@ ReshardCosts by_bytes() {
   return {.link = {1e-9, 1e9}, .step_s = 1e-9};
 }
 
-int64_t total_bytes(const std::vector<ReshardStep>& steps, const TensorType& whole,
-                    const Mesh& mesh) {
+int64_t total_bytes(const std::vector<ReshardStep>& steps, const TensorType& whole, const Mesh& mesh) {
   int64_t out = 0;
   for (const ReshardStep& step : steps) out += bytes_sent(step, whole, mesh);
   return out;
 }
 
-double total_seconds(const std::vector<ReshardStep>& steps, const TensorType& whole,
-                     const Mesh& mesh, const ReshardCosts& costs) {
+double total_seconds(const std::vector<ReshardStep>& steps, const TensorType& whole, const Mesh& mesh,
+                     const ReshardCosts& costs) {
   double out = 0;
   for (const ReshardStep& step : steps) out += seconds(step, whole, mesh, costs);
   return out;
@@ -69,8 +67,7 @@ TEST(PlanReshard, primitive_conversions_of_four_devices_are_as_documented) {
 TEST(PlanReshard, row_and_column_cut_gathers_to_replicated_with_the_fewest_bytes) {
   const Mesh mesh({{"a", 2}, {"b", 2}});
   const TensorType type{DType::kF32, {24, 24}};
-  const auto steps =
-      plan_reshard(parse_layout("[a, b]", mesh), Layout::replicated(2), type, mesh, by_bytes());
+  const auto steps = plan_reshard(parse_layout("[a, b]", mesh), Layout::replicated(2), type, mesh, by_bytes());
 
   for (const ReshardStep& step : steps) EXPECT_EQ(step.kind, Kind::kAllGather);
   EXPECT_EQ(total_bytes(steps, type, mesh), type.bytes() * 3 / 4);
@@ -85,12 +82,10 @@ TEST(PlanReshard, table_of_the_one_idea_holds) {
 
 TEST(PlanReshard, several_axes_make_one_collective) {
   EXPECT_EQ(chain("a=2,b=3", "[-, -] partial(sum: a*b)", "[-, -]"), "all_reduce(sum over a*b)");
-  EXPECT_EQ(chain("a=2,b=3", "[-, -] partial(sum: a*b)", "[b*a, -]"),
-            "reduce_scatter(sum, dim 0 over b*a)");
+  EXPECT_EQ(chain("a=2,b=3", "[-, -] partial(sum: a*b)", "[b*a, -]"), "reduce_scatter(sum, dim 0 over b*a)");
   EXPECT_EQ(chain("a=2,b=3", "[b*a, -]", "[-, -]"), "all_gather(dim 0 over b*a)");
   EXPECT_EQ(chain("a=2,b=3", "[-, a*b]", "[a*b, -]"), "all_to_all(dim 1 -> 0 over a*b)");
-  EXPECT_EQ(chain("a=2,b=3,c=2", "[-, -]", "[a*b, c]"),
-            "slice(dim 0 over a*b); slice(dim 1 over c)");
+  EXPECT_EQ(chain("a=2,b=3,c=2", "[-, -]", "[a*b, c]"), "slice(dim 0 over a*b); slice(dim 1 over c)");
 }
 
 // contracts 5.5, cases 1 to 5.
@@ -98,29 +93,23 @@ TEST(PlanReshard, documented_cases_of_redistribution_hold) {
   EXPECT_EQ(chain("a=4", "[a, -]", "[-, -]"), "all_gather(dim 0 over a)");
   EXPECT_EQ(chain("a=4", "[a, -]", "[-, a]"), "all_to_all(dim 0 -> 1 over a)");
   EXPECT_EQ(chain("a=2,b=2", "[a, b]", "[a, b]"), "");
-  EXPECT_EQ(chain("a=4,b=2", "[-, b]", "[a*b, -]", {8, 128}),
-            "slice(dim 0 over a); all_to_all(dim 1 -> 0 over b)");
-  EXPECT_EQ(chain("a=2,b=4", "[a, -] partial(sum: b)", "[a, -]", {64, 64}),
-            "all_reduce(sum over b)");
-  EXPECT_EQ(chain("a=2,b=4", "[a, -] partial(sum: b)", "[a, b]", {64, 64}),
-            "reduce_scatter(sum, dim 1 over b)");
+  EXPECT_EQ(chain("a=4,b=2", "[-, b]", "[a*b, -]", {8, 128}), "slice(dim 0 over a); all_to_all(dim 1 -> 0 over b)");
+  EXPECT_EQ(chain("a=2,b=4", "[a, -] partial(sum: b)", "[a, -]", {64, 64}), "all_reduce(sum over b)");
+  EXPECT_EQ(chain("a=2,b=4", "[a, -] partial(sum: b)", "[a, b]", {64, 64}), "reduce_scatter(sum, dim 1 over b)");
 }
 
 TEST(PlanReshard, without_all_to_all_fc_then_fc2_is_a_slice_and_an_all_gather) {
   ReshardCosts costs;
   costs.enable_all_to_all = false;
 
-  EXPECT_EQ(chain("b=2,a=4", "[-, b]", "[b*a, -]", {8, 128}, costs),
-            "all_gather(dim 1 over b); slice(dim 0 over b*a)");
-  EXPECT_EQ(chain("a=4", "[a, -]", "[-, a]", {8, 128}, costs),
-            "all_gather(dim 0 over a); slice(dim 1 over a)");
+  EXPECT_EQ(chain("b=2,a=4", "[-, b]", "[b*a, -]", {8, 128}, costs), "all_gather(dim 1 over b); slice(dim 0 over b*a)");
+  EXPECT_EQ(chain("a=4", "[a, -]", "[-, a]", {8, 128}, costs), "all_gather(dim 0 over a); slice(dim 1 over a)");
 }
 
 TEST(PlanReshard, swapping_the_order_of_axes_is_a_real_exchange) {
   const Mesh mesh({{"a", 2}, {"b", 2}});
   const TensorType type{DType::kF32, {8}};
-  const auto steps =
-      plan_reshard(parse_layout("[a*b]", mesh), parse_layout("[b*a]", mesh), type, mesh);
+  const auto steps = plan_reshard(parse_layout("[a*b]", mesh), parse_layout("[b*a]", mesh), type, mesh);
 
   EXPECT_GT(total_bytes(steps, type, mesh), 0);
 }
@@ -130,8 +119,8 @@ TEST(PlanReshard, reduces_within_hosts_before_it_crosses_a_slow_link) {
   ReshardCosts costs;
   costs.axes = {{1e-6, 1e8}, {1e-6, 1e10}, {1e-6, 1e10}};
 
-  const auto steps = plan_reshard(parse_layout("[-] partial(sum: host*core)", mesh),
-                                  parse_layout("[-]", mesh), {DType::kF32, {1 << 20}}, mesh, costs);
+  const auto steps = plan_reshard(parse_layout("[-] partial(sum: host*core)", mesh), parse_layout("[-]", mesh),
+                                  {DType::kF32, {1 << 20}}, mesh, costs);
   EXPECT_EQ(to_string(steps, mesh),
             "reduce_scatter(sum, dim 0 over core); all_reduce(sum over host); "
             "all_gather(dim 0 over core)");
@@ -143,27 +132,23 @@ TEST(PlanReshard, a_target_that_only_cuts_more_sends_nothing_whatever_the_costs)
   costs.slice_s = 1;  // far above any collective
   const TensorType type{DType::kF32, {12, 12}};
 
-  const auto steps =
-      plan_reshard(parse_layout("[a, -]", mesh), parse_layout("[a*c, b]", mesh), type, mesh, costs);
+  const auto steps = plan_reshard(parse_layout("[a, -]", mesh), parse_layout("[a*c, b]", mesh), type, mesh, costs);
   EXPECT_EQ(total_bytes(steps, type, mesh), 0);
   EXPECT_EQ(to_string(steps, mesh), "slice(dim 0 over c); slice(dim 1 over b)");
 }
 
 TEST(PlanReshard, errors_say_what_cannot_be_done) {
-  EXPECT_EQ(
-      error_of([] { chain("a=2", "[-, -]", "[-, -] partial(sum: a)"); }),
-      "reshard of f32[24,24] from [-, -] to [-, -] partial(sum: a): the target is partial (sum) "
-      "over 'a' and the source is not; a whole value cannot be taken apart, so let the target "
-      "replicate or cut over 'a'");
-  EXPECT_EQ(
-      error_of([] { chain("a=2", "[-, -] partial(max: a)", "[-, -] partial(sum: a)"); }),
-      "reshard of f32[24,24] from [-, -] partial(max: a) to [-, -] partial(sum: a): the target "
-      "is partial (sum) over 'a' and the source is not; a whole value cannot be taken apart, so "
-      "let the target replicate or cut over 'a'");
-  EXPECT_EQ(
-      error_of([] { chain("a=5", "[-, -]", "[-, a]"); }),
-      "mesh axis 'a' has size 5, which does not divide dim 1 of 'f32[24,24]' (size 24). Use an "
-      "axis of 1, 2, 3, 4, 6, 8, 12 or 24, or pad to 25.");
+  EXPECT_EQ(error_of([] { chain("a=2", "[-, -]", "[-, -] partial(sum: a)"); }),
+            "reshard of f32[24,24] from [-, -] to [-, -] partial(sum: a): the target is partial (sum) "
+            "over 'a' and the source is not; a whole value cannot be taken apart, so let the target "
+            "replicate or cut over 'a'");
+  EXPECT_EQ(error_of([] { chain("a=2", "[-, -] partial(max: a)", "[-, -] partial(sum: a)"); }),
+            "reshard of f32[24,24] from [-, -] partial(max: a) to [-, -] partial(sum: a): the target "
+            "is partial (sum) over 'a' and the source is not; a whole value cannot be taken apart, so "
+            "let the target replicate or cut over 'a'");
+  EXPECT_EQ(error_of([] { chain("a=5", "[-, -]", "[-, a]"); }),
+            "mesh axis 'a' has size 5, which does not divide dim 1 of 'f32[24,24]' (size 24). Use an "
+            "axis of 1, 2, 3, 4, 6, 8, 12 or 24, or pad to 25.");
 }
 
 // A layout drawn at random whose cuts divide.
@@ -205,9 +190,8 @@ struct Case {
 };
 
 Case draw_case(uint64_t seed) {
-  static const char* const kMeshes[] = {"a=2",         "a=3",     "a=4",         "a=2,b=2",
-                                        "a=6",         "a=3,b=2", "a=8",         "a=2,b=4",
-                                        "a=2,b=2,c=2", "a=12",    "a=3,b=4",     "a=2,b=3,c=2",
+  static const char* const kMeshes[] = {"a=2",         "a=3",     "a=4",         "a=2,b=2", "a=6",     "a=3,b=2",
+                                        "a=8",         "a=2,b=4", "a=2,b=2,c=2", "a=12",    "a=3,b=4", "a=2,b=3,c=2",
                                         "a=2,b=1,c=5", "a=11",    "a=2,b=2,c=3", ""};
   static constexpr int64_t kSizes[] = {1, 2, 4, 6, 8, 12, 24, 5, 10};
   std::mt19937_64 random(seed);
@@ -244,8 +228,7 @@ void expect_chain_is_gather_and_cut(const Case& c, const ReshardCosts& costs, ui
 
   const HostTensor back = gather(moved, c.to, c.mesh, c.type);
   const auto expected = whole.as<float>();
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), back.as<float>().begin()))
-      << to_string(steps, c.mesh);
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), back.as<float>().begin())) << to_string(steps, c.mesh);
   if (!c.to.is_partial()) {
     EXPECT_TRUE(same(moved, cut(whole, c.to, c.mesh))) << to_string(steps, c.mesh);
   }
@@ -254,9 +237,8 @@ void expect_chain_is_gather_and_cut(const Case& c, const ReshardCosts& costs, ui
 TEST(RandomReshard, of_any_pair_of_layouts_equals_a_plain_gather_and_cut) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     const Case c = draw_case(seed);
-    SCOPED_TRACE(fmt::format("seed {}: mesh {} {} from {} to {}", seed, to_string(c.mesh),
-                             to_string(c.type), to_string(c.from, c.mesh),
-                             to_string(c.to, c.mesh)));
+    SCOPED_TRACE(fmt::format("seed {}: mesh {} {} from {} to {}", seed, to_string(c.mesh), to_string(c.type),
+                             to_string(c.from, c.mesh), to_string(c.to, c.mesh)));
     ReshardCosts costs;
     if (seed % 3 == 0) costs = by_bytes();
     if (seed % 3 == 1) {

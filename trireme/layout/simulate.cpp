@@ -67,8 +67,7 @@ T moved(T a, int b) {
 
 // The terms of one element: `owner` takes what the others leave.
 template <class T>
-void split_element(T whole, Reduction reduction, size_t owner, std::span<const int> draws,
-                   std::span<T> terms) {
+void split_element(T whole, Reduction reduction, size_t owner, std::span<const int> draws, std::span<T> terms) {
   T rest = whole;
   for (size_t k = 0; k < terms.size(); ++k) {
     if (k == owner) continue;
@@ -146,18 +145,14 @@ HostTensor reduced(const Pieces& pieces, const std::vector<int64_t>& group, Redu
   return out;
 }
 
-void check_pieces(const Pieces& pieces, const Layout& layout, const Mesh& mesh,
-                  const TensorType& whole) {
+void check_pieces(const Pieces& pieces, const Layout& layout, const Mesh& mesh, const TensorType& whole) {
   check(layout, whole.shape, mesh, "the simulated tensor", Parts::kUneven);
   require(static_cast<int64_t>(pieces.size()) == mesh.devices(),
-          "{} pieces for mesh '{}' of {} devices; give one per rank", pieces.size(),
-          to_string(mesh), mesh.devices());
+          "{} pieces for mesh '{}' of {} devices; give one per rank", pieces.size(), to_string(mesh), mesh.devices());
   const TensorType local{whole.dtype, local_shape(whole.shape, layout, mesh)};
   for (size_t rank = 0; rank < pieces.size(); ++rank) {
-    require(pieces[rank].type() == local,
-            "rank {} holds {}, but its piece of {} under layout {} is {}", rank,
-            to_string(pieces[rank].type()), to_string(whole), to_string(layout, mesh),
-            to_string(local));
+    require(pieces[rank].type() == local, "rank {} holds {}, but its piece of {} under layout {} is {}", rank,
+            to_string(pieces[rank].type()), to_string(whole), to_string(layout, mesh), to_string(local));
   }
 }
 
@@ -179,23 +174,20 @@ std::string print_element(const HostTensor& tensor, size_t i) {
   return out;
 }
 
-void check_replicas(const HostTensor& a, const HostTensor& b, int64_t rank_a, int64_t rank_b,
-                    const Box& box) {
+void check_replicas(const HostTensor& a, const HostTensor& b, int64_t rank_a, int64_t rank_b, const Box& box) {
   const auto bytes = static_cast<size_t>(a.type().bytes());
   if (bytes == 0 || std::memcmp(a.view().data, b.view().data, bytes) == 0) return;
   size_t at = 0;
   while (a.view().data[at] == b.view().data[at]) ++at;
   const size_t element = at / static_cast<size_t>(size_of(a.type().dtype));
-  fail(ErrorKind::kCorrupt,
-       "ranks {} and {} hold replicas of {} that differ first at element {}: {} against {}", rank_a,
-       rank_b, to_string(box), element, print_element(a, element), print_element(b, element));
+  fail(ErrorKind::kCorrupt, "ranks {} and {} hold replicas of {} that differ first at element {}: {} against {}",
+       rank_a, rank_b, to_string(box), element, print_element(a, element), print_element(b, element));
 }
 
 }  // namespace
 
 void reduce_into(const View& accumulator, const View& term, Reduction reduction) {
-  invariant(accumulator.type == term.type, "{} reduced into {}", to_string(term.type),
-            to_string(accumulator.type));
+  invariant(accumulator.type == term.type, "{} reduced into {}", to_string(term.type), to_string(accumulator.type));
   if (reduction == Reduction::kSum && term.type.dtype == DType::kBool) {
     fail(ErrorKind::kUnsupported, "simulate: no sum of bool; take the maximum, which is 'or'");
   }
@@ -242,8 +234,7 @@ Pieces cut(const HostTensor& whole, const Layout& layout, const Mesh& mesh, uint
   return out;
 }
 
-HostTensor gather(const Pieces& pieces, const Layout& layout, const Mesh& mesh,
-                  const TensorType& whole) {
+HostTensor gather(const Pieces& pieces, const Layout& layout, const Mesh& mesh, const TensorType& whole) {
   check_pieces(pieces, layout, mesh, whole);
   const std::vector<int> replicas = layout.replica_axes(mesh);
   const std::vector<int> terms = layout.partial_axes();
@@ -254,8 +245,7 @@ HostTensor gather(const Pieces& pieces, const Layout& layout, const Mesh& mesh,
     const Box box = held(piece, whole.shape);
     const int64_t first = mesh.group_of(rank, replicas)[0];
     if (first != rank) {
-      check_replicas(pieces[static_cast<size_t>(first)], pieces[static_cast<size_t>(rank)], first,
-                     rank, box);
+      check_replicas(pieces[static_cast<size_t>(first)], pieces[static_cast<size_t>(rank)], first, rank, box);
     } else if (mesh.index_along(rank, terms) == 0) {
       const HostTensor value = reduced(pieces, mesh.group_of(rank, terms), reduction);
       copy_region(value.view(), piece, out.view(), Box::whole(whole.shape), box);
@@ -264,12 +254,12 @@ HostTensor gather(const Pieces& pieces, const Layout& layout, const Mesh& mesh,
   return out;
 }
 
-Pieces apply(const ReshardStep& step, const Pieces& pieces, const Layout& before,
-             const TensorType& whole, const Mesh& mesh) {
+Pieces apply(const ReshardStep& step, const Pieces& pieces, const Layout& before, const TensorType& whole,
+             const Mesh& mesh) {
   check_pieces(pieces, before, mesh, whole);
   const Layout after = layout_after(step, before);
-  invariant(after == step.after, "{} of layout {} says it leads to {}", to_string(step, mesh),
-            to_string(before, mesh), to_string(step.after, mesh));
+  invariant(after == step.after, "{} of layout {} says it leads to {}", to_string(step, mesh), to_string(before, mesh),
+            to_string(step.after, mesh));
   check(after, whole.shape, mesh, "the simulated tensor");
   const int64_t p = mesh.size_of(step.axes);
   Pieces out;
@@ -302,8 +292,8 @@ Pieces apply(const ReshardStep& step, const Pieces& pieces, const Layout& before
   return out;
 }
 
-Pieces apply(const std::vector<ReshardStep>& steps, const Pieces& pieces, const Layout& before,
-             const TensorType& whole, const Mesh& mesh) {
+Pieces apply(const std::vector<ReshardStep>& steps, const Pieces& pieces, const Layout& before, const TensorType& whole,
+             const Mesh& mesh) {
   Pieces now;
   for (const HostTensor& piece : pieces) now.push_back(piece.clone());
   Layout layout = before;

@@ -41,8 +41,7 @@ TEST(Cut, gives_each_rank_its_part) {
 
 TEST(Cut, replicas_of_a_term_hold_the_same_bits) {
   const Mesh mesh({{"a", 2}, {"b", 2}});
-  const auto pieces =
-      cut(counting({DType::kF32, {8}}), parse_layout("[-] partial(sum: b)", mesh), mesh);
+  const auto pieces = cut(counting({DType::kF32, {8}}), parse_layout("[-] partial(sum: b)", mesh), mesh);
 
   EXPECT_EQ(values(pieces[0]), values(pieces[2]));
   EXPECT_EQ(values(pieces[1]), values(pieces[3]));
@@ -158,14 +157,10 @@ TEST(Apply, moves_the_elements_of_each_step_as_defined) {
   using Expected = std::vector<std::vector<float>>;
 
   EXPECT_EQ(run({.kind = Kind::kSlice, .dim = 1}, "[-, -]"), (Expected{{1, 3}, {2, 4}}));
-  EXPECT_EQ(run({.kind = Kind::kAllGather, .dim = 1}, "[-, a]"),
-            (Expected{{1, 2, 3, 4}, {1, 2, 3, 4}}));
-  EXPECT_EQ(run({.kind = Kind::kAllToAll, .dim = 1, .from_dim = 0}, "[a, -]"),
-            (Expected{{1, 3}, {2, 4}}));
-  EXPECT_EQ(run({.kind = Kind::kAllReduce}, "[-, -] partial(sum: a)"),
-            (Expected{{1, 2, 3, 4}, {1, 2, 3, 4}}));
-  EXPECT_EQ(run({.kind = Kind::kReduceScatter, .dim = 0}, "[-, -] partial(sum: a)"),
-            (Expected{{1, 2}, {3, 4}}));
+  EXPECT_EQ(run({.kind = Kind::kAllGather, .dim = 1}, "[-, a]"), (Expected{{1, 2, 3, 4}, {1, 2, 3, 4}}));
+  EXPECT_EQ(run({.kind = Kind::kAllToAll, .dim = 1, .from_dim = 0}, "[a, -]"), (Expected{{1, 3}, {2, 4}}));
+  EXPECT_EQ(run({.kind = Kind::kAllReduce}, "[-, -] partial(sum: a)"), (Expected{{1, 2, 3, 4}, {1, 2, 3, 4}}));
+  EXPECT_EQ(run({.kind = Kind::kReduceScatter, .dim = 0}, "[-, -] partial(sum: a)"), (Expected{{1, 2}, {3, 4}}));
 }
 
 }  // namespace

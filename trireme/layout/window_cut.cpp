@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostParts = 65'536;                   // so that the last window's end can be told
+constexpr int64_t kMostParts = 65'536;  // so that the last window's end can be told
 constexpr int64_t kMostPositions = int64_t{1} << 40;
 
 template <class T>
@@ -52,8 +52,9 @@ std::string why_not(const WindowCut& cut) {
   }
   const int64_t longest = std::max({cut.extent, cut.length, cut.step, cut.offset, cut.offset < 0 ? ~cut.offset : 0});
   if (cut.parts > kMostParts || cut.extent < 0 || longest > kMostPositions) {
-    return fmt::format("{} windows of {} positions, {} apart, of {} from {} on; there may be 2^16 windows and 2^40 positions", cut.parts,
-                       cut.length, cut.step, cut.extent, cut.offset);
+    return fmt::format(
+        "{} windows of {} positions, {} apart, of {} from {} on; there may be 2^16 windows and 2^40 positions",
+        cut.parts, cut.length, cut.step, cut.extent, cut.offset);
   }
   if (cut.extent % cut.parts != 0) {
     return fmt::format("{} ranks do not divide {} positions in equal blocks", cut.parts, cut.extent);
@@ -64,7 +65,8 @@ std::string why_not(const WindowCut& cut) {
     const int64_t end = std::min(k + 2, cut.parts) * cut.block();
     if (seen.size == 0 || (seen.start >= first && seen.start + seen.size <= end)) continue;
     return fmt::format(
-        "part {} of {} needs positions [{},{}) and has a block of {}; it can reach into the blocks beside it only, [{},{})",
+        "part {} of {} needs positions [{},{}) and has a block of {}; it can reach into the blocks beside it only, "
+        "[{},{})",
         k, cut.parts, seen.start, seen.start + seen.size, cut.block(), first, end);
   }
   return "";
@@ -72,10 +74,14 @@ std::string why_not(const WindowCut& cut) {
 
 void fill(const View& out, double value) {
   switch (out.type.dtype) {
-    case DType::kF32: return fill_as(out, static_cast<float>(value));
-    case DType::kF64: return fill_as(out, value);
-    case DType::kBF16: return fill_as(out, BFloat16(static_cast<float>(value)));
-    default: break;
+    case DType::kF32:
+      return fill_as(out, static_cast<float>(value));
+    case DType::kF64:
+      return fill_as(out, value);
+    case DType::kBF16:
+      return fill_as(out, BFloat16(static_cast<float>(value)));
+    default:
+      break;
   }
   require(value == 0, "{} cannot be filled with {}; fill it with 0", to_string(out.type), value);
   std::ranges::fill(out.raw(), std::byte{0});

@@ -13,18 +13,24 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-HostTensor row(const std::vector<float>& values) { return HostTensor::of<float>({static_cast<int64_t>(values.size())}, values); }
+HostTensor row(const std::vector<float>& values) {
+  return HostTensor::of<float>({static_cast<int64_t>(values.size())}, values);
+}
 
-std::vector<float> values_of(const HostTensor& tensor) { return {tensor.as<float>().begin(), tensor.as<float>().end()}; }
+std::vector<float> values_of(const HostTensor& tensor) {
+  return {tensor.as<float>().begin(), tensor.as<float>().end()};
+}
 
 const WindowCut kHalo{.parts = 2, .extent = 6, .offset = -1, .step = 3, .length = 5};
 
 TEST(WindowCut, windows_overlap_and_what_is_outside_is_filled) {
-  EXPECT_THAT(values_of(take_windows(row({1, 2, 3, 4, 5, 6}), 0, kHalo, -9)), ElementsAre(-9, 1, 2, 3, 4, 3, 4, 5, 6, -9));
+  EXPECT_THAT(values_of(take_windows(row({1, 2, 3, 4, 5, 6}), 0, kHalo, -9)),
+              ElementsAre(-9, 1, 2, 3, 4, 3, 4, 5, 6, -9));
 }
 
 TEST(WindowCut, what_overlaps_is_added) {
-  EXPECT_THAT(values_of(add_windows(row({100, 1, 2, 3, 4, 10, 20, 30, 40, 100}), 0, kHalo)), ElementsAre(1, 2, 13, 24, 30, 40));
+  EXPECT_THAT(values_of(add_windows(row({100, 1, 2, 3, 4, 10, 20, 30, 40, 100}), 0, kHalo)),
+              ElementsAre(1, 2, 13, 24, 30, 40));
 }
 
 TEST(WindowCut, a_window_has_parts_of_the_blocks_it_meets) {
@@ -60,12 +66,14 @@ TEST(WindowCut, adding_is_the_adjoint_of_taking) {
 
 TEST(WindowCut, windows_that_see_past_a_neighbour_are_refused) {
   EXPECT_EQ(why_not(kHalo), "");
-  EXPECT_THAT(why_not({.parts = 4, .extent = 8, .offset = -3, .step = 2, .length = 8}),
-              HasSubstr("part 0 of 4 needs positions [0,5) and has a block of 2; it can reach into the blocks beside it only, "
-                        "[0,4)"));
+  EXPECT_THAT(
+      why_not({.parts = 4, .extent = 8, .offset = -3, .step = 2, .length = 8}),
+      HasSubstr("part 0 of 4 needs positions [0,5) and has a block of 2; it can reach into the blocks beside it only, "
+                "[0,4)"));
   EXPECT_THAT(why_not({.parts = 3, .extent = 8, .offset = 0, .step = 2, .length = 2}),
               HasSubstr("3 ranks do not divide 8 positions"));
-  EXPECT_THAT(why_not({.parts = 2, .extent = 8, .offset = 0, .step = 2, .length = 0}), HasSubstr("windows of 0 positions"));
+  EXPECT_THAT(why_not({.parts = 2, .extent = 8, .offset = 0, .step = 2, .length = 0}),
+              HasSubstr("windows of 0 positions"));
 }
 
 TEST(WindowCut, only_floating_types_are_filled_with_other_values_than_zero) {

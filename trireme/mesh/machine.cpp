@@ -19,23 +19,19 @@
 namespace trireme {
 namespace {
 
-
 // Reads one TOML table; every complaint names the file, the key and the value found.
 class Reader {
  public:
-  Reader(const toml::table& table, std::string where, std::string prefix,
-         std::vector<std::string> keys)
+  Reader(const toml::table& table, std::string where, std::string prefix, std::vector<std::string> keys)
       : table_(table), where_(std::move(where)), prefix_(std::move(prefix)) {
     for (const auto& [key, node] : table_) {
       if (std::find(keys.begin(), keys.end(), key.str()) != keys.end()) continue;
-      require(false, "{}: line {}: no key '{}{}'.{}", where_, node.source().begin.line, prefix_,
-              key.str(), suggestion(key.str(), keys));
+      require(false, "{}: line {}: no key '{}{}'.{}", where_, node.source().begin.line, prefix_, key.str(),
+              suggestion(key.str(), keys));
     }
   }
 
-  std::string text(std::string_view key) const {
-    return value<std::string>(key, "a text in quotes");
-  }
+  std::string text(std::string_view key) const { return value<std::string>(key, "a text in quotes"); }
   int64_t integer(std::string_view key) const { return value<int64_t>(key, "a whole number"); }
   double number(std::string_view key) const {
     const toml::value<int64_t>* whole = at(key).as_integer();  // as a double it would be refused from 2^53 on
@@ -63,14 +59,16 @@ class Reader {
   template <class T>
   T value(std::string_view key, std::string_view wanted) const {
     const toml::node& node = at(key);
-    const toml::value<double>* real = node.as_floating_point();  // 80e9 is a whole number, too, but not every one is an int64_t
+    const toml::value<double>* real =
+        node.as_floating_point();  // 80e9 is a whole number, too, but not every one is an int64_t
     const bool fits = !std::is_same_v<T, int64_t> || real == nullptr || std::abs(real->get()) < 0x1p63;
     const auto out = fits ? node.value<T>() : std::nullopt;
     std::ostringstream found;
     if (!out && node.is_value()) node.visit([&](const auto& v) { found << v; });
-    if (!out && !node.is_value()) found << (node.is_table() ? "a table" : "a list");  // toml++ 3.3 cannot print one that holds infinity
-    require(out.has_value(), "{}: line {}: '{}{}' is {}; it must be {}", where_,
-            node.source().begin.line, prefix_, key, found.str(), wanted);
+    if (!out && !node.is_value())
+      found << (node.is_table() ? "a table" : "a list");  // toml++ 3.3 cannot print one that holds infinity
+    require(out.has_value(), "{}: line {}: '{}{}' is {}; it must be {}", where_, node.source().begin.line, prefix_, key,
+            found.str(), wanted);
     return *out;
   }
 
@@ -80,14 +78,12 @@ class Reader {
 };
 
 const std::vector<std::string>& element_types() {
-  static const std::vector<std::string> kNames = {"f32", "f64", "f16", "bf16",
-                                                  "i8",  "u8",  "i32", "i64"};
+  static const std::vector<std::string> kNames = {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64"};
   return kNames;
 }
 
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
-  const Reader device(table, where, "device.",
-                      {"memory_bytes", "memory_bytes_per_s", "achievable", "flops_per_s"});
+  const Reader device(table, where, "device.", {"memory_bytes", "memory_bytes_per_s", "achievable", "flops_per_s"});
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
   if (device.has("achievable")) out.achievable = device.number("achievable");
@@ -117,8 +113,8 @@ const LinkLevel& Machine::level_of(int64_t devices) const {
   for (const LinkLevel& level : levels) {
     if (level.devices >= devices) return level;
   }
-  fail(ErrorKind::kInvalidArgument, "machine '{}' has {} devices, but {} are asked for", name,
-       this->devices(), devices);
+  fail(ErrorKind::kInvalidArgument, "machine '{}' has {} devices, but {} are asked for", name, this->devices(),
+       devices);
 }
 
 double Machine::flops_of(std::string_view dtype) const {
@@ -145,20 +141,17 @@ Machine Machine::this_host() {
 
 void check(const Machine& machine, std::string_view where) {
   const auto positive = [&](std::string_view key, double value) {
-    require(std::isfinite(value) && value > 0, "{}: '{}' is {}; it must be more than 0", where, key,
-            value);
+    require(std::isfinite(value) && value > 0, "{}: '{}' is {}; it must be more than 0", where, key, value);
   };
   positive("hosts", static_cast<double>(machine.hosts));
   positive("devices_per_host", static_cast<double>(machine.devices_per_host));
-  require(machine.hosts <= kMostDevices / machine.devices_per_host, "{}: {} hosts of {} devices are more than 2^40 devices", where,
-          machine.hosts, machine.devices_per_host);
+  require(machine.hosts <= kMostDevices / machine.devices_per_host,
+          "{}: {} hosts of {} devices are more than 2^40 devices", where, machine.hosts, machine.devices_per_host);
   positive("device.memory_bytes", static_cast<double>(machine.memory_bytes));
   positive("device.memory_bytes_per_s", machine.memory_bytes_per_s);
   require(machine.achievable > 0 && machine.achievable <= 1,
-          "{}: 'device.achievable' is {}; it must be more than 0 and at most 1", where,
-          machine.achievable);
-  require(machine.flops_per_s.contains("f32"), "{}: the key 'device.flops_per_s.f32' is missing",
-          where);
+          "{}: 'device.achievable' is {}; it must be more than 0 and at most 1", where, machine.achievable);
+  require(machine.flops_per_s.contains("f32"), "{}: the key 'device.flops_per_s.f32' is missing", where);
   for (const auto& [dtype, rate] : machine.flops_per_s) {
     positive("device.flops_per_s." + dtype, rate);
   }
@@ -170,16 +163,14 @@ void check(const Machine& machine, std::string_view where) {
             "from the smallest to the largest",
             where, level.name, level.devices, below);
     require(std::isfinite(level.latency_s) && level.latency_s >= 0,
-            "{}: 'latency_s' of level '{}' is {}; it must be 0 or more", where, level.name,
-            level.latency_s);
+            "{}: 'latency_s' of level '{}' is {}; it must be 0 or more", where, level.name, level.latency_s);
     positive(fmt::format("bytes_per_s' of level '{}", level.name), level.bytes_per_s);
     below = level.devices;
   }
   require(below == machine.devices(),
           "{}: the last level '{}' joins {} devices, but the machine has {} ({} hosts of {}); they "
           "must be equal",
-          where, machine.levels.back().name, below, machine.devices(), machine.hosts,
-          machine.devices_per_host);
+          where, machine.levels.back().name, below, machine.devices(), machine.hosts, machine.devices_per_host);
 }
 
 Machine parse_machine(std::string_view text, std::string_view where) {
@@ -191,8 +182,7 @@ Machine parse_machine(std::string_view text, std::string_view where) {
     static_cast<void>(toml::parse(in_ascii(text)));
     table = toml::parse(text);
   } catch (const toml::parse_error& e) {
-    fail(ErrorKind::kInvalidArgument, "{}: line {}: {}", file, e.source().begin.line,
-         e.description());
+    fail(ErrorKind::kInvalidArgument, "{}: line {}: {}", file, e.source().begin.line, e.description());
   }
   const Reader top(table, file, "", {"name", "hosts", "devices_per_host", "device", "level"});
   Machine out;
@@ -201,26 +191,24 @@ Machine parse_machine(std::string_view text, std::string_view where) {
   out.devices_per_host = top.integer("devices_per_host");
   read_device(top.table("device"), file, out);
   for (const toml::node& node : top.tables("level")) {
-    const Reader level(*node.as_table(), file, "level.",
-                       {"name", "devices", "latency_s", "bytes_per_s"});
-    out.levels.push_back({level.text("name"), level.integer("devices"), level.number("latency_s"),
-                          level.number("bytes_per_s")});
+    const Reader level(*node.as_table(), file, "level.", {"name", "devices", "latency_s", "bytes_per_s"});
+    out.levels.push_back(
+        {level.text("name"), level.integer("devices"), level.number("latency_s"), level.number("bytes_per_s")});
   }
   check(out, file);
   return out;
 }
 
 std::string to_string(const Machine& machine) {
-  std::string out = fmt::format("name = {}\nhosts = {}\ndevices_per_host = {}\n",
-                                quoted(machine.name), machine.hosts, machine.devices_per_host);
-  out += fmt::format("\n[device]\nmemory_bytes = {}\nmemory_bytes_per_s = {}\nachievable = {}\n",
-                     machine.memory_bytes, machine.memory_bytes_per_s, machine.achievable);
+  std::string out = fmt::format("name = {}\nhosts = {}\ndevices_per_host = {}\n", quoted(machine.name), machine.hosts,
+                                machine.devices_per_host);
+  out += fmt::format("\n[device]\nmemory_bytes = {}\nmemory_bytes_per_s = {}\nachievable = {}\n", machine.memory_bytes,
+                     machine.memory_bytes_per_s, machine.achievable);
   out += "\n[device.flops_per_s]\n";
-  for (const auto& [dtype, rate] : machine.flops_per_s)
-    out += fmt::format("{} = {}\n", dtype, rate);
+  for (const auto& [dtype, rate] : machine.flops_per_s) out += fmt::format("{} = {}\n", dtype, rate);
   for (const LinkLevel& level : machine.levels) {
-    out += fmt::format("\n[[level]]\nname = {}\ndevices = {}\nlatency_s = {}\nbytes_per_s = {}\n",
-                       quoted(level.name), level.devices, level.latency_s, level.bytes_per_s);
+    out += fmt::format("\n[[level]]\nname = {}\ndevices = {}\nlatency_s = {}\nbytes_per_s = {}\n", quoted(level.name),
+                       level.devices, level.latency_s, level.bytes_per_s);
   }
   return out;
 }
@@ -228,8 +216,7 @@ std::string to_string(const Machine& machine) {
 Machine read_machine(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    fail(ErrorKind::kIo, "cannot read the machine file '{}'; check that it exists and may be read",
-         path);
+    fail(ErrorKind::kIo, "cannot read the machine file '{}'; check that it exists and may be read", path);
   }
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   return parse_machine(text, path);
@@ -240,9 +227,7 @@ void write_machine(const Machine& machine, const std::string& path) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << to_string(machine) << std::flush;
   if (!out) {
-    fail(ErrorKind::kIo,
-         "cannot write the machine file '{}'; check that its folder exists and may be written",
-         path);
+    fail(ErrorKind::kIo, "cannot write the machine file '{}'; check that its folder exists and may be written", path);
   }
 }
 

@@ -107,14 +107,12 @@ TEST(Machine, is_written_to_and_read_from_a_file) {
   std::filesystem::remove_all(folder);
 
   EXPECT_EQ(back, parse_machine(kText));
-  EXPECT_EQ(
-      error_of([&] { read_machine(path); }),
-      fmt::format("cannot read the machine file '{}'; check that it exists and may be read", path));
-  EXPECT_EQ(
-      error_of([&] { write_machine(back, path); }),
-      fmt::format("cannot write the machine file '{}'; check that its folder exists and may be "
-                  "written",
-                  path));
+  EXPECT_EQ(error_of([&] { read_machine(path); }),
+            fmt::format("cannot read the machine file '{}'; check that it exists and may be read", path));
+  EXPECT_EQ(error_of([&] { write_machine(back, path); }),
+            fmt::format("cannot write the machine file '{}'; check that its folder exists and may be "
+                        "written",
+                        path));
 }
 
 TEST(Machine, shipped_files_are_valid_and_named_as_their_machine) {
@@ -128,20 +126,16 @@ TEST(Machine, shipped_files_are_valid_and_named_as_their_machine) {
 }
 
 TEST(MachineErrors, unknown_keys_name_the_likely_one) {
-  EXPECT_EQ(error_with("latency_s", "latencys"),
-            "m.toml: line 17: no key 'level.latencys'. Did you mean 'latency_s'?");
-  EXPECT_EQ(error_with("hosts = 2", "host = 2"),
-            "m.toml: line 2: no key 'host'. Did you mean 'hosts'?");
+  EXPECT_EQ(error_with("latency_s", "latencys"), "m.toml: line 17: no key 'level.latencys'. Did you mean 'latency_s'?");
+  EXPECT_EQ(error_with("hosts = 2", "host = 2"), "m.toml: line 2: no key 'host'. Did you mean 'hosts'?");
   EXPECT_EQ(error_with("bf16 =", "bfl16 ="),
             "m.toml: line 12: no key 'device.flops_per_s.bfl16'. Did you mean 'bf16'?");
 }
 
 TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
-  EXPECT_EQ(error_with("hosts = 2", "hosts = \"two\""),
-            "m.toml: line 2: 'hosts' is 'two'; it must be a whole number");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = \"two\""), "m.toml: line 2: 'hosts' is 'two'; it must be a whole number");
   EXPECT_EQ(error_with("name = \"two hosts\"", ""), "m.toml: the key 'name' is missing");
-  EXPECT_EQ(error_with("name = \"two hosts\"", "name = 2"),
-            "m.toml: line 1: 'name' is 2; it must be a text in quotes");
+  EXPECT_EQ(error_with("name = \"two hosts\"", "name = 2"), "m.toml: line 1: 'name' is 2; it must be a text in quotes");
   EXPECT_EQ(error_with("hosts = 2", "hosts = [inf]"), "m.toml: line 2: 'hosts' is a list; it must be a whole number");
   EXPECT_EQ(error_with("f32 = 1e13", ""), "m.toml: the key 'device.flops_per_s.f32' is missing");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 0"), "m.toml: 'hosts' is 0; it must be more than 0");
@@ -171,8 +165,7 @@ TEST(MachineErrors, levels_must_grow_up_to_the_machine) {
             "machine 'two hosts' has 16 devices, but 17 are asked for");
   Machine machine = parse_machine(kText);
   machine.levels.clear();
-  EXPECT_EQ(error_of([&] { check(machine, "m"); }),
-            "m: no link level; give at least one [[level]]");
+  EXPECT_EQ(error_of([&] { check(machine, "m"); }), "m: no link level; give at least one [[level]]");
 }
 
 TEST(MachineErrors, text_that_is_no_toml_names_the_line) {

@@ -7,17 +7,14 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/base/words.h"
 #include "trireme/base/seeded_defect.h"
+#include "trireme/base/words.h"
 
 namespace trireme {
 namespace {
 
-
 bool is_word(std::string_view name) {
-  const auto letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const auto inner = [&](char c) { return letter(c) || (c >= '0' && c <= '9'); };
   return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), inner);
 }
@@ -47,23 +44,20 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
   int64_t devices = 1;
   for (size_t i = 0; i < user_axes_.size(); ++i) {
     const MeshAxis& user = user_axes_[i];
-    require(is_word(user.name),
-            "mesh: '{}' is not an axis name; use letters, digits and '_', a letter first",
+    require(is_word(user.name), "mesh: '{}' is not an axis name; use letters, digits and '_', a letter first",
             user.name);
-    require(user.name != "None" && user.name != "partial",
-            "mesh: the axis name '{}' is reserved; choose another", user.name);
-    require(user.size >= 1, "mesh: axis '{}' has size {}; sizes must be 1 or more", user.name,
-            user.size);
+    require(user.name != "None" && user.name != "partial", "mesh: the axis name '{}' is reserved; choose another",
+            user.name);
+    require(user.size >= 1, "mesh: axis '{}' has size {}; sizes must be 1 or more", user.name, user.size);
     for (size_t j = 0; j < i; ++j) {
-      require(user_axes_[j].name != user.name,
-              "mesh: axis '{}' is named twice; every axis needs a name of its own", user.name);
+      require(user_axes_[j].name != user.name, "mesh: axis '{}' is named twice; every axis needs a name of its own",
+              user.name);
     }
     require(devices <= kMostDevices / user.size, "mesh: '{}' has more than 2^40 devices", to_string(*this));
     devices *= user.size;  // checked first: the factors of a number without a bound may take minutes
     const std::vector<int64_t> factors = prime_factors(user.size);
     for (size_t k = 0; k < factors.size(); ++k) {
-      axes_.push_back(
-          {factors.size() == 1 ? user.name : fmt::format("{}.{}", user.name, k), factors[k]});
+      axes_.push_back({factors.size() == 1 ? user.name : fmt::format("{}.{}", user.name, k), factors[k]});
       user_of_.push_back(static_cast<int>(i));
     }
   }
@@ -122,13 +116,12 @@ std::vector<int64_t> Mesh::coordinates(int64_t rank) const {
 }
 
 int64_t Mesh::rank_of(std::span<const int64_t> coordinates) const {
-  invariant(coordinates.size() == axes_.size(), "{} coordinates for a mesh of {} prime axes",
-            coordinates.size(), axes_.size());
+  invariant(coordinates.size() == axes_.size(), "{} coordinates for a mesh of {} prime axes", coordinates.size(),
+            axes_.size());
   int64_t rank = 0;
   for (size_t axis = 0; axis < axes_.size(); ++axis) {
-    invariant(coordinates[axis] >= 0 && coordinates[axis] < axes_[axis].size,
-              "coordinate {} on axis '{}' of size {}", coordinates[axis], axes_[axis].name,
-              axes_[axis].size);
+    invariant(coordinates[axis] >= 0 && coordinates[axis] < axes_[axis].size, "coordinate {} on axis '{}' of size {}",
+              coordinates[axis], axes_[axis].name, axes_[axis].size);
     rank += coordinates[axis] * strides_[axis];
   }
   return rank;
@@ -208,14 +201,13 @@ Mesh parse_mesh(std::string_view text) {
   std::vector<MeshAxis> axes;
   for (std::string_view part : split(text, ',')) {
     const size_t equals = part.find('=');
-    require(equals != std::string_view::npos,
-            "'{}' is not a mesh: '{}' has no size; expected something like dp=4,tp=2", text, part);
+    require(equals != std::string_view::npos, "'{}' is not a mesh: '{}' has no size; expected something like dp=4,tp=2",
+            text, part);
     const std::string_view digits = trim(part.substr(equals + 1));
     int64_t size = 0;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), size);
     require(status == std::errc() && end == digits.data() + digits.size(),
-            "'{}' is not a mesh: '{}' is not a size; expected something like dp=4,tp=2", text,
-            digits);
+            "'{}' is not a mesh: '{}' is not a size; expected something like dp=4,tp=2", text, digits);
     axes.push_back({std::string(trim(part.substr(0, equals))), size});
   }
   return Mesh(std::move(axes));
@@ -226,8 +218,8 @@ std::string print_axes(std::span<const int> axes, const Mesh& mesh) {
   for (size_t i = 0; i < axes.size();) {
     const MeshAxis& user = mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axes[i]))];
     const std::vector<int> all = mesh.find(user.name);
-    const bool whole = i + all.size() <= axes.size() &&
-                       std::equal(all.begin(), all.end(), axes.begin() + static_cast<int64_t>(i));
+    const bool whole =
+        i + all.size() <= axes.size() && std::equal(all.begin(), all.end(), axes.begin() + static_cast<int64_t>(i));
     if (!out.empty()) out += '*';
     out += whole ? user.name : mesh.axis(axes[i]).name;
     i += whole ? all.size() : 1;

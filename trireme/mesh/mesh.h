@@ -65,8 +65,8 @@ class Mesh {
 // The reserved axis "micro_batch" takes no ranks: what differs along it is done by one rank, part after part. It is
 // the last axis, so axes have the same numbers with and without it.
 inline constexpr std::string_view kMicroBatchAxis = "micro_batch";
-int64_t micro_batches(const Mesh& mesh);                         // the axis' size; 1 without it
-Mesh with_micro_batches(const Mesh& ranks, int64_t count);       // the same mesh for a count of 1
+int64_t micro_batches(const Mesh& mesh);                    // the axis' size; 1 without it
+Mesh with_micro_batches(const Mesh& ranks, int64_t count);  // the same mesh for a count of 1
 Mesh without_micro_batches(const Mesh& mesh);
 bool is_micro_batch_axis(const Mesh& mesh, int axis);
 

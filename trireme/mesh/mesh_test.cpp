@@ -144,18 +144,12 @@ TEST(AxesForCuts, finds_the_primes_wherever_they_stand) {
 }
 
 TEST(MeshErrors, say_what_is_wrong_and_what_would_be_right) {
-  EXPECT_EQ(error_of([] {
-              Mesh({{"dp", 0}});
-            }),
-            "mesh: axis 'dp' has size 0; sizes must be 1 or more");
+  EXPECT_EQ(error_of([] { Mesh({{"dp", 0}}); }), "mesh: axis 'dp' has size 0; sizes must be 1 or more");
   EXPECT_EQ(error_of([] {
               Mesh({{"d p", 2}});
             }),
             "mesh: 'd p' is not an axis name; use letters, digits and '_', a letter first");
-  EXPECT_EQ(error_of([] {
-              Mesh({{"None", 2}});
-            }),
-            "mesh: the axis name 'None' is reserved; choose another");
+  EXPECT_EQ(error_of([] { Mesh({{"None", 2}}); }), "mesh: the axis name 'None' is reserved; choose another");
   EXPECT_EQ(error_of([] {
               Mesh({{"dp", 2}, {"dp", 4}});
             }),
@@ -179,17 +173,15 @@ TEST(MeshErrors, say_what_is_wrong_and_what_would_be_right) {
 TEST(MeshErrors, cuts_that_the_mesh_cannot_make_name_its_devices) {
   const Mesh mesh({{"d", 8}});
 
-  EXPECT_EQ(
-      error_of([&] {
-        axes_for_cuts(std::vector<int64_t>{4, 4}, mesh);
-      }),
-      "cuts (4,4) need 16 devices, but mesh 'd=8' has 8; make the product of the cuts divide 8");
-  EXPECT_EQ(
-      error_of([&] {
-        axes_for_cuts(std::vector<int64_t>{3, 1}, mesh);
-      }),
-      "cuts (3,1): mesh 'd=8' of 8 devices has no axes left for a cut of 3; make the product of "
-      "the cuts divide 8");
+  EXPECT_EQ(error_of([&] {
+              axes_for_cuts(std::vector<int64_t>{4, 4}, mesh);
+            }),
+            "cuts (4,4) need 16 devices, but mesh 'd=8' has 8; make the product of the cuts divide 8");
+  EXPECT_EQ(error_of([&] {
+              axes_for_cuts(std::vector<int64_t>{3, 1}, mesh);
+            }),
+            "cuts (3,1): mesh 'd=8' of 8 devices has no axes left for a cut of 3; make the product of "
+            "the cuts divide 8");
   EXPECT_EQ(error_of([&] { axes_for_cuts(std::vector<int64_t>{0}, mesh); }),
             "cuts (0): a cut of 0; cuts must be 1 or more");
 }

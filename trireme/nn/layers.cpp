@@ -13,7 +13,9 @@ Init uniform_by(int64_t fan_in) {
   return {Init::Kind::kUniform, -bound, bound};
 }
 
-Tensor in_compute_type(const Tensor& x) { return Trace::current().in_compute_type(x); }
+Tensor in_compute_type(const Tensor& x) {
+  return Trace::current().in_compute_type(x);
+}
 
 }  // namespace
 
@@ -42,8 +44,8 @@ MultiLinear::MultiLinear(int64_t in, int64_t parts, int64_t out, std::string nam
 }
 
 Tensor MultiLinear::forward(const Tensor& x) {
-  require(x.rank() >= 1 && x.size(-1) == in_, "MultiLinear({}, {}, {}) got {}; the last dimension must be {}", in_, parts_,
-          out_, to_string(x.type()), in_);
+  require(x.rank() >= 1 && x.size(-1) == in_, "MultiLinear({}, {}, {}) got {}; the last dimension must be {}", in_,
+          parts_, out_, to_string(x.type()), in_);
   const Tensor in = in_compute_type(x);
   const Tensor weight =
       operand("weight", {in_, parts_, out_}, {Init::Kind::kNormal, 0, init_std_}, {in_, parts_ * out_});
@@ -61,10 +63,11 @@ Tensor Embedding::weight() const {
 }
 
 // Rows are cast, not the table, of which a step may read few.
-Tensor Embedding::forward(const Tensor& ids) { return in_compute_type(embedding(weight(), ids)); }
+Tensor Embedding::forward(const Tensor& ids) {
+  return in_compute_type(embedding(weight(), ids));
+}
 
-LayerNorm::LayerNorm(int64_t width, std::string name, double eps)
-    : Module(std::move(name)), width_(width), eps_(eps) {}
+LayerNorm::LayerNorm(int64_t width, std::string name, double eps) : Module(std::move(name)), width_(width), eps_(eps) {}
 
 Tensor LayerNorm::forward(const Tensor& x) {
   const TensorType type{DType::kF32, {width_}};
@@ -94,11 +97,12 @@ Conv2d::Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options)
     : Module(options.name), in_(in), out_(out), kernel_(kernel), options_(std::move(options)) {}
 
 Tensor Conv2d::forward(const Tensor& x) {
-  const Init init = options_.init_std > 0 ? Init{Init::Kind::kNormal, 0, options_.init_std} : uniform_by(in_ * kernel_ * kernel_);
+  const Init init =
+      options_.init_std > 0 ? Init{Init::Kind::kNormal, 0, options_.init_std} : uniform_by(in_ * kernel_ * kernel_);
   const Tensor in = in_compute_type(x);
   const Tensor weight = operand("weight", {out_, kernel_, kernel_, in_}, init);
-  const Tensor y = conv2d(in, weight, {.stride = {options_.stride, options_.stride},
-                                      .padding = {options_.padding, options_.padding}});
+  const Tensor y = conv2d(
+      in, weight, {.stride = {options_.stride, options_.stride}, .padding = {options_.padding, options_.padding}});
   return options_.bias ? add(y, operand("bias", {out_}, options_.init_std > 0 ? Init{} : init)) : y;
 }
 
@@ -107,7 +111,9 @@ BatchNorm::BatchNorm(int64_t channels, BatchNormLayerOptions options)
   require(channels > 0, "BatchNorm({}): channels must be 1 or more", channels);
 }
 
-Tensor BatchNorm::forward(const Tensor& x) { return normalise(x, {}); }
+Tensor BatchNorm::forward(const Tensor& x) {
+  return normalise(x, {});
+}
 
 Tensor BatchNorm::add_to(const Tensor& residual, const Tensor& x) {
   const Scope scope(*this);

@@ -1,5 +1,5 @@
-// Layers: the modules models are made of. Names and shapes of parameters are PyTorch's, unless said. Layers with products
-// take x of any floating type and give TraceOptions::compute; the others give what they take.
+// Layers: the modules models are made of. Names and shapes of parameters are PyTorch's, unless said. Layers with
+// products take x of any floating type and give TraceOptions::compute; the others give what they take.
 #pragma once
 
 #include "trireme/nn/module.h"
@@ -27,8 +27,8 @@ class Linear : public Module {
   LinearOptions options_;
 };
 
-// Several linear maps of one x: x[*,in] -> y[*,parts,out], weight [in,parts,out] and bias [parts,out]. In checkpoints they
-// are one map side by side, [in, parts out] and [parts out] (GPT-2's c_attn).
+// Several linear maps of one x: x[*,in] -> y[*,parts,out], weight [in,parts,out] and bias [parts,out]. In checkpoints
+// they are one map side by side, [in, parts out] and [parts out] (GPT-2's c_attn).
 class MultiLinear : public Module {
  public:
   MultiLinear(int64_t in, int64_t parts, int64_t out, std::string name, double init_std);
@@ -120,8 +120,8 @@ class Conv2d : public Module {
   Conv2dOptions options_;
 };
 
-// Over all positions of x[*,channels], with weight and bias [channels]. While training by the statistics of the whole batch,
-// which also go into the buffers running_mean and running_var; afterwards by those.
+// Over all positions of x[*,channels], with weight and bias [channels]. While training by the statistics of the whole
+// batch, which also go into the buffers running_mean and running_var; afterwards by those.
 struct BatchNormLayerOptions {
   std::string name = {};
   double eps = 1e-5;

@@ -1,5 +1,5 @@
-// Sizes that models can have. Beyond these a graph alone would fill the memory of any machine, or numbers of tokens, labels and
-// positions would not fit in 32 bits; they are refused before anything is built.
+// Sizes that models can have. Beyond these a graph alone would fill the memory of any machine, or numbers of tokens,
+// labels and positions would not fit in 32 bits; they are refused before anything is built.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ inline constexpr int64_t kMostLayers = 100'000;
 inline constexpr int64_t kMostOfASize = (int64_t{1} << 31) - 1;
 
 // Throws kInvalidArgument naming the model and what is too large.
-inline void check_sizes(std::string_view model, int64_t layers, std::initializer_list<std::pair<std::string_view, int64_t>> sizes) {
+inline void check_sizes(std::string_view model, int64_t layers,
+                        std::initializer_list<std::pair<std::string_view, int64_t>> sizes) {
   require(layers <= kMostLayers, "{}: {} layers; it must be at most {}", model, layers, +kMostLayers);
   for (const auto& [what, size] : sizes) {
     require(size <= kMostOfASize, "{}: {} {}; it must be at most {}", model, what, size, +kMostOfASize);

@@ -24,10 +24,13 @@ Trace::Trace(Graph& graph, TraceOptions options) : graph_(graph), options_(optio
   current_trace = this;
 }
 
-Trace::~Trace() { current_trace = outer_; }
+Trace::~Trace() {
+  current_trace = outer_;
+}
 
 Trace& Trace::current() {
-  require(current_trace != nullptr, "a module was called outside a trace; call it through a Trainer, or inside a nn::Trace");
+  require(current_trace != nullptr,
+          "a module was called outside a trace; call it through a Trainer, or inside a nn::Trace");
   return *current_trace;
 }
 

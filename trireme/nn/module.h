@@ -48,8 +48,8 @@ class Trace {
   Tensor in_compute_type(const Tensor& x);
   // In the order they were made.
   const std::vector<Tensor>& parameters() const { return parameters_; }
-  // State of a module that a step replaces and the optimizer leaves alone (running statistics), by its full name; made on
-  // first use. It is kept between steps and saved like a parameter.
+  // State of a module that a step replaces and the optimizer leaves alone (running statistics), by its full name; made
+  // on first use. It is kept between steps and saved like a parameter.
   Tensor buffer(const std::string& name, const TensorType& type, Init init);
   // What the buffer is from the next step on.
   void set_buffer(const Tensor& buffer, const Tensor& value) { buffer_values_.emplace_back(buffer, value); }
@@ -91,9 +91,9 @@ class Module {
   void shard(std::string cuts) { shard_ = std::move(cuts); }
   void shard(const std::vector<std::vector<int64_t>>& cuts);
 
-  // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the pieces
-  // of larger tensors that lie as `pieces` says, by the mesh's axes ("[tp, -]"), or tensors that nothing makes one
-  // (kOwnPiece). They are left out where parameters are made equal and their gradients summed over ranks.
+  // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the
+  // pieces of larger tensors that lie as `pieces` says, by the mesh's axes ("[tp, -]"), or tensors that nothing makes
+  // one (kOwnPiece). They are left out where parameters are made equal and their gradients summed over ranks.
   void layerwise(std::string pieces = std::string(kOwnPiece)) { layerwise_ = std::move(pieces); }
 
   // Runs forward inside the module's name scope.

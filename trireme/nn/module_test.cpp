@@ -14,8 +14,7 @@ using testing::HasSubstr;
 std::vector<std::string> parameters_of(const Graph& graph) {
   std::vector<std::string> out;
   for (const Input& input : graph.inputs()) {
-    if (input.role == Role::kParameter)
-      out.push_back(input.name + " " + to_string(graph.type(input.value)));
+    if (input.role == Role::kParameter) out.push_back(input.name + " " + to_string(graph.type(input.value)));
   }
   return out;
 }
@@ -57,10 +56,9 @@ TEST(Module, parameters_are_named_by_scope_and_unnamed_modules_by_kind_in_order_
   Net net;
   const Trace trace(graph);
   net(batch(graph));
-  EXPECT_THAT(parameters_of(graph),
-              ElementsAre("up.weight f32[4,4]", "up.bias f32[4]", "module.linear.weight f32[4,4]",
-                          "module.linear.bias f32[4]", "module.linear_1.weight f32[4,4]",
-                          "module.linear_1.bias f32[4]"));
+  EXPECT_THAT(parameters_of(graph), ElementsAre("up.weight f32[4,4]", "up.bias f32[4]", "module.linear.weight f32[4,4]",
+                                                "module.linear.bias f32[4]", "module.linear_1.weight f32[4,4]",
+                                                "module.linear_1.bias f32[4]"));
 }
 
 TEST(Module, the_first_module_is_the_model_and_adds_no_name) {
@@ -130,16 +128,14 @@ TEST(Module, two_traces_of_one_module_give_the_same_names) {
 TEST(Module, outside_a_trace_it_says_where_to_call_it) {
   Graph graph;
   Linear linear(4, 4);
-  EXPECT_THAT(error_of([&] { linear(batch(graph)); }),
-              HasSubstr("a module was called outside a trace"));
+  EXPECT_THAT(error_of([&] { linear(batch(graph)); }), HasSubstr("a module was called outside a trace"));
 }
 
 TEST(Module, without_a_forward_it_says_so) {
   Graph graph;
   Module bare("group");
   const Trace trace(graph);
-  EXPECT_THAT(error_of([&] { bare(batch(graph)); }),
-              HasSubstr("module 'group' has no forward of one tensor"));
+  EXPECT_THAT(error_of([&] { bare(batch(graph)); }), HasSubstr("module 'group' has no forward of one tensor"));
 }
 
 TEST(Module, a_trace_inside_a_trace_gives_way_when_it_ends) {
@@ -165,8 +161,7 @@ TEST(Dropout, is_off_in_evaluation_and_on_in_training) {
 }
 
 TEST(Dropout, a_probability_outside_its_range_is_refused) {
-  EXPECT_THAT(error_of([] { Dropout(1.0); }),
-              HasSubstr("Dropout(1): the probability must be in [0, 1)"));
+  EXPECT_THAT(error_of([] { Dropout(1.0); }), HasSubstr("Dropout(1): the probability must be in [0, 1)"));
 }
 
 TEST(Linear, an_operand_of_another_width_is_refused_with_both) {

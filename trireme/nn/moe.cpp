@@ -14,7 +14,11 @@ constexpr int64_t kMostRows = int64_t{1} << 24;  // places are counted in f32
 }  // namespace
 
 Moe::Part::Part(std::string name, int64_t in, int64_t out, const MoeOptions& options)
-    : Module(std::move(name)), experts_(options.experts), in_(in), out_(out), init_std_(options.init_std),
+    : Module(std::move(name)),
+      experts_(options.experts),
+      in_(in),
+      out_(out),
+      init_std_(options.init_std),
       bias_(!options.gated) {}
 
 Tensor Moe::Part::forward(const Tensor& x) {
@@ -29,14 +33,20 @@ Tensor Moe::Router::weight(int64_t width, int64_t experts, double init_std) cons
 }
 
 Moe::Moe(int64_t width, int64_t hidden, MoeOptions options)
-    : Module(options.name), width_(width), hidden_(hidden), options_(std::move(options)), router_("router"),
-      gate_("gate", width, hidden, options_), up_("up", width, hidden, options_), down_("down", hidden, width, options_) {
+    : Module(options.name),
+      width_(width),
+      hidden_(hidden),
+      options_(std::move(options)),
+      router_("router"),
+      gate_("gate", width, hidden, options_),
+      up_("up", width, hidden, options_),
+      down_("down", hidden, width, options_) {
   require(options_.experts >= 1, "Moe: {} experts; it must be 1 or more", options_.experts);
   require(options_.top_k == 1 || options_.top_k == 2, "Moe: top_k is {}; it must be 1 or 2", options_.top_k);
   require(options_.top_k <= options_.experts, "Moe: top_k is {} of {} experts", options_.top_k, options_.experts);
   require(options_.groups >= 1, "Moe: {} groups; it must be 1 or more", options_.groups);
-  require(options_.aux_loss_factor >= 0 && std::isfinite(options_.aux_loss_factor), "Moe: an aux_loss_factor of {}; it must be 0 or more",
-          options_.aux_loss_factor);
+  require(options_.aux_loss_factor >= 0 && std::isfinite(options_.aux_loss_factor),
+          "Moe: an aux_loss_factor of {}; it must be 0 or more", options_.aux_loss_factor);
   require(options_.capacity_factor > 0, "Moe: a capacity factor of {}; it must be above 0", options_.capacity_factor);
 }
 
@@ -138,7 +148,8 @@ Tensor Moe::forward(const Tensor& x) {
   require(tokens % groups == 0, "Moe: {} tokens do not fall in {} groups; use a divisor", tokens, groups);
   const int64_t room = capacity(tokens / groups);
   require(std::max(tokens / groups, options_.experts * room) <= kMostRows,
-          "Moe: {} experts with {} places each are more than the {} rows that are counted exactly; use a smaller capacity factor, or "
+          "Moe: {} experts with {} places each are more than the {} rows that are counted exactly; use a smaller "
+          "capacity factor, or "
           "more groups than {}",
           options_.experts, room, kMostRows, groups);
   const Tensor rows = groups == 1 ? reshape(x, {tokens, width_}) : reshape(x, {groups, tokens / groups, width_});

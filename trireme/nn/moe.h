@@ -1,9 +1,9 @@
 // Mixture of experts: each token goes to its best one or two of several MLPs (Switch Transformer, Fedus et al., 2021;
 // GShard, Lepikhin et al., 2020).
 //
-// Every expert takes at most C = ceil(top_k tokens capacity_factor / experts) tokens, or all there are, first come first served
-// in the order of the batch: which tokens are dropped does not depend on how the batch is cut. Second choices come after all
-// first ones. A dropped token contributes zero here and goes on by the residual connection.
+// Every expert takes at most C = ceil(top_k tokens capacity_factor / experts) tokens, or all there are, first come
+// first served in the order of the batch: which tokens are dropped does not depend on how the batch is cut. Second
+// choices come after all first ones. A dropped token contributes zero here and goes on by the residual connection.
 //
 // With `groups` (GShard) the batch falls in so many equal runs of tokens, each of which has its own C places at every
 // expert. That is part of the model, whatever the ranks; but groups that ranks share evenly have all of their tokens on
@@ -22,7 +22,8 @@ struct MoeOptions {
   double capacity_factor = 1.25;  // above 0; infinity: no token is dropped
   int64_t groups = 1;             // a divisor of the tokens
   bool gated = false;             // experts are SwiGLU MLPs without biases (Mixtral), else gelu and biases (Switch)
-  double aux_loss_factor = 0.01;  // of the load-balancing loss, experts sum_e f_e p_e, which is added to what is trained; 0: none
+  double aux_loss_factor =
+      0.01;  // of the load-balancing loss, experts sum_e f_e p_e, which is added to what is trained; 0: none
   double init_std = 0.02;
 };
 

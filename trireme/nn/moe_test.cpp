@@ -80,7 +80,8 @@ TEST(Moe, with_places_for_all_is_a_dense_evaluation_of_the_routed_experts_contra
       const Tensor y = moe(in);
       graph.add_output("y", y.id());
       const auto part = [&](const char* name, const Tensor& x, int64_t from, int64_t to) {
-        const Tensor weight = trace.parameter(fmt::format("moe.{}.weight", name), {DType::kF32, {kExperts, from, to}}, {});
+        const Tensor weight =
+            trace.parameter(fmt::format("moe.{}.weight", name), {DType::kF32, {kExperts, from, to}}, {});
         const Tensor product = matmul(x, weight);
         if (gated) return product;
         return add(product, trace.parameter(fmt::format("moe.{}.bias", name), {DType::kF32, {kExperts, 1, to}}, {}));
@@ -95,7 +96,8 @@ TEST(Moe, with_places_for_all_is_a_dense_evaluation_of_the_routed_experts_contra
       const Tensor both = add(first, one_hot(argmax(sub(p, scale(first, 2))), kExperts));
       const Tensor weights = mul(p, both);
       const Tensor share = div(weights, broadcast_to(reduce_sum(weights, {-1}, true), weights.shape()));
-      graph.add_output("dense", reduce_sum(mul(by_token, broadcast_to(unsqueeze(share, 2), by_token.shape())), {1}).id());
+      graph.add_output("dense",
+                       reduce_sum(mul(by_token, broadcast_to(unsqueeze(share, 2), by_token.shape())), {1}).id());
       std::map<std::string, HostTensor> inputs;
       for (const Input& input : graph.inputs()) {
         HostTensor value(graph.type(input.value));
@@ -105,7 +107,8 @@ TEST(Moe, with_places_for_all_is_a_dense_evaluation_of_the_routed_experts_contra
       }
       const std::map<std::string, HostTensor> out = interpret(graph, inputs);
       for (size_t i = 0; i < kTokens * kWidth; ++i) {
-        EXPECT_NEAR(out.at("y").as<float>()[i], out.at("dense").as<float>()[i], 1e-5) << groups << " groups, element " << i;
+        EXPECT_NEAR(out.at("y").as<float>()[i], out.at("dense").as<float>()[i], 1e-5)
+            << groups << " groups, element " << i;
       }
     }
   }
@@ -136,10 +139,13 @@ TEST(Moe, options_that_cannot_be_are_refused) {
   EXPECT_THAT(error_of({.groups = 0}), HasSubstr("0 groups; it must be 1 or more"));
   EXPECT_THAT(error_of({.capacity_factor = 0}), HasSubstr("a capacity factor of 0"));
   EXPECT_THAT(error_of({.capacity_factor = -1}), HasSubstr("a capacity factor of -1"));
-  EXPECT_THAT(error_of({.capacity_factor = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("a capacity factor of nan"));
-  EXPECT_THAT(error_of({.capacity_factor = -std::numeric_limits<double>::infinity()}), HasSubstr("a capacity factor of -inf"));
+  EXPECT_THAT(error_of({.capacity_factor = std::numeric_limits<double>::quiet_NaN()}),
+              HasSubstr("a capacity factor of nan"));
+  EXPECT_THAT(error_of({.capacity_factor = -std::numeric_limits<double>::infinity()}),
+              HasSubstr("a capacity factor of -inf"));
   EXPECT_THAT(error_of({.aux_loss_factor = -0.1}), HasSubstr("an aux_loss_factor of -0.1; it must be 0 or more"));
-  EXPECT_THAT(error_of({.aux_loss_factor = std::numeric_limits<double>::quiet_NaN()}), HasSubstr("an aux_loss_factor of nan"));
+  EXPECT_THAT(error_of({.aux_loss_factor = std::numeric_limits<double>::quiet_NaN()}),
+              HasSubstr("an aux_loss_factor of nan"));
 }
 
 // No expert is sent more tokens than there are, whatever the factor.

@@ -41,8 +41,8 @@ using Optimizer = std::variant<Sgd, Adam, AdamW, Lamb>;
 
 double learning_rate(const Optimizer& optimizer);
 
-// Throws kInvalidArgument naming the number with which no step could be finite: rates and decays that f32 does not hold,
-// shares that are 1 there.
+// Throws kInvalidArgument naming the number with which no step could be finite: rates and decays that f32 does not
+// hold, shares that are 1 there.
 void check(const Optimizer& optimizer);
 
 namespace nn {

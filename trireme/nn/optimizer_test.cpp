@@ -38,8 +38,7 @@ Built build(const Optimizer& optimizer) {
     if (input.role == Role::kState) out.states.push_back(input.name);
   }
   for (const Output& output : g.outputs()) {
-    const std::string replaced =
-        g.inputs()[static_cast<size_t>(g.value(output.updates).index)].name;
+    const std::string replaced = g.inputs()[static_cast<size_t>(g.value(output.updates).index)].name;
     out.outputs.push_back(output.name + " updates " + replaced);
   }
   return out;
@@ -77,9 +76,7 @@ TEST(Optimizer, its_options_reach_the_update) {
   inputs.emplace("step", HostTensor::of<int64_t>({}, {1}));
   inputs.emplace("scale", HostTensor::of<float>({}, {0.5F}));
   const auto out = interpret(built.graph, inputs);
-  const auto expected = [](double w, double g) {
-    return w - 0.1 * 0.1 * w - 0.1 * g / (std::abs(g) + 0.5);
-  };
+  const auto expected = [](double w, double g) { return w - 0.1 * 0.1 * w - 0.1 * g / (std::abs(g) + 0.5); };
   EXPECT_NEAR(out.at("w").as<float>()[0], expected(2, 0.5), 1e-6);
   EXPECT_NEAR(out.at("w").as<float>()[1], expected(-4, -1.5), 1e-6);
   EXPECT_NEAR(out.at("w.m").as<float>()[1], 0.2 * -1.5, 1e-6);
@@ -101,13 +98,16 @@ TEST(Optimizer, NumbersWithWhichNoStepIsFiniteAreRefused) {
     return std::string();
   };
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  for (const Optimizer& fine : {Optimizer(Sgd{}), Optimizer(Adam{}), Optimizer(AdamW{}), Optimizer(Lamb{})}) EXPECT_EQ(error_of(fine), "");
+  for (const Optimizer& fine : {Optimizer(Sgd{}), Optimizer(Adam{}), Optimizer(AdamW{}), Optimizer(Lamb{})})
+    EXPECT_EQ(error_of(fine), "");
   for (const double lr : {kInf, 1e39, 0.0, -1.0, 1e-60, std::nan("")}) {
     EXPECT_THAT(error_of(AdamW{.lr = lr}), testing::HasSubstr("it must be above 0, within what f32 holds")) << lr;
   }
   EXPECT_EQ(error_of(Sgd{.momentum = 1}), "optimizer: momentum 1; it must be from 0 to below 1 in f32");
-  EXPECT_EQ(error_of(Adam{.beta2 = 0.9999999999}), "optimizer: beta2 0.9999999999; it must be from 0 to below 1 in f32");
-  EXPECT_EQ(error_of(Lamb{.weight_decay = kInf}), "optimizer: weight decay inf; it must be 0 or more, within what f32 holds");
+  EXPECT_EQ(error_of(Adam{.beta2 = 0.9999999999}),
+            "optimizer: beta2 0.9999999999; it must be from 0 to below 1 in f32");
+  EXPECT_EQ(error_of(Lamb{.weight_decay = kInf}),
+            "optimizer: weight decay inf; it must be 0 or more, within what f32 holds");
   EXPECT_EQ(error_of(AdamW{.eps = -1}), "optimizer: eps -1; it must be 0 or more, within what f32 holds");
 }
 

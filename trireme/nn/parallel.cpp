@@ -39,8 +39,8 @@ RowLinear::RowLinear(int64_t in, int64_t out, LinearOptions options, ParallelAxe
 
 Tensor RowLinear::forward(const Tensor& x) {
   require(x.rank() >= 2, "RowLinear got {}; it needs a batch dimension before the last", to_string(x.type()));
-  require(!row_.scatter || x.rank() == 3, "RowLinear got {}; to scatter along positions it must be [batch, positions, in]",
-          to_string(x.type()));
+  require(!row_.scatter || x.rank() == 3,
+          "RowLinear got {}; to scatter along positions it must be [batch, positions, in]", to_string(x.type()));
   std::string cuts = layout(x.rank(), axes_.batch, axes_.weight) + ", " +
                      (in_out_ ? fmt::format("[{}, -]", axes_.weight) : fmt::format("[-, {}]", axes_.weight));
   cuts += row_.scatter ? fmt::format(" -> [{}, {}, -]", axes_.batch, axes_.weight)
@@ -72,7 +72,8 @@ int64_t longest(const std::vector<int64_t>& rows) {
 }  // namespace
 
 SplitEmbedding::SplitEmbedding(std::vector<int64_t> rows, int64_t width, EmbeddingOptions options, ParallelAxes axes)
-    : VocabularyEmbedding(longest(rows) * static_cast<int64_t>(rows.size()), width, std::move(options), std::move(axes)),
+    : VocabularyEmbedding(longest(rows) * static_cast<int64_t>(rows.size()), width, std::move(options),
+                          std::move(axes)),
       rows_(std::move(rows)) {}
 
 Tensor SplitEmbedding::forward(const Tensor& ids) {

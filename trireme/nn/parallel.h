@@ -28,8 +28,8 @@ class ColumnLinear : public Linear {
   ParallelAxes axes_;
 };
 
-// The weight cut by rows, dimension `in`; x is cut in its last dimension, as ColumnLinear leaves it, and y is a sum over
-// the ranks: an all-reduce, or, with `scatter`, a reduce-scatter along positions, dimension 1 of x[b,s,in].
+// The weight cut by rows, dimension `in`; x is cut in its last dimension, as ColumnLinear leaves it, and y is a sum
+// over the ranks: an all-reduce, or, with `scatter`, a reduce-scatter along positions, dimension 1 of x[b,s,in].
 struct RowOptions {
   bool scatter = false;
 };
@@ -44,8 +44,8 @@ class RowLinear : public Linear {
   RowOptions row_;
 };
 
-// The table cut by tokens; every rank looks up the tokens it has, and the results are summed. The loss for logits that are
-// cut by tokens too is cross_entropy_in_parts.
+// The table cut by tokens; every rank looks up the tokens it has, and the results are summed. The loss for logits that
+// are cut by tokens too is cross_entropy_in_parts.
 class VocabularyEmbedding : public Embedding {
  public:
   VocabularyEmbedding(int64_t vocabulary, int64_t width, EmbeddingOptions options = {}, ParallelAxes axes = {});
@@ -56,8 +56,8 @@ class VocabularyEmbedding : public Embedding {
 };
 
 // A table in parts of unequal sizes: part k has rows[k] tokens and lies on rank k of the axis `weight`, if that has as
-// many ranks. Parts are padded to the longest, so the weight is [parts * longest, width] and cuts stay even; rows between
-// the parts are never read. Token t is row t of the whole table, whatever the parts.
+// many ranks. Parts are padded to the longest, so the weight is [parts * longest, width] and cuts stay even; rows
+// between the parts are never read. Token t is row t of the whole table, whatever the parts.
 class SplitEmbedding : public VocabularyEmbedding {
  public:
   SplitEmbedding(std::vector<int64_t> rows, int64_t width, EmbeddingOptions options = {}, ParallelAxes axes = {});

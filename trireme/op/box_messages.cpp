@@ -7,8 +7,8 @@ namespace trireme {
 std::vector<BoxMessage> BoxesAttrs::messages() const {
   const auto rank = static_cast<size_t>(shape.rank());
   const size_t words = 2 + 3 * rank;
-  require(boxes.size() % words == 0, "exchange_boxes: {} numbers are no messages of {} each, for a result {}", boxes.size(), words,
-          to_string(shape));
+  require(boxes.size() % words == 0, "exchange_boxes: {} numbers are no messages of {} each, for a result {}",
+          boxes.size(), words, to_string(shape));
   std::vector<BoxMessage> out;
   const auto numbers = [&](size_t at) { return Shape(std::span(boxes).subspan(at, rank)); };
   for (size_t at = 0; at < boxes.size(); at += words) {

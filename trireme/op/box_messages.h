@@ -1,4 +1,5 @@
-// The attributes of exchange_boxes: which box of whose operand goes where in whose result. Every rank has the list of all.
+// The attributes of exchange_boxes: which box of whose operand goes where in whose result. Every rank has the list of
+// all.
 #pragma once
 
 #include <vector>
@@ -17,13 +18,14 @@ struct BoxMessage {
 struct BoxesAttrs {
   std::vector<int64_t> axes = {};
   std::vector<int64_t> ranks = {};
-  int64_t size = 1;   // ranks of the group
-  Shape shape;        // of the result
+  int64_t size = 1;  // ranks of the group
+  Shape shape;       // of the result
   // Of each message: from, to, where the box begins in the operand, where in the result, and its size.
   std::vector<int64_t> boxes = {};
   static constexpr auto fields() {
-    return std::tuple{field("axes", &BoxesAttrs::axes), field("ranks", &BoxesAttrs::ranks), field("size", &BoxesAttrs::size),
-                      field("shape", &BoxesAttrs::shape), field("boxes", &BoxesAttrs::boxes)};
+    return std::tuple{field("axes", &BoxesAttrs::axes), field("ranks", &BoxesAttrs::ranks),
+                      field("size", &BoxesAttrs::size), field("shape", &BoxesAttrs::shape),
+                      field("boxes", &BoxesAttrs::boxes)};
   }
 
   // Throws kInvalidArgument when the numbers are no whole messages.

@@ -76,8 +76,7 @@ std::vector<Tensor> apply(const OpDef& op, std::span<const Tensor> in, Attrs att
   std::vector<TensorType> types;
   std::vector<ValueId> ids;
   for (const Tensor& tensor : in) {
-    require(static_cast<bool>(tensor) && &tensor.graph() == &graph, "{}: operands come from different graphs",
-            op.name);
+    require(static_cast<bool>(tensor) && &tensor.graph() == &graph, "{}: operands come from different graphs", op.name);
     types.push_back(tensor.type());
     ids.push_back(tensor.id());
   }
@@ -120,8 +119,8 @@ void check_phases(const Graph& graph, std::vector<std::string>& out) {
       const Phase made = phase_of(graph, input);
       if (made <= node.phase) continue;
       out.push_back(fmt::format("{}{} is of the {} phase and reads %{}, which the {} phase makes", node.op->name,
-                                node.outputs.empty() ? "" : fmt::format(" that makes %{}", node.outputs[0]), to_string(node.phase), input,
-                                to_string(made)));
+                                node.outputs.empty() ? "" : fmt::format(" that makes %{}", node.outputs[0]),
+                                to_string(node.phase), input, to_string(made)));
     }
   }
 }
@@ -137,8 +136,7 @@ std::vector<std::string> verify(const Graph& graph) {
     try {
       const std::vector<TensorType> results = infer(def_of(node), types, node.attrs);
       if (results.size() != node.outputs.size()) {
-        out.push_back(fmt::format("{}: {} results where the op has {}", where, node.outputs.size(),
-                                  results.size()));
+        out.push_back(fmt::format("{}: {} results where the op has {}", where, node.outputs.size(), results.size()));
         continue;
       }
       for (size_t i = 0; i < results.size(); ++i) {

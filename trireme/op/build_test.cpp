@@ -32,8 +32,7 @@ TEST(Apply, InfersTheTypesOfResults) {
   const Tensor y = apply1(op("add"), {x, x});
 
   EXPECT_EQ(y.type(), kType);
-  EXPECT_EQ(to_string(graph),
-            "graph \"graph\"\n%0: f32[2,3] = data \"x\"\n%1: f32[2,3] = add(%0, %0)\n");
+  EXPECT_EQ(to_string(graph), "graph \"graph\"\n%0: f32[2,3] = data \"x\"\n%1: f32[2,3] = add(%0, %0)\n");
   EXPECT_THAT(verify(graph), IsEmpty());
 }
 
@@ -58,10 +57,7 @@ TEST(Apply, RefusesTensorsOfNoGraphOrOfAnother) {
   const Tensor x(graph, graph.add_input("x", kType, Role::kData));
   const Tensor y(other, other.add_input("y", kType, Role::kData));
 
-  EXPECT_EQ(error_of([&] {
-              apply1(op("add"), {x, y});
-            }),
-            "add: operands come from different graphs");
+  EXPECT_EQ(error_of([&] { apply1(op("add"), {x, y}); }), "add: operands come from different graphs");
   EXPECT_EQ(error_of([&] {
               apply1(op("add"), {Tensor(), x});
             }),
@@ -70,39 +66,40 @@ TEST(Apply, RefusesTensorsOfNoGraphOrOfAnother) {
 
 TEST(Verify, FindsNodesWhoseTypesTheirOpsDoNotGive) {
   const std::string head = "%0: f32[2,3] = data \"x\"\n%1: i64[2,3] = data \"n\"\n";
-  const auto findings = [&](const std::string& line) {
-    return verify(parse_graph(head + line, find_op_base));
-  };
+  const auto findings = [&](const std::string& line) { return verify(parse_graph(head + line, find_op_base)); };
 
   EXPECT_THAT(findings("%2: f32[3,2] = add(%0, %0)"),
               ElementsAre("%2 add: result 0 is f32[3,2]; the op gives f32[2,3]"));
   EXPECT_THAT(findings("%2: f32[2,3], %3: f32[2,3] = add(%0, %0)"),
               ElementsAre("%2 add: 2 results where the op has 1"));
-  EXPECT_THAT(
-      findings("%2: f32[2,3] = add(%0, %1)"),
-      ElementsAre(
-          "%2 add: add: operands must be of one type (a f32[2,3], b i64[2,3]); cast one of them"));
-  EXPECT_THAT(findings("%2: f32[2,3] = add(%0)"),
-              ElementsAre("%2 add: add: 1 operands given; it takes (a, b)"));
+  EXPECT_THAT(findings("%2: f32[2,3] = add(%0, %1)"),
+              ElementsAre("%2 add: add: operands must be of one type (a f32[2,3], b i64[2,3]); cast one of them"));
+  EXPECT_THAT(findings("%2: f32[2,3] = add(%0)"), ElementsAre("%2 add: add: 1 operands given; it takes (a, b)"));
 }
 
 TEST(Verify, FindsGradientsAndUpdatesThatCannotBe) {
   const std::string head =
-      "%0: f32[2,3] = data \"x\"\n%1: f32[2,3] = parameter \"w\"\n%2: f32[2,3] = state \"w.m\"\n%3: f32[2] = data \"n\"\n"
+      "%0: f32[2,3] = data \"x\"\n%1: f32[2,3] = parameter \"w\"\n%2: f32[2,3] = state \"w.m\"\n%3: f32[2] = data "
+      "\"n\"\n"
       "%4: f32[2,3] = add(%0, %1)\n";
   const auto findings = [&](const std::string& lines) { return verify(parse_graph(head + lines, find_op_base)); };
 
-  EXPECT_THAT(findings("%5: f32[2,3] d%4 = exp(%4) backward of 0\n%6: f32[2,3] = exp(%5) update\noutput \"w\" %6 updates %1\n"
-                       "output \"w.m\" %6 updates %2\nupdate %1 from %5 with %2"),
-              IsEmpty());
+  EXPECT_THAT(
+      findings("%5: f32[2,3] d%4 = exp(%4) backward of 0\n%6: f32[2,3] = exp(%5) update\noutput \"w\" %6 updates %1\n"
+               "output \"w.m\" %6 updates %2\nupdate %1 from %5 with %2"),
+      IsEmpty());
   EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) backward\n%6: f32[2,3] = exp(%5)"),
               ElementsAre("exp that makes %6 is of the forward phase and reads %5, which the backward phase makes"));
   EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) update\n%6: f32[2,3] = exp(%5) backward"),
               ElementsAre("exp that makes %6 is of the backward phase and reads %5, which the update phase makes"));
-  EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) of 0"),
-              ElementsAre("exp that makes %5 is part of a gradient and of the forward phase; it must be of the backward phase"));
-  EXPECT_THAT(findings("%5: f32[2,3] = exp(%4) backward again"),
-              ElementsAre("exp that makes %5 is made again and of the backward phase; what is made again is of the forward phase"));
+  EXPECT_THAT(
+      findings("%5: f32[2,3] = exp(%4) of 0"),
+      ElementsAre(
+          "exp that makes %5 is part of a gradient and of the forward phase; it must be of the backward phase"));
+  EXPECT_THAT(
+      findings("%5: f32[2,3] = exp(%4) backward again"),
+      ElementsAre(
+          "exp that makes %5 is made again and of the backward phase; what is made again is of the forward phase"));
   EXPECT_THAT(findings("%5: f32[2] d%4 = exp(%3) backward"),
               ElementsAre("%5 is f32[2] and the gradient of %4, which is f32[2,3]; their shapes must be the same"));
   EXPECT_THAT(findings("output \"w\" %4 updates %1\nupdate %1 from %3"),

@@ -71,9 +71,7 @@ std::vector<int64_t> shuffled(int64_t n, Stream stream) {
 class Guarded {
  public:
   Guarded(const TensorType& type, std::byte pattern)
-      : type_(type),
-        pattern_(pattern),
-        bytes_(static_cast<size_t>(type.bytes()) + 2 * kGuard, pattern) {}
+      : type_(type), pattern_(pattern), bytes_(static_cast<size_t>(type.bytes()) + 2 * kGuard, pattern) {}
   // The vector's storage is aligned for any element, and so is 64 bytes into it.
   View view() { return {bytes_.data() + kGuard, type_}; }
   bool intact() const {
@@ -96,9 +94,8 @@ struct GuardedRun {
 
 // Runs a kernel on copies of the operands with guards around operands and results. `state` is kept
 // by the caller.
-GuardedRun run_guarded(const OpDef& op, KernelFn* kernel, const Example& example,
-                       std::span<const HostTensor> operands, std::byte pattern,
-                       std::shared_ptr<void>* state) {
+GuardedRun run_guarded(const OpDef& op, KernelFn* kernel, const Example& example, std::span<const HostTensor> operands,
+                       std::byte pattern, std::shared_ptr<void>* state) {
   GuardedRun run;
   std::vector<Guarded> in, out;
   for (const HostTensor& operand : operands) {
@@ -131,29 +128,24 @@ GuardedRun run_guarded(const OpDef& op, KernelFn* kernel, const Example& example
 }
 
 // Two runs over different old bytes must leave the same new ones.
-GuardedRun run_twice(const OpDef& op, KernelFn* kernel, const Example& example,
-                     std::span<const HostTensor> operands) {
+GuardedRun run_twice(const OpDef& op, KernelFn* kernel, const Example& example, std::span<const HostTensor> operands) {
   std::shared_ptr<void> state;
   GuardedRun run = run_guarded(op, kernel, example, operands, std::byte{0}, &state);
   const GuardedRun again = run_guarded(op, kernel, example, operands, std::byte{1}, &state);
-  for (const std::string& finding : again.findings)
-    run.findings.push_back(finding + " on the second run");
+  for (const std::string& finding : again.findings) run.findings.push_back(finding + " on the second run");
   for (size_t i = 0; i < run.results.size(); ++i) {
     if (!std::ranges::equal(run.results[i].view().raw(), again.results[i].view().raw())) {
-      run.findings.push_back(
-          fmt::format("result {} depends on what was in its bytes before, or on the run", i));
+      run.findings.push_back(fmt::format("result {} depends on what was in its bytes before, or on the run", i));
     }
   }
   return run;
 }
 
 // Runs the reference kernel with result `result` over the bytes of operand `operand`.
-std::string check_overwrite(const OpDef& op, const Example& example,
-                            std::span<const HostTensor> operands, std::span<const HostTensor> want,
-                            std::pair<int, int> which) {
+std::string check_overwrite(const OpDef& op, const Example& example, std::span<const HostTensor> operands,
+                            std::span<const HostTensor> want, std::pair<int, int> which) {
   const auto [result, operand] = which;
-  if (operands[static_cast<size_t>(operand)].type().bytes() !=
-      want[static_cast<size_t>(result)].type().bytes()) {
+  if (operands[static_cast<size_t>(operand)].type().bytes() != want[static_cast<size_t>(result)].type().bytes()) {
     return "";
   }
   std::vector<HostTensor> in, out;
@@ -174,8 +166,7 @@ std::string check_overwrite(const OpDef& op, const Example& example,
                    .state = &state});
   for (size_t i = 0; i < out.size(); ++i) {
     if (!std::ranges::equal(out_views[i].raw(), want[i].view().raw())) {
-      return fmt::format("result {} differs when result {} is written over operand {}", i, result,
-                         operand);
+      return fmt::format("result {} differs when result {} is written over operand {}", i, result, operand);
     }
   }
   return "";
@@ -208,8 +199,7 @@ std::vector<std::vector<TensorType>> distortions(const std::vector<TensorType>& 
     with({type.dtype, {}});
     with({type.dtype, {5}});
     with({type.dtype, {3, 5, 2, 1}});
-    for (const DType dtype : {DType::kF32, DType::kI64, DType::kBool, DType::kF16})
-      with({dtype, type.shape});
+    for (const DType dtype : {DType::kF32, DType::kI64, DType::kBool, DType::kF16}) with({dtype, type.shape});
     for (int dim = 0; dim < type.shape.rank(); ++dim) {
       TensorType grown = type;
       ++grown.shape[dim];
@@ -230,8 +220,7 @@ std::string try_types(const OpDef& op, std::span<const TensorType> in, const Att
     Graph graph;
     std::vector<Tensor> operands;
     for (const TensorType& type : in) {
-      operands.emplace_back(
-          graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
+      operands.emplace_back(graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
     }
     const std::vector<Tensor> results = apply(op, operands, attrs);
     std::vector<TensorType> out;
@@ -261,12 +250,10 @@ Findings check_arities(const OpDef& op, const Example& example) {
       Graph graph;
       std::vector<Tensor> operands;
       for (const TensorType& type : in) {
-        operands.emplace_back(
-            graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
+        operands.emplace_back(graph, graph.add_input(fmt::format("x{}", graph.inputs().size()), type, Role::kData));
       }
       apply(op, operands, example.attrs);
-      out.push_back(
-          fmt::format("{} operands are accepted; its signature is ({})", in.size(), op.inputs));
+      out.push_back(fmt::format("{} operands are accepted; its signature is ({})", in.size(), op.inputs));
     } catch (const Error&) {
       continue;
     }
@@ -362,8 +349,8 @@ HostTensor filled(const TensorType& type, const Fill& fill, uint64_t seed) {
       value = std::min(std::floor(value), fill.high - 1);
     } else if (fill.kind == Fill::Kind::kDistinct) {
       // A third of a step in, so that a symmetric range has no zero.
-      value = fill.low + width * (static_cast<double>(order[static_cast<size_t>(i)]) + 1.0 / 3) /
-                             static_cast<double>(n);
+      value =
+          fill.low + width * (static_cast<double>(order[static_cast<size_t>(i)]) + 1.0 / 3) / static_cast<double>(n);
     }
     set_element(out.view(), i, value);
   }
@@ -374,8 +361,7 @@ std::vector<HostTensor> operands_of(const Example& example, uint64_t seed) {
   std::vector<HostTensor> out;
   for (size_t i = 0; i < example.in.size(); ++i) {
     Fill fill = i < example.fill.size() ? example.fill[i] : Fill{};
-    if (i >= example.fill.size() && !is_floating(example.in[i].dtype))
-      fill = {Fill::Kind::kIntegers, 0, 2};
+    if (i >= example.fill.size() && !is_floating(example.in[i].dtype)) fill = {Fill::Kind::kIntegers, 0, 2};
     out.push_back(filled(example.in[i], fill, seed * 1000 + i));
   }
   return out;
@@ -412,8 +398,7 @@ std::vector<std::string> check_shapes(const OpDef& op, uint64_t seed) {
       }
     }
     if (example.in.empty()) continue;
-    for (const auto& types_in : distortions(example.in))
-      report(try_types(op, types_in, example.attrs));
+    for (const auto& types_in : distortions(example.in)) report(try_types(op, types_in, example.attrs));
     for (const std::string& finding : check_arities(op, example)) report(finding);
   }
   return out;
@@ -422,21 +407,16 @@ std::vector<std::string> check_shapes(const OpDef& op, uint64_t seed) {
 std::vector<std::string> check_text(const OpDef& op, uint64_t) {
   Findings out;
   for (const Example& example : op.examples()) {
-    const auto report = [&](const std::string& text) {
-      out.push_back(describe(op, example) + ": " + text);
-    };
+    const auto report = [&](const std::string& text) { out.push_back(describe(op, example) + ": " + text); };
     if (!(op.parse_attrs(example.attrs.text()) == example.attrs)) {
-      report(
-          fmt::format("attributes read back as {}", op.parse_attrs(example.attrs.text()).text()));
+      report(fmt::format("attributes read back as {}", op.parse_attrs(example.attrs.text()).text()));
     }
     const Graph graph = graph_of(op, example);
     for (const std::string& finding : verify(graph)) report(finding);
     const std::string text = to_string(graph);
     const Graph back = parse_graph(text, [](std::string_view name) { return find_op_base(name); });
-    if (to_string(back) != text)
-      report(fmt::format("the graph\n{}reads back as\n{}", text, to_string(back)));
-    if (!(back.node(0).attrs == example.attrs))
-      report("the node's attributes do not compare equal");
+    if (to_string(back) != text) report(fmt::format("the graph\n{}reads back as\n{}", text, to_string(back)));
+    if (!(back.node(0).attrs == example.attrs)) report("the node's attributes do not compare equal");
   }
   return out;
 }
@@ -461,8 +441,7 @@ std::vector<std::string> check_memory(const OpDef& op, uint64_t seed) {
   return out;
 }
 
-std::vector<std::string> check_kernel(const OpDef& op, const Example& example, KernelFn* kernel,
-                                      uint64_t seed) {
+std::vector<std::string> check_kernel(const OpDef& op, const Example& example, KernelFn* kernel, uint64_t seed) {
   const std::vector<HostTensor> operands = operands_of(example, seed);
   const GuardedRun want = run_twice(op, op.kernel.get(), example, operands);
   GuardedRun got = run_twice(op, kernel, example, operands);

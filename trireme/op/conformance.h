@@ -36,8 +36,7 @@ std::span<const Property> all_properties();
 
 // A kernel of a backend against the reference on one example: equal within tolerance(), the same
 // bits when run again with its state kept, nothing written outside its results.
-std::vector<std::string> check_kernel(const OpDef& op, const Example& example, KernelFn* kernel,
-                                      uint64_t seed);
+std::vector<std::string> check_kernel(const OpDef& op, const Example& example, KernelFn* kernel, uint64_t seed);
 
 // How far two ways of computing one element may lie apart: `reduction_length` terms of at most
 // `magnitude` are accumulated in f32 (f64 for f64) and rounded to `dtype` a few times. Zero for

@@ -68,9 +68,7 @@ Graph gradient_graph(const Functional& f, const std::vector<char>& wanted, Findi
   const std::vector<TensorType> types = results_of(f.op, f.example);
   for (size_t r = 0; r < types.size(); ++r) {
     const bool given = f.weighted[r] != 0;
-    dout.push_back(
-        given ? Tensor(graph, graph.add_input(fmt::format("dy{}", r), types[r], Role::kData))
-              : Tensor());
+    dout.push_back(given ? Tensor(graph, graph.add_input(fmt::format("dy{}", r), types[r], Role::kData)) : Tensor());
   }
   const NodeId node = graph.add_node(f.op, f.example.attrs, ids, types);
   for (const ValueId id : graph.node(node).outputs) out.emplace_back(graph, id);
@@ -82,8 +80,8 @@ Graph gradient_graph(const Functional& f, const std::vector<char>& wanted, Findi
   for (size_t i = 0; i < din.size(); ++i) {
     if (!din[i] || !wanted[i]) continue;
     if (!is_gradient_type(din[i].type(), f.example.in[i])) {
-      findings.push_back(fmt::format("gives a gradient {} for operand {} of {}",
-                                     to_string(din[i].type()), i, to_string(f.example.in[i])));
+      findings.push_back(fmt::format("gives a gradient {} for operand {} of {}", to_string(din[i].type()), i,
+                                     to_string(f.example.in[i])));
       continue;
     }
     graph.add_output(fmt::format("dx{}", i), din[i].id());
@@ -121,9 +119,9 @@ std::string compare_operand(const Functional& f, std::vector<HostTensor>& operan
   for (int64_t probe = 0; probe < std::min(n, kProbes); ++probe) {
     const Stream stream{seed, which};
     const int64_t at =
-        n <= kProbes ? probe
-                     : static_cast<int64_t>(random_bits(stream, static_cast<uint64_t>(probe), 0) %
-                                            static_cast<uint64_t>(n));
+        n <= kProbes
+            ? probe
+            : static_cast<int64_t>(random_bits(stream, static_cast<uint64_t>(probe), 0) % static_cast<uint64_t>(n));
     const Slope numeric = slope(f, operands, which, static_cast<size_t>(at));
     const double given = gradient == nullptr ? 0 : element(*gradient, at);
     if (numeric.truncation > 1e-3 * (1 + std::abs(numeric.value))) {
@@ -135,21 +133,19 @@ std::string compare_operand(const Functional& f, std::vector<HostTensor>& operan
     }
     const double allowed = numeric.truncation + numeric.rounding;
     if (std::abs(given - numeric.value) <= allowed) continue;
-    return fmt::format(
-        "operand {}, element {}: the gradient is {} where the numeric one is {} (allowed {})",
-        which, at, given, numeric.value, allowed);
+    return fmt::format("operand {}, element {}: the gradient is {} where the numeric one is {} (allowed {})", which, at,
+                       given, numeric.value, allowed);
   }
   return "";
 }
 
-Findings check_one(const Functional& f, const std::vector<char>& wanted,
-                   std::vector<HostTensor>& operands, uint64_t seed) {
+Findings check_one(const Functional& f, const std::vector<char>& wanted, std::vector<HostTensor>& operands,
+                   uint64_t seed) {
   Findings findings;
   const Graph graph = gradient_graph(f, wanted, findings);
   if (!findings.empty()) return findings;
   std::map<std::string, HostTensor> inputs;
-  for (size_t i = 0; i < operands.size(); ++i)
-    inputs.emplace(fmt::format("x{}", i), operands[i].clone());
+  for (size_t i = 0; i < operands.size(); ++i) inputs.emplace(fmt::format("x{}", i), operands[i].clone());
   for (size_t r = 0; r < f.weights.size(); ++r) {
     if (f.weighted[r]) inputs.emplace(fmt::format("dy{}", r), f.weights[r].clone());
   }
@@ -157,8 +153,7 @@ Findings check_one(const Functional& f, const std::vector<char>& wanted,
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!wanted[i]) continue;
     const auto found = gradients.find(fmt::format("dx{}", i));
-    std::string text =
-        compare_operand(f, operands, i, found == gradients.end() ? nullptr : &found->second, seed);
+    std::string text = compare_operand(f, operands, i, found == gradients.end() ? nullptr : &found->second, seed);
     if (!text.empty()) findings.push_back(std::move(text));
   }
   return findings;
@@ -185,17 +180,14 @@ Findings check_example(const OpDef& op, const Example& example, uint64_t seed) {
   }
   std::vector<char> wanted;
   for (const TensorType& type : example.in) wanted.push_back(is_floating(type.dtype) ? 1 : 0);
-  const auto any = [](const std::vector<char>& flags) {
-    return std::count(flags.begin(), flags.end(), 1) > 0;
-  };
+  const auto any = [](const std::vector<char>& flags) { return std::count(flags.begin(), flags.end(), 1) > 0; };
   if (!any(wanted) || !any(f.weighted)) return {};
   std::vector<HostTensor> operands = widened_all(operands_of(example, seed));
   Findings findings;
   for (const auto& weighted : subsets(f.weighted)) {
     f.weighted = weighted;
     for (const auto& some : subsets(wanted)) {
-      for (std::string& text : check_one(f, some, operands, seed))
-        findings.push_back(std::move(text));
+      for (std::string& text : check_one(f, some, operands, seed)) findings.push_back(std::move(text));
     }
   }
   return findings;
@@ -205,8 +197,7 @@ Findings check_example(const OpDef& op, const Example& example, uint64_t seed) {
 
 std::vector<std::string> check_gradient(const OpDef& op, uint64_t seed) {
   if (!op.grad)
-    return std::string_view(op.grad.reason()).empty() ? Findings{"has no gradient and no reason"}
-                                                      : Findings{};
+    return std::string_view(op.grad.reason()).empty() ? Findings{"has no gradient and no reason"} : Findings{};
   if (!op.kernel) return {};
   Findings out;
   for (const Example& example : op.examples()) {

@@ -81,8 +81,7 @@ std::string describe(const Cut& cut, const ShardingRule& rule) {
     if (cut.factors.axes[f].empty()) continue;
     out += fmt::format(" {}:{}", rule.factors[f].name, cut.mesh.size_of(cut.factors.axes[f]));
   }
-  if (cut.factors.linear_set >= 0)
-    out += fmt::format(" partial through set {}", cut.factors.linear_set);
+  if (cut.factors.linear_set >= 0) out += fmt::format(" partial through set {}", cut.factors.linear_set);
   return out;
 }
 
@@ -118,7 +117,8 @@ WindowCut cut_of(const Whole& whole, const Cut& cut, const WindowedDim& windowed
 // The cut windows of one operand or result.
 std::vector<WindowedDim> windows_of(const Whole& whole, const Cut& cut, bool is_result, size_t tensor) {
   std::vector<WindowedDim> out = cut_windows(whole.rule, cut.factors);
-  std::erase_if(out, [&](const WindowedDim& w) { return w.is_result != is_result || w.tensor != static_cast<int>(tensor); });
+  std::erase_if(out,
+                [&](const WindowedDim& w) { return w.is_result != is_result || w.tensor != static_cast<int>(tensor); });
   return out;
 }
 
@@ -142,8 +142,8 @@ Attrs windowed_attrs(const Whole& whole, const Cut& cut) {
   return out;
 }
 
-std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout> layouts,
-                          const Mesh& mesh, int64_t rank) {
+std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout> layouts, const Mesh& mesh,
+                          int64_t rank) {
   std::vector<Place> out;
   for (size_t i = 0; i < shapes.size(); ++i) {
     out.push_back({shapes[i], local_box(shapes[i], layouts[i], mesh, rank).start});
@@ -152,9 +152,9 @@ std::vector<Place> places(std::span<const Shape> shapes, std::span<const Layout>
 }
 
 // The results of all ranks: [result][rank].
-std::vector<std::vector<HostTensor>> run_pieces(
-    const Whole& whole, const Cut& cut, std::span<const Layout> in_layouts,
-    std::span<const Layout> out_layouts, const std::vector<std::vector<HostTensor>>& operands) {
+std::vector<std::vector<HostTensor>> run_pieces(const Whole& whole, const Cut& cut, std::span<const Layout> in_layouts,
+                                                std::span<const Layout> out_layouts,
+                                                const std::vector<std::vector<HostTensor>>& operands) {
   const std::vector<Shape> in_shapes = windowed_shapes(whole, cut, false);
   const std::vector<Shape> out_shapes = windowed_shapes(whole, cut, true);
   const Attrs attrs = windowed_attrs(whole, cut);
@@ -206,8 +206,8 @@ void each_uneven(const Whole& whole, const Cut& cut, const DimFactors& tensor, F
 
 // Calls fn(rank, element) for what of every rank's piece lies beyond the whole's end in a dimension.
 template <class Fn>
-void each_beyond(const std::vector<HostTensor>& pieces, const Shape& whole, const Layout& layout, const Mesh& mesh, int dim,
-                     Fn&& fn) {
+void each_beyond(const std::vector<HostTensor>& pieces, const Shape& whole, const Layout& layout, const Mesh& mesh,
+                 int dim, Fn&& fn) {
   for (size_t rank = 0; rank < pieces.size(); ++rank) {
     const Box box = local_box(whole, layout, mesh, static_cast<int64_t>(rank));
     const int64_t kept = std::clamp<int64_t>(whole[dim] - box.start[dim], 0, box.size[dim]);
@@ -220,16 +220,24 @@ void each_beyond(const std::vector<HostTensor>& pieces, const Shape& whole, cons
 }
 
 // Where the op takes the largest or smallest along an uneven factor, what lies beyond is no candidate.
-void set_beyond(const Whole& whole, const Cut& cut, size_t operand, const Layout& layout, std::vector<HostTensor>& pieces) {
+void set_beyond(const Whole& whole, const Cut& cut, size_t operand, const Layout& layout,
+                std::vector<HostTensor>& pieces) {
   each_uneven(whole, cut, whole.rule.in[operand], [&](int dim, int factor) {
     const Reduction reduction = whole.rule.factors[static_cast<size_t>(factor)].reduction;
     if (reduction == Reduction::kSum) return;
     const Shape& shape = whole.operands[operand].shape();
-    const Attrs attrs = Attrs::of(FillBeyondAttrs{dim, shape[dim], reduction == Reduction::kMax ? "lowest" : "highest"});
+    const Attrs attrs =
+        Attrs::of(FillBeyondAttrs{dim, shape[dim], reduction == Reduction::kMax ? "lowest" : "highest"});
     for (size_t rank = 0; rank < pieces.size(); ++rank) {
       const View piece = pieces[rank].view();
       const Place place{shape, local_box(shape, layout, cut.mesh, static_cast<int64_t>(rank)).start};
-      op("fill_beyond").kernel.get()({.in = {&piece, 1}, .out = {&piece, 1}, .in_place = {&place, 1}, .out_place = {&place, 1}, .attrs = attrs, .scratch = {}});
+      op("fill_beyond")
+          .kernel.get()({.in = {&piece, 1},
+                         .out = {&piece, 1},
+                         .in_place = {&place, 1},
+                         .out_place = {&place, 1},
+                         .attrs = attrs,
+                         .scratch = {}});
     }
   });
 }
@@ -242,7 +250,8 @@ std::string check_beyond(const Whole& whole, const Cut& cut, size_t result, cons
     if (!keeps_zeros(whole.rule, factor)) return;
     each_beyond(pieces, whole.types[result].shape, layout, cut.mesh, dim, [&](size_t rank, int64_t i) {
       const double x = element(pieces[rank], i);
-      if (x != 0 && out.empty()) out = fmt::format("rank {} has {} beyond the end of dimension {}, and should have kept zero", rank, x, dim);
+      if (x != 0 && out.empty())
+        out = fmt::format("rank {} has {} beyond the end of dimension {}, and should have kept zero", rank, x, dim);
     });
   });
   return out;
@@ -281,8 +290,7 @@ std::string check_cut(const Whole& whole, const Cut& cut, bool exact, uint64_t s
     const double size = std::max(magnitude({&want, 1}), largest);
     const DType coarse = coarsest(want.type().dtype, whole.operands, cut.factors);
     const bool strict = exact && whole_numbers(want);
-    const double allowed =
-        strict ? 0 : tolerance(coarse, length, size * static_cast<double>(cut.mesh.devices()));
+    const double allowed = strict ? 0 : tolerance(coarse, length, size * static_cast<double>(cut.mesh.devices()));
     const Shape shape = windowed_shapes(whole, cut, true)[r];
     HostTensor got = gather(results[r], out[r], cut.mesh, {want.type().dtype, shape});
     for (const WindowedDim& w : windows_of(whole, cut, true, r)) got = add_windows(got, w.dim, cut_of(whole, cut, w));
@@ -313,8 +321,7 @@ bool takes_any_number(const Example& example) {
   if (example.in.empty()) return false;
   for (size_t i = 0; i < example.in.size(); ++i) {
     const Fill fill = i < example.fill.size() ? example.fill[i] : Fill{};
-    if (is_floating(example.in[i].dtype) && (fill.kind != Fill::Kind::kUniform || fill.low >= 0))
-      return false;
+    if (is_floating(example.in[i].dtype) && (fill.kind != Fill::Kind::kUniform || fill.low >= 0)) return false;
   }
   return true;
 }
@@ -331,17 +338,15 @@ std::vector<HostTensor> whole_number_operands(const Example& example, uint64_t s
   return operands_of(numbers, seed);
 }
 
-TensorType local_type(const TensorType& type, const Layout& layout, const Mesh& mesh,
-                      int64_t rank) {
+TensorType local_type(const TensorType& type, const Layout& layout, const Mesh& mesh, int64_t rank) {
   return {type.dtype, local_box(type.shape, layout, mesh, rank).size};
 }
 
 // The work of all pieces of a cut against the whole's, which is done once for each term of partial
 // operands. A piece may repeat the work on operands that are replicated: at most one operation for
 // each of their elements.
-std::string check_cost_of_cut(const OpDef& op, const Example& example,
-                              std::span<const TensorType> types, const Cut& cut,
-                              const ShardingRule& rule) {
+std::string check_cost_of_cut(const OpDef& op, const Example& example, std::span<const TensorType> types,
+                              const Cut& cut, const ShardingRule& rule) {
   const std::vector<Layout> in_layouts = operand_layouts(rule, cut.factors);
   const std::vector<Layout> out_layouts = result_layouts(rule, cut.factors);
   double pieces = 0;
@@ -361,19 +366,16 @@ std::string check_cost_of_cut(const OpDef& op, const Example& example,
   for (const TensorType& type : example.in) repeated -= static_cast<double>(type.elements());
   for (const TensorType& type : types) repeated -= static_cast<double>(type.elements());
   double whole = op.cost.get()({example.in, types, example.attrs}).flops;
-  for (const PartialAxis& term : cut.factors.through)
-    whole *= static_cast<double>(cut.mesh.axis(term.axis).size);
+  for (const PartialAxis& term : cut.factors.through) whole *= static_cast<double>(cut.mesh.axis(term.axis).size);
   if (pieces <= whole * (1 + 1e-9) + std::max(repeated, 0.0)) return "";
-  return fmt::format("{}: the pieces do {} operations in all, the whole does {}",
-                     describe(cut, rule), pieces, whole);
+  return fmt::format("{}: the pieces do {} operations in all, the whole does {}", describe(cut, rule), pieces, whole);
 }
 
 }  // namespace
 
 std::vector<std::string> check_sharding(const OpDef& op, uint64_t seed) {
   if (!op.shard)
-    return std::string_view(op.shard.reason()).empty() ? Findings{"has no rule and no reason"}
-                                                       : Findings{};
+    return std::string_view(op.shard.reason()).empty() ? Findings{"has no rule and no reason"} : Findings{};
   if (!op.kernel) return {};
   Findings out;
   bool can_cut = false;
@@ -382,26 +384,22 @@ std::vector<std::string> check_sharding(const OpDef& op, uint64_t seed) {
     const Whole whole = whole_of(op, example, operands_of(example, seed));
     Findings found = check_all_cuts(whole, false, seed);
     if (takes_any_number(example)) {
-      for (std::string& text : check_all_cuts(
-               whole_of(op, example, whole_number_operands(example, seed)), true, seed)) {
+      for (std::string& text :
+           check_all_cuts(whole_of(op, example, whole_number_operands(example, seed)), true, seed)) {
         found.push_back(text + " (whole numbers)");
       }
     }
-    for (const std::string& text : found)
-      out.push_back(conformance::describe(op, example) + ": " + text);
-    for (const Factor& factor : whole.rule.factors)
-      can_cut = can_cut || (factor.can_cut && factor.size > 1);
-    did_cut = did_cut || std::ranges::any_of(cuts_of(whole.rule), [&](const Cut& cut) { return is_even(whole.rule, cut); });
+    for (const std::string& text : found) out.push_back(conformance::describe(op, example) + ": " + text);
+    for (const Factor& factor : whole.rule.factors) can_cut = can_cut || (factor.can_cut && factor.size > 1);
+    did_cut =
+        did_cut || std::ranges::any_of(cuts_of(whole.rule), [&](const Cut& cut) { return is_even(whole.rule, cut); });
   }
-  if (can_cut && !did_cut)
-    out.push_back(fmt::format("{}: no example has a size that 2 or 3 divides", op.name));
+  if (can_cut && !did_cut) out.push_back(fmt::format("{}: no example has a size that 2 or 3 divides", op.name));
   return out;
 }
 
 std::vector<std::string> check_cost(const OpDef& op, uint64_t) {
-  if (!op.cost)
-    return std::string_view(op.cost.reason()).empty() ? Findings{"has no cost and no reason"}
-                                                      : Findings{};
+  if (!op.cost) return std::string_view(op.cost.reason()).empty() ? Findings{"has no cost and no reason"} : Findings{};
   Findings out;
   for (const Example& example : op.examples()) {
     const std::vector<TensorType> types = results_of(op, example);
@@ -410,8 +408,7 @@ std::vector<std::string> check_cost(const OpDef& op, uint64_t) {
     };
     const TypeArgs args{example.in, types, example.attrs};
     const Cost cost = op.cost.get()(args);
-    if (cost.flops < 0 || cost.bytes < 0)
-      report(fmt::format("flops {}, bytes {}", cost.flops, cost.bytes));
+    if (cost.flops < 0 || cost.bytes < 0) report(fmt::format("flops {}, bytes {}", cost.flops, cost.bytes));
     double least = 0;
     for (const TensorType& type : types) least += static_cast<double>(type.bytes());
     if (!op.traits.zero_cost_view && cost.bytes < least) {

@@ -33,15 +33,14 @@ TEST_P(EveryOp, HasTheProperty) {
   EXPECT_THAT(property.check(*op, 1), IsEmpty());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Conformance, EveryOp,
-    ::testing::Combine(::testing::ValuesIn(all_ops().begin(), all_ops().end()),
-                       ::testing::ValuesIn(conformance::all_properties().begin(),
-                                           conformance::all_properties().end())),
-    [](const auto& case_info) {
-      return fmt::format("{}_{}", std::get<0>(case_info.param)->name,
-                         std::get<1>(case_info.param).name);
-    });
+INSTANTIATE_TEST_SUITE_P(Conformance, EveryOp,
+                         ::testing::Combine(::testing::ValuesIn(all_ops().begin(), all_ops().end()),
+                                            ::testing::ValuesIn(conformance::all_properties().begin(),
+                                                                conformance::all_properties().end())),
+                         [](const auto& case_info) {
+                           return fmt::format("{}_{}", std::get<0>(case_info.param)->name,
+                                              std::get<1>(case_info.param).name);
+                         });
 
 // -- and a defect in any facet is found
 // -----------------------------------------------------------------------
@@ -58,8 +57,7 @@ TEST(ConformanceFinds, InferThatFailsAsIfItWereOurs) {
   });
   defect.examples = [] { return std::vector<Example>{op("add").examples()[0]}; };
 
-  EXPECT_THAT(conformance::check_shapes(defect, 1),
-              Contains(HasSubstr("gives an error of kind internal")));
+  EXPECT_THAT(conformance::check_shapes(defect, 1), Contains(HasSubstr("gives an error of kind internal")));
 }
 
 TEST(ConformanceFinds, InferThatThrowsSomethingElse) {
@@ -70,8 +68,7 @@ TEST(ConformanceFinds, InferThatThrowsSomethingElse) {
   });
   defect.examples = [] { return std::vector<Example>{op("neg").examples()[0]}; };
 
-  EXPECT_THAT(conformance::check_shapes(defect, 1),
-              Contains(HasSubstr("throws something else than Error: rank")));
+  EXPECT_THAT(conformance::check_shapes(defect, 1), Contains(HasSubstr("throws something else than Error: rank")));
 }
 
 TEST(ConformanceFinds, AKernelThatDividesByZero) {
@@ -81,19 +78,15 @@ TEST(ConformanceFinds, AKernelThatDividesByZero) {
     if (args.out[0].type.dtype == DType::kF32) args.out[0].as<float>()[0] = INFINITY;
   });
 
-  EXPECT_THAT(conformance::check_shapes(defect, 1),
-              Contains(HasSubstr("element 0 of a result is inf")));
+  EXPECT_THAT(conformance::check_shapes(defect, 1), Contains(HasSubstr("element 0 of a result is inf")));
 }
 
 TEST(ConformanceFinds, AGradientWithTheWrongSign) {
   OpDef defect = copy_of("sub");
-  defect.grad = Facet<GradFn>([](const GradArgs& args) {
-    return std::vector<Tensor>{args.dout[0], args.dout[0]};
-  });
+  defect.grad = Facet<GradFn>([](const GradArgs& args) { return std::vector<Tensor>{args.dout[0], args.dout[0]}; });
   defect.examples = [] { return std::vector<Example>{op("sub").examples()[0]}; };
 
-  EXPECT_THAT(conformance::check_gradient(defect, 1),
-              Contains(HasSubstr("operand 1, element 0: the gradient is")));
+  EXPECT_THAT(conformance::check_gradient(defect, 1), Contains(HasSubstr("operand 1, element 0: the gradient is")));
 }
 
 TEST(ConformanceFinds, AGradientThatIsMissing) {
@@ -106,9 +99,7 @@ TEST(ConformanceFinds, AGradientThatIsMissing) {
 
 TEST(ConformanceFinds, AGradientOfTheWrongShape) {
   OpDef defect = copy_of("add");
-  defect.grad = Facet<GradFn>([](const GradArgs& args) {
-    return std::vector<Tensor>{args.dout[0], args.dout[0]};
-  });
+  defect.grad = Facet<GradFn>([](const GradArgs& args) { return std::vector<Tensor>{args.dout[0], args.dout[0]}; });
 
   EXPECT_THAT(conformance::check_gradient(defect, 1),
               Contains(HasSubstr("gives a gradient f32[2,3,6] for operand 1 of f32[6]")));
@@ -116,42 +107,34 @@ TEST(ConformanceFinds, AGradientOfTheWrongShape) {
 
 TEST(ConformanceFinds, AGradientForTheWrongNumberOfOperands) {
   OpDef defect = copy_of("add");
-  defect.grad =
-      Facet<GradFn>([](const GradArgs& args) { return std::vector<Tensor>{args.dout[0]}; });
+  defect.grad = Facet<GradFn>([](const GradArgs& args) { return std::vector<Tensor>{args.dout[0]}; });
 
-  EXPECT_THAT(conformance::check_gradient(defect, 1),
-              Contains(HasSubstr("gives 1 gradients for 2 operands")));
+  EXPECT_THAT(conformance::check_gradient(defect, 1), Contains(HasSubstr("gives 1 gradients for 2 operands")));
 }
 
 TEST(ConformanceFinds, AnExampleFilledAtAKink) {
   OpDef defect = copy_of("relu");
   defect.examples = [] {
-    return std::vector<Example>{
-        {{{DType::kF32, {4}}}, Attrs(), {{Fill::Kind::kUniform, 1e-4, 4e-4}}}};
+    return std::vector<Example>{{{{DType::kF32, {4}}}, Attrs(), {{Fill::Kind::kUniform, 1e-4, 4e-4}}}};
   };
 
-  EXPECT_THAT(conformance::check_gradient(defect, 1),
-              Contains(HasSubstr("too rough for a numeric gradient")));
+  EXPECT_THAT(conformance::check_gradient(defect, 1), Contains(HasSubstr("too rough for a numeric gradient")));
 }
 
 TEST(ConformanceFinds, ACutOfADimensionThatMustStayWhole) {
   OpDef defect = copy_of("cumsum");
-  defect.shard =
-      Facet<ShardFn>([](const TypeArgs& args) { return parse_rule("*->*", args.in, args.out); });
+  defect.shard = Facet<ShardFn>([](const TypeArgs& args) { return parse_rule("*->*", args.in, args.out); });
 
-  EXPECT_THAT(conformance::check_sharding(defect, 1),
-              Contains(HasSubstr("cut *1:2: result 0 element")));
+  EXPECT_THAT(conformance::check_sharding(defect, 1), Contains(HasSubstr("cut *1:2: result 0 element")));
 }
 
 TEST(ConformanceFinds, LinearSetsThatAreNotLinear) {
   OpDef defect = copy_of("add");
-  defect.shard = Facet<ShardFn>([](const TypeArgs& args) {
-    return parse_rule("*,*->*", args.in, args.out, {.linear = {{0}}});
-  });
+  defect.shard =
+      Facet<ShardFn>([](const TypeArgs& args) { return parse_rule("*,*->*", args.in, args.out, {.linear = {{0}}}); });
   defect.examples = [] { return std::vector<Example>{op("add").examples()[0]}; };
 
-  EXPECT_THAT(conformance::check_sharding(defect, 1),
-              Contains(HasSubstr("cut partial through set 0: result 0")));
+  EXPECT_THAT(conformance::check_sharding(defect, 1), Contains(HasSubstr("cut partial through set 0: result 0")));
 }
 
 TEST(ConformanceFinds, TheWrongReduction) {
@@ -176,12 +159,9 @@ TEST(ConformanceFinds, ExamplesThatNoCutFits) {
   OpDef defect = copy_of("neg");
   defect.examples = [] { return std::vector<Example>{{{{DType::kF32, {5, 7}}}}}; };
 
-  EXPECT_THAT(conformance::check_sharding(defect, 1), IsEmpty())
-      << "its linear set is still checked";
-  defect.shard =
-      Facet<ShardFn>([](const TypeArgs& args) { return parse_rule("*->*", args.in, args.out); });
-  EXPECT_THAT(conformance::check_sharding(defect, 1),
-              Contains("neg: no example has a size that 2 or 3 divides"));
+  EXPECT_THAT(conformance::check_sharding(defect, 1), IsEmpty()) << "its linear set is still checked";
+  defect.shard = Facet<ShardFn>([](const TypeArgs& args) { return parse_rule("*->*", args.in, args.out); });
+  EXPECT_THAT(conformance::check_sharding(defect, 1), Contains("neg: no example has a size that 2 or 3 divides"));
 }
 
 TEST(ConformanceFinds, FacetsAbsentWithoutAReason) {
@@ -199,8 +179,7 @@ TEST(ConformanceFinds, ACostThatIgnoresTheCut) {
   OpDef defect = copy_of("matmul");
   defect.cost = Facet<CostFn>([](const TypeArgs& args) { return Cost{1e6, tensor_bytes(args)}; });
 
-  EXPECT_THAT(conformance::check_cost(defect, 1),
-              Contains(HasSubstr("the pieces do 2000000 operations in all")));
+  EXPECT_THAT(conformance::check_cost(defect, 1), Contains(HasSubstr("the pieces do 2000000 operations in all")));
 }
 
 TEST(ConformanceFinds, ACostBelowWhatMustMove) {
@@ -208,16 +187,14 @@ TEST(ConformanceFinds, ACostBelowWhatMustMove) {
   defect.cost = Facet<CostFn>([](const TypeArgs&) { return Cost{-1, 0}; });
 
   EXPECT_THAT(conformance::check_cost(defect, 1), Contains(HasSubstr("flops -1, bytes 0")));
-  EXPECT_THAT(conformance::check_cost(defect, 1),
-              Contains(HasSubstr("0 bytes moved, but its results have 96")));
+  EXPECT_THAT(conformance::check_cost(defect, 1), Contains(HasSubstr("0 bytes moved, but its results have 96")));
 }
 
 TEST(ConformanceFinds, AttributesThatAreLost) {
   OpDef defect = copy_of("scale");
   defect.parse_attrs = [](std::string_view) { return op("scale").parse_attrs("{}"); };
 
-  EXPECT_THAT(conformance::check_text(defect, 1),
-              Contains(HasSubstr("attributes read back as {value=1}")));
+  EXPECT_THAT(conformance::check_text(defect, 1), Contains(HasSubstr("attributes read back as {value=1}")));
 }
 
 TEST(ConformanceFinds, AWriteOutsideTheResult) {
@@ -294,8 +271,7 @@ TEST(Filled, DrawsWhatTheFillSays) {
   std::sort(sorted.begin(), sorted.end());
 
   for (const float x : uniform.as<float>()) EXPECT_TRUE(x >= 2 && x < 3) << x;
-  for (const float x : integers.as<float>())
-    EXPECT_TRUE(x == std::floor(x) && x >= -2 && x < 2) << x;
+  for (const float x : integers.as<float>()) EXPECT_TRUE(x == std::floor(x) && x >= -2 && x < 2) << x;
   for (size_t i = 1; i < sorted.size(); ++i) EXPECT_NEAR(sorted[i] - sorted[i - 1], 2.0 / 64, 1e-6);
   EXPECT_FALSE(std::equal(sorted.begin(), sorted.end(), distinct.as<float>().begin()));
 }
@@ -312,19 +288,15 @@ TEST(OpsDocument, IsTheCommittedOne) {
   const std::filesystem::path written = std::filesystem::absolute("ops.md");
   std::ofstream(written, std::ios::binary) << ops_document();
 
-  FAIL() << "docs/ops.md is not what the registry says; to update it: cp " << written << " "
-         << committed;
+  FAIL() << "docs/ops.md is not what the registry says; to update it: cp " << written << " " << committed;
 }
 
 TEST(OpsDocument, NamesAbsentFacetsAndTheirReasons) {
   const std::string text = ops_document();
 
-  EXPECT_THAT(
-      text,
-      HasSubstr("## argmax\n\n`argmax(x)`: y = first index of the largest element along dim\n"));
+  EXPECT_THAT(text, HasSubstr("## argmax\n\n`argmax(x)`: y = first index of the largest element along dim\n"));
   EXPECT_THAT(text, HasSubstr("- no gradient: integer result\n"));
-  EXPECT_THAT(text,
-              HasSubstr("- attributes and defaults: `{transpose_a=false, transpose_b=false}`\n"));
+  EXPECT_THAT(text, HasSubstr("- attributes and defaults: `{transpose_a=false, transpose_b=false}`\n"));
   EXPECT_THAT(text, HasSubstr("`mk,kn->mn m=4 k=6 n=8`\n- linear in: a; b\n"));
 }
 

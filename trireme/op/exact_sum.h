@@ -9,7 +9,7 @@ namespace trireme {
 
 inline constexpr int64_t kSumDigits = 12;
 inline constexpr int kDigitBits = 18;
-inline constexpr int kTopBit = 96;           // squares lie below 2^kTopBit
+inline constexpr int kTopBit = 96;  // squares lie below 2^kTopBit
 inline constexpr double kSumLimit = 0x1p96;
 
 // The unit of a digit: 2^(kTopBit - 18 (digit + 1)).

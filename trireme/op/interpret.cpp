@@ -22,16 +22,12 @@ void widen_into(const HostTensor& from, const HostTensor& to) {
 class Interpreter {
  public:
   Interpreter(const Graph& graph, const InterpretOptions& options)
-      : graph_(graph),
-        options_(options),
-        values_(graph.values().size()),
-        uses_(graph.use_counts()) {}
+      : graph_(graph), options_(options), values_(graph.values().size()), uses_(graph.use_counts()) {}
 
   void read(const std::map<std::string, HostTensor>& inputs) {
     for (const Input& input : graph_.inputs()) {
       const auto found = inputs.find(input.name);
-      require(found != inputs.end(), "interpret: input '{}' of graph '{}' is not given", input.name,
-              graph_.name());
+      require(found != inputs.end(), "interpret: input '{}' of graph '{}' is not given", input.name, graph_.name());
       const TensorType want = type(input.value);
       HostTensor given = options_.f64 ? widened(found->second) : found->second.clone();
       require(given.type() == want, "interpret: input '{}' is {}; the graph takes {}", input.name,
@@ -58,16 +54,13 @@ class Interpreter {
   }
   std::map<std::string, HostTensor> write() {
     std::map<std::string, HostTensor> out;
-    for (const Output& output : graph_.outputs())
-      out.emplace(output.name, at(output.value).clone());
+    for (const Output& output : graph_.outputs()) out.emplace(output.name, at(output.value).clone());
     return out;
   }
 
  private:
   HostTensor& at(ValueId id) { return values_[static_cast<size_t>(id)]; }
-  TensorType type(ValueId id) const {
-    return options_.f64 ? widened(graph_.type(id)) : graph_.type(id);
-  }
+  TensorType type(ValueId id) const { return options_.f64 ? widened(graph_.type(id)) : graph_.type(id); }
 
   const Graph& graph_;
   InterpretOptions options_;
@@ -99,29 +92,21 @@ HostTensor widened(const HostTensor& tensor) {
   return out;
 }
 
-std::vector<HostTensor> run_reference(const OpDef& op, const Attrs& attrs,
-                                      std::span<const HostTensor* const> operands,
+std::vector<HostTensor> run_reference(const OpDef& op, const Attrs& attrs, std::span<const HostTensor* const> operands,
                                       std::span<const TensorType> results) {
-  if (!op.kernel)
-    fail(ErrorKind::kUnsupported, "{} has no reference kernel: {}", op.name, op.kernel.reason());
+  if (!op.kernel) fail(ErrorKind::kUnsupported, "{} has no reference kernel: {}", op.name, op.kernel.reason());
   std::vector<View> in, out;
   for (const HostTensor* operand : operands) in.push_back(operand->view());
   std::vector<HostTensor> made;
   for (const TensorType& result : results) made.emplace_back(result);
   for (const HostTensor& result : made) out.push_back(result.view());
   std::shared_ptr<void> state;
-  op.kernel.get()({.in = in,
-                   .out = out,
-                   .in_place = {},
-                   .out_place = {},
-                   .attrs = attrs,
-                   .scratch = {},
-                   .state = &state});
+  op.kernel.get()(
+      {.in = in, .out = out, .in_place = {}, .out_place = {}, .attrs = attrs, .scratch = {}, .state = &state});
   return made;
 }
 
-std::map<std::string, HostTensor> interpret(const Graph& graph,
-                                            const std::map<std::string, HostTensor>& inputs,
+std::map<std::string, HostTensor> interpret(const Graph& graph, const std::map<std::string, HostTensor>& inputs,
                                             const InterpretOptions& options) {
   Interpreter interpreter(graph, options);
   interpreter.read(inputs);

@@ -18,13 +18,11 @@ struct InterpretOptions {
 // Inputs by name, outputs by name. Under `f64` floating inputs may be given in any floating type
 // and floating outputs are f64. Throws kInvalidArgument for missing or mistyped inputs,
 // kUnsupported for ops without a kernel.
-std::map<std::string, HostTensor> interpret(const Graph& graph,
-                                            const std::map<std::string, HostTensor>& inputs,
+std::map<std::string, HostTensor> interpret(const Graph& graph, const std::map<std::string, HostTensor>& inputs,
                                             const InterpretOptions& options = {});
 
 // Runs an op's reference kernel once; `results` are the types it writes.
-std::vector<HostTensor> run_reference(const OpDef& op, const Attrs& attrs,
-                                      std::span<const HostTensor* const> operands,
+std::vector<HostTensor> run_reference(const OpDef& op, const Attrs& attrs, std::span<const HostTensor* const> operands,
                                       std::span<const TensorType> results);
 
 // The type with f64 in place of any other floating type, and a tensor in it.

@@ -12,8 +12,7 @@ struct MatMulAttrs {
   bool transpose_a = false;
   bool transpose_b = false;
   static constexpr auto fields() {
-    return std::tuple{field("transpose_a", &MatMulAttrs::transpose_a),
-                      field("transpose_b", &MatMulAttrs::transpose_b)};
+    return std::tuple{field("transpose_a", &MatMulAttrs::transpose_a), field("transpose_b", &MatMulAttrs::transpose_b)};
   }
 };
 
@@ -45,8 +44,8 @@ struct NormAttrs {
 // batch_norm and its gradients.
 struct BatchNormAttrs {
   double eps = 1e-5;
-  // Mean and variance are those of x itself, over so many positions of the whole tensor, and the gradient passes through
-  // them; 0: they are constants.
+  // Mean and variance are those of x itself, over so many positions of the whole tensor, and the gradient passes
+  // through them; 0: they are constants.
   int64_t count = 0;
   bool relu = false;  // y is cut off at 0; of the gradients: y is found again to see where
   static constexpr auto fields() {
@@ -56,7 +55,7 @@ struct BatchNormAttrs {
 };
 
 struct BatchStatisticsAttrs {
-  int64_t count = 1;  // positions that were summed over, of all ranks
+  int64_t count = 1;      // positions that were summed over, of all ranks
   double momentum = 0.1;  // how much of the new statistics goes into the running ones
   static constexpr auto fields() {
     return std::tuple{field("count", &BatchStatisticsAttrs::count), field("momentum", &BatchStatisticsAttrs::momentum)};
@@ -198,7 +197,8 @@ struct FillBeyondAttrs {
   int64_t size = 0;           // of the whole dimension
   std::string with = "zero";  // or "lowest", "highest"
   static constexpr auto fields() {
-    return std::tuple{field("dim", &FillBeyondAttrs::dim), field("size", &FillBeyondAttrs::size), field("with", &FillBeyondAttrs::with)};
+    return std::tuple{field("dim", &FillBeyondAttrs::dim), field("size", &FillBeyondAttrs::size),
+                      field("with", &FillBeyondAttrs::with)};
   }
 };
 
@@ -207,17 +207,19 @@ struct DropoutAttrs {
   int64_t seed = 0;
   int64_t stream = 0;  // which use of the seed: one per place in the model
   static constexpr auto fields() {
-    return std::tuple{field("p", &DropoutAttrs::p), field("seed", &DropoutAttrs::seed), field("stream", &DropoutAttrs::stream)};
+    return std::tuple{field("p", &DropoutAttrs::p), field("seed", &DropoutAttrs::seed),
+                      field("stream", &DropoutAttrs::stream)};
   }
 };
 
 // fused_rows; op/row_steps.h reads the steps.
 struct FusedRowsAttrs {
-  int64_t row_dims = 1;          // leading dimensions that count rows
-  std::string steps = {};        // "2=add(0,1){}; 3=gelu(2){approximate=true}"
+  int64_t row_dims = 1;               // leading dimensions that count rows
+  std::string steps = {};             // "2=add(0,1){}; 3=gelu(2){approximate=true}"
   std::vector<int64_t> results = {};  // values that the steps make
   static constexpr auto fields() {
-    return std::tuple{field("row_dims", &FusedRowsAttrs::row_dims), field("steps", &FusedRowsAttrs::steps), field("results", &FusedRowsAttrs::results)};
+    return std::tuple{field("row_dims", &FusedRowsAttrs::row_dims), field("steps", &FusedRowsAttrs::steps),
+                      field("results", &FusedRowsAttrs::results)};
   }
 };
 
@@ -230,8 +232,9 @@ struct Conv2dAttrs {
   int64_t groups = 1;
   std::vector<int64_t> size = {};  // of the gradient ops: [h,w] of what they give, the input or the kernel
   static constexpr auto fields() {
-    return std::tuple{field("stride", &Conv2dAttrs::stride), field("padding", &Conv2dAttrs::padding), field("dilation", &Conv2dAttrs::dilation),
-                      field("groups", &Conv2dAttrs::groups), field("size", &Conv2dAttrs::size)};
+    return std::tuple{field("stride", &Conv2dAttrs::stride), field("padding", &Conv2dAttrs::padding),
+                      field("dilation", &Conv2dAttrs::dilation), field("groups", &Conv2dAttrs::groups),
+                      field("size", &Conv2dAttrs::size)};
   }
 };
 
@@ -242,8 +245,9 @@ struct Pool2dAttrs {
   bool count_padding = true;       // of avg_pool2d: padded zeros count in the mean
   std::vector<int64_t> size = {};  // of avg_pool2d_grad: [h,w] of the operand
   static constexpr auto fields() {
-    return std::tuple{field("kernel", &Pool2dAttrs::kernel), field("stride", &Pool2dAttrs::stride), field("padding", &Pool2dAttrs::padding),
-                      field("count_padding", &Pool2dAttrs::count_padding), field("size", &Pool2dAttrs::size)};
+    return std::tuple{field("kernel", &Pool2dAttrs::kernel), field("stride", &Pool2dAttrs::stride),
+                      field("padding", &Pool2dAttrs::padding), field("count_padding", &Pool2dAttrs::count_padding),
+                      field("size", &Pool2dAttrs::size)};
   }
 };
 

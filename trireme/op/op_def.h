@@ -88,16 +88,14 @@ struct KernelArgs {
   std::span<const Place> out_place;
   const Attrs& attrs;
   std::span<std::byte> scratch;
-  ThreadPool* pool = nullptr;          // null: run on the calling thread
+  ThreadPool* pool = nullptr;  // null: run on the calling thread
   std::shared_ptr<void>* state = nullptr;
 
   // First coordinate of a piece in dimension `dim` of its whole tensor, and that whole tensor's shape.
   int64_t in_start(size_t i, int dim) const { return in_place.empty() ? 0 : in_place[i].start[dim]; }
   int64_t out_start(size_t i, int dim) const { return out_place.empty() ? 0 : out_place[i].start[dim]; }
   const Shape& in_whole(size_t i) const { return in_place.empty() ? in[i].type.shape : in_place[i].whole; }
-  const Shape& out_whole(size_t i) const {
-    return out_place.empty() ? out[i].type.shape : out_place[i].whole;
-  }
+  const Shape& out_whole(size_t i) const { return out_place.empty() ? out[i].type.shape : out_place[i].whole; }
 };
 using KernelFn = void(const KernelArgs&);
 
@@ -111,16 +109,16 @@ struct Fill {
 struct Example {
   std::vector<TensorType> in = {};
   Attrs attrs = {};
-  std::vector<Fill> fill = {};         // one per operand; missing ones are uniform in [-1, 1)
+  std::vector<Fill> fill = {};  // one per operand; missing ones are uniform in [-1, 1)
   // Why the numeric gradient is not checked on this example; "" checks it.
   std::string skip_gradient = {};
 };
 
 struct Traits {
-  bool elementwise = false;   // operands broadcast to the results' shape; each element depends on its own position only
-  bool collective = false;    // talks to other ranks; the executor runs it, not a kernel
+  bool elementwise = false;  // operands broadcast to the results' shape; each element depends on its own position only
+  bool collective = false;   // talks to other ranks; the executor runs it, not a kernel
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
-  bool reads_place = false;   // the kernel asks where its pieces lie in their wholes
+  bool reads_place = false;     // the kernel asks where its pieces lie in their wholes
 };
 
 // The op on pieces that are cut in a ring (ShardingRule::ring), by other ops: in each step the ranks work on the pieces
@@ -128,14 +126,14 @@ struct Traits {
 struct RingArgs {
   std::span<const Tensor> in;
   const Attrs& attrs;
-  Attrs group;       // of ring_shift
+  Attrs group;  // of ring_shift
   int64_t ranks = 1;
 };
 using RingFn = std::vector<Tensor>(const RingArgs&);
 
 struct OpDef : OpBase {
-  std::string_view doc;      // one line of mathematics
-  std::string_view inputs;   // names of the operands: "a, b"; a trailing "..." for any number
+  std::string_view doc;     // one line of mathematics
+  std::string_view inputs;  // names of the operands: "a, b"; a trailing "..." for any number
   Facet<InferFn> infer;
   Facet<GradFn> grad;
   Facet<ShardFn> shard;
@@ -156,8 +154,12 @@ struct OpDef : OpBase {
 };
 
 // Whether the op moves bytes between ranks (and is no local cut).
-inline bool is_communication(const OpDef& op) { return op.traits.collective && op.name != "shard_slice"; }
+inline bool is_communication(const OpDef& op) {
+  return op.traits.collective && op.name != "shard_slice";
+}
 
-inline const OpDef& def_of(const Node& node) { return static_cast<const OpDef&>(*node.op); }
+inline const OpDef& def_of(const Node& node) {
+  return static_cast<const OpDef&>(*node.op);
+}
 
 }  // namespace trireme

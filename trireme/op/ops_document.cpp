@@ -48,11 +48,10 @@ std::string section(const OpDef& op) {
   std::string out = fmt::format("\n## {}\n\n`{}({})`: {}\n\n", op.name, op.name, op.inputs, op.doc);
   const std::string attrs = op.parse_attrs("{}").text();
   if (attrs != "{}") out += fmt::format("- attributes and defaults: `{}`\n", attrs);
-  const std::vector<Example> examples =
-      op.examples == nullptr ? std::vector<Example>{} : op.examples();
+  const std::vector<Example> examples = op.examples == nullptr ? std::vector<Example>{} : op.examples();
   if (op.shard && !examples.empty()) out += rule_lines(op, examples.front());
-  out += absence("gradient", op.grad) + absence("sharding rule", op.shard) +
-         absence("cost", op.cost) + absence("reference kernel", op.kernel);
+  out += absence("gradient", op.grad) + absence("sharding rule", op.shard) + absence("cost", op.cost) +
+         absence("reference kernel", op.kernel);
   return out;
 }
 

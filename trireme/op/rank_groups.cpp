@@ -12,7 +12,9 @@
 namespace trireme {
 namespace {
 
-std::vector<int> ints(const std::vector<int64_t>& values) { return {values.begin(), values.end()}; }
+std::vector<int> ints(const std::vector<int64_t>& values) {
+  return {values.begin(), values.end()};
+}
 
 }  // namespace
 
@@ -36,7 +38,8 @@ std::string RankGroups::why_not(const Mesh& mesh) const {
     std::set<int64_t> seen;
     for (const int64_t axis : axes) {
       if (axis < 0 || axis >= mesh.axes()) {
-        return fmt::format("is over axis {} of the mesh '{}', which has {} prime axes", axis, to_string(mesh), mesh.axes());
+        return fmt::format("is over axis {} of the mesh '{}', which has {} prime axes", axis, to_string(mesh),
+                           mesh.axes());
       }
       if (!seen.insert(axis).second) {
         return fmt::format("names axis '{}' of the mesh twice; name it once", mesh.axis(static_cast<int>(axis)).name);
@@ -44,8 +47,8 @@ std::string RankGroups::why_not(const Mesh& mesh) const {
     }
     const int64_t of_axes = mesh.size_of(ints(axes));
     if (size == of_axes) return "";
-    return fmt::format("says a group of {} ranks; over {} of the mesh '{}' it has {}", size, text(mesh), to_string(mesh),
-                       of_axes);
+    return fmt::format("says a group of {} ranks; over {} of the mesh '{}' it has {}", size, text(mesh),
+                       to_string(mesh), of_axes);
   }
   if (!axes.empty()) return "gives both axes of the mesh and ranks for its group; give one of them";
   const auto count = static_cast<int64_t>(ranks.size());
@@ -57,7 +60,8 @@ std::string RankGroups::why_not(const Mesh& mesh) const {
     if (rank < 0 || rank >= mesh.devices()) {
       return fmt::format("lists rank {} ({}); the job has the ranks 0 to {}", rank, text(mesh), mesh.devices() - 1);
     }
-    if (!seen.insert(rank).second) return fmt::format("lists rank {} twice ({}); list each rank once", rank, text(mesh));
+    if (!seen.insert(rank).second)
+      return fmt::format("lists rank {} twice ({}); list each rank once", rank, text(mesh));
   }
   return "";
 }

@@ -37,7 +37,8 @@ std::optional<RowOp> with_row_dims(const ShardingRule& rule, int dims) {
     if (of.size() != 1 || !rule.factors[static_cast<size_t>(of[0])].can_cut) return std::nullopt;
     factors.push_back(of[0]);
   }
-  const bool lead = std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& t) { return leads_with(t, factors); });
+  const bool lead =
+      std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& t) { return leads_with(t, factors); });
   if (!lead) return std::nullopt;
   RowOp out{dims, {}};
   for (const DimFactors& operand : rule.in) {
@@ -90,8 +91,10 @@ class StepReader {
     size_t at = 0;
     bool quoted = false;
     for (; at < rest_.size() && (quoted || rest_[at] != '}'); ++at) {
-      if (quoted && rest_[at] == '\\') ++at;
-      else if (rest_[at] == '"') quoted = !quoted;
+      if (quoted && rest_[at] == '\\')
+        ++at;
+      else if (rest_[at] == '"')
+        quoted = !quoted;
     }
     if (at >= rest_.size() || rest_[0] != '{') wrong("attributes in braces");
     const std::string_view out = rest_.substr(0, at + 1);
@@ -114,16 +117,19 @@ void check_numbers(const RowSteps& steps, const FusedRowsAttrs& attrs) {
   int made = steps.operands;
   for (const RowStep& step : steps.steps) {
     for (const int id : step.in) {
-      require(id < made, "fused_rows: {} reads value {} before it is made (steps '{}')", step.op->name, id, attrs.steps);
+      require(id < made, "fused_rows: {} reads value {} before it is made (steps '{}')", step.op->name, id,
+              attrs.steps);
     }
     for (const int id : step.out) {
-      require(id == made, "fused_rows: {} makes value {}; the next one is {} (steps '{}')", step.op->name, id, made, attrs.steps);
+      require(id == made, "fused_rows: {} makes value {}; the next one is {} (steps '{}')", step.op->name, id, made,
+              attrs.steps);
       ++made;
     }
   }
   for (const int id : steps.results) {
-    require(id >= steps.operands && id < made, "fused_rows: result {} is made by no step; they make {} to {} (steps '{}')", id,
-            steps.operands, made - 1, attrs.steps);
+    require(id >= steps.operands && id < made,
+            "fused_rows: result {} is made by no step; they make {} to {} (steps '{}')", id, steps.operands, made - 1,
+            attrs.steps);
   }
 }
 
@@ -146,8 +152,8 @@ class RowValues {
     require(out.size() == step.out.size(), "fused_rows: {} has {} results; {} are numbered", step.op->name, out.size(),
             step.out.size());
     const std::optional<RowOp> how = row_op(*step.op, {in, out, step.attrs});
-    require(how.has_value() && how->row_dims >= row_dims_, "fused_rows: {} does not work on rows that {} dimensions count",
-            step.op->name, row_dims_);
+    require(how.has_value() && how->row_dims >= row_dims_,
+            "fused_rows: {} does not work on rows that {} dimensions count", step.op->name, row_dims_);
     if (rows_.rank() == 0) rows_ = Shape(std::span(out[0].shape.begin(), static_cast<size_t>(row_dims_)));
     for (size_t i = 0; i < in.size(); ++i) use(step, i, how->by_row[i] != 0);
     for (const TensorType& type : out) values_.push_back({type, true});
@@ -166,7 +172,8 @@ class RowValues {
     require(value.by_row == by_row, "fused_rows: {} reads {} of value {}, others do not", step.op->name,
             by_row ? "a row" : "all rows", id);
     const bool same = !by_row || std::equal(rows_.begin(), rows_.end(), value.type.shape.begin());
-    require(same, "fused_rows: {} reads {} where the rows are {}", step.op->name, to_string(value.type), to_string(rows_));
+    require(same, "fused_rows: {} reads {} where the rows are {}", step.op->name, to_string(value.type),
+            to_string(rows_));
   }
 
   int row_dims_;
@@ -200,7 +207,8 @@ bool step_overwrites(const RowStep& step, int made, int id, std::span<const RowV
 }  // namespace
 
 std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types) {
-  if (!op.shard || !op.kernel || op.traits.collective || op.traits.zero_cost_view || op.traits.reads_place) return std::nullopt;
+  if (!op.shard || !op.kernel || op.traits.collective || op.traits.zero_cost_view || op.traits.reads_place)
+    return std::nullopt;
   if (types.in.empty() || types.out.empty()) return std::nullopt;
   const ShardingRule rule = op.shard.get()(types);
   if (!rule.windows.empty() || rule.ring.has_value()) return std::nullopt;
@@ -229,8 +237,8 @@ std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
 FusedRowsAttrs to_attrs(const RowSteps& steps) {
   FusedRowsAttrs out{.row_dims = steps.row_dims};
   for (const RowStep& step : steps.steps) {
-    out.steps += fmt::format("{}{}={}({}){}", out.steps.empty() ? "" : "; ", list(step.out), step.op->name, list(step.in),
-                             step.attrs.text());
+    out.steps += fmt::format("{}{}={}({}){}", out.steps.empty() ? "" : "; ", list(step.out), step.op->name,
+                             list(step.in), step.attrs.text());
   }
   out.results.assign(steps.results.begin(), steps.results.end());
   return out;
@@ -238,14 +246,15 @@ FusedRowsAttrs to_attrs(const RowSteps& steps) {
 
 RowSteps parse_row_steps(const FusedRowsAttrs& attrs) {
   RowSteps out;
-  require(attrs.row_dims >= 1 && attrs.row_dims <= Shape::kMaxRank, "fused_rows: rows are counted by {} dimensions; 1 to {} can be",
-          attrs.row_dims, Shape::kMaxRank);
+  require(attrs.row_dims >= 1 && attrs.row_dims <= Shape::kMaxRank,
+          "fused_rows: rows are counted by {} dimensions; 1 to {} can be", attrs.row_dims, Shape::kMaxRank);
   out.row_dims = static_cast<int>(attrs.row_dims);
   for (StepReader reader(attrs.steps); !reader.done();) {
     out.steps.push_back(reader.step());
     require(out.steps.size() <= kMostSteps, "fused_rows: more than {} steps", kMostSteps);
   }
-  require(!out.steps.empty() && !attrs.results.empty(), "fused_rows: there must be a step and a result (steps '{}')", attrs.steps);
+  require(!out.steps.empty() && !attrs.results.empty(), "fused_rows: there must be a step and a result (steps '{}')",
+          attrs.steps);
   out.operands = out.steps.front().out.front();
   for (const int64_t id : attrs.results) {
     require(id >= 0 && id < 1 << 20, "fused_rows: there is no value {} (steps '{}')", id, attrs.steps);
@@ -274,7 +283,8 @@ std::vector<std::pair<int, int>> row_overwrites(const RowSteps& steps, std::span
     for (int o = 0; o < steps.operands; ++o) {
       if (!values[static_cast<size_t>(o)].by_row) continue;
       const int read = last[static_cast<size_t>(o)];
-      if (read < s || (read == s && step_overwrites(steps.steps[static_cast<size_t>(s)], made, o, values))) out.emplace_back(r, o);
+      if (read < s || (read == s && step_overwrites(steps.steps[static_cast<size_t>(s)], made, o, values)))
+        out.emplace_back(r, o);
     }
   }
   return out;

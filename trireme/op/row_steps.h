@@ -1,8 +1,9 @@
-// Row steps: a few ops that work on rows, one after the other on a block of rows at a time, so that what one makes is still
-// in the cache when the next reads it. The op `fused_rows` holds them as text; pass/fuse_rows makes it.
+// Row steps: a few ops that work on rows, one after the other on a block of rows at a time, so that what one makes is
+// still in the cache when the next reads it. The op `fused_rows` holds them as text; pass/fuse_rows makes it.
 //
-// Rows are what the leading `row_dims` dimensions count. An op works on rows where each row of its results depends on the
-// same row of some operands and on all of the others, and sums over nothing that a cut could part. Its sharding rule says so.
+// Rows are what the leading `row_dims` dimensions count. An op works on rows where each row of its results depends on
+// the same row of some operands and on all of the others, and sums over nothing that a cut could part. Its sharding
+// rule says so.
 #pragma once
 
 #include <optional>
@@ -22,8 +23,8 @@ struct RowOp {
 // How the op works on rows of these types; nothing where it does not.
 std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types);
 
-// The same for a node of a rank's program, where the op waits for memory rather than for arithmetic. Its attributes may be those
-// of whole tensors of which it has pieces: nothing where they do not fit the pieces.
+// The same for a node of a rank's program, where the op waits for memory rather than for arithmetic. Its attributes may
+// be those of whole tensors of which it has pieces: nothing where they do not fit the pieces.
 std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types);
 
 // Values are numbered: the operands, then what the steps make.
@@ -50,11 +51,12 @@ struct RowValue {
   TensorType type;
   bool by_row = false;
 };
-// All values for operands of these types. Throws kInvalidArgument where a step takes other types, or does not work on rows.
+// All values for operands of these types. Throws kInvalidArgument where a step takes other types, or does not work on
+// rows.
 std::vector<RowValue> row_values(const RowSteps& steps, std::span<const TensorType> in);
 
-// Results that may be written over operands with rows of as many bytes: no later step reads those, nor the one that makes
-// the result unless its op allows it.
+// Results that may be written over operands with rows of as many bytes: no later step reads those, nor the one that
+// makes the result unless its op allows it.
 std::vector<std::pair<int, int>> row_overwrites(const RowSteps& steps, std::span<const TensorType> in);
 
 // How many rows there are.

@@ -39,8 +39,7 @@ class RuleParser {
       out.push_back(tensor(text.substr(from, i - from), types[out.size()], {is_result, index}));
       from = i + 1;
     }
-    invariant(out.size() == types.size(), "sharding rule '{}' names {} tensors of {}", text_, out.size(),
-              types.size());
+    invariant(out.size() == types.size(), "sharding rule '{}' names {} tensors of {}", text_, out.size(), types.size());
     return out;
   }
 
@@ -83,8 +82,8 @@ class RuleParser {
         }
       }
     }
-    invariant(static_cast<int>(dims.size()) == type.shape.rank(),
-              "sharding rule '{}': '{}' does not fit {}", text_, text, to_string(type));
+    invariant(static_cast<int>(dims.size()) == type.shape.rank(), "sharding rule '{}': '{}' does not fit {}", text_,
+              text, to_string(type));
     return dims;
   }
 
@@ -100,7 +99,8 @@ class RuleParser {
   bool may_be_uneven(int factor) const {
     if (!is_summed(rule_, factor)) return true;
     const Factor& f = rule_.factors[static_cast<size_t>(factor)];
-    if (options_.zeros_add_nothing.find(f.name[0]) != std::string_view::npos || f.reduction != Reduction::kSum) return true;
+    if (options_.zeros_add_nothing.find(f.name[0]) != std::string_view::npos || f.reduction != Reduction::kSum)
+      return true;
     return std::any_of(rule_.linear.begin(), rule_.linear.end(), [&](const std::vector<int>& set) {
       return std::all_of(set.begin(), set.end(),
                          [&](int operand) { return stands_in(rule_.in[static_cast<size_t>(operand)], factor); });
@@ -161,8 +161,7 @@ class RuleParser {
       if (parts.empty()) return;
       int64_t product = 1;
       for (const int part : parts) product *= rule_.factors[static_cast<size_t>(part)].size;
-      invariant(product == size, "sharding rule '{}': factors give {} where a dimension has {}", text_,
-                product, size);
+      invariant(product == size, "sharding rule '{}': factors give {} where a dimension has {}", text_, product, size);
     });
   }
 
@@ -207,8 +206,8 @@ std::string why_not_cut(const ShardingRule& rule, size_t factor) {
 
 }  // namespace
 
-ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in,
-                        std::span<const TensorType> out, const RuleOptions& options) {
+ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in, std::span<const TensorType> out,
+                        const RuleOptions& options) {
   return RuleParser(text, options).parse(in, out);
 }
 
@@ -226,7 +225,8 @@ bool stands_in(const DimFactors& tensor, int factor) {
 }
 
 bool is_summed(const ShardingRule& rule, int factor) {
-  return !std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& result) { return stands_in(result, factor); });
+  return !std::all_of(rule.out.begin(), rule.out.end(),
+                      [&](const DimFactors& result) { return stands_in(result, factor); });
 }
 
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts) {
@@ -308,14 +308,15 @@ std::string why_no_copies(const ShardingRule& rule, const FactorCuts& cuts, cons
   if (is_ring(rule, cuts)) return "an op that is taken in the steps of a ring is not computed in copies";
   const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
                                   [&](const WindowedDim& w) { return w.factor == cuts.copied_factor; });
-  if (slides || !cut_windows(rule, cuts).empty()) return "an op whose windows reach into other pieces is not computed in copies";
+  if (slides || !cut_windows(rule, cuts).empty())
+    return "an op whose windows reach into other pieces is not computed in copies";
   const auto f = static_cast<size_t>(cuts.copied_factor);
   const Factor& factor = rule.factors[f];
   if (!factor.can_cut) return fmt::format("factor '{}' cannot be cut", factor.name);
   const int64_t ways = mesh.size_of(cuts.axes[f]) * cuts.copies;
   if (factor.size % ways != 0) {
-    return fmt::format("{} copies on each of {} ranks do not divide factor '{}' of size {}", cuts.copies, ways / cuts.copies,
-                       factor.name, factor.size);
+    return fmt::format("{} copies on each of {} ranks do not divide factor '{}' of size {}", cuts.copies,
+                       ways / cuts.copies, factor.name, factor.size);
   }
   const auto in_a_product = [&](const std::vector<DimFactors>& tensors) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const DimFactors& tensor) {
@@ -408,14 +409,15 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
     if (!is_shared_along(rule, cuts, i)) continue;
     for (const int axis : cuts.axes[i]) {
       if (!is_micro_batch_axis(mesh, axis)) continue;
-      return fmt::format("factor '{}' is cut by '{}', and parts of it go from one to the next", rule.factors[i].name, kMicroBatchAxis);
+      return fmt::format("factor '{}' is cut by '{}', and parts of it go from one to the next", rule.factors[i].name,
+                         kMicroBatchAxis);
     }
   }
   for (const WindowedDim& windowed : cut_windows(rule, cuts)) {
     const std::string wrong = why_not(window_cut(rule, windowed, ways[static_cast<size_t>(windowed.factor)]));
     if (wrong.empty()) continue;
-    return fmt::format("{} {}, dimension {}: {}", windowed.is_result ? "result" : "operand", windowed.tensor, windowed.dim,
-                       wrong);
+    return fmt::format("{} {}, dimension {}: {}", windowed.is_result ? "result" : "operand", windowed.tensor,
+                       windowed.dim, wrong);
   }
   std::sort(used.begin(), used.end());
   if (const auto twice = std::adjacent_find(used.begin(), used.end()); twice != used.end()) {
@@ -445,7 +447,8 @@ std::string to_string(const ShardingRule& rule) {
   const auto windowed = [&](const DimFactors& tensor, size_t dim, bool is_result) {
     const std::vector<DimFactors>& side = is_result ? rule.out : rule.in;
     return std::any_of(rule.windows.begin(), rule.windows.end(), [&](const WindowedDim& w) {
-      return w.is_result == is_result && &side[static_cast<size_t>(w.tensor)] == &tensor && w.dim == static_cast<int>(dim);
+      return w.is_result == is_result && &side[static_cast<size_t>(w.tensor)] == &tensor &&
+             w.dim == static_cast<int>(dim);
     });
   };
   const auto write = [&](const std::vector<DimFactors>& tensors) {

@@ -8,9 +8,9 @@
 // Text: one letter a factor, `,` between tensors, `->` before the results. After a letter `!` means that the
 // factor may not be cut. `.` is a dimension without a factor (never cut). `(ab)` is a dimension that is the product
 // of two factors, the first most significant: their sizes must be given or follow from other dimensions.
-// A leading `*` stands for all leading dimensions, the same in every tensor that has it. `~` after a letter: the dimension
-// is not the factor but what windows that slide along the factor see (WindowedDim): cut in parts of the factor, a
-// rank reads a part of the dimension that overlaps its neighbours'.
+// A leading `*` stands for all leading dimensions, the same in every tensor that has it. `~` after a letter: the
+// dimension is not the factor but what windows that slide along the factor see (WindowedDim): cut in parts of the
+// factor, a rank reads a part of the dimension that overlaps its neighbours'.
 //   matmul    "bmk,bkn->bmn"      embedding  "vd,n->nd"     split heads  "s(hd)->shd"
 #pragma once
 
@@ -32,13 +32,13 @@ struct Factor {
   int64_t size = 1;
   bool can_cut = true;
   Reduction reduction = Reduction::kSum;  // of the partial results, when the factor is in no result
-  // Whether it may fall in uneven parts: what operands hold beyond its end (layout.h), zeros or, for a maximum or minimum,
-  // what changes none, then adds nothing to what the factor is summed into.
+  // Whether it may fall in uneven parts: what operands hold beyond its end (layout.h), zeros or, for a maximum or
+  // minimum, what changes none, then adds nothing to what the factor is summed into.
   bool uneven = true;
 };
 
-// Position i of a factor sees positions [i * stride - before, i * stride - before + reach) of a dimension. Those outside the
-// dimension hold `fill`; a result's are dropped.
+// Position i of a factor sees positions [i * stride - before, i * stride - before + reach) of a dimension. Those
+// outside the dimension hold `fill`; a result's are dropped.
 struct SlidingWindow {
   int64_t stride = 1;
   int64_t before = 0;
@@ -79,20 +79,21 @@ struct RuleOptions {
   std::map<char, Reduction> reductions = {};   // other than sum
   std::map<char, SlidingWindow> windows = {};  // of letters with `~`
   std::string_view ring = {};                  // two letters
-  // Letters ('*': all leading dimensions) that are summed over, of which zeros in the operands add nothing although the op
-  // is linear in none of them.
+  // Letters ('*': all leading dimensions) that are summed over, of which zeros in the operands add nothing although the
+  // op is linear in none of them.
   std::string_view zeros_add_nothing = {};
 };
 
 // Throws kInternal when the text does not fit the types: it is the op's author's mistake.
-ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in,
-                        std::span<const TensorType> out, const RuleOptions& options = {});
+ShardingRule parse_rule(std::string_view text, std::span<const TensorType> in, std::span<const TensorType> out,
+                        const RuleOptions& options = {});
 
 // The rule of ops that nothing is known of: no factor may be cut.
 ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const TensorType> out);
 
 // Layouts that somebody vouches for, whatever the rule says: operands are brought to `in`, the op is run on the pieces,
-// and what it makes of them, times `factor`, is taken to lie as `out`. An operand that is partial is read as the rank's term.
+// and what it makes of them, times `factor`, is taken to lie as `out`. An operand that is partial is read as the rank's
+// term.
 struct VouchedLayouts {
   std::vector<Layout> in;
   std::vector<Layout> out;
@@ -103,9 +104,9 @@ struct VouchedLayouts {
 // A choice of mesh axes for each factor, most significant first, and the axes over which linear operands stay
 // partial: one strategy of one op.
 struct FactorCuts {
-  std::vector<std::vector<int>> axes;       // per factor
-  std::vector<PartialAxis> through;         // partial axes that flow from a linear set of operands
-  int linear_set = -1;                      // which one
+  std::vector<std::vector<int>> axes;  // per factor
+  std::vector<PartialAxis> through;    // partial axes that flow from a linear set of operands
+  int linear_set = -1;                 // which one
   // The op is run so many times on each rank, each time on a part of the rank's piece along this factor.
   int copied_factor = -1;
   int64_t copies = 1;
@@ -132,14 +133,14 @@ std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts&
 // Whether the factor falls in parts that are not equal.
 bool is_uneven(const ShardingRule& rule, const FactorCuts& cuts, size_t factor, const Mesh& mesh);
 
-// Whether zeros beyond the end of an uneven factor in all operands make zeros there in the results: the op is linear in all
-// that hold it.
+// Whether zeros beyond the end of an uneven factor in all operands make zeros there in the results: the op is linear in
+// all that hold it.
 bool keeps_zeros(const ShardingRule& rule, int factor);
 
 // Whether the choice is legal: cut factors can be cut, sizes divide or may be uneven, windows reach no further than the
 // blocks beside their own, no axis is used twice, and in a compound dimension a factor is cut only where all more
-// significant ones are fully cut; copies are along a factor that is a dimension of its own and that they divide. Says why
-// not, or "". Vouched layouts are legal.
+// significant ones are fully cut; copies are along a factor that is a dimension of its own and that they divide. Says
+// why not, or "". Vouched layouts are legal.
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);
 
 std::string to_string(const ShardingRule& rule);  // "a,b->c" with sizes: "mk,kn->mn m=4 k=8 n=16"

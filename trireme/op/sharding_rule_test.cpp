@@ -29,8 +29,7 @@ FactorCuts cuts_of(const ShardingRule& rule, std::map<std::string, std::vector<i
 }
 
 TEST(ShardingRule, TakesSizesFromDimensions) {
-  EXPECT_EQ(printed("mk,kn->mn", {f32({4, 8}), f32({8, 16})}, {f32({4, 16})}),
-            "mk,kn->mn m=4 k=8 n=16");
+  EXPECT_EQ(printed("mk,kn->mn", {f32({4, 8}), f32({8, 16})}, {f32({4, 16})}), "mk,kn->mn m=4 k=8 n=16");
   EXPECT_EQ(printed("*k!->*k", {f32({2, 3, 5})}, {f32({2, 3, 5})}), "*0*1k!->*0*1k! *0=2 *1=3 k=5");
   EXPECT_EQ(printed("a.->a", {f32({4, 1})}, {f32({4})}), "a.->a a=4");
   EXPECT_EQ(printed("->*", {}, {f32({4, 2})}), "->*0*1 *0=4 *1=2");
@@ -40,8 +39,7 @@ TEST(ShardingRule, TakesSizesFromDimensions) {
 TEST(ShardingRule, DividesCompoundDimensions) {
   EXPECT_EQ(printed("s(hd)->shd", {f32({5, 12})}, {f32({5, 3, 4})}), "s(hd)->shd s=5 h=3 d=4");
   EXPECT_EQ(printed("(gr)d->g", {f32({12, 2})}, {f32({3})}), "(gr)d->g g=3 r=4 d=2");
-  EXPECT_EQ(printed("(ab)->(ab)", {f32({12})}, {f32({12})}, {.sizes = {{'a', 3}}}),
-            "(ab)->(ab) a=3 b=4");
+  EXPECT_EQ(printed("(ab)->(ab)", {f32({12})}, {f32({12})}, {.sizes = {{'a', 3}}}), "(ab)->(ab) a=3 b=4");
   EXPECT_EQ(printed("b*(xy)->b*(xy)", {f32({2, 3, 6})}, {f32({2, 3, 6})}, {.sizes = {{'x', 2}}}),
             "b*0(xy)->b*0(xy) b=2 *0=3 x=2 y=3");
 }
@@ -50,12 +48,9 @@ TEST(ShardingRule, RefusesTextThatDoesNotFit) {
   EXPECT_EQ(printed("ab", {f32({2, 2})}, {}), "sharding rule 'ab' has no '->'");
   EXPECT_EQ(printed("ab,c->ab", {f32({2, 2})}, {f32({2, 2})}),
             "sharding rule 'ab,c->ab' names more tensors than the op has");
-  EXPECT_EQ(printed("ab->ab", {f32({2, 2}), f32({2})}, {f32({2, 2})}),
-            "sharding rule 'ab->ab' names 1 tensors of 2");
-  EXPECT_EQ(printed("abc->ab", {f32({2, 2})}, {f32({2, 2})}),
-            "sharding rule 'abc->ab': 'abc' does not fit f32[2,2]");
-  EXPECT_EQ(printed("*abc->a", {f32({2, 2})}, {f32({2})}),
-            "sharding rule '*abc->a': f32[2,2] has too few dimensions");
+  EXPECT_EQ(printed("ab->ab", {f32({2, 2}), f32({2})}, {f32({2, 2})}), "sharding rule 'ab->ab' names 1 tensors of 2");
+  EXPECT_EQ(printed("abc->ab", {f32({2, 2})}, {f32({2, 2})}), "sharding rule 'abc->ab': 'abc' does not fit f32[2,2]");
+  EXPECT_EQ(printed("*abc->a", {f32({2, 2})}, {f32({2})}), "sharding rule '*abc->a': f32[2,2] has too few dimensions");
   EXPECT_EQ(printed("ab->ab", {f32({2, 3})}, {f32({2, 4})}),
             "sharding rule 'ab->ab': factors give 3 where a dimension has 4");
 }
@@ -95,8 +90,7 @@ TEST(ShardingRule, UsesTheReductionOfItsFactor) {
   const ShardingRule rule = parse_rule("ab->a", in, out, {.reductions = {{'b', Reduction::kMax}}});
   const Mesh mesh({{"x", 2}});
 
-  EXPECT_EQ(to_string(result_layouts(rule, cuts_of(rule, {{"b", {0}}}))[0], mesh),
-            "[-] partial(max: x)");
+  EXPECT_EQ(to_string(result_layouts(rule, cuts_of(rule, {{"b", {0}}}))[0], mesh), "[-] partial(max: x)");
 }
 
 TEST(ShardingRule, SaysWhyAChoiceIsIllegal) {
@@ -108,8 +102,7 @@ TEST(ShardingRule, SaysWhyAChoiceIsIllegal) {
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"s", {0}}}), mesh), "factor 's' cannot be cut");
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"h", {0}}}), mesh),
             "2 ranks do not divide factor 'h' of size 3, which is only a part of a dimension");
-  EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"h", {1}}, {"d", {0, 0}}}), mesh),
-            "axis 'x' is used twice");
+  EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"h", {1}}, {"d", {0, 0}}}), mesh), "axis 'x' is used twice");
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"d", {0}}}), mesh),
             "a cut inside a compound dimension whose more significant factor is not fully cut");
   EXPECT_EQ(why_illegal(rule, cuts_of(rule, {{"h", {1}}, {"d", {0, 2}}}), mesh), "");
@@ -119,7 +112,8 @@ TEST(ShardingRule, LetsAFactorFallInUnevenPartsWhereZerosAddNothing) {
   const Mesh mesh({{"x", 2}, {"y", 4}});
   const ShardingRule product =
       parse_rule("mk,kn->mn", std::vector{f32({5, 7}), f32({7, 9})}, std::vector{f32({5, 9})}, {.linear = {{0}, {1}}});
-  for (const char* factor : {"m", "k", "n"}) EXPECT_EQ(why_illegal(product, cuts_of(product, {{factor, {0}}}), mesh), "");
+  for (const char* factor : {"m", "k", "n"})
+    EXPECT_EQ(why_illegal(product, cuts_of(product, {{factor, {0}}}), mesh), "");
   EXPECT_EQ(why_illegal(product, cuts_of(product, {{"m", {1, 2}}}), mesh),
             "4 ranks do not divide factor 'm' of size 5, and one of them would have nothing of it");
   EXPECT_TRUE(keeps_zeros(product, 0));

@@ -9,7 +9,9 @@ Tensor cast_to(const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x : apply1(op("cast"), {x}, Attrs::of(CastAttrs{dtype}));
 }
 
-bool is_cast(const Node& node) { return node.op->name == "cast"; }
+bool is_cast(const Node& node) {
+  return node.op->name == "cast";
+}
 
 bool is_gradient_type(const TensorType& gradient, const TensorType& value) {
   if (gradient == value) return true;

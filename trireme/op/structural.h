@@ -15,8 +15,8 @@ struct CastAttrs {
 Tensor cast_to(const Tensor& x, DType dtype);
 bool is_cast(const Node& node);
 
-// Whether a gradient rule may give this for a value of that type: the type itself, or, for a value narrower than f32, f32,
-// in which sums over many elements are taken. They stay f32 up to a cast to the value, or are rounded to its type.
+// Whether a gradient rule may give this for a value of that type: the type itself, or, for a value narrower than f32,
+// f32, in which sums over many elements are taken. They stay f32 up to a cast to the value, or are rounded to its type.
 bool is_gradient_type(const TensorType& gradient, const TensorType& value);
 
 // Sum of two gradients of one value, in the wider type of both.
@@ -34,8 +34,8 @@ struct FullAttrs {
   }
 };
 
-// The collectives and the local cut of a reshard. Types are local. The groups of ranks are given by `axes` or by `ranks`, as
-// in op/rank_groups.h, and have `size` ranks each.
+// The collectives and the local cut of a reshard. Types are local. The groups of ranks are given by `axes` or by
+// `ranks`, as in op/rank_groups.h, and have `size` ranks each.
 struct CollectiveAttrs {
   std::vector<int64_t> axes;
   int64_t dim = 0;       // all_gather: the dimension joined; reduce_scatter, all_to_all, shard_slice: the one cut
@@ -43,22 +43,22 @@ struct CollectiveAttrs {
   int64_t size = 1;      // ranks of the group
   int64_t root = 0;      // broadcast: the place in the group that has the value
   std::string reduction = "sum";
-  int64_t shift = 1;     // ring_shift: how many places further in the group a piece goes
+  int64_t shift = 1;  // ring_shift: how many places further in the group a piece goes
   std::vector<int64_t> ranks = {};
   static constexpr auto fields() {
-    return std::tuple{field("axes", &CollectiveAttrs::axes), field("dim", &CollectiveAttrs::dim),
+    return std::tuple{field("axes", &CollectiveAttrs::axes),         field("dim", &CollectiveAttrs::dim),
                       field("from_dim", &CollectiveAttrs::from_dim), field("size", &CollectiveAttrs::size),
-                      field("root", &CollectiveAttrs::root), field("reduction", &CollectiveAttrs::reduction),
-                      field("shift", &CollectiveAttrs::shift), field("ranks", &CollectiveAttrs::ranks)};
+                      field("root", &CollectiveAttrs::root),         field("reduction", &CollectiveAttrs::reduction),
+                      field("shift", &CollectiveAttrs::shift),       field("ranks", &CollectiveAttrs::ranks)};
   }
 };
 
-// take_windows and add_windows: dimension `dim` lies in `size` equal blocks, one for each rank of the group in order, or in
-// as many windows, which may overlap (layout/window_cut.h).
+// take_windows and add_windows: dimension `dim` lies in `size` equal blocks, one for each rank of the group in order,
+// or in as many windows, which may overlap (layout/window_cut.h).
 struct WindowAttrs {
   std::vector<int64_t> axes = {};
   std::vector<int64_t> ranks = {};
-  int64_t size = 1;    // ranks of the group
+  int64_t size = 1;  // ranks of the group
   int64_t dim = 0;
   int64_t extent = 0;  // positions of the whole dimension
   int64_t offset = 0;  // where the first window begins; below 0: before the first position
@@ -66,11 +66,10 @@ struct WindowAttrs {
   int64_t length = 0;  // of a window
   double fill = 0;     // take_windows: what stands at positions outside the whole
   static constexpr auto fields() {
-    return std::tuple{field("axes", &WindowAttrs::axes),     field("ranks", &WindowAttrs::ranks),
-                      field("size", &WindowAttrs::size),     field("dim", &WindowAttrs::dim),
-                      field("extent", &WindowAttrs::extent), field("offset", &WindowAttrs::offset),
-                      field("step", &WindowAttrs::step),     field("length", &WindowAttrs::length),
-                      field("fill", &WindowAttrs::fill)};
+    return std::tuple{
+        field("axes", &WindowAttrs::axes), field("ranks", &WindowAttrs::ranks),   field("size", &WindowAttrs::size),
+        field("dim", &WindowAttrs::dim),   field("extent", &WindowAttrs::extent), field("offset", &WindowAttrs::offset),
+        field("step", &WindowAttrs::step), field("length", &WindowAttrs::length), field("fill", &WindowAttrs::fill)};
   }
   WindowCut cut() const { return {.parts = size, .extent = extent, .offset = offset, .step = step, .length = length}; }
 };

@@ -40,6 +40,8 @@ const OpDef& op(std::string_view name) {
   fail(ErrorKind::kNotFound, "no op named '{}'.{}", name, near.empty() ? "" : fmt::format(" Did you mean '{}'?", near));
 }
 
-const OpBase* find_op_base(std::string_view name) { return find_op(name); }
+const OpBase* find_op_base(std::string_view name) {
+  return find_op(name);
+}
 
 }  // namespace trireme

@@ -169,8 +169,8 @@ Tensor dropout(const Tensor& x, const Tensor& step, double p, int64_t seed, int6
 Tensor embedding(const Tensor& table, const Tensor& ids);
 // The gradient of a table with `vocabulary` rows: row v is the sum of dy[*,d] over the positions with id v.
 Tensor embedding_grad(const Tensor& ids, const Tensor& dy, int64_t vocabulary);
-// A table for each batch: table[b,v,d] and ids[b,n] -> [b,n,d]; and ids[b,n], x[b,n,d] -> [b,rows,d], whose row v is the
-// sum of x over the positions with id v. Batches may be cut, rows may not.
+// A table for each batch: table[b,v,d] and ids[b,n] -> [b,n,d]; and ids[b,n], x[b,n,d] -> [b,rows,d], whose row v is
+// the sum of x over the positions with id v. Batches may be cut, rows may not.
 Tensor gather_rows(const Tensor& table, const Tensor& ids);
 Tensor scatter_rows(const Tensor& ids, const Tensor& x, int64_t rows);
 
@@ -184,36 +184,37 @@ Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
 // y = gamma x rstd with rstd = 1 / sqrt(mean of squares + eps).
 Normalised rms_norm(const Tensor& x, const Tensor& gamma, double eps = 1e-6);
 
-
 // The sums over all positions of x[*,c] and of its squares, f64[2,c]. Cut positions give partial sums.
 Tensor channel_sums(const Tensor& x);
-// Mean and (biased) variance of `count` positions from such sums, and the running statistics after them: old + momentum (new -
-// old), of the unbiased variance. All are f32[c].
+// Mean and (biased) variance of `count` positions from such sums, and the running statistics after them: old + momentum
+// (new - old), of the unbiased variance. All are f32[c].
 struct BatchStatistics {
   Tensor mean, var, running_mean, running_var;
 };
-BatchStatistics batch_statistics(const Tensor& sums, const Tensor& running_mean, const Tensor& running_var, int64_t count,
-                                 double momentum = 0.1);
+BatchStatistics batch_statistics(const Tensor& sums, const Tensor& running_mean, const Tensor& running_var,
+                                 int64_t count, double momentum = 0.1);
 struct BatchNormOptions {
   double eps = 1e-5;
   bool relu = false;
   Tensor residual = {};  // of x's type
 };
-// Over all positions of x[*,c]: y = gamma (x - mean) / sqrt(var + eps) + beta, + residual, then relu. gamma, beta, mean and var
-// are f32[c] (f64 for f64).
+// Over all positions of x[*,c]: y = gamma (x - mean) / sqrt(var + eps) + beta, + residual, then relu. gamma, beta, mean
+// and var are f32[c] (f64 for f64).
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean, const Tensor& var,
                   const BatchNormOptions& options = {});
-// The same with the statistics of x itself over the whole batch, however it is cut (Ioffe and Szegedy, 2015; over ranks it is
-// synchronised: sums of c channels are reduced once forward and once backward), and the running statistics after it.
+// The same with the statistics of x itself over the whole batch, however it is cut (Ioffe and Szegedy, 2015; over ranks
+// it is synchronised: sums of c channels are reduced once forward and once backward), and the running statistics after
+// it.
 struct BatchNormTraining {
   Tensor y, running_mean, running_var;
 };
-BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                                      const Tensor& running_var, double momentum, const BatchNormOptions& options = {});
+BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                      const Tensor& running_mean, const Tensor& running_var, double momentum,
+                                      const BatchNormOptions& options = {});
 
 // -- attention -----------------------------------------------------------------------------------------------
-// Rotary position embedding of x[b,s,h,d], d even: elements i and i+d/2 of a head are a pair that is turned by the angle
-// s theta^(-2i/d), s being the position in the whole tensor. Batch, positions and heads may be cut.
+// Rotary position embedding of x[b,s,h,d], d even: elements i and i+d/2 of a head are a pair that is turned by the
+// angle s theta^(-2i/d), s being the position in the whole tensor. Batch, positions and heads may be cut.
 Tensor rotary(const Tensor& x, double theta = 10000);
 struct AttentionOptions {
   bool causal = false;  // query i sees keys 0 .. i + t - s
@@ -230,8 +231,8 @@ Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, 
 
 // -- convolution and pooling ---------------------------------------------------------------------------------
 // Images are [n,h,w,c]. Strides and dilations are [h,w]; padding is [h,w], the same on both sides, or
-// [top,bottom,left,right]. The batch, channels and positions may be cut; a rank's windows reach into its neighbours' positions
-// at most, and positions whose padding does not count in a mean are not cut.
+// [top,bottom,left,right]. The batch, channels and positions may be cut; a rank's windows reach into its neighbours'
+// positions at most, and positions whose padding does not count in a mean are not cut.
 struct ConvOptions {
   std::vector<int64_t> stride = {1, 1};
   std::vector<int64_t> padding = {0, 0};
@@ -300,11 +301,11 @@ Tensor clip_scale(const Tensor& norm_squared, double max_norm);
 
 // -- collectives on the pieces of ranks ----------------------------------------------------------------------
 // For models that are cut by hand; the compiler inserts its own. Bool tensors are refused, and reductions other than
-// "sum", "max" and "min". The group stands in the attributes: over_axes(mesh, "tp"), with what the collective needs besides
-// set after. Gradients take each rank's value as a variable of its own.
+// "sum", "max" and "min". The group stands in the attributes: over_axes(mesh, "tp"), with what the collective needs
+// besides set after. Gradients take each rank's value as a variable of its own.
 CollectiveAttrs over_axes(const Mesh& mesh, std::string_view axes);
-// Groups of ranks by number, all of one size from 2 on. A rank that none of them lists keeps its operand as the result; where
-// the result has another shape, every rank must be listed.
+// Groups of ranks by number, all of one size from 2 on. A rank that none of them lists keeps its operand as the result;
+// where the result has another shape, every rank must be listed.
 CollectiveAttrs over_ranks(const std::vector<std::vector<int64_t>>& groups);
 std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs& attrs);
 Tensor all_gather(const Tensor& x, const CollectiveAttrs& attrs);      // joins the pieces along `dim`
@@ -312,7 +313,7 @@ Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs);  // the ow
 Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs);      // cuts along `dim`, joins along `from_dim`
 Tensor ring_shift(const Tensor& x, const CollectiveAttrs& attrs);      // that of the member `shift` places before
 std::vector<Tensor> broadcast(std::span<const Tensor> x, const CollectiveAttrs& attrs);  // rank `root`'s x
-Tensor shard_slice(const Tensor& x, const CollectiveAttrs& attrs);     // the own piece along `dim`; nothing is sent
+Tensor shard_slice(const Tensor& x, const CollectiveAttrs& attrs);  // the own piece along `dim`; nothing is sent
 
 // The pieces of the group lie along `dim` in equal blocks, one after the other. Rank k gets positions [offset + k step,
 // + length) of it, with `fill` outside the whole; no further than its neighbours' blocks reach.
@@ -324,8 +325,8 @@ struct WindowOptions {
   double fill = 0;
 };
 Tensor take_windows(const Tensor& x, const CollectiveAttrs& group, const WindowOptions& options);
-// x with the last `before` positions of the rank before it and the first `after` of the one after it; zeros at the ends.
-// One dimension after the other, the corners come from the diagonal neighbours.
+// x with the last `before` positions of the rank before it and the first `after` of the one after it; zeros at the
+// ends. One dimension after the other, the corners come from the diagonal neighbours.
 Tensor halo(const Tensor& x, const CollectiveAttrs& group, int dim, int64_t before, int64_t after);
 // x[i] of the group's rank k becomes result i of its rank to[i][k]; -1: of none. Zeros where nothing comes.
 std::vector<Tensor> neighbor_exchange(std::span<const Tensor> x, const CollectiveAttrs& group,

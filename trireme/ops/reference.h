@@ -38,8 +38,7 @@ void with_floating(std::string_view op, DType dtype, Fn&& fn) {
     case DType::kBF16:
       return fn(BFloat16{});
     default:
-      fail(ErrorKind::kUnsupported, "{}: no kernel for {}; use f32, bf16 or f64", op,
-           to_string(dtype));
+      fail(ErrorKind::kUnsupported, "{}: no kernel for {}; use f32, bf16 or f64", op, to_string(dtype));
   }
 }
 
@@ -52,8 +51,7 @@ void with_index(std::string_view op, DType dtype, Fn&& fn) {
     case DType::kI64:
       return fn(int64_t{});
     default:
-      fail(ErrorKind::kUnsupported, "{}: no kernel for {} indices; use i32 or i64", op,
-           to_string(dtype));
+      fail(ErrorKind::kUnsupported, "{}: no kernel for {} indices; use i32 or i64", op, to_string(dtype));
   }
 }
 
@@ -68,8 +66,7 @@ using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 // A floating scalar's value, of whichever type it is.
 inline double scalar(std::string_view op, const View& view) {
   double value = 0;
-  with_floating(op, view.type.dtype,
-                [&](auto zero) { value = load(view.as<decltype(zero)>()[0]); });
+  with_floating(op, view.type.dtype, [&](auto zero) { value = load(view.as<decltype(zero)>()[0]); });
   return value;
 }
 

@@ -17,8 +17,7 @@ struct Operand {
 };
 
 inline std::vector<HostTensor> run_op(std::string_view name, std::initializer_list<Operand> in,
-                                      std::string_view attrs_text = "{}",
-                                      std::span<const Place> in_place = {},
+                                      std::string_view attrs_text = "{}", std::span<const Place> in_place = {},
                                       std::span<const Place> out_place = {},
                                       std::span<const TensorType> out_types = {}) {
   const OpDef& def = op(name);
@@ -31,8 +30,7 @@ inline std::vector<HostTensor> run_op(std::string_view name, std::initializer_li
   }
   // A piece of a result may be smaller than the one that the op infers from its attributes.
   const std::vector<TensorType> results =
-      out_types.empty() ? def.infer.get()({types, attrs})
-                        : std::vector<TensorType>(out_types.begin(), out_types.end());
+      out_types.empty() ? def.infer.get()({types, attrs}) : std::vector<TensorType>(out_types.begin(), out_types.end());
   std::vector<HostTensor> out;
   for (const TensorType& type : results) out_views.push_back(out.emplace_back(type).view());
   def.kernel.get()({in_views, out_views, in_place, out_place, attrs, {}, nullptr, nullptr});

@@ -17,8 +17,8 @@ Shape whole_of(Shape piece, const Layout& layout, const Mesh& mesh) {
 Layout piece_layout(const Input& input, const Shape& piece, const Mesh& mesh) {
   if (input.piece.empty()) return Layout::replicated(piece.rank());
   if (input.piece == kOwnPiece) {
-    require(piece.rank() > 0, "{} '{}' is a scalar of each rank's own; give it a dimension, of size 1", to_string(input.role),
-            input.name);
+    require(piece.rank() > 0, "{} '{}' is a scalar of each rank's own; give it a dimension, of size 1",
+            to_string(input.role), input.name);
     Layout layout = Layout::replicated(piece.rank());
     for (int axis = 0; axis < mesh.axes(); ++axis) layout.dims[0].push_back(axis);
     return layout;

@@ -71,7 +71,9 @@ class Copies {
     const TensorType& whole = copied_.whole[result];
     if (dim >= 0) return add_to(program_, op("concat"), Attrs::of(ConcatAttrs{dim}), parts, {layout}, {whole}).front();
     const Reduction reduction = copied_.rule.factors[static_cast<size_t>(copied_.cuts.copied_factor)].reduction;
-    const std::string_view name = reduction == Reduction::kSum ? "add" : reduction == Reduction::kMax ? "maximum" : "minimum";
+    const std::string_view name = reduction == Reduction::kSum   ? "add"
+                                  : reduction == Reduction::kMax ? "maximum"
+                                                                 : "minimum";
     ValueId sum = parts.front();
     for (size_t i = 1; i < parts.size(); ++i) {
       const ValueId both[] = {sum, parts[i]};

@@ -17,8 +17,8 @@ std::vector<ValueId> add_to(Program& program, const OpBase& op, const Attrs& att
 struct CopiedNode {
   const Node& node;
   const ShardingRule& rule;
-  const FactorCuts& cuts;            // `copies` of it along `copied_factor`
-  std::span<const ValueId> inputs;   // of the program
+  const FactorCuts& cuts;           // `copies` of it along `copied_factor`
+  std::span<const ValueId> inputs;  // of the program
   const std::vector<Layout>& results;
   const std::vector<TensorType>& whole;  // types of the results
 };

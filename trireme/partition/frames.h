@@ -1,6 +1,6 @@
-// Dimensions that fall in uneven parts. Every rank's piece has the same shape, that of the longest part (layout.h), and what
-// lies beyond the end of a dimension is zero in every value of a program: results are cleared there, and two layouts whose
-// frames differ meet where the dimension is whole, at its own size.
+// Dimensions that fall in uneven parts. Every rank's piece has the same shape, that of the longest part (layout.h), and
+// what lies beyond the end of a dimension is zero in every value of a program: results are cleared there, and two
+// layouts whose frames differ meet where the dimension is whole, at its own size.
 #pragma once
 
 #include "trireme/ir/program.h"
@@ -15,8 +15,8 @@ struct CutNode {
   const FactorCuts& cuts;
 };
 
-// An operand as the node may read it: where it takes the largest or smallest along an uneven factor, what lies beyond is no
-// candidate.
+// An operand as the node may read it: where it takes the largest or smallest along an uneven factor, what lies beyond
+// is no candidate.
 ValueId ready_to_read(Program& program, const CutNode& cut, size_t operand, ValueId id);
 
 // A result that is zero beyond its ends.
@@ -25,8 +25,8 @@ ValueId cleared(Program& program, const CutNode& cut, size_t result, ValueId id)
 // The layout without the cuts of dimensions in which the frames differ.
 Layout whole_where_differ(const Layout& layout, const Shape& a, const Shape& b);
 
-// A value of one frame in another that differs where the value is whole: cut off, or with zeros added. `whole` is what the
-// result is a part of.
+// A value of one frame in another that differs where the value is whole: cut off, or with zeros added. `whole` is what
+// the result is a part of.
 ValueId resized(Program& program, ValueId id, const Shape& from, const Shape& to, const Shape& whole);
 
 }  // namespace trireme

@@ -20,9 +20,14 @@ using AxisSet = uint32_t;
 class Unroll {
  public:
   Unroll(const Program& from, const MicroBatchOptions& options)
-      : from_(from), graph_(from.graph), options_(options), axes_(from.mesh.find(kMicroBatchAxis)), count_(micro_batches(from.mesh)),
+      : from_(from),
+        graph_(from.graph),
+        options_(options),
+        axes_(from.mesh.find(kMicroBatchAxis)),
+        count_(micro_batches(from.mesh)),
         copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)),
-        level_of_value_(graph_.values().size(), 0), repeats_(graph_.nodes().size(), 0) {
+        level_of_value_(graph_.values().size(), 0),
+        repeats_(graph_.nodes().size(), 0) {
     to_.graph = Graph(graph_.name());
     to_.mesh = without_micro_batches(from.mesh);
     to_.micro_batches = count_;
@@ -81,7 +86,8 @@ class Unroll {
   int64_t first_like(int64_t m, AxisSet along) const {
     int64_t out = m;
     for (size_t i = 0; i < axes_.size(); ++i) {
-      if ((along >> i & 1U) == 0) out -= m / from_.mesh.stride(axes_[i]) % from_.mesh.axis(axes_[i]).size * from_.mesh.stride(axes_[i]);
+      if ((along >> i & 1U) == 0)
+        out -= m / from_.mesh.stride(axes_[i]) % from_.mesh.axis(axes_[i]).size * from_.mesh.stride(axes_[i]);
     }
     return out;
   }
@@ -104,19 +110,23 @@ class Unroll {
     if (node.op->name == "all_reduce") return Step::kSum;
     if (node.op->name == "all_gather") return Step::kGather;
     if (node.op->name == "shard_slice") return Step::kSlice;
-    fail(ErrorKind::kUnsupported, "{} of '{}' would move parts between micro-batches of a rank; ask for another cut there, or for no micro-batches",
+    fail(ErrorKind::kUnsupported,
+         "{} of '{}' would move parts between micro-batches of a rank; ask for another cut there, or for no "
+         "micro-batches",
          node.op->name, graph_.scope_of(node));
   }
 
   bool moves_ours(const Node& node) const {
     const std::vector<int64_t> axes = groups_of(node.op->name, node.attrs).axes;
-    const auto ours = std::count_if(axes.begin(), axes.end(), [&](int64_t axis) { return is_ours(static_cast<int>(axis)); });
-    invariant(ours == 0 || ours == static_cast<int64_t>(axes.size()), "{} is over ranks and micro-batches at once", node.op->name);
+    const auto ours =
+        std::count_if(axes.begin(), axes.end(), [&](int64_t axis) { return is_ours(static_cast<int>(axis)); });
+    invariant(ours == 0 || ours == static_cast<int64_t>(axes.size()), "{} is over ranks and micro-batches at once",
+              node.op->name);
     return ours > 0;
   }
 
-  // When the node can be done: 0 before any sum or gather over micro-batches is there, 1 after those that need no other,
-  // and so on.
+  // When the node can be done: 0 before any sum or gather over micro-batches is there, 1 after those that need no
+  // other, and so on.
   int classify(NodeId id) {
     const Node& node = graph_.node(id);
     const Step step = step_of(node);
@@ -146,8 +156,8 @@ class Unroll {
   void add_input(const Input& input) {
     Layout layout = layout_of(input.value);
     if (differs_along(layout) != 0) {
-      require(input.role == Role::kData, "{} '{}' lies as {}: the axis '{}' cuts batches only", to_string(input.role), input.name,
-              to_string(layout, from_.mesh), kMicroBatchAxis);
+      require(input.role == Role::kData, "{} '{}' lies as {}: the axis '{}' cuts batches only", to_string(input.role),
+              input.name, to_string(layout, from_.mesh), kMicroBatchAxis);
       for (std::vector<int>& axes : layout.dims) {
         while (!axes.empty() && is_ours(axes.back())) axes.pop_back();
         require(std::none_of(axes.begin(), axes.end(), [&](int axis) { return is_ours(axis); }),
@@ -171,7 +181,8 @@ class Unroll {
   void define(ValueId old_id, int64_t m, ValueId id) {
     const AxisSet along = differs_along(old_id);
     for (int64_t other = 0; other < count_; ++other) {
-      if (first_like(other, along) == first_like(m, along)) copies_[static_cast<size_t>(old_id)][static_cast<size_t>(other)] = id;
+      if (first_like(other, along) == first_like(m, along))
+        copies_[static_cast<size_t>(old_id)][static_cast<size_t>(other)] = id;
     }
   }
 
@@ -186,8 +197,8 @@ class Unroll {
       return id;
     }
     const NodeId producer = graph_.value(old_id).producer;
-    invariant(producer >= 0 && repeats_[static_cast<size_t>(producer)] != 0, "%{} is read before it is made for micro-batch {}",
-              old_id, m);
+    invariant(producer >= 0 && repeats_[static_cast<size_t>(producer)] != 0,
+              "%{} is read before it is made for micro-batch {}", old_id, m);
     add_ordinary(producer, m);
     return id;
   }
@@ -209,8 +220,8 @@ class Unroll {
   }
 
   // Adds a node whose results are these values of the program for micro-batch m.
-  std::vector<ValueId> emit(const OpBase& op, const Attrs& attrs, std::span<const ValueId> in, const std::vector<ValueId>& old_out,
-                            int64_t m) {
+  std::vector<ValueId> emit(const OpBase& op, const Attrs& attrs, std::span<const ValueId> in,
+                            const std::vector<ValueId>& old_out, int64_t m) {
     std::vector<TensorType> types;
     for (const ValueId out : old_out) types.push_back(graph_.type(out));
     const NodeId made = to_.graph.add_node(op, attrs, in, types);
@@ -293,7 +304,8 @@ class Unroll {
     std::vector<ValueId> parts;
     for (const int64_t other : from_.mesh.group_of(m, axes_of(node))) parts.push_back(find(node.inputs[0], other));
     begin(id, m);
-    return emit(op("concat"), Attrs::of(ConcatAttrs{node.attrs.as<CollectiveAttrs>().dim}), parts, node.outputs, m).front();
+    return emit(op("concat"), Attrs::of(ConcatAttrs{node.attrs.as<CollectiveAttrs>().dim}), parts, node.outputs, m)
+        .front();
   }
 
   // A term that ranks are still summing is added when they begin with the next one, or at the micro-batch's end.
@@ -322,11 +334,13 @@ class Unroll {
     const bool lost = seeded_defect("micro-batches: a term is lost") && waiting.size() > 1;
     if (lost) waiting.pop_back();
     const bool is_last = ++terms_[{id, group}] == node.attrs.as<CollectiveAttrs>().size;
-    while (waiting.size() > 1 && (is_last || !options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {
+    while (waiting.size() > 1 &&
+           (is_last || !options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {
       const Waiting last = waiting.back();
       waiting.pop_back();
       const std::array<ValueId, 2> both{waiting.back().id, last.id};
-      waiting.back() = {emit(op(name_of_sum(node)), Attrs(), both, {out}, group).front(), waiting.back().terms + last.terms};
+      waiting.back() = {emit(op(name_of_sum(node)), Attrs(), both, {out}, group).front(),
+                        waiting.back().terms + last.terms};
     }
     if (is_last) define(out, group, waiting.back().id);
   }
@@ -350,7 +364,7 @@ class Unroll {
   std::vector<std::vector<NodeId>> made_of_;  // of each node, per micro-batch
   std::map<std::pair<NodeId, int64_t>, std::vector<Waiting>> sums_;
   std::map<std::pair<NodeId, int64_t>, int64_t> terms_;  // that came to each
-  std::pair<NodeId, int64_t> sent_{-1, 0};  // the sum whose term of this micro-batch is on its way
+  std::pair<NodeId, int64_t> sent_{-1, 0};               // the sum whose term of this micro-batch is on its way
   Program to_;
 };
 

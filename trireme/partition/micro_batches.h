@@ -1,7 +1,7 @@
 // Gradient accumulation: from the program on a mesh with the axis "micro_batch" to the one that ranks run. What differs
-// along the axis is done for one micro-batch after the other, what does not is done once; sums over the axis are added up as
-// their terms come. Activations of one micro-batch are alive at a time, unless the model itself needs all of the batch in
-// its middle (statistics of the batch, places of experts): the step computes what it would without the axis.
+// along the axis is done for one micro-batch after the other, what does not is done once; sums over the axis are added
+// up as their terms come. Activations of one micro-batch are alive at a time, unless the model itself needs all of the
+// batch in its middle (statistics of the batch, places of experts): the step computes what it would without the axis.
 #pragma once
 
 #include "trireme/ir/program.h"
@@ -13,8 +13,8 @@ struct MicroBatchOptions {
   bool sums_in_tree = false;
 };
 
-// The program itself where its mesh has no such axis. Throws kInvalidArgument for an input other than a batch that is cut by
-// the axis, kUnsupported for a collective of the model's own over it.
+// The program itself where its mesh has no such axis. Throws kInvalidArgument for an input other than a batch that is
+// cut by the axis, kUnsupported for a collective of the model's own over it.
 Program in_micro_batches(Program program, const MicroBatchOptions& options = {});
 
 }  // namespace trireme

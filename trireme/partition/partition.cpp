@@ -19,7 +19,11 @@ namespace {
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const Strategy& strategy, const PartitionOptions& options)
-      : graph_(graph), strategy_(strategy), options_(options), planner_(strategy.mesh, options.costs), wants_(graph.values().size()),
+      : graph_(graph),
+        strategy_(strategy),
+        options_(options),
+        planner_(strategy.mesh, options.costs),
+        wants_(graph.values().size()),
         placed_(graph.values().size()) {
     program_.graph = Graph(graph.name());
     program_.mesh = strategy.mesh;
@@ -31,8 +35,8 @@ class Partitioner {
       const Input& input = graph_.inputs()[i];
       const Layout& layout = strategy_.inputs[i];
       const TensorType local = local_type(input.value, layout);
-      const ValueId made = program_.graph.add_input(input.name, local, input.role, input.init,
-                                                      input.saved_as, input.piece);
+      const ValueId made =
+          program_.graph.add_input(input.name, local, input.role, input.init, input.saved_as, input.piece);
       record(made, layout, graph_.type(input.value).shape);
       placed_[static_cast<size_t>(input.value)].push_back({layout, made});
     }
@@ -89,13 +93,15 @@ class Partitioner {
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId read = find(node.inputs[i], in[i], node.phase);
-      if (node.phase == Phase::kUpdate && graph_.value(node.inputs[i]).producer >= 0) read_by_update_[node.inputs[i]] = read;
+      if (node.phase == Phase::kUpdate && graph_.value(node.inputs[i]).producer >= 0)
+        read_by_update_[node.inputs[i]] = read;
       inputs.push_back(ready_to_read(program_, {node, rule, cuts}, i, read));
     }
     if (is_ring(rule, cuts)) return add_ring({node, rule, cuts}, inputs, out);
     std::vector<TensorType> whole;
     for (const ValueId id : node.outputs) whole.push_back(graph_.type(id));
-    Attrs attrs = cuts.vouched && cuts.vouched->parts > 1 ? def_of(node).in_part(node.attrs, cuts.vouched->parts) : node.attrs;
+    Attrs attrs =
+        cuts.vouched && cuts.vouched->parts > 1 ? def_of(node).in_part(node.attrs, cuts.vouched->parts) : node.attrs;
     const std::vector<Windowed> windows = windows_of(rule, cuts);
     for (const Windowed& w : windows) {
       const auto tensor = static_cast<size_t>(w.dim.tensor);
@@ -139,12 +145,14 @@ class Partitioner {
     const Placed own = placed_[static_cast<size_t>(whole_id)].front();
     Layout have = own.layout;
     for (const int axis : axes) {
-      require(!have.uses(axis), "the mean of %{} over ranks that have each a part of it; it is for values that each has of its own",
+      require(!have.uses(axis),
+              "the mean of %{} over ranks that have each a part of it; it is for values that each has of its own",
               whole_id);
       have.add_partial(axis, Reduction::kSum);
     }
     ValueId id = scaled(own.id, 1 / static_cast<double>(strategy_.mesh.size_of(axes)), have);
-    for (const ReshardStep& step : planner_.plan(have, want, graph_.type(whole_id)).steps) id = add_step(id, step, graph_.type(whole_id));
+    for (const ReshardStep& step : planner_.plan(have, want, graph_.type(whole_id)).steps)
+      id = add_step(id, step, graph_.type(whole_id));
     return id;
   }
 
@@ -159,14 +167,15 @@ class Partitioner {
     for (const WindowedDim& windowed : cut_windows(rule, cuts)) {
       const std::vector<int>& axes = cuts.axes[static_cast<size_t>(windowed.factor)];
       const WindowCut cut = window_cut(rule, windowed, strategy_.mesh.size_of(axes));
-      out.push_back({windowed, {.axes = {axes.begin(), axes.end()},
-                                .size = cut.parts,
-                                .dim = windowed.dim,
-                                .extent = cut.extent,
-                                .offset = cut.offset,
-                                .step = cut.step,
-                                .length = cut.length,
-                                .fill = windowed.window.fill}});
+      out.push_back({windowed,
+                     {.axes = {axes.begin(), axes.end()},
+                      .size = cut.parts,
+                      .dim = windowed.dim,
+                      .extent = cut.extent,
+                      .offset = cut.offset,
+                      .step = cut.step,
+                      .length = cut.length,
+                      .fill = windowed.window.fill}});
     }
     return out;
   }
@@ -211,15 +220,16 @@ class Partitioner {
     }
     made_of_.push_back(first);
     for (size_t i = 0; i < made.size(); ++i) {
-      invariant(made[i].type() == local_type(node.outputs[i], out[i]), "the ring of {} makes {} for result {}", node.op->name,
-                to_string(made[i].type()), i);
+      invariant(made[i].type() == local_type(node.outputs[i], out[i]), "the ring of {} makes {} for result {}",
+                node.op->name, to_string(made[i].type()), i);
       program_.layouts[static_cast<size_t>(made[i].id())] = out[i];
       program_.whole[static_cast<size_t>(made[i].id())] = graph_.type(node.outputs[i]).shape;
       place(node.outputs[i], cleared(program_, cut, i, made[i].id()), out[i]);
     }
   }
 
-  // A node of a ring's steps: a collective leaves the layout as it is, other ops cut their results as their operands come.
+  // A node of a ring's steps: a collective leaves the layout as it is, other ops cut their results as their operands
+  // come.
   void record_step(const Node& node) {
     const auto layout_of_input = [&](size_t i) -> const Layout& {
       return program_.layouts[static_cast<size_t>(node.inputs[i])];
@@ -277,7 +287,8 @@ class Partitioner {
 
   // Steps between layouts of one frame. What is not cut as the frame has it is of the frame's size.
   ValueId take_steps(ValueId whole_id, ValueId id, Layout have, const Layout& want, Phase phase) {
-    const TensorType whole{graph_.type(whole_id).dtype, frame(program_.whole[static_cast<size_t>(id)], have, program_.mesh)};
+    const TensorType whole{graph_.type(whole_id).dtype,
+                           frame(program_.whole[static_cast<size_t>(id)], have, program_.mesh)};
     for (const ReshardStep& step : planner_.plan(have, want, whole).steps) {
       const bool natural = frame(graph_.type(whole_id).shape, step.after, program_.mesh) == whole.shape;
       if (const ValueId known = natural ? lookup(whole_id, step.after, phase) : kNoValue; known != kNoValue) {
@@ -323,7 +334,8 @@ class Partitioner {
     if (seeded_defect("partition: collectives among one rank")) attrs.axes.clear();
     if (seeded_defect("partition: axes in the wrong order")) std::reverse(attrs.axes.begin(), attrs.axes.end());
     if (seeded_defect("partition: maxima for sums")) attrs.reduction = "max";
-    return add_to(program_, op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs), {&id, 1}, {step.after}, {whole}).front();
+    return add_to(program_, op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs), {&id, 1}, {step.after}, {whole})
+        .front();
   }
 
   // An input of the graph in another layout is made once for the forward and once for the backward pass, each time
@@ -342,7 +354,8 @@ class Partitioner {
   ValueId find(ValueId whole_id, const Layout& layout, Phase phase) {
     const ValueId id = lookup(whole_id, layout, phase);
     if (id != kNoValue) return id;
-    invariant(graph_.value(whole_id).producer < 0, "%{} is not placed as {}", whole_id, to_string(layout, strategy_.mesh));
+    invariant(graph_.value(whole_id).producer < 0, "%{} is not placed as {}", whole_id,
+              to_string(layout, strategy_.mesh));
     const Placed own = placed_[static_cast<size_t>(whole_id)].front();
     return reshard(whole_id, own.id, own.layout, layout, phase);
   }

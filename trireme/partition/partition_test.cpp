@@ -58,8 +58,7 @@ TEST(Partition, values_have_the_shapes_of_their_pieces) {
   const Program program = megatron_program();
   EXPECT_EQ(to_string(program.graph.type(program.graph.input("up").value)), "f32[4,8]");
   EXPECT_EQ(to_string(program.graph.type(program.graph.node(0).outputs[0])), "f32[8,8]");
-  EXPECT_EQ(to_string(program.whole[static_cast<size_t>(program.graph.node(0).outputs[0])]),
-            "[8,16]");
+  EXPECT_EQ(to_string(program.whole[static_cast<size_t>(program.graph.node(0).outputs[0])]), "[8,16]");
   EXPECT_EQ(to_string(program.graph.type(program.graph.output("y").value)), "f32[8,4]");
 }
 
@@ -111,22 +110,20 @@ TEST(Partition, prints_the_ranks_that_a_collective_joins) {
   EXPECT_THAT(to_string(megatron_program()), HasSubstr("// [-, -] of [8,4]; over tp, ranks {0,1}\n"));
   const Program pairs = cut(megatron_block(), Mesh({{"dp", 2}, {"tp", 2}}), {"[dp, -]", "[-, tp]", "[tp, -]"});
   EXPECT_THAT(to_string(pairs), HasSubstr(" of [8,4]; over tp, ranks {0,1} {2,3}\n"));
-  const Program many = cut(megatron_block(), Mesh({{"tp", 2}, {"dp", 8}, {"more", 2}}), {"[dp, -]", "[-, tp]", "[tp, -]"});
+  const Program many =
+      cut(megatron_block(), Mesh({{"tp", 2}, {"dp", 8}, {"more", 2}}), {"[dp, -]", "[-, tp]", "[tp, -]"});
   EXPECT_THAT(to_string(many), HasSubstr("{6,22} {7,23} and 8 more groups\n"));
 }
 
 TEST(Verify, a_shape_that_is_not_the_layouts_is_found) {
   Program program = megatron_program();
   program.layouts[1] = Layout::replicated(2);
-  EXPECT_THAT(
-      verify(program),
-      testing::Contains(HasSubstr("%1 is f32[4,8] but layout [-, -] of [4,16] gives [4,16]")));
+  EXPECT_THAT(verify(program), testing::Contains(HasSubstr("%1 is f32[4,8] but layout [-, -] of [4,16] gives [4,16]")));
 }
 
 TEST(Verify, an_output_that_is_a_partial_sum_is_found) {
   Program program = megatron_program();
-  program.layouts[static_cast<size_t>(program.graph.output("y").value)].add_partial(
-      0, Reduction::kSum);
+  program.layouts[static_cast<size_t>(program.graph.output("y").value)].add_partial(0, Reduction::kSum);
   EXPECT_THAT(verify(program), testing::Contains("output 'y' is a partial sum"));
 }
 
@@ -185,7 +182,11 @@ TEST(VerifyProgram, a_collective_must_do_what_the_layouts_say) {
               ElementsAre(HasSubstr("cannot be done to [-, -] partial(sum: tp)")));
   EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.size = 4; })),
               ElementsAre(HasSubstr("says that 4 ranks take part; its axes have 2")));
-  EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.axes = {}; a.size = 1; })),
+  EXPECT_THAT(verify(with_collective("all_reduce",
+                                     [](CollectiveAttrs& a) {
+                                       a.axes = {};
+                                       a.size = 1;
+                                     })),
               ElementsAre(HasSubstr("makes [-, -] partial(sum: tp) of [-, -] partial(sum: tp), and its result is taken "
                                     "for [-, -]")));
 }
@@ -221,14 +222,16 @@ TEST(Partition, a_sum_to_uneven_parts_is_of_the_padded_value) {
     if (in_f64) options.sum_types[y.id()] = DType::kF64;
     const Program program = partition(graph, strategy, options);
     EXPECT_THAT(verify(program), IsEmpty());
-    if (in_f64) EXPECT_THAT(ops_of(program), ElementsAre("matmul", "pad", "cast", "reduce_scatter", "cast"));
-    else EXPECT_THAT(ops_of(program), ElementsAre("matmul", "pad", "reduce_scatter"));
+    if (in_f64)
+      EXPECT_THAT(ops_of(program), ElementsAre("matmul", "pad", "cast", "reduce_scatter", "cast"));
+    else
+      EXPECT_THAT(ops_of(program), ElementsAre("matmul", "pad", "reduce_scatter"));
     EXPECT_EQ(program.graph.type(program.graph.outputs()[0].value).shape, (Shape{4, 2}));
   }
 }
 
-// Of the 7 rows both ranks have 4, of which the last one's end is cleared after an op that makes something of zeros; a maximum
-// over rows does not see it.
+// Of the 7 rows both ranks have 4, of which the last one's end is cleared after an op that makes something of zeros; a
+// maximum over rows does not see it.
 TEST(Partition, what_lies_beyond_the_end_is_cleared_and_no_candidate) {
   Graph graph;
   const Tensor x = input(graph, "x", {7, 3});

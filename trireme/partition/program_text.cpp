@@ -14,7 +14,8 @@ namespace {
 std::string joined_ranks(const Program& program, const Node& node) {
   constexpr int64_t kShown = 8;
   const RankGroups groups = groups_of(node.op->name, node.attrs);
-  const int64_t count = (groups.ranks.empty() ? program.mesh.devices() : static_cast<int64_t>(groups.ranks.size())) / groups.size;
+  const int64_t count =
+      (groups.ranks.empty() ? program.mesh.devices() : static_cast<int64_t>(groups.ranks.size())) / groups.size;
   std::string out = groups.ranks.empty() ? fmt::format("; over {}, ranks", groups.text(program.mesh)) : "; ranks";
   int64_t shown = 0;
   for (int64_t rank = 0; rank < program.mesh.devices() && shown < std::min(count, kShown); ++rank) {
@@ -40,7 +41,8 @@ std::string to_string(const Program& program) {
       const auto id = static_cast<size_t>(std::stoll(std::string(line.substr(1, line.find(':') - 1))));
       out += fmt::format("  // {} of {}", to_string(program.layouts[id], program.mesh), to_string(program.whole[id]));
       const NodeId producer = program.graph.values()[id].producer;
-      if (producer >= 0 && is_communication(def_of(program.graph.node(producer)))) out += joined_ranks(program, program.graph.node(producer));
+      if (producer >= 0 && is_communication(def_of(program.graph.node(producer))))
+        out += joined_ranks(program, program.graph.node(producer));
     }
     out += '\n';
     from = end + 1;

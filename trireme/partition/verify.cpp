@@ -44,9 +44,12 @@ std::string check_windows(const Program& program, const Node& node) {
   if (program.layouts[blocks] != program.layouts[windows]) return "changes the layout";
   const std::vector<int>& axes = program.layouts[blocks].dims[static_cast<size_t>(dim)];
   if (!std::ranges::equal(axes, attrs.axes)) return "is over other axes than those that cut its dimension";
-  if (whole[dim] != attrs.extent || program.mesh.size_of(axes) != attrs.size) return "says another size than its blocks have";
+  if (whole[dim] != attrs.extent || program.mesh.size_of(axes) != attrs.size)
+    return "says another size than its blocks have";
   whole[dim] = attrs.size * attrs.length;
-  return whole == program.whole[windows] ? "" : fmt::format("makes {} of a whole {}", to_string(program.whole[windows]), to_string(whole));
+  return whole == program.whole[windows]
+             ? ""
+             : fmt::format("makes {} of a whole {}", to_string(program.whole[windows]), to_string(whole));
 }
 
 // What is wrong with one collective between values k of its operands and results, or "".

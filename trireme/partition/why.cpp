@@ -13,7 +13,10 @@ namespace {
 class Why {
  public:
   Why(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs)
-      : graph_(graph), strategy_(strategy), planner_(strategy.mesh, costs), layouts_(value_layouts(graph, strategy)),
+      : graph_(graph),
+        strategy_(strategy),
+        planner_(strategy.mesh, costs),
+        layouts_(value_layouts(graph, strategy)),
         occurrences_(occurrences_of(graph)) {
     for (const Node& node : graph.nodes()) {
       const std::vector<Layout> wanted =
@@ -40,7 +43,8 @@ class Why {
       if (names.empty() || names.back() != scope) names.push_back(scope);
       const bool is_named = matches(op.scope, scope) && is_op(op, node, occurrences_[i]);
       if (!is_named && !matches(pattern, scope)) continue;
-      out += fmt::format("{}\n  why: {}\n", op_text(graph_, occurrences_, static_cast<NodeId>(i)), strategy_.why_nodes[i]);
+      out +=
+          fmt::format("{}\n  why: {}\n", op_text(graph_, occurrences_, static_cast<NodeId>(i)), strategy_.why_nodes[i]);
       for (const ValueId id : node.outputs) out += fmt::format("  makes %{}: {}\n", id, placed(id)) + readers(id);
     }
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
@@ -75,7 +79,8 @@ class Why {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != id) continue;
         const Layout& layout = wanted_[n][i];
-        auto known = std::find_if(readings.begin(), readings.end(), [&](const Reading& r) { return r.layout == layout; });
+        auto known =
+            std::find_if(readings.begin(), readings.end(), [&](const Reading& r) { return r.layout == layout; });
         if (known == readings.end()) known = readings.insert(readings.end(), {layout, {}});
         known->who.push_back(op_text(graph_, occurrences_, static_cast<NodeId>(n)));
       }
@@ -85,9 +90,10 @@ class Why {
       const Reshard& reshard = planner_.plan(layouts_[static_cast<size_t>(id)], reading.layout, graph_.type(id));
       out += fmt::format("  read as {} by {}{}: {}\n", to_string(reading.layout, strategy_.mesh), reading.who.front(),
                          reading.who.size() > 1 ? fmt::format(" and {} more", reading.who.size() - 1) : "",
-                         reshard.steps.empty() ? "nothing to do"
-                                               : fmt::format("{}, {} bytes sent by each rank",
-                                                             to_string(reshard.steps, strategy_.mesh), reshard.bytes_sent));
+                         reshard.steps.empty()
+                             ? "nothing to do"
+                             : fmt::format("{}, {} bytes sent by each rank", to_string(reshard.steps, strategy_.mesh),
+                                           reshard.bytes_sent));
     }
     return out;
   }

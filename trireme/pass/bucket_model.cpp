@@ -12,7 +12,7 @@ void each_bucket_to(std::span<const BucketMember> members, size_t i, const Bucke
   int64_t bytes = 0;
   for (size_t j = i + 1; j-- > 0;) {
     bytes += members[j].bytes;
-    if (members[j].last < i || (j < i && static_cast<double>(bytes) > model.most_bytes())) return;
+    if (members[j].last < i || (j<i&& static_cast<double>(bytes)> model.most_bytes())) return;
     fn(j, bytes);
   }
 }

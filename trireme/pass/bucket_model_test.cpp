@@ -94,7 +94,8 @@ TEST(BucketModel, without_latency_every_gradient_goes_alone) {
 }
 
 TEST(BucketModel, where_bytes_cost_nothing_one_bucket_is_as_soon_as_any) {
-  EXPECT_THAT(best_buckets(ten_a_millisecond_apart(), {1e-4, std::numeric_limits<double>::infinity()}), ElementsAre(10));
+  EXPECT_THAT(best_buckets(ten_a_millisecond_apart(), {1e-4, std::numeric_limits<double>::infinity()}),
+              ElementsAre(10));
 }
 
 // A sum takes 0.1 ms and 1 ms a megabyte: of what is ready last as little as possible waits for the end, and what fits
@@ -109,7 +110,9 @@ TEST(BucketModel, a_slow_link_keeps_busy_from_the_first_gradient_on) {
   EXPECT_LT(end_of(members, best, model), end_of(members, one, model));
 }
 
-TEST(BucketModel, no_gradients_have_no_buckets) { EXPECT_THAT(best_buckets({}, {1e-5, 1e9}), SizeIs(0)); }
+TEST(BucketModel, no_gradients_have_no_buckets) {
+  EXPECT_THAT(best_buckets({}, {1e-5, 1e9}), SizeIs(0));
+}
 
 }  // namespace
 }  // namespace trireme

@@ -19,7 +19,8 @@ class EarlyUpdates {
         starts_(start_times(program, rates)),
         ends_(starts_),
         waits_for_(graph_.nodes().size(), 0) {
-    for (const AllReduceTime& time : all_reduce_times(program, rates)) ends_[static_cast<size_t>(time.node)] = time.end_s;
+    for (const AllReduceTime& time : all_reduce_times(program, rates))
+      ends_[static_cast<size_t>(time.node)] = time.end_s;
     mark_updates();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (is_update(id)) count_waits(id);
@@ -31,8 +32,10 @@ class EarlyUpdates {
       if (is_update(id) && graph_.node(id).inputs.empty()) add_once(id);
     }
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      if (!is_update(id)) add(id);
-      else if (waits_for_[static_cast<size_t>(id)] == 0) add_once(id);  // what it reads was there from the start
+      if (!is_update(id))
+        add(id);
+      else if (waits_for_[static_cast<size_t>(id)] == 0)
+        add_once(id);  // what it reads was there from the start
     }
     while (!on_their_way_.empty()) arrive(std::numeric_limits<double>::infinity());
     return rewrite_.finish();
@@ -41,8 +44,8 @@ class EarlyUpdates {
  private:
   bool is_update(NodeId id) const { return updates_[static_cast<size_t>(id)] != 0; }
 
-  // The ops of the update phase that read a parameter or its state, all that read what they make, and constants for them alone.
-  // (Clipping, of the same phase, reads gradients.)
+  // The ops of the update phase that read a parameter or its state, all that read what they make, and constants for
+  // them alone. (Clipping, of the same phase, reads gradients.)
   void mark_updates() {
     std::vector<char> replaced(graph_.values().size(), 0);
     for (const Update& update : graph_.updates()) {
@@ -50,8 +53,9 @@ class EarlyUpdates {
       for (const ValueId state : update.states) replaced[static_cast<size_t>(state)] = 1;
     }
     for (const Node& node : graph_.nodes()) {
-      bool update = node.phase == Phase::kUpdate && std::any_of(node.inputs.begin(), node.inputs.end(),
-                                                                [&](ValueId id) { return replaced[static_cast<size_t>(id)] != 0; });
+      bool update = node.phase == Phase::kUpdate &&
+                    std::any_of(node.inputs.begin(), node.inputs.end(),
+                                [&](ValueId id) { return replaced[static_cast<size_t>(id)] != 0; });
       for (const ValueId operand : node.inputs) {
         const NodeId producer = graph_.value(operand).producer;
         update = update || (producer >= 0 && is_update(producer));
@@ -121,7 +125,8 @@ class EarlyUpdates {
     const auto waiting = waited_by_.find(id);
     if (waiting == waited_by_.end()) return;
     for (const NodeId update : waiting->second) {
-      if (seeded_defect("early updates: one that waits for a sum is lost") && def_of(graph_.node(id)).traits.collective) continue;
+      if (seeded_defect("early updates: one that waits for a sum is lost") && def_of(graph_.node(id)).traits.collective)
+        continue;
       if (--waits_for_[static_cast<size_t>(update)] == 0) add_once(update);
     }
   }
@@ -129,8 +134,8 @@ class EarlyUpdates {
   const Graph& graph_;
   Rewrite rewrite_;
   std::vector<double> starts_, ends_;  // of nodes, in the modelled step
-  std::vector<char> updates_;   // of nodes
-  std::vector<int> waits_for_;  // of updates: nodes that are not done yet; -1: it is added
+  std::vector<char> updates_;          // of nodes
+  std::vector<int> waits_for_;         // of updates: nodes that are not done yet; -1: it is added
   std::map<NodeId, std::vector<NodeId>> waited_by_;
   std::vector<std::vector<NodeId>> readers_;
   std::vector<NodeId> on_their_way_;
@@ -138,6 +143,8 @@ class EarlyUpdates {
 
 }  // namespace
 
-Program early_updates(const Program& program, const Rates& rates) { return EarlyUpdates(program, rates).run(); }
+Program early_updates(const Program& program, const Rates& rates) {
+  return EarlyUpdates(program, rates).run();
+}
 
 }  // namespace trireme

@@ -25,7 +25,8 @@ Graph chain(const Optimizer& optimizer, bool shared_factor) {
   Tensor x(graph, graph.add_input("x", {DType::kF32, {2, kWidth}}, Role::kData));
   std::vector<Tensor> weights;
   for (int i = 0; i < kLayers; ++i) {
-    weights.emplace_back(graph, graph.add_input(fmt::format("w{}", i), {DType::kF32, {kWidth, kWidth}}, Role::kParameter));
+    weights.emplace_back(graph,
+                         graph.add_input(fmt::format("w{}", i), {DType::kF32, {kWidth, kWidth}}, Role::kParameter));
     x = relu(matmul(x, weights.back()));
   }
   const Tensor loss = mean(square(x));
@@ -46,7 +47,9 @@ Graph chain(const Optimizer& optimizer, bool shared_factor) {
   return graph;
 }
 
-Program program_of(const Graph& graph, int ranks) { return partition(graph, data_parallel(graph, ranks)); }
+Program program_of(const Graph& graph, int ranks) {
+  return partition(graph, data_parallel(graph, ranks));
+}
 
 // How many updates have been made when the last backward product is.
 int early(const Program& program) {
@@ -94,7 +97,8 @@ TEST(EarlyUpdates, nothing_moves_where_all_gradients_must_be_known_first) {
 }
 
 Rates with_link(double bytes_per_s) {
-  return {.links = {.link = {.latency_s = 0, .bytes_per_s = bytes_per_s}, .step_s = 0}, .machine = Machine::this_host()};
+  return {.links = {.link = {.latency_s = 0, .bytes_per_s = bytes_per_s}, .step_s = 0},
+          .machine = Machine::this_host()};
 }
 
 TEST(EarlyUpdates, an_update_lets_the_next_collective_begin_before_it_waits) {

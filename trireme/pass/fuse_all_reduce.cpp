@@ -57,7 +57,8 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const Rates
 // One past the last member of each bucket, as is said by their size or their numbers.
 std::vector<size_t> buckets_as_said(const std::vector<BucketMember>& members, const FuseAllReduceOptions& options) {
   const auto is_said = [&](size_t i) {
-    return std::find(options.bucket_ends.begin(), options.bucket_ends.end(), static_cast<int64_t>(i)) != options.bucket_ends.end();
+    return std::find(options.bucket_ends.begin(), options.bucket_ends.end(), static_cast<int64_t>(i)) !=
+           options.bucket_ends.end();
   };
   std::vector<size_t> out;
   int64_t bytes = 0;

@@ -1,9 +1,9 @@
 // Fuses all-reduces over the same ranks into buckets, each one operation.
 //
 // Before: every partial gradient has an all-reduce of its own. After: neighbours in the order in which they become
-// ready are one operation with many operands, whose buffers the memory plan lays side by side. A bucket fixes when its members are
-// reduced: at the place of its last member. No member moves past its first reader. Where buckets end is chosen by a model of
-// the step (bucket_model.h, step_times.h), unless it is said.
+// ready are one operation with many operands, whose buffers the memory plan lays side by side. A bucket fixes when its
+// members are reduced: at the place of its last member. No member moves past its first reader. Where buckets end is
+// chosen by a model of the step (bucket_model.h, step_times.h), unless it is said.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@
 namespace trireme {
 
 struct FuseAllReduceOptions {
-  int64_t bucket_bytes = 0;            // a bucket is closed when the next member would make it larger; 0: by the model
-  std::vector<int64_t> bucket_ends = {};  // instead: how many gradients, counted in each type and group, stand before each cut
+  int64_t bucket_bytes = 0;  // a bucket is closed when the next member would make it larger; 0: by the model
+  std::vector<int64_t> bucket_ends =
+      {};  // instead: how many gradients, counted in each type and group, stand before each cut
   Rates rates = {};
 };
 

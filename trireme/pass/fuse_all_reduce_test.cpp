@@ -28,9 +28,7 @@ struct Hand {
   Tensor reduce(const Tensor& x, int axis = 0) {
     return note(all_reduce(std::vector<Tensor>{x}, {.axes = {axis}, .size = 2})[0]);
   }
-  void output(const std::string& name, const Tensor& value) {
-    program.graph.add_output(name, value.id());
-  }
+  void output(const std::string& name, const Tensor& value) { program.graph.add_output(name, value.id()); }
 };
 
 // How many operands each all-reduce has, in order.
@@ -58,20 +56,16 @@ TEST(FuseAllReduce, neighbours_become_one) {
   EXPECT_THAT(buckets(fused), ElementsAre(3));
   const Node& node = fused.graph.nodes()[0];
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(node.inputs[static_cast<size_t>(i)],
-              fused.graph.inputs()[static_cast<size_t>(i)].value);
-    EXPECT_EQ(fused.graph.outputs()[static_cast<size_t>(i)].value,
-              node.outputs[static_cast<size_t>(i)]);
+    EXPECT_EQ(node.inputs[static_cast<size_t>(i)], fused.graph.inputs()[static_cast<size_t>(i)].value);
+    EXPECT_EQ(fused.graph.outputs()[static_cast<size_t>(i)].value, node.outputs[static_cast<size_t>(i)]);
   }
 }
 
 TEST(FuseAllReduce, a_bucket_closes_before_it_grows_past_its_size) {
   Hand hand;
-  for (const char* name : {"a", "b", "c", "d", "e"})
-    hand.output(name, hand.reduce(hand.input(name, 4)));  // 16 bytes
+  for (const char* name : {"a", "b", "c", "d", "e"}) hand.output(name, hand.reduce(hand.input(name, 4)));  // 16 bytes
   EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 32})), ElementsAre(2, 2, 1));
-  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 31})),
-              ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 31})), ElementsAre(1, 1, 1, 1, 1));
   EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 80})), ElementsAre(5));
 }
 
@@ -101,7 +95,9 @@ Hand backward() {
   return hand;
 }
 
-FuseAllReduceOptions over(LinkCost link) { return {.rates = {.links = {.link = link, .step_s = 0}}}; }
+FuseAllReduceOptions over(LinkCost link) {
+  return {.rates = {.links = {.link = link, .step_s = 0}}};
+}
 
 TEST(FuseAllReduce, the_model_cuts_by_the_links) {
   const Program program = backward().program;

@@ -23,8 +23,15 @@ struct Group {
 class FuseRows {
  public:
   explicit FuseRows(const Program& program)
-      : program_(program), graph_(program.graph), size_(graph_.nodes().size()), row_ops_(size_), group_of_(size_), readers_(graph_.values().size()),
-        replaced_at_(graph_.values().size(), -1), is_output_(graph_.values().size(), 0), solid_before_(size_ + 1, 0) {
+      : program_(program),
+        graph_(program.graph),
+        size_(graph_.nodes().size()),
+        row_ops_(size_),
+        group_of_(size_),
+        readers_(graph_.values().size()),
+        replaced_at_(graph_.values().size(), -1),
+        is_output_(graph_.values().size(), 0),
+        solid_before_(size_ + 1, 0) {
     look();
   }
 
@@ -36,8 +43,10 @@ class FuseRows {
     Rewrite rewrite(program_);
     for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
       const Group* group = group_at(id);
-      if (group == nullptr || group->members.size() == 1) rewrite.copy(id);
-      else if (group->members.back() == id) emit(rewrite, *group);
+      if (group == nullptr || group->members.size() == 1)
+        rewrite.copy(id);
+      else if (group->members.back() == id)
+        emit(rewrite, *group);
     }
     return rewrite.finish();
   }
@@ -78,7 +87,8 @@ class FuseRows {
     Group& after = *group_at(last);
     if (before.members.size() + after.members.size() > kMostSteps) return;
     Group joined{{}, std::min(before.row_dims, after.row_dims)};
-    std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(), std::back_inserter(joined.members));
+    std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(),
+               std::back_inserter(joined.members));
     if (!one_phase(joined) || !rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
     for (const NodeId id : joined.members) group_of_[at(id)] = group_of_[at(last)];
     after = std::move(joined);
@@ -86,10 +96,12 @@ class FuseRows {
 
   bool one_phase(const Group& group) const {
     const Phase phase = graph_.node(group.members[0]).phase;
-    return std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return graph_.node(id).phase == phase; });
+    return std::all_of(group.members.begin(), group.members.end(),
+                       [&](NodeId id) { return graph_.node(id).phase == phase; });
   }
 
-  // All members have the same rows, none so long that blocks leave the cache, and read what others of them make by rows.
+  // All members have the same rows, none so long that blocks leave the cache, and read what others of them make by
+  // rows.
   bool rows_agree(const Group& group) const {
     const Shape& first = graph_.type(graph_.node(group.members[0]).outputs[0]).shape;
     const int64_t rows = count_rows(first, group.row_dims);
@@ -105,12 +117,13 @@ class FuseRows {
     return std::all_of(by_row.begin(), by_row.end(), [&](const auto& value) {
       const TensorType& type = graph_.type(value.first);
       if (!value.second) return true;
-      return std::equal(first.begin(), first.begin() + group.row_dims, type.shape.begin()) && type.bytes() <= rows * kMostRowBytes;
+      return std::equal(first.begin(), first.begin() + group.row_dims, type.shape.begin()) &&
+             type.bytes() <= rows * kMostRowBytes;
     });
   }
 
-  // Whether the members of `before` may run at the end of `joined`: nobody needs them earlier, and nothing replaces by then what
-  // they read.
+  // Whether the members of `before` may run at the end of `joined`: nobody needs them earlier, and nothing replaces by
+  // then what they read.
   bool can_wait(const Group& before, const Group& joined) const {
     const NodeId end = joined.members.back();
     for (const NodeId id : before.members) {
@@ -139,7 +152,8 @@ class FuseRows {
     for (const NodeId id : before.members) {
       for (const ValueId operand : graph_.node(id).inputs) {
         const bool counted = std::find(seen.begin(), seen.end(), operand) != seen.end();
-        if (counted || is_inner(operand, before) || graph_.value(operand).producer < 0 || is_output_[at(operand)] != 0) continue;
+        if (counted || is_inner(operand, before) || graph_.value(operand).producer < 0 || is_output_[at(operand)] != 0)
+          continue;
         seen.push_back(operand);
         if (readers_[at(operand)].back() < end) kept += graph_.type(operand).bytes();
       }
@@ -199,15 +213,17 @@ class FuseRows {
   std::vector<std::optional<RowOp>> row_ops_;  // of nodes
   std::vector<size_t> group_of_;               // of nodes that have one
   std::vector<Group> groups_;
-  std::vector<std::vector<NodeId>> readers_;   // of values, in order
-  std::vector<NodeId> replaced_at_;            // of inputs: the node that makes their next value
+  std::vector<std::vector<NodeId>> readers_;  // of values, in order
+  std::vector<NodeId> replaced_at_;           // of inputs: the node that makes their next value
   std::vector<char> is_output_;
-  std::vector<int> solid_before_;              // nodes that take time, before each
+  std::vector<int> solid_before_;  // nodes that take time, before each
 };
 
 }  // namespace
 
-Program fuse_rows(const Program& program) { return FuseRows(program).run(); }
+Program fuse_rows(const Program& program) {
+  return FuseRows(program).run();
+}
 
 std::string fused_text(const Program& program) {
   std::string out;

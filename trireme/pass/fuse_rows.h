@@ -1,9 +1,9 @@
-// Ops that work on rows of the same tensors become one that works through all of them block by block (op/row_steps.h), so that a
-// tensor between two of them is read while it is in the cache, and is not stored where nobody else reads it: bias and gelu, bias
-// and residual and layer norm, casts and chains of elementwise ops.
+// Ops that work on rows of the same tensors become one that works through all of them block by block (op/row_steps.h),
+// so that a tensor between two of them is read while it is in the cache, and is not stored where nobody else reads it:
+// bias and gelu, bias and residual and layer norm, casts and chains of elementwise ops.
 //
-// Before: any program. After: the same values, each with the same bits, but for those that nobody reads any more. It runs last:
-// a group stands where its last op stood, in the order that the other passes chose.
+// Before: any program. After: the same values, each with the same bits, but for those that nobody reads any more. It
+// runs last: a group stands where its last op stood, in the order that the other passes chose.
 #pragma once
 
 #include <string>

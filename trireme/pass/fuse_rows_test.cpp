@@ -21,7 +21,9 @@ Tensor input(Graph& graph, const std::string& name, Shape shape, Role role = Rol
   return {graph, graph.add_input(name, {DType::kF32, shape}, role)};
 }
 
-Program program_of(const Graph& graph) { return partition(graph, data_parallel(graph, 1)); }
+Program program_of(const Graph& graph) {
+  return partition(graph, data_parallel(graph, 1));
+}
 
 Program fused(const Graph& graph) {
   Program out = fuse_rows(program_of(graph));
@@ -127,7 +129,8 @@ TEST(FuseRows, an_op_does_not_wait_where_that_keeps_more_bytes) {
   EXPECT_THAT(ops_of(fused(graph)), ElementsAre("matmul", "matmul", "add", "matmul", "mul"));
 }
 
-// -- to the bit ---------------------------------------------------------------------------------------------------------------
+// -- to the bit
+// ---------------------------------------------------------------------------------------------------------------
 
 class Draw {
  public:
@@ -143,19 +146,32 @@ Tensor random_op(Draw& draw, const Tensor& x, const Tensor& other, const std::ve
   const Tensor line = cast(lines[draw.below(lines.size())], x.dtype());
   const Tensor like = cast(other, x.dtype());
   switch (draw.below(13)) {
-    case 0: return add(x, line);
-    case 1: return mul(x, like);
-    case 2: return sub(line, x);
-    case 3: return gelu(x, draw.below(2) == 0);
-    case 4: return gelu_grad(x, like, true);
-    case 5: return layer_norm(x, lines[0], lines[1]).y;
-    case 6: return cast(x, x.dtype() == DType::kF32 ? DType::kBF16 : DType::kF32);
-    case 7: return scale(x, 0.75);
-    case 8: return softmax(x);
-    case 9: return select(less(x, like), x, like);
-    case 10: return silu(x);
-    case 11: return concat({split(x, -1, {1, x.size(-1) - 1})[1], split(like, -1, {1, x.size(-1) - 1})[0]}, -1);
-    default: return tanh(add(x, like));
+    case 0:
+      return add(x, line);
+    case 1:
+      return mul(x, like);
+    case 2:
+      return sub(line, x);
+    case 3:
+      return gelu(x, draw.below(2) == 0);
+    case 4:
+      return gelu_grad(x, like, true);
+    case 5:
+      return layer_norm(x, lines[0], lines[1]).y;
+    case 6:
+      return cast(x, x.dtype() == DType::kF32 ? DType::kBF16 : DType::kF32);
+    case 7:
+      return scale(x, 0.75);
+    case 8:
+      return softmax(x);
+    case 9:
+      return select(less(x, like), x, like);
+    case 10:
+      return silu(x);
+    case 11:
+      return concat({split(x, -1, {1, x.size(-1) - 1})[1], split(like, -1, {1, x.size(-1) - 1})[0]}, -1);
+    default:
+      return tanh(add(x, like));
   }
 }
 
@@ -166,7 +182,8 @@ Graph random_graph(uint64_t seed) {
                                          : Shape{static_cast<int64_t>(1 + draw.below(20)), 5, 130};
   const Shape line{shape[shape.rank() - 1]};
   std::vector<Tensor> values{input(graph, "x0", shape), input(graph, "x1", shape)};
-  const std::vector<Tensor> lines{input(graph, "line0", line, Role::kParameter), input(graph, "line1", line, Role::kParameter)};
+  const std::vector<Tensor> lines{input(graph, "line0", line, Role::kParameter),
+                                  input(graph, "line1", line, Role::kParameter)};
   const size_t steps = 2 + draw.below(12);
   for (size_t i = 0; i < steps; ++i) {
     const Tensor& x = values[values.size() - 1 - draw.below(std::min<size_t>(values.size(), 3))];
@@ -184,7 +201,8 @@ std::vector<std::byte> bytes_of(const Program& program, uint64_t seed, ThreadPoo
   Executor executor(plan, {.pool = pool});
   for (const PlanInput& in : plan.inputs) {
     const auto x = executor.input(in.name).as<float>();
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(3 * uniform01({seed, 9}, i, static_cast<uint64_t>(in.value))) - 1.5F;
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(3 * uniform01({seed, 9}, i, static_cast<uint64_t>(in.value))) - 1.5F;
   }
   executor.run();
   std::vector<std::byte> out;

@@ -18,8 +18,8 @@ namespace {
 struct Head {
   NodeId product = -1;
   NodeId loss = -1;
-  NodeId loss_grad = -1;    // of the logits
-  NodeId input_grad = -1;   // of x
+  NodeId loss_grad = -1;   // of the logits
+  NodeId input_grad = -1;  // of x
   NodeId weight_grad = -1;
   std::vector<NodeId> first;  // what must be made before the pieces, in order, that stands behind the product
 };
@@ -27,7 +27,11 @@ struct Head {
 class LossInPieces {
  public:
   LossInPieces(const Program& program, int64_t pieces)
-      : graph_(program.graph), pieces_(pieces), rewrite_(program), readers_(graph_.values().size()), done_(graph_.nodes().size(), 0) {
+      : graph_(program.graph),
+        pieces_(pieces),
+        rewrite_(program),
+        readers_(graph_.values().size()),
+        done_(graph_.nodes().size(), 0) {
     for (NodeId id = 0; id < size(); ++id) {
       for (const ValueId operand : graph_.node(id).inputs) readers_[at(operand)].push_back(id);
     }
@@ -43,10 +47,14 @@ class LossInPieces {
     for (NodeId id = 0; id < size(); ++id) {
       if (done_[at(id)] != 0) continue;
       const auto head = heads.find(id);
-      if (head == heads.end()) copy(id);
-      else put_in_pieces(head->second);
+      if (head == heads.end())
+        copy(id);
+      else
+        put_in_pieces(head->second);
     }
-    if (trains_ && heads.empty()) TRIREME_LOG(kWarn, "pass", "loss_pieces: no product is read by a cross-entropy alone; the loss stays in one piece");
+    if (trains_ && heads.empty())
+      TRIREME_LOG(kWarn, "pass",
+                  "loss_pieces: no product is read by a cross-entropy alone; the loss stays in one piece");
     return rewrite_.finish();
   }
 
@@ -67,8 +75,8 @@ class LossInPieces {
 
   // What makes logits of rows, times one matrix.
   bool is_linear(NodeId id) const {
-    return is(id, "matmul") && !graph_.node(id).attrs.as<MatMulAttrs>().transpose_a && type(operand(id, 0)).shape.rank() >= 2 &&
-           type(operand(id, 1)).shape.rank() == 2;
+    return is(id, "matmul") && !graph_.node(id).attrs.as<MatMulAttrs>().transpose_a &&
+           type(operand(id, 0)).shape.rank() >= 2 && type(operand(id, 1)).shape.rank() == 2;
   }
 
   std::optional<Head> head_of(NodeId loss) const {
@@ -78,7 +86,8 @@ class LossInPieces {
     if (!is_linear(head.product) || rows_of(logits) < 2) return {};
     for (const NodeId reader : readers_[at(logits)]) {
       if (reader == loss) continue;
-      const bool grad = is(reader, "cross_entropy_grad") && operand(reader, 0) == logits && operand(reader, 1) == operand(loss, 1);
+      const bool grad =
+          is(reader, "cross_entropy_grad") && operand(reader, 0) == logits && operand(reader, 1) == operand(loss, 1);
       if (!grad || head.loss_grad >= 0) return {};
       head.loss_grad = reader;
     }
@@ -90,10 +99,14 @@ class LossInPieces {
   bool find_gradients(Head& head) const {
     const ValueId dlogits = result(head.loss_grad);
     for (const NodeId reader : readers_[at(dlogits)]) {
-      const bool twice = reader >= 0 && operand(reader, 0) == dlogits && graph_.node(reader).inputs.size() > 1 && operand(reader, 1) == dlogits;
-      if (is_linear(reader) && !twice && operand(reader, 0) == dlogits && head.input_grad < 0) head.input_grad = reader;
-      else if (is(reader, "linear_weight_grad") && !twice && head.weight_grad < 0) head.weight_grad = reader;
-      else return false;
+      const bool twice = reader >= 0 && operand(reader, 0) == dlogits && graph_.node(reader).inputs.size() > 1 &&
+                         operand(reader, 1) == dlogits;
+      if (is_linear(reader) && !twice && operand(reader, 0) == dlogits && head.input_grad < 0)
+        head.input_grad = reader;
+      else if (is(reader, "linear_weight_grad") && !twice && head.weight_grad < 0)
+        head.weight_grad = reader;
+      else
+        return false;
     }
     return true;
   }
@@ -134,7 +147,9 @@ class LossInPieces {
     return {like.dtype, {count, like.shape[like.shape.rank() - 1]}};
   }
 
-  static Attrs into(const Shape& shape) { return op("reshape").parse_attrs(fmt::format("{{shape={}}}", to_string(shape))); }
+  static Attrs into(const Shape& shape) {
+    return op("reshape").parse_attrs(fmt::format("{{shape={}}}", to_string(shape)));
+  }
 
   ValueId reshaped(NodeId scope, ValueId from, const TensorType& to) {
     const ValueId out = rewrite_.new_value(to);
@@ -178,11 +193,17 @@ class LossInPieces {
     const std::vector<ValueId> labels = cut(head.loss, operand(head.loss, 1), false, sizes);
     std::vector<ValueId> dloss, factor, losses, dx;
     if (head.loss_grad >= 0) dloss = cut(head.loss_grad, operand(head.loss_grad, 2), false, sizes);
-    if (head.weight_grad >= 0) factor = other_operand(head) == operand(head.product, 0) ? x : cut(head.weight_grad, other_operand(head), true, sizes);
+    if (head.weight_grad >= 0)
+      factor =
+          other_operand(head) == operand(head.product, 0) ? x : cut(head.weight_grad, other_operand(head), true, sizes);
     ValueId sum = kNoValue;
     for (size_t i = 0; i < sizes.size(); ++i) {
-      const auto like = [&](ValueId whole, bool is_matrix) { return rewrite_.new_value(rows(sizes[i], type(whole), is_matrix)); };
-      const auto again = [&](NodeId id, std::vector<ValueId> in, ValueId out) { add(graph_.node(id).op->name, graph_.node(id).attrs, id, std::move(in), {out}); };
+      const auto like = [&](ValueId whole, bool is_matrix) {
+        return rewrite_.new_value(rows(sizes[i], type(whole), is_matrix));
+      };
+      const auto again = [&](NodeId id, std::vector<ValueId> in, ValueId out) {
+        add(graph_.node(id).op->name, graph_.node(id).attrs, id, std::move(in), {out});
+      };
       const ValueId some = like(logits, true);
       again(head.product, {x[i], operand(head.product, 1)}, some);
       losses.push_back(like(result(head.loss), false));
@@ -210,7 +231,8 @@ class LossInPieces {
     std::vector<ValueId> in{dlogits, factor};
     if (grad_is_second(head)) std::swap(in[0], in[1]);
     if (sum != kNoValue) in.push_back(sum);
-    add(sum == kNoValue ? "linear_weight_grad" : "linear_weight_grad_onto", graph_.node(head.weight_grad).attrs, head.weight_grad, std::move(in), {out});
+    add(sum == kNoValue ? "linear_weight_grad" : "linear_weight_grad_onto", graph_.node(head.weight_grad).attrs,
+        head.weight_grad, std::move(in), {out});
     return out;
   }
 

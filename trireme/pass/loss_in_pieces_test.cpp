@@ -21,11 +21,11 @@ struct Model {
   Shape positions = {3, 5};
   int64_t width = 8;
   int64_t vocabulary = 11;
-  bool transposed = true;      // the weight, as a tied embedding is
+  bool transposed = true;  // the weight, as a tied embedding is
   bool trained = true;
-  bool norm = false;           // before the product
+  bool norm = false;  // before the product
   Tensor (*total)(const Tensor& losses) = nullptr;
-  bool weighted = false;       // the sum, by numbers made behind the product
+  bool weighted = false;  // the sum, by numbers made behind the product
 };
 
 // x, perhaps through a norm, times the weight, and the mean cross-entropy; with the gradients of x and the weight.

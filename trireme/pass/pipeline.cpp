@@ -29,11 +29,17 @@ void check_name(const std::string& name) {
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> kPasses{
       {"loss_in_pieces", "the last product and the loss are made in pieces of rows, if asked to",
-       [](Program program, const PassOptions& options) { return loss_in_pieces(std::move(program), options.loss_pieces); }},
+       [](Program program, const PassOptions& options) {
+         return loss_in_pieces(std::move(program), options.loss_pieces);
+       }},
       {"recompute_rows", "the backward pass makes again what costs little, if asked to",
-       [](Program program, const PassOptions& options) { return options.recompute ? recompute_rows(program) : std::move(program); }},
+       [](Program program, const PassOptions& options) {
+         return options.recompute ? recompute_rows(program) : std::move(program);
+       }},
       {"fuse_all_reduce", "all-reduces over the same ranks become buckets",
-       [](Program program, const PassOptions& options) { return fuse_all_reduce(std::move(program), options.all_reduce); }},
+       [](Program program, const PassOptions& options) {
+         return fuse_all_reduce(std::move(program), options.all_reduce);
+       }},
       {"early_updates", "parameters are updated as soon as their gradients are there",
        [](Program program, const PassOptions& options) { return early_updates(program, options.all_reduce.rates); }},
       {"early_gathers", "weights that lie in slices are gathered one reader ahead",

@@ -13,11 +13,11 @@ namespace trireme {
 
 struct PassOptions {
   FuseAllReduceOptions all_reduce = {};
-  bool recompute = false;                    // recompute_rows does nothing without it
-  int64_t loss_pieces = 1;                   // loss_in_pieces does nothing with one
-  std::vector<std::string> disabled;         // names of passes to leave out
-  std::string stop_after;                    // the last pass to run; "" runs all
-  std::string dump_dir;                      // writes NNN_<pass>.program after each pass that changed something
+  bool recompute = false;             // recompute_rows does nothing without it
+  int64_t loss_pieces = 1;            // loss_in_pieces does nothing with one
+  std::vector<std::string> disabled;  // names of passes to leave out
+  std::string stop_after;             // the last pass to run; "" runs all
+  std::string dump_dir;               // writes NNN_<pass>.program after each pass that changed something
 };
 
 struct Pass {

@@ -59,7 +59,8 @@ Program training_program(int level, int64_t micro_batches) {
   const Tensor x(graph, graph.add_input("x", {DType::kF32, {256, 512}}, Role::kData));
   const Tensor gamma(graph, graph.add_input("gamma", {DType::kF32, {512}}, Role::kParameter));
   std::vector<Tensor> weights{gamma};
-  for (const char* name : {"w", "w.m"}) weights.emplace_back(graph, graph.add_input(name, {DType::kF32, {512, 512}}, Role::kParameter));
+  for (const char* name : {"w", "w.m"})
+    weights.emplace_back(graph, graph.add_input(name, {DType::kF32, {512, 512}}, Role::kParameter));
   const Tensor h = gelu(matmul(rms_norm(x, gamma).y, weights[1]), true);
   const Tensor loss = mean(square(matmul(h, weights[2])));
   graph.add_output("loss", loss.id());
@@ -68,7 +69,8 @@ Program training_program(int level, int64_t micro_batches) {
   const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
   graph.set_phase(Phase::kUpdate);
   const Tensor factor = clip_scale(add(square_sum(grads[1]), square_sum(grads[2])), 1);
-  for (size_t i = 0; i < weights.size(); ++i) nn::add_update(Lamb{}, {fmt::format("p{}", i), weights[i], grads[i], lr, step, factor});
+  for (size_t i = 0; i < weights.size(); ++i)
+    nn::add_update(Lamb{}, {fmt::format("p{}", i), weights[i], grads[i], lr, step, factor});
   EXPECT_THAT(verify(graph), testing::IsEmpty());
   const Parallel parallel{.accumulation = micro_batches, .optimizer = {.level = level, .threshold_kb = 0}};
   return in_micro_batches(partition(graph, semi_auto(graph, 2, parallel)));
@@ -95,7 +97,8 @@ TEST(Pipeline, what_a_graph_says_of_training_is_true_after_every_pass) {
         EXPECT_TRUE(read.contains(update.gradient)) << "level " << level << ", %" << update.gradient << "\n" << text;
         EXPECT_EQ(update.states.size(), 2U);
         for (const ValueId state : update.states) {
-          EXPECT_EQ(graph.type(state).shape, graph.type(update.gradient).shape) << "the gradient as the update reads it";
+          EXPECT_EQ(graph.type(state).shape, graph.type(update.gradient).shape)
+              << "the gradient as the update reads it";
         }
         EXPECT_TRUE(linked.contains(update.parameter));
       }

@@ -13,7 +13,11 @@ constexpr int64_t kFewestBytes = 64 << 10;  // of a value that is worth it
 class RecomputeRows {
  public:
   explicit RecomputeRows(const Program& program)
-      : program_(program), graph_(program.graph), is_output_(graph_.values().size(), 0), is_sent_(graph_.values().size(), 0), last_late_(graph_.values().size(), -1),
+      : program_(program),
+        graph_(program.graph),
+        is_output_(graph_.values().size(), 0),
+        is_sent_(graph_.values().size(), 0),
+        last_late_(graph_.values().size(), -1),
         again_(graph_.nodes().size(), 0) {}
 
   Program run() {
@@ -45,7 +49,9 @@ class RecomputeRows {
   bool is_worth_it(NodeId id) const {
     const Node& node = graph_.node(id);
     if (node.phase != Phase::kForward) return false;
-    const auto large = [&](ValueId value) { return last_late_[at(value)] >= 0 && graph_.type(value).bytes() >= kFewestBytes; };
+    const auto large = [&](ValueId value) {
+      return last_late_[at(value)] >= 0 && graph_.type(value).bytes() >= kFewestBytes;
+    };
     if (std::none_of(node.outputs.begin(), node.outputs.end(), large)) return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
     if (std::any_of(node.outputs.begin(), node.outputs.end(), is_output)) return false;
@@ -68,9 +74,9 @@ class RecomputeRows {
     rewrite.copy(id);
   }
 
-  // Whether the next node goes first, for which something is made again: then that does not lie beside this one's results,
-  // which nobody needs yet. (Of a layer these are the gradients of its input and of its weight.) Ranks that exchange the results
-  // do need them.
+  // Whether the next node goes first, for which something is made again: then that does not lie beside this one's
+  // results, which nobody needs yet. (Of a layer these are the gradients of its input and of its weight.) Ranks that
+  // exchange the results do need them.
   bool may_wait(NodeId id) const {
     if (!is_late(id) || id + 1 == size() || !is_late(id + 1)) return false;
     const Node& node = graph_.node(id);
@@ -108,6 +114,8 @@ class RecomputeRows {
 
 }  // namespace
 
-Program recompute_rows(const Program& program) { return RecomputeRows(program).run(); }
+Program recompute_rows(const Program& program) {
+  return RecomputeRows(program).run();
+}
 
 }  // namespace trireme

@@ -27,7 +27,8 @@ Program layers(Tensor (*function)(const Tensor& x), int count) {
   const Tensor gamma(graph, graph.add_input("gamma", {DType::kF32, {kWidth}}, Role::kParameter));
   std::vector<Tensor> weights;
   for (int i = 0; i < count; ++i) {
-    weights.emplace_back(graph, graph.add_input(fmt::format("w{}", i), {DType::kF32, {kWidth, kWidth}}, Role::kParameter));
+    weights.emplace_back(graph,
+                         graph.add_input(fmt::format("w{}", i), {DType::kF32, {kWidth, kWidth}}, Role::kParameter));
     x = add(x, matmul(function(matmul(rms_norm(x, gamma).y, weights.back())), weights.back()));
   }
   const std::vector<Tensor> grads = gradients(mean(square(x)), weights);
@@ -41,7 +42,9 @@ int count(const Program& program, std::string_view op) {
   return out;
 }
 
-Tensor smooth(const Tensor& x) { return gelu(x, true); }
+Tensor smooth(const Tensor& x) {
+  return gelu(x, true);
+}
 
 TEST(RecomputeRows, functions_and_norms_are_there_twice_and_products_once) {
   const Program before = layers(smooth, 3);
@@ -111,7 +114,8 @@ std::vector<std::string> backward_ops(int ranks) {
   for (const Tensor& grad : grads) graph.add_output(fmt::format("g{}", grad.id()), grad.id());
   const Mesh mesh({{"tp", ranks}});
   Asks asks;
-  for (const char* layout : {"[-, -]", "[-, -]", "[-, tp]", "[-]"}) asks.inputs.emplace_back(parse_layout(layout, mesh));
+  for (const char* layout : {"[-, -]", "[-, -]", "[-, tp]", "[-]"})
+    asks.inputs.emplace_back(parse_layout(layout, mesh));
   const Program after = recompute_rows(partition(graph, propagate(graph, mesh, asks)));
   EXPECT_THAT(verify(after), IsEmpty());
   std::vector<std::string> out;

@@ -7,7 +7,9 @@
 namespace trireme {
 
 Rewrite::Rewrite(const Program& from)
-    : from_(from), to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand, from.micro_batches}, map_(from.graph.values().size(), kNoValue),
+    : from_(from),
+      to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand, from.micro_batches},
+      map_(from.graph.values().size(), kNoValue),
       made_of_(from.graph.nodes().size(), -1) {
   for (const Input& input : from.graph.inputs()) {
     define(input.value, to_.graph.add_input(input.name, from.graph.type(input.value), input.role, input.init,
@@ -66,7 +68,8 @@ void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> 
   }
   for (const ValueId id : out) types.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
   to_.graph.mark_as(from_.graph, last, last.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(last.gradient_of)]);
-  const bool again = std::any_of(out.begin(), out.end(), [&](ValueId id) { return map_[static_cast<size_t>(id)] != kNoValue; });
+  const bool again =
+      std::any_of(out.begin(), out.end(), [&](ValueId id) { return map_[static_cast<size_t>(id)] != kNoValue; });
   if (again) to_.graph.set_made_again();
   const NodeId made = to_.graph.add_node(op, attrs, inputs, types);
   for (const NodeId id : instead_of) made_of_[static_cast<size_t>(id)] = made;

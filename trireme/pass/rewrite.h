@@ -1,6 +1,6 @@
-// Rewriting a program: a new one is built from the nodes of the old, copied, left out, joined or in another order. What the old
-// graph says of training (ir/graph.h) holds of the new one without a pass's doing: nodes keep phase and gradient, values and
-// updates their gradients, and a node that makes values a second time is marked so.
+// Rewriting a program: a new one is built from the nodes of the old, copied, left out, joined or in another order. What
+// the old graph says of training (ir/graph.h) holds of the new one without a pass's doing: nodes keep phase and
+// gradient, values and updates their gradients, and a node that makes values a second time is marked so.
 #pragma once
 
 #include <span>
@@ -19,11 +19,13 @@ class Rewrite {
   void copy(NodeId id);
   // Adds a node like this one that reads and makes these values of the old program.
   void copy(NodeId like, std::span<const ValueId> in, std::span<const ValueId> out);
-  // Adds a node of another op in the place of these, in the scope of the last, that reads and makes these values of the old program.
+  // Adds a node of another op in the place of these, in the scope of the last, that reads and makes these values of the
+  // old program.
   void add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
            std::span<const ValueId> out);
 
-  // A value that the old program does not have, to be made by `add`: to each rank a tensor of its own, not a piece of one.
+  // A value that the old program does not have, to be made by `add`: to each rank a tensor of its own, not a piece of
+  // one.
   ValueId new_value(const TensorType& type);
   // The same, lying as this value of the old program does.
   ValueId new_value_like(ValueId like);

@@ -39,7 +39,9 @@ LinkCost slowest_link(const Program& program, const RankGroups& groups, const Re
   return out;
 }
 
-double rounds(int64_t ranks) { return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(ranks, 1) - 1)); }
+double rounds(int64_t ranks) {
+  return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(ranks, 1) - 1));
+}
 
 double seconds_of(const Program& program, const Node& node, const ReshardCosts& links, const Machine& machine) {
   const OpDef& op = def_of(node);
@@ -51,7 +53,8 @@ double seconds_of(const Program& program, const Node& node, const ReshardCosts& 
     for (const TensorType& type : in) sent += type.bytes();
     for (const TensorType& type : out) got += type.bytes();
     const double share = static_cast<double>(groups.size - 1) / static_cast<double>(groups.size);
-    return links.step_s + rounds(groups.size) * link.latency_s + share * static_cast<double>(std::max(sent, got)) / link.bytes_per_s;
+    return links.step_s + rounds(groups.size) * link.latency_s +
+           share * static_cast<double>(std::max(sent, got)) / link.bytes_per_s;
   }
   if (!op.cost || op.traits.zero_cost_view || out.empty()) return 0;
   const Cost cost = op.cost.get()({in, out, node.attrs});
@@ -59,7 +62,9 @@ double seconds_of(const Program& program, const Node& node, const ReshardCosts& 
   return std::max(cost.flops / flops_per_s, cost.bytes / machine.memory_bytes_per_s);
 }
 
-bool is_sum(const Node& node) { return node.op->name == "all_reduce"; }
+bool is_sum(const Node& node) {
+  return node.op->name == "all_reduce";
+}
 
 }  // namespace
 
@@ -104,18 +109,20 @@ std::string all_reduce_table(const Program& program, const Rates& rates) {
   const std::vector<AllReduceTime> times = all_reduce_times(program, rates);
   if (times.empty()) return "no sums over ranks\n";
   std::string out = "sums over ranks, in ms of the modelled step:\n";
-  out += fmt::format("{:<14} {:>7} {:>14} {:>11} {:>11} {:>11}  {}\n", "over", "values", "bytes", "ready", "begins", "ends", "first");
+  out += fmt::format("{:<14} {:>7} {:>14} {:>11} {:>11} {:>11}  {}\n", "over", "values", "bytes", "ready", "begins",
+                     "ends", "first");
   double end_s = 0, all_s = 0;
   for (const AllReduceTime& time : times) {
     const Node& node = program.graph.node(time.node);
-    out += fmt::format("{:<14} {:>7} {:>14} {:>11.3f} {:>11.3f} {:>11.3f}  %{}\n", groups_of(node.op->name, node.attrs).text(program.mesh),
-                       time.members, time.bytes, time.ready_s * 1e3, time.begin_s * 1e3, time.end_s * 1e3, node.outputs[0]);
+    out += fmt::format("{:<14} {:>7} {:>14} {:>11.3f} {:>11.3f} {:>11.3f}  %{}\n",
+                       groups_of(node.op->name, node.attrs).text(program.mesh), time.members, time.bytes,
+                       time.ready_s * 1e3, time.begin_s * 1e3, time.end_s * 1e3, node.outputs[0]);
     end_s = std::max(end_s, time.end_s);
     all_s += time.end_s - time.begin_s;
   }
   const double compute_s = start_times(program, rates).back();
-  return out + fmt::format("computing ends at {:.3f} ms, the last sum at {:.3f}; all take {:.3f} ms\n", compute_s * 1e3, end_s * 1e3,
-                           all_s * 1e3);
+  return out + fmt::format("computing ends at {:.3f} ms, the last sum at {:.3f}; all take {:.3f} ms\n", compute_s * 1e3,
+                           end_s * 1e3, all_s * 1e3);
 }
 
 }  // namespace trireme

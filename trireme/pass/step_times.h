@@ -1,7 +1,8 @@
-// When the ops of a program run, by the machine's rates: what fuse_all_reduce chooses buckets by, and what `explain` shows.
+// When the ops of a program run, by the machine's rates: what fuse_all_reduce chooses buckets by, and what `explain`
+// shows.
 //
-// Ops run one after the other, each for the longer of its arithmetic and its bytes. Sums over ranks run beside them, those
-// over the same ranks one after the other. Every other collective is waited for where it stands.
+// Ops run one after the other, each for the longer of its arithmetic and its bytes. Sums over ranks run beside them,
+// those over the same ranks one after the other. Every other collective is waited for where it stands.
 #pragma once
 
 #include <optional>
@@ -16,8 +17,8 @@
 namespace trireme {
 
 struct Rates {
-  ReshardCosts links;                       // of the program's mesh
-  std::optional<Machine> machine = {};      // of the devices; none: Machine::this_host()
+  ReshardCosts links;                   // of the program's mesh
+  std::optional<Machine> machine = {};  // of the devices; none: Machine::this_host()
 };
 
 // A sum over these ranks, by the bytes of the value.

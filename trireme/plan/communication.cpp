@@ -5,7 +5,9 @@
 namespace trireme {
 namespace {
 
-bool is_narrow(DType dtype) { return is_floating(dtype) && size_of(dtype) < size_of(DType::kF32); }
+bool is_narrow(DType dtype) {
+  return is_floating(dtype) && size_of(dtype) < size_of(DType::kF32);
+}
 
 // Of each value, whether layers compute with a narrower copy of it.
 std::vector<char> computed_narrow(const Graph& graph) {
@@ -31,8 +33,9 @@ ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh)
   ReshardCosts costs;
   if (const std::optional<Machine>& machine = communication.machine) {
     const Mesh ranks = without_micro_batches(mesh);
-    require(machine->devices() >= ranks.devices(), "machine '{}' has {} devices but the job has {} ranks; name a machine of {} or more",
-            machine->name, machine->devices(), ranks.devices(), ranks.devices());
+    require(machine->devices() >= ranks.devices(),
+            "machine '{}' has {} devices but the job has {} ranks; name a machine of {} or more", machine->name,
+            machine->devices(), ranks.devices(), ranks.devices());
     costs = trireme::reshard_costs(*machine, ranks);
     costs.axes.resize(static_cast<size_t>(mesh.axes()));  // nothing is sent over the others
   }

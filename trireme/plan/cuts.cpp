@@ -33,8 +33,8 @@ std::vector<std::string_view> items_of(std::string_view text) {
 std::string_view inside(std::string_view text, std::string_view whole) {
   text = trim(text);
   require(text.size() >= 2 && text.front() == '{' && text.back() == '}',
-          "cuts '{}': '{}' must stand in braces, like {{{{2, 1}}, {{1, 4}}}}, or be layouts, like [dp, -], [-, tp]", whole,
-          text);
+          "cuts '{}': '{}' must stand in braces, like {{{{2, 1}}, {{1, 4}}}}, or be layouts, like [dp, -], [-, tp]",
+          whole, text);
   return text.substr(1, text.size() - 2);
 }
 
@@ -95,8 +95,9 @@ class FactorParts {
     for (size_t dim = 0; dim < counts.size(); ++dim) {
       const int64_t size = subject_.graph.type(value).shape[static_cast<int>(dim)];
       const Parts parts = is_one_factor(operand, dim) ? Parts::kUneven : Parts::kEven;
-      require(falls_in(size, counts[dim], parts), "cuts '{}' of {}: dimension {} of operand {} ({}) does not fall in {} parts; use {}",
-              subject_.text, subject_.name(), dim, operand, subject_.type(value), counts[dim], divisors(size));
+      require(falls_in(size, counts[dim], parts),
+              "cuts '{}' of {}: dimension {} of operand {} ({}) does not fall in {} parts; use {}", subject_.text,
+              subject_.name(), dim, operand, subject_.type(value), counts[dim], divisors(size));
       add_dim(operand, dim, counts[dim]);
     }
   }
@@ -136,11 +137,12 @@ class FactorParts {
 
   void set(size_t operand, size_t dim, int factor, int64_t count) {
     int64_t& parts = parts_[static_cast<size_t>(factor)];
-    require(parts == 0 || parts == count,
-            "cuts '{}' of {}: dimension {} of operand {} is cut in {} parts, the same dimension of an operand before it in "
-            "{}; they are one (factor '{}' of {}) and must be cut alike",
-            subject_.text, subject_.name(), dim, operand, count, parts,
-            subject_.rule.factors[static_cast<size_t>(factor)].name, to_string(subject_.rule));
+    require(
+        parts == 0 || parts == count,
+        "cuts '{}' of {}: dimension {} of operand {} is cut in {} parts, the same dimension of an operand before it in "
+        "{}; they are one (factor '{}' of {}) and must be cut alike",
+        subject_.text, subject_.name(), dim, operand, count, parts,
+        subject_.rule.factors[static_cast<size_t>(factor)].name, to_string(subject_.rule));
     parts = count;
   }
 
@@ -156,8 +158,8 @@ struct Interleaved {
 
 Interleaved without_interleaved(std::string_view text, std::string_view whole) {
   if (text.find(kInterleavedAxis) == std::string_view::npos) return {std::string(text)};
-  require(text.size() >= 2 && text.front() == '[' && text.back() == ']', "cuts '{}': '{}' is no layout like [dp*{}, -]", whole,
-          text, kInterleavedAxis);
+  require(text.size() >= 2 && text.front() == '[' && text.back() == ']', "cuts '{}': '{}' is no layout like [dp*{}, -]",
+          whole, text, kInterleavedAxis);
   Interleaved out{"["};
   int dim = 0;
   for (const std::string_view entry : items_of(text.substr(1, text.size() - 2))) {
@@ -192,7 +194,8 @@ class FactorAxes {
     require(copies > 1, "cuts '{}' of {}: the mesh has no axis '{}'; add {}=2 to it", subject_.text, subject_.name(),
             kInterleavedAxis, kInterleavedAxis);
     require(!def_of(subject_.node).traits.reads_place,
-            "cuts '{}' of {}: what the op makes depends on where its piece lies, so it is not computed in copies; leave {} out",
+            "cuts '{}' of {}: what the op makes depends on where its piece lies, so it is not computed in copies; "
+            "leave {} out",
             subject_.text, subject_.name(), kInterleavedAxis);
     const std::vector<int>& factors = subject_.rule.in[operand][static_cast<size_t>(dim)];
     const bool fits = factors.size() == 1 && (cuts_.copied_factor < 0 || cuts_.copied_factor == factors.front());
@@ -217,17 +220,19 @@ class FactorAxes {
       }
       set(operand, dim, static_cast<size_t>(factor), mine);
     }
-    require(at == axes.size(), "cuts '{}' of {}: dimension {} of operand {} ({}) cannot be cut by {}; the op's rule is {}",
-            subject_.text, subject_.name(), dim, operand, subject_.type(subject_.node.inputs[operand]),
-            print_axes(axes, mesh_), to_string(subject_.rule));
+    require(at == axes.size(),
+            "cuts '{}' of {}: dimension {} of operand {} ({}) cannot be cut by {}; the op's rule is {}", subject_.text,
+            subject_.name(), dim, operand, subject_.type(subject_.node.inputs[operand]), print_axes(axes, mesh_),
+            to_string(subject_.rule));
   }
 
   void set(size_t operand, size_t dim, size_t factor, const std::vector<int>& axes) {
-    require(said_[factor] == 0 || cuts_.axes[factor] == axes,
-            "cuts '{}' of {}: dimension {} of operand {} is cut by {}, the same dimension of an operand before it by {}; "
-            "they are one (factor '{}' of {}) and must be cut alike",
-            subject_.text, subject_.name(), dim, operand, print_axes(axes, mesh_), print_axes(cuts_.axes[factor], mesh_),
-            subject_.rule.factors[factor].name, to_string(subject_.rule));
+    require(
+        said_[factor] == 0 || cuts_.axes[factor] == axes,
+        "cuts '{}' of {}: dimension {} of operand {} is cut by {}, the same dimension of an operand before it by {}; "
+        "they are one (factor '{}' of {}) and must be cut alike",
+        subject_.text, subject_.name(), dim, operand, print_axes(axes, mesh_), print_axes(cuts_.axes[factor], mesh_),
+        subject_.rule.factors[factor].name, to_string(subject_.rule));
     cuts_.axes[factor] = axes;
     said_[factor] = 1;
   }
@@ -246,8 +251,8 @@ FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mes
       const Interleaved given = without_interleaved(side.tensors[i], subject.text);
       const Layout layout = parse_layout(given.layout, mesh);
       subject.check_rank(layout.dims.size(), subject.node.inputs[i], i, "operand");
-      check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh, fmt::format("operand {} of {}", i, subject.name()),
-            Parts::kUneven);
+      check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh,
+            fmt::format("operand {} of {}", i, subject.name()), Parts::kUneven);
       axes.add(i, layout);
       if (given.dim >= 0) axes.add_copies(i, given.dim, copies);
     }
@@ -309,7 +314,8 @@ std::vector<std::vector<int64_t>> parse_numbers(std::string_view text) {
 std::vector<Layout> parse_layouts(std::string_view text, const Graph& graph, const std::vector<ValueId>& values,
                                   const Mesh& mesh, const std::string& what) {
   const std::vector<std::string_view> items = items_of(trim(text));
-  require(items.size() == values.size(), "'{}' gives {} layouts of {}; it has {}", trim(text), items.size(), what, values.size());
+  require(items.size() == values.size(), "'{}' gives {} layouts of {}; it has {}", trim(text), items.size(), what,
+          values.size());
   std::vector<Layout> out;
   for (size_t i = 0; i < items.size(); ++i) {
     out.push_back(parse_layout(items[i], mesh, graph.type(values[i]).shape.rank()));
@@ -325,8 +331,8 @@ OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, c
   OpCuts out;
   out.cuts = operands_of(side_of(text.substr(0, arrow), text), subject, mesh, copies);
   const std::string illegal = why_illegal(rule, out.cuts, mesh);
-  require(illegal.empty(), "cuts '{}' of {}: {}; the op's rule is {}: leave whole what has a '!', and divide the sizes", text, subject.name(),
-          illegal, to_string(rule));
+  require(illegal.empty(), "cuts '{}' of {}: {}; the op's rule is {}: leave whole what has a '!', and divide the sizes",
+          text, subject.name(), illegal, to_string(rule));
   if (arrow == std::string_view::npos) return out;
   const Side results = side_of(text.substr(arrow + 2), text);
   subject.check_count(results.tensors.size(), node.outputs, "results");
@@ -341,7 +347,8 @@ OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, c
       wanted = parse_layout(without_interleaved(results.tensors[i], text).layout, mesh);
       subject.check_rank(wanted.dims.size(), node.outputs[i], i, "result");
     }
-    check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()), Parts::kUneven);
+    check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()),
+          Parts::kUneven);
     out.results.emplace_back(std::move(wanted));
   }
   return out;

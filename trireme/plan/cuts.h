@@ -4,10 +4,10 @@
 //   [dp, tp], [tp, -]            for each operand a layout by the mesh's axes (layout.h)
 // A scalar operand is {} or []. After them may stand "->" and the same for the results, where a result is wanted in
 // another layout than the op leaves it in: "-> [dp*tp, -]" makes of a partial sum a reduce-scatter.
-// The reserved axis "interleaved_parallel" of the mesh, last in a dimension ("[dp*interleaved_parallel, -]"), cuts it no
-// further over ranks: each rank computes its piece in that many copies, part by part.
-// With numbers, a dimension of equal factors gets equal axes in every op: the last factor of the rule that is cut gets
-// the least significant axes, and axes left over, over which the pieces are replicated, are the most significant ones.
+// The reserved axis "interleaved_parallel" of the mesh, last in a dimension ("[dp*interleaved_parallel, -]"), cuts it
+// no further over ranks: each rank computes its piece in that many copies, part by part. With numbers, a dimension of
+// equal factors gets equal axes in every op: the last factor of the rule that is cut gets the least significant axes,
+// and axes left over, over which the pieces are replicated, are the most significant ones.
 #pragma once
 
 #include <optional>
@@ -26,8 +26,9 @@ struct OpCuts {
 
 inline constexpr std::string_view kInterleavedAxis = "interleaved_parallel";
 
-// `copies`: the size of the reserved axis; 1: the mesh has none. Throws kInvalidArgument: another number of operands or dimensions, an operand whose cuts contradict another's, a
-// dimension that the op's rule does not let be cut, sizes that do not divide, more parts than devices, unknown axes.
+// `copies`: the size of the reserved axis; 1: the mesh has none. Throws kInvalidArgument: another number of operands or
+// dimensions, an operand whose cuts contradict another's, a dimension that the op's rule does not let be cut, sizes
+// that do not divide, more parts than devices, unknown axes.
 OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, const Mesh& mesh, int64_t copies = 1);
 
 // "[dp, -], [-, tp]": a layout for each of the values. `what` names them in errors.

@@ -12,10 +12,13 @@
 namespace trireme {
 namespace {
 
-const std::vector<std::string> kAttributes{"cross_batch", "cross_batch mean", "skip_redistribution", "self_define_shard"};
+const std::vector<std::string> kAttributes{"cross_batch", "cross_batch mean", "skip_redistribution",
+                                           "self_define_shard"};
 
 // The words before the first layout or arrow.
-std::string_view words_of(std::string_view text) { return trim(text.substr(0, std::min(text.find('['), text.find("->")))); }
+std::string_view words_of(std::string_view text) {
+  return trim(text.substr(0, std::min(text.find('['), text.find("->"))));
+}
 
 std::string name_of(const Graph& graph, const Node& node) {
   return fmt::format("{} of '{}'", node.op->name, graph.scope_of(node));
@@ -57,17 +60,18 @@ void ask_as_it_comes(std::string_view text, const Graph& graph, NodeId id, const
 void ask_self_defined(std::string_view text, const Graph& graph, NodeId id, const Mesh& mesh, Asks& asks) {
   const Node& node = graph.node(id);
   const size_t arrow = text.find("->");
-  require(arrow != std::string_view::npos,
-          "self_define_shard of {}: '{}' has no '->'; give the layouts of operands and results, like [dp, -] -> [-, dp]",
-          name_of(graph, node), text);
+  require(
+      arrow != std::string_view::npos,
+      "self_define_shard of {}: '{}' has no '->'; give the layouts of operands and results, like [dp, -] -> [-, dp]",
+      name_of(graph, node), text);
   const std::string_view operands = text.substr(text.find('['), arrow - std::min(text.find('['), arrow));
   VouchedLayouts layouts;
   layouts.in = parse_layouts(operands, graph, node.inputs, mesh, "operand of " + name_of(graph, node));
   layouts.out = parse_layouts(text.substr(arrow + 2), graph, node.outputs, mesh, "result of " + name_of(graph, node));
   for (const std::vector<Layout>* side : {&layouts.in, &layouts.out}) {
     for (const Layout& layout : *side) {
-      require(!layout.is_partial(), "self_define_shard of {}: {} is a partial sum; ask for cuts only", name_of(graph, node),
-              to_string(layout, mesh));
+      require(!layout.is_partial(), "self_define_shard of {}: {} is a partial sum; ask for cuts only",
+              name_of(graph, node), to_string(layout, mesh));
     }
   }
   const std::string why = why_unsound(graph, node, layouts, mesh);
@@ -82,14 +86,15 @@ void ask_self_defined(std::string_view text, const Graph& graph, NodeId id, cons
 bool is_attribute(std::string_view text) {
   text = trim(text);
   require(!text.starts_with("manual_split"),
-          "'{}': parts of sizes of your own are asked for; cuts make parts of one size, of which the last may be shorter. Let the "
+          "'{}': parts of sizes of your own are asked for; cuts make parts of one size, of which the last may be "
+          "shorter. Let the "
           "model's table be an nn::SplitEmbedding of these parts, or cut it like [tp, -], [dp]",
           text);
   if (text.empty() || text.front() == '[' || text.front() == '{' || text.starts_with("->")) return false;
   const std::string words(words_of(text));
   if (std::find(kAttributes.begin(), kAttributes.end(), words) != kAttributes.end()) return true;
-  fail(ErrorKind::kInvalidArgument, "'{}' is neither cuts, like {{{{2, 1}}, {{1, 2}}}} or [dp, -], nor one of {}.{}", text,
-       quoted_list(kAttributes), suggestion(words, kAttributes));
+  fail(ErrorKind::kInvalidArgument, "'{}' is neither cuts, like {{{{2, 1}}, {{1, 2}}}} or [dp, -], nor one of {}.{}",
+       text, quoted_list(kAttributes), suggestion(words, kAttributes));
 }
 
 void ask_attribute(std::string_view text, const Graph& graph, NodeId id, const Mesh& mesh, Asks& asks) {

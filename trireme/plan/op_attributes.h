@@ -1,6 +1,7 @@
 // Attributes: what a person may ask of an op besides cuts, in the place of cuts.
-//   cross_batch            sums over ranks are not taken: each rank goes on with what it makes of its own part of the batch
-//   cross_batch mean       the same for a sum that a mean is made of: it becomes the mean of the rank's own part. Sums whose reader
+//   cross_batch            sums over ranks are not taken: each rank goes on with what it makes of its own part of the
+//   batch cross_batch mean       the same for a sum that a mean is made of: it becomes the mean of the rank's own part.
+//   Sums whose reader
 //                          counts the batch (OpDef::in_part) become that either way
 //   skip_redistribution    the op takes its operand as that comes, whatever its rule asks; after "->" may stand how the
 //                          result lies, else it is cut by the same axes

@@ -20,7 +20,8 @@ std::string occurrence_text(std::string_view op, int occurrence) {
 
 std::string op_text(const Graph& graph, const std::vector<int>& occurrences, NodeId id) {
   const Node& node = graph.node(id);
-  return fmt::format("{} of '{}'", occurrence_text(node.op->name, occurrences[static_cast<size_t>(id)]), graph.scope_of(node));
+  return fmt::format("{} of '{}'", occurrence_text(node.op->name, occurrences[static_cast<size_t>(id)]),
+                     graph.scope_of(node));
 }
 
 OpPattern parse_op_pattern(std::string_view text) {
@@ -34,7 +35,8 @@ OpPattern parse_op_pattern(std::string_view text) {
   const std::string_view number = op.substr(hash + 1);
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), out.occurrence);
   require(status == std::errc() && end == number.data() + number.size() && out.occurrence >= 0,
-          "rule '{}': '{}' is no occurrence of '{}'; count from 0, as in {}#1 for the second", text, number, out.op, out.op);
+          "rule '{}': '{}' is no occurrence of '{}'; count from 0, as in {}#1 for the second", text, number, out.op,
+          out.op);
   return out;
 }
 

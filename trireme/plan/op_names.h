@@ -1,5 +1,5 @@
-// Names of single ops: "<scope>/<op>#<k>" is the k-th, from 0, of the ops of that name in the scope, in the order the model calls
-// them; without "#" the first.
+// Names of single ops: "<scope>/<op>#<k>" is the k-th, from 0, of the ops of that name in the scope, in the order the
+// model calls them; without "#" the first.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace trireme {
 // Of each node, how many of its name in its scope come before it.
 std::vector<int> occurrences_of(const Graph& graph);
 
-std::string occurrence_text(std::string_view op, int occurrence);  // "relu", "relu#1"
+std::string occurrence_text(std::string_view op, int occurrence);                         // "relu", "relu#1"
 std::string op_text(const Graph& graph, const std::vector<int>& occurrences, NodeId id);  // "relu#1 of 'mlp'"
 
 // What a rule names: a scope, or an op of it. The scope may be a pattern with `*`.

@@ -9,7 +9,9 @@
 namespace trireme {
 namespace {
 
-bool lists(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool lists(const std::vector<int>& axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 void add_all(std::vector<int>& to, const std::vector<int>& axes) {
   for (const int axis : axes) {
@@ -18,7 +20,9 @@ void add_all(std::vector<int>& to, const std::vector<int>& axes) {
 }
 
 bool is_of(const Node& node, ValueId id) {
-  const auto among = [&](const std::vector<ValueId>& values) { return std::find(values.begin(), values.end(), id) != values.end(); };
+  const auto among = [&](const std::vector<ValueId>& values) {
+    return std::find(values.begin(), values.end(), id) != values.end();
+  };
   return among(node.inputs) || among(node.outputs);
 }
 
@@ -29,7 +33,8 @@ std::string op_and_scope(const Graph& graph, const Node& node) {
 [[noreturn]] void fail_mixed(const Graph& graph, const Node& node, int axis, const Mesh& mesh) {
   const std::string name = print_axes(std::span<const int>(&axis, 1), mesh);
   fail(ErrorKind::kInvalidArgument,
-       "{} would mix values of which each rank of '{}' has its own, by cross_batch or by layouts that are vouched for; do not cut its "
+       "{} would mix values of which each rank of '{}' has its own, by cross_batch or by layouts that are vouched for; "
+       "do not cut its "
        "operands by '{}', or let the sum over ranks be taken",
        op_and_scope(graph, node), name, name);
 }
@@ -37,7 +42,11 @@ std::string op_and_scope(const Graph& graph, const Node& node) {
 }  // namespace
 
 OwnTerms::OwnTerms(const Graph& graph, const Mesh& mesh, const std::map<NodeId, bool>& asked)
-    : graph_(graph), mesh_(mesh), asked_(asked), own_(graph.values().size()), read_by_the_part_(graph.values().size(), 0),
+    : graph_(graph),
+      mesh_(mesh),
+      asked_(asked),
+      own_(graph.values().size()),
+      read_by_the_part_(graph.values().size(), 0),
       operands_of_(graph.nodes().size()) {
   if (asked.empty()) return;
   for (const Node& node : graph.nodes()) {
@@ -46,7 +55,8 @@ OwnTerms::OwnTerms(const Graph& graph, const Mesh& mesh, const std::map<NodeId, 
   }
 }
 
-std::string OwnTerms::settle(NodeId id, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made, FactorCuts& cuts) {
+std::string OwnTerms::settle(NodeId id, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made,
+                             FactorCuts& cuts) {
   const Node& node = graph_.node(id);
   if (node.gradient_of >= 0) return settle_backward(node, rule, made, cuts);
   std::string why = settle_forward(id, rule, cuts);
@@ -80,7 +90,8 @@ std::string OwnTerms::settle_forward(NodeId id, const ShardingRule& rule, Factor
   std::vector<int> apart = read;  // over these the results may differ
   if (asked != asked_.end()) {
     for (const Layout& result : result_layouts(rule, cuts)) add_all(apart, result.partial_axes());
-    const bool counted = std::ranges::any_of(node.outputs, [&](ValueId v) { return read_by_the_part_[static_cast<size_t>(v)] != 0; });
+    const bool counted =
+        std::ranges::any_of(node.outputs, [&](ValueId v) { return read_by_the_part_[static_cast<size_t>(v)] != 0; });
     if (auto kept = own_terms(rule, cuts, mesh_, asked->second && !counted)) {
       times_[id] = kept->factor;
       cuts.vouched = std::move(kept);
@@ -107,7 +118,8 @@ std::string OwnTerms::settle_forward(NodeId id, const ShardingRule& rule, Factor
 }
 
 // Of a gradient that is spread over what the forward op's operand had, a rank makes its own part.
-void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes, FactorCuts& cuts) const {
+void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
+                                      FactorCuts& cuts) const {
   const Node& forward = graph_.node(node.gradient_of);
   const std::vector<Layout>& lie = operands_of_[static_cast<size_t>(node.gradient_of)];
   for (size_t r = 0; r < node.outputs.size(); ++r) {
@@ -116,7 +128,8 @@ void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule
       for (size_t dim = 0; dim < rule.out[r].size(); ++dim) {
         if (rule.out[r][dim].size() != 1) continue;
         const int factor = rule.out[r][dim].front();
-        const bool is_read = std::ranges::any_of(rule.in, [&](const DimFactors& operand) { return stands_in(operand, factor); });
+        const bool is_read =
+            std::ranges::any_of(rule.in, [&](const DimFactors& operand) { return stands_in(operand, factor); });
         for (const int axis : lie[k].dims[dim]) {
           FactorCuts trial = cuts;
           trial.axes[static_cast<size_t>(factor)].push_back(axis);
@@ -127,8 +140,8 @@ void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule
   }
 }
 
-std::string OwnTerms::settle_backward(const Node& node, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made,
-                                      FactorCuts& cuts) {
+std::string OwnTerms::settle_backward(const Node& node, const ShardingRule& rule,
+                                      const std::vector<std::optional<Layout>>& made, FactorCuts& cuts) {
   const Node& forward = graph_.node(node.gradient_of);
   const std::vector<int> of_results = axes_of(forward.outputs);
   std::vector<int> all = of_results;
@@ -155,7 +168,8 @@ std::string OwnTerms::settle_backward(const Node& node, const ShardingRule& rule
       } else if (from_later && lists(of_results, axis)) {
         if (!have->uses(axis)) add_all(whole, {axis});
         // A piece of it stays the rank's own.
-        if (have->uses(axis) && (now.in[i].dim_cut_by(axis) < 0 || asked_.contains(node.gradient_of))) fail_mixed(graph_, node, axis, mesh_);
+        if (have->uses(axis) && (now.in[i].dim_cut_by(axis) < 0 || asked_.contains(node.gradient_of)))
+          fail_mixed(graph_, node, axis, mesh_);
       }
     }
   }

@@ -1,7 +1,8 @@
-// Own terms: values of which each rank of an axis has its own although their layouts call them whole, because a sum over ranks is
-// not taken (cross_batch) or somebody vouches for layouts. What is computed from them is each rank's own in turn, until something
-// that the axis cuts. Backwards, what such values get is a term that each rank has of its own too: it is never summed over the
-// axis on its way to the op that began it, while the gradients of what all ranks share, like parameters, sum these terms.
+// Own terms: values of which each rank of an axis has its own although their layouts call them whole, because a sum
+// over ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them is each rank's own
+// in turn, until something that the axis cuts. Backwards, what such values get is a term that each rank has of its own
+// too: it is never summed over the axis on its way to the op that began it, while the gradients of what all ranks
+// share, like parameters, sum these terms.
 #pragma once
 
 #include <map>
@@ -15,32 +16,35 @@ namespace trireme {
 
 class OwnTerms {
  public:
-  // `asked`: nodes whose sums over ranks are not taken, and whether they are times the number of ranks (Asks::own_terms).
+  // `asked`: nodes whose sums over ranks are not taken, and whether they are times the number of ranks
+  // (Asks::own_terms).
   OwnTerms(const Graph& graph, const Mesh& mesh, const std::map<NodeId, bool>& asked);
 
-  // Changes what is chosen for a node to what it must be for the values it reads and makes. Nodes come in their order; `made`
-  // has the layouts of values so far. Returns why it was changed, or "". Throws kInvalidArgument where what ranks have of their
-  // own would be mixed.
-  std::string settle(NodeId id, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made, FactorCuts& cuts);
+  // Changes what is chosen for a node to what it must be for the values it reads and makes. Nodes come in their order;
+  // `made` has the layouts of values so far. Returns why it was changed, or "". Throws kInvalidArgument where what
+  // ranks have of their own would be mixed.
+  std::string settle(NodeId id, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made,
+                     FactorCuts& cuts);
 
   // The axes over which ranks have values of their own.
   const std::vector<int>& axes_of(ValueId id) const { return own_[static_cast<size_t>(id)]; }
 
  private:
   std::string settle_forward(NodeId id, const ShardingRule& rule, FactorCuts& cuts);
-  std::string settle_backward(const Node& node, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made,
-                              FactorCuts& cuts);
-  void cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes, FactorCuts& cuts) const;
+  std::string settle_backward(const Node& node, const ShardingRule& rule,
+                              const std::vector<std::optional<Layout>>& made, FactorCuts& cuts);
+  void cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
+                              FactorCuts& cuts) const;
   std::vector<int> axes_of(const std::vector<ValueId>& values) const;
   int64_t parts_for(const Node& node, const std::vector<int>& axes) const;
 
   const Graph& graph_;
   const Mesh& mesh_;
   const std::map<NodeId, bool>& asked_;
-  std::vector<std::vector<int>> own_;   // per value
-  std::vector<char> read_by_the_part_;  // per value: an op that says the batch's size reads it
+  std::vector<std::vector<int>> own_;             // per value
+  std::vector<char> read_by_the_part_;            // per value: an op that says the batch's size reads it
   std::vector<std::vector<Layout>> operands_of_;  // of forward nodes
-  std::map<NodeId, double> times_;      // what the terms of nodes that keep theirs are multiplied by
+  std::map<NodeId, double> times_;                // what the terms of nodes that keep theirs are multiplied by
 };
 
 }  // namespace trireme

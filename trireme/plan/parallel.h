@@ -34,48 +34,52 @@ bool matches(std::string_view pattern, std::string_view name);
 // matches, it has `threshold_kb` KiB or more, its gradient is summed over some axes, and dimension 0 of
 // its piece divides by the number of slices. Otherwise it stays as it is.
 struct OptimizerParallel {
-  int level = 0;              // 1: state is sliced; 2: gradients too; 3: weights too, gathered where they are read
+  int level = 0;  // 1: state is sliced; 2: gradients too; 3: weights too, gathered where they are read
   int64_t threshold_kb = 64;
-  int64_t shard_size = -1;    // ranks that share one copy; -1: all; ignored where it does not divide the ranks that sum a gradient
+  int64_t shard_size =
+      -1;  // ranks that share one copy; -1: all; ignored where it does not divide the ranks that sum a gradient
   std::vector<std::string> except = {};
 };
 
 // How what is cut is moved between ranks.
 struct Communication {
-  bool all_to_all = true;      // false: an exchange is an all-gather and a slice
+  bool all_to_all = true;  // false: an exchange is an all-gather and a slice
   // Sums over ranks of the gradients of parameters that layers compute with in bf16: in f32, or in bf16, which is half
   // the bytes and rounds each addition. Gradients of a model that computes in f32 are summed in f32 either way.
   bool gradients_in_f32 = true;
-  bool all_in_f32 = false;     // every sum over ranks of narrower floating values is taken in f32
+  bool all_in_f32 = false;  // every sum over ranks of narrower floating values is taken in f32
   // Gradients that ranks have slices of are summed over ranks for each micro-batch, and each rank adds up its slice
   // alone; false: each adds up whole gradients, which are summed over ranks once a step.
   bool shard_accumulation = false;
   // Its links are what reshards are chosen by; none: alike links of 5 GB/s. These and its rates also say which sums of
   // gradients go together.
   std::optional<Machine> machine;
-  // A machine that a run measured (train/measure_rates.h): which sums go together is by its rates where no machine is named, instead
-  // of being measured as the job starts.
+  // A machine that a run measured (train/step/measure_rates.h): which sums go together is by its rates where no machine
+  // is named, instead of being measured as the job starts.
   std::optional<Machine> measured;
-  // Sums of gradients over the same ranks that become ready one after the other are taken in buckets (pass/fuse_all_reduce.h).
+  // Sums of gradients over the same ranks that become ready one after the other are taken in buckets
+  // (pass/fuse_all_reduce.h).
   bool fuse_all_reduce = true;
   int64_t bucket_bytes = 0;          // 0: as a model of the step says
   std::vector<int64_t> bucket_ends;  // instead: after how many gradients a bucket ends
 };
 
 struct Parallel {
-  std::string mesh;                      // "dp=2,tp=2"; "": "dp=<ranks>"
+  std::string mesh;  // "dp=2,tp=2"; "": "dp=<ranks>"
   // Parts of its batch that a rank works through one after the other before it updates parameters (gradient
   // accumulation). The step computes what it would in one part. "micro_batch=4" at the mesh's end says the same.
   int64_t accumulation = 1;
-  // How the batch is cut: "data_parallel" (dimension 0 over "dp", which a mesh of several ranks must have), "full_batch" (every
-  // rank has all of it), a layout for the leading dimensions of every data input ("[dp, sp]"), or numbers for each of them
+  // How the batch is cut: "data_parallel" (dimension 0 over "dp", which a mesh of several ranks must have),
+  // "full_batch" (every rank has all of it), a layout for the leading dimensions of every data input ("[dp, sp]"), or
+  // numbers for each of them
   // ("{{1, 4}, {1}}").
   std::string dataset = "data_parallel";
   // Name of a parameter -> the layout it is stored in, "[-, tp]". Without a rule it is stored as the op that is asked
   // for has it, else as the first op that reads it; an op that wants it otherwise gets it resharded where it is read.
   std::vector<CutRule> parameters;
-  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>" (plan/op_names.h) -> cuts (plan/cuts.h) or an attribute (plan/op_attributes.h).
-  // Without an op: the first one in the scope that has operands of those numbers of dimensions. These win over what the model's code asks with Module::shard.
+  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>" (plan/op_names.h) -> cuts (plan/cuts.h) or an attribute
+  // (plan/op_attributes.h). Without an op: the first one in the scope that has operands of those numbers of dimensions.
+  // These win over what the model's code asks with Module::shard.
   std::vector<CutRule> ops;
   OptimizerParallel optimizer;
   Communication communication;
@@ -91,8 +95,9 @@ struct Parallel {
 };
 
 struct SemiAutoOptions {
-  const std::map<std::string, Layout>* stored = nullptr;  // of parameters that are already there, by name; null: none are
-  Numerics numerics = Numerics::kFast;                    // kInvariant: sums are taken before anything reads them
+  const std::map<std::string, Layout>* stored =
+      nullptr;                          // of parameters that are already there, by name; null: none are
+  Numerics numerics = Numerics::kFast;  // kInvariant: sums are taken before anything reads them
 };
 
 // Throws kInvalidArgument for whatever does not fit: a mesh of another size, a rule that matches nothing, cuts that do
@@ -114,8 +119,8 @@ ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh)
 // The values of the graph whose sums over ranks are taken in another type than their own, and in which.
 std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& communication);
 
-// Changes what is asked so that optimizer state, gradients and weights are sliced over the axes the gradients are summed
-// over. `plain` is the strategy without.
+// Changes what is asked so that optimizer state, gradients and weights are sliced over the axes the gradients are
+// summed over. `plain` is the strategy without.
 void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const OptimizerParallel& options, Asks& asks);
 
 }  // namespace trireme

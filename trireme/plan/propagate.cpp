@@ -58,7 +58,8 @@ class NodeChoice {
     }
     std::string out = cuts_.linear_set >= 0 ? "a partial sum flows through" : "";
     for (const size_t operand : from) {
-      out += fmt::format("{}operand {} comes as {}", out.empty() ? "" : "; ", operand, to_string(*have_[operand], mesh_));
+      out +=
+          fmt::format("{}operand {} comes as {}", out.empty() ? "" : "; ", operand, to_string(*have_[operand], mesh_));
     }
     return out.empty() ? "no operand comes cut" : out;
   }
@@ -161,7 +162,10 @@ class NodeChoice {
 class Propagation {
  public:
   Propagation(const Graph& graph, const Mesh& mesh, Asks asks)
-      : graph_(graph), asks_(std::move(asks)), layouts_(graph.values().size()), own_(graph, mesh, asks_.own_terms),
+      : graph_(graph),
+        asks_(std::move(asks)),
+        layouts_(graph.values().size()),
+        own_(graph, mesh, asks_.own_terms),
         occurrences_(occurrences_of(graph)) {
     strategy_.mesh = mesh;
     asks_.inputs.resize(graph.inputs().size());
@@ -181,9 +185,8 @@ class Propagation {
     for (const Input& input : graph_.inputs()) strategy_.inputs.push_back(layout_or_whole(input.value));
     for (const Output& output : graph_.outputs()) {
       const bool anew = output.updates == kNoValue || seeded_defect("propagate: what is updated is left whole");
-      strategy_.outputs.push_back(anew
-                                      ? Layout::replicated(graph_.type(output.value).shape.rank())
-                                      : layout_or_whole(output.updates));
+      strategy_.outputs.push_back(anew ? Layout::replicated(graph_.type(output.value).shape.rank())
+                                       : layout_or_whole(output.updates));
       if (output.updates != kNoValue) note_mean(output);
     }
     return std::move(strategy_);
@@ -195,7 +198,8 @@ class Propagation {
     const std::vector<int>& axes = own_.axes_of(output.value);
     if (axes.empty()) return;
     require(is_floating(graph_.type(output.value).dtype),
-            "'{}' is {} and each rank makes its own next value of it, by cross_batch or vouched layouts; only a floating one has a mean "
+            "'{}' is {} and each rank makes its own next value of it, by cross_batch or vouched layouts; only a "
+            "floating one has a mean "
             "over ranks",
             output.name, to_string(graph_.type(output.value)));
     strategy_.means[strategy_.outputs.size() - 1] = axes;
@@ -269,7 +273,8 @@ class Propagation {
     NodeChoice choice(rule, have, strategy_.mesh);
     strategy_.nodes.push_back(choice.choose(bytes, result_bytes, asks_.sums_flow));
     strategy_.why_nodes.push_back(choice.why() + as_gradient(node));
-    if (const auto skip = asks_.as_it_comes.find(id); skip != asks_.as_it_comes.end()) take_as_it_comes(node, rule, have, skip->second);
+    if (const auto skip = asks_.as_it_comes.find(id); skip != asks_.as_it_comes.end())
+      take_as_it_comes(node, rule, have, skip->second);
     if (node.gradient_of >= 0) copy_as_forward(node, rule);
   }
 
@@ -280,12 +285,14 @@ class Propagation {
     if (!layouts || layouts->parts > 1 || asks_.own_terms.contains(node.gradient_of)) return false;
     const Node& of = graph_.node(node.gradient_of);
     std::vector<std::optional<Layout>> own;  // of what the same gradient makes
-    for (const ValueId id : node.inputs) own.push_back(is_made_within(node, id) ? layouts_[static_cast<size_t>(id)] : std::nullopt);
+    for (const ValueId id : node.inputs)
+      own.push_back(is_made_within(node, id) ? layouts_[static_cast<size_t>(id)] : std::nullopt);
     std::optional<VouchedLayouts> mine = mirrored(graph_, node, own, *layouts, strategy_.mesh);
     if (!mine) {
-      require(!gives_a_gradient(node, of) || follows_rule(graph_, of, *layouts, strategy_.mesh),
-              "self_define_shard of {}: {} of its gradient cannot be run on such pieces; cut the op as its rule allows, {}", name_of(of),
-              node.op->name, to_string(rules_[forward]));
+      require(
+          !gives_a_gradient(node, of) || follows_rule(graph_, of, *layouts, strategy_.mesh),
+          "self_define_shard of {}: {} of its gradient cannot be run on such pieces; cut the op as its rule allows, {}",
+          name_of(of), node.op->name, to_string(rules_[forward]));
       return false;
     }
     strategy_.nodes.emplace_back().axes.resize(rule.factors.size());
@@ -306,11 +313,14 @@ class Propagation {
     if (fits_rule || layouts.in.empty()) return;
     layouts.out = results;
     if (results.empty()) {
-      for (const ValueId id : node.outputs) layouts.out.push_back(cut_alike(layouts.in[0], graph_.type(id).shape, strategy_.mesh));
+      for (const ValueId id : node.outputs)
+        layouts.out.push_back(cut_alike(layouts.in[0], graph_.type(id).shape, strategy_.mesh));
     }
     const std::string why = why_unsound(graph_, node, layouts, strategy_.mesh);
-    require(why.empty(), "skip_redistribution of {}: its operand comes as {}: {}; say the result's layout after '->', or leave it out",
-            name_of(node), to_string(layouts.in[0], strategy_.mesh), why);
+    require(
+        why.empty(),
+        "skip_redistribution of {}: its operand comes as {}: {}; say the result's layout after '->', or leave it out",
+        name_of(node), to_string(layouts.in[0], strategy_.mesh), why);
     strategy_.nodes.back().vouched = std::move(layouts);
     strategy_.why_nodes.back() = "vouched for: skip_redistribution";
   }
@@ -367,7 +377,8 @@ class Propagation {
     layouts_[static_cast<size_t>(id)] = layout;
     const auto cast = static_cast<size_t>(value.producer);
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-      for (const int factor : rules_[cast].in[0][dim]) strategy_.nodes[cast].axes[static_cast<size_t>(factor)] = layout.dims[dim];
+      for (const int factor : rules_[cast].in[0][dim])
+        strategy_.nodes[cast].axes[static_cast<size_t>(factor)] = layout.dims[dim];
     }
     strategy_.why_nodes[cast] = why;
     const ValueId x = graph_.node(value.producer).inputs[0];
@@ -414,7 +425,8 @@ class Propagation {
   // Whether a node makes the gradient of an operand, and no step on the way to one.
   bool gives_a_gradient(const Node& node, const Node& forward) const {
     return std::any_of(forward.inputs.begin(), forward.inputs.end(), [&](ValueId of) {
-      return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) { return graph_.is_gradient(id, of); });
+      return std::any_of(node.outputs.begin(), node.outputs.end(),
+                         [&](ValueId id) { return graph_.is_gradient(id, of); });
     });
   }
 

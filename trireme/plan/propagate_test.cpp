@@ -39,8 +39,7 @@ TEST(DataParallel, cuts_data_over_the_ranks_and_replicates_the_rest) {
   for (const Tensor& whole : {w, m}) EXPECT_EQ(layout_of(graph, strategy, whole), "[-, -]");
   EXPECT_TRUE(strategy.inputs[3].is_replicated());
   EXPECT_EQ(layout_of(graph, strategy, y), "[dp, -]");
-  EXPECT_EQ(to_string(strategy.outputs[0], strategy.mesh), "[-, -]")
-      << "outputs are whole on every rank";
+  EXPECT_EQ(to_string(strategy.outputs[0], strategy.mesh), "[-, -]") << "outputs are whole on every rank";
 }
 
 TEST(DataParallel, a_weight_gradient_is_partial_over_the_ranks) {
@@ -85,8 +84,7 @@ TEST(Propagate, column_then_row_parallel_products_leave_one_partial_sum) {
   const Tensor h = gelu(matmul(x, up));
   const Tensor y = matmul(h, down);
   graph.add_output("y", y.id());
-  const Strategy strategy =
-      propagate(graph, mesh, layouts_of({"[-, -]", "[-, tp]", "[tp, -]"}, mesh));
+  const Strategy strategy = propagate(graph, mesh, layouts_of({"[-, -]", "[-, tp]", "[tp, -]"}, mesh));
   EXPECT_EQ(layout_of(graph, strategy, h), "[-, tp]");
   EXPECT_EQ(layout_of(graph, strategy, y), "[-, -] partial(sum: tp)");
 }
@@ -99,8 +97,7 @@ TEST(Propagate, partial_sums_flow_through_linear_ops_only) {
   const Tensor p = matmul(x, w);
   const Tensor linear = scale(add(p, p), 3);
   const Tensor curved = gelu(linear);
-  const Tensor shifted =
-      add(p, x);  // x is no partial sum: adding it on every rank would count it twice
+  const Tensor shifted = add(p, x);  // x is no partial sum: adding it on every rank would count it twice
   graph.add_output("a", curved.id());
   graph.add_output("b", shifted.id());
   const Strategy strategy = propagate(graph, mesh, layouts_of({"[-, tp]", "[tp, -]"}, mesh));
@@ -117,10 +114,8 @@ TEST(Propagate, the_largest_operand_wins_a_conflict) {
   const Tensor small = input(graph, "small", {4});
   const Tensor y = mul(small, big);
   graph.add_output("y", y.id());
-  EXPECT_EQ(layout_of(graph, propagate(graph, mesh, layouts_of({"[a, -]", "[a]"}, mesh)), y),
-            "[a, -]");
-  EXPECT_EQ(layout_of(graph, propagate(graph, mesh, layouts_of({"[-, -]", "[a]"}, mesh)), y),
-            "[-, a]")
+  EXPECT_EQ(layout_of(graph, propagate(graph, mesh, layouts_of({"[a, -]", "[a]"}, mesh)), y), "[a, -]");
+  EXPECT_EQ(layout_of(graph, propagate(graph, mesh, layouts_of({"[-, -]", "[a]"}, mesh)), y), "[-, a]")
       << "without a conflict the small one is followed";
 }
 

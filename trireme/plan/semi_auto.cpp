@@ -45,7 +45,11 @@ struct Asked {
 class SemiAuto {
  public:
   SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options)
-      : graph_(graph), parallel_(parallel), stored_(options.stored), occurrences_(occurrences_of(graph)), mesh_(mesh_of_ranks(parallel, ranks)),
+      : graph_(graph),
+        parallel_(parallel),
+        stored_(options.stored),
+        occurrences_(occurrences_of(graph)),
+        mesh_(mesh_of_ranks(parallel, ranks)),
         all_(with_micro_batches(mesh_, micro_batches_of(parallel))),
         copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
@@ -75,11 +79,11 @@ class SemiAuto {
     Strategy out = propagate(graph_, all_, asks_);
     tell_who_asked(out);
     for (size_t i = 0; i < out.inputs.size(); ++i) {
-      out.why_inputs[i] = out.inputs[i] == plain.inputs[i]
-                              ? plain.why_inputs[i]
-                              : fmt::format("sliced by optimizer parallelism of level {}; read as {}: {}",
-                                            parallel_.optimizer.level, to_string(plain.inputs[i], all_),
-                                            plain.why_inputs[i]);
+      out.why_inputs[i] =
+          out.inputs[i] == plain.inputs[i]
+              ? plain.why_inputs[i]
+              : fmt::format("sliced by optimizer parallelism of level {}; read as {}: {}", parallel_.optimizer.level,
+                            to_string(plain.inputs[i], all_), plain.why_inputs[i]);
     }
     return out;
   }
@@ -97,7 +101,8 @@ class SemiAuto {
     int64_t outside = 0;
     while (std::find(groups.ranks.begin(), groups.ranks.end(), outside) != groups.ranks.end()) ++outside;
     fail(ErrorKind::kInvalidArgument,
-         "{} of '{}' is over {}, and rank {} is in none of its groups; its result has another shape than its operand, so "
+         "{} of '{}' is over {}, and rank {} is in none of its groups; its result has another shape than its operand, "
+         "so "
          "every rank of the {} must be in a group: list them all",
          node.op->name, graph_.scope_of(node), groups.text(mesh_), outside, mesh_.devices());
   }
@@ -108,7 +113,8 @@ class SemiAuto {
       const Input& input = graph_.inputs()[i];
       if (input.role == Role::kSchedule) asks_.inputs[i] = Layout::replicated(graph_.type(input.value).shape.rank());
       if (input.role != Role::kData) continue;
-      asks_.inputs[i] = stored_ != nullptr && stored_->contains(input.name) ? stored_data(input) : data_layout(input, index);
+      asks_.inputs[i] =
+          stored_ != nullptr && stored_->contains(input.name) ? stored_data(input) : data_layout(input, index);
       ++index;
       cut_in_micro_batches(input, *asks_.inputs[i]);
     }
@@ -122,7 +128,8 @@ class SemiAuto {
     require(type.shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
     const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
     require(samples % count == 0,
-            "a rank's {} samples of the batch ('{}' {}) do not divide in {} micro-batches; use {} micro-batches, or a batch of {}",
+            "a rank's {} samples of the batch ('{}' {}) do not divide in {} micro-batches; use {} micro-batches, or a "
+            "batch of {}",
             samples, input.name, to_string(type), count, std::gcd(samples, count),
             (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
     for (const int axis : all_.find(kMicroBatchAxis)) layout.dims[0].push_back(axis);
@@ -131,7 +138,8 @@ class SemiAuto {
   // As the training step has the batch.
   Layout stored_data(const Input& input) const {
     const Layout& layout = stored_->at(input.name);
-    check(layout, graph_.type(input.value).shape, mesh_, fmt::format("data input '{}' cut as in the training step", input.name));
+    check(layout, graph_.type(input.value).shape, mesh_,
+          fmt::format("data input '{}' cut as in the training step", input.name));
     return layout;
   }
 
@@ -143,7 +151,8 @@ class SemiAuto {
       if (axis.size > 1) names.push_back(axis.name);
     }
     fail(ErrorKind::kInvalidArgument,
-         "the mesh '{}' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name the axis 'dp', or say how the "
+         "the mesh '{}' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name the axis "
+         "'dp', or say how the "
          "batch is cut: parallel.dataset = '[{}]', or 'full_batch' where every rank works on all of it",
          to_string(mesh_), names.front());
   }
@@ -166,7 +175,8 @@ class SemiAuto {
               "{{{{4, 1}}, {{4}}}}",
               how);
       const Layout asked = parse_layout(how, mesh_);
-      for (size_t dim = 0; dim < std::min(asked.dims.size(), layout.dims.size()); ++dim) layout.dims[dim] = asked.dims[dim];
+      for (size_t dim = 0; dim < std::min(asked.dims.size(), layout.dims.size()); ++dim)
+        layout.dims[dim] = asked.dims[dim];
     }
     check(layout, shape, mesh_, fmt::format("data input '{}' by dataset strategy '{}'", input.name, how));
     return layout;
@@ -174,11 +184,12 @@ class SemiAuto {
 
   std::vector<int64_t> numbers_for(const Input& input, size_t index) const {
     const std::vector<std::vector<int64_t>> all = parse_numbers(parallel_.dataset);
-    require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is another one", parallel_.dataset, all.size(),
-            input.name);
+    require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is another one", parallel_.dataset,
+            all.size(), input.name);
     const int rank = graph_.type(input.value).shape.rank();
-    require(all[index].size() == static_cast<size_t>(rank), "dataset strategy '{}': '{}' has {} dimensions ({}), not {}",
-            parallel_.dataset, input.name, rank, to_string(graph_.type(input.value)), all[index].size());
+    require(all[index].size() == static_cast<size_t>(rank),
+            "dataset strategy '{}': '{}' has {} dimensions ({}), not {}", parallel_.dataset, input.name, rank,
+            to_string(graph_.type(input.value)), all[index].size());
     return all[index];
   }
 
@@ -213,8 +224,8 @@ class SemiAuto {
     require(any, "parameter rule '{}' matches no parameter.{}", rule.pattern, suggestion(rule.pattern, names));
   }
 
-  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>", with patterns in the scope. The graph of an evaluation has not all ops of the
-  // training step, which the rules are for.
+  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>", with patterns in the scope. The graph of an evaluation has not all
+  // ops of the training step, which the rules are for.
   void ask_ops(const CutRule& rule) {
     const OpPattern pattern = parse_op_pattern(rule.pattern);
     std::vector<std::string> scopes, matched;
@@ -225,8 +236,9 @@ class SemiAuto {
       if (matches(pattern.scope, name)) matched.push_back(name);
     }
     const bool attribute = is_attribute(rule.cuts);
-    require(!attribute || !pattern.op.empty(), "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'",
-            rule.pattern, rule.cuts, rule.pattern);
+    require(!attribute || !pattern.op.empty(),
+            "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'", rule.pattern,
+            rule.cuts, rule.pattern);
     const std::string who = fmt::format("rule '{}'", rule.pattern);
     bool any = false;
     for (const std::string& name : matched) {
@@ -235,7 +247,8 @@ class SemiAuto {
       any = (attribute ? ask_attribute_of(one, rule, who) : ask_op(one, rule.cuts, who)) || any;
     }
     if (any || stored_ != nullptr) return;
-    require(!matched.empty(), "rule '{}' matches no part of the model.{}", rule.pattern, suggestion(pattern.scope, scopes));
+    require(!matched.empty(), "rule '{}' matches no part of the model.{}", rule.pattern,
+            suggestion(pattern.scope, scopes));
     fail_without_op({matched.front(), pattern.op, pattern.occurrence}, rule.cuts, who);
   }
 
@@ -244,7 +257,8 @@ class SemiAuto {
     bool any = false;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope || !is_op(pattern, node, occurrences_[i])) continue;
+      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope || !is_op(pattern, node, occurrences_[i]))
+        continue;
       any = true;
       if (mesh_.devices() == 1) continue;
       try {
@@ -283,7 +297,8 @@ class SemiAuto {
     std::vector<std::string> candidates;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (is_forward(node) && graph_.scope_of(node) == pattern.scope) candidates.push_back(occurrence_text(node.op->name, occurrences_[i]));
+      if (is_forward(node) && graph_.scope_of(node) == pattern.scope)
+        candidates.push_back(occurrence_text(node.op->name, occurrences_[i]));
     }
     fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope,
          pattern.op.empty() ? fmt::format("whose operands have {} dimensions", fmt::join(ranks_of_cuts(cuts), ", "))
@@ -314,13 +329,15 @@ class SemiAuto {
   // What is asked of a parameter's cast is asked of the parameter.
   void ask_operand(ValueId value, const Layout& layout, const std::string& who) {
     const NodeId producer = graph_.value(value).producer;
-    if (producer >= 0 && is_cast(graph_.node(producer))) return ask_operand(graph_.node(producer).inputs[0], layout, who);
+    if (producer >= 0 && is_cast(graph_.node(producer)))
+      return ask_operand(graph_.node(producer).inputs[0], layout, who);
     const Value& v = graph_.value(value);
     if (v.producer >= 0 || graph_.inputs()[static_cast<size_t>(v.index)].role != Role::kParameter) return;
     const auto [known, is_new] = parameters_.try_emplace(value, Asked{layout, who});
     if (is_new || known->second.stored || known->second.layout == layout) return;
     fail(ErrorKind::kInvalidArgument,
-         "parameter '{}' is asked for in two layouts: {} by {}, and {} by {}; a parameter is stored once, so ask for one, "
+         "parameter '{}' is asked for in two layouts: {} by {}, and {} by {}; a parameter is stored once, so ask for "
+         "one, "
          "or say with a rule for the parameter how it is stored",
          graph_.inputs()[static_cast<size_t>(v.index)].name, to_string(known->second.layout, mesh_), known->second.who,
          to_string(layout, mesh_), who);
@@ -357,9 +374,9 @@ class SemiAuto {
   const Parallel& parallel_;
   const std::map<std::string, Layout>* stored_;
   std::vector<int> occurrences_;  // of nodes
-  Mesh mesh_;  // of the ranks, by whose axes everything is asked
-  Mesh all_;   // with micro-batches
-  int64_t copies_;  // that ops may be computed in on each rank
+  Mesh mesh_;                     // of the ranks, by whose axes everything is asked
+  Mesh all_;                      // with micro-batches
+  int64_t copies_;                // that ops may be computed in on each rank
   Asks asks_;
   std::map<NodeId, AskedOp> ops_;
   std::map<ValueId, Asked> parameters_;
@@ -392,8 +409,8 @@ auto parsed(const Graph& graph, Parse&& parse) {
 
 void check_ranks(const Mesh& mesh, int64_t ranks) {
   const int64_t its = without_micro_batches(mesh).devices();
-  require(its == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks", its, to_string(mesh), ranks,
-          its);
+  require(its == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks", its,
+          to_string(mesh), ranks, its);
 }
 
 // With the parameters' layouts that were written down as rules.
@@ -414,7 +431,8 @@ Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ran
                             : reuse_strategy(parallel.strategy, graph, options);
   check_ranks(strategy.mesh, ranks);
   require(parallel.accumulation == 1 || parallel.accumulation == micro_batches(strategy.mesh),
-          "the strategy is for {} micro-batches a step (mesh '{}') but {} are asked for; leave that out, or use another strategy",
+          "the strategy is for {} micro-batches a step (mesh '{}') but {} are asked for; leave that out, or use "
+          "another strategy",
           micro_batches(strategy.mesh), to_string(strategy.mesh), parallel.accumulation);
   if (exact) {
     strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
@@ -430,8 +448,9 @@ Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
   if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
   Mesh mesh = without_micro_batches(parse_mesh(parallel.mesh));
   if (copies_of(mesh) > 1) mesh = without_interleaved(mesh);
-  require(mesh.devices() == ranks, "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
-          parallel.mesh, mesh.devices(), ranks, mesh.devices());
+  require(mesh.devices() == ranks,
+          "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh", parallel.mesh,
+          mesh.devices(), ranks, mesh.devices());
   return mesh;
 }
 
@@ -440,18 +459,22 @@ int64_t micro_batches_of(const Parallel& parallel) {
   if (parallel.mesh.empty()) return parallel.accumulation;
   const int64_t in_mesh = micro_batches(parse_mesh(parallel.mesh));
   require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
-          "mesh '{}' has {} micro-batches, and {} are asked for; keep one", parallel.mesh, in_mesh, parallel.accumulation);
+          "mesh '{}' has {} micro-batches, and {} are asked for; keep one", parallel.mesh, in_mesh,
+          parallel.accumulation);
   return std::max(in_mesh, parallel.accumulation);
 }
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {
-  if (!parallel.strategy.empty() && !has_parameters_only(parallel.strategy)) return read_strategy(parallel, graph, ranks, options);
+  if (!parallel.strategy.empty() && !has_parameters_only(parallel.strategy))
+    return read_strategy(parallel, graph, ranks, options);
   if (!parallel.strategy.empty() && options.stored == nullptr) {
     return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks), options);
   }
   return SemiAuto(graph, ranks, parallel, options).run();
 }
 
-Strategy data_parallel(const Graph& graph, int64_t ranks) { return semi_auto(graph, ranks, {}); }
+Strategy data_parallel(const Graph& graph, int64_t ranks) {
+  return semi_auto(graph, ranks, {});
+}
 
 }  // namespace trireme

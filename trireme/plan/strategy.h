@@ -28,7 +28,9 @@ struct Strategy {
 };
 
 // The parts that an input may fall in: batches are read in equal ones.
-inline Parts parts_of(const Input& input) { return input.role == Role::kData ? Parts::kEven : Parts::kUneven; }
+inline Parts parts_of(const Input& input) {
+  return input.role == Role::kData ? Parts::kEven : Parts::kUneven;
+}
 
 // The sharding rule of a node on its whole types; nothing may be cut where the op has none.
 ShardingRule rule_of(const Graph& graph, const Node& node);

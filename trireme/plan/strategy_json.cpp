@@ -25,7 +25,8 @@ std::string member_text(const json& object, const char* key, const std::string& 
   require(found != object.end(), "{} has no '{}'", where, key);
   require(found->is_string(), "{}: '{}' is {}, not a string", where, key, found->type_name());
   std::string text = found->get<std::string>();
-  require(text.find_first_of("\n\"") == std::string::npos || (std::string_view(key) == "cuts" && text.find('\n') == std::string::npos),
+  require(text.find_first_of("\n\"") == std::string::npos ||
+              (std::string_view(key) == "cuts" && text.find('\n') == std::string::npos),
           "{}: '{}' has a quote or a second line", where, key);
   return text;
 }
@@ -33,7 +34,8 @@ std::string member_text(const json& object, const char* key, const std::string& 
 const json& list_of(const json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   require(found != object.end() && found->is_array(), "{}: '{}' must be a list", where, key);
-  for (const json& item : *found) require(item.is_object(), "{}: '{}' has {}, not an object", where, key, item.type_name());
+  for (const json& item : *found)
+    require(item.is_object(), "{}: '{}' has {}, not an object", where, key, item.type_name());
   return *found;
 }
 
@@ -43,7 +45,8 @@ std::string tensor_lines(const json& object, const char* key, const char* kind, 
     const std::string name = member_text(item, "name", where);
     const std::string of = fmt::format("{}: {} '{}'", where, kind, name);
     const std::string mean = member_text(item, "mean", of, false);
-    out += fmt::format("{} \"{}\" {} {}{}{}\n", kind, name, member_text(item, "type", of), member_text(item, "layout", of), mean.empty() ? "" : " mean=", mean);
+    out += fmt::format("{} \"{}\" {} {}{}{}\n", kind, name, member_text(item, "type", of),
+                       member_text(item, "layout", of), mean.empty() ? "" : " mean=", mean);
   }
   return out;
 }
@@ -60,7 +63,8 @@ std::string strategy_to_json(std::string_view text) {
   for (const StrategyLine& line : lines.inputs) out["inputs"].push_back(tensor_entry(line));
   out["nodes"] = ordered_json::array();
   for (const StrategyLine& line : lines.nodes) {
-    out["nodes"].push_back({{"op", line.name}, {"cuts", line.rest.substr(std::min(line.rest.find_first_not_of(' '), line.rest.size()))}});
+    out["nodes"].push_back(
+        {{"op", line.name}, {"cuts", line.rest.substr(std::min(line.rest.find_first_not_of(' '), line.rest.size()))}});
   }
   out["outputs"] = ordered_json::array();
   for (const StrategyLine& line : lines.outputs) out["outputs"].push_back(tensor_entry(line));
@@ -77,7 +81,8 @@ std::string strategy_from_json(std::string_view text, const std::string& where) 
   require(root.is_object(), "{} is {}, not an object", where, root.type_name());
   std::string out = fmt::format("strategy mesh=\"{}\"", member_text(root, "mesh", where));
   for (const char* key : {"only", "graph", "model"}) {
-    if (const std::string value = member_text(root, key, where, false); !value.empty()) out += fmt::format(" {}={}", key, value);
+    if (const std::string value = member_text(root, key, where, false); !value.empty())
+      out += fmt::format(" {}={}", key, value);
   }
   out += "\n" + tensor_lines(root, "inputs", "input", where);
   for (const json& item : list_of(root, "nodes", where)) {

@@ -1,5 +1,6 @@
-// The JSON form of a strategy's text, for other programs: {"mesh", "graph", "model", "only", "inputs": [{"name", "type", "layout"}],
-// "nodes": [{"op", "cuts"}], "outputs": [{"name", "type", "layout", "mean"}]}, with the words of the text as strings.
+// The JSON form of a strategy's text, for other programs: {"mesh", "graph", "model", "only", "inputs": [{"name",
+// "type", "layout"}], "nodes": [{"op", "cuts"}], "outputs": [{"name", "type", "layout", "mean"}]}, with the words of
+// the text as strings.
 #pragma once
 
 #include <string>

@@ -36,12 +36,13 @@ std::vector<int> read_mean(const StrategyLine& line, const Layout& layout, const
 
 [[noreturn]] void wrong_strategy(int line, std::string_view what);
 
-// Names of nodes that stay the same when other parts of the graph change: "<scope>/<op>", "#k" after it for the k-th from 0.
+// Names of nodes that stay the same when other parts of the graph change: "<scope>/<op>", "#k" after it for the k-th
+// from 0.
 std::vector<std::string> node_keys(const Graph& graph);
 std::map<std::string, NodeId, std::less<>> nodes_by_key(const Graph& graph);
 
-// What the model computes and its gradients: the nodes that outputs depend on without depending on a gradient, and the gradients of
-// these. Clipping and updates are not among them.
+// What the model computes and its gradients: the nodes that outputs depend on without depending on a gradient, and the
+// gradients of these. Clipping and updates are not among them.
 std::vector<char> nodes_of_model(const Graph& graph);
 
 std::string hash_of_graph(const Graph& graph);

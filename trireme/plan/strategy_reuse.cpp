@@ -20,7 +20,9 @@ const StrategyLine* line_of(const std::vector<StrategyLine>& lines, std::string_
 
 // Whether an input of the file is state of a parameter that the graph has: another optimizer has other state.
 bool is_state(const Graph& graph, std::string_view name) {
-  return std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.role == Role::kParameter && name.starts_with(input.name + "."); });
+  return std::ranges::any_of(graph.inputs(), [&](const Input& input) {
+    return input.role == Role::kParameter && name.starts_with(input.name + ".");
+  });
 }
 
 // Of state that the file does not know: other state of the same parameter, which another optimizer had.
@@ -50,11 +52,13 @@ std::vector<std::string> differences(const StrategyLines& lines, const Graph& gr
   }
   for (const StrategyLine& line : lines.inputs) {
     const bool known = std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.name == line.name; });
-    if (!known && !is_state(graph, line.name)) out.push_back(fmt::format("the file has '{}' {}, which is not here", line.name, type_text(line)));
+    if (!known && !is_state(graph, line.name))
+      out.push_back(fmt::format("the file has '{}' {}, which is not here", line.name, type_text(line)));
   }
   const auto ids = nodes_by_key(graph);
   for (const StrategyLine& line : lines.nodes) {
-    if (out.size() < 4 && !ids.contains(line.name)) out.push_back(fmt::format("the file cuts '{}', which is not here", line.name));
+    if (out.size() < 4 && !ids.contains(line.name))
+      out.push_back(fmt::format("the file cuts '{}', which is not here", line.name));
   }
   if (out.empty()) out.push_back("the model has other ops, or the same in another order");
   return out;
@@ -66,7 +70,9 @@ std::vector<std::string> differences(const StrategyLines& lines, const Graph& gr
   std::string text;
   for (size_t i = 0; i < std::min(kShown, all.size()); ++i) text += (i > 0 ? "; " : "") + all[i];
   if (all.size() > kShown) text += fmt::format("; and {} more", all.size() - kShown);
-  fail(ErrorKind::kInvalidArgument, "the strategy is for another model than '{}': {}; save one of this job with parallel.save_strategy", graph.name(), text);
+  fail(ErrorKind::kInvalidArgument,
+       "the strategy is for another model than '{}': {}; save one of this job with parallel.save_strategy",
+       graph.name(), text);
 }
 
 // The layouts of inputs by their names. A batch of another size than the step's is cut alike where it can be.
@@ -100,7 +106,8 @@ bool reads_parameter(const Graph& graph, const Node& node) {
   });
 }
 
-// The cuts of nodes by their keys. What the step has too and has no line cuts nothing; of another graph, that is what reads parameters.
+// The cuts of nodes by their keys. What the step has too and has no line cuts nothing; of another graph, that is what
+// reads parameters.
 void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Asks& asks) {
   const std::vector<std::string> keys = node_keys(graph);
   const std::vector<char> of_model = nodes_of_model(graph);
@@ -110,7 +117,8 @@ void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Ask
     const Node& node = graph.nodes()[i];
     const auto found = by_key.find(keys[i]);
     if (found == by_key.end()) {
-      if (is_step ? of_model[i] != 0 : reads_parameter(graph, node)) asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node).factors.size());
+      if (is_step ? of_model[i] != 0 : reads_parameter(graph, node))
+        asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node).factors.size());
       continue;
     }
     try {
@@ -146,7 +154,8 @@ Strategy reuse_strategy(std::string_view text, const Graph& graph, const SemiAut
     const StrategyLine* line = line_of(lines.outputs, graph.outputs()[i].name);
     if (line == nullptr || type_text(*line) != to_string(graph.type(graph.outputs()[i].value))) continue;
     out.outputs[i] = read_layout(*line, graph.type(graph.outputs()[i].value), lines.mesh, Parts::kUneven);
-    if (std::vector<int> mean = read_mean(*line, out.outputs[i], lines.mesh); !mean.empty()) out.means[i] = std::move(mean);
+    if (std::vector<int> mean = read_mean(*line, out.outputs[i], lines.mesh); !mean.empty())
+      out.means[i] = std::move(mean);
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// A strategy that was written down (strategy_file), for a graph of the same model: a training step with other clipping or another
-// optimizer, the evaluation, the model alone.
+// A strategy that was written down (strategy_file), for a graph of the same model: a training step with other clipping
+// or another optimizer, the evaluation, the model alone.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,9 @@
 
 namespace trireme {
 
-// What the file says of inputs and nodes that the graph has too is asked, by their names; the rest follows. Throws kInvalidArgument
-// where the graph is a training step of another model, saying what differs. A graph that updates nothing has what it has of the step.
+// What the file says of inputs and nodes that the graph has too is asked, by their names; the rest follows. Throws
+// kInvalidArgument where the graph is a training step of another model, saying what differs. A graph that updates
+// nothing has what it has of the step.
 Strategy reuse_strategy(std::string_view text, const Graph& graph, const SemiAutoOptions& options);
 
 // Whether the text was written for exactly this graph, or does not say for which.

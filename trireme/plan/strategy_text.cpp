@@ -11,9 +11,10 @@
 //   node "bn1/batch_statistics" vouched="[-, -], [-], [-] -> [-], [-], [-], [-]" parts=2
 //   output "bn1.running_mean" f32[64] [-] mean=dp
 //
-// A node is named by its scope and op, and by how many of these come before it where there are several (plan/op_names.h). Its line
-// names the factors of its sharding rule that are cut, and the axes; a node that is not named cuts nothing. The hashes are of the
-// graph it was written for, and of the model in it; without them it is for whatever graph it fits.
+// A node is named by its scope and op, and by how many of these come before it where there are several
+// (plan/op_names.h). Its line names the factors of its sharding rule that are cut, and the axes; a node that is not
+// named cuts nothing. The hashes are of the graph it was written for, and of the model in it; without them it is for
+// whatever graph it fits.
 #include <algorithm>
 #include <charconv>
 
@@ -68,15 +69,18 @@ void read_special(std::string_view key, std::string_view value, const Graph& gra
       cuts.vouched->factor = read_factor(value, line);
     } else {
       cuts.vouched->parts = read_count(value, line);
-      if (def_of(node).in_part == nullptr) wrong_strategy(line, fmt::format("{} does not say the batch's size; it has no parts", node.op->name));
+      if (def_of(node).in_part == nullptr)
+        wrong_strategy(line, fmt::format("{} does not say the batch's size; it has no parts", node.op->name));
     }
   } else if (key == "copies") {
     const size_t star = value.rfind('*');
-    if (star == std::string_view::npos) wrong_strategy(line, fmt::format("expected copies=factor*number, found '{}'", value));
+    if (star == std::string_view::npos)
+      wrong_strategy(line, fmt::format("expected copies=factor*number, found '{}'", value));
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (rule.factors[f].name == value.substr(0, star)) cuts.copied_factor = static_cast<int>(f);
     }
-    if (cuts.copied_factor < 0) wrong_strategy(line, fmt::format("{} has no factor '{}'", node.op->name, value.substr(0, star)));
+    if (cuts.copied_factor < 0)
+      wrong_strategy(line, fmt::format("{} has no factor '{}'", node.op->name, value.substr(0, star)));
     cuts.copies = read_count(value.substr(star + 1), line);
   } else {
     const size_t arrow = value.find("->");
@@ -91,7 +95,8 @@ void read_special(std::string_view key, std::string_view value, const Graph& gra
   }
 }
 
-void read_choice(std::string_view rest, const Graph& graph, const Node& node, const Mesh& mesh, FactorCuts& cuts, int line) {
+void read_choice(std::string_view rest, const Graph& graph, const Node& node, const Mesh& mesh, FactorCuts& cuts,
+                 int line) {
   const ShardingRule rule = rule_of(graph, node);
   cuts.axes.resize(rule.factors.size());
   for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
@@ -120,7 +125,8 @@ void read_choice(std::string_view rest, const Graph& graph, const Node& node, co
       cuts.axes[f] = parse_axes(value, mesh);
       known = true;
     }
-    if (!known) wrong_strategy(line, fmt::format("{} has no factor '{}'; its rule is {}", node.op->name, key, to_string(rule)));
+    if (!known)
+      wrong_strategy(line, fmt::format("{} has no factor '{}'; its rule is {}", node.op->name, key, to_string(rule)));
   }
   if (const std::string why = why_illegal(rule, cuts, mesh); !why.empty()) {
     wrong_strategy(line, fmt::format("{}: {}", node.op->name, why));
@@ -140,14 +146,18 @@ constexpr std::string_view kMean = " mean=";
 
 std::string_view unquoted(std::string_view word, std::string_view kind, int line) {
   if (word.size() < 2 || word.front() != '"' || word.back() != '"') {
-    wrong_strategy(line, fmt::format("expected {} \"name\", found {}; a file of an earlier version, which numbered nodes, must be written again", kind,
-                                     word.empty() ? "nothing" : fmt::format("'{}'", word)));
+    wrong_strategy(
+        line,
+        fmt::format(
+            "expected {} \"name\", found {}; a file of an earlier version, which numbered nodes, must be written again",
+            kind, word.empty() ? "nothing" : fmt::format("'{}'", word)));
   }
   return word.substr(1, word.size() - 2);
 }
 
 void read_head(std::string_view rest, StrategyLines& out, int line) {
-  if (out.mesh.axes() > 0) wrong_strategy(line, "the mesh is given twice");  // layouts that were read name axes of the first
+  if (out.mesh.axes() > 0)
+    wrong_strategy(line, "the mesh is given twice");  // layouts that were read name axes of the first
   out.mesh = read_mesh(next_word(rest), line);
   for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
     if (word == kParametersOnly) {
@@ -192,7 +202,9 @@ std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
 
 }  // namespace
 
-void wrong_strategy(int line, std::string_view what) { fail(ErrorKind::kInvalidArgument, "{}{}: {}", kWhere, line, what); }
+void wrong_strategy(int line, std::string_view what) {
+  fail(ErrorKind::kInvalidArgument, "{}{}: {}", kWhere, line, what);
+}
 
 StrategyLines read_strategy_lines(std::string_view text) {
   StrategyLines out;
@@ -207,7 +219,8 @@ StrategyLines read_strategy_lines(std::string_view text) {
       at_line(line, [&] { read_head(rest, out, line); });
       continue;
     }
-    if (kind != "input" && kind != "node" && kind != "output") wrong_strategy(line, fmt::format("unexpected '{}'", kind));
+    if (kind != "input" && kind != "node" && kind != "output")
+      wrong_strategy(line, fmt::format("unexpected '{}'", kind));
     std::vector<StrategyLine>& lines = kind == "input" ? out.inputs : kind == "node" ? out.nodes : out.outputs;
     const std::string_view name = unquoted(next_word(rest), kind, line);
     lines.push_back({std::string(name), std::string(rest), line});
@@ -230,7 +243,8 @@ std::string_view layout_text(const StrategyLine& line) {
 Layout read_layout(const StrategyLine& line, const TensorType& type, const Mesh& mesh, Parts parts) {
   return at_line(line.line, [&] {
     if (type_text(line) != to_string(type)) {
-      wrong_strategy(line.line, fmt::format("\"{}\" is {} in the model, and {} here", line.name, to_string(type), type_text(line)));
+      wrong_strategy(line.line, fmt::format("\"{}\" is {} in the model, and {} here", line.name, to_string(type),
+                                            type_text(line)));
     }
     const Layout layout = parse_layout(layout_text(line), mesh, type.shape.rank());
     check(layout, type.shape, mesh, line.name, parts);
@@ -244,7 +258,8 @@ std::vector<int> read_mean(const StrategyLine& line, const Layout& layout, const
   return at_line(line.line, [&] {
     const std::vector<int> axes = parse_axes(line.rest.substr(at + kMean.size()), mesh);
     for (const int axis : axes) {
-      if (layout.uses(axis)) wrong_strategy(line.line, fmt::format("'{}' is cut by an axis that its mean is over", line.name));
+      if (layout.uses(axis))
+        wrong_strategy(line.line, fmt::format("'{}' is cut by an axis that its mean is over", line.name));
     }
     return axes;
   });
@@ -276,7 +291,8 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
   std::string out = fmt::format("strategy mesh=\"{}\"\n", to_string(strategy.mesh));
   const std::vector<std::string> keys = node_keys(graph);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    out += layout_line("input", graph.inputs()[i].name, graph.type(graph.inputs()[i].value), strategy.inputs[i], strategy.mesh);
+    out += layout_line("input", graph.inputs()[i].name, graph.type(graph.inputs()[i].value), strategy.inputs[i],
+                       strategy.mesh);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -319,8 +335,9 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
   Strategy strategy;
   strategy.mesh = lines.mesh;
   if (lines.inputs.size() != graph.inputs().size() || lines.outputs.size() != graph.outputs().size()) {
-    wrong_strategy(lines.last, fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", lines.inputs.size(), lines.outputs.size(),
-                                           graph.inputs().size(), graph.outputs().size()));
+    wrong_strategy(lines.last,
+                   fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", lines.inputs.size(),
+                               lines.outputs.size(), graph.inputs().size(), graph.outputs().size()));
   }
   const auto expect = [](const StrategyLine& line, const std::string& name) {
     if (line.name != name) wrong_strategy(line.line, fmt::format("expected \"{}\", found \"{}\"", name, line.name));
@@ -364,12 +381,15 @@ std::string trained_parameters_to_string(const Graph& graph, const Strategy& str
   std::string out = fmt::format("strategy mesh=\"{}\" {}\n", to_string(ranks), kParametersOnly);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
-    if (is_trained(graph, input)) out += layout_line("input", input.name, graph.type(input.value), strategy.inputs[i], ranks);
+    if (is_trained(graph, input))
+      out += layout_line("input", input.name, graph.type(input.value), strategy.inputs[i], ranks);
   }
   return out;
 }
 
-Mesh mesh_of_strategy(std::string_view text) { return read_strategy_lines(text).mesh; }
+Mesh mesh_of_strategy(std::string_view text) {
+  return read_strategy_lines(text).mesh;
+}
 
 bool has_parameters_only(std::string_view text) {
   return text.substr(0, text.find('\n')).find(kParametersOnly) != std::string_view::npos;
@@ -390,7 +410,8 @@ ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& gra
   refuse(lines.outputs, "output");
   for (const StrategyLine& line : lines.inputs) {
     if (std::find(names.begin(), names.end(), line.name) == names.end()) {
-      wrong_strategy(line.line, fmt::format("the model trains no parameter '{}'.{}", line.name, suggestion(line.name, names)));
+      wrong_strategy(line.line,
+                     fmt::format("the model trains no parameter '{}'.{}", line.name, suggestion(line.name, names)));
     }
     out.layouts[line.name] = read_layout(line, graph.type(graph.input(line.name).value), out.mesh, Parts::kUneven);
   }
@@ -404,14 +425,18 @@ std::vector<char> nodes_of_model(const Graph& graph) {
   const std::vector<Node>& nodes = graph.nodes();
   std::vector<char> behind_gradient(graph.values().size(), 0), needed(graph.values().size(), 0), out(nodes.size(), 0);
   for (const Node& node : nodes) {
-    const bool is = node.gradient_of >= 0 || std::ranges::any_of(node.inputs, [&](ValueId id) { return behind_gradient[static_cast<size_t>(id)] != 0; });
+    const bool is = node.gradient_of >= 0 || std::ranges::any_of(node.inputs, [&](ValueId id) {
+                      return behind_gradient[static_cast<size_t>(id)] != 0;
+                    });
     for (const ValueId id : node.outputs) behind_gradient[static_cast<size_t>(id)] = is ? 1 : 0;
   }
   for (const Output& output : graph.outputs()) {
-    if (output.updates == kNoValue && behind_gradient[static_cast<size_t>(output.value)] == 0) needed[static_cast<size_t>(output.value)] = 1;
+    if (output.updates == kNoValue && behind_gradient[static_cast<size_t>(output.value)] == 0)
+      needed[static_cast<size_t>(output.value)] = 1;
   }
   for (size_t i = nodes.size(); i-- > 0;) {
-    out[i] = std::ranges::any_of(nodes[i].outputs, [&](ValueId id) { return needed[static_cast<size_t>(id)] != 0; }) ? 1 : 0;
+    out[i] =
+        std::ranges::any_of(nodes[i].outputs, [&](ValueId id) { return needed[static_cast<size_t>(id)] != 0; }) ? 1 : 0;
     if (out[i] == 0) continue;
     for (const ValueId id : nodes[i].inputs) needed[static_cast<size_t>(id)] = 1;
   }
@@ -429,7 +454,8 @@ std::string hash_of_graph(const Graph& graph) {
 std::string hash_of_model(const Graph& graph) {
   std::string text;
   for (const Input& input : graph.inputs()) {
-    if (input.role == Role::kData || input.role == Role::kParameter) text += fmt::format("{} {}\n", input.name, to_string(graph.type(input.value)));
+    if (input.role == Role::kData || input.role == Role::kParameter)
+      text += fmt::format("{} {}\n", input.name, to_string(graph.type(input.value)));
   }
   const std::vector<char> of_model = nodes_of_model(graph);
   const std::vector<std::string> keys = node_keys(graph);

@@ -23,8 +23,7 @@ Graph two_products() {
 Strategy megatron(const Graph& graph) {
   const Mesh mesh({{"dp", 2}, {"tp", 4}});
   return propagate(graph, mesh,
-                   {parse_layout("[dp, -]", mesh), parse_layout("[-, tp]", mesh),
-                    parse_layout("[tp, -]", mesh)});
+                   {parse_layout("[dp, -]", mesh), parse_layout("[-, tp]", mesh), parse_layout("[tp, -]", mesh)});
 }
 
 constexpr const char* kText =
@@ -67,29 +66,26 @@ TEST(StrategyText, reads_back_identical) {
 
 TEST(StrategyText, mistakes_are_refused_with_their_line) {
   const std::string text = kText;
-  EXPECT_THAT(error_of(text, "mesh=\"dp=2,tp=4\"", "dp=2"),
-              HasSubstr("strategy text, line 1: expected mesh="));
+  EXPECT_THAT(error_of(text, "mesh=\"dp=2,tp=4\"", "dp=2"), HasSubstr("strategy text, line 1: expected mesh="));
   EXPECT_THAT(error_of(text, "dp=2,tp=4", "dp=two"), HasSubstr("strategy text, line 1: "));
   EXPECT_THAT(error_of(text, "\"up\" f32", "\"dn\" f32"),
               HasSubstr("strategy text, line 3: expected \"up\", found \"dn\""));
-  EXPECT_THAT(error_of(text, "[-, tp]", "[-, pt]"),
-              HasSubstr("strategy text, line 3: "));
-  EXPECT_THAT(error_of(text, "[-, tp]", "[tp]"),
-              HasSubstr("strategy text, line 3: "));
+  EXPECT_THAT(error_of(text, "[-, tp]", "[-, pt]"), HasSubstr("strategy text, line 3: "));
+  EXPECT_THAT(error_of(text, "[-, tp]", "[tp]"), HasSubstr("strategy text, line 3: "));
   EXPECT_THAT(error_of(text, "\"up\" f32[4,16]", "\"up\" f32[4,8]"),
               HasSubstr("strategy text, line 3: \"up\" is f32[4,16] in the model, and f32[4,8] here"));
-  EXPECT_THAT(error_of(text, "matmul#1", "matmul#2"), HasSubstr("strategy text, line 7: the model has no node \"mlp/matmul#2\""));
-  EXPECT_THAT(error_of(text, "matmul#1", "matmul"), HasSubstr("strategy text, line 7: node \"mlp/matmul\" is given twice"));
+  EXPECT_THAT(error_of(text, "matmul#1", "matmul#2"),
+              HasSubstr("strategy text, line 7: the model has no node \"mlp/matmul#2\""));
+  EXPECT_THAT(error_of(text, "matmul#1", "matmul"),
+              HasSubstr("strategy text, line 7: node \"mlp/matmul\" is given twice"));
   EXPECT_THAT(error_of(text, "\"mlp/matmul#1\"", "2 matmul"),
-              HasSubstr("line 7: expected node \"name\", found '2'; a file of an earlier version, which numbered nodes, must be written again"));
-  EXPECT_THAT(error_of(text, "k=tp", "q=tp"),
-              HasSubstr("line 7: matmul has no factor 'q'; its rule is "));
+              HasSubstr("line 7: expected node \"name\", found '2'; a file of an earlier version, which numbered "
+                        "nodes, must be written again"));
+  EXPECT_THAT(error_of(text, "k=tp", "q=tp"), HasSubstr("line 7: matmul has no factor 'q'; its rule is "));
   EXPECT_THAT(error_of(text, "k=tp", "k"), HasSubstr("line 7: expected factor=axes, found 'k'"));
   EXPECT_THAT(error_of(text, "k=tp", "k=dp"), HasSubstr("line 7: matmul: axis 'dp' is used twice"));
-  EXPECT_THAT(error_of(text, "k=tp", "k=xp"),
-              HasSubstr("strategy text, line 7: no mesh axis named 'xp'"));
-  EXPECT_THAT(error_of(text, "set=0", "set=4"),
-              HasSubstr("line 8: '4' is none of the op's 1 linear sets"));
+  EXPECT_THAT(error_of(text, "k=tp", "k=xp"), HasSubstr("strategy text, line 7: no mesh axis named 'xp'"));
+  EXPECT_THAT(error_of(text, "set=0", "set=4"), HasSubstr("line 8: '4' is none of the op's 1 linear sets"));
   EXPECT_THAT(error_of(text, "output", "outptu"), HasSubstr("line 9: unexpected 'outptu'"));
   EXPECT_THAT(error_of(text, "output", "strategy mesh=\"dp=2\"\noutput"), HasSubstr("line 9: the mesh is given twice"));
   EXPECT_THAT(error_of(text, "output \"y\" f32[8,4] [-, -]\n", ""),

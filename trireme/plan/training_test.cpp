@@ -85,7 +85,8 @@ TEST(Training, a_part_of_a_gradient_finds_its_operand_as_the_value_lies_that_it_
   const Tensor part = scale({test.graph, second}, 2);
   test.graph.add_output("part", part.id());
   const Strategy strategy = test.strategy();
-  EXPECT_THAT(to_string(value_layouts(test.graph, strategy)[static_cast<size_t>(part.id())], test.mesh), StartsWith("[tp, -]"));
+  EXPECT_THAT(to_string(value_layouts(test.graph, strategy)[static_cast<size_t>(part.id())], test.mesh),
+              StartsWith("[tp, -]"));
 }
 
 // Rules are for the model's code, whose scopes may be called as those of gradients and updates are.

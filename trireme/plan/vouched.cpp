@@ -31,13 +31,15 @@ std::string why_other_results(const Node& node, const std::vector<TensorType>& i
   const std::vector<TensorType> made = def.infer.get()({in, node.attrs});
   for (size_t i = 0; i < made.size(); ++i) {
     if (made[i] == out[i]) continue;
-    return fmt::format("of its pieces the op makes {} as result {}, and the layout asked for gives {}", to_string(made[i]), i,
-                       to_string(out[i]));
+    return fmt::format("of its pieces the op makes {} as result {}, and the layout asked for gives {}",
+                       to_string(made[i]), i, to_string(out[i]));
   }
   return "";
 }
 
-bool same_cuts(const Layout& a, const Layout& b) { return a.dims == b.dims; }
+bool same_cuts(const Layout& a, const Layout& b) {
+  return a.dims == b.dims;
+}
 
 bool follows(const ShardingRule& rule, const VouchedLayouts& layouts, const Mesh& mesh) {
   FactorCuts cuts;
@@ -67,7 +69,8 @@ void add_terms(const Layout& operand, Layout& result) {
 
 // The layout of the first of these values that `is_it`; nothing is partial.
 template <class IsIt>
-std::optional<Layout> layout_where(const std::vector<ValueId>& values, const std::vector<Layout>& layouts, IsIt&& is_it) {
+std::optional<Layout> layout_where(const std::vector<ValueId>& values, const std::vector<Layout>& layouts,
+                                   IsIt&& is_it) {
   const auto found = std::find_if(values.begin(), values.end(), is_it);
   if (found == values.end()) return std::nullopt;
   Layout out = layouts[static_cast<size_t>(found - values.begin())];
@@ -106,8 +109,9 @@ Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh) {
   return out;
 }
 
-std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, const std::vector<std::optional<Layout>>& own,
-                                       const VouchedLayouts& layouts, const Mesh& mesh) {
+std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node,
+                                       const std::vector<std::optional<Layout>>& own, const VouchedLayouts& layouts,
+                                       const Mesh& mesh) {
   const Node& forward = graph.node(node.gradient_of);
   VouchedLayouts out;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -115,14 +119,16 @@ std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, con
     const auto is_same = [&](ValueId value) { return value == id; };
     std::optional<Layout> found = layout_where(forward.inputs, layouts.in, is_same);
     if (!found) found = layout_where(forward.outputs, layouts.out, is_same);
-    if (!found) found = layout_where(forward.outputs, layouts.out, [&](ValueId value) { return graph.is_gradient(id, value); });
+    if (!found)
+      found = layout_where(forward.outputs, layouts.out, [&](ValueId value) { return graph.is_gradient(id, value); });
     if (!found) found = own[i];
     if (!found) return std::nullopt;
     found->partial.clear();
     out.in.push_back(std::move(*found));
   }
   for (const ValueId id : node.outputs) {
-    std::optional<Layout> found = layout_where(forward.inputs, layouts.in, [&](ValueId value) { return graph.is_gradient(id, value); });
+    std::optional<Layout> found =
+        layout_where(forward.inputs, layouts.in, [&](ValueId value) { return graph.is_gradient(id, value); });
     if (!found) return std::nullopt;
     for (const Layout& operand : out.in) add_terms(operand, *found);
     out.out.push_back(std::move(*found));
@@ -131,10 +137,12 @@ std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node, con
   return out;
 }
 
-std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh, bool as_means) {
+std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh,
+                                        bool as_means) {
   VouchedLayouts out{operand_layouts(rule, cuts), result_layouts(rule, cuts)};
   for (size_t f = 0; f < rule.factors.size(); ++f) {
-    require(!is_uneven(rule, cuts, f, mesh), "{} ranks that keep their own terms do not divide factor '{}' of {}; cut it evenly",
+    require(!is_uneven(rule, cuts, f, mesh),
+            "{} ranks that keep their own terms do not divide factor '{}' of {}; cut it evenly",
             mesh.size_of(cuts.axes[f]), rule.factors[f].name, to_string(rule));
   }
   bool any = false;
@@ -145,7 +153,8 @@ std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCu
     }
     if (ranks.empty()) continue;
     any = true;
-    if (as_means && layout.partial.front().reduction == Reduction::kSum) out.factor = static_cast<double>(mesh.size_of(ranks));
+    if (as_means && layout.partial.front().reduction == Reduction::kSum)
+      out.factor = static_cast<double>(mesh.size_of(ranks));
     std::erase_if(layout.partial, [&](const PartialAxis& p) { return !is_micro_batch_axis(mesh, p.axis); });
   }
   if (!any) return std::nullopt;

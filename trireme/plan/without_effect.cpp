@@ -39,7 +39,8 @@ int64_t ranks_of_terms(const Layout& gradient, const Mesh& mesh) {
 
 }  // namespace
 
-std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy, const OptimizerParallel& optimizer) {
+std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy,
+                                        const OptimizerParallel& optimizer) {
   std::vector<std::string> out;
   const Mesh& mesh = strategy.mesh;
   const std::vector<char> used = axes_that_cut(strategy);
@@ -47,7 +48,8 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
     if (axis.size == 1 || axis.name == kMicroBatchAxis) continue;
     const std::vector<int> primes = mesh.find(axis.name);
     if (std::ranges::any_of(primes, [&](int prime) { return used[static_cast<size_t>(prime)] != 0; })) continue;
-    out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat one another's work", axis.name, to_string(mesh), axis.size));
+    out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat one another's work",
+                              axis.name, to_string(mesh), axis.size));
   }
   if (optimizer.level == 0 || optimizer.shard_size <= 1) return out;
   const std::vector<Layout> layouts = value_layouts(graph, strategy);
@@ -60,9 +62,10 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
     ranks = terms;
   }
   if (ignored > 0) {
-    out.push_back(fmt::format("optimizer parallelism: a shard size of {} is ignored for {} parameters, the first '{}', whose gradient is "
-                              "summed over {} ranks; use a divisor of that",
-                              optimizer.shard_size, ignored, first, ranks));
+    out.push_back(fmt::format(
+        "optimizer parallelism: a shard size of {} is ignored for {} parameters, the first '{}', whose gradient is "
+        "summed over {} ranks; use a divisor of that",
+        optimizer.shard_size, ignored, first, ranks));
   }
   return out;
 }

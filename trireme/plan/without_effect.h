@@ -1,5 +1,5 @@
-// What of a job's choice of cuts changes nothing, for people to be told: a job that repeats its work on several ranks, or leaves a
-// setting out, gives no wrong answer and would go unnoticed.
+// What of a job's choice of cuts changes nothing, for people to be told: a job that repeats its work on several ranks,
+// or leaves a setting out, gives no wrong answer and would go unnoticed.
 #pragma once
 
 #include <string>
@@ -9,7 +9,9 @@
 
 namespace trireme {
 
-// A sentence each: axes of the mesh that cut nothing, and parameters that no group of OptimizerParallel::shard_size ranks shares.
-std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy, const OptimizerParallel& optimizer);
+// A sentence each: axes of the mesh that cut nothing, and parameters that no group of OptimizerParallel::shard_size
+// ranks shares.
+std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy,
+                                        const OptimizerParallel& optimizer);
 
 }  // namespace trireme

@@ -18,6 +18,8 @@ HostTensor HostTensor::clone() const {
   return out;
 }
 
-void HostTensor::Free::operator()(std::byte* p) const { std::free(p); }
+void HostTensor::Free::operator()(std::byte* p) const {
+  std::free(p);
+}
 
 }  // namespace trireme

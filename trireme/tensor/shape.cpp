@@ -8,8 +8,7 @@
 
 namespace trireme {
 
-Shape::Shape(std::initializer_list<int64_t> sizes)
-    : Shape(std::span<const int64_t>(sizes.begin(), sizes.size())) {}
+Shape::Shape(std::initializer_list<int64_t> sizes) : Shape(std::span<const int64_t>(sizes.begin(), sizes.size())) {}
 
 Shape::Shape(std::span<const int64_t> sizes) {
   for (int64_t size : sizes) push_back(size);

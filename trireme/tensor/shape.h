@@ -27,8 +27,8 @@ class Shape {
   int64_t& operator[](int dim) { return sizes_[static_cast<size_t>(dim)]; }
   const int64_t* begin() const { return sizes_.data(); }
   const int64_t* end() const { return sizes_.data() + rank_; }
-  int64_t elements() const;       // product of the sizes; 1 for a scalar
-  void push_back(int64_t size);   // throws kInvalidArgument past kMaxRank and 2^58 elements
+  int64_t elements() const;      // product of the sizes; 1 for a scalar
+  void push_back(int64_t size);  // throws kInvalidArgument past kMaxRank and 2^58 elements
 
   // Row-major strides, in elements.
   std::array<int64_t, kMaxRank> strides() const;

@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-// Calls fn(T{}) with the type T that elements are stored as. Throws kUnsupported for f16, which nothing is computed in; `who` asks.
+// Calls fn(T{}) with the type T that elements are stored as. Throws kUnsupported for f16, which nothing is computed in;
+// `who` asks.
 template <class Fn>
 void with_element(std::string_view who, DType dtype, Fn&& fn) {
   switch (dtype) {

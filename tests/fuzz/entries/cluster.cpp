@@ -1,7 +1,7 @@
-// The scheduler's knowledge of a job, under reports of nodes that know the secret and say anything: each report with its length
-// in two bytes before it, and before that a byte that says what else happens.
-#include "tests/fuzz/support.h"
+// The scheduler's knowledge of a job, under reports of nodes that know the secret and say anything: each report with
+// its length in two bytes before it, and before that a byte that says what else happens.
 #include "trireme/launch/cluster/cluster.h"
+#include "tests/fuzz/support.h"
 #include "trireme/launch/cluster/message.h"
 
 using namespace trireme;

@@ -10,7 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static MemoryFile file;
   if (size == 0) return 0;
   file.write(fuzz::text_of(data + 1, size - 1));
-  data::CsvOptions options{.label = "y", .integer_label = (data[0] & 1) != 0, .delimiter = (data[0] & 2) != 0 ? ';' : ','};
+  data::CsvOptions options{
+      .label = "y", .integer_label = (data[0] & 1) != 0, .delimiter = (data[0] & 2) != 0 ? ';' : ','};
   if ((data[0] & 4) != 0) options.features = {"a", "b"};
   fuzz::accepts([&] {
     const data::SourcePtr source = data::csv(file.path(), options);

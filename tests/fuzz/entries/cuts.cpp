@@ -1,7 +1,7 @@
 // How one op is cut, by layouts or by numbers. The first character says which op.
+#include "trireme/plan/cuts.h"
 #include "tests/fuzz/support.h"
 #include "trireme/op/registry.h"
-#include "trireme/plan/cuts.h"
 
 using namespace trireme;
 

@@ -1,6 +1,6 @@
 // What a worker writes to its launcher's pipe when it fails.
+#include "trireme/launch/rank/failure.h"
 #include "tests/fuzz/support.h"
-#include "trireme/launch/failure.h"
 
 using namespace trireme;
 
@@ -9,6 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!failure) return 0;
   const std::string printed = launch::encode(*failure);
   const auto again = launch::decode(printed);
-  fuzz::demand(again && again->kind == failure->kind && again->text == failure->text, "a failure reads back as another", printed);
+  fuzz::demand(again && again->kind == failure->kind && again->text == failure->text, "a failure reads back as another",
+               printed);
   return 0;
 }

@@ -1,6 +1,6 @@
 // The text of a graph, with every op and its attributes, and the checks of one that was read.
-#include "tests/fuzz/support.h"
 #include "trireme/ir/graph.h"
+#include "tests/fuzz/support.h"
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"
 

@@ -1,5 +1,5 @@
-// Both ends of the scheduler's handshake, and the seal, against bytes of one who does not know the secret: nothing may be
-// taken. The first character says what the bytes are given as.
+// Both ends of the scheduler's handshake, and the seal, against bytes of one who does not know the secret: nothing may
+// be taken. The first character says what the bytes are given as.
 #include "tests/fuzz/support.h"
 #include "trireme/launch/cluster/session.h"
 
@@ -26,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz::demand(!server.check(bytes), "a proof without the secret was taken", bytes);
       break;
     case 1:
-      if (client.answer(bytes)) fuzz::demand(!client.check(bytes.substr(0, 32)), "a server without the secret was taken", bytes);
+      if (client.answer(bytes))
+        fuzz::demand(!client.check(bytes.substr(0, 32)), "a server without the secret was taken", bytes);
       fuzz::demand(!client.check(bytes), "a server without the secret was taken", bytes);
       break;
     default:

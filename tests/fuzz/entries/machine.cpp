@@ -1,6 +1,6 @@
 // A machine file.
-#include "tests/fuzz/support.h"
 #include "trireme/mesh/machine.h"
+#include "tests/fuzz/support.h"
 
 using namespace trireme;
 

@@ -1,6 +1,6 @@
 // A rank table.
+#include "trireme/launch/start/rank_table.h"
 #include "tests/fuzz/support.h"
-#include "trireme/launch/rank_table.h"
 
 using namespace trireme;
 

@@ -1,6 +1,6 @@
 // The list of what all ranks have said, as rank 0 publishes it.
+#include "trireme/comm/engine/roster.h"
 #include "tests/fuzz/support.h"
-#include "trireme/comm/roster.h"
 
 using namespace trireme;
 

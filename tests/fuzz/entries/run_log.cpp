@@ -1,7 +1,7 @@
 // A run's log of metrics.
+#include "trireme/train/report/run_log.h"
 #include "tests/fuzz/support.h"
 #include "trireme/base/memory_file_impl.h"
-#include "trireme/train/run_log.h"
 
 using namespace trireme;
 

@@ -1,6 +1,6 @@
 // Where rank 0 serves the job's store, as the others read it.
+#include "trireme/launch/start/site.h"
 #include "tests/fuzz/support.h"
-#include "trireme/launch/site.h"
 
 using namespace trireme;
 

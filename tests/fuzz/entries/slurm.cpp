@@ -1,6 +1,6 @@
 // SLURM's lists: of hosts, and of the ranks on each.
+#include "trireme/launch/start/slurm.h"
 #include "tests/fuzz/support.h"
-#include "trireme/launch/slurm.h"
 
 using namespace trireme;
 

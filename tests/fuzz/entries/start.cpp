@@ -1,6 +1,7 @@
-// The environment by which a process finds out which rank it is: NAME=VALUE a line, and after a line of '#file' the rank table.
+// The environment by which a process finds out which rank it is: NAME=VALUE a line, and after a line of '#file' the
+// rank table.
+#include "trireme/launch/start/start.h"
 #include "tests/fuzz/support.h"
-#include "trireme/launch/start.h"
 
 using namespace trireme;
 
@@ -14,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     text = rest;
   }
   fuzz::accepts([&, table = file] {
-    const launch::RankInfo info = launch::describe_start(environment, [&](const std::string&) { return std::string(table); });
+    const launch::RankInfo info =
+        launch::describe_start(environment, [&](const std::string&) { return std::string(table); });
     fuzz::demand(info.rank >= 0 && info.rank < info.world, "a rank outside its world");
     fuzz::demand(info.local_rank >= 0 && info.local_world >= 1, "a local rank that cannot be");
   });

@@ -1,7 +1,8 @@
-// A strategy file of a model: all of it, or the layouts of its parameters only; as text, or as JSON, which becomes text.
+// A strategy file of a model: all of it, or the layouts of its parameters only; as text, or as JSON, which becomes
+// text.
+#include "trireme/plan/strategy.h"
 #include "tests/fuzz/support.h"
 #include "trireme/op/registry.h"
-#include "trireme/plan/strategy.h"
 #include "trireme/plan/strategy_json.h"
 
 using namespace trireme;
@@ -33,7 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string again;
     if (fuzz::accepts([&] { again = strategy_to_json(of_json); })) {
       std::string text_again;
-      fuzz::demand(fuzz::accepts([&] { text_again = strategy_from_json(again, "again"); }), "the JSON that was made of a text is refused", again);
+      fuzz::demand(fuzz::accepts([&] { text_again = strategy_from_json(again, "again"); }),
+                   "the JSON that was made of a text is refused", again);
       fuzz::demand(strategy_to_json(text_again) == again, "JSON reads back as something else", again, text_again);
     }
   }

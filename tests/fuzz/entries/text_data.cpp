@@ -22,8 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const View views[] = {tokens.view(), targets.view()};
     for (const int64_t sample : {int64_t{0}, source->size() - 1}) {
       source->read(sample, views);
-      fuzz::demand(std::ranges::all_of(tokens.view().as<int32_t>(), [](int32_t token) { return token >= 0 && token < 256; }),
-                   "a token that is no byte");
+      fuzz::demand(
+          std::ranges::all_of(tokens.view().as<int32_t>(), [](int32_t token) { return token >= 0 && token < 256; }),
+          "a token that is no byte");
     }
   });
   return 0;

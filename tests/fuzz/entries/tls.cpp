@@ -1,8 +1,8 @@
-// The files of TLS: certificate, key, authority and the list of what it has taken back, with a line of '#next' between them. The list may be
-// missing. Not a bundle: OpenSSL alone reads it, and computes for as long as it says to.
+// The files of TLS: certificate, key, authority and the list of what it has taken back, with a line of '#next' between
+// them. The list may be missing. Not a bundle: OpenSSL alone reads it, and computes for as long as it says to.
+#include "trireme/launch/cluster/tls.h"
 #include "tests/fuzz/support.h"
 #include "trireme/base/memory_file_impl.h"
-#include "trireme/launch/cluster/tls.h"
 
 using namespace trireme;
 

@@ -34,8 +34,7 @@ void each_stretch(const KernelArgs& args, const Lines3& n, Fn&& fn) {
     for (; i < end; ++i) {
       const int64_t row = i / pieces;
       const int64_t column = i % pieces * kColumns;
-      fn(row * n.size * n.after + column, std::min(kColumns, n.after - column),
-         row * n.after + column);
+      fn(row * n.size * n.after + column, std::min(kColumns, n.after - column), row * n.after + column);
     }
   });
 }
@@ -47,8 +46,7 @@ void argmax(const KernelArgs& args) {
   int32_t* y = args.out[0].as<int32_t>().data();
   if (n.after == 1) {
     for_range(args, n.before, rows_per_task(n.size), [&](int64_t row, int64_t end) {
-      for (; row < end; ++row)
-        y[row] = static_cast<int32_t>(loops_on<T>().argmax(n.size, x + row * n.size));
+      for (; row < end; ++row) y[row] = static_cast<int32_t>(loops_on<T>().argmax(n.size, x + row * n.size));
     });
     return;
   }

@@ -5,8 +5,8 @@
 // the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
 // whenever the maximum grows (online softmax). The backward pass takes the probabilities anew from
 // lse. Tiles depend on the sizes of a head alone. Keys and values are packed once for all query tiles
-// that read them. The products are those of packed_product.h, whose bits do not depend on how far rows lie apart, that is,
-// on how many heads are here.
+// that read them. The products are those of packed_product.h, whose bits do not depend on how far rows lie apart, that
+// is, on how many heads are here.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -41,8 +41,7 @@ Rows rows_in(const T* x, int64_t rows, int64_t size, int64_t stride, float* room
   if constexpr (std::is_same_v<T, float>) {
     return {x, stride};
   } else {
-    for (int64_t row = 0; row < rows; ++row)
-      loops_on<T>().to_f32(size, x + row * stride, room + row * size);
+    for (int64_t row = 0; row < rows; ++row) loops_on<T>().to_f32(size, x + row * stride, room + row * size);
     return {room, size};
   }
 }
@@ -95,7 +94,11 @@ struct ForwardRoom {
     return kQueries * kKeys + 3 * kQueries + panels(t) * d + t * panels(d) + (kWidens ? (2 * kQueries + kKeys) * d : 0);
   }
   ForwardRoom(float* first, int64_t t, int64_t d)
-      : scores(first), max(scores + kQueries * kKeys), sum(max + kQueries), correction(sum + kQueries), k(correction + kQueries),
+      : scores(first),
+        max(scores + kQueries * kKeys),
+        sum(max + kQueries),
+        correction(sum + kQueries),
+        k(correction + kQueries),
         v(k + panels(t) * d) {
     if (!kWidens) return;
     q = v + t * panels(d);
@@ -109,18 +112,24 @@ template <class T>
 struct BackwardRoom {
   static constexpr bool kWidens = !std::is_same_v<T, float>;
   float *p, *dp, *delta, *dout;
-  float *q_rows, *dout_rows;               // packed, of a tile of queries
-  float *k_columns, *v_columns, *k_rows;   // packed, of a key head
+  float *q_rows, *dout_rows;              // packed, of a tile of queries
+  float *k_columns, *v_columns, *k_rows;  // packed, of a key head
   float *q = nullptr, *dq = nullptr, *keys = nullptr;
   float *dk = nullptr, *dv = nullptr;  // of a key head
 
   static int64_t floats(int64_t t, int64_t d) {
-    return 2 * kQueries * kKeys + kQueries + kQueries * d + 2 * kQueries * panels(d) + 2 * panels(t) * d + t * panels(d) +
-           (kWidens ? (2 * kQueries + kKeys + 2 * t) * d : 0);
+    return 2 * kQueries * kKeys + kQueries + kQueries * d + 2 * kQueries * panels(d) + 2 * panels(t) * d +
+           t * panels(d) + (kWidens ? (2 * kQueries + kKeys + 2 * t) * d : 0);
   }
   BackwardRoom(float* first, int64_t t, int64_t d)
-      : p(first), dp(p + kQueries * kKeys), delta(dp + kQueries * kKeys), dout(delta + kQueries), q_rows(dout + kQueries * d),
-        dout_rows(q_rows + kQueries * panels(d)), k_columns(dout_rows + kQueries * panels(d)), v_columns(k_columns + panels(t) * d),
+      : p(first),
+        dp(p + kQueries * kKeys),
+        delta(dp + kQueries * kKeys),
+        dout(delta + kQueries),
+        q_rows(dout + kQueries * d),
+        dout_rows(q_rows + kQueries * panels(d)),
+        k_columns(dout_rows + kQueries * panels(d)),
+        v_columns(k_columns + panels(t) * d),
         k_rows(v_columns + panels(t) * d) {
     if (!kWidens) return;
     q = k_rows + t * panels(d);
@@ -141,13 +150,18 @@ int64_t scratch(const TypeArgs& args, int threads) {
 
 // scores = rows x columns of a tile; of packed columns.
 void multiply_scores(const Sizes& n, const Tile& tile, const Rows& rows, const float* columns, float* scores) {
-  multiply_packed({.m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kKeys},
-                  columns + tile.key * n.d, n.d);
+  multiply_packed(
+      {.m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kKeys},
+      columns + tile.key * n.d, n.d);
 }
 
 // The keys that the queries of a tile see, and the other way around.
-Band seen_keys(const Sizes& n, const Tile& tile) { return n.causal ? Band{.end = tile.visible} : Band{}; }
-Band seeing_queries(const Sizes& n, const Tile& tile) { return n.causal ? Band{.begin = 1 - tile.visible} : Band{}; }
+Band seen_keys(const Sizes& n, const Tile& tile) {
+  return n.causal ? Band{.end = tile.visible} : Band{};
+}
+Band seeing_queries(const Sizes& n, const Tile& tile) {
+  return n.causal ? Band{.begin = 1 - tile.visible} : Band{};
+}
 
 // c[queries,d] = scores b, added to c past the first key; of packed rows.
 void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const float* rows, const ResultRows& c) {
@@ -199,8 +213,8 @@ void forward_tile(const Sizes& n, int64_t query, const T* q_at, T* out, float* l
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
     multiply_scores(n, tile, q, room.k, room.scores);
-    loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores,
-                           room.max, room.sum, room.correction);
+    loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores, room.max, room.sum,
+                           room.correction);
     if (key > 0) loops().scale_rows({queries, n.d}, result.stride, room.correction, result.data);
     multiply_keys(n, tile, room.scores, room.v, result);
   }
@@ -264,8 +278,7 @@ ResultRows rows_from(const ResultRows& rows, int64_t first) {
 
 // dq may lie on out or dout, so what is needed of them is taken before dq is written.
 template <class T>
-void take_result(const Sizes& n, int64_t queries, const QueryTile<T>& at,
-                 const BackwardRoom<T>& room) {
+void take_result(const Sizes& n, int64_t queries, const QueryTile<T>& at, const BackwardRoom<T>& room) {
   const int64_t row = n.h * n.d;
   for (int64_t i = 0; i < queries; ++i) {
     room.delta[i] = loops_on<T>().dot(n.d, at.out + i * row, at.dout + i * row);
@@ -275,8 +288,8 @@ void take_result(const Sizes& n, int64_t queries, const QueryTile<T>& at,
 
 // Adds one tile to dk, dv and, past the first key, to dq.
 template <class T>
-void backward_tile(const Sizes& n, const Tile& tile, const Rows& q, const float* lse,
-                   const KeyHead& head, const ResultRows& dq, const BackwardRoom<T>& room) {
+void backward_tile(const Sizes& n, const Tile& tile, const Rows& q, const float* lse, const KeyHead& head,
+                   const ResultRows& dq, const BackwardRoom<T>& room) {
   multiply_scores(n, tile, q, room.k_columns, room.p);
   loops().recompute_softmax({tile.queries, tile.keys}, kKeys, tile.visible, n.scale, lse, room.p);
   add_queries(n, tile, room.p, room.dout_rows, rows_from(head.dv, tile.key));
@@ -338,8 +351,7 @@ void attention_grad(const KernelArgs& args) {
       for (int64_t query = 0; query < n.s; query += kQueries) {
         const int64_t q_at = ((batch * n.s + query) * n.h + head) * n.d;
         backward_queries(n, query,
-                         {all.q + q_at, out + q_at, dout + q_at,
-                          lse + (batch * n.h + head) * n.s + query, dq + q_at},
+                         {all.q + q_at, out + q_at, dout + q_at, lse + (batch * n.h + head) * n.s + query, dq + q_at},
                          keys, room);
       }
     }
@@ -352,7 +364,8 @@ void attention_grad(const KernelArgs& args) {
 
 extern const Kernel attention_tiles{"attention", "attention.tiles", first_not_float, scratch<ForwardRoom>,
                                     by_storage<attention<float>, attention<Bf16>>};
-extern const Kernel attention_grad_tiles{"attention_grad", "attention_grad.tiles", first_not_float, scratch<BackwardRoom>,
+extern const Kernel attention_grad_tiles{"attention_grad", "attention_grad.tiles", first_not_float,
+                                         scratch<BackwardRoom>,
                                          by_storage<attention_grad<float>, attention_grad<Bf16>>};
 
 }  // namespace trireme::cpu

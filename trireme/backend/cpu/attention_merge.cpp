@@ -41,6 +41,6 @@ void merge(const KernelArgs& args) {
 }  // namespace
 
 extern const Kernel attention_merge_rows{"attention_merge", "attention_merge.rows", first_not_float, nullptr,
-                                          by_storage<merge<float>, merge<Bf16>>};
+                                         by_storage<merge<float>, merge<Bf16>>};
 
 }  // namespace trireme::cpu

@@ -56,8 +56,7 @@ struct ForwardRoom {
   float *scores, *out, *max, *sum, *correction;
   Bf16* p;
 
-  ForwardRoom(const Sizes& n, std::byte* memory)
-      : columns(whole_vectors(n.t)), width(whole_vectors(n.d)) {
+  ForwardRoom(const Sizes& n, std::byte* memory) : columns(whole_vectors(n.t)), width(whole_vectors(n.d)) {
     Layouter layout(memory);
     k = layout.take<uint32_t>(n.d / 2 * columns);
     v = layout.take<uint32_t>(half(n.t) * width);
@@ -75,12 +74,11 @@ struct BackwardRoom {
   int64_t columns, width, bytes;
   uint32_t *k_columns, *v_columns;        // [d/2, columns]
   uint32_t *k_rows, *q_rows, *dout_rows;  // [t/2, width], and of a tile's queries
-  uint32_t* p_rows;  // [queries/2, keys], of probabilities and then of their gradients
+  uint32_t* p_rows;                       // [queries/2, keys], of probabilities and then of their gradients
   Bf16* ds;
   float *p, *dp, *delta, *dq, *dk, *dv;
 
-  BackwardRoom(const Sizes& n, std::byte* memory)
-      : columns(whole_vectors(n.t)), width(whole_vectors(n.d)) {
+  BackwardRoom(const Sizes& n, std::byte* memory) : columns(whole_vectors(n.t)), width(whole_vectors(n.d)) {
     Layouter layout(memory);
     k_columns = layout.take<uint32_t>(n.d / 2 * columns);
     v_columns = layout.take<uint32_t>(n.d / 2 * columns);
@@ -114,8 +112,8 @@ void round_tile(const Tile& tile, const float* from, Bf16* to) {
 }
 
 // scores[queries,keys] = rows of x times the keys' columns.
-void multiply_scores(const Sizes& n, const Tile& tile, const Bf16* x, const uint32_t* columns,
-                     int64_t column_step, float* scores) {
+void multiply_scores(const Sizes& n, const Tile& tile, const Bf16* x, const uint32_t* columns, int64_t column_step,
+                     float* scores) {
   loops().pairs.multiply({.m = tile.queries,
                           .n = tile.keys,
                           .pairs = n.d / 2,
@@ -128,8 +126,8 @@ void multiply_scores(const Sizes& n, const Tile& tile, const Bf16* x, const uint
 }
 
 // c[queries,d] = scores times rows of the keys, added to c past the first key.
-void multiply_keys(const Sizes& n, const Tile& tile, const Bf16* scores, const uint32_t* rows,
-                   int64_t width, float* c) {
+void multiply_keys(const Sizes& n, const Tile& tile, const Bf16* scores, const uint32_t* rows, int64_t width,
+                   float* c) {
   loops().pairs.multiply({.m = tile.queries,
                           .n = n.d,
                           .pairs = half(tile.keys),
@@ -143,8 +141,8 @@ void multiply_keys(const Sizes& n, const Tile& tile, const Bf16* scores, const u
 }
 
 // c[keys,d] += scores^T times rows of the queries. The scores are brought into pairs of queries.
-void add_queries(const Sizes& n, const Tile& tile, const float* scores, const uint32_t* rows,
-                 const BackwardRoom& room, float* c) {
+void add_queries(const Sizes& n, const Tile& tile, const float* scores, const uint32_t* rows, const BackwardRoom& room,
+                 float* c) {
   loops().pairs.round_and_pair_rows({tile.queries, tile.keys}, kKeys, scores, kKeys, room.p_rows);
   loops().pairs.multiply({.m = tile.keys,
                           .n = n.d,
@@ -159,15 +157,12 @@ void add_queries(const Sizes& n, const Tile& tile, const float* scores, const ui
                           .add = true});
 }
 
-void put_rows(const float* from, int64_t rows, int64_t size, int64_t width, Bf16* to,
-              int64_t stride) {
-  for (int64_t row = 0; row < rows; ++row)
-    loops().bf16.from_f32(size, from + row * width, to + row * stride);
+void put_rows(const float* from, int64_t rows, int64_t size, int64_t width, Bf16* to, int64_t stride) {
+  for (int64_t row = 0; row < rows; ++row) loops().bf16.from_f32(size, from + row * width, to + row * stride);
 }
 
 // One tile of queries of one head; q and out point to its first query.
-void forward_tile(const Sizes& n, int64_t query, const Bf16* q, Bf16* out, float* lse,
-                  const ForwardRoom& room) {
+void forward_tile(const Sizes& n, int64_t query, const Bf16* q, Bf16* out, float* lse, const ForwardRoom& room) {
   const int64_t queries = std::min(kQueries, n.s - query);
   std::fill_n(room.max, queries, -std::numeric_limits<float>::infinity());
   std::fill_n(room.sum, queries, 0.0F);
@@ -175,8 +170,8 @@ void forward_tile(const Sizes& n, int64_t query, const Bf16* q, Bf16* out, float
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
     multiply_scores(n, tile, q, room.k, room.columns, room.scores);
-    loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores,
-                           room.max, room.sum, room.correction);
+    loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores, room.max, room.sum,
+                           room.correction);
     if (key > 0) loops().scale_rows({queries, n.d}, room.width, room.correction, room.out);
     round_tile(tile, room.scores, room.p);
     multiply_keys(n, tile, room.p, room.v, room.width, room.out);
@@ -224,12 +219,10 @@ struct QueryTile {
 };
 
 // dq may lie on out or dout; it is written when nothing more is read of them.
-void backward_queries(const Sizes& n, int64_t query, const QueryTile& at,
-                      const BackwardRoom& room) {
+void backward_queries(const Sizes& n, int64_t query, const QueryTile& at, const BackwardRoom& room) {
   const int64_t queries = std::min(kQueries, n.s - query);
   const int64_t row = n.h * n.d;
-  for (int64_t i = 0; i < queries; ++i)
-    room.delta[i] = loops().bf16.dot(n.d, at.out + i * row, at.dout + i * row);
+  for (int64_t i = 0; i < queries; ++i) room.delta[i] = loops().bf16.dot(n.d, at.out + i * row, at.dout + i * row);
   loops().pairs.pair_rows({queries, n.d}, row, at.q, room.width, room.q_rows);
   loops().pairs.pair_rows({queries, n.d}, row, at.dout, room.width, room.dout_rows);
   std::fill_n(room.dq, queries * room.width, 0.0F);
@@ -292,9 +285,8 @@ std::string no_pairs(const TypeArgs& args) {
 
 }  // namespace
 
-extern const Kernel attention_pairs{"attention", "attention.pairs", no_pairs,
-                                    scratch_of<ForwardRoom>, attention};
-extern const Kernel attention_grad_pairs{"attention_grad", "attention_grad.pairs", no_pairs,
-                                         scratch_of<BackwardRoom>, attention_grad};
+extern const Kernel attention_pairs{"attention", "attention.pairs", no_pairs, scratch_of<ForwardRoom>, attention};
+extern const Kernel attention_grad_pairs{"attention_grad", "attention_grad.pairs", no_pairs, scratch_of<BackwardRoom>,
+                                         attention_grad};
 
 }  // namespace trireme::cpu

@@ -31,8 +31,7 @@ inline AttentionSizes attention_sizes(const Shape& q, const Shape& k, const Atte
   return {q[0], q[1], k[1], q[2], k[2], q[3], attrs.causal, static_cast<float>(scale)};
 }
 inline AttentionSizes sizes_of(const KernelArgs& args) {
-  AttentionSizes n = attention_sizes(args.in[0].type.shape, args.in[1].type.shape,
-                                     args.attrs.as<AttentionAttrs>());
+  AttentionSizes n = attention_sizes(args.in[0].type.shape, args.in[1].type.shape, args.attrs.as<AttentionAttrs>());
   n.causal = keys_seen(args) == KeysSeen::kUpToOwn;
   return n;
 }

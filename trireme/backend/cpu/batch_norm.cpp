@@ -18,7 +18,8 @@ struct Parts {
   int64_t channels, rows, per_part, count;
 
   explicit Parts(const TensorType& x)
-      : channels(last_size(x.shape)), rows(rows_of(x)),
+      : channels(last_size(x.shape)),
+        rows(rows_of(x)),
         per_part(std::max(rows_per_task(channels), (rows + kMostParts - 1) / kMostParts)),
         count((rows + per_part - 1) / per_part) {}
   int64_t begin(int64_t part) const { return part * per_part; }
@@ -55,14 +56,15 @@ template <class T>
 void channel_sums(const KernelArgs& args) {
   const Parts parts(args.in[0].type);
   const T* x = data_of<T>(args.in[0]);
-  const double* sums = sum_parts(args, parts, reinterpret_cast<double*>(args.scratch.data()), [&](int64_t part, double* mine) {
-    loops_on<T>().channel_sums({parts.size(part), parts.channels}, x + parts.begin(part) * parts.channels, mine);
-  });
+  const double* sums =
+      sum_parts(args, parts, reinterpret_cast<double*>(args.scratch.data()), [&](int64_t part, double* mine) {
+        loops_on<T>().channel_sums({parts.size(part), parts.channels}, x + parts.begin(part) * parts.channels, mine);
+      });
   std::copy_n(sums, parts.lanes(), args.out[0].as<double>().data());
 }
 
-// The numbers of the channels; gamma / sqrt(var + eps) is written to `scale`. gamma, beta, mean and var are the operands from
-// `first` on.
+// The numbers of the channels; gamma / sqrt(var + eps) is written to `scale`. gamma, beta, mean and var are the
+// operands from `first` on.
 ChannelLine channel_line(const KernelArgs& args, size_t first, float* scale) {
   const auto eps = args.attrs.as<BatchNormAttrs>().eps;
   const auto gamma = args.in[first].as<float>();
@@ -142,12 +144,20 @@ void batch_norm_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel channel_sums_simd{"channel_sums", "channel_sums.simd", first_not_float, sums_scratch<0>,
-                                      by_storage<channel_sums<float>, channel_sums<Bf16>>, Bits::kShape};
+extern const Kernel channel_sums_simd{"channel_sums",
+                                      "channel_sums.simd",
+                                      first_not_float,
+                                      sums_scratch<0>,
+                                      by_storage<channel_sums<float>, channel_sums<Bf16>>,
+                                      Bits::kShape};
 extern const Kernel batch_norm_simd{"batch_norm", "batch_norm.simd", first_not_float, lines_scratch<1>,
                                     by_storage<batch_norm<float>, batch_norm<Bf16>>};
-extern const Kernel batch_norm_sums_simd{"batch_norm_sums", "batch_norm_sums.simd", first_not_float, sums_scratch<1>,
-                                         by_storage<batch_norm_sums<float>, batch_norm_sums<Bf16>>, Bits::kShape};
+extern const Kernel batch_norm_sums_simd{"batch_norm_sums",
+                                         "batch_norm_sums.simd",
+                                         first_not_float,
+                                         sums_scratch<1>,
+                                         by_storage<batch_norm_sums<float>, batch_norm_sums<Bf16>>,
+                                         Bits::kShape};
 extern const Kernel batch_norm_grad_simd{"batch_norm_grad", "batch_norm_grad.simd", first_not_float, lines_scratch<3>,
                                          by_storage<batch_norm_grad<float>, batch_norm_grad<Bf16>>};
 

@@ -13,8 +13,8 @@ namespace {
 
 int64_t checked(const char* op, const Indices& ids, int64_t at, int64_t positions, int64_t rows) {
   const int64_t id = ids[at];
-  require(id >= 0 && id < rows, "{}: id {} at position {} of {} rows; use 0 to {}", op, id,
-          at % positions, rows, rows - 1);
+  require(id >= 0 && id < rows, "{}: id {} at position {} of {} rows; use 0 to {}", op, id, at % positions, rows,
+          rows - 1);
   return id;
 }
 
@@ -67,8 +67,10 @@ void scatter_rows(const KernelArgs& args) {
     constexpr bool kInPlace = std::is_same_v<T, float>;
     T* to = y + batch * table[1] * table[2] + column;
     float* sums = nullptr;
-    if constexpr (kInPlace) sums = to;
-    else sums = reinterpret_cast<float*>(args.scratch.data()) + thread * table[1] * kColumns;
+    if constexpr (kInPlace)
+      sums = to;
+    else
+      sums = reinterpret_cast<float*>(args.scratch.data()) + thread * table[1] * kColumns;
     const int64_t stride = kInPlace ? table[2] : kColumns;
     for (int64_t row = 0; row < table[1]; ++row) std::fill_n(sums + row * stride, width, 0.0F);
     for (int64_t at = batch * positions; at < (batch + 1) * positions; ++at) {

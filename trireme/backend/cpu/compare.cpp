@@ -71,8 +71,8 @@ void logical_not(const KernelArgs& args) {
 std::string select_why_not(const TypeArgs& args) {
   for (size_t i = 0; i < args.in.size(); ++i) {
     if (args.in[i].shape != args.out[0].shape && args.in[i].elements() != 1)
-      return fmt::format("operand {} is {}, repeated in some dimensions of {} only", i,
-                         to_string(args.in[i]), to_string(args.out[0]));
+      return fmt::format("operand {} is {}, repeated in some dimensions of {} only", i, to_string(args.in[i]),
+                         to_string(args.out[0]));
   }
   return any_f16(args);
 }
@@ -104,8 +104,7 @@ void select_elements(const KernelArgs& args) {
     } else if (all_move) {
       for (int64_t i = begin; i < end; ++i) y[i] = chosen(condition[i], a[i], b[i]);
     } else {
-      for (int64_t i = begin; i < end; ++i)
-        y[i] = chosen(condition[i * steps[0]], a[i * steps[1]], b[i * steps[2]]);
+      for (int64_t i = begin; i < end; ++i) y[i] = chosen(condition[i * steps[0]], a[i * steps[1]], b[i * steps[2]]);
     }
   });
 }
@@ -162,12 +161,9 @@ void cast(const KernelArgs& args) {
 
 extern const Kernel equal_loop{"equal", "equal.loop", any_f16, nullptr, compare<std::equal_to<>>};
 extern const Kernel less_loop{"less", "less.loop", any_f16, nullptr, compare<std::less<>>};
-extern const Kernel greater_loop{"greater", "greater.loop", any_f16, nullptr,
-                                 compare<std::greater<>>};
-extern const Kernel logical_and_loop{"logical_and", "logical_and.loop", nullptr, nullptr,
-                                     logical_and};
-extern const Kernel logical_not_loop{"logical_not", "logical_not.loop", nullptr, nullptr,
-                                     logical_not};
+extern const Kernel greater_loop{"greater", "greater.loop", any_f16, nullptr, compare<std::greater<>>};
+extern const Kernel logical_and_loop{"logical_and", "logical_and.loop", nullptr, nullptr, logical_and};
+extern const Kernel logical_not_loop{"logical_not", "logical_not.loop", nullptr, nullptr, logical_not};
 extern const Kernel select_loop{"select", "select.loop", select_why_not, nullptr, select};
 extern const Kernel cast_loop{"cast", "cast.loop", any_f16, nullptr, cast};
 

@@ -103,8 +103,7 @@ struct Step {
 };
 
 template <class Backward, class Desc>
-Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_desc& forward,
-                   bool weight) {
+Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_desc& forward, bool weight) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const typename Backward::primitive_desc pd(desc, attr, onednn_engine(), forward);
@@ -125,21 +124,19 @@ Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& 
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const memory::desc forward_w = pass == Pass::kWeight ? weight_desc(c, c.type) : w;
-  const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward_training,
-                                                algorithm::convolution_direct, x, forward_w, y,
-                                                c.stride, c.dilation, c.before, c.after);
+  const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward_training, algorithm::convolution_direct, x,
+                                                forward_w, y, c.stride, c.dilation, c.before, c.after);
   const dnnl::convolution_forward::primitive_desc pd(forward, attr, onednn_engine());
   if (pass == Pass::kForward) {
-    return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(),
-            pd.scratchpad_desc()};
+    return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
   }
   if (pass == Pass::kInput) {
-    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, x, w, y,
-                                                     c.stride, c.dilation, c.before, c.after);
+    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, x, w, y, c.stride, c.dilation,
+                                                     c.before, c.after);
     return backward_step<dnnl::convolution_backward_data>(desc, pd, false);
   }
-  const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, x, w, y,
-                                                      c.stride, c.dilation, c.before, c.after);
+  const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, x, w, y, c.stride, c.dilation,
+                                                      c.before, c.after);
   return backward_step<dnnl::convolution_backward_weights>(desc, pd, true);
 }
 
@@ -154,10 +151,7 @@ struct Plan {
   int64_t w_bytes, pad_bytes;
   dnnl::reorder weight_order;
 
-  Plan(Pass p, const Problem& c)
-      : pass(c.mirrored ? Pass::kForward : p),
-        problem(c),
-        images(c.x[0]) {
+  Plan(Pass p, const Problem& c) : pass(c.mirrored ? Pass::kForward : p), problem(c), images(c.x[0]) {
     prepare_onednn();
     int64_t most = kParts;
     if (pass == Pass::kWeight) {
@@ -171,13 +165,11 @@ struct Plan {
     last = make_step(pass, c, images - (parts - 1) * per_part, whole.w);
     w_user = weight_desc(c, pass);
     w_bytes = aligned(static_cast<int64_t>(whole.w.get_size()));
-    pad_bytes = aligned(
-        static_cast<int64_t>(std::max(whole.scratchpad.get_size(), last.scratchpad.get_size())));
+    pad_bytes = aligned(static_cast<int64_t>(std::max(whole.scratchpad.get_size(), last.scratchpad.get_size())));
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    weight_order = pass == Pass::kWeight
-                       ? dnnl::reorder({onednn_engine(), whole.w, onednn_engine(), w_user, attr})
-                       : dnnl::reorder({onednn_engine(), w_user, onednn_engine(), whole.w, attr});
+    weight_order = pass == Pass::kWeight ? dnnl::reorder({onednn_engine(), whole.w, onednn_engine(), w_user, attr})
+                                         : dnnl::reorder({onednn_engine(), w_user, onednn_engine(), whole.w, attr});
   }
 
   int64_t weights() const { return pass == Pass::kWeight ? parts : 1; }
@@ -193,13 +185,12 @@ struct Plan {
 
 template <Pass pass>
 int64_t conv_scratch(const TypeArgs& args, int threads) {
-  const Problem c =
-      problem_of(pass, args.in[0], args.in[1], args.out[0], args.attrs.as<Conv2dAttrs>());
+  const Problem c = problem_of(pass, args.in[0], args.in[1], args.out[0], args.attrs.as<Conv2dAttrs>());
   return Plan(pass, c).scratch_bytes(threads);
 }
 
-void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from,
-                    const memory::desc& to_desc, void* to) {
+void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from, const memory::desc& to_desc,
+                    void* to) {
   dnnl::stream stream(onednn_engine());
   memory source(from_desc, onednn_engine(), from);
   memory target(to_desc, onednn_engine(), to);
@@ -218,14 +209,11 @@ void reverse_taps(const Plan& plan, const std::byte* from, std::byte* to) {
   }
 }
 
-void run_part(const Plan& plan, int64_t part, std::byte* x, void* w, std::byte* y,
-              void* scratchpad) {
+void run_part(const Plan& plan, int64_t part, std::byte* x, void* w, std::byte* y, void* scratchpad) {
   prepare_onednn();
   const Step& step = part + 1 == plan.parts ? plan.last : plan.whole;
   const auto item = static_cast<int64_t>(memory::data_type_size(plan.problem.type));
-  const auto image = [&](const Shape& s) {
-    return part * plan.per_part * s[1] * s[2] * s[3] * item;
-  };
+  const auto image = [&](const Shape& s) { return part * plan.per_part * s[1] * s[2] * s[3] * item; };
   dnnl::stream stream(onednn_engine());
   const memory xm(step.x, onednn_engine(), x + image(plan.problem.x));
   const memory wm(step.w, onednn_engine(), w);
@@ -233,10 +221,8 @@ void run_part(const Plan& plan, int64_t part, std::byte* x, void* w, std::byte* 
   const memory pad(step.scratchpad, onednn_engine(), scratchpad);
   const bool weight = plan.pass == Pass::kWeight;
   if (plan.pass == Pass::kForward) {
-    step.run.execute(stream, {{DNNL_ARG_SRC, xm},
-                              {DNNL_ARG_WEIGHTS, wm},
-                              {DNNL_ARG_DST, ym},
-                              {DNNL_ARG_SCRATCHPAD, pad}});
+    step.run.execute(stream,
+                     {{DNNL_ARG_SRC, xm}, {DNNL_ARG_WEIGHTS, wm}, {DNNL_ARG_DST, ym}, {DNNL_ARG_SCRATCHPAD, pad}});
   } else {
     step.run.execute(stream, {{weight ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, xm},
                               {weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, wm},
@@ -250,9 +236,8 @@ void run_conv(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) {
-    state =
-        std::make_shared<Plan>(pass, problem_of(pass, args.in[0].type, args.in[1].type,
-                                                args.out[0].type, args.attrs.as<Conv2dAttrs>()));
+    state = std::make_shared<Plan>(
+        pass, problem_of(pass, args.in[0].type, args.in[1].type, args.out[0].type, args.attrs.as<Conv2dAttrs>()));
   }
   const Plan& plan = *static_cast<const Plan*>(state.get());
   std::byte* a = args.in[0].data;
@@ -297,13 +282,11 @@ std::string conv_why_not(const TypeArgs& args) {
 
 }  // namespace
 
-extern const Kernel conv2d_onednn{"conv2d", "conv2d.onednn", conv_why_not,
-                                  conv_scratch<Pass::kForward>, run_conv<Pass::kForward>, Bits::kShape};
-extern const Kernel conv2d_grad_input_onednn{"conv2d_grad_input", "conv2d_grad_input.onednn",
-                                             conv_why_not, conv_scratch<Pass::kInput>,
-                                             run_conv<Pass::kInput>, Bits::kShape};
-extern const Kernel conv2d_grad_weight_onednn{"conv2d_grad_weight", "conv2d_grad_weight.onednn",
-                                              conv_why_not, conv_scratch<Pass::kWeight>,
-                                              run_conv<Pass::kWeight>, Bits::kShape};
+extern const Kernel conv2d_onednn{
+    "conv2d", "conv2d.onednn", conv_why_not, conv_scratch<Pass::kForward>, run_conv<Pass::kForward>, Bits::kShape};
+extern const Kernel conv2d_grad_input_onednn{"conv2d_grad_input",        "conv2d_grad_input.onednn", conv_why_not,
+                                             conv_scratch<Pass::kInput>, run_conv<Pass::kInput>,     Bits::kShape};
+extern const Kernel conv2d_grad_weight_onednn{"conv2d_grad_weight",        "conv2d_grad_weight.onednn", conv_why_not,
+                                              conv_scratch<Pass::kWeight>, run_conv<Pass::kWeight>,     Bits::kShape};
 
 }  // namespace trireme::cpu

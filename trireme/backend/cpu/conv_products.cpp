@@ -1,6 +1,7 @@
-// conv2d_grad_weight as one product of matrices: dw[o,(a,b,i)] = sum over positions p of dy[p,o] cols[p,(a,b,i)], where row p of
-// cols is what the window at position p sees, zeros where it reaches over the edge. It is worth its copies where oneDNN's
-// convolution keeps moving the weight (few positions), skips through x (strides), or does no more than a product (one tap).
+// conv2d_grad_weight as one product of matrices: dw[o,(a,b,i)] = sum over positions p of dy[p,o] cols[p,(a,b,i)], where
+// row p of cols is what the window at position p sees, zeros where it reaches over the edge. It is worth its copies
+// where oneDNN's convolution keeps moving the weight (few positions), skips through x (strides), or does no more than a
+// product (one tap).
 #include <algorithm>
 #include <cstring>
 
@@ -14,8 +15,8 @@
 namespace trireme::cpu {
 namespace {
 
-// Measured on ResNet-50's layers: with fewer channels products are slow, those of bf16 sooner where they are long; with so few
-// positions any convolution is better run as a product.
+// Measured on ResNet-50's layers: with fewer channels products are slow, those of bf16 sooner where they are long; with
+// so few positions any convolution is better run as a product.
 constexpr int64_t kFewestChannels = 32;
 constexpr int64_t kFewestChannelsInPairs = 128;
 constexpr int64_t kFewPositions = 2048;
@@ -29,7 +30,8 @@ struct Windows {
   int64_t row() const { return w[1] * w[2] * w[3]; }
   // x is cols.
   bool is_direct() const {
-    return w[1] * w[2] == 1 && stride_h == 1 && stride_w == 1 && top == 0 && left == 0 && x[1] == dy[1] && x[2] == dy[2];
+    return w[1] * w[2] == 1 && stride_h == 1 && stride_w == 1 && top == 0 && left == 0 && x[1] == dy[1] &&
+           x[2] == dy[2];
   }
   Product product() const {
     Product p;
@@ -65,8 +67,10 @@ void gather_row(const Windows& c, int64_t row, const T* x, T* cols) {
       const int64_t h = first + a * c.dilation_h;
       for (int64_t b = 0; b < c.w[2]; ++b, to += c.w[3]) {
         const int64_t w = q * c.stride_w - c.left + b * c.dilation_w;
-        if (h < 0 || h >= c.x[1] || w < 0 || w >= c.x[2]) std::memset(to, 0, bytes);
-        else std::memcpy(to, x + ((image * c.x[1] + h) * c.x[2] + w) * c.w[3], bytes);
+        if (h < 0 || h >= c.x[1] || w < 0 || w >= c.x[2])
+          std::memset(to, 0, bytes);
+        else
+          std::memcpy(to, x + ((image * c.x[1] + h) * c.x[2] + w) * c.w[3], bytes);
       }
     }
   }
@@ -83,14 +87,15 @@ void multiply(const Windows& c, const float* dy, const float* cols, const Kernel
 
 void multiply(const Windows& c, const Bf16* dy, const Bf16* cols, const KernelArgs& args) {
   const auto used = static_cast<size_t>(cols_bytes(c, DType::kBF16));
-  const KernelArgs rest{args.in,    args.out, args.in_place, args.out_place, args.attrs, args.scratch.subspan(used),
+  const KernelArgs rest{args.in,   args.out,  args.in_place, args.out_place, args.attrs, args.scratch.subspan(used),
                         args.pool, args.state};
   multiply_by_onednn(c.product(), Matrices<Bf16, float>{dy, cols, args.out[0].as<float>().data()}, rest);
 }
 
 template <class T>
 void run(const KernelArgs& args) {
-  const Windows c = windows_of(args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape, args.attrs.as<Conv2dAttrs>());
+  const Windows c =
+      windows_of(args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape, args.attrs.as<Conv2dAttrs>());
   const T* x = data_of<T>(args.in[0]);
   const T* cols = x;
   if (!c.is_direct()) {
@@ -106,7 +111,8 @@ void run(const KernelArgs& args) {
 int64_t scratch_bytes(const TypeArgs& args, int threads) {
   const Windows c = windows_of(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs.as<Conv2dAttrs>());
   const DType dtype = args.in[0].dtype;
-  return cols_bytes(c, dtype) + (dtype == DType::kBF16 ? onednn_scratch<float>(c.product(), threads) : sgemm_scratch(c.product()));
+  return cols_bytes(c, dtype) +
+         (dtype == DType::kBF16 ? onednn_scratch<float>(c.product(), threads) : sgemm_scratch(c.product()));
 }
 
 std::string why_not(const TypeArgs& args) {
@@ -114,7 +120,8 @@ std::string why_not(const TypeArgs& args) {
   if (!reason.empty()) return reason;
   const Windows c = windows_of(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs.as<Conv2dAttrs>());
   const bool pairs = args.in[0].dtype == DType::kBF16;
-  if (pairs && !(isa() >= Isa::kAvx512Bf16 && onednn_has(Isa::kAvx512Bf16))) return fmt::format("{} has no products of bf16", to_string(isa()));
+  if (pairs && !(isa() >= Isa::kAvx512Bf16 && onednn_has(Isa::kAvx512Bf16)))
+    return fmt::format("{} has no products of bf16", to_string(isa()));
   if (c.x[3] != c.w[3]) return "channels are in groups";
   const bool one_tap = c.w[1] * c.w[2] == 1;
   const bool few = c.positions() <= kFewPositions;
@@ -123,13 +130,14 @@ std::string why_not(const TypeArgs& args) {
   const int64_t channels = std::min(c.w[0], c.w[3]);
   const int64_t fewest = pairs && !few && !strided ? kFewestChannelsInPairs : kFewestChannels;
   if (channels < fewest) return fmt::format("{} channels are few for a product; {} are enough", channels, fewest);
-  if (const int64_t bytes = cols_bytes(c, args.in[0].dtype); bytes > kMostBytes) return fmt::format("its windows take {} bytes", bytes);
+  if (const int64_t bytes = cols_bytes(c, args.in[0].dtype); bytes > kMostBytes)
+    return fmt::format("its windows take {} bytes", bytes);
   return "";
 }
 
 }  // namespace
 
-extern const Kernel conv2d_grad_weight_products{"conv2d_grad_weight", "conv2d_grad_weight.products", why_not, scratch_bytes,
-                                                by_storage<run<float>, run<Bf16>>, Bits::kShape};
+extern const Kernel conv2d_grad_weight_products{"conv2d_grad_weight", "conv2d_grad_weight.products",     why_not,
+                                                scratch_bytes,        by_storage<run<float>, run<Bf16>>, Bits::kShape};
 
 }  // namespace trireme::cpu

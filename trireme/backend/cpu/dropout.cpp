@@ -51,18 +51,16 @@ void run_dropout(const KernelArgs& args) {
   const int64_t line = line_size(args.out[0].type.shape, args.out_whole(0));
   const int64_t pieces = (line + kWords - 1) / kWords;
   const int64_t lines = line == 0 ? 0 : args.out[0].elements() / line;
-  for_range(args, lines * pieces, rows_per_task(std::min(line, kWords)),
-            [&](int64_t item, int64_t end) {
-              std::array<uint32_t, kWords> words;
-              for (; item < end; ++item) {
-                const int64_t from = item % pieces * kWords;
-                const int64_t n = std::min(kWords, line - from);
-                const int64_t first = item / pieces * line + from;
-                fill_random_bits(stream, place_of(args, first), step,
-                                 {words.data(), static_cast<size_t>(n)});
-                loops_on<T>().dropout(n, words.data(), limit, scale, x + first, y + first);
-              }
-            });
+  for_range(args, lines * pieces, rows_per_task(std::min(line, kWords)), [&](int64_t item, int64_t end) {
+    std::array<uint32_t, kWords> words;
+    for (; item < end; ++item) {
+      const int64_t from = item % pieces * kWords;
+      const int64_t n = std::min(kWords, line - from);
+      const int64_t first = item / pieces * line + from;
+      fill_random_bits(stream, place_of(args, first), step, {words.data(), static_cast<size_t>(n)});
+      loops_on<T>().dropout(n, words.data(), limit, scale, x + first, y + first);
+    }
+  });
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ void map(const KernelArgs& args, Binary kind) {
       const int64_t from = item % pieces * kGrain;
       const int64_t n = std::min(kGrain, runs.length - from);
       const Runs::Offsets at = runs.offsets(run);
-      loop(n, a + at.a + (runs.a_moves ? from : 0), b + at.b + (runs.b_moves ? from : 0),
-           y + run * runs.length + from);
+      loop(n, a + at.a + (runs.a_moves ? from : 0), b + at.b + (runs.b_moves ? from : 0), y + run * runs.length + from);
     }
   });
 }
@@ -92,25 +91,22 @@ void run_huber(const KernelArgs& args) {
 std::string not_between_f32_and_bf16(const TypeArgs& args) {
   const DType from = args.in[0].dtype;
   const DType to = args.out[0].dtype;
-  if ((from == DType::kF32 && to == DType::kBF16) || (from == DType::kBF16 && to == DType::kF32))
-    return "";
+  if ((from == DType::kF32 && to == DType::kBF16) || (from == DType::kBF16 && to == DType::kF32)) return "";
   return fmt::format("it casts {} to {}, not between f32 and bf16", to_string(from), to_string(to));
 }
 
 void narrow(const KernelArgs& args) {
   const float* x = data_of<float>(args.in[0]);
   Bf16* y = data_of<Bf16>(args.out[0]);
-  for_range(args, args.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
-    loops().bf16.from_f32(end - begin, x + begin, y + begin);
-  });
+  for_range(args, args.out[0].elements(), kGrain,
+            [&](int64_t begin, int64_t end) { loops().bf16.from_f32(end - begin, x + begin, y + begin); });
 }
 
 void widen(const KernelArgs& args) {
   const Bf16* x = data_of<Bf16>(args.in[0]);
   float* y = data_of<float>(args.out[0]);
-  for_range(args, args.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
-    loops().bf16.to_f32(end - begin, x + begin, y + begin);
-  });
+  for_range(args, args.out[0].elements(), kGrain,
+            [&](int64_t begin, int64_t end) { loops().bf16.to_f32(end - begin, x + begin, y + begin); });
 }
 
 template <KernelFn of_f32, KernelFn of_bf16>
@@ -154,10 +150,8 @@ extern const Kernel cos_simd = unary<Unary::kCos>("cos", "cos.simd");
 extern const Kernel sign_simd = unary<Unary::kSign>("sign", "sign.simd");
 
 extern const Kernel scale_simd = with_scalar<Unary::kScale>("scale", "scale.simd");
-extern const Kernel add_scalar_simd =
-    with_scalar<Unary::kAddScalar>("add_scalar", "add_scalar.simd");
-extern const Kernel pow_scalar_simd =
-    with_scalar<Unary::kPowScalar>("pow_scalar", "pow_scalar.simd");
+extern const Kernel add_scalar_simd = with_scalar<Unary::kAddScalar>("add_scalar", "add_scalar.simd");
+extern const Kernel pow_scalar_simd = with_scalar<Unary::kPowScalar>("pow_scalar", "pow_scalar.simd");
 extern const Kernel clamp_simd = kernel<run_clamp<float>, run_clamp<Bf16>>("clamp", "clamp.simd");
 
 extern const Kernel add_simd = binary<Binary::kAdd>("add", "add.simd");
@@ -171,12 +165,10 @@ extern const Kernel relu_grad_simd = binary<Binary::kReluGrad>("relu_grad", "rel
 extern const Kernel silu_grad_simd = binary<Binary::kSiluGrad>("silu_grad", "silu_grad.simd");
 
 extern const Kernel gelu_simd = kernel<run_gelu<float>, run_gelu<Bf16>>("gelu", "gelu.simd");
-extern const Kernel gelu_grad_simd =
-    kernel<run_gelu_grad<float>, run_gelu_grad<Bf16>>("gelu_grad", "gelu_grad.simd");
+extern const Kernel gelu_grad_simd = kernel<run_gelu_grad<float>, run_gelu_grad<Bf16>>("gelu_grad", "gelu_grad.simd");
 
 extern const Kernel huber_simd = kernel<run_huber<float>, run_huber<Bf16>>("huber", "huber.simd");
 
-extern const Kernel cast_simd{"cast", "cast.simd", not_between_f32_and_bf16, nullptr,
-                              by_storage<narrow, widen>};
+extern const Kernel cast_simd{"cast", "cast.simd", not_between_f32_and_bf16, nullptr, by_storage<narrow, widen>};
 
 }  // namespace trireme::cpu

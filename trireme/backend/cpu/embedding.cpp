@@ -15,8 +15,8 @@ namespace {
 
 int64_t checked(const char* op, const Indices& ids, int64_t token, int64_t vocabulary) {
   const int64_t id = ids[token];
-  require(id >= 0 && id < vocabulary, "{}: id {} at position {} of a vocabulary of {}; use 0 to {}",
-          op, id, token, vocabulary, vocabulary - 1);
+  require(id >= 0 && id < vocabulary, "{}: id {} at position {} of a vocabulary of {}; use 0 to {}", op, id, token,
+          vocabulary, vocabulary - 1);
   return id;
 }
 
@@ -57,9 +57,7 @@ struct Chains {
   int32_t* first;  // of each row; -1: none
   int32_t* next;   // of each token
 
-  static int64_t bytes(int64_t rows, int64_t tokens) {
-    return (rows + tokens) * static_cast<int64_t>(sizeof(int32_t));
-  }
+  static int64_t bytes(int64_t rows, int64_t tokens) { return (rows + tokens) * static_cast<int64_t>(sizeof(int32_t)); }
   Chains(std::span<std::byte> scratch, int64_t rows)
       : first(reinterpret_cast<int32_t*>(scratch.data())), next(first + rows) {
     std::fill_n(first, rows, -1);
@@ -148,8 +146,7 @@ Chains chains_of(const KernelArgs& args, const Indices& ids) {
   const int64_t rows = args.out[0].type.shape[0];
   const int64_t start = args.out_start(0, 0);
   const int64_t vocabulary = args.attrs.as<EmbeddingGradAttrs>().vocabulary;
-  for (int64_t token = 0; token < ids.size(); ++token)
-    checked("embedding_grad", ids, token, vocabulary);
+  for (int64_t token = 0; token < ids.size(); ++token) checked("embedding_grad", ids, token, vocabulary);
   Chains chains(args.scratch, rows);
   for (int64_t token = ids.size() - 1; token >= 0; --token) {
     const int64_t row = ids[token] - start;
@@ -192,11 +189,13 @@ void embedding_grad(const KernelArgs& args) {
 
 extern const Kernel embedding_rows{"embedding", "embedding.rows", embedding_why_not, nullptr,
                                    by_storage<embedding<float>, embedding<Bf16>>};
-extern const Kernel embedding_grad_rows{"embedding_grad", "embedding_grad.rows",
-                                        embedding_grad_why_not, embedding_grad_scratch,
+extern const Kernel embedding_grad_rows{"embedding_grad",
+                                        "embedding_grad.rows",
+                                        embedding_grad_why_not,
+                                        embedding_grad_scratch,
                                         by_storage<embedding_grad<float>, embedding_grad<Bf16>, 1>,
                                         Bits::kShape};
-extern const Kernel embedding_grad_leaves{"embedding_grad", "embedding_grad.leaves", not_f32_gradients,
+extern const Kernel embedding_grad_leaves{"embedding_grad",       "embedding_grad.leaves",  not_f32_gradients,
                                           embedding_grad_scratch, embedding_grad_in_leaves, Bits::kLeaves};
 
 }  // namespace trireme::cpu

@@ -25,8 +25,7 @@ void fill_with(const KernelArgs& args, const View& y, const Element& element) {
   T value;
   std::memcpy(&value, element.data(), sizeof value);
   T* to = reinterpret_cast<T*>(y.data);
-  for_range(args, y.elements(), kGrain,
-            [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, value); });
+  for_range(args, y.elements(), kGrain, [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, value); });
 }
 
 void run_full(const KernelArgs& args) {
@@ -46,8 +45,7 @@ void run_one_hot(const KernelArgs& args) {
     std::memset(to, 0, static_cast<size_t>((end - row) * depth) * size);
     for (; row < end; ++row, to += depth * static_cast<int64_t>(size)) {
       const int64_t at = ids[row] - start;
-      if (at >= 0 && at < depth)
-        std::memcpy(to + at * static_cast<int64_t>(size), one.data(), size);
+      if (at >= 0 && at < depth) std::memcpy(to + at * static_cast<int64_t>(size), one.data(), size);
     }
   });
 }

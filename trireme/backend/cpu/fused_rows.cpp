@@ -1,5 +1,5 @@
-// fused_rows: each step's own kernel on a block of rows that fits the second-level cache, block after block. So every element
-// goes through the same operations as in a kernel of its own, and has the same bits.
+// fused_rows: each step's own kernel on a block of rows that fits the second-level cache, block after block. So every
+// element goes through the same operations as in a kernel of its own, and has the same bits.
 #include <algorithm>
 
 #include "trireme/backend/cpu/parallel.h"
@@ -21,11 +21,11 @@ struct Work {
   std::vector<RowValue> values;
   std::vector<const Kernel*> kernels;  // of steps
   int64_t rows = 0;
-  int64_t block = 1;                   // rows of a block
-  std::vector<int> slot;               // of values in scratch; -1: operands and results
+  int64_t block = 1;      // rows of a block
+  std::vector<int> slot;  // of values in scratch; -1: operands and results
   int slots = 0;
   int64_t slot_bytes = 0;
-  int64_t step_bytes = 0;              // scratch of a step's kernel
+  int64_t step_bytes = 0;  // scratch of a step's kernel
 
   int64_t row_elements(size_t id) const { return rows == 0 ? 0 : values[id].type.elements() / rows; }
   int64_t row_bytes(size_t id) const { return row_elements(id) * size_of(values[id].type.dtype); }
@@ -56,8 +56,10 @@ void give_slots(Work& work) {
       const auto value = static_cast<size_t>(id);
       const auto found = std::find_if(free_after.begin(), free_after.end(), [&](size_t after) { return after < s; });
       work.slot[value] = static_cast<int>(found - free_after.begin());
-      if (found == free_after.end()) free_after.push_back(last[value]);
-      else *found = last[value];
+      if (found == free_after.end())
+        free_after.push_back(last[value]);
+      else
+        *found = last[value];
       work.slot_bytes = std::max(work.slot_bytes, aligned(work.block * work.row_bytes(value)));
     }
   }
@@ -103,7 +105,8 @@ struct Bound {
     for (const View& view : args.in) in.push_back(view.type);
     work = work_of(in, args.attrs);
     std::vector<Step> steps;
-    for (const RowStep& step : work.steps.steps) steps.push_back({std::vector<View>(step.in.size()), std::vector<View>(step.out.size())});
+    for (const RowStep& step : work.steps.steps)
+      steps.push_back({std::vector<View>(step.in.size()), std::vector<View>(step.out.size())});
     of_threads.assign(static_cast<size_t>(threads_of(args)), steps);
   }
 };
@@ -112,8 +115,12 @@ struct Bound {
 class Block {
  public:
   Block(const KernelArgs& args, const Work& work, int64_t block, int thread)
-      : args_(args), work_(work), first_(block * work.block), count_(std::min(work.rows - first_, work.block)),
-        scratch_(args.scratch.subspan(static_cast<size_t>(thread * work.thread_bytes()), static_cast<size_t>(work.thread_bytes()))) {}
+      : args_(args),
+        work_(work),
+        first_(block * work.block),
+        count_(std::min(work.rows - first_, work.block)),
+        scratch_(args.scratch.subspan(static_cast<size_t>(thread * work.thread_bytes()),
+                                      static_cast<size_t>(work.thread_bytes()))) {}
 
   void run(std::vector<Bound::Step>& views) const {
     for (size_t s = 0; s < work_.steps.steps.size(); ++s) {

@@ -46,15 +46,13 @@ void gemm(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     for (int64_t i = 0; i < g.m; ++i) {
-      for (int64_t j = 0; j < g.n; ++j)
-        g.c[i * g.ldc + j] = g.beta == 0 ? 0 : g.beta * g.c[i * g.ldc + j];
+      for (int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] = g.beta == 0 ? 0 : g.beta * g.c[i * g.ldc + j];
     }
     return;
   }
   prepare_onednn();
-  const dnnl_status_t status =
-      dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a,
-                 g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
+  const dnnl_status_t status = dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, g.alpha,
+                                          g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   invariant(status == dnnl_success, "matmul: dnnl_sgemm returned status {} (m {}, n {}, k {})",
             static_cast<int>(status), g.m, g.n, g.k);
 }

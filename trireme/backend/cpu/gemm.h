@@ -21,8 +21,8 @@ struct Gemm {
 // On the calling thread.
 void gemm(const Gemm& g);
 
-// Makes oneDNN use the calling thread alone and no instruction set above isa(), and signals whose handlers ask for it use a
-// stack of their own (base/signal_stack.h says why). Every task that calls oneDNN calls this first.
+// Makes oneDNN use the calling thread alone and no instruction set above isa(), and signals whose handlers ask for it
+// use a stack of their own (base/signal_stack.h says why). Every task that calls oneDNN calls this first.
 void prepare_onednn();
 
 // Whether oneDNN uses this instruction set, which it takes once a process.

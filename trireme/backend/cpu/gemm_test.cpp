@@ -25,7 +25,8 @@ void scribble(int) {
 }
 
 TEST(Gemm, a_signal_that_meets_a_product_writes_over_nothing) {
-  struct sigaction action {}, before {};
+  struct sigaction action {
+  }, before{};
   action.sa_handler = scribble;
   action.sa_flags = SA_ONSTACK | SA_RESTART;
   sigemptyset(&action.sa_mask);
@@ -37,8 +38,17 @@ TEST(Gemm, a_signal_that_meets_a_product_writes_over_nothing) {
   std::iota(a.begin(), a.end(), 1.0F);
   std::iota(b.begin(), b.end(), -7.0F);
   const auto multiply = [&](bool transpose_a, bool transpose_b, std::vector<float>& c) {
-    gemm({.m = kSize, .n = kSize, .k = kSize, .a = a.data(), .b = b.data(), .c = c.data(), .lda = kSize, .ldb = kSize, .ldc = kSize,
-          .transpose_a = transpose_a, .transpose_b = transpose_b});
+    gemm({.m = kSize,
+          .n = kSize,
+          .k = kSize,
+          .a = a.data(),
+          .b = b.data(),
+          .c = c.data(),
+          .lda = kSize,
+          .ldb = kSize,
+          .ldc = kSize,
+          .transpose_a = transpose_a,
+          .transpose_b = transpose_b});
   };
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {

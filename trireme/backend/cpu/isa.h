@@ -14,7 +14,8 @@ std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "avx512_b
 Isa machine_isa();
 Isa isa();
 
-// Caps the instruction set from now on (never above the machine's, unless it is emulated): for tests, which compare all.
+// Caps the instruction set from now on (never above the machine's, unless it is emulated): for tests, which compare
+// all.
 void set_isa(Isa cap);
 // Takes the machine for one that has them all: for tests whose loops do without (cpu/isa/loops.h).
 void emulate_isa(bool emulated);

@@ -27,8 +27,8 @@ class Leaves {
         start_(start),
         first_(whole == 0 ? 0 : start * kLeaves / whole),
         count_(whole == 0 || size == whole ? kLeaves : size * kLeaves / whole) {
-    invariant(begin(0) == 0 && begin(count_) == size,
-              "a piece of {} from {} of {} is not made of leaves", size, start, whole);
+    invariant(begin(0) == 0 && begin(count_) == size, "a piece of {} from {} of {} is not made of leaves", size, start,
+              whole);
   }
   int64_t count() const { return count_; }
   // First element of leaf i of the piece, counted in the piece; begin(count()) is its size.

@@ -1,4 +1,5 @@
-// matmul, linear_weight_grad, that onto a sum, and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN or widened to f32.
+// matmul, linear_weight_grad, that onto a sum, and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN
+// or widened to f32.
 #include <algorithm>
 
 #include "trireme/backend/cpu/leaves.h"
@@ -141,9 +142,8 @@ std::string no_bf16_products(const TypeArgs& args) {
   std::string reason = not_bf16(args);
   if (!reason.empty()) return reason;
   if (isa() >= Isa::kAvx512Bf16 && onednn_has(Isa::kAvx512Bf16)) return "";
-  return fmt::format(
-      "{} has no products of bf16; tiles are widened to f32, which takes more than twice as long",
-      to_string(isa()));
+  return fmt::format("{} has no products of bf16; tiles are widened to f32, which takes more than twice as long",
+                     to_string(isa()));
 }
 
 // The dimension that a product sums over, and how much of it is here.
@@ -182,7 +182,8 @@ void run_leaves(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) state = std::make_shared<Terms>(terms_in_leaves(terms(args)));
-  multiply_in_leaves(product_of<product>(args), *static_cast<const Terms*>(state.get()), matrices_of<float>(args), args);
+  multiply_in_leaves(product_of<product>(args), *static_cast<const Terms*>(state.get()), matrices_of<float>(args),
+                     args);
 }
 
 template <ProductFn product>
@@ -215,23 +216,39 @@ extern const Kernel matmul_leaves = leaves<of_matmul, terms_of_matmul>("matmul",
 extern const Kernel matmul_bf16 = onednn<of_matmul>("matmul", "matmul.bf16");
 extern const Kernel matmul_widened = widened<of_matmul>("matmul", "matmul.widened");
 extern const Kernel linear_weight_grad_sgemm = sgemm<of_weight_grad>("linear_weight_grad", "linear_weight_grad.sgemm");
-extern const Kernel linear_weight_grad_leaves = leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves");
-extern const Kernel linear_weight_grad_bf16 = onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16");
-extern const Kernel linear_weight_grad_widened = widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened");
-extern const Kernel linear_weight_grad_onto_sgemm = sgemm<of_weight_grad_onto>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm");
-extern const Kernel linear_weight_grad_onto_bf16 = onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16");
-extern const Kernel linear_weight_grad_onto_widened = widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened");
+extern const Kernel linear_weight_grad_leaves =
+    leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves");
+extern const Kernel linear_weight_grad_bf16 =
+    onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16");
+extern const Kernel linear_weight_grad_widened =
+    widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened");
+extern const Kernel linear_weight_grad_onto_sgemm =
+    sgemm<of_weight_grad_onto>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm");
+extern const Kernel linear_weight_grad_onto_bf16 =
+    onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16");
+extern const Kernel linear_weight_grad_onto_widened =
+    widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened");
 extern const Kernel multi_linear_sgemm = sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm");
-extern const Kernel multi_linear_leaves = leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves");
+extern const Kernel multi_linear_leaves =
+    leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves");
 extern const Kernel multi_linear_bf16 = onednn<of_multi_linear>("multi_linear", "multi_linear.bf16");
 extern const Kernel multi_linear_widened = widened<of_multi_linear>("multi_linear", "multi_linear.widened");
-extern const Kernel multi_linear_input_grad_sgemm = sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm");
-extern const Kernel multi_linear_input_grad_leaves = leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.leaves", "n");
-extern const Kernel multi_linear_input_grad_bf16 = onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16");
-extern const Kernel multi_linear_input_grad_widened = widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened");
-extern const Kernel multi_linear_weight_grad_sgemm = sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm");
-extern const Kernel multi_linear_weight_grad_leaves = leaves<of_multi_linear_weight_grad, terms_of_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.leaves");
-extern const Kernel multi_linear_weight_grad_bf16 = onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16");
-extern const Kernel multi_linear_weight_grad_widened = widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened");
+extern const Kernel multi_linear_input_grad_sgemm =
+    sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm");
+extern const Kernel multi_linear_input_grad_leaves =
+    leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad",
+                                                                         "multi_linear_input_grad.leaves", "n");
+extern const Kernel multi_linear_input_grad_bf16 =
+    onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16");
+extern const Kernel multi_linear_input_grad_widened =
+    widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened");
+extern const Kernel multi_linear_weight_grad_sgemm =
+    sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm");
+extern const Kernel multi_linear_weight_grad_leaves = leaves<of_multi_linear_weight_grad, terms_of_weight_grad>(
+    "multi_linear_weight_grad", "multi_linear_weight_grad.leaves");
+extern const Kernel multi_linear_weight_grad_bf16 =
+    onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16");
+extern const Kernel multi_linear_weight_grad_widened =
+    widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened");
 
 }  // namespace trireme::cpu

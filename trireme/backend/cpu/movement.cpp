@@ -70,8 +70,7 @@ void copy_strip(const T* from, T* to, const Dim& rows, const Dim& columns) {
   for (int64_t j = 0; j < columns.size; j += kBlock) {
     const int64_t end = std::min(columns.size, j + kBlock);
     for (int64_t r = 0; r < rows.size; ++r) {
-      for (int64_t c = j; c < end; ++c)
-        to[r * rows.to + c * columns.to] = from[r * rows.from + c * columns.from];
+      for (int64_t c = j; c < end; ++c) to[r * rows.to + c * columns.to] = from[r * rows.from + c * columns.from];
     }
   }
 }
@@ -82,8 +81,7 @@ void move_elements(const KernelArgs& args, Move move) {
   // The dimension that is contiguous where it is read comes next to the one contiguous where it is
   // written.
   const auto begin = move.dims.begin();
-  const auto read =
-      std::find_if(begin + 1, begin + move.rank, [](const Dim& d) { return d.from == 1; });
+  const auto read = std::find_if(begin + 1, begin + move.rank, [](const Dim& d) { return d.from == 1; });
   if (read != begin + move.rank) std::swap(*(begin + 1), *read);
   const Dim columns = move.dims[0];
   const Dim rows = move.dims[1];
@@ -102,8 +100,7 @@ void run_move(const KernelArgs& args, const Move& move) {
   if (move.rank == 0 || (inner.from == 1 && inner.to == 1)) {
     const int64_t n = move.rank == 0 ? 1 : inner.size;
     each_position(args, move, 1, n, [&](int64_t from, int64_t to, int64_t) {
-      std::memcpy(move.to + to * move.item, move.from + from * move.item,
-                  static_cast<size_t>(n * move.item));
+      std::memcpy(move.to + to * move.item, move.from + from * move.item, static_cast<size_t>(n * move.item));
     });
     return;
   }
@@ -133,9 +130,8 @@ Move make_move(const std::byte* from, const View& to, const Shape& size, Steps&&
 void run_transpose(const KernelArgs& args) {
   const auto& perm = args.attrs.as<TransposeAttrs>().perm;
   const auto strides = args.in[0].type.shape.strides();
-  run_move(args, make_move(args.in[0].data, args.out[0], args.out[0].type.shape, [&](int dim) {
-             return strides[static_cast<size_t>(perm[static_cast<size_t>(dim)])];
-           }));
+  run_move(args, make_move(args.in[0].data, args.out[0], args.out[0].type.shape,
+                           [&](int dim) { return strides[static_cast<size_t>(perm[static_cast<size_t>(dim)])]; }));
 }
 
 void run_slice(const KernelArgs& args) {
@@ -144,8 +140,7 @@ void run_slice(const KernelArgs& args) {
   int64_t first = 0;
   for (size_t dim = 0; dim < starts.size(); ++dim) first += starts[dim] * strides[dim];
   run_move(args, make_move(args.in[0].data + first * size_of(args.out[0].type.dtype), args.out[0],
-                           args.out[0].type.shape,
-                           [&](int dim) { return strides[static_cast<size_t>(dim)]; }));
+                           args.out[0].type.shape, [&](int dim) { return strides[static_cast<size_t>(dim)]; }));
 }
 
 void run_concat(const KernelArgs& args) {
@@ -154,8 +149,7 @@ void run_concat(const KernelArgs& args) {
   View to = args.out[0];
   for (const View& x : args.in) {
     const auto strides = x.type.shape.strides();
-    run_move(args, make_move(x.data, to, x.type.shape,
-                             [&](int d) { return strides[static_cast<size_t>(d)]; }));
+    run_move(args, make_move(x.data, to, x.type.shape, [&](int d) { return strides[static_cast<size_t>(d)]; }));
     to.data += x.type.shape[static_cast<int>(dim)] * out_strides[dim] * size_of(to.type.dtype);
   }
 }
@@ -165,8 +159,7 @@ void run_split(const KernelArgs& args) {
   const auto strides = args.in[0].type.shape.strides();
   const std::byte* from = args.in[0].data;
   for (const View& y : args.out) {
-    run_move(args, make_move(from, y, y.type.shape,
-                             [&](int d) { return strides[static_cast<size_t>(d)]; }));
+    run_move(args, make_move(from, y, y.type.shape, [&](int d) { return strides[static_cast<size_t>(d)]; }));
     from += y.type.shape[static_cast<int>(dim)] * strides[dim] * size_of(y.type.dtype);
   }
 }
@@ -180,8 +173,7 @@ void run_pad(const KernelArgs& args) {
   const auto out_strides = y.type.shape.strides();
   for (size_t dim = 0; dim < attrs.before.size(); ++dim)
     y.data += attrs.before[dim] * out_strides[dim] * size_of(y.type.dtype);
-  run_move(args, make_move(x.data, y, x.type.shape,
-                           [&](int dim) { return strides[static_cast<size_t>(dim)]; }));
+  run_move(args, make_move(x.data, y, x.type.shape, [&](int dim) { return strides[static_cast<size_t>(dim)]; }));
 }
 
 void run_broadcast_to(const KernelArgs& args) {
@@ -196,13 +188,11 @@ void run_broadcast_to(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel transpose_blocks{"transpose", "transpose.blocks", nullptr, nullptr,
-                                     run_transpose};
+extern const Kernel transpose_blocks{"transpose", "transpose.blocks", nullptr, nullptr, run_transpose};
 extern const Kernel slice_runs{"slice", "slice.runs", nullptr, nullptr, run_slice};
 extern const Kernel split_runs{"split", "split.runs", nullptr, nullptr, run_split};
 extern const Kernel concat_runs{"concat", "concat.runs", nullptr, nullptr, run_concat};
 extern const Kernel pad_runs{"pad", "pad.runs", any_f16, nullptr, run_pad};
-extern const Kernel broadcast_to_runs{"broadcast_to", "broadcast_to.runs", nullptr, nullptr,
-                                      run_broadcast_to};
+extern const Kernel broadcast_to_runs{"broadcast_to", "broadcast_to.runs", nullptr, nullptr, run_broadcast_to};
 
 }  // namespace trireme::cpu

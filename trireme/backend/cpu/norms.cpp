@@ -22,8 +22,8 @@ void layer_norm(const KernelArgs& args) {
   float* mean = args.out[1].as<float>().data();
   float* rstd = args.out[2].as<float>().data();
   for_range(args, rows_of(args.in[0].type), rows_per_task(size), [&](int64_t row, int64_t end) {
-    loops_on<T>().layer_norm({end - row, size}, x + row * size, gamma, beta, eps, y + row * size,
-                             mean + row, rstd + row);
+    loops_on<T>().layer_norm({end - row, size}, x + row * size, gamma, beta, eps, y + row * size, mean + row,
+                             rstd + row);
   });
 }
 
@@ -54,17 +54,15 @@ struct InLeaves {
   static int64_t parts_at_most(const TensorType&) { return kLeaves; }
 
   void add(int64_t size, float* sums, int64_t step) const {
-    add_in_tree(parts, [&](int64_t to, int64_t from) {
-      loops().f32.accumulate(size, sums + from * step, sums + to * step);
-    });
+    add_in_tree(parts,
+                [&](int64_t to, int64_t from) { loops().f32.accumulate(size, sums + from * step, sums + to * step); });
   }
 };
 
 // For each part `lines` sums of a line.
 template <int lines, class Parts>
 int64_t norm_grad_scratch(const TypeArgs& args, int) {
-  return Parts::parts_at_most(args.in[0]) * lines * last_size(args.in[0].shape) *
-         static_cast<int64_t>(sizeof(float));
+  return Parts::parts_at_most(args.in[0]) * lines * last_size(args.in[0].shape) * static_cast<int64_t>(sizeof(float));
 }
 
 // Adds up the parts of the gradients of lines, `results` in turn.
@@ -97,9 +95,8 @@ void layer_norm_grad(const KernelArgs& args) {
     const int64_t row = parts.begin(part);
     float* mine = sums + part * 2 * size;
     std::fill_n(mine, 2 * size, 0.0F);
-    loops_on<T>().layer_norm_grad({parts.begin(part + 1) - row, size}, x + row * size, gamma,
-                                  mean + row, rstd + row, dy + row * size, dx + row * size, mine,
-                                  mine + size);
+    loops_on<T>().layer_norm_grad({parts.begin(part + 1) - row, size}, x + row * size, gamma, mean + row, rstd + row,
+                                  dy + row * size, dx + row * size, mine, mine + size);
   });
   add_parts(args.out.subspan(1), sums, parts, size);
 }
@@ -113,8 +110,7 @@ void rms_norm(const KernelArgs& args) {
   T* y = data_of<T>(args.out[0]);
   float* rstd = args.out[1].as<float>().data();
   for_range(args, rows_of(args.in[0].type), rows_per_task(size), [&](int64_t row, int64_t end) {
-    loops_on<T>().rms_norm({end - row, size}, x + row * size, gamma, eps, y + row * size,
-                           rstd + row);
+    loops_on<T>().rms_norm({end - row, size}, x + row * size, gamma, eps, y + row * size, rstd + row);
   });
 }
 
@@ -132,8 +128,8 @@ void rms_norm_grad(const KernelArgs& args) {
     const int64_t row = parts.begin(part);
     float* mine = sums + part * size;
     std::fill_n(mine, size, 0.0F);
-    loops_on<T>().rms_norm_grad({parts.begin(part + 1) - row, size}, x + row * size, gamma,
-                                rstd + row, dy + row * size, dx + row * size, mine);
+    loops_on<T>().rms_norm_grad({parts.begin(part + 1) - row, size}, x + row * size, gamma, rstd + row, dy + row * size,
+                                dx + row * size, mine);
   });
   add_parts(args.out.subspan(1), sums, parts, size);
 }
@@ -142,19 +138,32 @@ void rms_norm_grad(const KernelArgs& args) {
 
 extern const Kernel layer_norm_simd{"layer_norm", "layer_norm.simd", first_not_float, nullptr,
                                     by_storage<layer_norm<float>, layer_norm<Bf16>>};
-extern const Kernel layer_norm_grad_simd{
-    "layer_norm_grad", "layer_norm_grad.simd", first_not_float, norm_grad_scratch<2, InOrder>,
-    by_storage<layer_norm_grad<float, InOrder>, layer_norm_grad<Bf16, InOrder>>, Bits::kShape};
+extern const Kernel layer_norm_grad_simd{"layer_norm_grad",
+                                         "layer_norm_grad.simd",
+                                         first_not_float,
+                                         norm_grad_scratch<2, InOrder>,
+                                         by_storage<layer_norm_grad<float, InOrder>, layer_norm_grad<Bf16, InOrder>>,
+                                         Bits::kShape};
 extern const Kernel layer_norm_grad_leaves{
-    "layer_norm_grad", "layer_norm_grad.leaves", first_not_float, norm_grad_scratch<2, InLeaves>,
-    by_storage<layer_norm_grad<float, InLeaves>, layer_norm_grad<Bf16, InLeaves>>, Bits::kLeaves};
+    "layer_norm_grad",
+    "layer_norm_grad.leaves",
+    first_not_float,
+    norm_grad_scratch<2, InLeaves>,
+    by_storage<layer_norm_grad<float, InLeaves>, layer_norm_grad<Bf16, InLeaves>>,
+    Bits::kLeaves};
 extern const Kernel rms_norm_simd{"rms_norm", "rms_norm.simd", first_not_float, nullptr,
                                   by_storage<rms_norm<float>, rms_norm<Bf16>>};
-extern const Kernel rms_norm_grad_simd{
-    "rms_norm_grad", "rms_norm_grad.simd", first_not_float, norm_grad_scratch<1, InOrder>,
-    by_storage<rms_norm_grad<float, InOrder>, rms_norm_grad<Bf16, InOrder>>, Bits::kShape};
-extern const Kernel rms_norm_grad_leaves{
-    "rms_norm_grad", "rms_norm_grad.leaves", first_not_float, norm_grad_scratch<1, InLeaves>,
-    by_storage<rms_norm_grad<float, InLeaves>, rms_norm_grad<Bf16, InLeaves>>, Bits::kLeaves};
+extern const Kernel rms_norm_grad_simd{"rms_norm_grad",
+                                       "rms_norm_grad.simd",
+                                       first_not_float,
+                                       norm_grad_scratch<1, InOrder>,
+                                       by_storage<rms_norm_grad<float, InOrder>, rms_norm_grad<Bf16, InOrder>>,
+                                       Bits::kShape};
+extern const Kernel rms_norm_grad_leaves{"rms_norm_grad",
+                                         "rms_norm_grad.leaves",
+                                         first_not_float,
+                                         norm_grad_scratch<1, InLeaves>,
+                                         by_storage<rms_norm_grad<float, InLeaves>, rms_norm_grad<Bf16, InLeaves>>,
+                                         Bits::kLeaves};
 
 }  // namespace trireme::cpu

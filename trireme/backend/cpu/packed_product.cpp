@@ -8,7 +8,8 @@
 namespace trireme::cpu {
 namespace {
 
-// Of a part at most: a panel of b then fills the first-level cache, panels of kTilesTogether tiles of a half of the second.
+// Of a part at most: a panel of b then fills the first-level cache, panels of kTilesTogether tiles of a half of the
+// second.
 constexpr int64_t kTerms = 384;
 constexpr int64_t kTilesTogether = 16;
 // Sides of a block at most; of one whose sums of leaves wait in memory between parts.
@@ -107,8 +108,8 @@ void pack(const Operand& from, int64_t lines, int64_t width, std::span<const Lea
       const int64_t terms = std::min(together, run.length - first);
       const float* at = from.data + (run.start + first) * (from.lines_beside ? from.stride : 1);
       for (int64_t line = 0; line < lines; line += width) {
-        pack_panel(width, std::min(width, lines - line), terms, at + (from.lines_beside ? line : line * from.stride), from.stride,
-                   to + line * length + first * width);
+        pack_panel(width, std::min(width, lines - line), terms, at + (from.lines_beside ? line : line * from.stride),
+                   from.stride, to + line * length + first * width);
       }
     }
     to += run.length * width;
@@ -216,7 +217,11 @@ void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Ba
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
   LeafRun run;
-  LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda, .a_k = g.transpose_a ? g.lda : 1, .runs = &run, .count = 1, .c_row = g.ldc,
+  LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda,
+                .a_k = g.transpose_a ? g.lda : 1,
+                .runs = &run,
+                .count = 1,
+                .c_row = g.ldc,
                 .add = g.beta != 0};
   for (int64_t j = 0; j < g.n; j += tile_columns) {
     tile.columns = std::min(tile_columns, g.n - j);

@@ -1,9 +1,9 @@
-// Products of f32 matrices whose bits do not depend on how they are cut, nor on the number of threads: an element of the
-// result is a sum taken in the leaves of the summed dimension (leaves.h), in the order of its terms, by fused
+// Products of f32 matrices whose bits do not depend on how they are cut, nor on the number of threads: an element of
+// the result is a sum taken in the leaves of the summed dimension (leaves.h), in the order of its terms, by fused
 // multiply-adds, whatever tile it is computed in.
 //
-// Operands are packed into panels as wide as a tile, some hundred terms at a time, which the caches hold; the tile's sums
-// are in registers. (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34, 2008.)
+// Operands are packed into panels as wide as a tile, some hundred terms at a time, which the caches hold; the tile's
+// sums are in registers. (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34, 2008.)
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace trireme::cpu {
 
-// The terms of a sum over a dimension [outer, inner] flattened, in leaves along `outer`: `whole`, `start` and `size` of the
-// piece of outer that is here.
+// The terms of a sum over a dimension [outer, inner] flattened, in leaves along `outer`: `whole`, `start` and `size` of
+// the piece of outer that is here.
 struct LeafDim {
   int64_t whole = 0, start = 0, size = 0;
   int64_t inner = 1;  // elements of a whole step of it
@@ -49,8 +49,8 @@ void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_
 struct Band {
   int64_t begin = std::numeric_limits<int32_t>::min(), end = std::numeric_limits<int32_t>::max();
 };
-// c = op(a) b, or added to c, in the order of terms; of the packed b, which has `terms` of them, the first g.n columns and
-// g.k terms. g.b is not read, and terms are left out that the band of op(a) makes zero.
+// c = op(a) b, or added to c, in the order of terms; of the packed b, which has `terms` of them, the first g.n columns
+// and g.k terms. g.b is not read, and terms are left out that the band of op(a) makes zero.
 void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band = {});
 
 }  // namespace trireme::cpu

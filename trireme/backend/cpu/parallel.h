@@ -10,8 +10,7 @@ namespace trireme::cpu {
 // Elements of one task of an elementwise loop: its operands fit the second-level cache.
 inline constexpr int64_t kGrain = 16384;
 
-inline void run_tasks(ThreadPool* pool, int64_t tasks,
-                      FunctionRef<void(int64_t task, int thread)> fn) {
+inline void run_tasks(ThreadPool* pool, int64_t tasks, FunctionRef<void(int64_t task, int thread)> fn) {
   if (pool != nullptr) return pool->run(tasks, fn);
   for (int64_t task = 0; task < tasks; ++task) fn(task, 0);
 }

@@ -34,8 +34,7 @@ void each_image(const KernelArgs& args, const Shape& x, Fn&& fn) {
 
 // result = f(operand), image by image.
 template <class T>
-void map_images(const KernelArgs& args, const Pool& k,
-                void (*loop)(const Pool& k, const T* from, T* to)) {
+void map_images(const KernelArgs& args, const Pool& k, void (*loop)(const Pool& k, const T* from, T* to)) {
   const T* from = data_of<T>(args.in[0]);
   T* to = data_of<T>(args.out[0]);
   const int64_t from_step = elements_of_image(args.in[0].type.shape);
@@ -46,22 +45,19 @@ void map_images(const KernelArgs& args, const Pool& k,
 
 template <class T>
 void max_pool(const KernelArgs& args) {
-  map_images(args,
-             pool_of(args.attrs.as<Pool2dAttrs>(), args.in[0].type.shape, args.out[0].type.shape),
+  map_images(args, pool_of(args.attrs.as<Pool2dAttrs>(), args.in[0].type.shape, args.out[0].type.shape),
              loops_on<T>().max_pool);
 }
 
 template <class T>
 void avg_pool(const KernelArgs& args) {
-  map_images(args,
-             pool_of(args.attrs.as<Pool2dAttrs>(), args.in[0].type.shape, args.out[0].type.shape),
+  map_images(args, pool_of(args.attrs.as<Pool2dAttrs>(), args.in[0].type.shape, args.out[0].type.shape),
              loops_on<T>().avg_pool);
 }
 
 template <class T>
 void avg_pool_grad(const KernelArgs& args) {
-  map_images(args,
-             pool_of(args.attrs.as<Pool2dAttrs>(), args.out[0].type.shape, args.in[0].type.shape),
+  map_images(args, pool_of(args.attrs.as<Pool2dAttrs>(), args.out[0].type.shape, args.in[0].type.shape),
              loops_on<T>().avg_pool_grad);
 }
 
@@ -93,8 +89,8 @@ void max_pool_grad(const KernelArgs& args) {
   const int64_t bytes = taps_bytes(k, y_shape);
   each_image(args, x_shape, [&](int64_t image, int thread) {
     auto* taps = reinterpret_cast<int32_t*>(args.scratch.data() + thread * bytes);
-    loops_on<T>().max_pool_grad(k, x + image * x_step, dy + image * y_step,
-                                bytes == 0 ? nullptr : taps, dx + image * x_step);
+    loops_on<T>().max_pool_grad(k, x + image * x_step, dy + image * y_step, bytes == 0 ? nullptr : taps,
+                                dx + image * x_step);
   });
 }
 
@@ -103,12 +99,10 @@ void max_pool_grad(const KernelArgs& args) {
 extern const Kernel max_pool2d_simd{"max_pool2d", "max_pool2d.simd", first_not_float, nullptr,
                                     by_storage<max_pool<float>, max_pool<Bf16>>};
 extern const Kernel max_pool2d_grad_simd{"max_pool2d_grad", "max_pool2d_grad.simd", first_not_float,
-                                         max_pool_grad_scratch,
-                                         by_storage<max_pool_grad<float>, max_pool_grad<Bf16>>};
+                                         max_pool_grad_scratch, by_storage<max_pool_grad<float>, max_pool_grad<Bf16>>};
 extern const Kernel avg_pool2d_simd{"avg_pool2d", "avg_pool2d.simd", first_not_float, nullptr,
                                     by_storage<avg_pool<float>, avg_pool<Bf16>>};
-extern const Kernel avg_pool2d_grad_simd{"avg_pool2d_grad", "avg_pool2d_grad.simd", first_not_float,
-                                         nullptr,
+extern const Kernel avg_pool2d_grad_simd{"avg_pool2d_grad", "avg_pool2d_grad.simd", first_not_float, nullptr,
                                          by_storage<avg_pool_grad<float>, avg_pool_grad<Bf16>>};
 
 }  // namespace trireme::cpu

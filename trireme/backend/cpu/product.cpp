@@ -14,11 +14,11 @@ namespace {
 using dnnl::memory;
 
 template <class C>
-constexpr memory::data_type kTypeOf =
-    std::is_same_v<C, float> ? memory::data_type::f32 : memory::data_type::bf16;
+constexpr memory::data_type kTypeOf = std::is_same_v<C, float> ? memory::data_type::f32 : memory::data_type::bf16;
 
-// The blocks that a product is cut into, by its sizes alone. Rows are cut down to 1024, which costs next to nothing, as do terms
-// where the result is small; otherwise blocks have 512 Mflop at least, since smaller ones run up to a quarter slower.
+// The blocks that a product is cut into, by its sizes alone. Rows are cut down to 1024, which costs next to nothing, as
+// do terms where the result is small; otherwise blocks have 512 Mflop at least, since smaller ones run up to a quarter
+// slower.
 struct Blocks {
   int64_t m, n, k;  // sizes of a block; the last ones may be smaller
   int64_t count_m = 1, count_n = 1, count_k = 1;
@@ -53,10 +53,11 @@ Blocks blocks_of(const Product& p, bool cut_terms) {
   return b;
 }
 
-// Blocks of the first terms are computed where the result lies, those of the others in `parts` of m n floats each, which
-// add_parts adds to it in order.
+// Blocks of the first terms are computed where the result lies, those of the others in `parts` of m n floats each,
+// which add_parts adds to it in order.
 int64_t parts_bytes(const Blocks& blocks, const Product& p) {
-  return blocks.count_k == 1 ? 0 : kAlign + (blocks.count_k - 1) * aligned(p.m * p.n * static_cast<int64_t>(sizeof(float)));
+  return blocks.count_k == 1 ? 0
+                             : kAlign + (blocks.count_k - 1) * aligned(p.m * p.n * static_cast<int64_t>(sizeof(float)));
 }
 
 float* part_at(int64_t part, const Product& p, std::byte* parts) {
@@ -106,7 +107,9 @@ class Plan {
     const auto last = [](int64_t whole, int64_t count, int64_t size) { return whole - (count - 1) * size; };
     for (size_t kind = 0; kind < made_.size(); ++kind) {
       // The only row, column or part is the last one.
-      if ((!(kind & 4) && blocks_.count_m == 1) || (!(kind & 2) && blocks_.count_n == 1) || (!(kind & 1) && blocks_.count_k == 1)) continue;
+      if ((!(kind & 4) && blocks_.count_m == 1) || (!(kind & 2) && blocks_.count_n == 1) ||
+          (!(kind & 1) && blocks_.count_k == 1))
+        continue;
       Block& block = made_[kind];
       block = make_block(kind & 4 ? last(product.m, blocks_.count_m, blocks_.m) : blocks_.m,
                          kind & 2 ? last(product.n, blocks_.count_n, blocks_.n) : blocks_.n,
@@ -121,8 +124,9 @@ class Plan {
   void run(const Matrices<Bf16, C>& at, const KernelArgs& args) const {
     std::byte* pads = align(args.scratch.data());
     std::byte* parts = pads + threads_of(args) * pad_bytes_;
-    run_tasks(args.pool, product_.batch * blocks_.count(),
-              [&](int64_t task, int thread) { run_block(place_of(blocks_, task), at, pads + thread * pad_bytes_, parts); });
+    run_tasks(args.pool, product_.batch * blocks_.count(), [&](int64_t task, int thread) {
+      run_block(place_of(blocks_, task), at, pads + thread * pad_bytes_, parts);
+    });
     if constexpr (std::is_same_v<C, float>) add_parts(blocks_, product_, parts, at.c, args.pool);
   }
 
@@ -133,8 +137,9 @@ class Plan {
   };
 
   void run_block(const Place& place, const Matrices<Bf16, C>& at, std::byte* pad, std::byte* parts) const {
-    const Block& block = made_[(place.row + 1 == blocks_.count_m ? 4 : 0) + (place.column + 1 == blocks_.count_n ? 2 : 0) +
-                               (place.part + 1 == blocks_.count_k ? 1 : 0)];
+    const Block& block =
+        made_[(place.row + 1 == blocks_.count_m ? 4 : 0) + (place.column + 1 == blocks_.count_n ? 2 : 0) +
+              (place.part + 1 == blocks_.count_k ? 1 : 0)];
     const Bf16* a = left_of(product_, place, at.a);
     const Bf16* b = right_of(product_, place, at.b);
     C* c = at.c + place.batch * product_.steps.c;
@@ -142,11 +147,10 @@ class Plan {
     c += place.i * product_.n + place.j;
     prepare_onednn();
     dnnl::stream stream(onednn_engine());
-    block.run.execute(stream,
-                      {{DNNL_ARG_SRC, memory(block.a, onednn_engine(), const_cast<Bf16*>(a))},
-                       {DNNL_ARG_WEIGHTS, memory(block.b, onednn_engine(), const_cast<Bf16*>(b))},
-                       {DNNL_ARG_DST, memory(block.c, onednn_engine(), c)},
-                       {DNNL_ARG_SCRATCHPAD, memory(block.pad, onednn_engine(), pad)}});
+    block.run.execute(stream, {{DNNL_ARG_SRC, memory(block.a, onednn_engine(), const_cast<Bf16*>(a))},
+                               {DNNL_ARG_WEIGHTS, memory(block.b, onednn_engine(), const_cast<Bf16*>(b))},
+                               {DNNL_ARG_DST, memory(block.c, onednn_engine(), c)},
+                               {DNNL_ARG_SCRATCHPAD, memory(block.pad, onednn_engine(), pad)}});
   }
 
   Block make_block(int64_t m, int64_t n, int64_t k) const {
@@ -195,8 +199,7 @@ constexpr int64_t kTileFloats = kRows * kTerms + kTerms * kColumns + kRows * kCo
 
 // A part of a matrix with rows `stride` apart, as it is stored.
 void widen_rows(const Bf16* from, int64_t rows, int64_t columns, int64_t stride, float* to) {
-  for (int64_t row = 0; row < rows; ++row)
-    loops().bf16.to_f32(columns, from + row * stride, to + row * columns);
+  for (int64_t row = 0; row < rows; ++row) loops().bf16.to_f32(columns, from + row * stride, to + row * columns);
 }
 
 // The tile of c at row i and column j.
@@ -235,8 +238,7 @@ void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int
           .transpose_b = p.transpose_b,
           .beta = p.onto || first > 0 ? 1.0F : 0.0F});
   }
-  for (int64_t row = 0; row < m; ++row)
-    loops_on<C>().from_f32(n, c + row * n, at.c + (i + row) * p.n + j);
+  for (int64_t row = 0; row < m; ++row) loops_on<C>().from_f32(n, c + row * n, at.c + (i + row) * p.n + j);
 }
 
 }  // namespace
@@ -281,8 +283,7 @@ int64_t onednn_scratch(const Product& product, int threads) {
 }
 
 template <class C>
-void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at,
-                        const KernelArgs& args) {
+void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args) {
   if (has_no_terms(product, at)) return;
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
@@ -303,10 +304,8 @@ void multiply_widened(const Product& product, const Matrices<Bf16, C>& at, const
   run_tasks(args.pool, product.batch * down * across, [&](int64_t task, int thread) {
     const int64_t batch = task / across / down;
     multiply_tile<C>(product,
-                  {at.a + batch * product.steps.a, at.b + batch * product.steps.b,
-                   at.c + batch * product.steps.c},
-                  task / across % down * kRows, task % across * kColumns,
-                  rooms + thread * kTileFloats);
+                     {at.a + batch * product.steps.a, at.b + batch * product.steps.b, at.c + batch * product.steps.c},
+                     task / across % down * kRows, task % across * kColumns, rooms + thread * kTileFloats);
   });
 }
 

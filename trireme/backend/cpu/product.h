@@ -39,8 +39,7 @@ void multiply_by_sgemm(const Product& product, const Matrices<float>& at, std::b
 template <class C>
 int64_t onednn_scratch(const Product& product, int threads);
 template <class C>
-void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at,
-                        const KernelArgs& args);
+void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args);
 
 // In tiles widened to f32.
 int64_t widening_scratch(int threads);

@@ -80,15 +80,15 @@ int64_t reduce_scratch(const TypeArgs& args, int threads) {
   const Split s = split_of(args.in[0].shape, args.attrs.as<ReduceAttrs>());
   if (args.out[0].elements() == 0) return 0;
   const Cut cut = cut_of(s);
-  const int64_t floats = s.after == 1 ? s.before * chunks_of(s.reduced)
-                                      : (s.before * cut.parts + threads * cut.wide) * s.after;
+  const int64_t floats =
+      s.after == 1 ? s.before * chunks_of(s.reduced) : (s.before * cut.parts + threads * cut.wide) * s.after;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 
 // finish(parts of a row) gives the row's result of its chunks' f(n, x).
 template <class T, class Y, class Finish>
-void reduce_contiguous(const KernelArgs& args, int64_t rows, int64_t n,
-                       float (*f)(int64_t n, const T* x), Finish&& finish) {
+void reduce_contiguous(const KernelArgs& args, int64_t rows, int64_t n, float (*f)(int64_t n, const T* x),
+                       Finish&& finish) {
   const T* x = data_of<T>(args.in[0]);
   Y* y = data_of<Y>(args.out[0]);
   auto* parts = reinterpret_cast<float*>(args.scratch.data());
@@ -163,11 +163,10 @@ void reduce(const KernelArgs& args) {
   } else if (s.after > 1) {
     reduce_rows<T, Y>(args, s, fold);
   } else {
-    reduce_contiguous<T, Y>(args, s.before, s.reduced, loops_of<T>(fold).row,
-                            [](std::span<const float> parts) {
-                              if (fold == Fold::kSum) return total_of(parts);
-                              return loops_of<float>(fold).row(std::ssize(parts), parts.data());
-                            });
+    reduce_contiguous<T, Y>(args, s.before, s.reduced, loops_of<T>(fold).row, [](std::span<const float> parts) {
+      if (fold == Fold::kSum) return total_of(parts);
+      return loops_of<float>(fold).row(std::ssize(parts), parts.data());
+    });
   }
 }
 
@@ -182,7 +181,10 @@ void square_sum(const KernelArgs& args) {
 
 template <Fold fold>
 constexpr Kernel reduction(std::string_view op, std::string_view name) {
-  return {op, name, reduce_why_not, reduce_scratch,
+  return {op,
+          name,
+          reduce_why_not,
+          reduce_scratch,
           by_storage<reduce<fold, float>, reduce<fold, Bf16>>,
           fold == Fold::kSum ? Bits::kShape : Bits::kElement};
 }
@@ -192,7 +194,9 @@ constexpr Kernel reduction(std::string_view op, std::string_view name) {
 extern const Kernel reduce_sum_parts = reduction<Fold::kSum>("reduce_sum", "reduce_sum.parts");
 extern const Kernel reduce_max_parts = reduction<Fold::kLargest>("reduce_max", "reduce_max.parts");
 extern const Kernel reduce_min_parts = reduction<Fold::kSmallest>("reduce_min", "reduce_min.parts");
-extern const Kernel square_sum_parts{"square_sum", "square_sum.parts", first_not_float,
+extern const Kernel square_sum_parts{"square_sum",
+                                     "square_sum.parts",
+                                     first_not_float,
                                      square_sum_scratch,
                                      by_storage<square_sum<float>, square_sum<Bf16>>,
                                      Bits::kShape};

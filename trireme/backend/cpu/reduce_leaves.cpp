@@ -6,8 +6,8 @@
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/backend/kernels.h"
-#include "trireme/op/op_attrs.h"
 #include "trireme/op/exact_sum.h"
+#include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {
 namespace {
@@ -16,7 +16,8 @@ namespace {
 // dimension `dim`.
 struct Sum {
   int64_t before = 1, leaf = 1, inner = 1, after = 1;
-  bool contiguous = true;  // what is summed lies side by side in the whole, not in the piece alone: that decides the order
+  bool contiguous =
+      true;             // what is summed lies side by side in the whole, not in the piece alone: that decides the order
   int dim = -1;         // of the leaves; -1: nothing is summed
   bool regular = true;  // false: kept dimensions lie between the summed ones
 };
@@ -68,20 +69,17 @@ void reduce_sum_in_leaves(const KernelArgs& args) {
   const Sum s = sum_of(args.in[0].type.shape, args.in_whole(0), args.attrs.as<ReduceAttrs>());
   const float* x = args.in[0].as<float>().data();
   float* y = args.out[0].as<float>().data();
-  const Leaves leaves = s.dim < 0
-                            ? Leaves(1, 0, 1)
-                            : Leaves(args.in_whole(0)[s.dim], args.in_start(0, s.dim), s.leaf);
+  const Leaves leaves = s.dim < 0 ? Leaves(1, 0, 1) : Leaves(args.in_whole(0)[s.dim], args.in_start(0, s.dim), s.leaf);
   const int64_t count = leaves.count();
   auto* sums = reinterpret_cast<float*>(args.scratch.data());
   const int64_t row = s.inner * s.after;
-  for_range(
-      args, s.before * count, rows_per_task(s.leaf * row / count), [&](int64_t item, int64_t end) {
-        for (; item < end; ++item) {
-          const int64_t leaf = item % count;
-          sum_rows(leaves.size(leaf) * s.inner, s.after, s.contiguous,
-                   x + (item / count * s.leaf + leaves.begin(leaf)) * row, sums + item * s.after);
-        }
-      });
+  for_range(args, s.before * count, rows_per_task(s.leaf * row / count), [&](int64_t item, int64_t end) {
+    for (; item < end; ++item) {
+      const int64_t leaf = item % count;
+      sum_rows(leaves.size(leaf) * s.inner, s.after, s.contiguous,
+               x + (item / count * s.leaf + leaves.begin(leaf)) * row, sums + item * s.after);
+    }
+  });
   for_range(args, s.before, rows_per_task(count * s.after), [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
       float* mine = sums + i * count * s.after;
@@ -119,7 +117,7 @@ void exact_square_sum(const KernelArgs& args) {
 }  // namespace
 
 extern const Kernel exact_square_sum_simd{"exact_square_sum", "exact_square_sum.simd", nullptr,
-                                          exact_scratch, exact_square_sum, Bits::kExact};
+                                          exact_scratch,      exact_square_sum,        Bits::kExact};
 extern const Kernel reduce_sum_leaves{"reduce_sum", "reduce_sum.leaves",  sum_why_not,
                                       sum_scratch,  reduce_sum_in_leaves, Bits::kLeaves};
 

@@ -26,8 +26,7 @@ std::shared_ptr<void> angles_of(const KernelArgs& args) {
   angles->cos.resize(static_cast<size_t>(shape[1] * pairs));
   angles->sin.resize(angles->cos.size());
   for (int64_t i = 0; i < pairs; ++i) {
-    const double frequency =
-        std::pow(attrs.theta, -2 * static_cast<double>(i) / static_cast<double>(shape[3]));
+    const double frequency = std::pow(attrs.theta, -2 * static_cast<double>(i) / static_cast<double>(shape[3]));
     for (int64_t row = 0; row < shape[1]; ++row) {
       const double angle = static_cast<double>(args.in_start(0, 1) + row) * frequency;
       const auto at = static_cast<size_t>(row * pairs + i);
@@ -53,8 +52,7 @@ void rotary(const KernelArgs& args) {
     for (; row < end; ++row) {
       const int64_t angle = row % s * (d / 2);
       for (int64_t at = row * h * d; at < (row + 1) * h * d; at += d) {
-        loops_on<T>().rotate(d / 2, angles.cos.data() + angle, angles.sin.data() + angle, x + at,
-                             y + at);
+        loops_on<T>().rotate(d / 2, angles.cos.data() + angle, angles.sin.data() + angle, x + at, y + at);
       }
     }
   });

@@ -24,8 +24,7 @@ void each_row(const KernelArgs& args, void (*loop)(int64_t n, const T* x, T* y))
 
 // dx = f(y, dy), row by row.
 template <class T>
-void each_row_grad(const KernelArgs& args,
-                   void (*loop)(int64_t n, const T* y, const T* dy, T* dx)) {
+void each_row_grad(const KernelArgs& args, void (*loop)(int64_t n, const T* y, const T* dy, T* dx)) {
   const int64_t size = last_size(args.in[0].type.shape);
   const T* y = data_of<T>(args.in[0]);
   const T* dy = data_of<T>(args.in[1]);
@@ -78,8 +77,8 @@ void each_label(const KernelArgs& args, Fn&& fn) {
     for (; row < end; ++row) {
       const int64_t label = labels[row];
       require(label == ignore || (label >= 0 && label < classes),
-              "cross_entropy: label {} at position {} of {} classes; use 0 to {} or {}", label, row,
-              classes, classes - 1, ignore);
+              "cross_entropy: label {} at position {} of {} classes; use 0 to {} or {}", label, row, classes,
+              classes - 1, ignore);
       fn(row, label == ignore ? -1 : label);
     }
   });
@@ -100,8 +99,7 @@ void cross_entropy(const KernelArgs& args) {
     const double normaliser = log_sum_exp(x, classes);
     double value = (1 - smoothing) * (normaliser - static_cast<double>(number(x[label])));
     if (smoothing > 0) {
-      const double mean =
-          static_cast<double>(loops_on<T>().sum(classes, x)) / static_cast<double>(classes);
+      const double mean = static_cast<double>(loops_on<T>().sum(classes, x)) / static_cast<double>(classes);
       value += smoothing * (normaliser - mean);
     }
     loss[row] = static_cast<float>(value);
@@ -139,14 +137,11 @@ extern const Kernel log_softmax_simd{"log_softmax", "log_softmax.simd", first_no
                                      by_storage<log_softmax<float>, log_softmax<Bf16>>};
 extern const Kernel softmax_grad_simd{"softmax_grad", "softmax_grad.simd", first_not_float, nullptr,
                                       by_storage<softmax_grad<float>, softmax_grad<Bf16>>};
-extern const Kernel log_softmax_grad_simd{
-    "log_softmax_grad", "log_softmax_grad.simd", first_not_float, nullptr,
-    by_storage<log_softmax_grad<float>, log_softmax_grad<Bf16>>};
-extern const Kernel cross_entropy_simd{"cross_entropy", "cross_entropy.simd", not_float_with_labels,
-                                       nullptr,
+extern const Kernel log_softmax_grad_simd{"log_softmax_grad", "log_softmax_grad.simd", first_not_float, nullptr,
+                                          by_storage<log_softmax_grad<float>, log_softmax_grad<Bf16>>};
+extern const Kernel cross_entropy_simd{"cross_entropy", "cross_entropy.simd", not_float_with_labels, nullptr,
                                        by_storage<cross_entropy<float>, cross_entropy<Bf16>>};
-extern const Kernel cross_entropy_grad_simd{
-    "cross_entropy_grad", "cross_entropy_grad.simd", not_float_with_labels, nullptr,
-    by_storage<cross_entropy_grad<float>, cross_entropy_grad<Bf16>>};
+extern const Kernel cross_entropy_grad_simd{"cross_entropy_grad", "cross_entropy_grad.simd", not_float_with_labels,
+                                            nullptr, by_storage<cross_entropy_grad<float>, cross_entropy_grad<Bf16>>};
 
 }  // namespace trireme::cpu

@@ -12,8 +12,7 @@ namespace {
 
 // lr and scale may be f32 or f64.
 double scalar(const View& view) {
-  return view.type.dtype == DType::kF64 ? view.as<double>()[0]
-                                        : static_cast<double>(view.as<float>()[0]);
+  return view.type.dtype == DType::kF64 ? view.as<double>()[0] : static_cast<double>(view.as<float>()[0]);
 }
 
 // "" when the first `tensors` operands are f32 or bf16 and the scalars are of types that are read
@@ -122,29 +121,25 @@ template <class T>
 void run_lamb_apply(const KernelArgs& args) {
   const double param_norm2 = scalar(args.in[2]);
   const double direction_norm2 = scalar(args.in[3]);
-  const double trust =
-      param_norm2 > 0 && direction_norm2 > 0 ? std::sqrt(param_norm2 / direction_norm2) : 1;
+  const double trust = param_norm2 > 0 && direction_norm2 > 0 ? std::sqrt(param_norm2 / direction_norm2) : 1;
   const auto along = static_cast<float>(-scalar(args.in[4]) * trust);
   const T* p = data_of<T>(args.in[0]);
   const T* u = data_of<T>(args.in[1]);
   T* p_out = data_of<T>(args.out[0]);
-  for_range(args, args.out[0].elements(), kGrain, [&](int64_t i, int64_t end) {
-    loops_on<T>().add_scaled(end - i, p + i, u + i, along, p_out + i);
-  });
+  for_range(args, args.out[0].elements(), kGrain,
+            [&](int64_t i, int64_t end) { loops_on<T>().add_scaled(end - i, p + i, u + i, along, p_out + i); });
 }
 
 }  // namespace
 
-extern const Kernel adam_update_simd{"adam_update", "adam_update.simd", not_float_update<4>,
-                                     nullptr, by_storage<run_adam<float>, run_adam<Bf16>>};
+extern const Kernel adam_update_simd{"adam_update", "adam_update.simd", not_float_update<4>, nullptr,
+                                     by_storage<run_adam<float>, run_adam<Bf16>>};
 extern const Kernel sgd_update_simd{"sgd_update", "sgd_update.simd", not_float_update<3>, nullptr,
                                     by_storage<run_sgd<float>, run_sgd<Bf16>>};
-extern const Kernel sgd_plain_update_simd{"sgd_plain_update", "sgd_plain_update.simd",
-                                          not_float_update<2>, nullptr,
+extern const Kernel sgd_plain_update_simd{"sgd_plain_update", "sgd_plain_update.simd", not_float_update<2>, nullptr,
                                           by_storage<run_sgd_plain<float>, run_sgd_plain<Bf16>>};
-extern const Kernel lamb_direction_simd{
-    "lamb_direction", "lamb_direction.simd", not_float_update<4>, nullptr,
-    by_storage<run_lamb_direction<float>, run_lamb_direction<Bf16>>};
+extern const Kernel lamb_direction_simd{"lamb_direction", "lamb_direction.simd", not_float_update<4>, nullptr,
+                                        by_storage<run_lamb_direction<float>, run_lamb_direction<Bf16>>};
 extern const Kernel lamb_apply_simd{"lamb_apply", "lamb_apply.simd", not_float_update<2>, nullptr,
                                     by_storage<run_lamb_apply<float>, run_lamb_apply<Bf16>>};
 

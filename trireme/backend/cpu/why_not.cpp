@@ -8,12 +8,10 @@ namespace trireme::cpu {
 
 std::string not_all_f32(const TypeArgs& args) {
   for (size_t i = 0; i < args.in.size(); ++i) {
-    if (args.in[i].dtype != DType::kF32)
-      return fmt::format("operand {} is {}, not f32", i, to_string(args.in[i]));
+    if (args.in[i].dtype != DType::kF32) return fmt::format("operand {} is {}, not f32", i, to_string(args.in[i]));
   }
   for (size_t i = 0; i < args.out.size(); ++i) {
-    if (args.out[i].dtype != DType::kF32)
-      return fmt::format("result {} is {}, not f32", i, to_string(args.out[i]));
+    if (args.out[i].dtype != DType::kF32) return fmt::format("result {} is {}, not f32", i, to_string(args.out[i]));
   }
   return "";
 }

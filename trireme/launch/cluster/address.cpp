@@ -17,7 +17,7 @@ namespace trireme::launch {
 namespace {
 
 constexpr std::string_view kMarks = ".-_:%";  // of host names and addresses, besides letters and digits
-constexpr size_t kShown = 200;               // characters of what was given, in an error
+constexpr size_t kShown = 200;                // characters of what was given, in an error
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -58,7 +58,8 @@ HostPort parse_host_port(std::string_view text, uint16_t default_port, std::stri
     has_port = !rest.empty();
     require(!has_port || rest.starts_with(':'), "{} '{}': after ']' a ':' and the port may stand", what, text);
     if (has_port) port = rest.substr(1);
-  } else if (const size_t colon = text.find(':'); colon != std::string_view::npos && text.find(':', colon + 1) == std::string_view::npos) {
+  } else if (const size_t colon = text.find(':');
+             colon != std::string_view::npos && text.find(':', colon + 1) == std::string_view::npos) {
     host = text.substr(0, colon);
     port = text.substr(colon + 1);
     has_port = true;
@@ -69,9 +70,12 @@ HostPort parse_host_port(std::string_view text, uint16_t default_port, std::stri
     require(status == std::errc() && stop == port.data() + port.size() && number >= 1 && number <= 65'535,
             "{} '{}': the port must be a number from 1 to 65535", what, text);
   }
-  const bool is_host = std::ranges::all_of(host, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || kMarks.find(c) != std::string_view::npos; });
-  require(is_host, "{} '{}': a host is a name or an address, of letters, digits and {}; write HOST:PORT, as in 10.0.0.5:8118", what,
-          text.substr(0, kShown), kMarks);
+  const bool is_host = std::ranges::all_of(host, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kMarks.find(c) != std::string_view::npos;
+  });
+  require(is_host,
+          "{} '{}': a host is a name or an address, of letters, digits and {}; write HOST:PORT, as in 10.0.0.5:8118",
+          what, text.substr(0, kShown), kMarks);
   require(!host.empty(), "{} '{}': it has no host; write HOST:PORT, as in 10.0.0.5:8118 or [fe80::5]:8118", what, text);
   return {.host = std::string(host), .port = static_cast<uint16_t>(number)};
 }
@@ -110,7 +114,9 @@ std::string address_towards(const std::string& numeric, uint16_t port) {
   return numeric_of(reinterpret_cast<const sockaddr*>(&own), length);
 }
 
-bool is_ipv6(const std::string& numeric) { return numeric.find(':') != std::string::npos; }
+bool is_ipv6(const std::string& numeric) {
+  return numeric.find(':') != std::string::npos;
+}
 
 std::string host_port_text(const std::string& host, uint16_t port) {
   return is_ipv6(host) ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);

@@ -12,7 +12,8 @@ struct HostPort {
   uint16_t port = 0;
 };
 
-// "host:port", "host", "1.2.3.4:port", "[::1]:port"; without a port it is `default_port`. `what` names the option in errors.
+// "host:port", "host", "1.2.3.4:port", "[::1]:port"; without a port it is `default_port`. `what` names the option in
+// errors.
 HostPort parse_host_port(std::string_view text, uint16_t default_port, std::string_view what);
 // The numeric address of a host name; kInvalidArgument with the system's reason when it has none.
 std::string resolve(const std::string& host);

@@ -15,25 +15,25 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/hash.h"
 #include "trireme/base/log.h"
-#include "trireme/comm/tcp_store.h"
+#include "trireme/comm/stores/tcp_store.h"
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/scheduler.h"
-#include "trireme/launch/descriptors.h"
-#include "trireme/launch/log_echo.h"
-#include "trireme/launch/log_folder.h"
-#include "trireme/launch/report.h"
-#include "trireme/launch/secret.h"
-#include "trireme/launch/signals.h"
-#include "trireme/launch/team.h"
-#include "trireme/launch/worker_start.h"
+#include "trireme/launch/start/secret.h"
+#include "trireme/launch/supervise/descriptors.h"
+#include "trireme/launch/supervise/log_echo.h"
+#include "trireme/launch/supervise/log_folder.h"
+#include "trireme/launch/supervise/report.h"
+#include "trireme/launch/supervise/signals.h"
+#include "trireme/launch/supervise/team.h"
+#include "trireme/launch/supervise/worker_start.h"
 
 namespace trireme::launch {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSayWaiting{3'000};     // then what is waited for is said, and again ten times as late
+constexpr milliseconds kSayWaiting{3'000};       // then what is waited for is said, and again ten times as late
 constexpr milliseconds kWaitForVerdict{10'000};  // of a scheduler that does not answer
 
 uint64_t draw() {
@@ -48,11 +48,12 @@ void check(const NodeOptions& o) {
           o.node_rank, o.nodes, o.nodes - 1);
   require(o.nodes == 1 || !o.master.empty(),
           "launch: --master is missing; give HOST:PORT of the node that serves the scheduler, the same on every node");
-  require(o.world > 0 || o.nodes > 0, "launch: --world is missing; say how many ranks the job has, or --nnodes how many nodes");
+  require(o.world > 0 || o.nodes > 0,
+          "launch: --world is missing; say how many ranks the job has, or --nnodes how many nodes");
   require(o.world == 0 || o.world >= o.local.ranks, "launch: -n {} ranks on this node, but the job's --world is {}",
           o.local.ranks, o.world);
-  require(o.min_nodes >= 0 && o.min_nodes <= o.nodes, "launch: --nnodes {}:{}; the first must be 1 or more and not above the second",
-          o.min_nodes, o.nodes);
+  require(o.min_nodes >= 0 && o.min_nodes <= o.nodes,
+          "launch: --nnodes {}:{}; the first must be 1 or more and not above the second", o.min_nodes, o.nodes);
   require(o.window.count() >= 1, "launch: --window {}; it must be 1 second or more", o.window.count());
 }
 
@@ -78,8 +79,7 @@ class Patience {
 
 class Agent {
  public:
-  explicit Agent(const NodeOptions& options)
-      : options_(options), secret_(secret_of(options)), secret_file_(secret_) {
+  explicit Agent(const NodeOptions& options) : options_(options), secret_(secret_of(options)), secret_file_(secret_) {
     if (options.tls.on()) tls_ = read_tls(options.tls);
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
@@ -124,9 +124,13 @@ class Agent {
     const std::string own = options_.address.empty() ? address_towards(address_, port_) : resolve(options_.address);
     store_ = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = own, .secret = secret_});
     fill_report();
-    link_ = std::make_unique<SchedulerLink>(
-        LinkOptions{.host = host_, .address = address_, .port = port_, .secret = secret_, .tls = tls_, .silence = silence_of_link()},
-        report_);
+    link_ = std::make_unique<SchedulerLink>(LinkOptions{.host = host_,
+                                                        .address = address_,
+                                                        .port = port_,
+                                                        .secret = secret_,
+                                                        .tls = tls_,
+                                                        .silence = silence_of_link()},
+                                            report_);
     team_.emplace(options_.local.grace, options_.silence);
   }
 
@@ -143,7 +147,8 @@ class Agent {
     const LaunchResult local = report_on(team_->workers(), team_->interrupted(), options_.local.tail_lines);
     report_.state = NodeState::kEnded;
     report_.ending = ending_of(local);
-    if (report_.interrupt == 0) report_.interrupt = report_.ending.interrupt;  // sent to a rank here: the others learn of it
+    if (report_.interrupt == 0)
+      report_.interrupt = report_.ending.interrupt;  // sent to a rank here: the others learn of it
     link_->tell(report_);
     wait_for_verdict();
     return result_of(local);
@@ -159,7 +164,8 @@ class Agent {
     const bool own = is_own_address(address_);
     if (options_.nodes == 0 || options_.node_rank > 0 || (options_.node_rank < 0 && !own)) return;
     require(own,
-            "launch: node rank 0 serves the scheduler, but --master '{}' ({}) is not an address of this host; give one of its "
+            "launch: node rank 0 serves the scheduler, but --master '{}' ({}) is not an address of this host; give one "
+            "of its "
             "addresses to all nodes, or this node another --node-rank",
             host_, address_);
     SchedulerOptions options{.cluster = {.world = report_world(),
@@ -201,10 +207,10 @@ class Agent {
     std::string boot;  // of /proc, whose files have no size
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     report_.machine = hash64(boot);
-    report_.node_id = !options_.node_id.empty()                             ? options_.node_id
-                      : options_.node_rank >= 0 && options_.nodes > 0 ? fmt::format("node{}", options_.node_rank)
-                                                                      : fmt::format("{}-{:08x}", report_.host,
-                                                                                    report_.instance & 0xffffffff);
+    report_.node_id = !options_.node_id.empty() ? options_.node_id
+                      : options_.node_rank >= 0 && options_.nodes > 0
+                          ? fmt::format("node{}", options_.node_rank)
+                          : fmt::format("{}-{:08x}", report_.host, report_.instance & 0xffffffff);
     report_.store_address = store_->address();
     report_.store_port = store_->port();
   }
@@ -230,7 +236,8 @@ class Agent {
       if (news.connected && news.view) {
         waiting.say(fmt::format("waiting for all nodes: {} of {} ranks are there", view_.registered, report_.world));
       } else if (patience.passed()) {
-        fail(ErrorKind::kTimeout, "launch: {} was not to be reached within {} s ({}); is node 0, or 'trireme scheduler', running?",
+        fail(ErrorKind::kTimeout,
+             "launch: {} was not to be reached within {} s ({}); is node 0, or 'trireme scheduler', running?",
              scheduler_name(), options_.window.count(), news.trouble);
       } else if (!news.trouble.empty()) {
         waiting.say(fmt::format("waiting for {}, which is not there yet ({})", scheduler_name(), news.trouble));
@@ -245,9 +252,9 @@ class Agent {
     report_.state = NodeState::kRunning;
     link_->tell(report_);
     if (view_.first_rank != 0) store_.reset();
-    TRIREME_LOG(kInfo, "launch", "node {} of {}: starting ranks {} to {} of {}  store={}:{}", view_.node_index, view_.nodes,
-                view_.first_rank, view_.first_rank + options_.local.ranks - 1, view_.world, view_.store_address,
-                view_.store_port);
+    TRIREME_LOG(kInfo, "launch", "node {} of {}: starting ranks {} to {} of {}  store={}:{}", view_.node_index,
+                view_.nodes, view_.first_rank, view_.first_rank + options_.local.ranks - 1, view_.world,
+                view_.store_address, view_.store_port);
     for (int i = 0; i < options_.local.ranks; ++i) {
       const int rank = view_.first_rank + i;
       WorkerStart start = worker_start(options_.local, {.rank = rank,
@@ -268,10 +275,10 @@ class Agent {
   void work() {
     LogEcho echo(options_.local, team_->workers());
     team_->run(signals_, {.wake = link_->fd(), .on_turn = [&] {
-                           echo.turn();
-                           hear();
-                           say();
-                         }});
+                            echo.turn();
+                            hear();
+                            say();
+                          }});
   }
 
   // What the scheduler has to say while the workers run.
@@ -283,7 +290,8 @@ class Agent {
       view_.ending.interrupt != 0 ? team_->end() : team_->end_because(view_.ending.text);
     }
     if (!std::exchange(refused_, !view_.refused.empty()) && refused_) {
-      TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(), view_.refused);
+      TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(),
+                  view_.refused);
     }
     look_whether_cut_off(news);
     if (news.connected != connected_) {
@@ -291,13 +299,14 @@ class Agent {
       if (connected_) {
         TRIREME_LOG(kWarn, "launch", "{} is there again", scheduler_name());
       } else {
-        TRIREME_LOG(kWarn, "launch", "{} has gone ({}); the job goes on, and it is tried again", scheduler_name(), news.trouble);
+        TRIREME_LOG(kWarn, "launch", "{} has gone ({}); the job goes on, and it is tried again", scheduler_name(),
+                    news.trouble);
       }
     }
   }
 
-  // A scheduler that died leaves its host's answer that nobody listens there, and the ranks go on. Without any answer, and
-  // with ranks that wait for others as long, it is this node that is cut off from them; they count it as lost.
+  // A scheduler that died leaves its host's answer that nobody listens there, and the ranks go on. Without any answer,
+  // and with ranks that wait for others as long, it is this node that is cut off from them; they count it as lost.
   void look_whether_cut_off(const SchedulerLink::News& news) {
     if (options_.silence.count() == 0 || news.connected || news.host_answers) return;
     const double silence_s = std::chrono::duration<double>(options_.silence).count();
@@ -307,8 +316,10 @@ class Agent {
       if (worker.running && (since_s == 0 || now - since_s < silence_s)) return;
     }
     cut_off_ = true;
-    team_->end_because(fmt::format("node {} ({}) is cut off: {} has not answered for {} s, and all ranks here have waited for "
-                                  "others as long", view_.node_index, report_.host, scheduler_name(), silence_s));
+    team_->end_because(
+        fmt::format("node {} ({}) is cut off: {} has not answered for {} s, and all ranks here have waited for "
+                    "others as long",
+                    view_.node_index, report_.host, scheduler_name(), silence_s));
   }
 
   // What the scheduler is to know of it.
@@ -350,8 +361,8 @@ class Agent {
       if (news.connected) alone.reset();
       if (!news.connected && !alone) alone.emplace(kWaitForVerdict);
       if (cut_off_ || (alone && alone->passed())) {
-        TRIREME_LOG(kWarn, "launch", "{} does not answer ({}); how the other nodes ended is not known", scheduler_name(),
-                    news.trouble);
+        TRIREME_LOG(kWarn, "launch", "{} does not answer ({}); how the other nodes ended is not known",
+                    scheduler_name(), news.trouble);
         return;
       }
       if (signals_.next_to_end() != 0) return;
@@ -366,8 +377,9 @@ class Agent {
     const Ending& job = view_.ending;
     if (refused_) return local;  // by a scheduler of something else
     if (view_.phase != Phase::kOver || job.exit_code == 0 || job.interrupt != 0) {
-      return local.exit_code != 0 || job.exit_code == 0 ? local
-                                                        : LaunchResult{.exit_code = job.exit_code, .report = job.text + "\n"};
+      return local.exit_code != 0 || job.exit_code == 0
+                 ? local
+                 : LaunchResult{.exit_code = job.exit_code, .report = job.text + "\n"};
     }
     if (local.failed_rank >= 0 && local.failed_rank == job.rank && local.cause == job.text) return local;
     LaunchResult result{.exit_code = job.exit_code, .failed_rank = std::max(job.rank, 0), .report = job.text + "\n"};
@@ -409,7 +421,8 @@ comm::Secret cluster_secret(const std::string& secret_file) {
   if (const auto file = flag_text("TRIREME_SECRET_FILE")) return read_secret(*file, "TRIREME_SECRET_FILE");
   const auto text = flag_text("TRIREME_SECRET");
   require(text.has_value(),
-          "a job on several nodes needs a secret that all of them know; make one with 'trireme launch --make-secret job.secret', "
+          "a job on several nodes needs a secret that all of them know; make one with 'trireme launch --make-secret "
+          "job.secret', "
           "copy the file to every node, and give --secret-file job.secret");
   return comm::secret_from_hex(*text);
 }

@@ -17,12 +17,17 @@ namespace {
 constexpr int64_t kComeBack = 3'000;  // ms for a node of a running job to connect again
 constexpr int kExitOfPeers = 3;       // ErrorKind::kComm's
 constexpr int kExitOfCaller = 2;      // ErrorKind::kInvalidArgument's
-constexpr const char* kNotOfThisJob = "the job has been running since before this scheduler was started, and it is none of its nodes";
+constexpr const char* kNotOfThisJob =
+    "the job has been running since before this scheduler was started, and it is none of its nodes";
 
-std::string seconds_text(int64_t ms) { return duration_text(static_cast<double>(ms) / 1e3); }
+std::string seconds_text(int64_t ms) {
+  return duration_text(static_cast<double>(ms) / 1e3);
+}
 
 // Three reports may be lost before a node counts as lost.
-int64_t beat_ms(int64_t silence_ms) { return silence_ms == 0 ? 2'500 : std::clamp<int64_t>(silence_ms / 4, 50, 2'500); }
+int64_t beat_ms(int64_t silence_ms) {
+  return silence_ms == 0 ? 2'500 : std::clamp<int64_t>(silence_ms / 4, 50, 2'500);
+}
 
 std::string ranks_text(int first, int count) {
   return count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
@@ -38,12 +43,14 @@ int64_t number_of(const std::string& id) {
 
 auto final_place(const NodeReport& node) {
   const int rank = node.node_rank >= 0 ? node.node_rank : std::numeric_limits<int>::max();
-  return std::tuple(rank, number_of(node.node_id), std::string_view(node.host), node.machine, std::string_view(node.node_id));
+  return std::tuple(rank, number_of(node.node_id), std::string_view(node.host), node.machine,
+                    std::string_view(node.node_id));
 }
 
 // Agents of one name are one node: the same local ranks.
 std::string group_of(const NodeReport& node) {
-  return node.node_rank >= 0 ? fmt::format("rank {}", node.node_rank) : fmt::format("host {} {}", node.host, node.machine);
+  return node.node_rank >= 0 ? fmt::format("rank {}", node.node_rank)
+                             : fmt::format("host {} {}", node.host, node.machine);
 }
 
 // Tells the members of a job and their order.
@@ -62,7 +69,8 @@ Cluster::Cluster(const ClusterOptions& options, int64_t now_ms)
   require(options.nodes >= 0 && options.nodes <= options.world,
           "scheduler: {} nodes for {} ranks; each node has at least one", options.nodes, options.world);
   require(options.min_world >= 0 && options.min_world <= options.world,
-          "scheduler: {} to {} ranks; the first must be 1 or more and not above the second", options.min_world, options.world);
+          "scheduler: {} to {} ranks; the first must be 1 or more and not above the second", options.min_world,
+          options.world);
   if (options_.min_world == 0) options_.min_world = options_.world;
 }
 
@@ -97,8 +105,10 @@ std::string Cluster::objection(const NodeReport& report) const {
                        report.world, options_.world);
   }
   if ((report.min_world == 0 ? report.world : report.min_world) != options_.min_world) {
-    return fmt::format("it was started for a job of at least {} ranks, but this scheduler's job has at least {}; give both "
-                       "the same", report.min_world == 0 ? report.world : report.min_world, options_.min_world);
+    return fmt::format(
+        "it was started for a job of at least {} ranks, but this scheduler's job has at least {}; give both "
+        "the same",
+        report.min_world == 0 ? report.world : report.min_world, options_.min_world);
   }
   if (report.nodes != 0 && options_.nodes != 0 && report.nodes != options_.nodes) {
     return fmt::format("it was started for a job of {} nodes, but this scheduler's job has {}; give both the same",
@@ -121,7 +131,8 @@ std::string Cluster::objection(const NodeReport& report) const {
   if (std::string wrong = objection_to_claim(report); !wrong.empty()) return wrong;
   if (registered_ + report.workers <= options_.world) {
     if (phase_ == Phase::kForming || report.first_rank >= 0) return "";
-    return fmt::format("the job is running with {} ranks; a node that comes later has a place only when it starts again", world_now_);
+    return fmt::format(
+        "the job is running with {} ranks; a node that comes later has a place only when it starts again", world_now_);
   }
   if (report.first_rank >= 0) {  // it was there before this scheduler: others make room
     int room = options_.world - registered_;
@@ -154,14 +165,19 @@ void Cluster::drop(Nodes::iterator node, const std::string& why) {
 
 ClusterView Cluster::refuse(const NodeReport& report, std::string why) {
   events_.push_back(fmt::format("{} is refused: {}", name_of(report), why));
-  ClusterView view{.version = version_, .phase = phase_, .refused = std::move(why), .attempt = attempt_, .registered = registered_};
+  ClusterView view{
+      .version = version_, .phase = phase_, .refused = std::move(why), .attempt = attempt_, .registered = registered_};
   if (phase_ == Phase::kOver) view.ending = ending_;
   return view;
 }
 
 ClusterView Cluster::view_of_earlier() const {
-  return {.version = version_, .phase = Phase::kOver, .attempt = attempt_, .restarts = options_.restarts,
-          .again = phase_ != Phase::kOver, .ending = phase_ == Phase::kOver ? ending_ : previous_};
+  return {.version = version_,
+          .phase = Phase::kOver,
+          .attempt = attempt_,
+          .restarts = options_.restarts,
+          .again = phase_ != Phase::kOver,
+          .ending = phase_ == Phase::kOver ? ending_ : previous_};
 }
 
 ClusterView Cluster::report(const NodeReport& report, int64_t now_ms) {
@@ -196,9 +212,10 @@ void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
   node.away_since_ms = -1;
   take_in(report, node);
   look_whether_complete(now_ms);
-  if (phase_ == Phase::kRunning && report.ending.exit_code != 0 && report.ending.interrupt == 0) note_failure(report, now_ms);
-  const bool all_ended = std::ranges::all_of(
-      nodes_, [](const auto& entry) { return entry.second.last.state == NodeState::kEnded; });
+  if (phase_ == Phase::kRunning && report.ending.exit_code != 0 && report.ending.interrupt == 0)
+    note_failure(report, now_ms);
+  const bool all_ended =
+      std::ranges::all_of(nodes_, [](const auto& entry) { return entry.second.last.state == NodeState::kEnded; });
   if (phase_ == Phase::kRunning && all_ended && decide_at_ms_ < 0) {
     Ending all{.interrupt = interrupt_};
     if (interrupt_ != 0) {
@@ -209,14 +226,15 @@ void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
   }
 }
 
-// Complete are all ranks that can be; or, in a job that can go on with fewer, those that are left of the start before, or
-// that have come when no more did for a while.
+// Complete are all ranks that can be; or, in a job that can go on with fewer, those that are left of the start before,
+// or that have come when no more did for a while.
 void Cluster::look_whether_complete(int64_t now_ms) {
   if (phase_ != Phase::kForming) return;
   const int all = claimed_world_ > 0 ? claimed_world_ : options_.world;
   const bool enough = claimed_world_ == 0 && registered_ >= options_.min_world;
   const bool last_call = now_ms - last_came_ms_ >= options_.last_call_ms || now_ms >= window_ends_ms_;
-  if (registered_ == all || (enough && ((hoped_for_ > 0 && registered_ >= hoped_for_) || last_call))) assign_final_ranks();
+  if (registered_ == all || (enough && ((hoped_for_ > 0 && registered_ >= hoped_for_) || last_call)))
+    assign_final_ranks();
 }
 
 bool Cluster::may_start_again(const Ending& ending) const {
@@ -279,8 +297,8 @@ std::vector<Cluster::Node*> Cluster::in_final_order() {
   return merged;
 }
 
-// Holds for nodes that are all new. Else the hash tells whether they are, all of them, those of the job that some say they
-// are in.
+// Holds for nodes that are all new. Else the hash tells whether they are, all of them, those of the job that some say
+// they are in.
 bool Cluster::are_of_the_job_they_say(const std::vector<Node*>& order) const {
   int next = 0;
   for (const Node* node : order) {
@@ -288,7 +306,8 @@ bool Cluster::are_of_the_job_they_say(const std::vector<Node*>& order) const {
     next += node->last.workers;
   }
   if (order.size() != nodes_.size()) return false;
-  const uint64_t job = job_of(order | std::views::transform([](const Node* n) -> const NodeReport& { return n->last; }));
+  const uint64_t job =
+      job_of(order | std::views::transform([](const Node* n) -> const NodeReport& { return n->last; }));
   return std::ranges::all_of(order, [&](const Node* n) { return n->last.first_rank < 0 || n->last.job == job; });
 }
 
@@ -302,7 +321,8 @@ void Cluster::assign_final_ranks() {
       return node.first_rank < 0;
     });
     if (registered_ == (claimed_world_ > 0 ? claimed_world_ : options_.world)) {
-      end({.exit_code = kExitOfPeers, .text = "the nodes that came back to the restarted scheduler do not fit together"});
+      end({.exit_code = kExitOfPeers,
+           .text = "the nodes that came back to the restarted scheduler do not fit together"});
     }
     return;
   }
@@ -311,7 +331,8 @@ void Cluster::assign_final_ranks() {
   int next = 0;
   for (Node* node : order) {
     auto& [index, size] = groups.try_emplace(group_of(node->last), static_cast<int>(groups.size()), 0).first->second;
-    events_.push_back(fmt::format("{}: {} for now -> {}", name_of(node->last), ranks_text(node->first_rank, node->last.workers),
+    events_.push_back(fmt::format("{}: {} for now -> {}", name_of(node->last),
+                                  ranks_text(node->first_rank, node->last.workers),
                                   ranks_text(next, node->last.workers)));
     node->first_rank = next;
     node->node_index = index;
@@ -344,14 +365,16 @@ void Cluster::end(Ending ending) {
   if (may_start_again(ending)) {
     again_ = true;
     previous_ = std::move(ending);
-    events_.push_back(fmt::format("the job starts again ({} of {}): {}", attempt_ + 1, options_.restarts, previous_.text));
+    events_.push_back(
+        fmt::format("the job starts again ({} of {}): {}", attempt_ + 1, options_.restarts, previous_.text));
     return;
   }
   ending_ = std::move(ending);
   phase_ = Phase::kOver;
   ++version_;
-  events_.push_back(ending_.exit_code == 0 ? "the job is over: all ranks ended well"
-                                           : fmt::format("the job is over, exit code {}: {}", ending_.exit_code, ending_.text));
+  events_.push_back(ending_.exit_code == 0
+                        ? "the job is over: all ranks ended well"
+                        : fmt::format("the job is over, exit code {}: {}", ending_.exit_code, ending_.text));
 }
 
 void Cluster::end_now(const Ending& ending) {
@@ -412,22 +435,25 @@ void Cluster::tick(int64_t now_ms) {
 
 // "waiting for 2 of 8 ranks when the window of 30 s closed: node 0 has 4 of 4, node 1 has 2 of 4".
 std::string Cluster::missing_text() const {
-  const int of_each = options_.min_world == options_.world && options_.nodes > 0 && options_.world % options_.nodes == 0 ? options_.world / options_.nodes : 0;
+  const int of_each = options_.min_world == options_.world && options_.nodes > 0 && options_.world % options_.nodes == 0
+                          ? options_.world / options_.nodes
+                          : 0;
   const std::string expected = of_each > 0 ? fmt::format(" of {}", of_each) : "";
   std::map<std::tuple<int, std::string>, int> groups;  // by node rank, then host
   for (const auto& [id, node] : nodes_) {
     groups[{node.last.node_rank, node.last.node_rank >= 0 ? "" : node.last.host}] += node.last.workers;
   }
-  std::string text = fmt::format("waiting for {} of {}{} ranks when the window of {} closed", options_.min_world - registered_,
-                                 options_.min_world < options_.world ? "at least " : "", options_.min_world,
-                                 seconds_text(options_.window_ms));
+  std::string text = fmt::format(
+      "waiting for {} of {}{} ranks when the window of {} closed", options_.min_world - registered_,
+      options_.min_world < options_.world ? "at least " : "", options_.min_world, seconds_text(options_.window_ms));
   std::string separator = ": ";
   const auto add = [&](const std::string& what) { text += std::exchange(separator, ", ") + what; };
   size_t shown = 0;
   for (const auto& [key, count] : groups) {
     const auto& [rank, host] = key;
     if (++shown > 16) continue;
-    add(rank >= 0 ? fmt::format("node {} has {}{}", rank, count, expected) : fmt::format("{} has {}{}", host, count, expected));
+    add(rank >= 0 ? fmt::format("node {} has {}{}", rank, count, expected)
+                  : fmt::format("{} has {}{}", host, count, expected));
   }
   if (shown > 16) add(fmt::format("and {} more nodes", shown - 16));
   size_t named = 0;
@@ -439,18 +465,27 @@ std::string Cluster::missing_text() const {
   }
   if (groups.empty()) add("nobody came");
   if (other_secrets_ > 0) {
-    text += fmt::format("; {} connection{} refused because the job's secret was not proven: has every node the same --secret-file?",
-                        other_secrets_, other_secrets_ == 1 ? " was" : "s were");
+    text += fmt::format(
+        "; {} connection{} refused because the job's secret was not proven: has every node the same --secret-file?",
+        other_secrets_, other_secrets_ == 1 ? " was" : "s were");
   }
   return text;
 }
 
 ClusterView Cluster::view_of(const std::string& node_id) const {
   if (!nodes_.contains(node_id)) return view_of_earlier();
-  ClusterView view{.version = version_, .phase = phase_, .attempt = attempt_, .restarts = options_.restarts,
-                   .world = phase_ == Phase::kForming ? 0 : world_now_, .job = job_, .registered = registered_,
-                   .nodes = node_count_, .store_address = store_address_, .store_port = store_port_,
-                   .interrupt = interrupt_, .beat_ms = beat_ms(options_.silence_ms)};
+  ClusterView view{.version = version_,
+                   .phase = phase_,
+                   .attempt = attempt_,
+                   .restarts = options_.restarts,
+                   .world = phase_ == Phase::kForming ? 0 : world_now_,
+                   .job = job_,
+                   .registered = registered_,
+                   .nodes = node_count_,
+                   .store_address = store_address_,
+                   .store_port = store_port_,
+                   .interrupt = interrupt_,
+                   .beat_ms = beat_ms(options_.silence_ms)};
   if (phase_ == Phase::kOver) view.ending = ending_;
   const Node& node = nodes_.at(node_id);
   view.first_rank = node.first_rank;
@@ -469,6 +504,8 @@ bool Cluster::everyone_knows() const {
          });
 }
 
-std::vector<std::string> Cluster::take_events() { return std::exchange(events_, {}); }
+std::vector<std::string> Cluster::take_events() {
+  return std::exchange(events_, {});
+}
 
 }  // namespace trireme::launch

@@ -1,10 +1,12 @@
-// The scheduler's knowledge of a job: which nodes have come, which ranks each of them has, which of them still live, and how
-// the job ends. No clock, no network, no threads: time comes in as milliseconds, so every order of events can be tested.
+// The scheduler's knowledge of a job: which nodes have come, which ranks each of them has, which of them still live,
+// and how the job ends. No clock, no network, no threads: time comes in as milliseconds, so every order of events can
+// be tested.
 //
-// A *node* is what one agent (`trireme launch`) answers for: some workers on one host. Each report of a node says all that
-// is to be known of it, so that reports may be repeated or lost and a scheduler that is started anew learns everything again.
-// While the job forms, a node's ranks are provisional (in the order of coming). When all ranks are there they become final:
-// by node rank, then by node ids that are numbers, then by host and node id, whatever the order of coming was.
+// A *node* is what one agent (`trireme launch`) answers for: some workers on one host. Each report of a node says all
+// that is to be known of it, so that reports may be repeated or lost and a scheduler that is started anew learns
+// everything again. While the job forms, a node's ranks are provisional (in the order of coming). When all ranks are
+// there they become final: by node rank, then by node ids that are numbers, then by host and node id, whatever the
+// order of coming was.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +22,8 @@ enum class NodeState : uint8_t { kWaiting, kRunning, kFailed, kEnded };
 // How the workers of a node, or the job, ended. Exit code 0: well.
 struct Ending {
   int exit_code = 0;
-  int rank = -1;      // the first that failed; -1: none in particular
-  int interrupt = 0;  // the signal that made it end, or 0
+  int rank = -1;                    // the first that failed; -1: none in particular
+  int interrupt = 0;                // the signal that made it end, or 0
   bool may_be_consequence = false;  // of another rank's end
   std::string text;
 };
@@ -37,10 +39,10 @@ struct NodeReport {
   int attempt = 0;        // how often the job was started before, as far as the node knows
   int running_world = 0;  // ranks of the job that runs, as the final view said
   std::string host;
-  uint64_t machine = 0;   // tells hosts of one name apart
+  uint64_t machine = 0;       // tells hosts of one name apart
   std::string store_address;  // of the store that this node serves in case it has rank 0
   uint16_t store_port = 0;
-  uint64_t job = 0;       // what the final view said, and 0 and -1 before
+  uint64_t job = 0;  // what the final view said, and 0 and -1 before
   int first_rank = -1;
   NodeState state = NodeState::kWaiting;
   int interrupt = 0;  // a signal that the node was asked to end by, for all nodes to pass on; or 0
@@ -50,9 +52,9 @@ struct NodeReport {
 
 enum class Phase : uint8_t { kForming, kRunning, kOver };
 
-// A job may be started again after a failure: the nodes then register anew, with the number of the start they come for. Who
-// reports an earlier one is told that it is over. With fewer ranks than asked for, but enough, it starts when those come that
-// were not lost, or when no more come.
+// A job may be started again after a failure: the nodes then register anew, with the number of the start they come for.
+// Who reports an earlier one is told that it is over. With fewer ranks than asked for, but enough, it starts when those
+// come that were not lost, or when no more come.
 
 // What a node is told.
 struct ClusterView {
@@ -66,10 +68,10 @@ struct ClusterView {
   uint64_t job = 0;     // hash of which node has which ranks, when they are final
   int registered = 0;   // ranks
   int first_rank = -1;  // of this node's workers, which have consecutive ones; provisional while the job forms
-  int node_index = 0;   // among the nodes; agents with the same node rank, or without one on the same host, are one node
+  int node_index = 0;  // among the nodes; agents with the same node rank, or without one on the same host, are one node
   int nodes = 0;
-  int first_local = 0;  // local rank of this agent's first worker
-  int local_world = 0;  // ranks of its node
+  int first_local = 0;        // local rank of this agent's first worker
+  int local_world = 0;        // ranks of its node
   std::string store_address;  // where all ranks meet
   uint16_t store_port = 0;
   int interrupt = 0;
@@ -79,13 +81,13 @@ struct ClusterView {
 
 struct ClusterOptions {
   int world = 1;
-  int min_world = 0;           // ranks that will do when no more come; 0: all of them
-  int nodes = 0;               // 0: as many as come
-  int restarts = 0;            // at most, after a failure that is not the caller's (exit code 2)
-  int64_t last_call_ms = 10'000; // for more ranks to come when enough are there
-  int64_t window_ms = 300'000; // for all ranks to come
-  int64_t silence_ms = 10'000; // after which a node counts as lost; 0: never
-  int64_t settle_ms = 500;     // for the cause of a failure to show, after one that may be a consequence
+  int min_world = 0;              // ranks that will do when no more come; 0: all of them
+  int nodes = 0;                  // 0: as many as come
+  int restarts = 0;               // at most, after a failure that is not the caller's (exit code 2)
+  int64_t last_call_ms = 10'000;  // for more ranks to come when enough are there
+  int64_t window_ms = 300'000;    // for all ranks to come
+  int64_t silence_ms = 10'000;    // after which a node counts as lost; 0: never
+  int64_t settle_ms = 500;        // for the cause of a failure to show, after one that may be a consequence
 };
 
 class Cluster {
@@ -160,14 +162,14 @@ class Cluster {
   std::set<std::string> earlier_;  // ids of the nodes of the start before
   Ending previous_;                // how that ended
   int attempt_ = 0;
-  bool again_ = false;             // it ended just now, and the job starts again
-  int hoped_for_ = 0;              // ranks of its nodes that were not lost
+  bool again_ = false;  // it ended just now, and the job starts again
+  int hoped_for_ = 0;   // ranks of its nodes that were not lost
   int64_t last_came_ms_ = 0;
-  int world_now_ = 0;              // when final
-  int claimed_world_ = 0;          // ranks of the running job, by nodes that were in it before this scheduler; 0: none
+  int world_now_ = 0;      // when final
+  int claimed_world_ = 0;  // ranks of the running job, by nodes that were in it before this scheduler; 0: none
   int64_t next_order_ = 0;
   int registered_ = 0;
-  uint64_t job_ = 0;    // when final
+  uint64_t job_ = 0;  // when final
   int node_count_ = 0;
   std::string store_address_;
   uint16_t store_port_ = 0;

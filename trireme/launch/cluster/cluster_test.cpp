@@ -73,7 +73,8 @@ TEST(Cluster, RanksAreProvisionalUntilAllAreThereAndThenByNodeRank) {
   EXPECT_EQ(cluster.view_of("node2").first_rank, 3);
   EXPECT_EQ(last.store_address, "10.0.0.0");
   EXPECT_EQ(last.store_port, 4000);
-  EXPECT_THAT(cluster.take_events(), Contains(HasSubstr("node 2 ('node2' on host2): ranks 0 to 2 for now -> ranks 3 to 5")));
+  EXPECT_THAT(cluster.take_events(),
+              Contains(HasSubstr("node 2 ('node2' on host2): ranks 0 to 2 for now -> ranks 3 to 5")));
 }
 
 TEST(Cluster, FinalRanksDoNotDependOnTheOrderOfComing) {
@@ -91,7 +92,8 @@ TEST(Cluster, FinalRanksDoNotDependOnTheOrderOfComing) {
       if (random() % 3 == 0) one.node_id = std::to_string(i);
       nodes.push_back(one);
     }
-    const int world = std::accumulate(nodes.begin(), nodes.end(), 0, [](int sum, const NodeReport& n) { return sum + n.workers; });
+    const int world =
+        std::accumulate(nodes.begin(), nodes.end(), 0, [](int sum, const NodeReport& n) { return sum + n.workers; });
     std::map<std::string, std::vector<int>> expected;
     for (int order = 0; order < 4; ++order) {
       std::ranges::shuffle(nodes, random);
@@ -154,9 +156,11 @@ TEST(Cluster, Section1_8_Item2_SurplusWorkersAreRefusedAndTheOthersStay) {
   Cluster cluster({.world = 8}, 0);
   for (int i = 0; i < 7; ++i) EXPECT_EQ(refusal(cluster, node(i, 1, 8)), "");
 
-  EXPECT_EQ(refusal(cluster, node(9, 2, 8)), "7 of the job's 8 ranks are taken by 7 nodes, so there is no place for 2 more");
+  EXPECT_EQ(refusal(cluster, node(9, 2, 8)),
+            "7 of the job's 8 ranks are taken by 7 nodes, so there is no place for 2 more");
   EXPECT_EQ(refusal(cluster, node(7, 1, 8)), "");
-  EXPECT_EQ(refusal(cluster, node(8, 1, 8)), "8 of the job's 8 ranks are taken by 8 nodes, so there is no place for 1 more");
+  EXPECT_EQ(refusal(cluster, node(8, 1, 8)),
+            "8 of the job's 8 ranks are taken by 8 nodes, so there is no place for 1 more");
   EXPECT_EQ(cluster.phase(), Phase::kRunning);
 }
 
@@ -166,7 +170,8 @@ TEST(Cluster, Section1_8_Item3_AnotherWorldSizeIsRefused) {
             "it was started for a job of 7 ranks, but this scheduler's job has 8; give both the same");
   NodeReport other = node(0, 4, 8);
   other.nodes = 3;
-  EXPECT_EQ(refusal(cluster, other), "it was started for a job of 3 nodes, but this scheduler's job has 2; give both the same");
+  EXPECT_EQ(refusal(cluster, other),
+            "it was started for a job of 3 nodes, but this scheduler's job has 2; give both the same");
   EXPECT_EQ(cluster.registered(), 0);
 }
 
@@ -391,7 +396,8 @@ TEST(Cluster, AFailedJobStartsAgainWhenItsNodesHaveComeAnew) {
 }
 
 TEST(Cluster, AMistakeOfTheCallerOrASignalIsNoReasonToStartAgain) {
-  for (const Ending& ending : {Ending{.exit_code = 2, .text = "no such file"}, Ending{.exit_code = 130, .interrupt = 2, .text = "x"}}) {
+  for (const Ending& ending :
+       {Ending{.exit_code = 2, .text = "no such file"}, Ending{.exit_code = 130, .interrupt = 2, .text = "x"}}) {
     Cluster cluster({.world = 1, .restarts = 5}, 0);
     const ClusterView view = cluster.report(node(0, 1, 1), 0);
     NodeReport report = failed(after(node(0, 1, 1), view), ending);
@@ -451,18 +457,29 @@ TEST(Cluster, RandomEventsKeepTheRules) {
     const int world = 1 + static_cast<int>(random() % 8);
     Cluster cluster({.world = world, .window_ms = 20'000, .silence_ms = 5'000}, 0);
     Phase before = Phase::kForming;
-    for (int64_t now = 0; now < 60'000 && cluster.phase() != Phase::kOver; now += static_cast<int64_t>(random() % 2'000)) {
+    for (int64_t now = 0; now < 60'000 && cluster.phase() != Phase::kOver;
+         now += static_cast<int64_t>(random() % 2'000)) {
       const int which = static_cast<int>(random() % 6);
       NodeReport one = node(which, 1 + static_cast<int>(random() % 2), random() % 20 == 0 ? world + 1 : world);
       if (random() % 4 == 0) one.node_rank = -1;
       if (random() % 10 == 0) one.instance += random() % 2;
-      if (cluster.phase() == Phase::kRunning && cluster.has(one.node_id)) one = after(one, cluster.view_of(one.node_id));
+      if (cluster.phase() == Phase::kRunning && cluster.has(one.node_id))
+        one = after(one, cluster.view_of(one.node_id));
       switch (random() % 12) {
-        case 0: cluster.disconnected(one.node_id, one.instance, now); break;
-        case 1: cluster.report(ended(one), now); break;
-        case 2: cluster.report(failed(one, {.exit_code = 5, .may_be_consequence = random() % 2 == 0, .text = "x"}), now); break;
-        case 3: cluster.tick(now); break;
-        default: cluster.report(one, now);
+        case 0:
+          cluster.disconnected(one.node_id, one.instance, now);
+          break;
+        case 1:
+          cluster.report(ended(one), now);
+          break;
+        case 2:
+          cluster.report(failed(one, {.exit_code = 5, .may_be_consequence = random() % 2 == 0, .text = "x"}), now);
+          break;
+        case 3:
+          cluster.tick(now);
+          break;
+        default:
+          cluster.report(one, now);
       }
       EXPECT_GE(cluster.phase(), before);
       before = cluster.phase();

@@ -27,7 +27,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kBreath{50};  // before the next try to let in, or to listen
 constexpr milliseconds kClosing{2};  // in which gRPC closes what was ended
-constexpr double kHonest_s = 0.25;   // in which who knows the secret proves it, however many nodes of a large job come at once
+constexpr double kHonest_s =
+    0.25;  // in which who knows the secret proves it, however many nodes of a large job come at once
 constexpr int kBacklog = 1024;
 constexpr int kLeftFree = 32;  // descriptors, for the rest of the process
 
@@ -84,7 +85,9 @@ int most_descriptors() {
 }
 
 // A new descriptor is the lowest that is free: from here on too few are.
-int first_too_high() { return most_descriptors() - std::min(kLeftFree, most_descriptors() / 4); }
+int first_too_high() {
+  return most_descriptors() - std::min(kLeftFree, most_descriptors() / 4);
+}
 
 }  // namespace
 
@@ -228,8 +231,10 @@ bool Gate::let_one_in() {
 void Gate::say_crowded() {
   if (++times_full_ < say_full_at_) return;
   say_full_at_ = 2 * times_full_;
-  TRIREME_LOG(kWarn, "launch", "scheduler: connections wait, as nearly all descriptors are taken, of {} (RLIMIT_NOFILE; 'ulimit -n' "
-              "raises it)  times={}", most_descriptors(), times_full_);
+  TRIREME_LOG(kWarn, "launch",
+              "scheduler: connections wait, as nearly all descriptors are taken, of {} (RLIMIT_NOFILE; 'ulimit -n' "
+              "raises it)  times={}",
+              most_descriptors(), times_full_);
 }
 
 // With mutex_ held, as end().
@@ -248,7 +253,8 @@ Gate::Place Gate::end(Place at) {
 void Gate::listen_again() {
   if (listener_ >= 0) {
     ::close(listener_);
-    TRIREME_LOG(kWarn, "launch", "scheduler: the listener at {} failed, and is made anew", host_port_text(options_.address, port_));
+    TRIREME_LOG(kWarn, "launch", "scheduler: the listener at {} failed, and is made anew",
+                host_port_text(options_.address, port_));
   }
   listener_ = listen_at(options_.address, port_);
   if (listener_ < 0) paused_ = Deadline(kBreath);

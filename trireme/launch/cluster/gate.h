@@ -1,9 +1,11 @@
-// The scheduler's listener. It lets connections in and hands them on to gRPC, which itself bounds neither how many there are without
-// a stream nor how long they stay, and whose own listener never listens again once it has run out of descriptors.
+// The scheduler's listener. It lets connections in and hands them on to gRPC, which itself bounds neither how many
+// there are without a stream nor how long they stay, and whose own listener never listens again once it has run out of
+// descriptors.
 //
-// A connection counts as unproven until its peer has proven the job's secret: there are so many at most, the oldest makes room when
-// it has had a moment, and each is ended when its time is over. Descriptors that the rest of the process needs are left free. A listener that fails is made
-// anew. One thread; what it costs does not grow with the proven connections.
+// A connection counts as unproven until its peer has proven the job's secret: there are so many at most, the oldest
+// makes room when it has had a moment, and each is ended when its time is over. Descriptors that the rest of the
+// process needs are left free. A listener that fails is made anew. One thread; what it costs does not grow with the
+// proven connections.
 #pragma once
 
 #include <atomic>

@@ -33,14 +33,15 @@ constexpr milliseconds kRetryLow{200};  // the pause before the next attempt is 
 constexpr milliseconds kRetryHigh{500};
 constexpr milliseconds kHandshake{5'000};
 constexpr milliseconds kFirstBeat{500};  // until the scheduler says how often it wants to hear
-constexpr milliseconds kLook{20};  // at the heartbeat, and at what time ends
+constexpr milliseconds kLook{20};        // at the heartbeat, and at what time ends
 
 std::shared_ptr<grpc::Channel> channel_of(const LinkOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
-  const std::string target = (is_ipv6(options.address) ? "ipv6:" : "ipv4:") + host_port_text(options.address, options.port);
+  const std::string target =
+      (is_ipv6(options.address) ? "ipv6:" : "ipv4:") + host_port_text(options.address, options.port);
   if (!options.tls) return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
   arguments.SetSslTargetNameOverride(options.host);  // the name the user gave is the one the certificate must have
   return grpc::CreateCustomChannel(
@@ -127,7 +128,8 @@ class SchedulerLink::Loop {
   void attempt() {
     grpc::CompletionQueue queue;
     Attempt a(options_);
-    grpc::GenericStub stub(channel_of(options_));  // one for each attempt, so that a channel's own way of trying again is never asked
+    grpc::GenericStub stub(
+        channel_of(options_));  // one for each attempt, so that a channel's own way of trying again is never asked
     a.stream = stub.PrepareCall(&a.context, kMethod, &queue);
     a.stream->StartCall(tag(kStart));
     listen_for_calls(&queue);
@@ -266,14 +268,15 @@ class SchedulerLink::Loop {
     news_.connected = false;
     news_.host_answers = a.status.error_message().find("Connection refused") != std::string::npos;
     const bool refused = a.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
-    news_.trouble = !a.trouble.empty()    ? a.trouble
+    news_.trouble = !a.trouble.empty() ? a.trouble
                     : refused && a.status.error_message() == kAnotherSecret
-                        ? "it was given another secret than this node; give both the same --secret-file, or the same TRIREME_SECRET_FILE or "
+                        ? "it was given another secret than this node; give both the same --secret-file, or the same "
+                          "TRIREME_SECRET_FILE or "
                           "TRIREME_SECRET"
-                    : refused             ? "it says: " + a.status.error_message()
-                    : a.answered          ? "it closed the connection"
-                    : options_.tls        ? a.status.error_message()  // has what is wrong with a certificate
-                                          : "nobody answers there";
+                    : refused      ? "it says: " + a.status.error_message()
+                    : a.answered   ? "it closed the connection"
+                    : options_.tls ? a.status.error_message()  // has what is wrong with a certificate
+                                   : "nobody answers there";
     news_.hopeless = refused || a.hopeless;
     wake();
   }
@@ -300,8 +303,14 @@ class SchedulerLink::Loop {
 SchedulerLink::SchedulerLink(const LinkOptions& options, const NodeReport& report)
     : loop_(std::make_unique<Loop>(options, report)) {}
 SchedulerLink::~SchedulerLink() = default;
-void SchedulerLink::tell(const NodeReport& report) { loop_->tell(report); }
-SchedulerLink::News SchedulerLink::news() const { return loop_->news(); }
-int SchedulerLink::fd() const { return loop_->fd(); }
+void SchedulerLink::tell(const NodeReport& report) {
+  loop_->tell(report);
+}
+SchedulerLink::News SchedulerLink::news() const {
+  return loop_->news();
+}
+int SchedulerLink::fd() const {
+  return loop_->fd();
+}
 
 }  // namespace trireme::launch

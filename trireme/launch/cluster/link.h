@@ -1,5 +1,5 @@
-// An agent's end of the connection to the scheduler. It keeps trying: a scheduler that is not there yet, or has died, is
-// connected to when it comes, and told all again. A thread of its own does this; nothing here waits for the network.
+// An agent's end of the connection to the scheduler. It keeps trying: a scheduler that is not there yet, or has died,
+// is connected to when it comes, and told all again. A thread of its own does this; nothing here waits for the network.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "trireme/comm/hmac.h"
+#include "trireme/comm/stores/hmac.h"
 #include "trireme/launch/cluster/cluster.h"
 #include "trireme/launch/cluster/tls.h"
 
@@ -20,7 +20,8 @@ struct LinkOptions {
   uint16_t port = 0;
   comm::Secret secret{};
   std::optional<TlsTexts> tls;
-  std::chrono::milliseconds silence{10'000};  // of a scheduler that answers every report: then the connection is no more
+  std::chrono::milliseconds silence{
+      10'000};  // of a scheduler that answers every report: then the connection is no more
 };
 
 class SchedulerLink {

@@ -50,8 +50,8 @@ class Reader {
   void text(std::string& value, size_t most) {
     const size_t length = raw(2);
     if (length > most || length > rest_.size()) {
-      fail(ErrorKind::kCorrupt, "scheduler message: a text of {} bytes where at most {} may stand and {} are left", length,
-           most, rest_.size());
+      fail(ErrorKind::kCorrupt, "scheduler message: a text of {} bytes where at most {} may stand and {} are left",
+           length, most, rest_.size());
     }
     value = rest_.substr(0, length);
     rest_.remove_prefix(length);
@@ -82,9 +82,7 @@ void ending_fields(Stream& s, E& e) {
 }
 
 template <class Stream, class R>
-void fields(Stream& s, R& r)
-  requires std::is_same_v<std::remove_const_t<R>, NodeReport>
-{
+void fields(Stream& s, R& r) requires std::is_same_v<std::remove_const_t<R>, NodeReport> {
   s.text(r.node_id, kMaxName);
   s.bits(r.instance);
   s.number(r.node_rank, -1, kMaxRanks);
@@ -107,9 +105,7 @@ void fields(Stream& s, R& r)
 }
 
 template <class Stream, class V>
-void fields(Stream& s, V& v)
-  requires std::is_same_v<std::remove_const_t<V>, ClusterView>
-{
+void fields(Stream& s, V& v) requires std::is_same_v<std::remove_const_t<V>, ClusterView> {
   s.bits(v.version);
   s.number(v.phase, 0, 2);
   s.text(v.refused, kMaxName);
@@ -149,9 +145,17 @@ T decode_any(std::string_view bytes) {
 
 }  // namespace
 
-std::string encode(const NodeReport& report) { return encode_any(report); }
-std::string encode(const ClusterView& view) { return encode_any(view); }
-NodeReport decode_report(std::string_view bytes) { return decode_any<NodeReport>(bytes); }
-ClusterView decode_view(std::string_view bytes) { return decode_any<ClusterView>(bytes); }
+std::string encode(const NodeReport& report) {
+  return encode_any(report);
+}
+std::string encode(const ClusterView& view) {
+  return encode_any(view);
+}
+NodeReport decode_report(std::string_view bytes) {
+  return decode_any<NodeReport>(bytes);
+}
+ClusterView decode_view(std::string_view bytes) {
+  return decode_any<ClusterView>(bytes);
+}
 
 }  // namespace trireme::launch

@@ -11,10 +11,21 @@ namespace trireme::launch {
 namespace {
 
 NodeReport report() {
-  return {.node_id = "node1", .instance = 0xfedcba9876543210, .node_rank = 1, .nodes = 2, .world = 8, .workers = 4,
-          .host = "b", .store_address = "10.0.0.2", .store_port = 65'535, .job = 1, .first_rank = 4,
-          .state = NodeState::kFailed, .interrupt = 15,
-          .ending = {.exit_code = 7, .rank = 5, .interrupt = 2, .may_be_consequence = true, .text = "rank 5: why"}, .seen = 9};
+  return {.node_id = "node1",
+          .instance = 0xfedcba9876543210,
+          .node_rank = 1,
+          .nodes = 2,
+          .world = 8,
+          .workers = 4,
+          .host = "b",
+          .store_address = "10.0.0.2",
+          .store_port = 65'535,
+          .job = 1,
+          .first_rank = 4,
+          .state = NodeState::kFailed,
+          .interrupt = 15,
+          .ending = {.exit_code = 7, .rank = 5, .interrupt = 2, .may_be_consequence = true, .text = "rank 5: why"},
+          .seen = 9};
 }
 
 TEST(SchedulerMessage, AReportReadsBackAsItWas) {
@@ -29,9 +40,20 @@ TEST(SchedulerMessage, AReportReadsBackAsItWas) {
 }
 
 TEST(SchedulerMessage, AViewReadsBackAsItWas) {
-  const ClusterView view{.version = 3, .phase = Phase::kOver, .refused = "no", .job = 4, .registered = 8, .first_rank = 4,
-                         .node_index = 1, .nodes = 2, .first_local = 1, .local_world = 5, .store_address = "h",
-                         .store_port = 1, .interrupt = 2, .ending = {.exit_code = 130, .text = "x"}};
+  const ClusterView view{.version = 3,
+                         .phase = Phase::kOver,
+                         .refused = "no",
+                         .job = 4,
+                         .registered = 8,
+                         .first_rank = 4,
+                         .node_index = 1,
+                         .nodes = 2,
+                         .first_local = 1,
+                         .local_world = 5,
+                         .store_address = "h",
+                         .store_port = 1,
+                         .interrupt = 2,
+                         .ending = {.exit_code = 130, .text = "x"}};
   EXPECT_EQ(encode(decode_view(encode(view))), encode(view));
   EXPECT_EQ(decode_view(encode(view)).ending.exit_code, 130);
 }

@@ -21,15 +21,16 @@
 #include "trireme/launch/cluster/grpc_impl.h"
 #include "trireme/launch/cluster/message.h"
 #include "trireme/launch/cluster/session.h"
-#include "trireme/launch/descriptors.h"
+#include "trireme/launch/supervise/descriptors.h"
 
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kOfEachRank = 2;  // descriptors, where each is a node: its connection, and that by which it comes again
-constexpr std::chrono::milliseconds kTurn{20};  // between looks at what time ends
+constexpr size_t kOfEachRank =
+    2;  // descriptors, where each is a node: its connection, and that by which it comes again
+constexpr std::chrono::milliseconds kTurn{20};                // between looks at what time ends
 constexpr std::chrono::milliseconds kIdleConnection{60'000};  // of a connection without a stream, proven or not
-constexpr std::chrono::milliseconds kStood{1'000};  // between two turns: the scheduler itself was stopped
+constexpr std::chrono::milliseconds kStood{1'000};            // between two turns: the scheduler itself was stopped
 
 enum class Step { kAccept, kRead, kWrite, kFinish };
 
@@ -45,7 +46,8 @@ struct Call {
 
   grpc::GenericServerContext context;
   grpc::GenericServerAsyncReaderWriter stream{&context};
-  std::array<Event, 4> events{{{this, Step::kAccept}, {this, Step::kRead}, {this, Step::kWrite}, {this, Step::kFinish}}};
+  std::array<Event, 4> events{
+      {{this, Step::kAccept}, {this, Step::kRead}, {this, Step::kWrite}, {this, Step::kFinish}}};
   grpc::ByteBuffer in;
   int due = 0;  // events
   bool accepted = false;
@@ -54,9 +56,9 @@ struct Call {
   bool finished = false;
   std::optional<grpc::Status> last_words;  // when what is being written has gone
   ServerHandshake handshake;
-  std::optional<Deadline> prove_by;  // while it has not, and is in proving_
-  std::optional<Seals> seals;        // once it has
-  std::string to_send;               // of the handshake
+  std::optional<Deadline> prove_by;    // while it has not, and is in proving_
+  std::optional<Seals> seals;          // once it has
+  std::string to_send;                 // of the handshake
   std::optional<ClusterView> to_tell;  // only the newest matters
   std::string node_id;
   uint64_t instance = 0;
@@ -101,8 +103,8 @@ class Scheduler::Loop {
       : options_(std::move(options)), log_(options_.log_path), cluster_(options_.cluster, now_ms()) {
     quiet_grpc();
     listen();
-    log_.write(fmt::format("waiting at {} for {} rank{}", host_port_text(options_.address, port()), options_.cluster.world,
-                           options_.cluster.world == 1 ? "" : "s"));
+    log_.write(fmt::format("waiting at {} for {} rank{}", host_port_text(options_.address, port()),
+                           options_.cluster.world, options_.cluster.world == 1 ? "" : "s"));
     accept();
     thread_ = std::thread([this] { run(); });
     gate_->open([this](int socket) {
@@ -152,19 +154,22 @@ class Scheduler::Loop {
   void listen() {
     raise_descriptor_limit(2 * options_.max_pending + kOfEachRank * static_cast<size_t>(options_.cluster.world));
     // TLS has as much time as the proof after it.
-    gate_ = std::make_unique<Gate>(GateOptions{.address = options_.address, .port = options_.port,
-                                               .prove_by = 2 * options_.handshake_deadline, .max_unproven = options_.max_pending});
+    gate_ = std::make_unique<Gate>(GateOptions{.address = options_.address,
+                                               .port = options_.port,
+                                               .prove_by = 2 * options_.handshake_deadline,
+                                               .max_unproven = options_.max_pending});
     grpc::ServerBuilder builder;
     builder.RegisterAsyncGenericService(&service_);
     queue_ = builder.AddCompletionQueue();
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_of(options_.tls));
-    // gRPC has one bound for all messages, and reports need this one: before the proof as much may come, but what is longer than
-    // kMaxUnproven is dropped unread (take_message).
+    // gRPC has one bound for all messages, and reports need this one: before the proof as much may come, but what is
+    // longer than kMaxUnproven is dropped unread (take_message).
     builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessage));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 4);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(kIdleConnection.count()));
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, static_cast<int>(options_.handshake_deadline.count()));
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(options_.handshake_deadline.count()));
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4096);
     server_ = builder.BuildAndStart();
     if (!server_) fail(ErrorKind::kIo, "scheduler: gRPC cannot start a server; TRIREME_LOG=launch=debug says why");
@@ -336,7 +341,9 @@ class Scheduler::Loop {
       look_at_time_ = Deadline(kTurn);
       while (!proving_.empty() && proving_.front()->prove_by->passed()) expire(*proving_.front());
       if (const int64_t times = gate_->ended(); times >= say_ended_at_) {
-        log_.write(fmt::format("ended a connection that did not prove the job's secret in time, or made room for newer ones ({} so far)", times));
+        log_.write(fmt::format(
+            "ended a connection that did not prove the job's secret in time, or made room for newer ones ({} so far)",
+            times));
         say_ended_at_ = 2 * times;
       }
       cluster_.tick(now_ms());
@@ -397,10 +404,20 @@ class Scheduler::Loop {
 
 Scheduler::Scheduler(const SchedulerOptions& options) : loop_(std::make_unique<Loop>(options)) {}
 Scheduler::~Scheduler() = default;
-uint16_t Scheduler::port() const { return loop_->port(); }
-void Scheduler::end(const Ending& ending) { loop_->end(ending); }
-Ending Scheduler::wait() { return loop_->wait(); }
-bool Scheduler::is_done() const { return loop_->is_done(); }
-Scheduler::Counts Scheduler::counts() const { return loop_->counts(); }
+uint16_t Scheduler::port() const {
+  return loop_->port();
+}
+void Scheduler::end(const Ending& ending) {
+  loop_->end(ending);
+}
+Ending Scheduler::wait() {
+  return loop_->wait();
+}
+bool Scheduler::is_done() const {
+  return loop_->is_done();
+}
+Scheduler::Counts Scheduler::counts() const {
+  return loop_->counts();
+}
 
 }  // namespace trireme::launch

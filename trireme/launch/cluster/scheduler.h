@@ -1,6 +1,6 @@
-// The scheduler of a job as a service: agents connect, prove that they know the job's secret, report, and are told. It trains
-// nothing and keeps nothing on disk: when it dies and is started again, the nodes tell it anew who they are, and the job goes
-// on meanwhile. The transport is gRPC, one bidirectional stream of bytes for each agent.
+// The scheduler of a job as a service: agents connect, prove that they know the job's secret, report, and are told. It
+// trains nothing and keeps nothing on disk: when it dies and is started again, the nodes tell it anew who they are, and
+// the job goes on meanwhile. The transport is gRPC, one bidirectional stream of bytes for each agent.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "trireme/comm/hmac.h"
+#include "trireme/comm/stores/hmac.h"
 #include "trireme/launch/cluster/cluster.h"
 #include "trireme/launch/cluster/tls.h"
 
@@ -23,7 +23,7 @@ struct SchedulerOptions {
   std::optional<TlsTexts> tls;
   std::string log_path;  // of what happens to the job; empty: this process's log
   std::chrono::milliseconds handshake_deadline{2000};
-  size_t max_pending = 128;                  // handshakes at once, and connections without a proof; one more ends the oldest
+  size_t max_pending = 128;  // handshakes at once, and connections without a proof; one more ends the oldest
   std::chrono::milliseconds linger{10'000};  // after the end of the job, for nodes that do not answer
 };
 

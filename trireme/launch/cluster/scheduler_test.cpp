@@ -38,8 +38,13 @@ bool soon(Condition holds) {
 }
 
 NodeReport node(int rank, int workers, int world) {
-  return {.node_id = fmt::format("node{}", rank), .instance = static_cast<uint64_t>(rank) + 1, .node_rank = rank,
-          .world = world, .workers = workers, .host = "here", .store_address = "127.0.0.1",
+  return {.node_id = fmt::format("node{}", rank),
+          .instance = static_cast<uint64_t>(rank) + 1,
+          .node_rank = rank,
+          .world = world,
+          .workers = workers,
+          .host = "here",
+          .store_address = "127.0.0.1",
           .store_port = static_cast<uint16_t>(5000 + rank)};
 }
 
@@ -112,8 +117,10 @@ TEST_F(SchedulerTest, AWrongSecretIsRefusedOnceAndForAll) {
   wrong.secret = comm::random_secret();
   const SchedulerLink agent(wrong, node(0, 1, 1));
   EXPECT_TRUE(soon([&] { return agent.news().hopeless; }));
-  EXPECT_EQ(agent.news().trouble, "it was given another secret than this node; give both the same --secret-file, or the same TRIREME_SECRET_FILE "
-                                  "or TRIREME_SECRET");
+  EXPECT_EQ(
+      agent.news().trouble,
+      "it was given another secret than this node; give both the same --secret-file, or the same TRIREME_SECRET_FILE "
+      "or TRIREME_SECRET");
   EXPECT_FALSE(agent.news().view);
   EXPECT_TRUE(soon([&] { return scheduler.counts().refused == 1; }));
   EXPECT_EQ(scheduler.counts().admitted, 0);
@@ -151,7 +158,8 @@ TEST_F(SchedulerTest, AReplayedReportIsRefused) {
 
 TEST_F(SchedulerTest, ALongFirstMessageIsRefusedWhateverItSays) {
   const Scheduler scheduler(options(1));
-  for (const size_t bytes : {size_t{0}, size_t{63}, size_t{65}, kMaxUnproven + 1, kMaxMessage, kMaxMessage + 1, size_t{1} << 20}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{63}, size_t{65}, kMaxUnproven + 1, kMaxMessage, kMaxMessage + 1, size_t{1} << 20}) {
     RawStream stream(scheduler.port());
     stream.read();
     stream.write(std::string(bytes, 'x'));
@@ -170,7 +178,10 @@ TEST_F(SchedulerTest, SilentConnectionsAreEndedAndDoNotKeepNodesOut) {
   for (int i = 0; i < 8; ++i) silent.push_back(std::make_unique<RawStream>(scheduler.port()));
   std::vector<int> sockets;
   for (int i = 0; i < 64; ++i) {
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(scheduler.port()), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    sockaddr_in address{.sin_family = AF_INET,
+                        .sin_port = htons(scheduler.port()),
+                        .sin_addr = {htonl(INADDR_LOOPBACK)},
+                        .sin_zero = {}};
     sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(connect(sockets.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     (void)!::write(sockets.back(), "junk\r\n\r\n", 8);
@@ -178,13 +189,15 @@ TEST_F(SchedulerTest, SilentConnectionsAreEndedAndDoNotKeepNodesOut) {
   const SchedulerLink agent(link(scheduler), node(0, 1, 1));
   wait_for(agent, Phase::kRunning);
   // Each of the eight by its own deadline, or with its connection.
-  EXPECT_TRUE(soon([&] { return scheduler.counts().expired + scheduler.counts().refused >= 8; })) << scheduler.counts().expired;
+  EXPECT_TRUE(soon([&] { return scheduler.counts().expired + scheduler.counts().refused >= 8; }))
+      << scheduler.counts().expired;
   for (const int fd : sockets) close(fd);
 }
 
 // A connection on which HTTP/2 has begun and no stream does.
 int streamless(uint16_t port, bool ipv6 = false) {
-  const sockaddr_in four{.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  const sockaddr_in four{
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
   sockaddr_in6 six{};
   six.sin6_family = AF_INET6;
   six.sin6_port = htons(port);
@@ -202,7 +215,8 @@ bool ends(int fd) {
   for (const Deadline deadline(std::chrono::seconds(60)); !deadline.passed();) {
     char bytes[4096];
     pollfd polled{fd, POLLIN, 0};
-    if (poll(&polled, 1, static_cast<int>(deadline.remaining().count())) > 0 && recv(fd, bytes, sizeof bytes, 0) <= 0) return true;
+    if (poll(&polled, 1, static_cast<int>(deadline.remaining().count())) > 0 && recv(fd, bytes, sizeof bytes, 0) <= 0)
+      return true;
   }
   return false;
 }
@@ -253,7 +267,8 @@ TEST_F(SchedulerTest, AListenerThatFailsIsMadeAnew) {
     int listens = 0;
     socklen_t length = sizeof listens;
     const bool socket = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0;
-    if (socket && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 && ntohs(address.sin_port) == scheduler.port()) {
+    if (socket && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+        ntohs(address.sin_port) == scheduler.port()) {
       ASSERT_EQ(shutdown(fd, SHUT_RDWR), 0);
     }
   }
@@ -278,8 +293,10 @@ TEST_F(SchedulerTest, APortInUseIsSaid) {
     FAIL() << "two schedulers at one port";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kIo);
-    EXPECT_EQ(e.text(), fmt::format("scheduler: cannot listen at 127.0.0.1:{} (Address already in use); name another port, or "
-                                    "end what listens there", same.port));
+    EXPECT_EQ(e.text(),
+              fmt::format("scheduler: cannot listen at 127.0.0.1:{} (Address already in use); name another port, or "
+                          "end what listens there",
+                          same.port));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "trireme/comm/tcp_store_wire.h"
+#include "trireme/comm/stores/tcp_store_wire.h"
 
 namespace trireme::launch {
 namespace {
@@ -17,7 +17,9 @@ std::string fresh_nonce() {
   return {reinterpret_cast<const char*>(random.data()), random.size()};
 }
 
-comm::Secret key_of(const comm::Secret& secret) { return comm::hmac_sha256(secret, kMethod); }
+comm::Secret key_of(const comm::Secret& secret) {
+  return comm::hmac_sha256(secret, kMethod);
+}
 
 }  // namespace
 
@@ -44,7 +46,9 @@ std::optional<std::string_view> Seals::open(std::string_view message) {
 
 ServerHandshake::ServerHandshake(const comm::Secret& secret) : key_(key_of(secret)), nonce_(fresh_nonce()) {}
 
-std::string ServerHandshake::challenge() const { return std::string(kMagic) + nonce_; }
+std::string ServerHandshake::challenge() const {
+  return std::string(kMagic) + nonce_;
+}
 
 std::optional<ServerHandshake::Outcome> ServerHandshake::check(std::string_view answer) const {
   if (answer.size() != kNonce + kProof) return std::nullopt;

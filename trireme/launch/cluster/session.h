@@ -3,23 +3,25 @@
 //   server: 8 bytes kMagic, 32 bytes server nonce
 //   client: 32 bytes client nonce, 32 bytes HMAC(key, "client" + server nonce + client nonce)
 //   server: 32 bytes HMAC(key, "server" + server nonce + client nonce)
-// where key = HMAC(secret, kMethod): a proof made here is of no use at the job's store, nor one made there here. Then messages
+// where key = HMAC(secret, kMethod): a proof made here is of no use at the job's store, nor one made there here. Then
+// messages
 //   32 bytes HMAC(session key, sender + sequence number + bytes), bytes
-// where session key = HMAC(key, "session" + server nonce + client nonce). Both nonces are fresh, so a recorded connection cannot
-// be played again; sender and sequence number are in the HMAC, so no message can be repeated, left out, reordered or sent back.
-// Nothing is encrypted: that is what TLS is for.
+// where session key = HMAC(key, "session" + server nonce + client nonce). Both nonces are fresh, so a recorded
+// connection cannot be played again; sender and sequence number are in the HMAC, so no message can be repeated, left
+// out, reordered or sent back. Nothing is encrypted: that is what TLS is for.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "trireme/comm/hmac.h"
+#include "trireme/comm/stores/hmac.h"
 
 namespace trireme::launch {
 
 inline constexpr const char* kMethod = "/trireme.Scheduler/Attend";
-inline constexpr const char* kAnotherSecret = "the job's secret was not proven";  // what a server says that refuses an answer
+inline constexpr const char* kAnotherSecret =
+    "the job's secret was not proven";       // what a server says that refuses an answer
 inline constexpr size_t kMaxUnproven = 256;  // bytes of a message before the proof
 
 // The sequence numbers and the seal of one direction each way, after the handshake.

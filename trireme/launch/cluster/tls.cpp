@@ -26,7 +26,9 @@ using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using List = std::unique_ptr<X509_CRL, decltype(&X509_CRL_free)>;
 
-Bytes reader_of(std::string_view text) { return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free}; }
+Bytes reader_of(std::string_view text) {
+  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free};
+}
 
 // What `print` writes.
 template <class Print>
@@ -56,7 +58,8 @@ std::vector<Certificate> certificates_in(std::string_view pem) {
 std::vector<List> lists_in(std::string_view pem) {
   std::vector<List> out;
   const Bytes text = reader_of(pem);
-  while (X509_CRL* next = PEM_read_bio_X509_CRL(text.get(), nullptr, nullptr, nullptr)) out.emplace_back(next, X509_CRL_free);
+  while (X509_CRL* next = PEM_read_bio_X509_CRL(text.get(), nullptr, nullptr, nullptr))
+    out.emplace_back(next, X509_CRL_free);
   return out;
 }
 
@@ -76,8 +79,8 @@ void check_dates(const X509& certificate, const std::string& path, int warn_days
 void require_private(const std::string& path, std::string_view what) {
   struct stat info {};
   const bool found = stat(path.c_str(), &info) == 0;
-  require(found && (info.st_mode & 077) == 0,
-          "tls: the {} '{}' has mode {:04o}, so others can read it; make it 0600", what, path, info.st_mode & 07777);
+  require(found && (info.st_mode & 077) == 0, "tls: the {} '{}' has mode {:04o}, so others can read it; make it 0600",
+          what, path, info.st_mode & 07777);
 }
 
 struct Password {
@@ -96,10 +99,12 @@ Password password_of(const TlsFiles& files) {
 
 [[noreturn]] void fail_to_open(std::string_view what, const std::string& path, const Password& password) {
   if (!password.text) {
-    fail(ErrorKind::kInvalidArgument, "tls: the {} '{}' takes a password; give --tls-password-file, or set TRIREME_TLS_PASSWORD", what, path);
+    fail(ErrorKind::kInvalidArgument,
+         "tls: the {} '{}' takes a password; give --tls-password-file, or set TRIREME_TLS_PASSWORD", what, path);
   }
   require(ERR_GET_REASON(ERR_peek_last_error()) != ERR_R_UNSUPPORTED,
-          "tls: the {} '{}' is encrypted in a way that OpenSSL opens no more by itself; write it anew with a newer one", what, path);
+          "tls: the {} '{}' is encrypted in a way that OpenSSL opens no more by itself; write it anew with a newer one",
+          what, path);
   fail(ErrorKind::kInvalidArgument, "tls: {} does not open the {} '{}'", password.from, what, path);
 }
 
@@ -143,7 +148,7 @@ Key open_bundle(const std::string& path, const Password& password, TlsTexts& tex
   }
   Key own_key(key, EVP_PKEY_free);
   const Certificate own(certificate, X509_free);
-  const auto free_all = [](STACK_OF(X509)* all) { sk_X509_pop_free(all, X509_free); };
+  const auto free_all = [](STACK_OF(X509) * all) { sk_X509_pop_free(all, X509_free); };
   const std::unique_ptr<STACK_OF(X509), decltype(free_all)> chain(others, free_all);
   require(own != nullptr && own_key != nullptr, "tls: the bundle '{}' has no certificate with its key", path);
   texts.certificate = written([&](BIO* out) {
@@ -162,10 +167,12 @@ void check_lists(const std::vector<List>& lists, const std::vector<Certificate>&
       if (X509_NAME_cmp(issuer, X509_get_subject_name(authority.get())) != 0) continue;
       signed_by_one = signed_by_one || X509_CRL_verify(list.get(), X509_get0_pubkey(authority.get())) == 1;
     }
-    require(signed_by_one, "tls: the list of revoked certificates '{}' is of '{}', which is no authority of --tls-ca", path, name_of(issuer));
+    require(signed_by_one, "tls: the list of revoked certificates '{}' is of '{}', which is no authority of --tls-ca",
+            path, name_of(issuer));
     const ASN1_TIME* next = X509_CRL_get0_nextUpdate(list.get());
     require(next == nullptr || X509_cmp_current_time(next) > 0,
-            "tls: the list of revoked certificates '{}' is out of date since {}; fetch the next one", path, next ? date_of(next) : "");
+            "tls: the list of revoked certificates '{}' is out of date since {}; fetch the next one", path,
+            next ? date_of(next) : "");
   }
 }
 
@@ -181,7 +188,9 @@ std::string why_revoked(X509* certificate, const std::vector<List>& lists) {
       return fmt::format("{} was taken back on {}", who, date_of(X509_REVOKED_get0_revocationDate(entry)));
     }
   }
-  return listed ? "" : fmt::format("{} is of '{}', of which there is no list of revoked ones", who, name_of(X509_get_issuer_name(certificate)));
+  return listed ? ""
+                : fmt::format("{} is of '{}', of which there is no list of revoked ones", who,
+                              name_of(X509_get_issuer_name(certificate)));
 }
 
 }  // namespace
@@ -193,12 +202,14 @@ std::string why_revoked(const TlsTexts& tls, std::string_view certificate) {
 }
 
 TlsTexts read_tls(const TlsFiles& files) {
-  require(!files.certificate.empty() && !files.authority.empty(), "tls: {} is missing; give --tls-cert, --tls-key and --tls-ca, all three or none",
+  require(!files.certificate.empty() && !files.authority.empty(),
+          "tls: {} is missing; give --tls-cert, --tls-key and --tls-ca, all three or none",
           files.certificate.empty() ? "--tls-cert" : "--tls-ca");
   TlsTexts texts{.certificate = read_file(files.certificate), .authority = read_file(files.authority)};
   const Password password = password_of(files);
   const bool is_bundle = texts.certificate.find("-----BEGIN") == std::string::npos && files.key.empty();
-  require(is_bundle || !files.key.empty(), "tls: --tls-key is missing; give --tls-cert, --tls-key and --tls-ca, all three or none");
+  require(is_bundle || !files.key.empty(),
+          "tls: --tls-key is missing; give --tls-cert, --tls-key and --tls-ca, all three or none");
   Key key(nullptr, EVP_PKEY_free);
   if (is_bundle) key = open_bundle(files.certificate, password, texts);
   const std::vector<Certificate> own = certificates_in(texts.certificate);
@@ -208,13 +219,14 @@ TlsTexts read_tls(const TlsFiles& files) {
   require(!authorities.empty(), "tls: '{}' has no certificate in PEM form", files.authority);
   check_dates(*authorities.front(), files.authority, files.warn_days);
   if (!is_bundle) key = open_key(files.key, password);
-  require(X509_check_private_key(own.front().get(), key.get()) == 1, "tls: the key '{}' is not that of the certificate '{}'", files.key,
-          files.certificate);
+  require(X509_check_private_key(own.front().get(), key.get()) == 1,
+          "tls: the key '{}' is not that of the certificate '{}'", files.key, files.certificate);
   if (!files.revoked.empty()) {
     texts.revoked = read_file(files.revoked);
     const std::vector<List> lists = lists_in(texts.revoked);
     check_lists(lists, authorities, files.revoked);
-    if (const std::string why = why_revoked(own.front().get(), lists); !why.empty()) fail(ErrorKind::kInvalidArgument, "tls: {}", why);
+    if (const std::string why = why_revoked(own.front().get(), lists); !why.empty())
+      fail(ErrorKind::kInvalidArgument, "tls: {}", why);
   }
   texts.key = pem_of(key.get());
   return texts;

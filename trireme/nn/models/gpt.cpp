@@ -20,19 +20,30 @@ double residual_std(const GptConfig& config) {
 }
 
 const GptConfig& checked(const GptConfig& config) {
-  check_sizes("gpt", config.layers, {{"vocabulary", config.vocabulary}, {"context", config.context}, {"width", config.width}, {"heads", config.heads}});
+  check_sizes("gpt", config.layers,
+              {{"vocabulary", config.vocabulary},
+               {"context", config.context},
+               {"width", config.width},
+               {"heads", config.heads}});
   return config;
 }
 
 }  // namespace
 
 GptBlock::GptBlock(const GptConfig& config, std::string name)
-    : Module(std::move(name)), width_(config.width), heads_(config.heads), ln_1_(config.width, "ln_1"),
-      ln_2_(config.width, "ln_2"), attn_("attn"), mlp_("mlp"), c_attn_(config.width, 3, config.width, "c_attn", kInitStd),
+    : Module(std::move(name)),
+      width_(config.width),
+      heads_(config.heads),
+      ln_1_(config.width, "ln_1"),
+      ln_2_(config.width, "ln_2"),
+      attn_("attn"),
+      mlp_("mlp"),
+      c_attn_(config.width, 3, config.width, "c_attn", kInitStd),
       attn_proj_(config.width, config.width, conv1d("c_proj", residual_std(config))),
       c_fc_(config.width, 4 * config.width, conv1d("c_fc")),
       mlp_proj_(4 * config.width, config.width, conv1d("c_proj", residual_std(config))),
-      attn_drop_(config.dropout, "resid_dropout"), mlp_drop_(config.dropout, "dropout") {
+      attn_drop_(config.dropout, "resid_dropout"),
+      mlp_drop_(config.dropout, "dropout") {
   if (config.experts == 0) return;
   moe_ = std::make_unique<Moe>(config.width, 4 * config.width,
                                MoeOptions{.name = "moe",
@@ -64,8 +75,10 @@ Tensor GptBlock::forward(const Tensor& x) {
 }
 
 Gpt::Gpt(const GptConfig& config)
-    : config_(checked(config)), wte_(config.vocabulary, config.width, {"wte", kInitStd}),
-      wpe_(config.context, config.width, {"wpe", kInitStd}), drop_(config.dropout, "drop"),
+    : config_(checked(config)),
+      wte_(config.vocabulary, config.width, {"wte", kInitStd}),
+      wpe_(config.context, config.width, {"wpe", kInitStd}),
+      drop_(config.dropout, "drop"),
       ln_f_(config.width, "ln_f") {
   require(config.heads > 0 && config.width % config.heads == 0,
           "gpt: width {} is not divisible by {} heads; use a width that is a multiple of the heads", config.width,

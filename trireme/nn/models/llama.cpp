@@ -13,24 +13,23 @@ LinearOptions projection(const LlamaConfig& config, std::string name) {
 // What follows where 0 is given; throws where the sizes do not fit.
 LlamaConfig settled(LlamaConfig config) {
   require(config.layers > 0 && config.vocabulary > 0 && config.context > 0,
-          "llama: layers {}, vocabulary {} and context {} must be 1 or more", config.layers,
-          config.vocabulary, config.context);
-  require(
-      config.heads > 0 && config.width > 0 && config.width % config.heads == 0,
-      "llama: width {} is not divisible by {} heads; use a width that is a multiple of the heads",
-      config.width, config.heads);
+          "llama: layers {}, vocabulary {} and context {} must be 1 or more", config.layers, config.vocabulary,
+          config.context);
+  require(config.heads > 0 && config.width > 0 && config.width % config.heads == 0,
+          "llama: width {} is not divisible by {} heads; use a width that is a multiple of the heads", config.width,
+          config.heads);
   require(config.width / config.heads % 2 == 0,
           "llama: a head's size is {} (width {} over {} heads); it must be even, because elements "
           "turn in pairs",
           config.width / config.heads, config.width, config.heads);
-  check_sizes("llama", config.layers, {{"vocabulary", config.vocabulary}, {"context", config.context}, {"width", config.width}});
+  check_sizes("llama", config.layers,
+              {{"vocabulary", config.vocabulary}, {"context", config.context}, {"width", config.width}});
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   require(config.kv_heads > 0 && config.heads % config.kv_heads == 0,
           "llama: {} heads are not divisible by {} kv_heads; each key and value head serves as "
           "many query heads",
           config.heads, config.kv_heads);
-  require(config.hidden >= 0,
-          "llama: the MLP's size is {}; it must be 1 or more, or 0 for 8/3 of the width",
+  require(config.hidden >= 0, "llama: the MLP's size is {}; it must be 1 or more, or 0 for 8/3 of the width",
           config.hidden);
   if (config.hidden == 0) config.hidden = (8 * config.width + 3 * 64 - 1) / (3 * 64) * 64;
   return config;
@@ -46,10 +45,8 @@ LlamaBlock::LlamaBlock(const LlamaConfig& config, std::string name)
       self_attn_("self_attn"),
       mlp_("mlp"),
       q_proj_(config.width, config.width, projection(config, "q_proj")),
-      k_proj_(config.width, config.width / config.heads * config.kv_heads,
-              projection(config, "k_proj")),
-      v_proj_(config.width, config.width / config.heads * config.kv_heads,
-              projection(config, "v_proj")),
+      k_proj_(config.width, config.width / config.heads * config.kv_heads, projection(config, "k_proj")),
+      v_proj_(config.width, config.width / config.heads * config.kv_heads, projection(config, "v_proj")),
       o_proj_(config.width, config.width, projection(config, "o_proj")),
       gate_proj_(config.width, config.hidden, projection(config, "gate_proj")),
       up_proj_(config.width, config.hidden, projection(config, "up_proj")),
@@ -103,8 +100,7 @@ Llama::Llama(const LlamaConfig& config)
 
 Tensor Llama::forward(const Tensor& tokens) {
   require(tokens.rank() == 2 && tokens.size(1) <= config_.context,
-          "llama: tokens are {}; they must be [batch, up to {} positions]",
-          to_string(tokens.type()), config_.context);
+          "llama: tokens are {}; they must be [batch, up to {} positions]", to_string(tokens.type()), config_.context);
   Tensor x;
   {
     const Scope scope(model_);

@@ -6,7 +6,9 @@
 namespace trireme::nn {
 namespace {
 
-Tensor flatten(const Tensor& x) { return x.rank() == 2 ? x : reshape(x, std::vector<int64_t>{x.size(0), -1}); }
+Tensor flatten(const Tensor& x) {
+  return x.rank() == 2 ? x : reshape(x, std::vector<int64_t>{x.size(0), -1});
+}
 
 }  // namespace
 
@@ -14,7 +16,8 @@ Mlp::Mlp(const std::vector<int64_t>& sizes) {
   require(sizes.size() >= 2, "mlp: {} sizes are given; it needs an input and an output size at least", sizes.size());
   for (const int64_t size : sizes) check_sizes("mlp", static_cast<int64_t>(sizes.size()), {{"layer's size", size}});
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
-    layers_.push_back(std::make_unique<Linear>(sizes[i], sizes[i + 1], LinearOptions{.name = fmt::format("layers.{}", i)}));
+    layers_.push_back(
+        std::make_unique<Linear>(sizes[i], sizes[i + 1], LinearOptions{.name = fmt::format("layers.{}", i)}));
   }
 }
 
@@ -28,8 +31,11 @@ Tensor Mlp::forward(const Tensor& x) {
 }
 
 LeNet::LeNet(int64_t classes)
-    : conv1_(1, 6, 5, {.name = "conv1", .padding = 2}), conv2_(6, 16, 5, {.name = "conv2"}),
-      fc1_(16 * 5 * 5, 120, {.name = "fc1"}), fc2_(120, 84, {.name = "fc2"}), fc3_(84, classes, {.name = "fc3"}) {}
+    : conv1_(1, 6, 5, {.name = "conv1", .padding = 2}),
+      conv2_(6, 16, 5, {.name = "conv2"}),
+      fc1_(16 * 5 * 5, 120, {.name = "fc1"}),
+      fc2_(120, 84, {.name = "fc2"}),
+      fc3_(84, classes, {.name = "fc3"}) {}
 
 Tensor LeNet::forward(const Tensor& x) {
   require(x.rank() == 4 && x.size(1) == 28 && x.size(2) == 28 && x.size(3) == 1,

@@ -33,12 +33,15 @@ std::vector<int64_t> resnet_blocks(int64_t depth) {
 }
 
 Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t stride, std::string name)
-    : Module(std::move(name)), projects_(stride != 1 || in != width * kExpansion),
+    : Module(std::move(name)),
+      projects_(stride != 1 || in != width * kExpansion),
       conv1_(in, width, 1, without_bias("conv1", width, 1, 1)),
       conv2_(width, width, 3, without_bias("conv2", width, 3, stride)),
       conv3_(width, width * kExpansion, 1, without_bias("conv3", width * kExpansion, 1, 1)),
-      bn1_(width, {.name = "bn1", .relu = true}), bn2_(width, {.name = "bn2", .relu = true}),
-      bn3_(width * kExpansion, {.name = "bn3", .relu = true}), downsample_("downsample"),
+      bn1_(width, {.name = "bn1", .relu = true}),
+      bn2_(width, {.name = "bn2", .relu = true}),
+      bn3_(width * kExpansion, {.name = "bn3", .relu = true}),
+      downsample_("downsample"),
       projection_(in, width * kExpansion, 1, without_bias("0", width * kExpansion, 1, stride)),
       projection_bn_(width * kExpansion, {.name = "1"}) {}
 
@@ -54,13 +57,18 @@ Tensor Bottleneck::forward(const Tensor& x) {
 }
 
 ResNet::ResNet(const ResNetConfig& config)
-    : config_(config), conv1_(config.channels, config.width, 7, without_bias("conv1", config.width, 7, 2)),
-      bn1_(config.width, {.name = "bn1", .relu = true}), fc_(features_of(config), config.classes, {.name = "fc"}) {
-  require(config.blocks.size() <= 16, "resnet: {} stages; each doubles the channels, so there can be 16 at most", config.blocks.size());
-  for (const int64_t blocks : config.blocks) check_sizes("resnet", blocks, {{"channels", config.width << (config.blocks.size() - 1)}});
+    : config_(config),
+      conv1_(config.channels, config.width, 7, without_bias("conv1", config.width, 7, 2)),
+      bn1_(config.width, {.name = "bn1", .relu = true}),
+      fc_(features_of(config), config.classes, {.name = "fc"}) {
+  require(config.blocks.size() <= 16, "resnet: {} stages; each doubles the channels, so there can be 16 at most",
+          config.blocks.size());
+  for (const int64_t blocks : config.blocks)
+    check_sizes("resnet", blocks, {{"channels", config.width << (config.blocks.size() - 1)}});
   int64_t in = config.width;
   for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
-    require(config.blocks[stage] > 0, "resnet: stage {} has {} blocks; it needs 1 or more", stage + 1, config.blocks[stage]);
+    require(config.blocks[stage] > 0, "resnet: stage {} has {} blocks; it needs 1 or more", stage + 1,
+            config.blocks[stage]);
     const int64_t width = config.width << stage;
     layers_.push_back(std::make_unique<Group>(fmt::format("layer{}", stage + 1)));
     auto& blocks = blocks_.emplace_back();

@@ -1,5 +1,6 @@
-// ResNet (He et al., 2015) with bottleneck blocks, version 1.5: a block's stride is in its 3x3 convolution. Names of parameters
-// and buffers are torchvision's ("layer1.0.conv1.weight", "bn1.running_mean"); convolutions are stored [out,kh,kw,in].
+// ResNet (He et al., 2015) with bottleneck blocks, version 1.5: a block's stride is in its 3x3 convolution. Names of
+// parameters and buffers are torchvision's ("layer1.0.conv1.weight", "bn1.running_mean"); convolutions are stored
+// [out,kh,kw,in].
 #pragma once
 
 #include <memory>
@@ -16,11 +17,12 @@ struct ResNetConfig {
   int64_t classes = 1000;
 };
 
-// The blocks of ResNet-50, -101 and -152, which have that many layers with weights. Throws kInvalidArgument for other depths.
+// The blocks of ResNet-50, -101 and -152, which have that many layers with weights. Throws kInvalidArgument for other
+// depths.
 std::vector<int64_t> resnet_blocks(int64_t depth);
 
-// x [b,h,w,in] -> [b,h/stride,w/stride,4 width]: 1x1, 3x3 and 1x1 convolutions, each with a batch norm, beside x or a 1x1
-// convolution of it.
+// x [b,h,w,in] -> [b,h/stride,w/stride,4 width]: 1x1, 3x3 and 1x1 convolutions, each with a batch norm, beside x or a
+// 1x1 convolution of it.
 class Bottleneck : public Module {
  public:
   Bottleneck(int64_t in, int64_t width, int64_t stride, std::string name);

@@ -31,14 +31,15 @@ std::vector<std::string> inputs(const Graph& graph, Role role) {
 TEST(ResNet, its_parameters_and_buffers_have_the_names_of_torchvision) {
   const Graph graph = trace_resnet({.blocks = {1}, .width = 4, .classes = 10}, 16);
 
-  EXPECT_THAT(inputs(graph, Role::kParameter),
-              ElementsAre("conv1.weight f32[4,7,7,3]", "bn1.weight f32[4]", "bn1.bias f32[4]",
-                          "layer1.0.conv1.weight f32[4,1,1,4]", "layer1.0.bn1.weight f32[4]", "layer1.0.bn1.bias f32[4]",
-                          "layer1.0.conv2.weight f32[4,3,3,4]", "layer1.0.bn2.weight f32[4]", "layer1.0.bn2.bias f32[4]",
-                          "layer1.0.conv3.weight f32[16,1,1,4]", "layer1.0.downsample.0.weight f32[16,1,1,4]",
-                          "layer1.0.downsample.1.weight f32[16]", "layer1.0.downsample.1.bias f32[16]",
-                          "layer1.0.bn3.weight f32[16]", "layer1.0.bn3.bias f32[16]", "fc.weight f32[10,16]",
-                          "fc.bias f32[10]"));
+  EXPECT_THAT(
+      inputs(graph, Role::kParameter),
+      ElementsAre("conv1.weight f32[4,7,7,3]", "bn1.weight f32[4]", "bn1.bias f32[4]",
+                  "layer1.0.conv1.weight f32[4,1,1,4]", "layer1.0.bn1.weight f32[4]", "layer1.0.bn1.bias f32[4]",
+                  "layer1.0.conv2.weight f32[4,3,3,4]", "layer1.0.bn2.weight f32[4]", "layer1.0.bn2.bias f32[4]",
+                  "layer1.0.conv3.weight f32[16,1,1,4]", "layer1.0.downsample.0.weight f32[16,1,1,4]",
+                  "layer1.0.downsample.1.weight f32[16]", "layer1.0.downsample.1.bias f32[16]",
+                  "layer1.0.bn3.weight f32[16]", "layer1.0.bn3.bias f32[16]", "fc.weight f32[10,16]",
+                  "fc.bias f32[10]"));
   EXPECT_THAT(inputs(graph, Role::kState),
               ElementsAre("bn1.running_mean f32[4]", "bn1.running_var f32[4]", "layer1.0.bn1.running_mean f32[4]",
                           "layer1.0.bn1.running_var f32[4]", "layer1.0.bn2.running_mean f32[4]",

@@ -86,7 +86,8 @@ template <class V>
 }
 
 template <bool relu, bool residual, class T>
-[[gnu::always_inline]] static inline void batch_norm_of(Lines lines, const ChannelLine& line, const T* x, const T* r, T* y) {
+[[gnu::always_inline]] static inline void batch_norm_of(Lines lines, const ChannelLine& line, const T* x, const T* r,
+                                                        T* y) {
   for (int64_t row = 0; row < lines.rows; ++row) {
     const int64_t at = row * lines.size;
     for_each_vector(lines.size, [&](auto v) {
@@ -115,8 +116,8 @@ enum class Mask {
   kGiven,  // where its result y is
 };
 
-// dy is read whatever the mask: a masked read would wait for what the mask is computed from, and a miss of the cache for
-// another.
+// dy is read whatever the mask: a masked read would wait for what the mask is computed from, and a miss of the cache
+// for another.
 template <Mask mask, class V, class T>
 [[gnu::always_inline]] static inline F32 passed(const ChannelLine& line, V v, const T* x, const T* dy, const T* y) {
   F32 d = v.get(dy);
@@ -129,8 +130,8 @@ template <Mask mask, class V, class T>
 }
 
 template <Mask mask, class T>
-[[gnu::always_inline]] static inline void batch_norm_sums_of(Lines lines, const ChannelLine& line, const T* x, const T* dy,
-                                                             const T* y, T* dz, double* sums) {
+[[gnu::always_inline]] static inline void batch_norm_sums_of(Lines lines, const ChannelLine& line, const T* x,
+                                                             const T* dy, const T* y, T* dz, double* sums) {
   each_row_group(lines, [&](auto v, int64_t row, auto group) {
     Doubles by_x{}, sum{};
     for (int64_t i = 0; i < decltype(group)::rows; ++i) {
@@ -167,8 +168,8 @@ template <Mask mask, class T>
 }
 
 template <class T>
-void batch_norm_grad(Lines lines, const ChannelLine& line, const float* by_x, const float* constant, bool relu, const T* x,
-                     const T* dy, T* dx) {
+void batch_norm_grad(Lines lines, const ChannelLine& line, const float* by_x, const float* constant, bool relu,
+                     const T* x, const T* dy, T* dx) {
   if (relu) return batch_norm_grad_of<Mask::kFound>(lines, line, by_x, constant, x, dy, dx);
   return batch_norm_grad_of<Mask::kAll>(lines, line, by_x, constant, x, dy, dx);
 }

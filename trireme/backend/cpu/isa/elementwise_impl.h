@@ -110,8 +110,8 @@ void accumulate(int64_t n, const T* x, float* y) {
 }
 
 template <class T>
-void adam(int64_t n, const AdamNumbers& k, const T* p, const T* g, const T* m, const T* v, T* p_out,
-          T* m_out, T* v_out) {
+void adam(int64_t n, const AdamNumbers& k, const T* p, const T* g, const T* m, const T* v, T* p_out, T* m_out,
+          T* v_out) {
   for_each_vector(n, [&](auto at) {
     const F32 param = at.get(p);
     const F32 grad = fma(set(k.l2), param, k.scale * at.get(g));
@@ -137,8 +137,7 @@ void sgd(int64_t n, const SgdNumbers& k, const T* p, const T* g, const T* u, T* 
 }
 
 template <class T>
-void lamb(int64_t n, const LambNumbers& k, const T* p, const T* g, const T* m, const T* v, T* u,
-          T* m_out, T* v_out) {
+void lamb(int64_t n, const LambNumbers& k, const T* p, const T* g, const T* m, const T* v, T* u, T* m_out, T* v_out) {
   for_each_vector(n, [&](auto at) {
     const F32 grad = k.scale * at.get(g);
     const F32 m1 = fma(set(k.beta1), at.get(m), k.one_minus_beta1 * grad);

@@ -1,5 +1,5 @@
-// What the instructions of AVX512-BF16 do to vectors of 16 lanes, in portable code of equal bits. Tests compile the loops of that
-// instruction set over it (TRIREME_ISA_EMULATED), so that they run on any machine.
+// What the instructions of AVX512-BF16 do to vectors of 16 lanes, in portable code of equal bits. Tests compile the
+// loops of that instruction set over it (TRIREME_ISA_EMULATED), so that they run on any machine.
 #pragma once
 
 #include "trireme/backend/cpu/isa/vector_impl.h"

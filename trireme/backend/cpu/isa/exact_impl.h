@@ -1,4 +1,4 @@
-// Sums of squares on fixed grids; see ops/exact_square_sum.cpp.
+// Sums of squares on fixed grids; see ops/reduce/exact_square_sum.cpp.
 #pragma once
 
 #include "trireme/backend/cpu/isa/simd_impl.h"

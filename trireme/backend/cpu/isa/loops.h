@@ -147,22 +147,22 @@ struct TensorLoops {
   // y = factor softmax(x) + add, and y[at] += more: the gradient of a cross entropy.
   void (*softmax_affine)(int64_t n, const T* x, const SoftmaxAffine& k, T* y);
 
-  void (*layer_norm)(Lines lines, const T* x, const float* gamma, const float* beta, float eps,
-                     T* y, float* mean, float* rstd);
+  void (*layer_norm)(Lines lines, const T* x, const float* gamma, const float* beta, float eps, T* y, float* mean,
+                     float* rstd);
   // dgamma and dbeta are added to.
-  void (*layer_norm_grad)(Lines lines, const T* x, const float* gamma, const float* mean,
-                          const float* rstd, const T* dy, T* dx, float* dgamma, float* dbeta);
+  void (*layer_norm_grad)(Lines lines, const T* x, const float* gamma, const float* mean, const float* rstd,
+                          const T* dy, T* dx, float* dgamma, float* dbeta);
 
   void (*rms_norm)(Lines lines, const T* x, const float* gamma, float eps, T* y, float* rstd);
-  void (*rms_norm_grad)(Lines lines, const T* x, const float* gamma, const float* rstd,
-                        const T* dy, T* dx, float* dgamma);
+  void (*rms_norm_grad)(Lines lines, const T* x, const float* gamma, const float* rstd, const T* dy, T* dx,
+                        float* dgamma);
 
   // Rows of channels. sums[2,c] += x and x^2.
   void (*channel_sums)(Lines lines, const T* x, double* sums);
   // y = (x - mean) scale + beta, + residual where it is not null, cut off at 0 with relu.
   void (*batch_norm)(Lines lines, const ChannelLine& line, bool relu, const T* x, const T* residual, T* y);
-  // sums[2,c] += dz (x - mean) and dz, where dz is dy, or 0 where relu cut off: where (x - mean) scale + beta is not above 0, or
-  // where y, if it is not null, is not; then dz is written too.
+  // sums[2,c] += dz (x - mean) and dz, where dz is dy, or 0 where relu cut off: where (x - mean) scale + beta is not
+  // above 0, or where y, if it is not null, is not; then dz is written too.
   void (*batch_norm_sums)(Lines lines, const ChannelLine& line, bool relu, const T* x, const T* dy, const T* y, T* dz,
                           double* sums);
   // dx = dz scale + (x - mean) by_x + constant
@@ -176,14 +176,13 @@ struct TensorLoops {
   void (*avg_pool)(const Pool& k, const T* x, T* y);
   void (*avg_pool_grad)(const Pool& k, const T* dy, T* dx);
 
-  void (*adam)(int64_t n, const AdamNumbers& k, const T* p, const T* g, const T* m, const T* v,
-               T* p_out, T* m_out, T* v_out);
-  void (*sgd)(int64_t n, const SgdNumbers& k, const T* p, const T* g, const T* u, T* p_out,
-              T* u_out);
+  void (*adam)(int64_t n, const AdamNumbers& k, const T* p, const T* g, const T* m, const T* v, T* p_out, T* m_out,
+               T* v_out);
+  void (*sgd)(int64_t n, const SgdNumbers& k, const T* p, const T* g, const T* u, T* p_out, T* u_out);
 
   // u, m_out and v_out of lamb_direction.
-  void (*lamb)(int64_t n, const LambNumbers& k, const T* p, const T* g, const T* m, const T* v,
-               T* u, T* m_out, T* v_out);
+  void (*lamb)(int64_t n, const LambNumbers& k, const T* p, const T* g, const T* m, const T* v, T* u, T* m_out,
+               T* v_out);
   // y = a + s b
   void (*add_scaled)(int64_t n, const T* a, const T* b, float s, T* y);
   void (*huber)(int64_t n, const T* x, const T* target, float delta, T* y);
@@ -202,16 +201,14 @@ struct Loops {
   // Attention, on a tile of scores[rows, width] with rows `stride` apart; row i sees `visible + i`
   // columns of it at most (and all of them where that is more). Each row: s = scale * s; the new
   // maximum; s = e^(s - max), 0 where unseen; old sums and `correction` follow.
-  void (*online_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, float* scores,
-                         float* max, float* sum, float* correction);
+  void (*online_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
+                         float* sum, float* correction);
   // p = e^(scale s - lse), 0 where unseen.
-  void (*recompute_softmax)(Lines tile, int64_t stride, int64_t visible, float scale,
-                            const float* lse, float* scores);
+  void (*recompute_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse, float* scores);
   // x[row, :] *= factor[row]
   void (*scale_rows)(Lines lines, int64_t stride, const float* factor, float* x);
   // ds = p (dp - delta[row]) scale, over dp
-  void (*softmax_tile_grad)(Lines tile, int64_t stride, float scale, const float* delta,
-                            const float* p, float* dp);
+  void (*softmax_tile_grad)(Lines tile, int64_t stride, float scale, const float* delta, const float* p, float* dp);
 
   PairLoops pairs;
 
@@ -231,8 +228,8 @@ struct Loops {
 
 // Of the instruction set in use (isa()).
 const Loops& loops();
-// For tests: from now on loops() are these, which do without the instructions of avx512_bf16, and set_isa takes the machine for one
-// that has them; null ends it.
+// For tests: from now on loops() are these, which do without the instructions of avx512_bf16, and set_isa takes the
+// machine for one that has them; null ends it.
 void emulate_loops(const Loops* loops);
 
 template <class T>

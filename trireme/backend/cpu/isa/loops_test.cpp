@@ -38,8 +38,7 @@ std::vector<float> grid(float low, float high) {
 
 std::vector<float> values_of(Unary kind, const std::vector<float>& x) {
   std::vector<float> y(x.size());
-  loops().f32.unary[static_cast<int>(kind)](static_cast<int64_t>(x.size()), x.data(), y.data(), 0,
-                                            0);
+  loops().f32.unary[static_cast<int>(kind)](static_cast<int64_t>(x.size()), x.data(), y.data(), 0, 0);
   return y;
 }
 
@@ -140,8 +139,7 @@ TEST_P(EveryIsa, RoundingToBf16IsThatOfTheType) {
 
 TEST_P(EveryIsa, AnElementHasTheSameBitsWhereverALoopIsCut) {
   const std::vector<float> x = grid(-9, 9);
-  const std::vector<float> whole =
-      values_of(Unary::kGeluErf, std::vector<float>(x.begin(), x.begin() + 67));
+  const std::vector<float> whole = values_of(Unary::kGeluErf, std::vector<float>(x.begin(), x.begin() + 67));
 
   for (int64_t cut = 0; cut <= 67; ++cut) {
     std::vector<float> y(67);
@@ -161,7 +159,9 @@ std::vector<uint32_t> pairs_of_all_kinds(size_t count, uint64_t seed) {
   for (uint32_t& pair : out) {
     for (const int shift : {0, 16}) {
       const uint32_t kind = pair >> shift & 7U;
-      const uint32_t exponent = kind == 0 ? 0 : kind == 1 ? 1 : 100 + (pair >> (shift + 4) & 63U);  // denormal, least, any
+      const uint32_t exponent = kind == 0   ? 0
+                                : kind == 1 ? 1
+                                            : 100 + (pair >> (shift + 4) & 63U);  // denormal, least, any
       pair = (pair & ~(0x7f80U << shift)) | exponent << (7 + shift);
     }
   }
@@ -171,12 +171,23 @@ std::vector<uint32_t> pairs_of_all_kinds(size_t count, uint64_t seed) {
 // The sum of products of pairs, added one term after the other in double; only its last rounding is f32's.
 TEST(EmulatedLoops, AddTheProductsOfPairs) {
   constexpr int64_t kRows = 3, kColumns = 16;
-  const std::vector<uint32_t> a{0x40003f80U, 0x3f803f80U, 0xbf804000U};  // (1, 2), (1, 1), (2, -1); the first in the low bits
+  const std::vector<uint32_t> a{0x40003f80U, 0x3f803f80U,
+                                0xbf804000U};  // (1, 2), (1, 1), (2, -1); the first in the low bits
   std::vector<uint32_t> b(kColumns);
-  for (uint32_t i = 0; i < kColumns; ++i) b[i] = uint32_t{BFloat16(static_cast<float>(i)).bits} | 0x3f800000U;  // (i, 1)
+  for (uint32_t i = 0; i < kColumns; ++i)
+    b[i] = uint32_t{BFloat16(static_cast<float>(i)).bits} | 0x3f800000U;  // (i, 1)
   std::vector<float> c(kRows * kColumns, 0.5F);
-  isa_emulated::kLoops.pairs.multiply(
-      {.m = kRows, .n = kColumns, .pairs = 1, .a = a.data(), .a_row = 1, .a_pair = 1, .b = b.data(), .b_pair = kColumns, .c = c.data(), .c_row = kColumns, .add = true});
+  isa_emulated::kLoops.pairs.multiply({.m = kRows,
+                                       .n = kColumns,
+                                       .pairs = 1,
+                                       .a = a.data(),
+                                       .a_row = 1,
+                                       .a_pair = 1,
+                                       .b = b.data(),
+                                       .b_pair = kColumns,
+                                       .c = c.data(),
+                                       .c_row = kColumns,
+                                       .add = true});
   for (size_t i = 0; i < kColumns; ++i) {
     const auto x = static_cast<float>(i);
     EXPECT_EQ(c[i], x + 2.5F);
@@ -194,15 +205,25 @@ TEST(EmulatedLoops, HaveTheBitsOfTheInstructions) {
   const auto product = [&](const Loops& loops) {
     std::vector<float> c(kRows * kColumns);
     for (int64_t pair = 0; pair < kPairs; ++pair)
-      loops.pairs.multiply({.m = kRows, .n = kColumns, .pairs = 1, .a = a.data() + pair, .a_row = kPairs, .a_pair = 1,
-                            .b = b.data() + pair * kColumns, .b_pair = kColumns, .c = c.data(), .c_row = kColumns, .add = pair > 0});
+      loops.pairs.multiply({.m = kRows,
+                            .n = kColumns,
+                            .pairs = 1,
+                            .a = a.data() + pair,
+                            .a_row = kPairs,
+                            .a_pair = 1,
+                            .b = b.data() + pair * kColumns,
+                            .b_pair = kColumns,
+                            .c = c.data(),
+                            .c_row = kColumns,
+                            .add = pair > 0});
     return c;
   };
   set_isa(Isa::kAvx512Bf16);
   const std::vector<float> real = product(loops());
   const std::vector<float> emulated = product(isa_emulated::kLoops);
   int differ = 0;
-  for (size_t i = 0; i < real.size(); ++i) differ += std::bit_cast<uint32_t>(real[i]) != std::bit_cast<uint32_t>(emulated[i]) ? 1 : 0;
+  for (size_t i = 0; i < real.size(); ++i)
+    differ += std::bit_cast<uint32_t>(real[i]) != std::bit_cast<uint32_t>(emulated[i]) ? 1 : 0;
   EXPECT_EQ(differ, 0) << "of " << real.size();
   EXPECT_TRUE(std::ranges::none_of(real, [](float x) { return std::isnan(x); }));
 }

@@ -8,8 +8,8 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 using cpu::Lines;
 
 template <class T>
-void layer_norm(Lines lines, const T* x, const float* gamma, const float* beta, float eps, T* y,
-                float* mean, float* rstd) {
+void layer_norm(Lines lines, const T* x, const float* gamma, const float* beta, float eps, T* y, float* mean,
+                float* rstd) {
   const float inverse = 1.0F / static_cast<float>(lines.size);
   for (int64_t row = 0; row < lines.rows; ++row) {
     const T* in = x + row * lines.size;
@@ -20,17 +20,16 @@ void layer_norm(Lines lines, const T* x, const float* gamma, const float* beta, 
                              return d * d;
                            });
     const float scale = 1.0F / __builtin_sqrtf(variance + eps);
-    for_each_vector(lines.size, [&](auto v) {
-      v.put(out, fma((v.get(in) - center) * scale, v.get(gamma), v.get(beta)));
-    });
+    for_each_vector(lines.size,
+                    [&](auto v) { v.put(out, fma((v.get(in) - center) * scale, v.get(gamma), v.get(beta))); });
     mean[row] = center;
     rstd[row] = scale;
   }
 }
 
 template <class T>
-void layer_norm_grad(Lines lines, const T* x, const float* gamma, const float* mean,
-                     const float* rstd, const T* dy, T* dx, float* dgamma, float* dbeta) {
+void layer_norm_grad(Lines lines, const T* x, const float* gamma, const float* mean, const float* rstd, const T* dy,
+                     T* dx, float* dgamma, float* dbeta) {
   const int64_t n = lines.size;
   const float inverse = 1.0F / static_cast<float>(n);
   for (int64_t row = 0; row < lines.rows; ++row) {
@@ -74,8 +73,7 @@ void rms_norm(Lines lines, const T* x, const float* gamma, float eps, T* y, floa
 }
 
 template <class T>
-void rms_norm_grad(Lines lines, const T* x, const float* gamma, const float* rstd, const T* dy,
-                   T* dx, float* dgamma) {
+void rms_norm_grad(Lines lines, const T* x, const float* gamma, const float* rstd, const T* dy, T* dx, float* dgamma) {
   const float inverse = 1.0F / static_cast<float>(lines.size);
   for (int64_t row = 0; row < lines.rows; ++row) {
     const T* in = x + row * lines.size;

@@ -68,7 +68,8 @@ template <int size>
 
 // At most kLanes lines.
 template <int width>
-[[gnu::always_inline]] static inline void pack_square(int64_t n, int64_t terms, const float* from, int64_t stride, float* to, int at) {
+[[gnu::always_inline]] static inline void pack_square(int64_t n, int64_t terms, const float* from, int64_t stride,
+                                                      float* to, int at) {
   F32 rows[kLanes];
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i)

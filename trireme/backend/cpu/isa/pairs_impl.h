@@ -17,7 +17,8 @@ using cpu::PairProduct;
 }
 // 32 bits of each of the first `rows` rows.
 [[gnu::always_inline]] static inline U32 gather_pairs(const Bf16* from, int64_t stride, int64_t rows) {
-  const I32 places = I32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * set_i(static_cast<int32_t>(stride / 2));
+  const I32 places =
+      I32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} * set_i(static_cast<int32_t>(stride / 2));
   const auto some = static_cast<__mmask16>((1U << rows) - 1U);
   return (U32)_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), some, (__m512i)places, from, 4);
 }
@@ -34,8 +35,7 @@ template <int kRows, int kVectors>
 void multiply_block(const PairProduct& k, const uint32_t* a, const uint32_t* b, float* c) {
   F32 sum[kRows][kVectors];
   for (int row = 0; row < kRows; ++row) {
-    for (int v = 0; v < kVectors; ++v)
-      sum[row][v] = k.add ? load(c + row * k.c_row + v * kLanes) : F32{};
+    for (int v = 0; v < kVectors; ++v) sum[row][v] = k.add ? load(c + row * k.c_row + v * kLanes) : F32{};
   }
   for (int64_t pair = 0; pair < k.pairs; ++pair) {
     U32 right[kVectors];
@@ -57,8 +57,7 @@ void multiply_columns(const PairProduct& k, const uint32_t* b, float* c) {
   int64_t row = 0;
   for (; row + kRows <= k.m; row += kRows)
     multiply_block<kRows, kVectors>(k, k.a + row * k.a_row, b, c + row * k.c_row);
-  for (; row + 2 <= k.m; row += 2)
-    multiply_block<2, kVectors>(k, k.a + row * k.a_row, b, c + row * k.c_row);
+  for (; row + 2 <= k.m; row += 2) multiply_block<2, kVectors>(k, k.a + row * k.a_row, b, c + row * k.c_row);
   if (row < k.m) multiply_block<1, kVectors>(k, k.a + row * k.a_row, b, c + row * k.c_row);
 }
 
@@ -89,16 +88,14 @@ void pair_rows(Lines x, int64_t stride, const T* from, int64_t to_stride, uint32
     uint32_t* out = to + row / 2 * to_stride;
     for (int64_t i = 0; i < x.size; i += kLanes) {
       const int64_t n = x.size - i;
-      put_pairs(out + i, bits_of(low + i, n),
-                row + 1 < x.rows ? bits_of(low + stride + i, n) : U16{});
+      put_pairs(out + i, bits_of(low + i, n), row + 1 < x.rows ? bits_of(low + stride + i, n) : U16{});
     }
   }
 }
 
 // The pairs of each row, an even number of elements, one under the other: a transpose. Columns past
 // the last row, up to whole vectors, are zero.
-static void pair_columns(Lines x, int64_t stride, const Bf16* from, int64_t to_stride,
-                         uint32_t* to) {
+static void pair_columns(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to) {
   for (int64_t row = 0; row < x.rows; row += kLanes) {
     const int64_t rows = x.rows - row < kLanes ? x.rows - row : kLanes;
     for (int64_t pair = 0; pair < x.size / 2; ++pair) {

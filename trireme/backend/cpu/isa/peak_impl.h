@@ -35,14 +35,14 @@ static float multiply_adds_f32(int64_t turns) {
 #if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
 // Two products a lane, added to a sum in f32.
 static float multiply_adds_bf16(int64_t turns) {
-  const U32 left = U32{} + 0x3a833a83U;  // 0.001
+  const U32 left = U32{} + 0x3a833a83U;   // 0.001
   const U32 right = U32{} + 0x3f803f80U;  // 1
   return run_chains(turns, [&](F32 sum) { return add_pair_products(sum, left, right); });
 }
-constexpr cpu::MultiplyAdds kPeakBf16{multiply_adds_bf16, kChains * kLanes * 2};
+constexpr cpu::MultiplyAdds kPeakBf16{multiply_adds_bf16, kChains* kLanes * 2};
 #else
 // Products of bf16 are done in f32 here.
-constexpr cpu::MultiplyAdds kPeakBf16{multiply_adds_f32, kChains * kLanes};
+constexpr cpu::MultiplyAdds kPeakBf16{multiply_adds_f32, kChains* kLanes};
 #endif
 
 }  // namespace trireme::TRIREME_ISA_NAMESPACE

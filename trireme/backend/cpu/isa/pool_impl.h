@@ -30,8 +30,8 @@ struct Window {
 [[gnu::always_inline]] static inline Window window_of(const Pool& k, int64_t y, int64_t x) {
   const int64_t top = y * k.rows.stride - k.rows.before;
   const int64_t left = x * k.columns.stride - k.columns.before;
-  return {(y * k.columns.windows + x) * k.channels, (top * k.columns.size + left) * k.channels,
-          taps_of(k.rows, y), taps_of(k.columns, x)};
+  return {(y * k.columns.windows + x) * k.channels, (top * k.columns.size + left) * k.channels, taps_of(k.rows, y),
+          taps_of(k.columns, x)};
 }
 
 // A window of 2 by 2 inside the image, the usual one: its loops are unrolled.
@@ -66,19 +66,16 @@ template <class W, class Fn>
 [[gnu::always_inline]] static inline void each_tap(const Pool& k, const W& window, Fn&& fn) {
   for (int64_t y = window.rows.begin; y < window.rows.end; ++y) {
     for (int64_t x = window.columns.begin; x < window.columns.end; ++x) {
-      fn(static_cast<int32_t>(y * k.columns.kernel + x),
-         window.start + (y * k.columns.size + x) * k.channels);
+      fn(static_cast<int32_t>(y * k.columns.kernel + x), window.start + (y * k.columns.size + x) * k.channels);
     }
   }
 }
 
 // Moves `windows` from those over the position before to those over this one.
-[[gnu::always_inline]] static inline void move_to(const PoolAxis& axis, int64_t position,
-                                                  Range& windows) {
+[[gnu::always_inline]] static inline void move_to(const PoolAxis& axis, int64_t position, Range& windows) {
   const int64_t at = position + axis.before;
   while (windows.end < axis.windows && windows.end * axis.stride <= at) ++windows.end;
-  while (windows.begin < windows.end && windows.begin * axis.stride + axis.kernel <= at)
-    ++windows.begin;
+  while (windows.begin < windows.end && windows.begin * axis.stride + axis.kernel <= at) ++windows.begin;
 }
 
 // Adds up fn(vector, window, tap of it) over the windows that each position of the image lies in.
@@ -113,8 +110,7 @@ struct Largest {
 
 // The first of the largest elements of a window; one that is not a number gives way to any other.
 template <class W, class V, class T>
-[[gnu::always_inline]] static inline Largest largest(const Pool& k, const W& window, V v,
-                                                     const T* x) {
+[[gnu::always_inline]] static inline Largest largest(const Pool& k, const W& window, V v, const T* x) {
   Largest best{set(-__builtin_inff()), set_i(-1)};
   each_tap(k, window, [&](int32_t tap, int64_t at) {
     const F32 next = v.get(x + at);
@@ -144,11 +140,9 @@ template <class T, class Fn>
     return axis.stride == axis.kernel && axis.windows * axis.stride - axis.before >= axis.size;
   };
   if (!covered(k.rows) || !covered(k.columns)) {
-    __builtin_memset(dx, 0,
-                     static_cast<size_t>(k.rows.size * k.columns.size * k.channels) * sizeof(T));
+    __builtin_memset(dx, 0, static_cast<size_t>(k.rows.size * k.columns.size * k.channels) * sizeof(T));
   }
-  each_window(
-      k, [&](const auto& window) { for_each_vector(k.channels, [&](auto v) { fn(v, window); }); });
+  each_window(k, [&](const auto& window) { for_each_vector(k.channels, [&](auto v) { fn(v, window); }); });
 }
 
 template <class T>
@@ -157,17 +151,14 @@ void max_pool_grad(const Pool& k, const T* x, const T* dy, int32_t* taps, T* dx)
     spread_apart(k, dx, [&](auto v, const auto& window) {
       const I32 best = largest(k, window, v, x).tap;
       const F32 d = v.get(dy + window.result);
-      each_tap(k, window,
-               [&](int32_t tap, int64_t at) { v.put(dx + at, best == tap ? d : F32{}); });
+      each_tap(k, window, [&](int32_t tap, int64_t at) { v.put(dx + at, best == tap ? d : F32{}); });
     });
     return;
   }
   // Bits of whole numbers are stored and read as those of floats.
   auto* bits = reinterpret_cast<float*>(taps);
   each_window(k, [&](const auto& window) {
-    for_each_vector(k.channels, [&](auto v) {
-      v.put(bits + window.result, as_f(largest(k, window, v, x).tap));
-    });
+    for_each_vector(k.channels, [&](auto v) { v.put(bits + window.result, as_f(largest(k, window, v, x).tap)); });
   });
   sum_over_windows(k, dx, [&](auto v, const Window& window, int32_t tap) {
     return as_i(v.get(bits + window.result)) == tap ? v.get(dy + window.result) : F32{};
@@ -201,9 +192,8 @@ void avg_pool_grad(const Pool& k, const T* dy, T* dx) {
     });
     return;
   }
-  sum_over_windows(k, dx, [&](auto v, const Window& window, int32_t) {
-    return v.get(dy + window.result) * share_of(k, window);
-  });
+  sum_over_windows(
+      k, dx, [&](auto v, const Window& window, int32_t) { return v.get(dy + window.result) * share_of(k, window); });
 }
 
 }  // namespace trireme::TRIREME_ISA_NAMESPACE

@@ -13,8 +13,8 @@ struct Lines {
   int64_t size = 0;
 };
 
-// c[m,n] = sum over pairs of a's and b's, or added to c. Pairs of a are `a_row` and `a_pair` apart from row to row and along
-// a row; rows of b, one a pair, `b_pair`. Columns of b and c are touched up to whole vectors of 16.
+// c[m,n] = sum over pairs of a's and b's, or added to c. Pairs of a are `a_row` and `a_pair` apart from row to row and
+// along a row; rows of b, one a pair, `b_pair`. Columns of b and c are touched up to whole vectors of 16.
 struct PairProduct {
   int64_t m = 0, n = 0, pairs = 0;
   const uint32_t* a = nullptr;
@@ -29,11 +29,10 @@ struct PairProduct {
 // Products of bf16 in pairs, and the ways to make the pairs; null below avx512_bf16. Rows of x lie `stride` apart.
 struct PairLoops {
   void (*multiply)(const PairProduct& k);
-  // Row i of the result: elements of rows 2 i and 2 i + 1 of x, or of zeros where there is no such row. Written up to whole
-  // vectors.
+  // Row i of the result: elements of rows 2 i and 2 i + 1 of x, or of zeros where there is no such row. Written up to
+  // whole vectors.
   void (*pair_rows)(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to);
-  void (*round_and_pair_rows)(Lines x, int64_t stride, const float* from, int64_t to_stride,
-                              uint32_t* to);
+  void (*round_and_pair_rows)(Lines x, int64_t stride, const float* from, int64_t to_stride, uint32_t* to);
   // Row i of the result: elements 2 i and 2 i + 1 of each row of x, whose size is even, then zeros up to whole vectors.
   void (*pair_columns)(Lines x, int64_t stride, const Bf16* from, int64_t to_stride, uint32_t* to);
   // x rounded; a zero is put after a row of odd size.
@@ -50,8 +49,8 @@ struct LeafRun {
 inline constexpr int kMaxLeafLevels = 5;
 
 // A tile c[rows, columns] of a product: sums in leaves, each leaf one or more of the runs in turn. Elements of a are
-// `a_row` and `a_k` apart; b is packed: whole rows of Loops::tile_columns, one a term, in the order of the runs, and so is a
-// where a_row is 1 and a_k Loops::tile_rows. A sum may take several tiles' turns, each with some of its runs.
+// `a_row` and `a_k` apart; b is packed: whole rows of Loops::tile_columns, one a term, in the order of the runs, and so
+// is a where a_row is 1 and a_k Loops::tile_rows. A sum may take several tiles' turns, each with some of its runs.
 struct LeafTile {
   int64_t rows = 0, columns = 0;
   const float* a = nullptr;
@@ -61,10 +60,11 @@ struct LeafTile {
   int64_t count = 0;
   float* c = nullptr;
   int64_t c_row = 0;
-  bool add = false;       // begins with c, which holds what has been summed of a leaf
-  int64_t leaves = 0;     // that ended before
-  bool last = true;       // these are the last runs: c becomes the whole sum
-  float* kept = nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
+  bool add = false;    // begins with c, which holds what has been summed of a leaf
+  int64_t leaves = 0;  // that ended before
+  bool last = true;    // these are the last runs: c becomes the whole sum
+  float* kept =
+      nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
 };
 
 // For measuring: runs `turns` times as many independent multiply-adds of registers as `per_turn` says.

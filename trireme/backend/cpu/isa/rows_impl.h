@@ -71,8 +71,8 @@ static void zero(int64_t from, int64_t to, float* x) {
   for (int64_t i = from; i < to; ++i) x[i] = 0;
 }
 
-static void online_softmax(Lines tile, int64_t stride, int64_t visible, float scale, float* scores,
-                           float* max, float* sum, float* correction) {
+static void online_softmax(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
+                           float* sum, float* correction) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     float* s = scores + row * stride;
     const int64_t n = seen(tile, visible, row);
@@ -92,8 +92,8 @@ static void online_softmax(Lines tile, int64_t stride, int64_t visible, float sc
   }
 }
 
-static void recompute_softmax(Lines tile, int64_t stride, int64_t visible, float scale,
-                              const float* lse, float* scores) {
+static void recompute_softmax(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse,
+                              float* scores) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     float* s = scores + row * stride;
     const int64_t n = seen(tile, visible, row);
@@ -111,8 +111,7 @@ static void scale_rows(Lines lines, int64_t stride, const float* factor, float* 
   }
 }
 
-static void softmax_tile_grad(Lines tile, int64_t stride, float scale, const float* delta,
-                              const float* p, float* dp) {
+static void softmax_tile_grad(Lines tile, int64_t stride, float scale, const float* delta, const float* p, float* dp) {
   for (int64_t row = 0; row < tile.rows; ++row) {
     const float* line = p + row * stride;
     float* out = dp + row * stride;

@@ -93,8 +93,7 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 }
 [[gnu::always_inline]] static inline void store_n(uint16_t* p, F32 x, int64_t n) {
 #if defined(__AVX512F__)
-  _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1U << n) - 1U),
-                           reinterpret_cast<__m256i>(round_to_bf16(x)));
+  _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1U << n) - 1U), reinterpret_cast<__m256i>(round_to_bf16(x)));
 #else
   const U16 bits = round_to_bf16(x);
   for (int64_t i = 0; i < n; ++i) p[i] = bits[i];

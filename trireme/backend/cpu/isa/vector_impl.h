@@ -36,8 +36,8 @@ typedef uint16_t U16 __attribute__((vector_size(kLanes * 2)));
   return reinterpret_cast<I32>(x);
 }
 
-// Tensors hold f32 or bf16, a bf16 being given by its bits. Those are widened exactly, and rounded to the nearest, ties to even;
-// what is not a number stays so.
+// Tensors hold f32 or bf16, a bf16 being given by its bits. Those are widened exactly, and rounded to the nearest, ties
+// to even; what is not a number stays so.
 [[gnu::always_inline]] static inline F32 widen(U16 bits) {
   return reinterpret_cast<F32>(__builtin_convertvector(bits, U32) << 16);
 }

@@ -1,0 +1,65 @@
+// Transport: messages between two ranks, the one interface over which the collectives of threads,
+// ucx and mpi are written. Calls are made by one thread at a time, the one that drives the engine,
+// except `wake`, `open` and `allocate`, which any thread may make beside it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::comm {
+
+// One message to send or a place for one to receive. It must stay where it is until it is done.
+struct Transfer {
+  enum class State : uint8_t { kIdle, kPending, kDone, kFailed };
+
+  int peer = -1;     // world rank
+  int channel = 0;   // of the group, from Transport::open
+  uint32_t tag = 0;  // below 2^31
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  State state = State::kIdle;
+  bool counts = false;     // towards the bytes done of its operation
+  std::string problem;     // of a failed one: "sent 8 bytes where 4 were expected"
+  void* native = nullptr;  // the transport's own, as is `owner`
+  void* owner = nullptr;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  // Who a peer is, for error texts: "pid 1234".
+  virtual std::string describe(int peer) const = 0;
+
+  // A channel for the messages of these world ranks, equal on all of them; collective over them.
+  virtual int open(const std::vector<int>& world_ranks) = 0;
+  // Messages from one peer with the same channel and tag arrive in the order they were sent. Both
+  // sides must name the same number of bytes.
+  virtual void send(Transfer& transfer) = 0;
+  virtual void receive(Transfer& transfer) = 0;
+  // Advances what is pending; true if something moved.
+  virtual bool progress() = 0;
+  // Before a sleep: what happens from here on ends the sleep, so that a last look after it misses
+  // nothing.
+  virtual void arm() {}
+  virtual void disarm() {}  // when the last look found something
+  // Sleeps until there may be something to do, at most `limit`, or until `wake`.
+  virtual void rest(std::chrono::microseconds limit) = 0;
+  virtual void wake() = 0;  // from any thread
+  // Looks whether peers are gone: appends those found now for the first time.
+  virtual void find_lost(std::vector<int>& peers) = 0;
+  // Whether what was sent arrives although this rank ends right after.
+  virtual bool delivers_after_stop() const { return true; }
+  // Forgets every transfer: after the call no buffer is touched. In good order: nothing but the
+  // receipt of notices is pending.
+  virtual void stop(bool orderly) = 0;
+  // Zeroed memory of this rank, shared with peers where the transport can; collective.
+  virtual std::span<std::byte> allocate(size_t bytes) = 0;
+};
+
+}  // namespace trireme::comm

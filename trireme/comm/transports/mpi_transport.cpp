@@ -1,0 +1,294 @@
+// Messages through MPI, for jobs that mpirun starts. The only file that knows MPI.
+//
+// MPI tells nobody that a peer is gone: its launcher ends the whole job. So a lost peer shows here
+// as a deadline that passes, or not at all.
+#include "trireme/base/error.h"
+#include "trireme/comm/algorithms/backends.h"
+#include "trireme/comm/transports/mpi_start.h"
+
+#if TRIREME_HAVE_MPI
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <thread>
+
+#include "trireme/comm/shm/pages.h"
+
+namespace trireme::comm {
+namespace {
+
+constexpr size_t kMessagePart = size_t{1} << 30;  // bytes of one MPI message, whose count is an int
+constexpr auto kNap = std::chrono::microseconds(20);
+constexpr auto kDraining = std::chrono::milliseconds(100);  // given to sends that nobody may take
+
+void check(int status, std::string_view what) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail(ErrorKind::kComm, "mpi: {}: {}", what, text);
+}
+
+// MPI can be started once in a process and is ended when the process exits. A process whose world
+// broke does not end it, which would wait for all; the launcher sees that and ends the job.
+class Runtime {
+ public:
+  static Runtime& get() {
+    static Runtime runtime;
+    return runtime;
+  }
+  int threads() const { return threads_; }
+  void leave_open() { owned_ = false; }
+
+ private:
+  Runtime() {
+    int started = 0;
+    MPI_Initialized(&started);
+    if (started != 0) {
+      MPI_Query_thread(&threads_);
+    } else {
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_), "it can not start");
+      owned_ = true;
+    }
+  }
+  ~Runtime() {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (owned_ && ended == 0) MPI_Finalize();
+  }
+
+  bool owned_ = false;
+  int threads_ = MPI_THREAD_SINGLE;
+};
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport() {
+    Runtime::get();
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "the communicator can not be copied");
+    MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(world_, &rank_);
+    MPI_Comm_size(world_, &size_);
+    communicators_.push_back(world_);
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // As in EngineOptions.
+  std::vector<int> hosts() const {
+    MPI_Comm host = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host), "ranks of this host");
+    int lowest = rank_;
+    check(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, host), "ranks of this host");
+    MPI_Comm_free(&host);
+    std::vector<int> out(static_cast<size_t>(size_));
+    check(MPI_Allgather(&lowest, 1, MPI_INT, out.data(), 1, MPI_INT, world_), "ranks of all hosts");
+    return out;
+  }
+
+  std::string_view name() const override { return "mpi"; }
+  std::string describe(int peer) const override { return fmt::format("MPI rank {}", peer); }
+  bool delivers_after_stop() const override { return false; }
+
+  // Groups have communicators of their own, so that tags of MPI, which has few, need not tell them
+  // apart. Ranks in them are those of the list.
+  int open(const std::vector<int>& world_ranks) override {
+    MPI_Group everyone = MPI_GROUP_NULL;
+    MPI_Group members = MPI_GROUP_NULL;
+    MPI_Comm communicator = MPI_COMM_NULL;
+    MPI_Comm_group(world_, &everyone);
+    MPI_Group_incl(everyone, static_cast<int>(world_ranks.size()), world_ranks.data(), &members);
+    const int status = MPI_Comm_create_group(world_, members, 0, &communicator);
+    MPI_Group_free(&members);
+    MPI_Group_free(&everyone);
+    check(status, "a group can not be made");
+    MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    const std::lock_guard lock(mutex_);
+    communicators_.push_back(communicator);
+    ranks_.resize(communicators_.size());
+    std::vector<int>& ranks = ranks_.back();
+    ranks.assign(static_cast<size_t>(size_), -1);
+    for (size_t i = 0; i < world_ranks.size(); ++i) {
+      ranks[static_cast<size_t>(world_ranks[i])] = static_cast<int>(i);
+    }
+    return static_cast<int>(communicators_.size()) - 1;
+  }
+
+  void send(Transfer& transfer) override { start(transfer, true); }
+  void receive(Transfer& transfer) override { start(transfer, false); }
+
+  bool progress() override {
+    if (requests_.empty()) return false;
+    int count = 0;
+    done_.resize(requests_.size());
+    statuses_.resize(requests_.size());
+    const int status =
+        MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done_.data(), statuses_.data());
+    if (count == MPI_UNDEFINED || count == 0) return false;
+    for (int i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(done_[static_cast<size_t>(i)]);
+      const MPI_Status& result = statuses_[static_cast<size_t>(i)];
+      end_part(parts_[at], result, status == MPI_ERR_IN_STATUS ? result.MPI_ERROR : status);
+    }
+    for (size_t i = requests_.size(); i-- > 0;) {
+      if (requests_[i] != MPI_REQUEST_NULL) continue;
+      requests_[i] = requests_.back();
+      requests_.pop_back();
+      parts_[i] = parts_.back();
+      parts_.pop_back();
+    }
+    return true;
+  }
+
+  // MPI has nothing to sleep on.
+  void rest(std::chrono::microseconds limit) override { std::this_thread::sleep_for(std::min(limit, kNap)); }
+  void wake() override {}
+  void find_lost(std::vector<int>&) override {}
+
+  void stop(bool orderly) override {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (!parts_[i].is_send) MPI_Cancel(&requests_[i]);
+    }
+    const auto end = Clock::now() + kDraining;
+    while (!requests_.empty() && Clock::now() < end) {
+      if (!progress()) rest(kNap);
+    }
+    if (!orderly || !requests_.empty()) Runtime::get().leave_open();
+  }
+
+  std::span<std::byte> allocate(size_t bytes) override { return memory_.add(bytes); }
+
+ private:
+  struct Part {
+    Transfer* transfer = nullptr;
+    size_t bytes = 0;
+    bool is_send = false;
+  };
+
+  void start(Transfer& transfer, bool is_send) {
+    MPI_Comm communicator = MPI_COMM_NULL;
+    int peer = transfer.peer;
+    {
+      const std::lock_guard lock(mutex_);
+      communicator = communicators_[static_cast<size_t>(transfer.channel)];
+      if (transfer.channel > 0) {
+        peer = ranks_[static_cast<size_t>(transfer.channel)][static_cast<size_t>(transfer.peer)];
+      }
+    }
+    transfer.state = Transfer::State::kPending;
+    uintptr_t parts = 0;
+    size_t begin = 0;
+    do {
+      const size_t bytes = std::min(kMessagePart, transfer.bytes - begin);
+      MPI_Request request = MPI_REQUEST_NULL;
+      const auto count = static_cast<int>(bytes);
+      const auto tag = static_cast<int>(transfer.tag);
+      check(is_send ? MPI_Isend(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request)
+                    : MPI_Irecv(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request),
+            "a message can not be started");
+      requests_.push_back(request);
+      parts_.push_back({&transfer, bytes, is_send});
+      ++parts;
+      begin += bytes;
+    } while (begin < transfer.bytes);
+    transfer.native = reinterpret_cast<void*>(parts);  // those that are not done
+  }
+
+  static void end_part(const Part& part, const MPI_Status& result, int error) {
+    Transfer& transfer = *part.transfer;
+    int count = static_cast<int>(part.bytes);
+    if (error == MPI_SUCCESS && !part.is_send) MPI_Get_count(&result, MPI_BYTE, &count);
+    if (error != MPI_SUCCESS) {
+      transfer.problem =
+          fmt::format("sent more than the {} bytes expected, or failed (MPI error {})", transfer.bytes, error);
+      transfer.state = Transfer::State::kFailed;
+    } else if (static_cast<size_t>(count) != part.bytes) {
+      transfer.problem = fmt::format("sent {} bytes where {} were expected", count, part.bytes);
+      transfer.state = Transfer::State::kFailed;
+    }
+    const uintptr_t left = reinterpret_cast<uintptr_t>(transfer.native) - 1;
+    transfer.native = reinterpret_cast<void*>(left);
+    if (left == 0 && transfer.state == Transfer::State::kPending) transfer.state = Transfer::State::kDone;
+  }
+
+  MPI_Comm world_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  std::mutex mutex_;  // groups are made beside the driving thread
+  std::deque<MPI_Comm> communicators_;
+  std::deque<std::vector<int>> ranks_;  // by channel: world rank to rank in the communicator
+  std::vector<MPI_Request> requests_;   // and what each is a part of:
+  std::vector<Part> parts_;
+  std::vector<int> done_;
+  std::vector<MPI_Status> statuses_;
+  PrivatePages memory_;
+};
+
+}  // namespace
+
+Backend mpi_backend(const WorldOptions& options, EngineOptions& engine) {
+  auto transport = std::make_unique<MpiTransport>();
+  const bool fits = options.size == 1 || (options.size == transport->size() && options.rank == transport->rank());
+  require(fits, "connect: asked to be rank {} of {}, but MPI says rank {} of {}; leave rank and size to MPI",
+          options.rank, options.size, transport->rank(), transport->size());
+  engine.rank = transport->rank();
+  engine.size = transport->size();
+  engine.hosts = transport->hosts();
+  const int64_t on_host = std::ranges::count(engine.hosts, engine.hosts[static_cast<size_t>(engine.rank)]);
+  engine.crowded = on_host > static_cast<int64_t>(std::thread::hardware_concurrency());
+  // A thread in the background calls MPI too.
+  engine.background = options.background && Runtime::get().threads() >= MPI_THREAD_MULTIPLE;
+  return message_backend(std::move(transport));
+}
+
+bool has_mpi() {
+  return true;
+}
+
+std::string from_rank_0_by_mpi(const std::string& text) {
+  int started = 0;
+  int ended = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&ended);
+  require(ended == 0,
+          "mpi: this process has ended MPI already; start it before Job::init and end it last, or set "
+          "MASTER_ADDR and MASTER_PORT");
+  if (started == 0) check(MPI_Init(nullptr, nullptr), "it can not start");
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::string out = text;
+  int size = static_cast<int>(out.size());
+  check(MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD), "rank 0's address can not be had");
+  out.resize(static_cast<size_t>(size));
+  check(MPI_Bcast(out.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD), "rank 0's address can not be had");
+  if (started == 0) MPI_Finalize();
+  return rank == 0 ? text : out;
+}
+
+}  // namespace trireme::comm
+
+#else
+
+namespace trireme::comm {
+
+bool has_mpi() {
+  return false;
+}
+
+std::string from_rank_0_by_mpi(const std::string&) {
+  fail(ErrorKind::kUnsupported, "mpi: this build has no MPI; install libopenmpi-dev and build again");
+}
+
+Backend mpi_backend(const WorldOptions&, EngineOptions&) {
+  fail(ErrorKind::kUnsupported,
+       "connect: this build has no MPI, so there is no transport 'mpi'; install libopenmpi-dev and "
+       "build again, "
+       "or give a store and use 'shm' or 'ucx'");
+}
+
+}  // namespace trireme::comm
+
+#endif

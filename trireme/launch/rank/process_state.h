@@ -1,0 +1,14 @@
+// Whether a process runs, sleeps or is stopped, as the kernel says.
+#pragma once
+
+namespace trireme::launch {
+
+// What the kernel says of a process.
+struct ProcessState {
+  char state = '?';  // R running, S sleeping, D waiting for a disk, T stopped, ...
+  double cpu_s = 0;  // of all its threads but the one that only moves messages
+  bool known = false;
+};
+ProcessState state_of(int pid);
+
+}  // namespace trireme::launch

@@ -1,0 +1,24 @@
+// Where rank 0 serves the job's store, as it tells the others by a file or by MPI: one line of text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trireme/comm/stores/hmac.h"
+
+namespace trireme::launch {
+
+struct Site {
+  std::string address;
+  uint16_t port = 0;
+  std::optional<comm::Secret> secret;  // none: every rank has been given it
+};
+
+std::string to_string(const Site& site);
+// Nothing when it is no such line; kInvalidArgument, which never shows the text, when what stands for its secret is
+// neither one nor "-".
+std::optional<Site> parse_site(std::string_view text);
+
+}  // namespace trireme::launch

@@ -1,0 +1,96 @@
+// rotary: y[b,s,h,i] = x[b,s,h,i] cos a - x[b,s,h,i+d/2] sin a
+//         y[b,s,h,i+d/2] = x[b,s,h,i+d/2] cos a + x[b,s,h,i] sin a, with a = s theta^(-2i/d), i <
+//         d/2
+//
+// Each head's pair (i, i+d/2) turns by an angle that grows with the position, so that the product
+// of a query and a key depends on their distance (RoFormer, Su et al., 2021; the two halves as in
+// Hugging Face's Llama). Positions are those of the whole tensor, so that every cut gives the same
+// result. The gradient turns back: `inverse` negates the angle.
+#include <cmath>
+
+#include "trireme/ops/ops.h"
+#include "trireme/ops/reference.h"
+
+namespace trireme {
+namespace ops {
+extern const OpDef rotary;
+}  // namespace ops
+
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  const TensorType& x = args.in[0];
+  const double theta = args.attrs.as<RotaryAttrs>().theta;
+  require(is_floating(x.dtype) && x.shape.rank() == 4, "rotary: x must be floating [b,s,h,d] (x {})", to_string(x));
+  require(x.shape[3] % 2 == 0, "rotary: the head size is {}; it must be even (x {})", x.shape[3], to_string(x));
+  require(theta > 0 && std::isfinite(theta), "rotary: theta is {}; it must be above 0", theta);
+  return {x};
+}
+
+std::vector<Tensor> grad(const GradArgs& args) {
+  RotaryAttrs attrs = args.attrs.as<RotaryAttrs>();
+  attrs.inverse = !attrs.inverse;
+  return {apply1(ops::rotary, {args.dout[0]}, Attrs::of(attrs))};
+}
+
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("bshd!->bshd!", args.in, args.out, {.linear = {{0}}});
+}
+
+Cost cost(const TypeArgs& args) {
+  return {.flops = 3.0 * static_cast<double>(args.in[0].elements()), .bytes = tensor_bytes(args)};
+}
+
+template <class T>
+void rotate(const KernelArgs& args) {
+  const auto& attrs = args.attrs.as<RotaryAttrs>();
+  const Shape& shape = args.in[0].type.shape;
+  const auto x = args.in[0].as<T>();
+  const auto y = args.out[0].as<T>();
+  const auto d = static_cast<size_t>(shape[3]);
+  for (size_t head = 0; head < x.size(); head += d) {
+    const int64_t row = static_cast<int64_t>(head / d) / shape[2];
+    const auto position = static_cast<double>(args.in_start(0, 1) + row % shape[1]);
+    for (size_t i = 0; i < d / 2; ++i) {
+      const double angle = position * std::pow(attrs.theta, -2 * static_cast<double>(i) / static_cast<double>(d));
+      const double cos = std::cos(angle);
+      const double sin = attrs.inverse ? -std::sin(angle) : std::sin(angle);
+      const double first = load(x[head + i]);
+      const double second = load(x[head + i + d / 2]);
+      y[head + i] = store<T>(first * cos - second * sin);
+      y[head + i + d / 2] = store<T>(second * cos + first * sin);
+    }
+  }
+}
+
+void kernel(const KernelArgs& args) {
+  with_floating("rotary", args.in[0].type.dtype, [&](auto zero) { rotate<decltype(zero)>(args); });
+}
+
+std::vector<Example> examples() {
+  return {{.in = {f32({2, 6, 6, 4})}, .attrs = Attrs::of(RotaryAttrs{})},
+          {.in = {f32({6, 3, 2, 2})}, .attrs = Attrs::of(RotaryAttrs{.theta = 100, .inverse = true})},
+          {.in = {f32({1, 12, 1, 6})}, .attrs = Attrs::of(RotaryAttrs{.theta = 500000})}};
+}
+
+}  // namespace
+
+namespace ops {
+extern const OpDef rotary{{"rotary", &Attrs::parse<RotaryAttrs>},
+                          "y = x with the pairs (i, i+d/2) of each head turned by s theta^(-2i/d)",
+                          "x",
+                          infer,
+                          grad,
+                          shard,
+                          cost,
+                          kernel,
+                          {.reads_place = true},
+                          {{0, 0}},
+                          examples};
+}  // namespace ops
+
+Tensor rotary(const Tensor& x, double theta) {
+  return apply1(ops::rotary, {x}, Attrs::of(RotaryAttrs{.theta = theta}));
+}
+
+}  // namespace trireme

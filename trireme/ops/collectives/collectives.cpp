@@ -1,0 +1,256 @@
+// The collectives, and the local cut of a replicated value, on the pieces that ranks hold:
+//   all_reduce      y = the sum (max, min) of x over the group; any number of tensors at once
+//   all_gather      y = the pieces of the group joined along dim, in the group's order
+//   reduce_scatter  y = the rank's piece, along dim, of the sum over the group
+//   all_to_all      x is cut along dim, piece i goes to member i; what arrives is joined along
+//                   from_dim
+//   ring_shift      y = the x of the member `shift` places before, around the group
+//   broadcast       y = the root's x; any number of tensors at once
+//   shard_slice     y = the rank's piece of x along dim; nothing is sent
+//
+// The compiler inserts them between layouts; a model's code may call them when it cuts by hand.
+// Their gradients take each rank's value as a variable of its own.
+#include <algorithm>
+
+#include "trireme/ops/collectives/collective.h"
+#include "trireme/ops/ops.h"
+#include "trireme/ops/reference.h"
+#include "trireme/tensor/most_elements.h"
+
+namespace trireme {
+namespace ops {
+extern const OpDef all_reduce;
+extern const OpDef all_gather;
+extern const OpDef reduce_scatter;
+extern const OpDef all_to_all;
+extern const OpDef ring_shift;
+extern const OpDef broadcast;
+extern const OpDef shard_slice;
+}  // namespace ops
+
+namespace {
+
+const CollectiveAttrs& attrs_of(const InferArgs& args) {
+  return args.attrs.as<CollectiveAttrs>();
+}
+
+void check_group(const char* op, const InferArgs& args) {
+  const auto& attrs = attrs_of(args);
+  require(attrs.size >= 1, "{}: the group has {} ranks; it must have 1 or more", op, attrs.size);
+  check_sendable(op, args.in);
+}
+
+void check_reduction(const char* op, const InferArgs& args) {
+  const std::string& reduction = attrs_of(args).reduction;
+  require(reduction == "sum" || reduction == "max" || reduction == "min",
+          "{}: no reduction '{}'; use 'sum', 'max' or 'min'", op, reduction);
+}
+
+// x with dimension `dim` a `size`-th of what it is.
+TensorType cut(const char* op, TensorType x, int64_t dim, int64_t size) {
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, to_string(x));
+  const auto d = static_cast<int>(dim);
+  require(size >= 1 && x.shape[d] % size == 0, "{}: {} ranks do not divide dimension {} of size {} (operand {})", op,
+          size, dim, x.shape[d], to_string(x));
+  x.shape[d] /= size;
+  return x;
+}
+
+TensorType joined(const char* op, TensorType x, int64_t dim, int64_t size) {
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, to_string(x));
+  require(size <= kMostElements / std::max<int64_t>(1, x.elements()),
+          "{}: {} ranks with an operand {} each have more than 2^58 elements", op, size, to_string(x));
+  x.shape[static_cast<int>(dim)] *= size;
+  return x;
+}
+
+std::vector<TensorType> infer_all_reduce(const InferArgs& args) {
+  check_group("all_reduce", args);
+  check_reduction("all_reduce", args);
+  require(!args.in.empty(), "all_reduce: no operands; it takes 1 or more");
+  return {args.in.begin(), args.in.end()};
+}
+
+std::vector<TensorType> infer_all_gather(const InferArgs& args) {
+  check_group("all_gather", args);
+  return {joined("all_gather", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
+}
+
+std::vector<TensorType> infer_reduce_scatter(const InferArgs& args) {
+  check_group("reduce_scatter", args);
+  check_reduction("reduce_scatter", args);
+  return {cut("reduce_scatter", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
+}
+
+std::vector<TensorType> infer_all_to_all(const InferArgs& args) {
+  check_group("all_to_all", args);
+  const auto& attrs = attrs_of(args);
+  return {joined("all_to_all", cut("all_to_all", args.in[0], attrs.dim, attrs.size), attrs.from_dim, attrs.size)};
+}
+
+std::vector<TensorType> infer_ring_shift(const InferArgs& args) {
+  check_group("ring_shift", args);
+  const auto& attrs = attrs_of(args);
+  require(attrs.shift > -attrs.size && attrs.shift < attrs.size,
+          "ring_shift: a shift by {} places in a group of {} ranks; use {} to {}", attrs.shift, attrs.size,
+          1 - attrs.size, attrs.size - 1);
+  return {args.in[0]};
+}
+
+std::vector<TensorType> infer_broadcast(const InferArgs& args) {
+  check_group("broadcast", args);
+  const auto& attrs = attrs_of(args);
+  require(!args.in.empty(), "broadcast: no operands; it takes 1 or more");
+  require(attrs.root >= 0 && attrs.root < attrs.size, "broadcast: root is {} in a group of {} ranks; use 0 to {}",
+          attrs.root, attrs.size, attrs.size - 1);
+  return {args.in.begin(), args.in.end()};
+}
+
+// Nothing is sent, so bools may be cut.
+std::vector<TensorType> infer_shard_slice(const InferArgs& args) {
+  return {cut("shard_slice", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
+}
+
+// A sum over ranks gives every rank's cotangent to every rank. A maximum gives the sum to the ranks
+// that hold it.
+std::vector<Tensor> grad_all_reduce(const GradArgs& args) {
+  CollectiveAttrs sum = args.attrs.as<CollectiveAttrs>();
+  const bool extreme = sum.reduction != "sum";
+  sum.reduction = "sum";
+  std::vector<Tensor> out(args.in.size());
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    if (!args.wanted[i] || !args.dout[i]) continue;
+    const Tensor dy = apply1(ops::all_reduce, {args.dout[i]}, Attrs::of(sum));
+    out[i] = extreme ? mul(dy, cast(equal(args.in[i], args.out[i]), dy.dtype())) : dy;
+  }
+  return out;
+}
+
+std::vector<Tensor> grad_all_gather(const GradArgs& args) {
+  CollectiveAttrs attrs = args.attrs.as<CollectiveAttrs>();
+  attrs.reduction = "sum";
+  return {apply1(ops::reduce_scatter, {args.dout[0]}, Attrs::of(attrs))};
+}
+
+std::vector<Tensor> grad_reduce_scatter(const GradArgs& args) {
+  const auto& attrs = args.attrs.as<CollectiveAttrs>();
+  const Tensor dy = apply1(ops::all_gather, {args.dout[0]}, args.attrs);
+  if (attrs.reduction == "sum") return {dy};
+  const Tensor y = apply1(ops::all_gather, {args.out[0]}, args.attrs);
+  return {mul(dy, cast(equal(args.in[0], y), dy.dtype()))};
+}
+
+std::vector<Tensor> grad_all_to_all(const GradArgs& args) {
+  CollectiveAttrs back = args.attrs.as<CollectiveAttrs>();
+  std::swap(back.dim, back.from_dim);
+  return {apply1(ops::all_to_all, {args.dout[0]}, Attrs::of(back))};
+}
+
+std::vector<Tensor> grad_ring_shift(const GradArgs& args) {
+  CollectiveAttrs back = args.attrs.as<CollectiveAttrs>();
+  back.shift = -back.shift;
+  return {apply1(ops::ring_shift, {args.dout[0]}, Attrs::of(back))};
+}
+
+// 1 at the root, which sends itself a 1, and where a rank is in no group and keeps what it has; else 0.
+Tensor has_result(const Tensor& like, const CollectiveAttrs& attrs) {
+  const Tensor one = constant(like.graph(), {like.dtype(), {}}, 1);
+  std::vector<int64_t> to(static_cast<size_t>(attrs.size), -1);
+  to[static_cast<size_t>(attrs.root)] = attrs.root;
+  const Tensor is_root = neighbor_exchange({&one, 1}, attrs, {to})[0];
+  if (attrs.ranks.empty()) return is_root;
+  const Tensor members = apply1(ops::all_reduce, {one}, Attrs::of(attrs));
+  return add(is_root, cast(equal(members, one), like.dtype()));
+}
+
+// The sum of the cotangents at the root, zero elsewhere.
+std::vector<Tensor> grad_broadcast(const GradArgs& args) {
+  const auto& attrs = args.attrs.as<CollectiveAttrs>();
+  CollectiveAttrs group = attrs;
+  group.reduction = "sum";
+  group.dim = 0;
+  std::vector<Tensor> out(args.in.size());
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    if (!args.wanted[i] || !args.dout[i]) continue;
+    out[i] = mul(apply1(ops::all_reduce, {args.dout[i]}, Attrs::of(group)), has_result(args.dout[i], attrs));
+  }
+  return out;
+}
+
+// The pieces' cotangents joined: padding with zeros and summing over the ranks, each of which took
+// its own piece.
+std::vector<Tensor> grad_shard_slice(const GradArgs& args) {
+  return {apply1(ops::all_gather, {args.dout[0]}, args.attrs)};
+}
+
+std::vector<Example> examples_elementwise() {
+  return {{.in = {f32({6, 4}), f32({5})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 2})},
+          {.in = {i32({3})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {1, 0}, .size = 6})}};
+}
+
+std::vector<Example> examples_dim() {
+  return {{.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .size = 2})},
+          {.in = {f32({2, 6})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 1, .size = 3})}};
+}
+
+std::vector<Example> examples_all_to_all() {
+  return {{.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .from_dim = 1, .size = 3})}};
+}
+
+std::vector<Example> examples_ring_shift() {
+  return {{.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 3, .shift = -2})}};
+}
+
+// Ops of any number of operands may write each result over its operand.
+OpDef collective(std::string_view name, std::string_view doc, std::string_view inputs, InferFn* infer, GradFn* grad,
+                 std::vector<Example> (*examples)()) {
+  using Overwrites = std::vector<std::pair<int, int>>;
+  return collective_op<CollectiveAttrs>(name, doc, inputs, infer, grad, examples,
+                                        inputs == "..." ? Overwrites{{0, 0}} : Overwrites{});
+}
+
+}  // namespace
+
+namespace ops {
+extern const OpDef all_reduce = collective("all_reduce", "y = sum over the group of x (or max, min)", "...",
+                                           infer_all_reduce, grad_all_reduce, examples_elementwise);
+extern const OpDef all_gather = collective("all_gather", "y = the group's pieces joined along dim", "x",
+                                           infer_all_gather, grad_all_gather, examples_dim);
+extern const OpDef reduce_scatter =
+    collective("reduce_scatter", "y = the rank's piece, along dim, of the sum over the group of x", "x",
+               infer_reduce_scatter, grad_reduce_scatter, examples_dim);
+extern const OpDef all_to_all =
+    collective("all_to_all", "y = pieces of x along dim exchanged and joined along from_dim", "x", infer_all_to_all,
+               grad_all_to_all, examples_all_to_all);
+extern const OpDef ring_shift =
+    collective("ring_shift", "y = the x of the member `shift` places before, around the group", "x", infer_ring_shift,
+               grad_ring_shift, examples_ring_shift);
+extern const OpDef broadcast =
+    collective("broadcast", "y = the root's x", "...", infer_broadcast, grad_broadcast, examples_elementwise);
+extern const OpDef shard_slice = collective("shard_slice", "y = the rank's piece of x along dim; nothing is sent", "x",
+                                            infer_shard_slice, grad_shard_slice, examples_dim);
+}  // namespace ops
+
+std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs& attrs) {
+  return apply(ops::all_reduce, x, Attrs::of(attrs));
+}
+Tensor all_gather(const Tensor& x, const CollectiveAttrs& attrs) {
+  return apply1(ops::all_gather, {x}, Attrs::of(attrs));
+}
+Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs) {
+  return apply1(ops::reduce_scatter, {x}, Attrs::of(attrs));
+}
+Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs) {
+  return apply1(ops::all_to_all, {x}, Attrs::of(attrs));
+}
+Tensor ring_shift(const Tensor& x, const CollectiveAttrs& attrs) {
+  return apply1(ops::ring_shift, {x}, Attrs::of(attrs));
+}
+std::vector<Tensor> broadcast(std::span<const Tensor> x, const CollectiveAttrs& attrs) {
+  return apply(ops::broadcast, x, Attrs::of(attrs));
+}
+Tensor shard_slice(const Tensor& x, const CollectiveAttrs& attrs) {
+  return apply1(ops::shard_slice, {x}, Attrs::of(attrs));
+}
+
+}  // namespace trireme

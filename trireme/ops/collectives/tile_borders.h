@@ -1,0 +1,34 @@
+// The borders of tiles of images that ranks pass to each other in eight directions, each rank saying itself whom it
+// sends to and whom it gets from: for models that are cut by hand, and grids that are no axes of a mesh. In a mesh's
+// grid `halo` along one dimension after the other does the same.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "trireme/op/build.h"
+#include "trireme/op/structural.h"
+
+namespace trireme {
+
+// What one rank says. Ranks are places in the group, -1: none. The eight directions go clockwise from the top: top, top
+// right, right, bottom right, bottom, bottom left, left, top left. The four lengths are rows at the top and at the
+// bottom, columns left and right.
+struct TileBorders {
+  std::array<int64_t, 8> send_rank_ids{-1, -1, -1, -1, -1, -1, -1, -1};
+  std::array<int64_t, 8> recv_rank_ids{-1, -1, -1, -1, -1, -1, -1, -1};
+  std::array<int64_t, 4> send_lens{};
+  std::array<int64_t, 4> recv_lens{};
+};
+
+// x is a tile [n,c,h,w]; the result [n,c,h + top + bottom,w + left + right] of `recv_lens` has the tile inside, and
+// around it what comes: from each neighbour the border of its tile on the side where it sends, corners from the
+// diagonal ones, and zeros where none sends. `of_ranks` has an entry for each rank of the group. The gradient sends the
+// cotangents of borders back and adds them. Throws kInvalidArgument for ranks that are not in the group or are named
+// twice, negative lengths or ones beyond the tile, another format than NCHW, results of different shapes, and borders
+// that are sent and not awaited in the same size, or awaited and not sent.
+Tensor exchange_borders(const Tensor& x, const CollectiveAttrs& group, std::span<const TileBorders> of_ranks,
+                        std::string_view data_format = "NCHW");
+
+}  // namespace trireme

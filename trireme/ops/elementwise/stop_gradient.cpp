@@ -1,0 +1,53 @@
+// stop_gradient: y = x, through which no gradient flows back
+#include "trireme/ops/ops.h"
+#include "trireme/ops/reference.h"
+
+namespace trireme {
+namespace {
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  return {args.in[0]};
+}
+
+std::vector<Tensor> grad(const GradArgs&) {
+  return {Tensor()};
+}
+
+ShardingRule shard(const TypeArgs& args) {
+  return parse_rule("*->*", args.in, args.out, {.linear = {{0}}});
+}
+
+Cost cost(const TypeArgs&) {
+  return {};
+}
+
+void kernel(const KernelArgs& args) {
+  const auto from = args.in[0].raw();
+  std::copy(from.begin(), from.end(), args.out[0].raw().begin());
+}
+
+std::vector<Example> examples() {
+  return {{.in = {f32({4, 6})}, .skip_gradient = "it has none by intention"}, {.in = {i32({3})}}};
+}
+
+}  // namespace
+
+namespace ops {
+extern const OpDef stop_gradient{{"stop_gradient", &Attrs::parse<NoAttrs>},
+                                 "y = x, and dx = 0",
+                                 "x",
+                                 infer,
+                                 grad,
+                                 shard,
+                                 cost,
+                                 kernel,
+                                 {.zero_cost_view = true},
+                                 {},
+                                 examples};
+}  // namespace ops
+
+Tensor stop_gradient(const Tensor& x) {
+  return apply1(ops::stop_gradient, {x});
+}
+
+}  // namespace trireme

@@ -1,0 +1,89 @@
+// adam_update: g = scale grad; m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2;
+//              p' = p - lr / (1-b1^t) * m' / (sqrt(v' / (1-b2^t)) + eps)
+//
+// With `decoupled` (AdamW) p is first multiplied by 1 - lr weight_decay; without (Adam)
+// weight_decay p is added to g. PyTorch's torch.optim.Adam and AdamW.
+#include <cmath>
+
+#include "trireme/ops/ops.h"
+#include "trireme/ops/update/update.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kOperands = "param, grad, m, v, lr, step, scale";
+
+std::vector<TensorType> infer(const InferArgs& args) {
+  check_update("adam_update", kOperands, args.in, 4);
+  check_adam("adam_update", args.attrs.as<AdamAttrs>());
+  return {args.in[0], args.in[2], args.in[3]};
+}
+
+Cost cost(const TypeArgs& args) {
+  return update_cost(args, 14);
+}
+
+template <class T>
+void update(const KernelArgs& args) {
+  const auto& attrs = args.attrs.as<AdamAttrs>();
+  const auto p = args.in[0].as<T>();
+  const auto grad = args.in[1].as<T>();
+  const auto m = args.in[2].as<T>();
+  const auto v = args.in[3].as<T>();
+  const double lr = scalar("adam_update", args.in[4]);
+  const auto step = static_cast<double>(args.in[5].as<int64_t>()[0]);
+  const double scale = scalar("adam_update", args.in[6]);
+  const double correction1 = 1 - std::pow(attrs.beta1, step);
+  const double correction2 = 1 - std::pow(attrs.beta2, step);
+  const double decay = attrs.decoupled ? 1 - lr * attrs.weight_decay : 1;
+  const double l2 = attrs.decoupled ? 0 : attrs.weight_decay;
+  for (size_t i = 0; i < p.size(); ++i) {
+    const double param = load(p[i]);
+    const double g = scale * load(grad[i]) + l2 * param;
+    const double m1 = attrs.beta1 * load(m[i]) + (1 - attrs.beta1) * g;
+    const double v1 = attrs.beta2 * load(v[i]) + (1 - attrs.beta2) * g * g;
+    const double direction = m1 / correction1 / (std::sqrt(v1 / correction2) + attrs.eps);
+    args.out[0].as<T>()[i] = store<T>(decay * param - lr * direction);
+    args.out[1].as<T>()[i] = store<T>(m1);
+    args.out[2].as<T>()[i] = store<T>(v1);
+  }
+}
+
+void kernel(const KernelArgs& args) {
+  with_floating("adam_update", args.out[0].type.dtype, [&](auto zero) { update<decltype(zero)>(args); });
+}
+
+std::vector<Example> examples() {
+  const auto example = [](std::initializer_list<int64_t> shape, AdamAttrs attrs) {
+    return Example{.in = {f32(shape), f32(shape), f32(shape), f32(shape), f32({}), i64({}), f32({})},
+                   .attrs = Attrs::of(attrs),
+                   .fill = {{}, {}, {}, uniform(0.1, 1), uniform(0.01, 0.1), integers(1, 10), uniform(0.5, 1)}};
+  };
+  return {example({6, 12}, {.weight_decay = 0.01}), example({5}, {.weight_decay = 0.1, .decoupled = false}),
+          example({}, {})};
+}
+
+}  // namespace
+
+namespace ops {
+extern const OpDef adam_update{{"adam_update", &Attrs::parse<AdamAttrs>},
+                               "m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2; p' = p - lr m^ / (sqrt(v^) + eps)",
+                               kOperands,
+                               infer,
+                               Facet<GradFn>::none(kUpdateIsLast),
+                               update_rule,
+                               cost,
+                               kernel,
+                               {},
+                               {{0, 0}, {1, 2}, {2, 3}},
+                               examples};
+}  // namespace ops
+
+AdamUpdate adam_update(const AdamOperands& in, const AdamOptions& options) {
+  const std::vector<Tensor> out =
+      apply(ops::adam_update, {in.param, in.grad, in.m, in.v, in.lr, in.step, in.scale},
+            Attrs::of(AdamAttrs{options.beta1, options.beta2, options.eps, options.weight_decay, options.decoupled}));
+  return {out[0], out[1], out[2]};
+}
+
+}  // namespace trireme

@@ -1,0 +1,256 @@
+#include "trireme/train/checkpoints/checkpointing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+
+namespace trireme {
+
+std::vector<std::string> gather_texts(comm::World& world, const std::string& mine) {
+  const auto ranks = static_cast<size_t>(world.size());
+  int64_t length = static_cast<int64_t>(mine.size());
+  std::vector<int64_t> lengths(ranks);
+  world.all()
+      .all_gather({reinterpret_cast<std::byte*>(&length), {DType::kI64, {1}}},
+                  {reinterpret_cast<std::byte*>(lengths.data()), {DType::kI64, {world.size()}}})
+      .wait();
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::string padded = mine;
+  padded.resize(static_cast<size_t>(longest));
+  std::string all(static_cast<size_t>(longest) * ranks, '\0');
+  world.all()
+      .all_gather({reinterpret_cast<std::byte*>(padded.data()), {DType::kU8, {longest}}},
+                  {reinterpret_cast<std::byte*>(all.data()), {DType::kU8, {longest * world.size()}}})
+      .wait();
+  std::vector<std::string> out;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    out.push_back(all.substr(rank * static_cast<size_t>(longest), static_cast<size_t>(lengths[rank])));
+  }
+  return out;
+}
+
+namespace {
+
+// A box of a tensor as boxes of the same tensor with neighbouring dimensions written as one ([k, p, n] as [k, p n]).
+// `inner` is the part of the box, in the tensor's own dimensions, that each is.
+struct SavedBox {
+  Box inner;
+  Box saved;
+};
+
+// The saved dimension of each of the tensor's.
+std::vector<int> saved_dims(const Shape& whole, const Shape& saved) {
+  std::vector<int> out;
+  int dim = 0;
+  int64_t size = 1;
+  for (int d = 0; d < whole.rank(); ++d) {
+    out.push_back(dim);
+    size *= whole[d];
+    if (dim < saved.rank() && size == saved[dim]) {
+      ++dim;
+      size = 1;
+    }
+  }
+  invariant(dim == saved.rank() && size == 1, "a tensor of {} cannot be saved as {}", to_string(whole),
+            to_string(saved));
+  return out;
+}
+
+std::vector<SavedBox> saved_boxes(const Shape& whole, const Box& box, const Shape& saved) {
+  if (saved.rank() == 0) return {{box, box}};
+  const std::vector<int> dims = saved_dims(whole, saved);
+  std::vector<Box> parts{box};
+  // Where a dimension inside a saved one is cut, the ones before it fall in single indices.
+  for (int d = whole.rank(); d-- > 1;) {
+    const bool cut = box.size[d] != whole[d];
+    if (!cut || dims[static_cast<size_t>(d)] != dims[static_cast<size_t>(d) - 1]) continue;
+    for (int before = d; before-- > 0 && dims[static_cast<size_t>(before)] == dims[static_cast<size_t>(d)];) {
+      std::vector<Box> single;
+      for (const Box& part : parts) {
+        for (int64_t i = 0; i < part.size[before]; ++i) {
+          single.push_back(part);
+          single.back().start[before] = part.start[before] + i;
+          single.back().size[before] = 1;
+        }
+      }
+      parts = std::move(single);
+    }
+  }
+  std::vector<SavedBox> out;
+  for (const Box& part : parts) {
+    Box flat{saved, saved};
+    for (int s = 0; s < saved.rank(); ++s) flat.start[s] = 0, flat.size[s] = 1;
+    for (int d = 0; d < whole.rank(); ++d) {
+      const int s = dims[static_cast<size_t>(d)];
+      flat.start[s] = flat.start[s] * whole[d] + part.start[d];
+      flat.size[s] *= part.size[d];
+    }
+    out.push_back({part, flat});
+  }
+  return out;
+}
+
+// Pieces that a model's own code cut are saved as they are.
+Shape saved_as(const Session& session, const PlanInput& input) {
+  const Input& declared = session.compiled().graph.input(input.name);
+  return session.compiled().plan.by_hand && !declared.piece.empty() ? Shape{} : declared.saved_as;
+}
+
+bool is_own(const Session& session, const PlanInput& input) {
+  return session.compiled().plan.by_hand && session.compiled().graph.input(input.name).piece == kOwnPiece;
+}
+
+// In a checkpoint's index: the tensors that are the values of each rank's own, one after the other along dimension 0.
+constexpr const char* kOwnKey = "own_values_of_ranks";
+
+std::vector<std::string> own_names(const ckpt::Reader& reader) {
+  std::vector<std::string> out;
+  const auto found = reader.meta().find(kOwnKey);
+  std::string_view text = found == reader.meta().end() ? std::string_view() : std::string_view(found->second);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    out.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+// The dimension along which what each rank had of its own joins to the whole: the one that is cut, where one is; -1:
+// none.
+int joining_dim(const PlanValue& value, const TensorType& saved, int64_t ranks) {
+  if (saved.shape.rank() != value.whole.rank() || saved.shape[0] % ranks != 0) return -1;
+  int found = -1;
+  for (int dim = 0; dim < value.whole.rank(); ++dim) {
+    if (!value.layout.is_replicated() && value.layout.dims[static_cast<size_t>(dim)].empty()) continue;
+    Shape joined = saved.shape;
+    joined[0] /= ranks;
+    joined[dim] *= ranks;
+    if (joined == value.whole) found = found < 0 ? dim : -2;
+  }
+  return std::max(found, -1);
+}
+
+// The values that each of the checkpoint's ranks had of its own, for a session that takes them as pieces of one tensor.
+struct Wanted {
+  const PlanValue& value;
+  bool is_told;  // how the pieces lie
+  Box box;
+  View data;
+};
+void join_own(const ckpt::Reader& reader, const std::string& name, const Wanted& wanted) {
+  const auto& [value, is_told, box, data] = wanted;
+  const TensorType& saved = reader.info(name).type;
+  const int64_t ranks = reader.world();
+  const int dim = is_told ? joining_dim(value, saved, ranks) : -1;
+  require(
+      dim >= 0,
+      "tensor '{}' is {} ranks' own values in checkpoint '{}' ({} along dimension 0), which are not pieces of the {} "
+      "that "
+      "this job has along one dimension; go on with {} ranks and the same layerwise parameters, or say how the pieces "
+      "join, as in parallel.layerwise = [\"{} = [dp, -]\"]",
+      name, ranks, reader.path(), to_string(saved), to_string(TensorType{value.type.dtype, value.whole}), ranks, name);
+  Shape piece = saved.shape;
+  piece[0] /= ranks;
+  for (int64_t k = 0; k < ranks; ++k) {
+    Box lies = Box::whole(piece);
+    lies.start[dim] = k * piece[dim];
+    const std::optional<Box> common = intersect(lies, box);
+    if (!common) continue;
+    Box stored = *common;
+    stored.start[dim] -= lies.start[dim];
+    stored.start[0] += k * piece[0];
+    const HostTensor part(TensorType{saved.dtype, common->size});
+    reader.read(name, stored, part.view());
+    copy_region(part.view(), *common, data, box, *common);
+  }
+}
+
+}  // namespace
+
+std::string save_session(Session& session, comm::World* world, const SaveRequest& request) {
+  const int rank = world ? world->rank() : 0;
+  const ExecutionPlan& plan = session.compiled().plan;
+  std::vector<ckpt::Piece> pieces;
+  std::deque<HostTensor> copies;
+  for (const PlanInput& input : session.pieces_to_write(rank)) {
+    const Shape& whole = plan.values[static_cast<size_t>(input.value)].whole;
+    const Shape saved = saved_as(session, input);
+    const Box box = session.step().input_box(input.name);
+    const View data = session.step().input(input.name);
+    const std::vector<SavedBox> boxes = saved_boxes(whole, held(box, whole), saved);
+    for (const SavedBox& part : boxes) {
+      View bytes = data;
+      if (part.inner != box) {
+        copies.emplace_back(TensorType{data.type.dtype, part.inner.size});
+        bytes = copies.back().view();
+        copy_region(data, box, bytes, part.inner, part.inner);
+      }
+      bytes.type.shape = part.saved.size;
+      pieces.push_back({.name = input.name,
+                        .role = input.role == Role::kParameter ? "param" : "state",
+                        .whole = saved.rank() == 0 ? whole : saved,
+                        .box = part.saved,
+                        .data = bytes});
+    }
+  }
+  std::map<std::string, std::string> meta = request.meta;
+  for (const PlanInput& input : session.persistent()) {
+    if (!is_own(session, input)) continue;
+    std::string& names = meta[kOwnKey];
+    names += (names.empty() ? "" : ",") + input.name;
+  }
+  ckpt::Peers peers{.rank = rank, .world = world ? world->size() : 1};
+  if (world) peers.all_gather = [world](const std::string& text) { return gather_texts(*world, text); };
+  const ckpt::Saved saved = ckpt::save(request.root, pieces,
+                                       {.step = request.step,
+                                        .seed = request.seed,
+                                        .mesh = to_string(plan.mesh),
+                                        .data_position = request.data_position,
+                                        .meta = meta,
+                                        .keep_last = request.keep,
+                                        .keep_steps = request.keep_steps},
+                                       peers);
+  for (const std::string& note : saved.notes) TRIREME_LOG(kWarn, "ckpt", "{}", note);
+  return saved.path;
+}
+
+void load_session(Session& session, const ckpt::Reader& reader) {
+  for (const std::string& note : reader.notes()) TRIREME_LOG(kWarn, "ckpt", "{}", note);
+  const ExecutionPlan& plan = session.compiled().plan;
+  const std::vector<std::string> own = own_names(reader);
+  for (const PlanInput& input : session.persistent()) {
+    const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
+    if (std::ranges::find(own, input.name) != own.end()) {
+      const bool as_saved = is_own(session, input) && plan.mesh.devices() == reader.world();
+      if (!as_saved) {
+        const std::string& piece = session.compiled().graph.input(input.name).piece;
+        join_own(reader, input.name,
+                 {value, !piece.empty() && piece != kOwnPiece, session.step().input_box(input.name),
+                  session.step().input(input.name)});
+        continue;
+      }
+    }
+    const Shape saved = saved_as(session, input);
+    reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? value.whole : saved});
+    const Box box = session.step().input_box(input.name);
+    const View data = session.step().input(input.name);
+    const Box inside = held(box, value.whole);
+    if (inside != box) std::ranges::fill(data.raw(), std::byte{0});
+    for (const SavedBox& part : saved_boxes(value.whole, inside, saved)) {
+      if (part.inner == box) {
+        reader.read(input.name, part.saved, {data.data, {data.type.dtype, part.saved.size}});
+        continue;
+      }
+      const HostTensor copy({data.type.dtype, part.inner.size});
+      reader.read(input.name, part.saved, {copy.view().data, {data.type.dtype, part.saved.size}});
+      copy_region(copy.view(), part.inner, data, box, part.inner);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+#include "trireme/train/infer/evaluate_checkpoint.h"
+
+#include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/step/assembly.h"
+
+namespace trireme {
+
+EvaluationResult evaluate_checkpoint(const ckpt::Reader& reader, const JobConfig& config,
+                                     const data::SourcePtr& samples, const Job& job) {
+  const auto model = make_model(config);
+  const Assembly assembly = assembly_of(config, *model, job.size());
+  const CompileOptions how =
+      compile_options(assembly, graphs_of(assembly, job.size()).parallel, job.size(), job.pool().size());
+  Session session(evaluation_of(assembly, job.size()), std::nullopt,
+                  {.world = job.world(),
+                   .pool = &job.pool(),
+                   .parallel = how.parallel,
+                   .numerics = how.numerics,
+                   .passes = how.passes});
+  load_session(session, reader);
+  return Evaluator(session.step(), samples, config.train.batch, assembly.options.accuracy).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,79 @@
+#include "trireme/train/infer/generate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/base/rng.h"
+#include "trireme/train/step/session.h"
+
+namespace trireme {
+namespace {
+
+// Draws an index with probability softmax(logits / temperature).
+int32_t draw(std::span<const float> logits, double temperature, float uniform) {
+  const auto best = std::max_element(logits.begin(), logits.end());
+  if (temperature == 0) return static_cast<int32_t>(best - logits.begin());
+  std::vector<double> weight(logits.size());
+  double sum = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    weight[i] = std::exp((static_cast<double>(logits[i]) - static_cast<double>(*best)) / temperature);
+    sum += weight[i];
+  }
+  double left = static_cast<double>(uniform) * sum;
+  for (size_t i = 0; i < weight.size(); ++i) {
+    left -= weight[i];
+    if (left < 0) return static_cast<int32_t>(i);
+  }
+  return static_cast<int32_t>(best - logits.begin());
+}
+
+}  // namespace
+
+std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
+                     const GenerateOptions& options, const std::function<void(char)>& each) {
+  require(!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary,
+          "generate: the model is '{}' with a vocabulary of {}; it must be a gpt or llama over bytes (vocabulary {})",
+          config.model.kind, config.model.vocabulary, +data::kByteVocabulary);
+  require(!options.prompt.empty(), "generate: the prompt is empty; give it one character at least");
+  require(options.tokens >= 0, "generate: {} tokens; it must be 0 or more", options.tokens);
+  require(options.temperature >= 0, "generate: temperature {}; it must be 0 or more", options.temperature);
+  const int64_t context = config.data.seq;
+  const auto model = make_model(config);
+  JobConfig alone = config;  // on one rank, whatever trained it
+  alone.parallel = {};
+  Assembly assembly = assembly_of(alone, *model, 1);
+  assembly.batch = batch_of(alone, 1);
+  CompileOptions how = compile_options(assembly, assembly.options.parallel, 1, pool ? pool->size() : 1);
+  how.external_parameters = true;
+  const Compiled compiled = compile(inference_of(assembly, 1), how);
+  // Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
+  const auto external = [&](std::string_view name) {
+    View view = parameter(name);
+    const Input& input = compiled.graph.input(name);
+    if (input.saved_as.rank() > 0 && view.type.shape == input.saved_as) {
+      view.type.shape = compiled.graph.type(input.value).shape;
+    }
+    return view;
+  };
+  Executor executor(compiled.plan, {.pool = pool, .external = external});
+
+  std::vector<int32_t> tokens = data::encode(options.prompt);
+  const auto window = executor.input("tokens").as<int32_t>();
+  const double begin_s = now_s();
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    if (i > 0 && options.most_seconds > 0 && now_s() - begin_s > options.most_seconds) break;
+    const auto seen = std::min<size_t>(tokens.size(), static_cast<size_t>(context));
+    std::fill(window.begin(), window.end(), 0);
+    std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), window.begin());
+    executor.run();
+    const auto vocabulary = static_cast<size_t>(config.model.vocabulary);
+    const auto logits = executor.output("prediction").as<float>().subspan((seen - 1) * vocabulary, vocabulary);
+    tokens.push_back(draw(logits, options.temperature, uniform01({options.seed, 0}, static_cast<uint64_t>(i), 0)));
+    if (each) each(static_cast<char>(tokens.back()));
+  }
+  return data::decode(tokens);
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// Text from a trained language model, one byte after the other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "trireme/base/thread_pool.h"
+#include "trireme/tensor/view.h"
+#include "trireme/train/job/config.h"
+
+namespace trireme {
+
+struct GenerateOptions {
+  std::string prompt = "\n";
+  int64_t tokens = 200;
+  double temperature = 0.8;  // 0 takes the likeliest byte each time
+  uint64_t seed = 1;
+  double most_seconds = 0;  // after which no further byte is begun, but for the first; 0: none
+};
+
+// `parameter` gives the memory of a whole parameter by name; `each` gets every byte as it is made. Returns the prompt
+// and what the model wrote. Throws kInvalidArgument when the configuration's model is no language model over bytes.
+std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
+                     const GenerateOptions& options, const std::function<void(char)>& each = {});
+
+}  // namespace trireme

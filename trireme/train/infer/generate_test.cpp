@@ -1,0 +1,106 @@
+#include "trireme/train/infer/generate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/host_tensor.h"
+#include "trireme/train/step/initialise.h"
+#include "trireme/train/step/session.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+JobConfig tiny() {
+  JobConfig config;
+  config.model.layers = 1;
+  config.model.width = 8;
+  config.model.heads = 2;
+  config.data.seq = 6;
+  return config;
+}
+
+// The parameters of the model as it starts.
+class Parameters {
+ public:
+  explicit Parameters(const JobConfig& config) {
+    const auto model = make_model(config);
+    const Graph graph = inference([&](const Tensor& x) { return (*model)(x); }, {"tokens", {DType::kI32, {1, 6}}});
+    for (const Input& input : graph.inputs()) {
+      if (input.role != Role::kParameter) continue;
+      HostTensor tensor(graph.type(input.value));
+      initialise(tensor.view(), Box::whole(tensor.shape()), tensor.shape(), input.init, 7, input.name);
+      tensors_.emplace(input.name, std::move(tensor));
+    }
+  }
+  std::function<View(std::string_view)> by_name() const {
+    return [this](std::string_view name) { return tensors_.at(std::string(name)).view(); };
+  }
+
+ private:
+  std::map<std::string, HostTensor> tensors_;
+};
+
+std::string error_of(const JobConfig& config, const GenerateOptions& options) {
+  try {
+    generate(config, {}, nullptr, options);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Generate, gives_the_prompt_and_as_many_bytes_as_asked_for_each_as_it_is_made) {
+  const Parameters parameters(tiny());
+  std::string told;
+  const std::string text =
+      generate(tiny(), parameters.by_name(), nullptr, {.prompt = "abc", .tokens = 9}, [&](char c) { told += c; });
+  EXPECT_EQ(text.size(), 12U);
+  EXPECT_EQ(text, "abc" + told);
+}
+
+TEST(Generate, says_the_same_for_the_same_seed_and_something_else_for_another) {
+  const Parameters parameters(tiny());
+  const auto say = [&](uint64_t seed, double temperature) {
+    return generate(tiny(), parameters.by_name(), nullptr, {.tokens = 16, .temperature = temperature, .seed = seed});
+  };
+  EXPECT_EQ(say(1, 0.8), say(1, 0.8));
+  EXPECT_NE(say(1, 0.8), say(2, 0.8));
+  EXPECT_EQ(say(1, 0), say(2, 0)) << "the likeliest byte is no matter of chance";
+}
+
+TEST(Generate, ends_when_its_time_is_over_but_writes_one_byte) {
+  const Parameters parameters(tiny());
+  const auto size = [&](double most_seconds) {
+    return generate(tiny(), parameters.by_name(), nullptr, {.prompt = "abc", .tokens = 9, .most_seconds = most_seconds})
+        .size();
+  };
+  EXPECT_EQ(size(1e-300), 4U);
+  EXPECT_EQ(size(1e300), 12U);
+}
+
+TEST(Generate, a_llama_writes_too) {
+  JobConfig config = tiny();
+  config.model.kind = "llama";
+  config.model.kv_heads = 1;
+  const Parameters parameters(config);
+  const std::string text = generate(config, parameters.by_name(), nullptr, {.prompt = "abc", .tokens = 9});
+  EXPECT_EQ(text.size(), 12U);
+}
+
+TEST(Generate, what_cannot_be_is_refused) {
+  JobConfig images = tiny();
+  images.model.kind = "mlp";
+  EXPECT_THAT(error_of(images, {}),
+              HasSubstr("generate: the model is 'mlp' with a vocabulary of 256; it must be a gpt"));
+  EXPECT_THAT(error_of(tiny(), {.prompt = ""}), HasSubstr("the prompt is empty; give it one character at least"));
+  EXPECT_THAT(error_of(tiny(), {.tokens = -1}), HasSubstr("generate: -1 tokens; it must be 0 or more"));
+  EXPECT_THAT(error_of(tiny(), {.temperature = -1}), HasSubstr("generate: temperature -1; it must be 0 or more"));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <limits>
+
+#include "trireme/base/error.h"
+#include "trireme/nn/limits.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/config_impl.h"
+#include "trireme/train/step/precision.h"
+
+namespace trireme {
+namespace {
+
+void require_one_of(const std::string& key, const std::string& value, const std::vector<std::string>& candidates) {
+  if (std::find(candidates.begin(), candidates.end(), value) != candidates.end()) return;
+  fail(ErrorKind::kInvalidArgument, "configuration: {} = '{}'; it must be one of {}.{}", key, value,
+       quoted_list(candidates),
+       closest(value, candidates).empty() ? "" : fmt::format(" Did you mean '{}'?", closest(value, candidates)));
+}
+
+// The numbers of one key: from `low` on, or above it, or from it to below 1.
+void require_from(const std::string& key, int64_t value, int64_t low) {
+  require(value >= low, "configuration: {} = {}; it must be {} or more", key, value, low);
+}
+
+constexpr double kMost = std::numeric_limits<float>::max();  // steps are computed in f32
+
+void require_not_negative(const std::string& key, double value) {
+  require(value >= 0, "configuration: {} = {}; it must be 0 or more", key, value);
+  require(value <= kMost, "configuration: {} = {}; it must be a number that f32 holds", key, value);
+}
+
+void require_below_one(const std::string& key, double value) {
+  require(value >= 0 && static_cast<float>(value) < 1, "configuration: {} = {}; it must be from 0 to below 1{}", key,
+          value, value < 1 ? ", also in f32" : "");
+}
+
+// Sizes that a tensor of this library can have: tokens, labels and positions are numbered in 32 bits.
+void require_size(const std::string& key, int64_t value, int64_t low = 1) {
+  require_from(key, value, low);
+  require(value <= nn::kMostOfASize, "configuration: {} = {}; it must be at most {}", key, value, +nn::kMostOfASize);
+}
+
+void check_llama(const JobConfig& c) {
+  const auto& m = c.model;
+  require_size("model.kv_heads", m.kv_heads, 0);
+  require_size("model.mlp_width", m.mlp_width, 0);
+  require(m.kv_heads == 0 || m.heads % m.kv_heads == 0,
+          "configuration: model.heads = {} is not divisible by model.kv_heads = {}; use kv_heads that divide the heads",
+          m.heads, m.kv_heads);
+  require(m.width / m.heads % 2 == 0,
+          "configuration: model.width = {} over model.heads = {} is a head size of {}; llama needs an even one",
+          m.width, m.heads, m.width / m.heads);
+  require(m.rope_theta > 0 && m.rope_theta <= kMost,
+          "configuration: model.rope_theta = {}; it must be above 0, within what f32 holds", m.rope_theta);
+}
+
+void check_mixture(const JobConfig& c) {
+  const auto& m = c.model;
+  require_size("model.experts", m.experts, 0);
+  require_size("model.expert_groups", m.expert_groups);
+  require(m.capacity_factor > 0, "configuration: model.capacity_factor = {}; it must be above 0", m.capacity_factor);
+  require_not_negative("model.aux_loss_factor", m.aux_loss_factor);
+  require(m.top_k == 1 || m.top_k == 2, "configuration: model.top_k = {}; it must be 1 or 2", m.top_k);
+  require(m.experts == 0 || m.top_k <= m.experts,
+          "configuration: model.top_k = {} of model.experts = {}; use more experts, or top_k = 1", m.top_k, m.experts);
+}
+
+void check_sizes(const JobConfig& c) {
+  require_from("model.layers", c.model.layers, 1);
+  require(c.model.layers <= nn::kMostLayers, "configuration: model.layers = {}; it must be at most {}", c.model.layers,
+          +nn::kMostLayers);
+  for (const auto& [key, value] : {std::pair<const char*, int64_t>{"model.width", c.model.width},
+                                   {"model.heads", c.model.heads},
+                                   {"model.vocabulary", c.model.vocabulary},
+                                   {"model.classes", c.model.classes},
+                                   {"data.seq", c.data.seq},
+                                   {"data.samples", c.data.samples},
+                                   {"train.batch", c.train.batch},
+                                   {"train.loss_pieces", c.train.loss_pieces}}) {
+    require_size(key, value);
+  }
+  for (const int64_t size : c.model.hidden) require_size("model.hidden", size);
+  require(predicts_classes(c) || c.model.width % c.model.heads == 0,
+          "configuration: model.width = {} is not divisible by model.heads = {}; use a width that is a multiple of the "
+          "heads",
+          c.model.width, c.model.heads);
+  if (c.model.kind == "llama") check_llama(c);
+  check_mixture(c);
+  require(c.data.kind != "text" || c.model.vocabulary >= data::kByteVocabulary,
+          "configuration: model.vocabulary = {}; text is read as bytes and needs {}", c.model.vocabulary,
+          +data::kByteVocabulary);
+}
+
+void check_product(const std::string& key, const std::vector<int64_t>& sizes) {
+  double product = 1;
+  for (const int64_t size : sizes) product *= static_cast<double>(size);
+  require(product <= static_cast<double>(nn::kMostOfASize),
+          "configuration: {}: its sizes make {:.3g} elements; they must make at most {}", key, product,
+          +nn::kMostOfASize);
+}
+
+void check_images(const JobConfig& c) {
+  require(c.data.image.size() == 3, "configuration: data.image has {} sizes; they are height, width and channels",
+          c.data.image.size());
+  for (const int64_t size : c.data.image) require_size("data.image", size);
+  check_product("data.image", c.data.image);
+  require(c.data.mean >= -kMost && c.data.mean <= kMost,
+          "configuration: data.mean = {}; it must be a number that f32 holds", c.data.mean);
+  require(c.data.std >= std::numeric_limits<float>::min() && c.data.std <= kMost,
+          "configuration: data.std = {}; pixels are divided by it: it must be above 0, within what f32 holds",
+          c.data.std);
+  if (c.model.kind != "resnet") return;
+  require_size("model.stem", c.model.stem);
+  for (const int64_t blocks : c.model.blocks) {
+    require_from("model.blocks", blocks, 1);
+    require(blocks <= nn::kMostLayers, "configuration: model.blocks = {}; each must be at most {}", blocks,
+            +nn::kMostLayers);
+  }
+  require(!c.model.blocks.empty() || c.model.depth == 50 || c.model.depth == 101 || c.model.depth == 152,
+          "configuration: model.depth = {}; it must be 50, 101 or 152, or model.blocks must say how many blocks the "
+          "stages have",
+          c.model.depth);
+}
+
+void check_training(const JobConfig& c) {
+  for (const auto& [key, value] : {std::pair<const char*, int64_t>{"train.steps", c.train.steps},
+                                   {"train.epochs", c.train.epochs},
+                                   {"train.warmup", c.train.warmup},
+                                   {"train.eval_every", c.train.eval_every},
+                                   {"train.eval_batches", c.train.eval_batches},
+                                   {"train.eval_batch", c.train.eval_batch},
+                                   {"train.save_every", c.train.save_every},
+                                   {"train.keep", c.train.keep},
+                                   {"train.patience", c.train.patience},
+                                   {"train.sample_tokens", c.train.sample_tokens},
+                                   {"train.seed", c.train.seed}}) {
+    require_from(key, value, 0);
+  }
+  require_below_one("train.label_smoothing", c.train.label_smoothing);
+  require(c.train.label_smoothing == 0 || !c.parallel.vocabulary,
+          "configuration: train.label_smoothing = {} with parallel.vocabulary; a loss that is cut by tokens has none, "
+          "use 0",
+          c.train.label_smoothing);
+  require_below_one("model.dropout", c.model.dropout);
+  require_below_one("train.momentum", c.train.momentum);
+  require_below_one("train.beta1", c.train.beta1);
+  require_below_one("train.beta2", c.train.beta2);
+  require_not_negative("train.weight_decay", c.train.weight_decay);
+  require_not_negative("train.clip", c.train.clip);
+  require_not_negative("train.final_ratio", c.train.final_ratio);
+}
+
+// What is kept and when a run ends, by its validations.
+void check_judging(const JobConfig& c) {
+  const auto& t = c.train;
+  require_one_of("train.measure", t.measure, {"loss", "accuracy"});
+  require_not_negative("train.min_improvement", t.min_improvement);
+  require(t.save_every_minutes >= 0 && t.save_every_minutes <= kMost,
+          "configuration: train.save_every_minutes = {}; it must be 0 or more, and finite", t.save_every_minutes);
+  const bool judged = t.keep_best || t.patience > 0;
+  const std::string_view asked = t.keep_best ? "train.keep_best" : "train.patience";
+  require(!judged || c.data.validation > 0,
+          "configuration: {} goes by validations, and data.validation = 0 holds nothing out", asked);
+  require(!judged || t.eval_every > 0,
+          "configuration: {} goes by validations during the run; set train.eval_every to the steps between them",
+          asked);
+  require(t.measure == "loss" || predicts_classes(c),
+          "configuration: train.measure = 'accuracy'; model.kind '{}' has a loss only, use 'loss'", c.model.kind);
+  require(judged || (t.measure == "loss" && t.min_improvement == 0),
+          "configuration: train.measure and train.min_improvement say what train.keep_best and train.patience go by; "
+          "set one of these too");
+}
+
+}  // namespace
+
+void check_values(const JobConfig& c) {
+  require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet", "resnet"});
+  require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
+  require_one_of("train.dtype", c.train.dtype, kComputeTypes);
+  require_one_of("train.numerics", c.train.numerics, {"fast", "invariant"});
+  require(c.train.numerics == "fast" || c.train.dtype == "f32",
+          "configuration: train.numerics = 'invariant' keeps the bits of f32 sums only; train.dtype is '{}', use 'f32'",
+          c.train.dtype);
+  require(c.train.numerics == "fast" || c.train.loss_pieces == 1,
+          "configuration: train.numerics = 'invariant' sums in an order of its own, train.loss_pieces = {} in pieces; "
+          "leave one out",
+          c.train.loss_pieces);
+  require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
+  require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
+  require_one_of("parallel.mode", c.parallel.mode,
+                 {"data_parallel", "semi_auto_parallel", "hybrid_parallel", "stand_alone"});
+  require_one_of("parallel.cp_algorithm", c.parallel.cp_algorithm, {"auto", "ulysses", "ring", "hybrid"});
+  require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
+  check_sizes(c);
+  check_training(c);
+  check_judging(c);
+  check_images(c);
+  require(c.parallel.device_num == -1 || (c.parallel.device_num >= 1 && c.parallel.device_num <= 4096),
+          "configuration: parallel.device_num = {}; it must be from 1 to 4096, or -1 for as many ranks as are started",
+          c.parallel.device_num);
+  require_from("parallel.tp", c.parallel.tp, 1);
+  require_from("parallel.cp", c.parallel.cp, 1);
+  require_from("parallel.ep", c.parallel.ep, 1);
+  require_from("parallel.ulysses_degree", c.parallel.ulysses_degree, 0);
+  require_from("parallel.gradient_accumulation_steps", c.parallel.gradient_accumulation_steps, 1);
+  require(c.parallel.gradient_accumulation_steps <= 4096,
+          "configuration: parallel.gradient_accumulation_steps = {}; it must be from 1 to 4096",
+          c.parallel.gradient_accumulation_steps);
+  require(c.parallel.zero >= 0 && c.parallel.zero <= 3, "configuration: parallel.zero = {}; it must be 0, 1, 2 or 3",
+          c.parallel.zero);
+  require(c.train.lr > 0, "configuration: train.lr = {}; it must be above 0", c.train.lr);
+  const double most = c.train.lr * std::max(1.0, c.train.final_ratio);
+  require(static_cast<float>(c.train.lr) > 0 && most <= kMost,
+          "configuration: train.lr = {}, train.final_ratio = {}; rates must be numbers that f32 holds", c.train.lr,
+          c.train.final_ratio);
+  require(c.train.steps > 0 || c.train.epochs > 0,
+          "configuration: neither train.steps nor train.epochs is set; one of them must be 1 or more");
+  require(c.data.validation >= 0 && c.data.validation < 1,
+          "configuration: data.validation = {}; it is the share of samples held out, from 0 to below 1",
+          c.data.validation);
+  require(c.data.kind != "text" || !predicts_classes(c),
+          "configuration: data.kind 'text' needs model.kind 'gpt' or 'llama', not '{}'; use data.kind 'idx' for images",
+          c.model.kind);
+  require(c.data.kind != "idx" || predicts_classes(c),
+          "configuration: data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet', not '{}'; use data.kind 'text' "
+          "for text",
+          c.model.kind);
+  require(c.data.kind != "text" || !c.data.paths.empty(),
+          "configuration: data.paths is empty; name the files or folders with the text");
+  require(c.data.kind != "idx" || (!c.data.images.empty() && !c.data.labels.empty()),
+          "configuration: data.images and data.labels must both name a file");
+  for (const std::string& extension : c.data.extensions) {
+    require(extension.size() > 1 && extension.front() == '.',
+            "configuration: data.extensions has '{}'; an extension begins with a dot, as in '.{}'", extension,
+            extension.empty() || extension == "." ? "txt" : extension);
+  }
+  check_effects(c);
+}
+
+}  // namespace trireme

@@ -1,0 +1,23 @@
+// What reading a configuration (config_toml.cpp) asks of its keys (config.cpp).
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "trireme/train/job/config.h"
+
+namespace trireme {
+
+// Throws kInvalidArgument, naming the key, where a value is out of range or two do not fit together.
+void check_values(const JobConfig& config);
+
+// Throws kInvalidArgument for a key that asks for something that does not happen beside the others.
+void check_effects(const JobConfig& config);
+
+// The key that a name which is none was meant to be; "" when nothing is near.
+std::span<const std::pair<std::string_view, std::string_view>> other_names_of_keys();
+std::string meant_by(const std::string& name, const std::vector<ConfigKey>& keys);
+
+std::string value_text(const ConfigKey& key);  // as TOML has it
+
+}  // namespace trireme

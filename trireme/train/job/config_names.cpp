@@ -1,0 +1,100 @@
+// What a key that is not one may have been meant to be.
+#include <algorithm>
+#include <array>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job/config_impl.h"
+
+namespace trireme {
+namespace {
+
+// Names that other systems have for keys, without their sections.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 62> kOtherNames{{
+    {"learning_rate", "train.lr"},
+    {"max_lr", "train.lr"},
+    {"peak_lr", "train.lr"},
+    {"batch_size", "train.batch"},
+    {"global_batch_size", "train.batch"},
+    {"max_steps", "train.steps"},
+    {"num_steps", "train.steps"},
+    {"train_steps", "train.steps"},
+    {"max_iters", "train.steps"},
+    {"num_epochs", "train.epochs"},
+    {"max_epochs", "train.epochs"},
+    {"num_train_epochs", "train.epochs"},
+    {"warmup_steps", "train.warmup"},
+    {"warmup_iters", "train.warmup"},
+    {"lr_scheduler", "train.schedule"},
+    {"lr_schedule", "train.schedule"},
+    {"lr_scheduler_type", "train.schedule"},
+    {"min_lr", "train.final_ratio"},
+    {"grad_clip", "train.clip"},
+    {"max_grad_norm", "train.clip"},
+    {"gradient_clipping", "train.clip"},
+    {"clip_norm", "train.clip"},
+    {"precision", "train.dtype"},
+    {"random_seed", "train.seed"},
+    {"eval_interval", "train.eval_every"},
+    {"eval_steps", "train.eval_every"},
+    {"eval_iters", "train.eval_batches"},
+    {"eval_batch_size", "train.eval_batch"},
+    {"save_steps", "train.save_every"},
+    {"save_interval", "train.save_every"},
+    {"save_total_limit", "train.keep"},
+    {"gradient_checkpointing", "train.recompute"},
+    {"activation_checkpointing", "train.recompute"},
+    {"n_layer", "model.layers"},
+    {"n_layers", "model.layers"},
+    {"num_layers", "model.layers"},
+    {"num_hidden_layers", "model.layers"},
+    {"hidden_size", "model.width"},
+    {"d_model", "model.width"},
+    {"n_embd", "model.width"},
+    {"n_head", "model.heads"},
+    {"n_heads", "model.heads"},
+    {"num_heads", "model.heads"},
+    {"num_attention_heads", "model.heads"},
+    {"n_kv_heads", "model.kv_heads"},
+    {"num_key_value_heads", "model.kv_heads"},
+    {"intermediate_size", "model.mlp_width"},
+    {"vocab_size", "model.vocabulary"},
+    {"num_experts", "model.experts"},
+    {"num_classes", "model.classes"},
+    {"tie_word_embeddings", "model.tied"},
+    {"seq_len", "data.seq"},
+    {"seq_length", "data.seq"},
+    {"max_seq_len", "data.seq"},
+    {"block_size", "data.seq"},
+    {"context_length", "data.seq"},
+    {"tensor_parallel", "parallel.tp"},
+    {"tensor_model_parallel_size", "parallel.tp"},
+    {"context_parallel_size", "parallel.cp"},
+    {"zero_stage", "parallel.zero"},
+    {"parallel_mode", "parallel.mode"},
+    {"dataset_strategy", "parallel.dataset"},
+}};
+
+std::string_view last_part(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);  // all of it where there is no point
+}
+
+}  // namespace
+
+std::span<const std::pair<std::string_view, std::string_view>> other_names_of_keys() {
+  return kOtherNames;
+}
+
+std::string meant_by(const std::string& name, const std::vector<ConfigKey>& keys) {
+  const std::string_view last = last_part(name);
+  for (const auto& [other, key] : kOtherNames) {
+    if (other == last) return std::string(key);
+  }
+  std::vector<std::string> names, same;  // same: keys of that name in another section
+  for (const ConfigKey& key : keys) {
+    names.push_back(key.name);
+    if (last_part(key.name) == last) same.push_back(key.name);
+  }
+  return same.size() == 1 ? same.front() : closest(name, names);
+}
+
+}  // namespace trireme

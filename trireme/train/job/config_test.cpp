@@ -1,0 +1,322 @@
+#include "trireme/train/job/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/nn/models/llama.h"
+#include "trireme/tensor/host_tensor.h"
+#include "trireme/train/job/config_impl.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kText =
+    "name = \"tiny\"\n"
+    "[model]\n"
+    "kind = \"gpt\"\n"
+    "layers = 2\n"
+    "[data]\n"
+    "kind = \"synthetic\"\n"
+    "[train]\n"
+    "steps = 10\n"
+    "lr = 1\n";
+
+// Of images, which have no layers.
+constexpr const char* kImages = "[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\n[train]\nsteps = 10\n";
+
+std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_config(text, "job.toml", overrides);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    return e.what();
+  }
+  return "";
+}
+
+std::string with(const std::string& line) {
+  return kText + line + "\n";
+}
+
+TEST(Config, values_are_read_and_the_rest_keeps_its_defaults) {
+  const JobConfig config = parse_config(kText, "job.toml");
+  EXPECT_EQ(config.name, "tiny");
+  EXPECT_EQ(config.model.layers, 2);
+  EXPECT_EQ(config.train.lr, 1.0) << "a whole number is a number";
+  EXPECT_EQ(config.train.batch, JobConfig{}.train.batch);
+}
+
+TEST(Config, overrides_come_after_the_file) {
+  const JobConfig config = parse_config(
+      kImages, "job.toml", {"train.lr=0.5", "name=other", "model.hidden=[1,2]", "train.optimizer=\"sgd\""});
+  EXPECT_EQ(config.train.lr, 0.5);
+  EXPECT_EQ(config.name, "other");
+  EXPECT_THAT(config.model.hidden, ElementsAre(1, 2));
+  EXPECT_EQ(config.train.optimizer, "sgd");
+}
+
+TEST(Config, what_it_writes_reads_back_the_same) {
+  JobConfig config = parse_config(kImages, "job.toml");
+  config.name = "with \"quotes\" and \\";
+  config.parallel.zero_except = {"a b", "c"};
+  config.train.lr = 0.1 + 0.2;
+  config.train.weight_decay = 1e-30;
+  config.model.hidden = {};
+  const std::string text = to_toml(config);
+  JobConfig read = parse_config(text, "again.toml");
+  EXPECT_EQ(to_toml(read), text);
+  EXPECT_EQ(read.name, config.name);
+  EXPECT_EQ(read.train.lr, config.train.lr);
+  EXPECT_EQ(read.train.weight_decay, config.train.weight_decay);
+  EXPECT_THAT(read.parallel.zero_except, ElementsAre("a b", "c"));
+  EXPECT_TRUE(read.model.hidden.empty());
+}
+
+// What the fuzzer of tests/fuzz found: toml++ has no double for whole numbers from 2^53 on.
+TEST(Config, a_whole_number_of_any_size_is_a_number) {
+  EXPECT_EQ(parse_config(kText, "job.toml", {"train.clip=9007199254740993"}).train.clip, 9007199254740992.0);
+}
+
+TEST(Config, every_key_is_written) {
+  JobConfig config;
+  const std::string text = to_toml(config);
+  for (const ConfigKey& key : config_keys(config)) {
+    EXPECT_THAT(text, HasSubstr(key.name.substr(key.name.find('.') + 1) + " = ")) << key.name;
+  }
+}
+
+TEST(Config, a_llama_is_described_by_the_keys_of_its_own) {
+  const std::string text =
+      std::string("[model]\nkind = \"llama\"\n") + "[data]\nkind = \"synthetic\"\n[train]\nsteps = 1\n";
+  const std::vector<std::string> sizes{"model.layers=1", "model.width=16", "model.heads=4"};
+  const auto with_key = [&](const std::string& key) {
+    std::vector<std::string> all = sizes;
+    all.push_back(key);
+    return all;
+  };
+  JobConfig config = parse_config(text, "job.toml", with_key("model.kv_heads=2"));
+  config.model.mlp_width = 40;
+  config.model.rope_theta = 500;
+  const auto model = make_model(config);
+  const auto& llama = dynamic_cast<const nn::Llama&>(*model);
+  EXPECT_EQ(llama.config().kv_heads, 2);
+  EXPECT_EQ(llama.config().hidden, 40);
+  EXPECT_EQ(llama.config().rope_theta, 500);
+  EXPECT_FALSE(predicts_classes(config));
+  EXPECT_THAT(error_of(text, with_key("model.kv_heads=3")),
+              HasSubstr("model.heads = 4 is not divisible by model.kv_heads = 3"));
+  EXPECT_THAT(error_of(text, with_key("model.width=12")), HasSubstr("a head size of 3; llama needs an even one"));
+  EXPECT_THAT(error_of(text, with_key("model.rope_theta=0")), HasSubstr("model.rope_theta = 0; it must be above 0"));
+  EXPECT_THAT(error_of(text, with_key("model.mlp_width=-1")), HasSubstr("model.mlp_width = -1; it must be 0 or more"));
+}
+
+TEST(Config, a_resnet_is_described_by_the_keys_of_its_own) {
+  const std::vector<std::string> resnet{"model.kind=\"resnet\"", "data.image=[32,32,3]"};
+  const auto with_key = [&](const std::string& key) {
+    std::vector<std::string> out = resnet;
+    out.push_back(key);
+    return out;
+  };
+  const JobConfig config = parse_config(kImages, "job.toml", with_key("model.blocks=[1,2]"));
+  EXPECT_EQ(to_string(batch_of(config, 4)[0].type), "f32[4,32,32,3]");
+  EXPECT_THAT(error_of(kImages, with_key("model.depth=34")), HasSubstr("model.depth = 34; it must be 50, 101 or 152"));
+  EXPECT_THAT(error_of(kImages, with_key("model.blocks=[1,0]")), HasSubstr("model.blocks = 0; it must be 1 or more"));
+  EXPECT_THAT(error_of(kImages, with_key("data.image=[32,32]")),
+              HasSubstr("data.image has 2 sizes; they are height, width and channels"));
+  EXPECT_THAT(error_of(kImages, with_key("train.label_smoothing=1.0")),
+              HasSubstr("train.label_smoothing = 1; it must be from 0 to below 1"));
+}
+
+TEST(Config, a_key_that_is_none_is_refused_with_its_line_and_the_likely_one) {
+  EXPECT_EQ(error_of(with("btach = 8")), "job.toml:10: no key 'train.btach'. Did you mean 'train.batch'?");
+  EXPECT_THAT(error_of(with("[nonsense]\nxyzzyxyzzyxyzzy = 1")),
+              HasSubstr("job.toml:11: no key 'nonsense.xyzzyxyzzyxyzzy'. `trireme help config` lists the keys."));
+}
+
+TEST(Config, a_value_of_another_type_is_refused_with_both) {
+  EXPECT_EQ(error_of(with("batch = \"8\"")), "job.toml:10: 'train.batch' must be a whole number; found the string '8'");
+  EXPECT_EQ(error_of(with("batch = 8.5")), "job.toml:10: 'train.batch' must be a whole number; found 8.5");
+  EXPECT_EQ(error_of(with("clip = true")), "job.toml:10: 'train.clip' must be a number; found true");
+  EXPECT_EQ(error_of(with("optimizer = 3")), "job.toml:10: 'train.optimizer' must be a string; found 3");
+  EXPECT_EQ(error_of(with("[parallel]\nmode = []")), "job.toml:11: 'parallel.mode' must be a string; found a list");
+}
+
+TEST(Config, text_that_is_no_toml_is_refused_with_its_place) {
+  EXPECT_THAT(error_of("name = \n"), HasSubstr("job.toml:1:"));
+  EXPECT_THAT(error_of(with("seed = 1\nseed = 2")), HasSubstr("job.toml:11:"));
+  EXPECT_EQ(error_of("name = 'h\xc3\xb6he'\nh\xc3\xb6he = 1"),
+            "job.toml:2: a character that is not ASCII must stand in quotes or a comment");
+}
+
+TEST(Config, overrides_that_cannot_be_are_refused) {
+  EXPECT_EQ(error_of(kText, {"train.lr"}), "--set 'train.lr': it must be key=value, like train.lr=0.001");
+  EXPECT_EQ(error_of(kText, {"train.lt=1"}), "--set: no key 'train.lt'. Did you mean 'train.lr'?");
+  EXPECT_EQ(error_of(kText, {"train.lr=fast"}), "--set: 'train.lr' must be a number; found 'fast'");
+  EXPECT_EQ(error_of(kText, {"train.batch=1.5"}), "--set: 'train.batch' must be a whole number; found '1.5'");
+  // Text of a checkpoint, which JSON must be able to hold.
+  EXPECT_EQ(error_of(kText, {"name=a\xff"}), "--set name: the value is not UTF-8 text");
+}
+
+TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
+  EXPECT_EQ(error_of(kText, {"train.optimizer=adamm"}),
+            "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw' or "
+            "'lamb'. Did you mean "
+            "'adam'?");
+  EXPECT_THAT(error_of(kText, {"train.batch=0"}), HasSubstr("train.batch = 0; it must be 1 or more"));
+  EXPECT_THAT(error_of(kText, {"train.lr=0.0"}), HasSubstr("train.lr = 0; it must be above 0"));
+  EXPECT_THAT(error_of(kText, {"train.steps=0"}), HasSubstr("neither train.steps nor train.epochs is set"));
+  EXPECT_THAT(error_of(kText, {"data.validation=1.0"}), HasSubstr("data.validation = 1; it is the share of samples"));
+  EXPECT_THAT(error_of(kText, {"data.kind=text"}), HasSubstr("data.paths is empty"));
+  EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=mlp"}),
+              HasSubstr("data.kind 'text' needs model.kind 'gpt' or 'llama'"));
+  EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
+              HasSubstr("data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet'"));
+  EXPECT_THAT(error_of(kText, {"data.kind=idx", "model.kind=mlp"}), HasSubstr("data.images and data.labels"));
+}
+
+TEST(Config, the_optimizer_gets_its_options) {
+  const JobConfig config = parse_config(kText, "job.toml", {"train.optimizer=sgd", "train.momentum=0.5"});
+  const Optimizer optimizer = make_optimizer(config);
+  const auto* sgd = std::get_if<Sgd>(&optimizer);
+  ASSERT_NE(sgd, nullptr);
+  EXPECT_EQ(sgd->momentum, 0.5);
+  EXPECT_EQ(sgd->lr, 1.0);
+}
+
+TEST(Config, images_are_normalised_by_the_keys_that_say_how) {
+  const TempDirectory dir;
+  atomic_write(dir / "images", std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x02", 16) + std::string(4, '\x33'));
+  atomic_write(dir / "labels", std::string("\0\0\x08\x01\0\0\0\x02", 8) + std::string(2, '\x01'));
+  const auto pixel = [&](const std::vector<std::string>& keys) {
+    std::vector<std::string> all{"model.kind=\"mlp\"",
+                                 "data.kind=\"idx\"",
+                                 "data.image=[1,2,1]",
+                                 "data.validation=0",
+                                 fmt::format("data.images=\"{}\"", dir / "images"),
+                                 fmt::format("data.labels=\"{}\"", dir / "labels")};
+    all.insert(all.end(), keys.begin(), keys.end());
+    const data::SourcePtr source = make_data(parse_config(kImages, "job.toml", all)).train;
+    const HostTensor image(source->fields()[0].sample);
+    source->read(0, std::vector<View>{image.view(), {nullptr, source->fields()[1].sample}});
+    return image.as<float>()[1];
+  };
+  EXPECT_EQ(pixel({}), (0x33 / 255.0F - 0.1307F) / 0.3081F);
+  EXPECT_EQ(pixel({"data.mean=0.5", "data.std=0.25"}), (0x33 / 255.0F - 0.5F) / 0.25F);
+  EXPECT_EQ(pixel({"data.mean=0", "data.std=1"}), 0x33 / 255.0F);
+}
+
+TEST(Config, factors_of_a_mixture_that_cannot_be_are_refused) {
+  for (const char* value : {"0", "0.0", "-1", "nan", "-inf"}) {
+    EXPECT_THAT(error_of(kText, {fmt::format("model.capacity_factor={}", value)}), HasSubstr("it must be above 0"))
+        << value;
+  }
+  EXPECT_EQ(error_of(kText, {"model.experts=2", "model.capacity_factor=inf"}), "");
+  EXPECT_EQ(error_of(kText, {"model.experts=2", "model.capacity_factor=1e18"}), "");
+  EXPECT_THAT(error_of(kText, {"model.experts=2", "model.aux_loss_factor=-0.5"}),
+              HasSubstr("model.aux_loss_factor = -0.5; it must be 0 or more"));
+  EXPECT_THAT(error_of(kText, {"model.experts=2", "model.aux_loss_factor=nan"}),
+              HasSubstr("model.aux_loss_factor = nan; it must be 0 or more"));
+  EXPECT_THAT(error_of(kText, {"model.top_k=3"}), HasSubstr("model.top_k = 3; it must be 1 or 2"));
+  EXPECT_THAT(error_of(kText, {"model.experts=1"}),
+              HasSubstr("model.top_k = 2 of model.experts = 1; use more experts, or top_k = 1"));
+}
+
+std::string refusal(const std::string& toml) {
+  try {
+    parse_config(toml, "job.toml");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    return e.text();
+  }
+  return "";
+}
+
+constexpr const char* kGpt = "[data]\nkind = 'synthetic'\n[train]\nsteps = 1\n";
+constexpr const char* kMlp = "[data]\nkind = 'synthetic'\n[model]\nkind = 'mlp'\n[train]\nsteps = 1\n";
+
+TEST(ConfigEffects, a_key_that_changes_nothing_beside_the_others_is_refused_with_the_reason) {
+  const auto expect = [](const std::string& base, const std::string& more, const std::string& text) {
+    EXPECT_EQ(refusal(base + more), "configuration: " + text) << more;
+  };
+  expect(kGpt, "[model]\ntied = true\n",
+         "model.tied = true has no effect with model.kind = 'gpt'; leave it out, or at its default of false");
+  expect(kGpt, "[model]\nkind = 'llama'\ndropout = 0.1\n",
+         "model.dropout = 0.1 has no effect with model.kind = 'llama'; leave it out, or at its default of 0.0");
+  expect(kGpt, "[model]\ntop_k = 1\n",
+         "model.top_k = 1 has no effect with model.experts = 0; leave it out, or at its default of 2");
+  expect(kGpt, "momentum = 0.5\n",
+         "train.momentum = 0.5 has no effect with train.optimizer = 'adamw'; leave it out, or at its default of 0.9");
+  expect(kGpt, "optimizer = 'sgd'\nbeta1 = 0.5\n",
+         "train.beta1 = 0.5 has no effect with train.optimizer = 'sgd'; leave it out, or at its default of 0.9");
+  expect(
+      kMlp, "schedule = 'constant'\nfinal_ratio = 0.5\n",
+      "train.final_ratio = 0.5 has no effect with train.schedule = 'constant'; leave it out, or at its default of 0.1");
+  EXPECT_THAT(
+      refusal("[data]\nkind = 'synthetic'\nsamples = 9\nmean = 0.5\n[model]\nkind = 'mlp'\n[train]\nsteps = 1\n"),
+      HasSubstr("data.mean = 0.5 has no effect with data.kind = 'synthetic'"));
+}
+
+TEST(ConfigEffects, what_is_asked_of_the_ranks_without_effect_is_said) {
+  EXPECT_THAT(
+      remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nsp = true\n", "job.toml")),
+      ElementsAre("parallel.sp = true has no effect with parallel.tp = 1; leave it out, or at its default of false",
+                  "parallel.zero_threshold_kb = 1 has no effect with parallel.zero = 0; leave it out, or at its "
+                  "default of 64"));
+  EXPECT_THAT(remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nzero = 1\n", "job.toml")),
+              testing::IsEmpty());
+}
+
+TEST(ConfigEffects, a_key_at_its_default_asks_for_nothing) {
+  EXPECT_EQ(refusal(std::string(kGpt) +
+                    "momentum = 0.9\n[model]\ntied = false\nhidden = [512, 512]\n[parallel]\nsp = false\n"),
+            "");
+}
+
+TEST(ConfigNames, what_other_systems_call_a_key_and_a_key_of_another_section_are_suggested) {
+  const auto suggested = [](const std::string& line) { return refusal(std::string(kGpt) + line); };
+  EXPECT_THAT(suggested("learning_rate = 0.1\n"), HasSubstr("no key 'train.learning_rate'. Did you mean 'train.lr'?"));
+  EXPECT_THAT(suggested("[model]\nn_layer = 2\n"), HasSubstr("no key 'model.n_layer'. Did you mean 'model.layers'?"));
+  EXPECT_THAT(suggested("[model]\nlr = 2\n"), HasSubstr("no key 'model.lr'. Did you mean 'train.lr'?"));
+  EXPECT_THAT(refusal("lr = 1\n" + std::string(kGpt)), HasSubstr("no key 'lr'. Did you mean 'train.lr'?"));
+  EXPECT_THAT(suggested("bacth = 2\n"), HasSubstr("no key 'train.bacth'. Did you mean 'train.batch'?"));
+}
+
+TEST(ConfigNames, each_other_name_is_of_a_key_that_there_is) {
+  JobConfig config;
+  const std::vector<ConfigKey> keys = config_keys(config);
+  for (const auto& [name, key] : other_names_of_keys()) {
+    EXPECT_TRUE(std::ranges::any_of(keys, [&](const ConfigKey& each) { return each.name == key; }))
+        << name << " " << key;
+    EXPECT_EQ(meant_by(fmt::format("model.{}", name), keys), key);
+  }
+}
+
+TEST(ConfigValues, an_extension_begins_with_a_dot) {
+  EXPECT_THAT(refusal("[data]\npaths = ['.']\nextensions = ['.md', 'txt']\n[train]\nsteps = 1\n"),
+              HasSubstr("data.extensions has 'txt'; an extension begins with a dot, as in '.txt'"));
+}
+
+TEST(Config, the_aux_loss_factor_reaches_every_mixture) {
+  for (const char* kind : {"gpt", "llama"}) {
+    const auto losses = [&](const char* factor) {
+      const JobConfig config = parse_config(
+          kText, "job.toml",
+          {fmt::format("model.kind={}", kind), "model.experts=2", fmt::format("model.aux_loss_factor={}", factor)});
+      Graph graph;
+      nn::Trace trace(graph, {.training = true});
+      const auto model = make_model(config);
+      (*model)(Tensor(graph, graph.add_input("x", {DType::kI32, {2, config.data.seq}}, Role::kData)));
+      return trace.losses().size();
+    };
+    EXPECT_EQ(losses("0"), 0U) << kind;
+    EXPECT_EQ(losses("0.5"), 2U) << kind << ", of 2 layers";
+  }
+}
+
+}  // namespace
+}  // namespace trireme

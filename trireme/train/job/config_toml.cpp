@@ -1,0 +1,204 @@
+#define TOML_EXCEPTIONS 1
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/toml_text.h"
+#include "trireme/base/utf8.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/config_impl.h"
+
+namespace trireme {
+namespace {
+
+std::string_view type_name(const ConfigKey& key) {
+  static constexpr std::string_view kNames[] = {"true or false", "a whole number",    "a number",
+                                                "a string",      "a list of strings", "a list of whole numbers"};
+  return kNames[key.target.index()];
+}
+
+[[noreturn]] void wrong_type(const ConfigKey& key, const std::string& where, std::string_view found) {
+  fail(ErrorKind::kInvalidArgument, "{}: '{}' must be {}; found {}", where, key.name, type_name(key), found);
+}
+
+std::string where_of(const toml::node& node, const std::string& source) {
+  return fmt::format("{}:{}", source, node.source().begin.line);
+}
+
+std::string describe(const toml::node& node) {
+  std::string out;
+  node.visit([&](const auto& n) {
+    if constexpr (toml::is_string<decltype(n)>) {
+      out = fmt::format("the string '{}'", n.get());
+    } else if constexpr (toml::is_integer<decltype(n)>) {
+      out = fmt::format("{}", n.get());
+    } else if constexpr (toml::is_floating_point<decltype(n)>) {
+      out = fmt::format("{}", n.get());
+    } else if constexpr (toml::is_boolean<decltype(n)>) {
+      out = n.get() ? "true" : "false";
+    } else if constexpr (toml::is_array<decltype(n)>) {
+      out = "a list";
+    } else if constexpr (toml::is_table<decltype(n)>) {
+      out = "a table";
+    } else {
+      out = "a date or time";
+    }
+  });
+  return out;
+}
+
+template <class T>
+std::vector<T> read_list(const toml::node& node, const ConfigKey& key, const std::string& where) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) wrong_type(key, where, describe(node));
+  std::vector<T> out;
+  for (const toml::node& item : *array) {
+    const auto value = item.value_exact<T>();
+    if (!value) wrong_type(key, where, fmt::format("a list with {}", describe(item)));
+    out.push_back(*value);
+  }
+  return out;
+}
+
+void assign(const ConfigKey& key, const toml::node& node, const std::string& source) {
+  const std::string where = where_of(node, source);
+  std::visit(
+      [&](auto* target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          *target = read_list<std::string>(node, key, where);
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          *target = read_list<int64_t>(node, key, where);
+        } else if constexpr (std::is_same_v<T, double>) {
+          if (!node.is_number()) wrong_type(key, where, describe(node));
+          const toml::value<int64_t>* whole = node.as_integer();  // toml++ gives none from 2^53 on as a double
+          *target = whole != nullptr ? static_cast<double>(whole->get()) : node.as_floating_point()->get();
+        } else {
+          const auto value = node.value_exact<T>();
+          if (!value) wrong_type(key, where, describe(node));
+          *target = *value;
+        }
+      },
+      key.target);
+}
+
+const ConfigKey& find_key(const std::vector<ConfigKey>& keys, const std::string& name, const std::string& where) {
+  for (const ConfigKey& key : keys) {
+    if (key.name == name) return key;
+  }
+  const std::string near = meant_by(name, keys);
+  fail(ErrorKind::kInvalidArgument, "{}: no key '{}'.{}", where, name,
+       near.empty() ? " `trireme help config` lists the keys." : fmt::format(" Did you mean '{}'?", near));
+}
+
+void read_table(const toml::table& table, const std::string& prefix, const std::vector<ConfigKey>& keys,
+                const std::string& source) {
+  for (const auto& [raw_name, node] : table) {
+    const std::string name = prefix + std::string(raw_name.str());
+    if (const toml::table* inner = node.as_table()) {
+      read_table(*inner, name + ".", keys, source);
+    } else {
+      assign(find_key(keys, name, where_of(node, source)), node, source);
+    }
+  }
+}
+
+toml::table parse_toml(std::string_view text, const std::string& source) {
+  const int bare = line_of_bare_character(text);
+  require(bare == 0, "{}:{}: a character that is not ASCII must stand in quotes or a comment", source, bare);
+  try {
+    static_cast<void>(toml::parse(in_ascii(text), source));
+    return toml::parse(text, source);
+  } catch (const toml::parse_error& e) {
+    fail(ErrorKind::kInvalidArgument, "{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
+         e.description());
+  }
+}
+
+// --set train.lr=0.001: the value as TOML; a bare word is a string.
+void apply_override(const std::string& text, const std::vector<ConfigKey>& keys) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0, "--set '{}': it must be key=value, like train.lr=0.001", text);
+  const std::string where = "--set";
+  const ConfigKey& key = find_key(keys, text.substr(0, equals), where);
+  const std::string value = text.substr(equals + 1);
+  require(is_utf8(value), "--set {}: the value is not UTF-8 text", key.name);
+  if (auto* const* target = std::get_if<std::string*>(&key.target);
+      target != nullptr && (value.empty() || value.front() != '"')) {
+    **target = value;
+    return;
+  }
+  try {
+    const toml::table table = parse_toml("value = " + value, where);
+    assign(key, *table.get("value"), where);
+  } catch (const Error&) {
+    wrong_type(key, where, fmt::format("'{}'", value));
+  }
+}
+
+}  // namespace
+
+JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides) {
+  JobConfig config;
+  const std::vector<ConfigKey> keys = config_keys(config);
+  read_table(parse_toml(text, source), "", keys, source);
+  for (const std::string& item : overrides) apply_override(item, keys);
+  check_values(config);
+  return config;
+}
+
+void override_keys(JobConfig& config, const std::vector<std::string>& overrides) {
+  const std::vector<ConfigKey> keys = config_keys(config);
+  for (const std::string& item : overrides) apply_override(item, keys);
+  check_values(config);
+}
+
+JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  if (!is_file(path)) {
+    fail(ErrorKind::kNotFound, "configuration: there is no file '{}'; name a TOML file like those in examples/", path);
+  }
+  return parse_config(read_file(path), path, overrides);
+}
+
+std::string value_text(const ConfigKey& key) {
+  if (auto* const* number = std::get_if<double*>(&key.target)) {  // in the fewest digits that read back to it
+    const std::string text = fmt::format("{}", **number);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  }
+  toml::table table;
+  std::visit(
+      [&](auto* target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {
+          toml::array array;
+          for (const auto& item : *target) array.push_back(item);
+          table.insert("v", array);
+        } else {
+          table.insert("v", *target);
+        }
+      },
+      key.target);
+  std::ostringstream value;
+  value << toml::toml_formatter{table, toml::toml_formatter::default_flags & ~toml::format_flags::indentation};
+  const std::string line = value.str();
+  return line.substr(line.find('=') + 2);
+}
+
+std::string to_toml(JobConfig config) {
+  std::string out;
+  std::string section;
+  for (const ConfigKey& key : config_keys(config)) {
+    const size_t dot = key.name.find('.');
+    const std::string head = dot == std::string::npos ? "" : key.name.substr(0, dot);
+    if (head != section) {
+      out += fmt::format("\n[{}]\n", head);
+      section = head;
+    }
+    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1), value_text(key));
+  }
+  return out;
+}
+
+}  // namespace trireme

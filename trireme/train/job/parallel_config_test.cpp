@@ -1,0 +1,147 @@
+// The keys of [parallel]: their defaults, their ranges, and what they become.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/strategies.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kText = "[data]\nkind = \"synthetic\"\n[train]\nsteps = 1\n[parallel]\n";
+
+JobConfig with(const std::string& lines) {
+  return parse_config(kText + lines, "job.toml");
+}
+
+template <class Fn>
+std::string error_of(Fn&& fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    return e.what();
+  }
+  return "no error";
+}
+
+// Contracts 2. Two defaults are not the reference's: gradients are means, and exchanges are allowed.
+TEST(ParallelConfig, defaults_are_those_of_the_guide_and_a_new_configuration_has_them_again) {
+  JobConfig config = with(
+      "mode = \"semi_auto_parallel\"\ndevice_num = 2\ngradients_mean = false\ngradient_fp32_sync = false\n"
+      "force_fp32_communication = true\nloss_repeated_mean = false\nparameter_broadcast = true\nenable_alltoall = "
+      "false\n"
+      "dataset = \"full_batch\"\nzero = 2\nzero_threshold_kb = 1\nzero_shard_size = 2\nmachine = \"m\"\nstrategy = "
+      "\"s\"\n");
+  EXPECT_EQ(config.parallel.device_num, 2);
+  EXPECT_TRUE(config.parallel.force_fp32_communication);
+  config = JobConfig{};
+  const auto& p = config.parallel;
+  EXPECT_EQ(p.device_num, -1);
+  EXPECT_EQ(p.mode, "data_parallel");
+  EXPECT_TRUE(p.gradients_mean);
+  EXPECT_TRUE(p.gradient_fp32_sync);
+  EXPECT_TRUE(p.loss_repeated_mean);
+  EXPECT_FALSE(p.parameter_broadcast);
+  EXPECT_EQ(p.dataset, "data_parallel");
+  EXPECT_EQ(p.zero, 0);
+  EXPECT_EQ(p.zero_threshold_kb, 64);
+  EXPECT_EQ(p.zero_shard_size, -1);
+  EXPECT_TRUE(p.enable_alltoall);
+  EXPECT_FALSE(p.force_fp32_communication);
+  EXPECT_EQ(p.strategy, "");
+  EXPECT_EQ(p.save_strategy, "");
+  EXPECT_FALSE(p.only_trainable_params);
+  EXPECT_EQ(p.machine, "");
+  EXPECT_EQ(to_toml(config), to_toml(JobConfig{}));
+}
+
+TEST(ParallelConfig, values_out_of_range_are_refused_with_the_range) {
+  EXPECT_THAT(error_of([] { with("device_num = 0\n"); }),
+              HasSubstr("parallel.device_num = 0; it must be from 1 to 4096"));
+  EXPECT_THAT(error_of([] { with("device_num = 4097\n"); }),
+              HasSubstr("parallel.device_num = 4097; it must be from 1 to 4096"));
+  EXPECT_THAT(error_of([] { with("mode = \"auto\"\n"); }), HasSubstr("parallel.mode = 'auto'; it must be one of"));
+  EXPECT_THAT(error_of([] { with("zero = 4\n"); }), HasSubstr("parallel.zero = 4; it must be 0, 1, 2 or 3"));
+  EXPECT_THAT(error_of([] { with("enable_alltoall = 1\n"); }), HasSubstr("must be true or false; found 1"));
+  EXPECT_THAT(error_of([] { with("enable_all2all = true\n"); }), HasSubstr("Did you mean 'parallel.enable_alltoall'?"));
+  EXPECT_THAT(error_of([] { with("gradient_fp32_sinc = true\n"); }),
+              HasSubstr("Did you mean 'parallel.gradient_fp32_sync'?"));
+}
+
+TEST(ParallelConfig, the_number_of_ranks_must_be_the_one_asked_for) {
+  EXPECT_NO_THROW(parallel_of(with("device_num = 2\n"), 2));
+  EXPECT_THAT(error_of([] { parallel_of(with("device_num = 2\n"), 4); }),
+              HasSubstr("parallel.device_num = 2 but the job has 4 ranks; start 2 ranks"));
+}
+
+TEST(ParallelConfig, keys_of_communication_reach_the_plan) {
+  const Parallel usual = parallel_of(with(""), 2);
+  EXPECT_TRUE(usual.communication.all_to_all);
+  EXPECT_TRUE(usual.communication.gradients_in_f32);
+  EXPECT_FALSE(usual.communication.all_in_f32);
+  EXPECT_FALSE(usual.communication.machine);
+  const Parallel other =
+      parallel_of(with("enable_alltoall = false\ngradient_fp32_sync = false\nforce_fp32_communication = true\n"), 2);
+  EXPECT_FALSE(other.communication.all_to_all);
+  EXPECT_FALSE(other.communication.gradients_in_f32);
+  EXPECT_TRUE(other.communication.all_in_f32);
+}
+
+TEST(ParallelConfig, contract_15_2_fusion_is_chosen_by_size_by_numbers_or_not_at_all) {
+  const Communication usual = parallel_of(with(""), 2).communication;
+  EXPECT_TRUE(usual.fuse_all_reduce);
+  EXPECT_EQ(usual.bucket_bytes, 0);
+  EXPECT_TRUE(usual.bucket_ends.empty());
+  EXPECT_FALSE(parallel_of(with("all_reduce_fusion = false\n"), 2).communication.fuse_all_reduce);
+  EXPECT_EQ(parallel_of(with("all_reduce_fusion_mb = 32\n"), 2).communication.bucket_bytes, 32 << 20);
+  EXPECT_THAT(parallel_of(with("all_reduce_fusion_config = [20, 35]\n"), 2).communication.bucket_ends,
+              testing::ElementsAre(20, 35));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_mb = -1\n"), 2); }),
+              HasSubstr("parallel.all_reduce_fusion_mb = -1; it must be from 1 to 1048576, or 0"));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_config = [5, 2]\n"), 2); }),
+              HasSubstr("parallel.all_reduce_fusion_config has 2 after 5; it must be"));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_mb = 8\nall_reduce_fusion_config = [2]\n"), 2); }),
+              HasSubstr("both say where sums are cut"));
+  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion = false\nall_reduce_fusion_mb = 8\n"), 2); }),
+              HasSubstr("parallel.all_reduce_fusion = false with a size"));
+}
+
+TEST(ParallelConfig, costs_of_links_come_from_the_machines_file) {
+  const TempDirectory directory;
+  const std::string path = directory / "machine.toml";
+  Machine machine = Machine::this_host();
+  machine.name = "two racks";
+  machine.hosts = 2;
+  machine.devices_per_host = 2;
+  machine.levels = {{"host", 2, 1e-6, 1e9}, {"rack", 4, 1e-5, 1e8}};
+  write_machine(machine, path);
+  const Parallel parallel = parallel_of(with("machine = \"" + path + "\"\n"), 4);
+  const ReshardCosts costs = reshard_costs(parallel.communication, parse_mesh("dp=2,tp=2"));
+  EXPECT_EQ(costs.of(0).bytes_per_s, 1e8);
+  EXPECT_EQ(costs.of(1).bytes_per_s, 1e9);
+  EXPECT_THAT(error_of([&] { reshard_costs(parallel.communication, parse_mesh("dp=8")); }),
+              HasSubstr("machine 'two racks' has 4 devices but the job has 8 ranks"));
+  EXPECT_THAT(error_of([] { parallel_of(with("machine = \"no/such.toml\"\n"), 2); }),
+              HasSubstr("parallel.machine: there is no file 'no/such.toml'"));
+}
+
+TEST(ParallelConfig, slices_of_weights_are_not_saved_as_their_layouts) {
+  EXPECT_THAT(error_of([] { parallel_of(with("only_trainable_params = true\nzero = 3\n"), 2); }),
+              HasSubstr("parallel.only_trainable_params = true with parallel.zero = 3"));
+  const TrainerOptions options = trainer_options(with("only_trainable_params = true\nsave_strategy = \"s.txt\"\n"), 2);
+  EXPECT_EQ(options.save_strategy, "s.txt");
+  EXPECT_TRUE(options.only_trained_parameters);
+}
+
+TEST(ParallelConfig, what_modules_ask_counts_in_semi_auto_mode_only) {
+  EXPECT_FALSE(parallel_of(with("mode = \"data_parallel\"\n"), 2).follow_requests);
+  EXPECT_TRUE(parallel_of(with("mode = \"semi_auto_parallel\"\n"), 2).follow_requests);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,141 @@
+#include "trireme/train/job/same_job.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/base/hash.h"
+#include "trireme/tensor/host_tensor.h"
+#include "trireme/train/job/config_impl.h"
+#include "trireme/version.h"
+
+namespace trireme {
+namespace {
+
+enum class OnResume { kSame, kSaid, kFree };
+
+// What is not listed has the rule of its section.
+OnResume on_resume(const std::string& key) {
+  static const std::set<std::string> kSameKeys{"data.seq", "data.image", "data.validation", "data.validation_blocks",
+                                               "train.optimizer"};
+  static const std::set<std::string> kSaidKeys{"model.dropout", "parallel.gradients_mean"};
+  static const std::set<std::string> kFreeKeys{
+      "train.steps",       "train.epochs",        "train.eval_every",         "train.eval_batches",
+      "train.eval_batch",  "train.save_every",    "train.save_every_minutes", "train.keep",
+      "train.keep_best",   "train.measure",       "train.patience",           "train.min_improvement",
+      "train.merged_save", "train.sample_tokens", "train.recompute",          "train.loss_pieces",
+      "train.batch",       "train.seed"};
+  if (kSameKeys.contains(key)) return OnResume::kSame;
+  if (kSaidKeys.contains(key)) return OnResume::kSaid;
+  if (kFreeKeys.contains(key) || key == "name" || key.starts_with("parallel.")) return OnResume::kFree;
+  return key.starts_with("model.") ? OnResume::kSame : OnResume::kSaid;
+}
+
+std::string of(const std::map<std::string, std::string>& meta, const char* key) {
+  const auto found = meta.find(key);
+  return found == meta.end() ? "" : found->second;
+}
+
+// Some samples of a source, spread over it, and how many it has.
+std::string describe(const data::Source& source) {
+  std::string fields;
+  std::vector<HostTensor> held;
+  std::vector<View> views;
+  for (const data::FieldSpec& field : source.fields()) {
+    fields += fmt::format(", {} {}", field.name, to_string(field.sample));
+    views.push_back(held.emplace_back(field.sample).view());
+  }
+  constexpr int64_t kSamples = 8;
+  uint64_t seen = 0;
+  for (int64_t i = 0; i < std::min(kSamples, source.size()); ++i) {
+    source.read(i * (source.size() - 1) / std::max<int64_t>(1, std::min(kSamples, source.size()) - 1), views);
+    for (const View& view : views) seen = hash64(view.raw(), seen);
+  }
+  return fmt::format("{} samples{} (hash of some: {:016x})", source.size(), fields, seen);
+}
+
+// Of the model alone, whatever it computes in. What one that is cut by hand has depends on the ranks.
+std::string hash_of_model(const Assembly& assembly) {
+  if (assembly.options.mode == Mode::kHybrid) return "";
+  Assembly plain = assembly;
+  plain.options = {.name = "model", .mode = Mode::kSemiAuto};
+  const Graph graph = inference_of(plain, 1);
+  if (std::ranges::any_of(graph.inputs(), [](const Input& input) { return !input.piece.empty(); })) return "";
+  return fmt::format("{:016x}", hash64(to_string(graph)));
+}
+
+std::string name_of(const Optimizer& optimizer) {
+  constexpr std::array<const char*, std::variant_size_v<Optimizer>> kNames{"sgd", "adam", "adamw", "lamb"};
+  return kNames[optimizer.index()];
+}
+
+// Of configurations that both can be read: what differs, a word on each.
+void compare_configurations(const std::string& saved, const std::string& now, const std::string& checkpoint,
+                            std::vector<std::string>& said) {
+  JobConfig before, after;
+  try {
+    before = parse_config(saved, checkpoint);
+    after = parse_config(now, "this run");
+  } catch (const Error& e) {
+    said.push_back(
+        fmt::format("its configuration cannot be read ({}), so what has changed since is not known", e.text()));
+    return;
+  }
+  const std::vector<ConfigKey> old_keys = config_keys(before);
+  const std::vector<ConfigKey> new_keys = config_keys(after);
+  for (size_t i = 0; i < old_keys.size(); ++i) {
+    const std::string old_value = value_text(old_keys[i]);
+    const std::string new_value = value_text(new_keys[i]);
+    const std::string& key = old_keys[i].name;
+    if (old_value == new_value || on_resume(key) == OnResume::kFree) continue;
+    require(on_resume(key) == OnResume::kSaid,
+            "checkpoint '{}' was trained with {} = {}, and this run has {}: it is another job; go on with {} = {}, or "
+            "start a new run in "
+            "another --out",
+            checkpoint, key, old_value, new_value, key, old_value);
+    said.push_back(fmt::format("{} = {}, which was {}", key, new_value, old_value));
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
+                                               const data::Source* held_out) {
+  return {{"name", assembly.options.name},
+          {"config", assembly.options.config_text},
+          {"optimizer", name_of(assembly.optimizer)},
+          {"model", hash_of_model(assembly)},
+          {"made_by", std::string(kVersion)},
+          {"data", describe(train)},
+          {"held_out", held_out == nullptr ? "none" : describe(*held_out)}};
+}
+
+std::vector<std::string> check_same_job(const std::map<std::string, std::string>& saved,
+                                        const std::map<std::string, std::string>& now, const std::string& checkpoint) {
+  std::vector<std::string> said;
+  const bool by_keys = !of(saved, "config").empty() && !of(now, "config").empty();
+  if (by_keys) compare_configurations(of(saved, "config"), of(now, "config"), checkpoint, said);
+  const auto differs = [&](const char* key) {
+    return !of(saved, key).empty() && !of(now, key).empty() && of(saved, key) != of(now, key);
+  };
+  require(!differs("optimizer"),
+          "checkpoint '{}' has the state of the optimizer '{}', and this run's is '{}'; go on with '{}', or start a "
+          "new run",
+          checkpoint, of(saved, "optimizer"), of(now, "optimizer"), of(saved, "optimizer"));
+  if (!by_keys && differs("model")) {  // keys would have told what
+    require(of(saved, "made_by") != of(now, "made_by"),
+            "checkpoint '{}' is of a model with other ops than this run's, {} and not {}; go on with the model that it "
+            "was made with, or start a "
+            "new run",
+            checkpoint, of(saved, "model"), of(now, "model"));
+    said.push_back(fmt::format("the ops of the model, as version {} makes them, are not those of version {}",
+                               of(now, "made_by"), of(saved, "made_by")));
+  }
+  if (differs("data")) said.push_back(fmt::format("data of {}, which were {}", of(now, "data"), of(saved, "data")));
+  if (differs("held_out"))
+    said.push_back(fmt::format("held out {}, which was {}", of(now, "held_out"), of(saved, "held_out")));
+  return said;
+}
+
+}  // namespace trireme

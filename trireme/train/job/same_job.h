@@ -1,0 +1,24 @@
+// What makes a job the one that it is. Its checkpoints say it, so that no other goes on from them without a word.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trireme/data/source.h"
+#include "trireme/train/step/assembly.h"
+
+namespace trireme {
+
+// For a checkpoint's meta: the configuration ("config"), the optimizer's kind, the model's ops and what its data look
+// like.
+std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
+                                               const data::Source* held_out);
+
+// Throws kInvalidArgument where the checkpoint is of another model, optimizer or division of the data, naming the key
+// and both values. Returns in words what else has changed: other rates or another text are a choice, but not one to
+// make unseen.
+std::vector<std::string> check_same_job(const std::map<std::string, std::string>& saved,
+                                        const std::map<std::string, std::string>& now, const std::string& checkpoint);
+
+}  // namespace trireme

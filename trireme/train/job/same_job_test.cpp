@@ -1,0 +1,69 @@
+#include "trireme/train/job/same_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/nn/models/gpt.h"
+#include "trireme/ops/ops.h"
+#include "trireme/train/loop/feed.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Of a program that makes its model itself, without a configuration.
+std::map<std::string, std::string> identity(int64_t heads, const Optimizer& optimizer, int64_t samples = 20,
+                                            const TrainerOptions& options = {}) {
+  nn::Gpt gpt({.vocabulary = 16, .context = 8, .layers = 1, .width = 8, .heads = heads});
+  const data::SourcePtr source = data::synthetic_tokens({.samples = samples, .seq = 8, .vocabulary = 16});
+  return identity_of({.model = [&](const Tensor& x) { return gpt(x); },
+                      .loss = [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); },
+                      .optimizer = optimizer,
+                      .batch = batch_fields(*source, 4),
+                      .options = options},
+                     *source, nullptr);
+}
+
+std::string error_of(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now) {
+  try {
+    check_same_job(saved, now, "run/step-000006");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    return e.text();
+  }
+  return "";
+}
+
+TEST(SameJob, is_the_same_whatever_it_computes_in_and_however_it_is_cut) {
+  const auto saved = identity(2, AdamW{});
+  EXPECT_THAT(
+      check_same_job(
+          saved, identity(2, AdamW{.lr = 1}, 20, {.name = "other", .mode = Mode::kSemiAuto, .compute = DType::kBF16}),
+          "c"),
+      IsEmpty());
+  EXPECT_THAT(check_same_job({}, saved, "c"), IsEmpty()) << "of an earlier version";
+}
+
+TEST(SameJob, a_model_of_the_same_parameters_and_an_optimizer_of_the_same_state_are_others) {
+  EXPECT_THAT(error_of(identity(2, AdamW{}), identity(4, AdamW{})),
+              HasSubstr("checkpoint 'run/step-000006' is of a model with other ops than this run's"));
+  EXPECT_THAT(error_of(identity(2, AdamW{}), identity(2, Adam{})),
+              HasSubstr("has the state of the optimizer 'adamw', and this run's is 'adam'"));
+  auto earlier = identity(2, AdamW{});
+  earlier["made_by"] = "0.0.9";
+  EXPECT_THAT(check_same_job(earlier, identity(4, AdamW{}), "c"),
+              ElementsAre(HasSubstr("as version 0.1.0 makes them, are not those of version 0.0.9")));
+}
+
+TEST(SameJob, other_data_are_said) {
+  EXPECT_THAT(check_same_job(identity(2, AdamW{}), identity(2, AdamW{}, 21), "c"),
+              ElementsAre(testing::AllOf(HasSubstr("data of 21 samples, tokens i32[8], targets i32[8]"),
+                                         HasSubstr("which were 20 samples"))));
+}
+
+}  // namespace
+}  // namespace trireme

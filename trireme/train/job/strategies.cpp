@@ -1,0 +1,428 @@
+#include "trireme/train/job/strategies.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/plan/strategy_json.h"
+
+namespace trireme {
+namespace {
+
+// "h.*.mlp.c_fc = [dp, -, -], [-, tp]"
+CutRule parse_rule(const std::string& text, const char* key) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0,
+          "configuration: {}: '{}' must be \"pattern = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\"", key, text);
+  const auto trim = [](std::string part) {
+    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
+    part.erase(part.find_last_not_of(' ') + 1);
+    return part;
+  };
+  return {trim(text.substr(0, equals)), trim(text.substr(equals + 1))};
+}
+
+// "pattern = layout", or the pattern alone.
+CutRule parse_layerwise(const std::string& text) {
+  if (text.find('=') == std::string::npos) return {text, ""};
+  return parse_rule(text, "parallel.layerwise");
+}
+
+// How positions lie. Between the products they are cut over `between`, and with sequence parallelism over `tp` too; in
+// attention over `ring`, and heads over `heads` besides tp. Axes of one rank cut nothing.
+struct Positions {
+  std::string between, ring, heads;
+};
+
+// Heads that attention may be cut by: a key head stays with the query heads that it serves.
+int64_t key_heads(const JobConfig& config) {
+  if (config.model.kind == "gpt" || config.model.kv_heads == 0) return config.model.heads;
+  return config.model.kv_heads;
+}
+
+// Ranks of `cp` over which heads are cut in attention; the others form a ring.
+int64_t ranks_of_heads(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.cp == 1) return 1;
+  const int64_t heads = key_heads(config);
+  const bool divide = heads % (p.tp * p.cp) == 0;
+  if (p.cp_algorithm == "ring" || (p.cp_algorithm == "auto" && !divide)) return 1;
+  if (p.cp_algorithm != "hybrid") return p.cp;
+  if (p.ulysses_degree > 0) return p.ulysses_degree;
+  for (int64_t ranks = p.cp / 2; ranks > 1; --ranks) {
+    if (p.cp % ranks == 0 && heads % (p.tp * ranks) == 0) return ranks;
+  }
+  fail(ErrorKind::kInvalidArgument,
+       "configuration: parallel.cp_algorithm = 'hybrid' shares {} heads over parallel.tp = {} and a part of "
+       "parallel.cp = {}, and no part "
+       "of 2 ranks or more, and fewer than all, divides them; use {}",
+       heads, p.tp, p.cp, divide ? "'ulysses', which has all ranks share the heads, or 'ring'" : "'ring'");
+}
+
+Positions positions_of(const JobConfig& config) {
+  const int64_t heads = ranks_of_heads(config);
+  if (heads == config.parallel.cp) return {"cp", "-", "tp*cp"};
+  if (heads == 1) return {"cp", "cp", "tp"};
+  return {"cp*cph", "cp", "tp*cph"};
+}
+
+std::string attention_cuts(const std::string& batch, const Positions& positions) {
+  const std::string operand = fmt::format("[{}, {}, {}, -]", batch, positions.ring, positions.heads);
+  return fmt::format("{0}, {0}, {0} -> [{1}, {2}, tp, -], [{1}, {3}, {4}]", operand, batch, positions.between,
+                     positions.heads, positions.ring);
+}
+
+std::vector<CutRule> gpt_rules(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const Positions positions = positions_of(config);
+  const std::string residual = p.sp ? positions.between + "*tp" : positions.between;
+  const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
+  std::vector<CutRule> rules{
+      {"wte", p.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", positions.between, out)
+                           : fmt::format("[-, -], [dp*ep, {}]", residual)},
+      {"wpe", fmt::format("[-, -], [{}]", residual)},
+      {"h.*.attn.c_attn", fmt::format("[dp*ep, {}, -], [-, -, tp]", positions.between)},
+      {"h.*.attn/attention", attention_cuts("dp*ep", positions)},
+      {"h.*.attn.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", positions.between, out)},
+  };
+  if (p.vocabulary) rules.push_back({"/matmul", fmt::format("[dp*ep, {}, -], [tp, -]", positions.between)});
+  if (config.model.experts > 0) return rules;
+  rules.push_back({"h.*.mlp.c_fc", fmt::format("[dp*ep, {}, -], [-, tp]", positions.between)});
+  rules.push_back({"h.*.mlp.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", positions.between, out)});
+  return rules;
+}
+
+// Each rank of `ep` computes its own experts, and `tp` cuts each expert's weights. Groups of tokens go from the ranks
+// that have them to those of the experts and back; one group for all is summed and gathered.
+std::vector<CutRule> moe_rules(const JobConfig& config, const std::string& scope) {
+  const bool grouped = config.model.expert_groups > 1;
+  const char* places = grouped ? "dp" : "-";
+  std::vector<CutRule> rules;
+  for (const char* name : {"gate", "up"}) {
+    if (name == std::string_view("gate") && config.model.kind != "llama") continue;
+    rules.push_back({fmt::format("{}.{}/matmul", scope, name), fmt::format("[ep, {}, -], [ep, -, tp]", places)});
+  }
+  rules.push_back({scope + ".down/matmul", fmt::format("[ep, {0}, tp], [ep, tp, -] -> [ep, {0}, -]", places)});
+  if (grouped) rules.push_back({scope + "/gather_rows", "[dp*ep, -, -], [dp*ep, -]"});
+  return rules;
+}
+
+// As gpt_rules: the products that read the residual stream by columns, those that write to it by rows. Weights are
+// [out, in].
+std::vector<CutRule> llama_rules(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const Positions positions = positions_of(config);
+  const std::string residual = p.sp ? positions.between + "*tp" : positions.between;
+  const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
+  const std::string columns = fmt::format("[dp*ep, {}, -], [tp, -]", positions.between);
+  std::vector<CutRule> rules{
+      {"model.embed_tokens", p.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", positions.between, out)
+                                          : fmt::format("[-, -], [dp*ep, {}]", residual)},
+      {"model.layers.*.self_attn/attention", attention_cuts("dp*ep", positions)}};
+  for (const char* name :
+       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+    if (config.model.experts > 0 && std::string_view(name).starts_with("mlp")) continue;
+    rules.push_back({fmt::format("model.layers.*.{}", name), columns});
+  }
+  for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
+    if (config.model.experts > 0 && std::string_view(name).starts_with("mlp")) continue;
+    rules.push_back(
+        {fmt::format("model.layers.*.{}", name), fmt::format("[dp*ep, {}, tp], [-, tp]{}", positions.between, out)});
+  }
+  if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", columns});
+  return rules;
+}
+
+// Every other layer's weight by columns and by rows: [out, in] is cut on out, then on in.
+std::vector<CutRule> mlp_rules(size_t layers) {
+  std::vector<CutRule> rules;
+  for (size_t i = 0; i + 1 < layers; i += 2) {
+    rules.push_back({fmt::format("layers.{}", i), "[dp, -], [tp, -]"});
+    rules.push_back({fmt::format("layers.{}", i + 1), "[dp, tp], [-, tp]"});
+  }
+  return rules;
+}
+
+void check_degree(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.ulysses_degree == 0) return;
+  require(p.cp_algorithm == "hybrid" && p.cp > 1,
+          "configuration: parallel.ulysses_degree = {} is for parallel.cp_algorithm = 'hybrid' on parallel.cp = 2 "
+          "ranks or more; they are '{}' and {}",
+          p.ulysses_degree, p.cp_algorithm, p.cp);
+  std::vector<std::string> fit;
+  for (int64_t ranks = 1; ranks <= p.cp; ++ranks) {
+    if (p.cp % ranks == 0 && key_heads(config) % (p.tp * ranks) == 0) fit.push_back(std::to_string(ranks));
+  }
+  require(std::ranges::find(fit, std::to_string(p.ulysses_degree)) != fit.end(),
+          "configuration: parallel.ulysses_degree = {} must divide parallel.cp = {}, and with parallel.tp = {} the {} "
+          "heads of keys and "
+          "values; use {}",
+          p.ulysses_degree, p.cp, p.tp, key_heads(config),
+          fit.empty() ? "another parallel.tp" : fmt::format("{}", fmt::join(fit, ", ")));
+}
+
+void check_heads(const JobConfig& config, const char* key) {
+  const auto& p = config.parallel;
+  const int64_t ranks = ranks_of_heads(config);
+  require(key_heads(config) % p.tp == 0,
+          "configuration: {} = {} does not divide over parallel.tp = {} ranks; each rank has whole heads of keys and "
+          "values",
+          key, key_heads(config), p.tp);
+  require(key_heads(config) % (p.tp * ranks) == 0,
+          "configuration: {} = {} does not divide over parallel.tp = {} x parallel.cp = {} ranks; use "
+          "parallel.cp_algorithm = "
+          "'ring'",
+          key, key_heads(config), p.tp, ranks);
+}
+
+void check_experts(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  if (config.model.experts == 0 && p.ep == 1) return;
+  require(config.model.experts > 0,
+          "configuration: parallel.ep = {} ranks share the experts of a mixture, and the model has none; set "
+          "model.experts to {} or a multiple "
+          "of it, or leave parallel.ep out",
+          p.ep, p.ep);
+  require(config.model.experts % p.ep == 0,
+          "configuration: model.experts = {} does not divide over parallel.ep = {} ranks; use a multiple of {}",
+          config.model.experts, p.ep, p.ep);
+  const int64_t batches = ranks / (p.tp * p.cp);
+  require(config.model.expert_groups == 1 || config.model.expert_groups % batches == 0,
+          "configuration: model.expert_groups = {} does not divide over {} ranks that have parts of the batch; use a "
+          "multiple of "
+          "{}, or 1",
+          config.model.expert_groups, batches, batches);
+}
+
+std::vector<CutRule> ready_made(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  if (p.tp <= 1 && p.cp <= 1 && p.ep <= 1) return {};
+  if (config.model.kind == "gpt") {
+    check_heads(config, "model.heads");
+    check_experts(config, ranks);
+    std::vector<CutRule> rules = gpt_rules(config);
+    if (config.model.experts > 0) std::ranges::move(moe_rules(config, "h.*.moe"), std::back_inserter(rules));
+    return rules;
+  }
+  if (config.model.kind == "llama") {
+    check_heads(config, "model.kv_heads");
+    check_experts(config, ranks);
+    std::vector<CutRule> rules = llama_rules(config);
+    if (config.model.experts > 0) std::ranges::move(moe_rules(config, "model.layers.*.moe"), std::back_inserter(rules));
+    return rules;
+  }
+  require(!p.sp && !p.vocabulary && p.cp <= 1 && p.ep <= 1,
+          "configuration: parallel.sp, cp, ep and vocabulary are for texts; model.kind '{}' reads none",
+          config.model.kind);
+  require(config.model.kind == "mlp",
+          "configuration: parallel.tp has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
+          "parallel.ops",
+          config.model.kind);
+  return mlp_rules(config.model.hidden.size() + 1);
+}
+
+bool cuts_by_hand(const JobConfig& config) {
+  const auto& p = config.parallel;
+  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.ep > 1 || p.sp || p.vocabulary ||
+         !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+}
+
+// What says how the compiler cuts a model has no place where the model's own code cuts it.
+void check_mode(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const bool hybrid = p.mode == "hybrid_parallel";
+  JobConfig rest = config;
+  if (hybrid) rest.parallel.mesh.clear(), rest.parallel.dataset = "data_parallel";
+  require(p.mode == "semi_auto_parallel" || !cuts_by_hand(rest),
+          "configuration: parallel.strategy, {}tp, cp, ep, sp, vocabulary, ops{} are for "
+          "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
+          hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters and dataset", p.mode);
+  require(!hybrid || p.zero == 0, "configuration: parallel.zero = {} slices what the compiler cuts; the mode is '{}'",
+          p.zero, p.mode);
+  require(p.layerwise.empty() || p.zero == 0,
+          "configuration: parallel.zero = {} slices what the compiler cuts, and parallel.layerwise has ranks run the "
+          "model as cut by hand; "
+          "leave one out",
+          p.zero);
+  require(p.layerwise.empty() || hybrid || p.mode == "data_parallel",
+          "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
+          "'{}'",
+          p.mode);
+}
+
+std::string mesh_of(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  if (!p.mesh.empty()) {
+    require(p.tp <= 1 && p.cp <= 1 && p.ep <= 1,
+            "configuration: both parallel.mesh = '{}' and parallel.tp = {}, cp = {}, ep = {} are set; keep one", p.mesh,
+            p.tp, p.cp, p.ep);
+    return p.mesh;
+  }
+  const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
+  if (copy <= 1) return "";
+  require(ranks >= copy,
+          "configuration: parallel.tp = {} x cp = {} x ep = {} is {} ranks, and the job has {}; start {}, or cut less",
+          p.tp, p.cp, p.ep, copy, ranks, copy);
+  require(ranks % copy == 0,
+          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}",
+          p.tp, p.cp, p.ep, ranks, ranks / copy * copy, (ranks / copy + 1) * copy);
+  const int64_t heads = ranks_of_heads(config);
+  if (heads == 1 || heads == p.cp) return fmt::format("dp={},ep={},cp={},tp={}", ranks / copy, p.ep, p.cp, p.tp);
+  return fmt::format("dp={},ep={},cp={},cph={},tp={}", ranks / copy, p.ep, p.cp / heads, heads, p.tp);
+}
+
+}  // namespace
+
+namespace {
+
+void check_fusion(const JobConfig& config) {
+  const auto& p = config.parallel;
+  constexpr int64_t kMostMb = int64_t{1} << 20;
+  require(p.all_reduce_fusion_mb >= 0 && p.all_reduce_fusion_mb <= kMostMb,
+          "configuration: parallel.all_reduce_fusion_mb = {}; it must be from 1 to {}, or 0 to let a model of the step "
+          "choose",
+          p.all_reduce_fusion_mb, kMostMb);
+  int64_t before = 0;
+  for (const int64_t end : p.all_reduce_fusion_config) {
+    require(end > before,
+            "configuration: parallel.all_reduce_fusion_config has {} after {}; it must be numbers of gradients from 1 "
+            "on, each larger than the one before",
+            end, before);
+    before = end;
+  }
+  const bool said = p.all_reduce_fusion_mb > 0 || !p.all_reduce_fusion_config.empty();
+  require(p.all_reduce_fusion || !said,
+          "configuration: parallel.all_reduce_fusion = false with a size or numbers for it; leave one out");
+  require(p.all_reduce_fusion_mb == 0 || p.all_reduce_fusion_config.empty(),
+          "configuration: parallel.all_reduce_fusion_mb and parallel.all_reduce_fusion_config both say where sums are "
+          "cut; leave one out");
+}
+
+// Keys that say how the model is cut, beside a file that says it. Of the mesh both may speak, if they say the same.
+void check_beside_strategy(const JobConfig& config, const std::string& file, int64_t ranks) {
+  if (has_parameters_only(file)) return;
+  const std::string by_keys = mesh_of(config, ranks);
+  if (by_keys.empty()) return;
+  const Mesh mesh = mesh_of_strategy(file);
+  const auto sizes = [](const Mesh& of) {
+    std::vector<std::pair<std::string, int64_t>> out;
+    for (const MeshAxis& axis : of.user_axes()) {
+      if (axis.size > 1 && axis.name != kMicroBatchAxis) out.emplace_back(axis.name, axis.size);
+    }
+    return out;
+  };
+  require(sizes(parse_mesh(by_keys)) == sizes(mesh),
+          "configuration: parallel.strategy = '{}' is for the mesh '{}', and the keys beside it (parallel.mesh, tp, "
+          "cp, ep) make '{}'; leave them out, or "
+          "change them",
+          config.parallel.strategy, to_string(mesh), by_keys);
+}
+
+}  // namespace
+
+std::string strategy_text_of(const JobConfig& config) {
+  const std::string& path = config.parallel.strategy;
+  if (path.empty()) return "";
+  require(is_file(path), "configuration: parallel.strategy: there is no file '{}'", path);
+  std::string text = read_file(path);
+  if (text.starts_with('{')) text = strategy_from_json(text, fmt::format("strategy '{}'", path));
+  require(!text.empty(), "configuration: parallel.strategy: '{}' is empty", path);
+  return text;
+}
+
+Parallel parallel_of(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  check_mode(config);
+  check_degree(config);
+  require(p.gradients_mean || p.mode == "semi_auto_parallel" || p.dataset == "data_parallel",
+          "configuration: parallel.gradients_mean = false sums over the data parallel ranks; with parallel.mode = '{}' "
+          "it goes with "
+          "parallel.dataset = 'data_parallel', not '{}'",
+          p.mode, p.dataset);
+  require(p.device_num == -1 || p.device_num == ranks,
+          "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key",
+          p.device_num, ranks, p.device_num);
+  require(
+      !p.only_trainable_params || p.zero < 3,
+      "configuration: parallel.only_trainable_params = true with parallel.zero = 3: the file would have slices of the "
+      "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
+  check_fusion(config);
+  Parallel out;
+  out.follow_requests = p.mode == "semi_auto_parallel";
+  out.by_hand = p.mode == "hybrid_parallel" || (p.mode == "data_parallel" && !p.layerwise.empty());
+  for (const std::string& rule : p.layerwise) out.layerwise.push_back(parse_layerwise(rule));
+  out.communication = {.all_to_all = p.enable_alltoall,
+                       .gradients_in_f32 = p.gradient_fp32_sync,
+                       .all_in_f32 = p.force_fp32_communication,
+                       .fuse_all_reduce = p.all_reduce_fusion,
+                       .bucket_bytes = p.all_reduce_fusion_mb << 20,
+                       .bucket_ends = p.all_reduce_fusion_config};
+  if (!p.machine.empty()) {
+    require(is_file(p.machine),
+            "configuration: parallel.machine: there is no file '{}'; name one like those in machines/", p.machine);
+    out.communication.machine = read_machine(p.machine);
+  }
+  if (!p.rates.empty()) {
+    require(p.machine.empty(),
+            "configuration: parallel.rates = '{}' and parallel.machine = '{}' both say what links bring; keep one",
+            p.rates, p.machine);
+    require(
+        is_file(p.rates),
+        "configuration: parallel.rates: there is no file '{}'; name rates.toml in the folder of a run over ucx or mpi",
+        p.rates);
+    out.communication.measured = read_machine(p.rates);
+    require(out.communication.measured->devices() == ranks,
+            "configuration: parallel.rates: '{}' was measured on {} ranks but the job has {}; name "
+            "one of as many",
+            p.rates, out.communication.measured->devices(), ranks);
+  }
+  out.strategy = strategy_text_of(config);
+  if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, ranks);
+  out.accumulation = p.gradient_accumulation_steps;
+  // The bits are those of one sum order only where a rank adds up what it has before ranks do.
+  out.communication.shard_accumulation =
+      p.gradient_accumulation_shard && parse_numerics(config.train.numerics) == Numerics::kFast;
+  out.mesh = mesh_of(config, ranks);
+  const bool ready =
+      !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
+  out.dataset =
+      ready && p.dataset == "data_parallel" ? fmt::format("[dp*ep, {}]", positions_of(config).between) : p.dataset;
+  out.ops = ready_made(config, ranks);
+  for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
+  for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
+  out.optimizer = {.level = static_cast<int>(p.zero),
+                   .threshold_kb = p.zero_threshold_kb,
+                   .shard_size = p.zero_shard_size,
+                   .except = p.zero_except};
+  return out;
+}
+
+std::string describe_context(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.cp <= 1) return "";
+  const int64_t heads = ranks_of_heads(config);
+  const char* chosen = p.cp_algorithm == "auto" ? "chosen" : "asked for";
+  if (heads == p.cp)
+    return fmt::format("attention over cp = {}: ulysses ({}): {} heads over tp x cp", p.cp, chosen, key_heads(config));
+  if (heads > 1)
+    return fmt::format("attention over cp = {}: rings of {}, heads over the other {} ({})", p.cp, p.cp / heads, heads,
+                       chosen);
+  return fmt::format("attention over cp = {}: a ring ({})", p.cp, chosen);
+}
+
+int64_t data_parallel_degree(const JobConfig& config, int64_t ranks) {
+  if (config.parallel.dataset != "data_parallel" || !config.parallel.strategy.empty()) return 1;
+  const std::string text = mesh_of(config, ranks);
+  if (text.empty()) return ranks;
+  const Mesh mesh = parse_mesh(text);
+  int64_t degree = 1;
+  for (const MeshAxis& axis : mesh.user_axes()) {
+    if (axis.name == "dp" || (axis.name == "ep" && config.parallel.mesh.empty())) degree *= axis.size;
+  }
+  return degree;
+}
+
+}  // namespace trireme

@@ -1,0 +1,29 @@
+// Strategies: what a job's configuration says about how its model is cut, as rules for the planner. The built-in models
+// have ready-made ones: `tp` cuts every layer's weights over the axis "tp" as Megatron-LM does (Shoeybi et al., 2019:
+// columns of the first product, rows of the second), `sp` the residual stream between them along positions over
+// the same axis (Korthikanti et al., 2022), and `cp` cuts the positions of all activations over an axis of its own,
+// with either an all-to-all to heads and back around attention (DeepSpeed-Ulysses, Jacobs et al., 2023), or attention
+// in a ring (Liu et al., 2023), or heads over some of its ranks and rings of the others. `ep` ranks of the data
+// parallel ones share the experts of a mixture.
+#pragma once
+
+#include <cstdint>
+
+#include "trireme/plan/parallel.h"
+#include "trireme/train/job/config.h"
+
+namespace trireme {
+
+// Throws kInvalidArgument when the ranks do not divide, or the model has no ready-made strategy of the kind asked for.
+Parallel parallel_of(const JobConfig& config, int64_t ranks);
+
+// The text of parallel.strategy's file, whatever its form; "" where none is named.
+std::string strategy_text_of(const JobConfig& config);
+
+// How attention is computed on positions that are cut over `cp`, in words; "" where they are not.
+std::string describe_context(const JobConfig& config);
+
+// In how many parts the batch falls; 1 where a strategy file or another dataset strategy than data_parallel says it.
+int64_t data_parallel_degree(const JobConfig& config, int64_t ranks);
+
+}  // namespace trireme

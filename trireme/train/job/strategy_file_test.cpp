@@ -1,0 +1,156 @@
+// Strategies in files: for the job that wrote them, for it with other clipping or another optimizer, for its evaluation
+// and prediction.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/plan/strategy_json.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/strategies.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kRanks = 4;
+
+// A small GPT over 2 x 2 ranks.
+JobConfig job(const std::vector<std::string>& keys, const char* kind = "gpt") {
+  std::vector<std::string> all{fmt::format("model.kind={}", kind), "model.layers=2", "model.width=16", "model.heads=4",
+                               "data.seq=16"};
+  all.insert(all.end(), keys.begin(), keys.end());
+  return parse_config(
+      "[data]\nkind = 'synthetic'\nvalidation = 0.25\n[train]\nsteps = 1\nbatch = 8\n[parallel]\nmode = "
+      "'semi_auto_parallel'\n",
+      "job.toml", all);
+}
+
+struct Made {
+  std::string step, evaluation, inference, file;
+};
+
+Made compiled(const JobConfig& config) {
+  const auto model = make_model(config);
+  const Assembly assembly = assembly_of(config, *model, kRanks);
+  JobGraphs graphs = graphs_of(assembly, kRanks);
+  const CompileOptions how = compile_options(assembly, graphs.parallel, kRanks, 1);
+  const CompiledJob made = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
+  const Compiled inference = compile_beside(made.step, inference_of(assembly, kRanks), how);
+  return {to_string(made.step.plan), to_string(made.evaluation->plan), to_string(inference.plan),
+          strategy_file(made.step.graph, made.step.strategy)};
+}
+
+void expect_same(const Made& a, const Made& b) {
+  EXPECT_TRUE(a.step == b.step);
+  EXPECT_EQ(a.file, b.file);
+  EXPECT_TRUE(a.evaluation == b.evaluation);
+  EXPECT_TRUE(a.inference == b.inference);
+}
+
+class StrategyFile : public testing::Test {
+ protected:
+  std::string written(const std::vector<std::string>& keys, bool json = false) {
+    const std::string text = compiled(job(keys)).file;
+    const std::string path = directory_ / (json ? "strategy.json" : "strategy.txt");
+    atomic_write(path, json ? strategy_to_json(text) : text);
+    return "parallel.strategy=" + path;
+  }
+  static std::string error_of(const JobConfig& config) {
+    try {
+      compiled(config);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+      return e.text();
+    }
+    return "";
+  }
+  TempDirectory directory_;
+};
+
+const std::vector<std::vector<std::string>> kCuts{
+    {"parallel.tp=2"},
+    {"parallel.tp=2", "parallel.sp=true"},
+    {"parallel.zero=1", "parallel.zero_threshold_kb=0"},
+    {"parallel.zero=3", "parallel.zero_threshold_kb=0"},
+    {"parallel.cp=2", "parallel.cp_algorithm=ring"},
+    {"parallel.tp=2", "parallel.gradient_accumulation_steps=2"},
+    {"parallel.dataset=full_batch"},
+};
+
+std::vector<std::string> with(std::vector<std::string> keys, const std::string& more) {
+  keys.push_back(more);
+  return keys;
+}
+
+TEST_F(StrategyFile, gives_the_plans_that_it_was_made_of) {
+  for (const auto& keys : kCuts) {
+    SCOPED_TRACE(keys.back());
+    const Made made = compiled(job(keys));
+    for (const bool json : {false, true}) expect_same(compiled(job({written(keys, json)})), made);
+  }
+}
+
+TEST_F(StrategyFile, stays_valid_for_other_clipping_and_another_optimizer) {
+  for (const auto& keys : kCuts) {
+    for (const std::string change : {"train.clip=0", "train.clip=0.5", "train.optimizer=sgd", "train.weight_decay=0.5",
+                                     "train.label_smoothing=0.1"}) {
+      SCOPED_TRACE(keys.back() + " " + change);
+      expect_same(compiled(job({written(keys), change})), compiled(job(with(keys, change))));
+    }
+  }
+}
+
+TEST_F(StrategyFile, of_another_model_says_what_differs) {
+  const std::string file = written({"parallel.tp=2"});
+  EXPECT_THAT(error_of(job({file, "model.width=32"})),
+              AllOf(HasSubstr("the strategy is for another model than 'run': 'wte.weight' is f32[256,32] here and "
+                              "f32[256,16] in the file; "),
+                    HasSubstr("and 2"), HasSubstr(" more; save one of this job with parallel.save_strategy")));
+  EXPECT_THAT(error_of(job({file, "model.layers=3"})), HasSubstr("the file does not know 'h.2.ln_1.weight' f32[16]"));
+  EXPECT_THAT(error_of(job({file, "model.layers=1"})),
+              HasSubstr("the file has 'h.1.ln_1.weight' f32[16], which is not here"));
+  EXPECT_THAT(error_of(job({file, "model.heads=2"})),
+              HasSubstr("the model has other ops, or the same in another order"));
+  EXPECT_THAT(error_of(job({file, "train.batch=16"})),
+              HasSubstr("'tokens' is i32[16,16] here and i32[8,16] in the file"));
+  EXPECT_THAT(error_of(job({file}, "llama")), HasSubstr("the file does not know 'model.embed_tokens.weight'"));
+}
+
+TEST_F(StrategyFile, keys_beside_it_must_say_the_same_of_the_mesh_and_others_are_said) {
+  const std::string file = written({"parallel.tp=2"});
+  expect_same(compiled(job({file, "parallel.tp=2"})), compiled(job({"parallel.tp=2"})));
+  EXPECT_THAT(error_of(job({file, "parallel.tp=4"})),
+              AllOf(HasSubstr("is for the mesh 'dp=2,ep=1,cp=1,tp=2', and the keys beside it"),
+                    HasSubstr("make 'dp=1,ep=1,cp=1,tp=4'")));
+  EXPECT_THAT(remarks(job({file, "parallel.zero=1"})),
+              testing::ElementsAre(AllOf(HasSubstr("parallel.zero = 1 has no effect with parallel.strategy = '"),
+                                         HasSubstr("which says how everything lies"))));
+  EXPECT_THAT(remarks(job({file})), testing::IsEmpty());
+}
+
+TEST_F(StrategyFile, in_json_is_what_the_text_is_and_mistakes_are_told) {
+  const std::string text = compiled(job({"parallel.tp=2"})).file;
+  const std::string json = strategy_to_json(text);
+  EXPECT_EQ(strategy_to_json(strategy_from_json(json, "s.json")), json);
+  EXPECT_THAT(json, HasSubstr("\"op\": \"h.0.mlp.c_fc/matmul\""));
+  const auto wrong = [](const std::string& of) -> std::string {
+    try {
+      strategy_from_json(of, "s.json");
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+      return e.text();
+    }
+    return "";
+  };
+  EXPECT_THAT(wrong("{"), HasSubstr("s.json"));
+  EXPECT_EQ(wrong("{\"inputs\": []}"), "s.json has no 'mesh'");
+  EXPECT_EQ(wrong("{\"mesh\": 2}"), "s.json: 'mesh' is number, not a string");
+  EXPECT_EQ(wrong("{\"mesh\": \"dp=2\", \"inputs\": [1]}"), "s.json: 'inputs' has number, not an object");
+  EXPECT_EQ(wrong("{\"mesh\": \"dp=2\\nnode\", \"inputs\": []}"), "s.json: 'mesh' has a quote or a second line");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,35 @@
+// Evaluator: loss and accuracy over a held-out set. Every sample counts once and alike, whatever the batch and however
+// the batch is cut: the loss is the mean over the samples, as one batch of all of them would give it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/data/batches.h"
+#include "trireme/exec/executor.h"
+
+namespace trireme {
+
+struct EvaluationResult {
+  double loss = 0;
+  double accuracy = 0;  // in [0, 1], over all targets; 0 where the graph does not count right answers
+  int64_t samples = 0;
+};
+
+class Evaluator {
+ public:
+  // The executor of a graph made by `evaluation` (train/step/step.h) for a batch of so many samples of the source.
+  Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, bool accuracy);
+
+  EvaluationResult run(int64_t most_batches = 0) const;  // 0: all samples. Collective
+
+ private:
+  Executor& executor_;
+  data::SourcePtr source_;
+  int64_t batch_;
+  bool accuracy_;
+  std::vector<data::FieldSlice> slices_;
+  std::vector<View> views_;
+};
+
+}  // namespace trireme

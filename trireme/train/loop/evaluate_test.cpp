@@ -1,0 +1,130 @@
+#include "trireme/train/loop/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "trireme/nn/models/gpt.h"
+#include "trireme/nn/models/mlp.h"
+#include "trireme/ops/ops.h"
+#include "trireme/train/loop/feed.h"
+#include "trireme/train/step/by_hand.h"
+#include "trireme/train/step/session.h"
+
+namespace trireme {
+namespace {
+
+LossFn class_loss() {
+  return [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); };
+}
+
+// A model and the samples that are held out for it.
+struct Case {
+  std::string name;
+  ModelFn model;
+  data::SourcePtr held_out;
+};
+
+Case images(int64_t samples) {
+  return {"images",
+          [net = std::make_shared<nn::Mlp>(std::vector<int64_t>{12, 8, 4})](const Tensor& x) { return (*net)(x); },
+          data::synthetic_images({.samples = samples, .image = {4, 3, 1}, .classes = 4})};
+}
+Case tokens(int64_t samples) {
+  return {"tokens",
+          [net = std::make_shared<nn::Gpt>(
+               nn::GptConfig{.vocabulary = 12, .context = 8, .layers = 1, .width = 8, .heads = 2})](const Tensor& x) {
+            return (*net)(x);
+          },
+          data::synthetic_tokens({.samples = samples, .seq = 8, .vocabulary = 12})};
+}
+
+struct Layout {
+  int ranks;
+  Parallel parallel;
+};
+
+// By a session whose evaluation runs in the step's memory, as a run makes it.
+EvaluationResult evaluate(const Case& what, int64_t batch, int64_t eval_batch, const Layout& how) {
+  EvaluationResult out;
+  std::mutex mutex;
+  const auto body = [&](comm::World* world) {
+    std::vector<BatchField> step_fields = batch_fields(*what.held_out, batch);
+    std::vector<BatchField> fields = batch_fields(*what.held_out, eval_batch);
+    StepOptions options{.name = what.name, .accuracy = true};
+    cut_by_hand(how.parallel, how.ranks, step_fields, options);
+    cut_by_hand(how.parallel, how.ranks, fields, options);
+    Session session(training_step(what.model, class_loss(), step_fields, AdamW{}, options),
+                    evaluation(what.model, class_loss(), fields, options),
+                    {.world = world, .seed = 3, .parallel = how.parallel});
+    session.initialise();
+    const Evaluator evaluator(session.evaluation(), what.held_out, eval_batch, true);
+    const EvaluationResult first = evaluator.run();
+    const EvaluationResult again = evaluator.run();
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(first.loss, again.loss);
+    if (!world || world->rank() == 0) out = first;
+  };
+  if (how.ranks == 1) {
+    body(nullptr);
+  } else {
+    comm::spawn_ranks(how.ranks, "threads", [&](comm::World& world) { body(&world); });
+  }
+  return out;
+}
+
+// All samples in one batch, on one rank.
+EvaluationResult in_one_pass(const Case& what) {
+  return evaluate(what, what.held_out->size(), what.held_out->size(), {.ranks = 1, .parallel = {}});
+}
+
+const std::vector<Layout> kLayouts{
+    {1, {}},
+    {1, {.accumulation = 4}},
+    {2, {}},
+    {4, {}},
+    {2, {.dataset = "full_batch"}},
+    {4, {.mesh = "dp=2,tp=2", .dataset = "[dp*tp]"}},
+    {4, {.optimizer = {.level = 3, .threshold_kb = 0}}},
+    {2, {.accumulation = 2}},
+    {2, {.by_hand = true}},
+};
+
+// A mean of at most 168 losses of f32, each good to some 1e-6.
+constexpr double kClose = 2e-5;
+
+TEST(Evaluator, every_held_out_sample_counts_once_in_every_layout) {
+  for (const int64_t samples : {1, 5, 16, 21}) {
+    for (const Case& what : {images(samples), tokens(samples)}) {
+      const EvaluationResult whole = in_one_pass(what);
+      EXPECT_EQ(whole.samples, samples);
+      for (const Layout& how : kLayouts) {
+        for (const int64_t eval_batch : {int64_t{8}, int64_t{16}, int64_t{24}}) {
+          const EvaluationResult found = evaluate(what, 8, eval_batch, how);
+          const std::string where = fmt::format("{} {} of batch {} on {} ranks of '{}'", samples, what.name, eval_batch,
+                                                how.ranks, how.parallel.mesh);
+          EXPECT_EQ(found.samples, samples) << where;
+          EXPECT_NEAR(found.loss, whole.loss, kClose) << where;
+          EXPECT_NEAR(found.accuracy, whole.accuracy, 1e-9) << where;
+        }
+      }
+    }
+  }
+}
+
+TEST(Evaluator, a_limit_on_batches_takes_the_first_ones) {
+  const Case all = images(21);
+  Case some = all;
+  some.held_out = data::slice(all.held_out, 0, 16);
+  std::vector<BatchField> fields = batch_fields(*all.held_out, 8);
+  Session session(training_step(all.model, class_loss(), fields, AdamW{}), evaluation(all.model, class_loss(), fields),
+                  {.seed = 3});
+  session.initialise();
+  const EvaluationResult two = Evaluator(session.evaluation(), all.held_out, 8, false).run(2);
+  EXPECT_EQ(two.samples, 16);
+  EXPECT_EQ(two.loss, Evaluator(session.evaluation(), some.held_out, 8, false).run().loss);
+  EXPECT_EQ(Evaluator(session.evaluation(), all.held_out, 8, false).run(3).samples, 21);
+}
+
+}  // namespace
+}  // namespace trireme

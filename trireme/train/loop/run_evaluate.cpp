@@ -1,0 +1,81 @@
+#include "trireme/train/loop/evaluate.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/train/loop/run_impl.h"
+
+namespace trireme {
+namespace {
+
+// In a checkpoint's index, beside the configuration.
+constexpr const char* kMeasure = "best_measure";
+constexpr const char* kBest = "best_value";
+constexpr const char* kBestStep = "best_step";
+constexpr const char* kStale = "validations_since_best";
+
+std::string name_of(Measure measure) {
+  return measure == Measure::kLoss ? "loss" : "accuracy";
+}
+
+template <class T>
+bool parse(const std::string& text, T& value) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return code == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+int64_t Run::evaluation_batch() const {
+  return evaluation_batch_of(fit_);
+}
+
+void Run::evaluate(Recorder& recorder) {
+  const Evaluator evaluator(session_.evaluation(), fit_.validation, evaluation_batch(), options_.accuracy);
+  const EvaluationResult found = evaluator.run(fit_.eval_batches);
+  result_.validation_loss = found.loss;
+  result_.accuracy = found.accuracy;
+  validated_ = result_.step;
+  recorder.validation(result_.step, found.loss, options_.accuracy ? found.accuracy : -1);
+}
+
+double Run::measured() const {
+  return fit_.measure == Measure::kLoss ? result_.validation_loss : result_.accuracy;
+}
+
+bool Run::judge() {
+  const double sign = fit_.measure == Measure::kLoss ? 1 : -1;
+  const bool better = std::isfinite(measured()) &&
+                      (result_.best_step < 0 || sign * measured() < sign * result_.best - fit_.min_improvement);
+  stale_ = better ? 0 : stale_ + 1;
+  if (!better) return false;
+  result_.best = measured();
+  result_.best_step = result_.step;
+  return true;
+}
+
+bool Run::is_over() const {
+  return fit_.patience > 0 && stale_ >= fit_.patience;
+}
+
+std::map<std::string, std::string> Run::progress_as_text() const {
+  if (result_.best_step < 0 && stale_ == 0) return {};
+  return {{kMeasure, name_of(fit_.measure)},
+          {kBest, fmt::format("{}", result_.best)},
+          {kBestStep, std::to_string(result_.best_step)},
+          {kStale, std::to_string(stale_)}};
+}
+
+void Run::take_up_progress(const ckpt::Reader& reader) {
+  const std::map<std::string, std::string>& meta = reader.meta();
+  const auto text = [&](const char* key) { return meta.contains(key) ? meta.at(key) : std::string(); };
+  result_.best_step = -1;
+  stale_ = 0;
+  if (text(kMeasure) != name_of(fit_.measure)) return;  // none yet, or of another measure
+  const bool read =
+      parse(text(kBest), result_.best) && parse(text(kBestStep), result_.best_step) && parse(text(kStale), stale_);
+  if (!read) fail(ErrorKind::kCorrupt, "the checkpoint '{}' has a best validation that is no number", reader.path());
+}
+
+}  // namespace trireme

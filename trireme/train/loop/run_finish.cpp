@@ -1,0 +1,169 @@
+#include "trireme/train/loop/run_impl.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <map>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/version.h"
+
+namespace trireme {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+std::string utc_text(std::time_t time) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  ::gmtime_r(&time, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &parts);
+  return text.data();
+}
+
+std::string decay(double weight_decay) {
+  return weight_decay > 0 ? fmt::format(", weight decay {}", weight_decay) : "";
+}
+
+std::string describe(const Sgd& o) {
+  return fmt::format("SGD{}{}{}", o.momentum > 0 ? fmt::format(", momentum {}", o.momentum) : "",
+                     o.nesterov ? ", Nesterov" : "", decay(o.weight_decay));
+}
+std::string with_betas(std::string_view name, const auto& o) {
+  return fmt::format("{}, betas {} and {}{}", name, o.beta1, o.beta2, decay(o.weight_decay));
+}
+std::string describe(const Adam& o) {
+  return with_betas("Adam", o);
+}
+std::string describe(const AdamW& o) {
+  return with_betas("AdamW", o);
+}
+std::string describe(const Lamb& o) {
+  return with_betas("LAMB", o);
+}
+
+std::string describe(const Schedule& schedule, double peak) {
+  std::string out = fmt::format("{}", peak);
+  if (schedule.warmup_steps > 0) out += fmt::format(" after {} steps of warm-up", schedule.warmup_steps);
+  if (schedule.kind == Schedule::Kind::kConstant) return out;
+  return out + fmt::format(", then {} to {}",
+                           schedule.kind == Schedule::Kind::kLinear ? "down a line" : "down a cosine",
+                           peak * schedule.final_ratio);
+}
+
+}  // namespace
+
+bool Run::are_whole() {
+  const std::vector<PlanInput>& inputs = session_.persistent();
+  return std::all_of(inputs.begin(), inputs.end(), [&](const PlanInput& input) {
+    const PlanValue& value = session_.compiled().plan.values[static_cast<size_t>(input.value)];
+    return input.role != Role::kParameter || value.layout.is_replicated();
+  });
+}
+
+std::function<View(std::string_view)> Run::parameters() {
+  if (are_whole()) return [this](std::string_view name) { return session_.step().input(name); };
+  const auto reader = std::make_shared<ckpt::Reader>(result_.checkpoint);
+  const auto read = std::make_shared<std::map<std::string, HostTensor, std::less<>>>();
+  return [reader, read](std::string_view name) {
+    auto found = read->find(name);
+    if (found == read->end()) found = read->emplace(std::string(name), reader->read(std::string(name))).first;
+    return found->second.view();
+  };
+}
+
+void Run::summarise_communication() {
+  const auto steps = static_cast<double>(result_.step - first_);
+  CommunicationTime of_a_step = communication_;
+  result_.communication = over_ranks(job_.world(), of_a_step /= steps);
+}
+
+// A rank does 3 passes over its part of the batch in a step, a sample one pass over one sample for each token.
+bool Run::sample_is_quick() {
+  constexpr double kMostSeconds = 10;
+  const double parts = 3 * static_cast<double>(fit_.batch) / static_cast<double>(job_.size());
+  const double token_s =
+      steps_s_ / static_cast<double>(std::max<int64_t>(1, result_.step - first_)) / std::max(1.0, parts);
+  if (token_s <= kMostSeconds) return true;
+  TRIREME_LOG(kWarn, "train", "no sample is written: one token would take about {}", duration_text(token_s));
+  return false;
+}
+
+std::vector<std::pair<std::string, std::string>> Run::facts() const {
+  const ExecutionPlan& plan = session_.compiled().plan;
+  std::vector<std::pair<std::string, std::string>> out = options_.facts;
+  const std::vector<std::pair<std::string, std::string>> own{
+      {"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
+      {"Samples", describe_data()},
+      {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
+      {"Optimizer", std::visit([](const auto& o) { return describe(o); }, optimizer_)},
+      {"Learning rate", describe(options_.schedule, learning_rate(optimizer_))},
+      {"Computed in", std::string(to_string(options_.compute))},
+      {"Seed", std::to_string(options_.seed)},
+      {"Ranks", std::to_string(job_.size())},
+      {"Threads per rank", std::to_string(job_.pool().size())},
+      {"Transport", job_.world() ? std::string(job_.world()->transport()) : "none"},
+      {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
+      {"Host", host_name()},
+      {"Ended", utc_text(std::time(nullptr))},
+      {"Version", fmt::format("trireme {} ({}), {}, {}", kVersion, build_info().commit, build_info().compiler,
+                              build_info().options)},
+      {"Command", options_.command.empty() ? job_.command() : options_.command}};
+  out.insert(out.end(), own.begin(), own.end());
+  if (first_ > 0) out.emplace_back("Resumed", fmt::format("after step {}", first_));
+  return out;
+}
+
+void Run::finish(Recorder& recorder, double total_s, const std::string& failure) {
+  if (job_.rank() != 0) return;
+  const int64_t steps = std::max<int64_t>(1, result_.step - first_);
+  ReportData report;
+  report.title = options_.name;
+  report.summary =
+      fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(), job_.size() == 1 ? "" : "s");
+  if (!failure.empty()) report.summary += "; then it failed: " + failure;
+  report.headline = {{"Training loss", fmt::format("{:.4f}", result_.loss)}};
+  if (fit_.validation) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
+  if (options_.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
+  report.headline.emplace_back("Throughput",
+                               fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()), options_.unit));
+  if (result_.best_step >= 0 && (fit_.keep_best || fit_.patience > 0)) {
+    const bool loss = fit_.measure == Measure::kLoss;
+    report.headline.emplace_back(
+        loss ? "Best validation loss" : "Best accuracy",
+        fmt::format("{} at step {}",
+                    loss ? fmt::format("{:.4f}", result_.best) : fmt::format("{:.2f} %", 100 * result_.best),
+                    result_.best_step));
+  }
+  report.facts = facts();
+  if (job_.size() > 1 && failure.empty())
+    report.facts.emplace_back("Communication", trireme::to_string(result_.communication));
+  report.memory = memory_by_holding(session_.compiled().plan);
+  report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
+  report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);
+  report.run_time = {{fmt::format("{} step{}", steps, steps == 1 ? "" : "s"), steps_s_}};
+  if (evaluations_s_ > 0) report.run_time.emplace_back("validation", evaluations_s_);
+  if (saves_s_ > 0) report.run_time.emplace_back("checkpoints", saves_s_);
+  if (options_.sample && failure.empty() && !result_.interrupted && (are_whole() || !result_.checkpoint.empty()) &&
+      sample_is_quick()) {
+    const double begin_s = now_s();
+    report.samples = {{"", options_.sample(parameters())}};
+    report.run_time.emplace_back("the sample at the end", now_s() - begin_s);
+  }
+  report.run_time.emplace_back("between them", std::max(0.0, total_s - steps_s_ - evaluations_s_ - saves_s_));
+  try {
+    result_.report = recorder.finish(std::move(report));
+  } catch (const Error& e) {
+    if (failure.empty()) throw;
+    TRIREME_LOG(kWarn, "train", "no report of the failed run: {}", e.text());
+  }
+}
+
+}  // namespace trireme

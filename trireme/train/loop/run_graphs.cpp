@@ -1,0 +1,86 @@
+#include "trireme/train/loop/run_impl.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/plan/without_effect.h"
+#include "trireme/train/job/same_job.h"
+
+namespace trireme {
+namespace {
+
+std::vector<BatchField> evaluation_fields(const FitOptions& fit) {
+  if (!fit.validation) return {};
+  require(fit.validation->size() >= 1, "the validation set has no samples; leave it out, or give it some");
+  require(fit.eval_batch >= 0, "evaluation batch {}: it must be 1 or more, or 0 for the training batch",
+          fit.eval_batch);
+  return batch_fields(*fit.validation, evaluation_batch_of(fit));
+}
+
+}  // namespace
+
+void check_options(const Optimizer& optimizer, const TrainerOptions& options, const FitOptions& fit) {
+  check(optimizer);
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const auto at_least_0 = [](std::string_view what, double value) {
+    require(value >= 0 && value <= kMost, "{} {}; it must be 0 or more, within what f32 holds", what, value);
+  };
+  at_least_0("clip_norm", options.clip_norm);
+  at_least_0("gradient_scale", options.gradient_scale);
+  at_least_0("schedule.final_ratio", options.schedule.final_ratio);
+  at_least_0("the schedule's largest learning rate",
+             learning_rate(optimizer) * std::max(1.0, options.schedule.final_ratio));
+  at_least_0("min_improvement", fit.min_improvement);
+  at_least_0("save_every_minutes", fit.save_every_minutes);
+  require(fit.patience >= 0, "patience {}; it must be 0 or more", fit.patience);
+  if (!fit.keep_best && fit.patience == 0) return;
+  require(fit.validation && fit.eval_every > 0,
+          "{} goes by validations during the run; give a validation set and eval_every",
+          fit.keep_best ? "keep_best" : "patience");
+  require(fit.measure == Measure::kLoss || options.accuracy,
+          "measure kAccuracy without TrainerOptions::accuracy; use kLoss");
+}
+
+Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, const TrainerOptions& options,
+         const data::SourcePtr& train, const FitOptions& fit, Job& job)
+    : options_(options),
+      fit_(fit),
+      job_(job),
+      optimizer_(optimizer),
+      train_(train),
+      fields_(batch_fields(*train, fit.batch)),
+      total_(steps_of(*train, fit)),
+      lock_(lock_of(options, job)),
+      assembly_{.model = model,
+                .loss = loss,
+                .optimizer = optimizer,
+                .batch = fields_,
+                .evaluation_batch = evaluation_fields(fit),
+                .options = options},
+      identity_(identity_of(assembly_, *train, fit.validation.get())),
+      session_(session_of(assembly_, job.world(), &job.pool())) {}
+
+std::optional<RunLock> Run::lock_of(const TrainerOptions& options, const Job& job) {
+  if (options.out.empty() || job.rank() != 0) return std::nullopt;
+  return std::optional<RunLock>(std::in_place, options.out, options.command.empty() ? job.command() : options.command);
+}
+
+void Run::log_without_effect() const {
+  const int64_t warmup = options_.schedule.warmup_steps;
+  if (warmup > total_) {
+    TRIREME_LOG(kWarn, "train",
+                "the learning rate rises for {} steps and the run ends after {}: it gets to {:.2g} times the peak",
+                warmup, total_, static_cast<double>(total_) / static_cast<double>(warmup));
+  }
+  if (!fit_.validation && (fit_.eval_every > 0 || fit_.eval_batches > 0 || fit_.eval_batch > 0)) {
+    TRIREME_LOG(kWarn, "train", "nothing is held out, so that nothing is validated, whatever is asked of validation");
+  }
+  const Compiled& made = session_.compiled();
+  if (job_.size() == 1 || made.partitioned.by_hand) return;
+  for (const std::string& what : without_effect(made.graph, made.strategy, options_.parallel.optimizer))
+    TRIREME_LOG(kWarn, "train", "{}", what);
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// One job at a time writes to a run's folder: its rank 0 holds a lock there (flock(2) on the file job.lock), which the
+// kernel gives back when the process ends, however it ends. On a disk that several hosts mount, the lock reaches as far
+// as the disk takes it: NFS does, to all its clients, and gives back that of a dead host some time later; a disk
+// without locks is warned of.
+#pragma once
+
+#include <string>
+
+namespace trireme {
+
+class RunLock {
+ public:
+  // Makes the folder, and locks it. kInvalidArgument, naming the other job, when one has it. `command`: for who comes
+  // second.
+  RunLock(const std::string& folder, const std::string& command);
+  ~RunLock();
+  RunLock(RunLock&& other) noexcept;
+  RunLock& operator=(RunLock&&) = delete;
+
+  // Refuses as the constructor does, and leaves the folder as it is: for who starts what will lock it.
+  static void check(const std::string& folder);
+
+ private:
+  int file_ = -1;
+};
+
+}  // namespace trireme

@@ -1,0 +1,182 @@
+#include "trireme/train/loop/run_impl.h"
+
+#include <algorithm>
+
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/flags.h"
+#include "trireme/base/log.h"
+#include "trireme/ckpt/retention.h"
+#include "trireme/plan/strategy_json.h"
+#include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/job/same_job.h"
+#include "trireme/train/step/precision.h"
+
+namespace trireme {
+namespace {
+
+// What a damaged file or disk makes, in contrast to a checkpoint of another job.
+bool is_of_the_disk(const Error& e) {
+  return e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kIo;
+}
+
+}  // namespace
+
+void Run::start() {
+  if (job_.rank() == 0) {
+    log_slow_products(options_.compute);
+    log_ignored_requests();
+    log_without_effect();
+    if (!options_.save_strategy.empty()) write_strategy();
+  }
+  const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
+  const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
+  if (!goes_on || !resume()) {
+    session_.initialise();
+    // What lies in the folder when a job starts again is its own.
+    if (!restarted && !options_.out.empty()) move_earlier_run_away();
+  }
+  if (result_.nothing_left) return;
+  if (const auto& rates = session_.compiled().measured; rates && !options_.out.empty() && job_.rank() == 0) {
+    disk().make_directory(options_.out);
+    atomic_write(join_path(options_.out, "rates.toml"), trireme::to_string(*rates));
+  }
+  if (job_.world()) job_.world()->all().barrier().wait();
+  const double expected_s = expected_seconds();
+  if (options_.on_start && job_.rank() == 0) {
+    options_.on_start(session_,
+                      {.first_step = first_, .last_step = total_, .data = describe_data(), .expected_s = expected_s});
+  }
+}
+
+bool Run::resume() {
+  const std::string root = checkpoints();
+  const ckpt::Listing found = ckpt::list_checkpoints(root);
+  std::vector<std::string> damaged;
+  const auto pass_over = [&](const std::string& why) {
+    damaged.push_back(why);
+    if (job_.rank() == 0) TRIREME_LOG(kWarn, "ckpt", "{}", why);
+  };
+  for (const std::string& note : found.notes) pass_over(note);
+  for (size_t left = found.complete.size();; --left) {
+    agree_on_checkpoint(left > 0 ? std::to_string(found.complete[left - 1].step) : "-");
+    if (left == 0) break;
+    const ckpt::Found& newest = found.complete[left - 1];
+    const std::string why = load(newest.path);
+    if (why.empty()) {
+      if (job_.rank() == 0 && !damaged.empty()) set_damaged_aside(newest);
+      if (job_.rank() == 0) TRIREME_LOG(kInfo, "train", "resumed at step {} from '{}'", first_, newest.path);
+      return true;
+    }
+    pass_over(why);
+  }
+  if (found.complete.empty()) return false;  // a save that was cut short is no more than no save
+  Error error(ErrorKind::kCorrupt,
+              fmt::format("none of the checkpoints in '{}' can be read; start again without resuming", root));
+  for (const std::string& why : damaged) error.note(why);
+  throw error;
+}
+
+// Ranks whose folders are on different disks would go on from different steps. `mine`: the step this rank finds, "-":
+// none.
+void Run::agree_on_checkpoint(const std::string& mine) {
+  if (!job_.world()) return;
+  const std::vector<std::string> all = gather_texts(*job_.world(), mine);
+  const auto other = std::ranges::find_if(all, [&](const std::string& step) { return step != mine; });
+  const auto text = [](const std::string& step) { return step == "-" ? std::string("none") : "that of step " + step; };
+  require(other == all.end(),
+          "the newest checkpoint that rank {} finds in '{}' is {}, but rank {} finds {}; the folder must be on a disk "
+          "that all "
+          "ranks see",
+          job_.rank(), checkpoints(), text(mine), other - all.begin(), other == all.end() ? "" : text(*other));
+}
+
+std::string Run::load(const std::string& path) {
+  std::string wrong;
+  try {
+    const ckpt::Reader reader(path);
+    check_goes_on(reader);
+    load_session(session_, reader);
+    result_.checkpoint = reader.path();
+    result_.step = first_ = saved_ = reader.step();
+    take_up_progress(reader);
+    result_.stopped_early = is_over();
+    result_.nothing_left = first_ >= total_ || result_.stopped_early;
+  } catch (Error& e) {
+    if (!is_of_the_disk(e)) {
+      e.note("a run goes on with the model and the optimizer it was started with");
+      throw;
+    }
+    wrong = e.text();
+  }
+  if (!job_.world()) return wrong;
+  const std::vector<std::string> all = gather_texts(*job_.world(), wrong);
+  const auto first = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
+  return first == all.end() ? "" : *first;
+}
+
+void Run::check_goes_on(const ckpt::Reader& reader) const {
+  require(reader.seed() == options_.seed,
+          "the checkpoint '{}' was made with seed {}, this run has seed {}; go on with the same seed", reader.path(),
+          reader.seed(), options_.seed);
+  const int64_t step = reader.step();
+  require(reader.data_position() == step * fit_.batch,
+          "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),
+          reader.data_position(), step, step > 0 ? reader.data_position() / step : 0, fit_.batch);
+  for (const std::string& change : check_same_job(reader.meta(), identity_, reader.path())) {
+    if (job_.rank() == 0) TRIREME_LOG(kWarn, "train", "going on from '{}' with {}", reader.path(), change);
+  }
+}
+
+// What is newer than the checkpoint that the run goes on from cannot be read: it must not be counted among those that
+// are kept.
+void Run::set_damaged_aside(const ckpt::Found& newest) {
+  const auto chosen = ckpt::parse_step_name(base_name(newest.path));
+  for (const std::string& text : list_directory(checkpoints())) {
+    const auto name = ckpt::parse_step_name(text);
+    const std::string path = join_path(checkpoints(), text);
+    if (!name || *name <= *chosen || !is_file(join_path(path, ckpt::kCommitName))) continue;
+    set_aside(path, "damaged");
+  }
+  link("latest", newest.path);
+}
+
+double Run::expected_seconds() {
+  if (!session_.has_evaluation()) return 0;
+  Executor& executor = session_.evaluation();
+  double pass_s = 0;
+  for (int i = 0; i < 2; ++i) {  // the first warms up
+    for (const BatchField& field : batch_fields(*fit_.validation, evaluation_batch())) {
+      const View view = executor.input(field.name);
+      std::fill(view.raw().begin(), view.raw().end(), std::byte{0});
+    }
+    const double begin_s = now_s();
+    executor.run();
+    pass_s = now_s() - begin_s;
+  }
+  const double of_a_step = 3 * pass_s * static_cast<double>(fit_.batch) / static_cast<double>(evaluation_batch());
+  return of_a_step * static_cast<double>(total_ - first_);
+}
+
+std::string Run::describe_data() const {
+  return fmt::format("{} samples to train on, {} held out", train_->size(),
+                     fit_.validation ? fit_.validation->size() : 0);
+}
+
+void Run::write_strategy() const {
+  const Compiled& made = session_.compiled();
+  const std::string text = options_.only_trained_parameters ? trained_parameters_to_string(made.graph, made.strategy)
+                                                            : strategy_file(made.graph, made.strategy);
+  atomic_write(options_.save_strategy, options_.save_strategy.ends_with(".json") ? strategy_to_json(text) : text);
+  TRIREME_LOG(kInfo, "train", "wrote the strategy to '{}'", options_.save_strategy);
+}
+
+void Run::log_ignored_requests() const {
+  const std::vector<ShardRequest>& asked = session_.compiled().graph.shard_requests();
+  if (options_.mode != Mode::kDataParallel || asked.empty()) return;
+  TRIREME_LOG(kWarn, "train", "mode data_parallel: shard() is ignored, of {} modules, the first '{}'", asked.size(),
+              asked.front().scope);
+}
+
+}  // namespace trireme

@@ -1,0 +1,193 @@
+#include "trireme/train/report/report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/base/file.h"
+#include "trireme/train/report/report_chart.h"
+#include "trireme/train/report/report_page.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr size_t kWideFact = 30;    // characters from which a fact gets a line of its own
+constexpr size_t kMostCompute = 5;  // computing rows; the rest is summed up
+
+std::string section(std::string_view title, std::string_view aside, const std::string& body) {
+  return fmt::format("<section>\n<h2>{}{}</h2>\n{}</section>\n", escape_html(title),
+                     aside.empty() ? "" : fmt::format("<small>{}</small>", escape_html(aside)), body);
+}
+
+std::string tiles(const ReportData& data) {
+  if (data.headline.empty()) return "";
+  std::string out = "<div class=\"tiles\">\n";
+  for (const auto& [label, value] : data.headline) {
+    out += fmt::format("<div><b>{}</b><span>{}</span></div>\n", escape_html(value), escape_html(label));
+  }
+  return out + "</div>\n";
+}
+
+std::string facts(const ReportData& data) {
+  if (data.facts.empty()) return "";
+  std::string out = "<dl>\n";
+  for (const bool wide : {false, true}) {
+    for (const auto& [name, value] : data.facts) {
+      if ((value.size() >= kWideFact) != wide) continue;
+      out += fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>\n", wide ? " class=\"wide\"" : "", escape_html(name),
+                         escape_html(value));
+    }
+  }
+  return section("The run", "", out + "</dl>\n");
+}
+
+std::string loss(const ReportData& data) {
+  return section(
+      "Loss", "by step; the bold line is a running mean",
+      line_chart({.y_name = "loss",
+                  .lines = {{"training", 1, data.train_loss, true}, {"validation", 2, data.validation_loss, false}}}));
+}
+
+std::string rates(const ReportData& data) {
+  std::string out;
+  if (!data.throughput.empty()) {
+    out += section("Throughput", data.unit + " per second",
+                   line_chart({.y_name = "throughput",
+                               .lines = {{data.unit + "/s", 3, data.throughput, true}},
+                               .width = 500,
+                               .height = 220,
+                               .from_zero = true}));
+  }
+  if (!data.learning_rate.empty()) {
+    out += section("Learning rate", "by step",
+                   line_chart({.y_name = "learning rate",
+                               .lines = {{"learning rate", 4, data.learning_rate, false}},
+                               .width = 500,
+                               .height = 220,
+                               .from_zero = true}));
+  }
+  return out.empty() ? "" : "<div class=\"pair\">\n" + out + "</div>\n";
+}
+
+std::string memory(const ReportData& data) {
+  if (data.memory.empty()) return "";
+  std::vector<BarItem> items;
+  double sum = 0;
+  for (const ReportData::Memory& part : data.memory) {
+    const auto bytes = static_cast<double>(part.bytes);
+    sum += std::max(bytes, 0.0);
+    items.push_back({part.kind, bytes, bytes_text(bytes), fmt::format("c{}", items.size() % 7 + 1)});
+  }
+  std::string aside = bytes_text(sum);
+  if (data.memory_limit > 0) {
+    const auto limit = static_cast<double>(data.memory_limit);
+    aside += " of " + bytes_text(limit);
+    items.push_back({"free", limit - sum, bytes_text(limit - sum), "c0"});
+  }
+  return section("Memory", aside + ", on the rank with the most", stacked_bar(items));
+}
+
+// The largest computing parts one by one, the smaller ones together, then the other groups as they
+// are.
+std::vector<ReportData::Time> grouped(std::vector<ReportData::Time> all) {
+  const auto rest =
+      std::ranges::stable_partition(all, [](const ReportData::Time& t) { return t.group == TimeGroup::kCompute; });
+  std::vector<ReportData::Time> out(all.begin(), rest.begin());
+  std::ranges::stable_sort(out, std::ranges::greater(), &ReportData::Time::ms);
+  if (out.size() > kMostCompute) {
+    ReportData::Time others{.name = fmt::format("{} other operators", out.size() - kMostCompute + 1)};
+    for (size_t i = kMostCompute - 1; i < out.size(); ++i) others.ms += out[i].ms;
+    out.resize(kMostCompute - 1);
+    out.push_back(std::move(others));
+  }
+  out.insert(out.end(), rest.begin(), rest.end());
+  return out;
+}
+
+std::string time(const ReportData& data) {
+  if (data.time.empty()) return "";
+  std::vector<BarItem> items;
+  double sum = 0;
+  size_t shade = 0;
+  for (const ReportData::Time& part : grouped(data.time)) {
+    std::string color;
+    switch (part.group) {
+      case TimeGroup::kCompute:
+        color = shade == 0 ? "c1" : fmt::format("c1 s{}", std::min<size_t>(shade, 4));
+        ++shade;
+        break;
+      case TimeGroup::kCommunication:
+        color = "c2";
+        break;
+      case TimeGroup::kData:
+        color = "c4";
+        break;
+      case TimeGroup::kOther:
+        color = "c7";
+        break;
+    }
+    sum += std::isfinite(part.ms) ? std::max(part.ms, 0.0) : 0;
+    items.push_back({part.name, part.ms, fmt::format("{:.1f} ms", part.ms), std::move(color)});
+  }
+  std::string body = stacked_bar(items);
+  if (data.hidden_comm_ms > 0) {
+    body += fmt::format(
+        "<p class=\"note\">Another {:.1f} ms of communication ran beside computing and cost "
+        "no time.</p>\n",
+        data.hidden_comm_ms);
+  }
+  return section("Time of a step", fmt::format("{:.1f} ms on average", sum), body);
+}
+
+std::string seconds_text(double seconds) {
+  if (seconds < 0.1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  return seconds < 6000 ? fmt::format("{:.1f} min", seconds / 60) : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string run_time(const ReportData& data) {
+  if (data.run_time.empty()) return "";
+  std::vector<BarItem> items;
+  double sum = 0;
+  for (const auto& [name, seconds] : data.run_time) {
+    sum += std::isfinite(seconds) ? std::max(seconds, 0.0) : 0;
+    items.push_back({name, seconds, seconds_text(seconds), fmt::format("c{}", items.size() % 7 + 1)});
+  }
+  return section("Time of the run", seconds_text(sum) + " from the first step on", stacked_bar(items));
+}
+
+std::string samples(const ReportData& data) {
+  if (data.samples.empty()) return "";
+  std::string out;
+  for (const ReportData::Sample& sample : data.samples) {
+    // A line break right after <pre> is not shown, so one is spent to keep the text's own.
+    out += fmt::format("<pre>\n<b>{}</b>{}</pre>\n", escape_html(sample.prompt), escape_html(sample.text));
+  }
+  return section("Samples", "the prompt, and what the model wrote on", out);
+}
+
+}  // namespace
+
+std::string render_report(const ReportData& data) {
+  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+  out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape_html(data.title),
+                     kReportStyle);
+  out +=
+      fmt::format("<header>\n<h1>{}</h1>\n<p>{}</p>\n</header>\n", escape_html(data.title), escape_html(data.summary));
+  out += tiles(data) + loss(data) + rates(data);
+  const std::string beside = run_time(data) + memory(data);
+  const std::string bars = time(data) + (beside.empty() ? "" : "<div>\n" + beside + "</div>\n");
+  if (!bars.empty()) out += "<div class=\"pair\">\n" + bars + "</div>\n";
+  out += facts(data) + samples(data);
+  out += "<footer>Written by Trireme at the end of the run.</footer>\n</main>\n";
+  return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kReportScript);
+}
+
+void write_report(const std::string& path, const ReportData& data) {
+  atomic_write(path, render_report(data));
+}
+
+}  // namespace trireme

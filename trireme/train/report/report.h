@@ -1,0 +1,58 @@
+// The story of a finished run as one HTML file that needs nothing beside it: facts, curves, where
+// memory and time went, and samples. All text in the data may hold anything; it is escaped.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+struct ReportPoint {
+  double x = 0;  // the step
+  double y = 0;  // NaN and infinities leave a gap
+};
+
+enum class TimeGroup { kCompute, kCommunication, kData, kOther };
+
+struct ReportData {
+  std::string title;                                          // the model's or the configuration's name
+  std::string summary;                                        // a sentence below it
+  std::vector<std::pair<std::string, std::string>> headline;  // the few figures that matter: label, value
+  std::vector<std::pair<std::string, std::string>> facts;     // name, value: ranks, transport, command...
+
+  std::vector<ReportPoint> train_loss;
+  std::vector<ReportPoint> validation_loss;
+  std::vector<ReportPoint> throughput;  // units per second
+  std::vector<ReportPoint> learning_rate;
+  std::string unit = "tokens";
+
+  struct Memory {
+    std::string kind;
+    int64_t bytes = 0;
+  };
+  std::vector<Memory> memory;  // of the rank with the most, in the order to show
+  int64_t memory_limit = 0;    // 0: none to show
+
+  struct Time {
+    std::string name;
+    double ms = 0;
+    TimeGroup group = TimeGroup::kCompute;
+  };
+  std::vector<Time> time;                                // of a mean step; what is listed adds up to the step
+  std::vector<std::pair<std::string, double>> run_time;  // name, seconds: where the whole run's time went
+  double hidden_comm_ms = 0;                             // communication that ran beside computing, not part of the sum
+
+  struct Sample {
+    std::string prompt;
+    std::string text;
+  };
+  std::vector<Sample> samples;
+};
+
+std::string render_report(const ReportData& data);
+// Writes it whole or not at all.
+void write_report(const std::string& path, const ReportData& data);
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+// The drawings of the report: line charts as SVG with axes and legend, stacked bars with their
+// table.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/train/report/report.h"
+
+namespace trireme {
+
+struct ChartLine {
+  std::string name;
+  int color = 1;  // of the page's palette, 1 to 7
+  std::vector<ReportPoint> points;
+  bool smooth = false;  // draws a running mean boldly over the faint points
+};
+
+struct Chart {
+  std::string y_name;
+  std::vector<ChartLine> lines;
+  int width = 1000;
+  int height = 320;
+  bool from_zero = false;  // the y axis begins at zero
+};
+
+// Legend and drawing; a line of text when no point is finite.
+std::string line_chart(const Chart& chart);
+
+struct BarItem {
+  std::string name;
+  double amount = 0;
+  std::string amount_text;
+  std::string css_class;  // colour: "c1" to "c7", "c1 s1" to "c1 s4" fainter ones, "c0" the ground
+};
+
+std::string stacked_bar(const std::vector<BarItem>& items);
+
+// The pieces, for their tests.
+std::vector<double> nice_ticks(double low, double high, int about);
+std::string tick_text(double value);
+std::vector<std::string> tick_texts(const std::vector<double>& ticks);  // as short as tells them apart
+std::vector<ReportPoint> running_mean(const std::vector<ReportPoint>& points);
+// At most 2 * `buckets` + 2 points that keep the first, the last and every bucket's extremes, and a gap where a value
+// is not finite.
+std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t buckets);
+std::string escape_html(std::string_view text);
+std::string bytes_text(double bytes);  // "412 MiB"
+
+}  // namespace trireme

@@ -1,0 +1,90 @@
+#include "trireme/train/step/assembly.h"
+
+#include <algorithm>
+
+#include "trireme/train/step/by_hand.h"
+
+namespace trireme {
+namespace {
+
+StepOptions step_options(const Assembly& assembly) {
+  const TrainerOptions& o = assembly.options;
+  return {.name = o.name,
+          .seed = o.seed,
+          .gradient_scale = o.gradient_scale,
+          .clip_norm = o.clip_norm,
+          .numerics = o.numerics,
+          .compute = o.compute,
+          .accuracy = o.accuracy};
+}
+
+// Data parallel ranks that have parameters of their own run what each would run by hand.
+bool is_by_hand(const Assembly& assembly) {
+  if (assembly.options.mode == Mode::kHybrid) return true;
+  if (assembly.options.mode != Mode::kDataParallel) return false;
+  const Graph graph =
+      evaluation(assembly.model, assembly.loss, assembly.batch, {.layerwise = assembly.options.parallel.layerwise});
+  return std::ranges::any_of(graph.inputs(), [](const Input& input) { return !input.piece.empty(); });
+}
+
+Parallel parallel_of(const Assembly& assembly) {
+  Parallel out = assembly.options.parallel;
+  if (assembly.options.mode == Mode::kDataParallel)
+    out.follow_requests = false;  // ranks hold the whole model, whatever its code asks
+  out.by_hand = is_by_hand(assembly);
+  return out;
+}
+
+Graph evaluation_graph(const Assembly& assembly, const Parallel& parallel, std::vector<BatchField> fields,
+                       int64_t ranks) {
+  StepOptions how = step_options(assembly);
+  cut_by_hand(parallel, ranks, fields, how);
+  return evaluation(assembly.model, assembly.loss, fields, how);
+}
+
+}  // namespace
+
+JobGraphs graphs_of(const Assembly& assembly, int64_t ranks) {
+  const Parallel parallel = parallel_of(assembly);
+  std::vector<BatchField> fields = assembly.batch;
+  StepOptions how = step_options(assembly);
+  cut_by_hand(parallel, ranks, fields, how);
+  JobGraphs out{training_step(assembly.model, assembly.loss, fields, assembly.optimizer, how), std::nullopt, parallel};
+  if (!assembly.evaluation_batch.empty())
+    out.evaluation = evaluation_graph(assembly, parallel, assembly.evaluation_batch, ranks);
+  return out;
+}
+
+Graph evaluation_of(const Assembly& assembly, int64_t ranks) {
+  const std::vector<BatchField>& held_out = assembly.evaluation_batch;
+  return evaluation_graph(assembly, parallel_of(assembly), held_out.empty() ? assembly.batch : held_out, ranks);
+}
+
+Graph inference_of(const Assembly& assembly, int64_t ranks) {
+  std::vector<BatchField> fields{assembly.batch.front()};
+  StepOptions how = step_options(assembly);
+  cut_by_hand(parallel_of(assembly), ranks, fields, how);
+  return inference(assembly.model, fields.front(), how);
+}
+
+CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {
+  return {.ranks = ranks,
+          .threads = threads,
+          .parallel = parallel,
+          .numerics = assembly.options.numerics,
+          .passes = assembly.options.passes};
+}
+
+Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* pool) {
+  JobGraphs graphs = graphs_of(assembly, world ? world->size() : 1);
+  return Session(std::move(graphs.step), std::move(graphs.evaluation),
+                 {.world = world,
+                  .pool = pool,
+                  .seed = assembly.options.seed,
+                  .parallel = std::move(graphs.parallel),
+                  .numerics = assembly.options.numerics,
+                  .parameter_broadcast = assembly.options.parameter_broadcast,
+                  .passes = assembly.options.passes});
+}
+
+}  // namespace trireme

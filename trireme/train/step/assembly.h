@@ -1,0 +1,43 @@
+// From a job to its graphs, plans and session: the one place that training, `explain`, `bench`, validation and
+// prediction have them from, so that what is shown or timed is what runs.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "trireme/train/step/compile.h"
+#include "trireme/train/step/session.h"
+#include "trireme/train/step/step.h"
+#include "trireme/train/step/trainer_options.h"
+
+namespace trireme {
+
+// All that graphs and plans depend on, but for the ranks and their threads.
+struct Assembly {
+  ModelFn model;
+  LossFn loss;
+  Optimizer optimizer;
+  std::vector<BatchField> batch;                  // of a step
+  std::vector<BatchField> evaluation_batch = {};  // empty: nothing is held out
+  TrainerOptions options = {};
+};
+
+struct JobGraphs {
+  Graph step;
+  std::optional<Graph> evaluation;
+  Parallel parallel;  // of both, with what the mode and the model's own code say
+};
+JobGraphs graphs_of(const Assembly& assembly, int64_t ranks);
+
+// Forward and loss, as validation has it, of a step's batch where nothing is held out.
+Graph evaluation_of(const Assembly& assembly, int64_t ranks);
+// The model alone, of a batch's first field.
+Graph inference_of(const Assembly& assembly, int64_t ranks);
+
+// How the graphs are compiled; `parallel` is that of graphs_of.
+CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads);
+
+// Collective; a null world is one rank.
+Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* pool);
+
+}  // namespace trireme

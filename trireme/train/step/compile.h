@@ -1,0 +1,52 @@
+// From graphs to plans: the whole way of the data, one call after the other. `Compiled` keeps every box of it for
+// `explain`.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "trireme/exec/plan.h"
+#include "trireme/ir/program.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+
+struct CompileOptions {
+  int64_t ranks = 1;
+  int threads = 1;
+  Parallel parallel = {};
+  Numerics numerics = Numerics::kFast;
+  PassOptions passes = {};  // but for all_reduce, which follows from parallel.communication and measure
+  bool external_parameters = false;
+  const std::map<std::string, Layout>* stored = nullptr;  // layouts of parameters that are there already
+  // By what sums over ranks are put together and updates placed, where parallel.communication names no machine; none:
+  // what a host usually has.
+  std::function<Machine(const Mesh&)> measure = {};
+};
+
+struct Compiled {
+  std::optional<Machine> measured;  // by whose rates sums went together, where it was not a named one
+  Rates rates;                      // of it, of the named one, or of what a host usually has
+  Graph graph;
+  Strategy strategy;
+  Program partitioned;  // before the passes
+  Program program;
+  ExecutionPlan plan;
+};
+
+Compiled compile(Graph graph, const CompileOptions& options);
+
+// A training step, and what validates between steps in the step's memory with the step's parameters.
+struct CompiledJob {
+  Compiled step;
+  std::optional<Compiled> evaluation;
+};
+CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOptions& options);
+
+// A graph that reads the parameters of a compiled step as they lie there.
+Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options);
+
+}  // namespace trireme

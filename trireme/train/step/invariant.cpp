@@ -1,0 +1,111 @@
+#include "trireme/train/step/invariant.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "trireme/backend/cpu/leaves.h"
+#include "trireme/backend/kernels.h"
+#include "trireme/base/error.h"
+#include "trireme/op/op_def.h"
+#include "trireme/op/rank_groups.h"
+
+namespace trireme {
+namespace {
+
+std::string place_of(const Graph& graph, const Node& node) {
+  const std::string_view scope = graph.scope_of(node);
+  return scope.empty() ? fmt::format("a {} outside all modules", node.op->name)
+                       : fmt::format("{} of '{}'", node.op->name, scope);
+}
+
+// Of the whole op: no cut changes the choice.
+const Kernel& kernel_for(const Graph& graph, const Node& node) {
+  std::vector<TensorType> in, out;
+  for (const ValueId id : node.inputs) in.push_back(graph.type(id));
+  for (const ValueId id : node.outputs) out.push_back(graph.type(id));
+  try {
+    return choose_kernel(def_of(node), {in, out, node.attrs}, Numerics::kInvariant);
+  } catch (Error& e) {
+    e.note(fmt::format("numerics = 'invariant' needs one for {}", place_of(graph, node)));
+    throw;
+  }
+}
+
+// What is wrong with a factor that is cut by these axes, or "".
+std::string why_not(const Kernel& kernel, const ShardingRule& rule, int factor, const std::vector<int>& axes,
+                    const Mesh& mesh) {
+  const Factor& f = rule.factors[static_cast<size_t>(factor)];
+  const int64_t parts = mesh.size_of(axes);
+  if (!invariant_over(kernel, rule, factor)) {
+    return fmt::format("cut in {} parts along '{}' of {}, which it sums over in one piece; cut another dimension",
+                       parts, f.name, to_string(rule));
+  }
+  if (f.size % parts != 0) {
+    return fmt::format("cut in {} uneven parts along '{}' of {}, which have no common tree of sums; cut it evenly",
+                       parts, f.name, to_string(rule));
+  }
+  if (!is_summed(rule, factor) || kernel.bits == Bits::kExact) return "";
+  if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > cpu::kLeaves) {
+    return fmt::format("cut in {} parts along '{}' of {}, which it sums over; the parts must be 2, 4, 8 or 16", parts,
+                       f.name, to_string(rule));
+  }
+  if (!std::is_sorted(axes.begin(), axes.end())) {
+    return fmt::format("cut along '{}' of {}, which it sums over, by mesh axes in another order than the mesh has them",
+                       f.name, to_string(rule));
+  }
+  return "";
+}
+
+// What makes the sum over ranks that a collective takes of its operand no node of the tree of the whole sum, or "".
+// Ranks count as in the mesh, and what is left to do must be over axes that are more significant than those summed
+// over.
+std::string why_no_node(const Program& program, const Node& node) {
+  const Layout& before = program.layouts[static_cast<size_t>(node.inputs[0])];
+  const Layout& left = program.layouts[static_cast<size_t>(node.outputs[0])];
+  const std::vector<int64_t> axes = groups_of(node.op->name, node.attrs).axes;
+  const bool sums = before.partial.size() > left.partial.size() && before.partial.front().reduction == Reduction::kSum;
+  if (sums && !std::ranges::is_sorted(axes))
+    return "is made by mesh axes in another order than the mesh has them; cut its dimension by them in that order";
+  if (!left.is_partial() || (!axes.empty() && left.partial.back().axis < *std::ranges::min_element(axes))) return "";
+  return fmt::format("is made in more than one step ({} leaves it {}); let its ranks be one group", node.op->name,
+                     to_string(left, program.mesh));
+}
+
+}  // namespace
+
+std::string why_not_invariant(const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh) {
+  if (def_of(node).traits.collective) return "a collective of the program's own, which knows no order of its terms";
+  if (cuts.vouched) return "cut as someone vouches for, which no kernel's promise covers";
+  if (cuts.copies > 1) return "computed in copies on each rank, which no kernel's promise covers";
+  if (!cuts.through.empty()) return "given partial sums, which have other bits when they are added later";
+  const Kernel& kernel = kernel_for(graph, node);
+  const ShardingRule rule = rule_of(graph, node);
+  std::string why;
+  for (size_t f = 0; f < rule.factors.size() && why.empty(); ++f) {
+    if (!cuts.axes[f].empty()) why = why_not(kernel, rule, static_cast<int>(f), cuts.axes[f], mesh);
+  }
+  return why;
+}
+
+void require_invariant(const Graph& graph, const Strategy& strategy) {
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const std::string why = why_not_invariant(graph, node, strategy.nodes[i], strategy.mesh);
+    if (why.empty()) continue;
+    fail(ErrorKind::kUnsupported, "numerics = 'invariant': {} is {}; or use numerics = 'fast'", place_of(graph, node),
+         why);
+  }
+}
+
+void require_invariant(const Program& program) {
+  for (const Node& node : program.graph.nodes()) {
+    if (!def_of(node).traits.collective) continue;
+    const std::string why = why_no_node(program, node);
+    if (why.empty()) continue;
+    fail(ErrorKind::kUnsupported,
+         "numerics = 'invariant': the sum over ranks of a value of '{}' {}, or use numerics = 'fast'",
+         program.graph.scope_of(node), why);
+  }
+}
+
+}  // namespace trireme

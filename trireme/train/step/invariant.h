@@ -1,0 +1,28 @@
+// What numerics = "invariant" accepts: plans whose results have the same bits however the job is
+// cut.
+//
+// Every op is computed by a kernel whose bits depend on the operands' elements alone
+// (backend/kernels.h). A dimension that is summed over may be cut where the kernel sums in leaves
+// (backend/cpu/leaves.h), in a power of two of parts, up to the number of leaves; the ranks' parts
+// are then added in the same tree (comm/reduce.h), in one step. Partial sums do not flow through
+// other ops. Everything else is refused here.
+#pragma once
+
+#include <string>
+
+#include "trireme/ir/program.h"
+#include "trireme/plan/strategy.h"
+
+namespace trireme {
+
+// What keeps an op that is cut so from having the same bits as uncut, as the end of "it is ..."; "" when nothing does.
+// Throws kUnsupported when no kernel of the op keeps its bits.
+std::string why_not_invariant(const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh);
+
+// Throws kUnsupported naming the op, the cut, and what would be right.
+void require_invariant(const Graph& graph, const Strategy& strategy);
+// Throws kUnsupported where a sum over ranks is made in more than one step, or in another order than the mesh has
+// ranks.
+void require_invariant(const Program& program);
+
+}  // namespace trireme

@@ -1,0 +1,88 @@
+#include "trireme/train/step/measure_rates.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <vector>
+
+#include "trireme/backend/peak.h"
+#include "trireme/base/clock.h"
+#include "trireme/base/log.h"
+#include "trireme/layout/reshard.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kSmall = 1 << 10;  // elements of a sum whose time is latency
+constexpr int64_t kLarge = 1 << 17;  // elements of one whose time is bytes
+constexpr int kTries = 3;            // after one that wakes the link
+constexpr double kAchievable = 0.8;  // of the multiplications in registers, by large kernels
+
+double shortest_s(comm::Group& group, std::vector<float>& values, int64_t elements) {
+  const View view{reinterpret_cast<std::byte*>(values.data()), {DType::kF32, {elements}}};
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= kTries; ++i) {
+    group.barrier().wait();
+    const double begin = now_s();
+    group.all_reduce(view, comm::Reduce::kSum).wait();
+    if (i > 0) best = std::min(best, now_s() - begin);
+  }
+  return best;
+}
+
+// A sum over p ranks takes 2 ceil(log2 p) latencies and sends 2 (p - 1) / p of its bytes (ReshardCosts).
+LinkCost link_of(comm::Group& group, std::vector<float>& values) {
+  const double small_s = shortest_s(group, values, kSmall);
+  const double large_s = shortest_s(group, values, kLarge);
+  const auto p = static_cast<double>(group.size());
+  const double bytes = 2 * (p - 1) / p * static_cast<double>((kLarge - kSmall) * size_of(DType::kF32));
+  return {.latency_s = small_s / (2 * std::bit_width(static_cast<unsigned>(group.size() - 1))),
+          .bytes_per_s = bytes / std::max(large_s - small_s, 1e-9)};
+}
+
+// The largest of any rank.
+void agree(comm::World& world, std::vector<float>& values) {
+  const auto count = static_cast<int64_t>(values.size());
+  world.all()
+      .all_reduce({reinterpret_cast<std::byte*>(values.data()), {DType::kF32, {count}}}, comm::Reduce::kMax)
+      .wait();
+}
+
+}  // namespace
+
+Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
+  const Mesh ranks = without_micro_batches(mesh);
+  const Peak peak = measure_peak(pool, {.bytes = int64_t{16} << 20, .turns = 200'000, .repetitions = 3});
+  std::vector<float> values(kLarge);
+  std::vector<float> slowest{static_cast<float>(1 / peak.f32_flops_per_s),
+                             static_cast<float>(1 / peak.bf16_flops_per_s),
+                             static_cast<float>(1 / peak.triad_bytes_per_s)};
+  const size_t first_link = slowest.size();
+  for (int axis = 0; axis < ranks.axes(); ++axis) {
+    const std::vector<int64_t> members = ranks.group_of(world.rank(), std::vector{axis});
+    const LinkCost link = link_of(world.group({members.begin(), members.end()}), values);
+    slowest.insert(slowest.end(), {static_cast<float>(link.latency_s), static_cast<float>(1 / link.bytes_per_s)});
+  }
+  agree(world, slowest);
+  Machine out = Machine::this_host();
+  out.name = "measured";
+  out.devices_per_host = world.size();
+  out.achievable = kAchievable;
+  out.flops_per_s = {{"f32", 1 / slowest[0]}, {"bf16", 1 / slowest[1]}};
+  out.memory_bytes_per_s = 1 / slowest[2];
+  out.levels.clear();
+  for (int axis = ranks.axes(); axis-- > 0;) {  // the last joins ranks that are neighbours
+    const size_t at = first_link + 2 * static_cast<size_t>(axis);
+    const LinkLevel& level = out.levels.emplace_back(
+        LinkLevel{ranks.axis(axis).name, ranks.stride(axis) * ranks.axis(axis).size, slowest[at], 1 / slowest[at + 1]});
+    TRIREME_LOG(kDebug, "train",
+                "measured  axis={} latency_us={:.1f} mb_per_s={:.1f} gflop_per_s={:.0f} bf16_gflop_per_s={:.0f} "
+                "memory_gb_per_s={:.1f}",
+                level.name, level.latency_s * 1e6, level.bytes_per_s / 1e6, 1e-9 / slowest[0], 1e-9 / slowest[1],
+                1e-9 / slowest[2]);
+  }
+  check(out, "the rates that were measured");
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+#include "trireme/train/step/measure_rates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+namespace {
+
+TEST(MeasureRates, are_the_same_on_all_ranks_and_of_every_axis) {
+  std::array<Machine, 4> rates;
+  const Mesh mesh = with_micro_batches(parse_mesh("dp=2,tp=2"), 2);
+  comm::spawn_ranks(4, "threads", [&](comm::World& world) {
+    ThreadPool pool(1);
+    rates[static_cast<size_t>(world.rank())] = measure_rates(world, pool, mesh);
+  });
+  const ReshardCosts links = reshard_costs(Communication{.machine = rates[0]}, mesh);
+  ASSERT_EQ(links.axes.size(), static_cast<size_t>(mesh.axes()));
+  for (int axis = 0; axis < 2; ++axis) {  // the third is of the micro-batches
+    EXPECT_EQ(links.of(axis).latency_s, rates[0].levels[static_cast<size_t>(1 - axis)].latency_s);
+    EXPECT_GT(links.of(axis).latency_s, 0);
+    EXPECT_GT(links.of(axis).bytes_per_s, 0);
+  }
+  EXPECT_GT(rates[0].flops_of("f32"), 1e8);
+  EXPECT_GT(rates[0].memory_bytes_per_s, 1e7);
+  EXPECT_EQ(parse_machine(to_string(rates[0])), rates[0]) << "what a run writes down is what it measured";
+  for (const Machine& other : rates) EXPECT_EQ(other, rates[0]);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,121 @@
+#include "trireme/train/step/session.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/exec/soundness.h"
+#include "trireme/mesh/machine.h"
+#include "trireme/train/step/initialise.h"
+#include "trireme/train/step/measure_rates.h"
+
+namespace trireme {
+
+namespace {
+
+bool sends_messages(const Session::Options& options) {
+  const comm::World* world = options.world;
+  return world != nullptr && options.pool != nullptr && world->size() > 1 && world->transport() != "shm" &&
+         world->transport() != "threads";
+}
+
+void require_memory(const ExecutionPlan& plan) {
+  const Machine host = Machine::this_host();
+  const double memory = static_cast<double>(host.memory_bytes) * static_cast<double>(host.devices_per_host);
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  require(static_cast<double>(plan.arena_bytes) <= memory,
+          "'{}' takes {:.1f} GiB on each rank ({:.1f} GiB of parameters and state), and this host has {:.1f} GiB; cut "
+          "it over more "
+          "ranks, or see docs/howto/train_in_less_memory.md",
+          plan.name, static_cast<double>(plan.arena_bytes) / kGiB, static_cast<double>(plan.persistent_bytes) / kGiB,
+          memory / kGiB);
+}
+
+void log_plan(const char* of, const ExecutionPlan& plan) {
+  TRIREME_LOG(kDebug, "train", "plan  of={} hash={:016x} actions={} arena_bytes={} persistent_bytes={}", of, hash(plan),
+              plan.actions.size(), plan.arena_bytes, plan.persistent_bytes);
+}
+
+}  // namespace
+
+Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
+  CompileOptions how{.ranks = options.world ? options.world->size() : 1,
+                     .threads = options.pool ? options.pool->size() : 1,
+                     .parallel = options.parallel,
+                     .numerics = options.numerics,
+                     .passes = options.passes};
+  if (sends_messages(options)) {
+    how.measure = [&](const Mesh& mesh) { return measure_rates(*options.world, *options.pool, mesh); };
+  }
+  CompiledJob made = compile(std::move(step), std::move(evaluation), how);
+  compiled_ = std::move(made.step);
+  compiled_evaluation_ = std::move(made.evaluation);
+  if (options.world && options.world->size() > 1) {
+    agree(compiled_.plan, *options.world);
+    if (compiled_evaluation_) agree(compiled_evaluation_->plan, *options.world);
+  }
+  require_memory(compiled_.plan);
+  log_plan("step", compiled_.plan);
+  if (compiled_evaluation_) log_plan("evaluation", compiled_evaluation_->plan);
+  step_ = std::make_unique<Executor>(compiled_.plan, ExecutorOptions{.world = options.world, .pool = options.pool});
+  if (compiled_evaluation_) {
+    ExecutorOptions eval{.world = options.world, .pool = options.pool};
+    eval.arena = step_->arena().subspan(static_cast<size_t>(compiled_.plan.persistent_bytes));
+    eval.external = [this](std::string_view name) { return step_->input(name); };
+    evaluation_ = std::make_unique<Executor>(compiled_evaluation_->plan, eval);
+  }
+  for (const PlanInput& input : compiled_.plan.inputs) {
+    if (input.role == Role::kParameter || input.role == Role::kState) persistent_.push_back(input);
+  }
+}
+
+void Session::initialise() {
+  for (const PlanInput& input : persistent_) {
+    const PlanValue& value = compiled_.plan.values[static_cast<size_t>(input.value)];
+    trireme::initialise(step_->input(input.name), step_->input_box(input.name), value.whole, input.init, options_.seed,
+                        input.name);
+  }
+  if (options_.parameter_broadcast && options_.world && options_.world->size() > 1) broadcast_parameters();
+}
+
+void Session::broadcast_parameters() {
+  const Mesh& mesh = compiled_.plan.mesh;
+  for (const PlanInput& input : persistent_) {
+    if (input.role != Role::kParameter) continue;
+    const std::vector<int> axes = compiled_.plan.values[static_cast<size_t>(input.value)].layout.replica_axes(mesh);
+    const std::vector<int64_t> holders = mesh.group_of(options_.world->rank(), axes);
+    if (holders.size() < 2) continue;
+    options_.world->group({holders.begin(), holders.end()}).broadcast(step_->input(input.name), 0).wait();
+  }
+}
+
+int64_t Session::parameter_count() const {
+  int64_t count = 0;
+  for (const PlanInput& input : persistent_) {
+    if (input.role != Role::kParameter) continue;
+    count += compiled_.plan.values[static_cast<size_t>(input.value)].whole.elements();
+  }
+  return count;
+}
+
+std::vector<PlanInput> Session::pieces_to_write(int64_t rank) const {
+  const Mesh& mesh = compiled_.plan.mesh;
+  std::vector<ckpt::Replicas> boxes;
+  std::vector<size_t> input_of;
+  for (size_t i = 0; i < persistent_.size(); ++i) {
+    const PlanValue& value = compiled_.plan.values[static_cast<size_t>(persistent_[i].value)];
+    for (const std::vector<int64_t>& holders : mesh.groups(value.layout.replica_axes(mesh))) {
+      boxes.push_back({value.type.bytes(), {holders.begin(), holders.end()}});
+      input_of.push_back(i);
+    }
+  }
+  const std::vector<int> writers = ckpt::assign_writers(boxes, static_cast<int>(mesh.devices()));
+  std::vector<PlanInput> out;
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    if (writers[i] == rank) out.push_back(persistent_[input_of[i]]);
+  }
+  return out;
+}
+
+}  // namespace trireme

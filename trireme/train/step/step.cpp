@@ -1,0 +1,133 @@
+#include "trireme/train/step/step.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/ops/ops.h"
+#include "trireme/train/step/by_hand.h"
+
+namespace trireme {
+namespace {
+
+std::vector<Tensor> add_batch(Graph& graph, const std::vector<BatchField>& batch) {
+  std::vector<Tensor> out;
+  for (const BatchField& field : batch) {
+    out.emplace_back(graph, graph.add_input(field.name, field.type, Role::kData, {}, {}, field.piece));
+  }
+  return out;
+}
+
+// What the model gives, in f32 whatever it computes in.
+Tensor predict(const ModelFn& model, const Tensor& x) {
+  const Tensor y = model(x);
+  return y.dtype() == DType::kBF16 ? cast(y, DType::kF32) : y;
+}
+
+Tensor mean_loss(const LossFn& loss, const Tensor& prediction, const Tensor& target) {
+  const Tensor values = loss(prediction, target);
+  return values.rank() == 0 ? values : mean(values);
+}
+
+// How many ranks are given the same part of the batch.
+double holders_of(const BatchField& field, const Mesh& mesh) {
+  if (field.piece.empty()) return static_cast<double>(mesh.devices());
+  const std::vector<int> axes = parse_layout(field.piece, mesh, field.type.shape.rank()).replica_axes(mesh);
+  return static_cast<double>(mesh.size_of(axes));
+}
+
+// How many targets are where the prediction is largest.
+Tensor count_correct(const Tensor& prediction, const Tensor& target) {
+  const Tensor best = argmax(prediction, -1);
+  return reduce_sum(cast(equal(cast(best, target.dtype()), target), DType::kF32));
+}
+
+// The factor that brings the gradients' global norm down to the limit; also names the norm as an output.
+Tensor clip(Graph& graph, const std::vector<Tensor>& parameters, const std::vector<Tensor>& grads,
+            const StepOptions& options) {
+  graph.set_scope("clip");
+  const double limit = options.clip_norm;
+  const bool exact = options.numerics == Numerics::kInvariant;
+  Tensor sum;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i]) continue;
+    Tensor squares = exact ? exact_square_sum(grads[i]) : square_sum(grads[i]);
+    if (options.by_hand) squares = sum_over_pieces(squares, parameters[i], *options.by_hand);
+    sum = sum ? add(sum, squares) : squares;
+  }
+  const Tensor norm = sqrt(exact ? total_of_digits(sum) : sum);
+  graph.add_output("grad_norm", norm.id());
+  return clamp(scale(reciprocal(norm + 1e-6), limit), 0, 1);  // as torch.nn.utils.clip_grad_norm_
+}
+
+}  // namespace
+
+Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
+                    const Optimizer& optimizer, const StepOptions& options) {
+  require(batch.size() == 2, "training_step: {} batch fields; it takes the input and the target", batch.size());
+  Graph graph(options.name);
+  const std::vector<Tensor> fields = add_batch(graph, batch);
+  nn::Trace trace(graph, {.training = true, .seed = options.seed, .compute = options.compute});
+  const Tensor value = mean_loss(loss, predict(model, fields[0]), fields[1]);
+  const auto ranks = static_cast<double>(options.by_hand ? options.by_hand->devices() : 1);
+  graph.add_output("loss", (options.by_hand ? sum_over_ranks(value, *options.by_hand, ranks) : value).id());
+  Tensor objective = value;
+  for (const Tensor& extra : trace.losses()) objective = add(objective, extra);
+  if (options.gradient_scale != ranks) objective = scale(objective, options.gradient_scale / ranks);
+
+  for (const auto& [buffer, next] : trace.buffer_values()) {
+    graph.add_output(graph.inputs()[static_cast<size_t>(graph.value(buffer.id()).index)].name,
+                     (options.by_hand ? mean_over_holders(next, buffer, *options.by_hand) : next).id(), buffer.id());
+  }
+
+  const std::vector<Tensor> parameters = trace.parameters();
+  require(!parameters.empty(), "the model '{}' has no parameters to train", options.name);
+  mark_layerwise(parameters, options.layerwise);
+  std::vector<Tensor> grads = gradients(objective, parameters);
+  require(std::any_of(grads.begin(), grads.end(), [](const Tensor& grad) { return static_cast<bool>(grad); }),
+          "the loss of '{}' does not depend on any parameter", options.name);
+  for (size_t i = 0; options.by_hand && i < grads.size(); ++i) {
+    if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters[i], *options.by_hand);
+  }
+
+  const Tensor step = trace.step();
+  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+  graph.set_phase(Phase::kUpdate);
+  const Tensor factor =
+      options.clip_norm > 0 ? clip(graph, parameters, grads, options) : constant(graph, {DType::kF32, {}}, 1);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!grads[i]) continue;
+    const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;
+    nn::add_update(optimizer, {name, parameters[i], grads[i], lr, step, factor});
+  }
+  return without_dead_nodes(graph);
+}
+
+Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
+                 const StepOptions& options) {
+  Graph graph(options.name + ".evaluation");
+  const std::vector<Tensor> fields = add_batch(graph, batch);
+  nn::Trace trace(graph, {.training = false, .compute = options.compute});
+  const Tensor prediction = predict(model, fields[0]);
+  mark_layerwise(trace.parameters(), options.layerwise);
+  Tensor value = mean_loss(loss, prediction, fields[1]);
+  Tensor correct = options.accuracy ? count_correct(prediction, fields[1]) : Tensor{};
+  if (options.by_hand) {
+    const auto ranks = static_cast<double>(options.by_hand->devices());
+    value = sum_over_ranks(value, *options.by_hand, ranks);
+    if (correct) correct = sum_over_ranks(correct, *options.by_hand, holders_of(batch[0], *options.by_hand));
+  }
+  graph.add_output("loss", value.id());
+  if (correct) graph.add_output("correct", correct.id());
+  return without_dead_nodes(graph);
+}
+
+Graph inference(const ModelFn& model, const BatchField& field, const StepOptions& options) {
+  Graph graph(options.name + ".inference");
+  const std::vector<Tensor> fields = add_batch(graph, {field});
+  nn::Trace trace(graph, {.training = false, .compute = options.compute});
+  graph.add_output("prediction", predict(model, fields[0]).id());
+  return without_dead_nodes(graph);
+}
+
+}  // namespace trireme

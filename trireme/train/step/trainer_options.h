@@ -1,0 +1,65 @@
+// What a training is asked for besides its model, loss, optimizer and data.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trireme/op/numerics.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
+#include "trireme/tensor/view.h"
+#include "trireme/train/step/schedule.h"
+
+namespace trireme {
+
+enum class Mode {
+  kStandAlone,    // one rank
+  kDataParallel,  // each rank trains on its share of the batch
+  kSemiAuto,      // as `parallel` says
+  kHybrid,        // the model's code works on the ranks' pieces, with collectives of its own (docs/guide/04)
+};
+
+class Session;
+
+// What is known when training begins.
+struct StartInfo {
+  int64_t first_step = 0;  // done before; the next one is the first of this run
+  int64_t last_step = 0;
+  std::string data;       // "1,234 samples to train on, 137 held out"
+  double expected_s = 0;  // of the whole run, by the time of a forward pass; 0: not known
+};
+
+struct TrainerOptions {
+  std::string name = "model";
+  Mode mode = Mode::kDataParallel;
+  uint64_t seed = 1;            // of starting values, dropout and the order of samples
+  double clip_norm = 0;         // 0: gradients are not clipped
+  DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h)
+  Numerics numerics = Numerics::kFast;
+  Schedule schedule = {};
+  bool accuracy = false;          // evaluation counts right answers: for targets that are classes
+  std::string out;                // folder for logs, report and checkpoints; "": none are written
+  bool progress = true;           // the bar, on rank 0
+  int64_t tokens_per_sample = 1;  // what throughput counts: tokens of a text, or 1 for samples
+  std::string unit = "samples";
+  std::string command;  // for the report; "": the job's
+  std::vector<std::pair<std::string, std::string>> facts =
+      {};                                // for the report, before what the trainer knows: name, value
+  std::string config_text;               // kept in the checkpoint, for who reads it later
+  Parallel parallel = {};                // how the model is cut
+  PassOptions passes = {};               // recompute, loss_pieces; which are left out
+  std::string save_strategy;             // file that rank 0 writes the strategy to, for Parallel::strategy; "": none
+  bool only_trained_parameters = false;  // of the strategy that is saved
+  double gradient_scale = 1;             // multiplies every gradient, before clipping
+  bool parameter_broadcast = false;      // starting values come from the first rank (Session::Options)
+  // On rank 0, before the first step.
+  std::function<void(const Session&, const StartInfo&)> on_start = {};
+  // At the end, on rank 0: text for the report, made with the trained parameters by name.
+  std::function<std::string(const std::function<View(std::string_view)>&)> sample = {};
+};
+
+}  // namespace trireme
