@@ -36,6 +36,9 @@ struct LayerTable {
 LayerTable parse_layers(std::string_view text);
 
 std::vector<std::string> check_layers(const LayerTable& table, std::span<const SourceFile> files);
+// Circles of includes inside a folder, between its files (a header and its source are one) and between its rooms:
+// nobody could read one of them first. Tests are not looked at.
+std::vector<std::string> check_circles(std::span<const SourceFile> files);
 // Exactly the files of ops/ that define an op stand in op_list.def, under the names they define.
 std::vector<std::string> check_op_list(std::span<const SourceFile> files);
 // Words of C++ that a folder of the library must not use: getenv, printing, ending the process,

@@ -45,6 +45,10 @@ TEST(House, folders_include_only_folders_of_their_row) {
   EXPECT_EQ(report("layers", check_layers(parse_layers(text_of("tools/layers.txt")), tree())), "");
 }
 
+TEST(House, no_file_and_no_room_of_a_folder_includes_itself_by_way_of_others) {
+  EXPECT_EQ(report("circles", check_circles(tree())), "");
+}
+
 TEST(House, every_op_is_in_the_list) {
   EXPECT_EQ(report("ops", check_op_list(tree())), "");
 }
@@ -92,6 +96,22 @@ TEST(HouseChecks, an_include_of_a_folder_outside_the_row_is_found) {
   EXPECT_THAT(check_layers(table, files),
               ElementsAre("trireme/ir/graph.h:2: 'ir' may not include 'op' (tools/layers.txt)",
                           "trireme/new: the folder has no row in tools/layers.txt"));
+}
+
+TEST(HouseChecks, circles_of_files_and_of_rooms_are_found) {
+  const std::vector<SourceFile> files{
+      {"trireme/ir/a.cpp", "#include \"trireme/ir/a.h\"\n#include \"trireme/ir/b.h\"\n"},
+      {"trireme/ir/b.h", "#include \"trireme/ir/c.h\"\n"},
+      {"trireme/ir/c.cpp", "#include \"trireme/ir/a.h\"\n"},
+      {"trireme/ir/a_test.cpp", "#include \"trireme/ir/c.h\"\n"},
+      {"trireme/op/x/one.h", "#include \"trireme/op/y/two.h\"\n"},
+      {"trireme/op/y/other.h", "#include \"trireme/op/x/more.h\"\n#include \"trireme/ir/a.h\"\n"}};
+
+  EXPECT_THAT(check_circles(files),
+              ElementsAre("trireme/ir/a: includes itself by way of others: trireme/ir/a -> trireme/ir/b -> "
+                          "trireme/ir/c -> trireme/ir/a",
+                          "trireme/op/x: includes itself by way of others: trireme/op/x -> trireme/op/y -> "
+                          "trireme/op/x"));
 }
 
 TEST(HouseChecks, an_op_missing_from_the_list_is_found) {

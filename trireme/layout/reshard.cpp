@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "trireme/base/error.h"
+#include "trireme/layout/reshard_over_ranks.h"
 #include "trireme/layout/reshard_search.h"
 
 namespace trireme {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "trireme/layout/reshard.h"
+#include "trireme/layout/reshard_over_ranks.h"
 #include "trireme/layout/reshard_search.h"
 
 namespace trireme {

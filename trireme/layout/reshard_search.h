@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/layout/reshard.h"
+#include "trireme/layout/reshard_step.h"
 
 namespace trireme::detail {
 
@@ -59,11 +59,5 @@ double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost lin
 // seconds.
 std::optional<std::vector<UnitMove>> cheapest_moves(const ReshardProblem& problem, double bound,
                                                     const ReshardCosts& costs);
-
-// plan_reshard where no axis of micro-batches moves.
-std::vector<ReshardStep> plan_over_ranks(const Layout& from, const Layout& to, const TensorType& whole,
-                                         const Mesh& mesh, const ReshardCosts& costs);
-// Throws kInvalidArgument when a layout does not fit, or a whole value would have to be taken apart into a sum.
-void check_ends(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh);
 
 }  // namespace trireme::detail

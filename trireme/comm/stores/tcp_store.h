@@ -18,9 +18,6 @@
 
 namespace trireme::comm {
 
-inline constexpr size_t kMaxStoreKey = 1024;
-inline constexpr size_t kMaxStoreValue = size_t{1} << 20;
-
 struct TcpStoreServerOptions {
   std::string address = "127.0.0.1";  // numeric, of the interface to listen on
   uint16_t port = 0;                  // 0: a free one

@@ -12,7 +12,14 @@
 #include <string_view>
 
 #include "trireme/comm/stores/hmac.h"
-#include "trireme/comm/stores/tcp_store.h"
+
+namespace trireme::comm {
+
+// What one request may carry, in bytes.
+inline constexpr size_t kMaxStoreKey = 1024;
+inline constexpr size_t kMaxStoreValue = size_t{1} << 20;
+
+}  // namespace trireme::comm
 
 namespace trireme::comm::wire {
 

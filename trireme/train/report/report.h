@@ -7,12 +7,9 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
+#include "trireme/train/report/report_chart.h"
 
-struct ReportPoint {
-  double x = 0;  // the step
-  double y = 0;  // NaN and infinities leave a gap
-};
+namespace trireme {
 
 enum class TimeGroup { kCompute, kCommunication, kData, kOther };
 

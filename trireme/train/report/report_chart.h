@@ -6,9 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/train/report/report.h"
-
 namespace trireme {
+
+struct ReportPoint {
+  double x = 0;  // the step
+  double y = 0;  // NaN and infinities leave a gap
+};
 
 struct ChartLine {
   std::string name;
