@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "trireme/comm/engine/group.h"
-
 namespace trireme::comm {
 namespace {
 
@@ -62,7 +60,7 @@ Work Engine::start(const std::shared_ptr<Operation>& operation) {
   bool call_background = false;
   {
     const std::lock_guard lock(inbox_mutex_);
-    if (operation->ordered) operation->turn = operation->group->take_turn();
+    if (operation->ordered) operation->turn = operation->turns->take();
     if (broken_) {
       operation->error = error_of(*operation, *broken_);
       operation->task = Task();
@@ -220,7 +218,7 @@ void Engine::take_inbox() {
 
 bool Engine::step(Operation& operation) {
   if (!operation.begun) {
-    if (operation.ordered && !operation.group->is_turn_of(operation.turn)) return false;
+    if (operation.ordered && !operation.turns->is_turn_of(operation.turn)) return false;
     operation.begun = true;
     operation.resume_at = operation.task.handle();
   } else if (!operation.waiting->ready()) {
@@ -249,7 +247,7 @@ bool Engine::step(Operation& operation) {
 void Engine::finish(Operation& operation, std::exception_ptr error) {
   if (!operation.error) operation.error = std::move(error);
   operation.task = Task();
-  if (operation.ordered) operation.group->end_turn();
+  if (operation.ordered) operation.turns->end();
   pending_.fetch_sub(1);
   const bool others_wait = waiters_.load() > 0;
   operation.end = Clock::now();

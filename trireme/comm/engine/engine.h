@@ -34,28 +34,28 @@ struct EngineOptions {
   std::vector<int> hosts = {};          // by world rank: the lowest rank on the same host; empty: not known
 };
 
-class Engine {
+class Engine final : public Driver {
  public:
   Engine(const EngineOptions& options, std::unique_ptr<Transport> transport);
   ~Engine();  // tells the peers that this rank leaves; never hangs
 
-  int rank() const { return options_.rank; }
-  int size() const { return options_.size; }
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
-  BlockPool& pool() const { return *pool_; }  // of the operations and their coroutines
+  BlockPool& pool() const override { return *pool_; }
 
   Work start(const std::shared_ptr<Operation>& operation);
-  void wait(Operation& operation);
-  bool has_messages(const Group& group);  // whether one that was started on it has not ended
-  bool done(Operation& operation);        // makes some progress when no thread does it in the background
+  void wait(Operation& operation) override;
+  bool has_messages(const Group& group);     // whether one that was started on it has not ended
+  bool done(Operation& operation) override;  // makes some progress when no thread does it in the background
 
   // Breaks the world from any thread: every operation ends with a kComm error that gives this
   // reason.
   void abort(std::string reason);
   std::vector<World::Traffic> traffic() const;
   void count(std::string_view kind, int64_t bytes);
-  std::string name_of(int peer) const;  // "rank 1 (pid 1234 at host2)"
+  std::string name_of(int peer) const override;
 
  private:
   struct Cause {

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "trireme/comm/engine/engine.h"
-#include "trireme/comm/engine/group.h"
 
 namespace trireme::comm {
 namespace {

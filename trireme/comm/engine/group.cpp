@@ -38,6 +38,7 @@ std::shared_ptr<Operation> GroupBase::operation(std::string_view kind, const Vie
   auto operation = std::allocate_shared<Operation>(std::pmr::polymorphic_allocator<Operation>(&engine_.pool()));
   operation->engine = &engine_;
   operation->group = this;
+  operation->turns = &turns_;
   operation->kind = kind;
   if (view != nullptr) {
     operation->bytes = view->bytes();

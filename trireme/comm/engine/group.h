@@ -31,11 +31,6 @@ class GroupBase : public Group {
   Work recv(View to, int peer, int tag) override;
   Work barrier() override;
 
-  // Collectives of a group run one after the other, in the order of their turns.
-  uint64_t take_turn() { return turns_taken_++; }
-  bool is_turn_of(uint64_t turn) const { return turn == turns_ended_; }
-  void end_turn() { ++turns_ended_; }
-
  protected:
   virtual Task run_all_reduce(Operation& operation, View inout, Reduce op) = 0;
   virtual Task run_all_gather(Operation& operation, View in, View out) = 0;
@@ -59,8 +54,7 @@ class GroupBase : public Group {
 
   Engine& engine_;
   Members members_;
-  uint64_t turns_taken_ = 0;  // guarded by the engine's inbox
-  uint64_t turns_ended_ = 0;  // guarded by the driving thread
+  Turns turns_;
 };
 
 // Where the i-th of `size` nearly equal slices of `count` elements begins; it ends where the next

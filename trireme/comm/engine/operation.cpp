@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "trireme/comm/engine/engine.h"
-#include "trireme/comm/engine/group.h"
-
 namespace trireme::comm {
 
 bool Arrivals::ready() const {
@@ -54,7 +51,7 @@ std::string seconds_since(Clock::time_point start) {
 }
 
 std::string describe(const Operation& operation) {
-  const Engine& engine = *operation.engine;
+  const Driver& engine = *operation.engine;
   std::string out = fmt::format("[rank {} of {}] {}", engine.rank(), engine.size(), operation.kind);
   if (operation.peer >= 0) {
     out += fmt::format(" {} rank {}", operation.kind == "send" ? "to" : "from",

@@ -12,15 +12,39 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/comm.h"
+#include "trireme/comm/engine/block_pool.h"
 #include "trireme/comm/engine/task.h"
 #include "trireme/comm/engine/transport.h"
 
 namespace trireme::comm {
 
-class Engine;
-class GroupBase;
-
 using Clock = std::chrono::steady_clock;
+
+// What an operation asks of the engine that runs it.
+class Driver {
+ public:
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string name_of(int peer) const = 0;  // "rank 1 (pid 1234 at host2)"
+  virtual BlockPool& pool() const = 0;              // of the operations and their coroutines
+  virtual void wait(Work::State& operation) = 0;
+  virtual bool done(Work::State& operation) = 0;
+
+ protected:
+  ~Driver() = default;
+};
+
+// Collectives of a group run one after the other, in the order of their turns.
+class Turns {
+ public:
+  uint64_t take() { return taken_++; }
+  bool is_turn_of(uint64_t turn) const { return turn == ended_; }
+  void end() { ++ended_; }
+
+ private:
+  uint64_t taken_ = 0;  // guarded by the engine's inbox
+  uint64_t ended_ = 0;  // guarded by the driving thread
+};
 
 // What a suspended operation waits for.
 class Waiting {
@@ -34,10 +58,11 @@ class Waiting {
 };
 
 struct Work::State {
-  Engine* engine = nullptr;
-  GroupBase* group = nullptr;
-  std::string_view kind;  // "all_reduce"
-  int64_t bytes = -1;     // -1: the operation moves none
+  Driver* engine = nullptr;
+  const Group* group = nullptr;
+  Turns* turns = nullptr;  // the group's
+  std::string_view kind;   // "all_reduce"
+  int64_t bytes = -1;      // -1: the operation moves none
   DType dtype = DType::kF32;
   int peer = -1;  // group rank, of send and recv
   int tag = 0;
