@@ -34,7 +34,7 @@ bool parse_stat(const std::string& text, char& state, double& cpu_s) {
   return true;
 }
 
-std::vector<std::string> threads_of(int pid) {
+std::vector<std::string> thread_names(int pid) {
   std::vector<std::string> out;
   DIR* const folder = opendir(fmt::format("/proc/{}/task", pid).c_str());
   if (folder == nullptr) return out;
@@ -51,7 +51,7 @@ ProcessState state_of(int pid) {
   ProcessState out;
   bool any_ready = false;
   bool any_on_disk = false;
-  for (const std::string& thread : threads_of(pid)) {
+  for (const std::string& thread : thread_names(pid)) {
     const std::string text = file_text(fmt::format("/proc/{}/task/{}/stat", pid, thread));
     if (text.find(fmt::format("({})", comm::kProgressThread)) != std::string::npos) continue;
     char state = '?';
