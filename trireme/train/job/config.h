@@ -10,6 +10,7 @@
 #include "trireme/data/source.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/train/step/assembly.h"
+#include "trireme/train/step/fit_options.h"
 
 namespace trireme {
 

@@ -11,11 +11,12 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/loop/feed.h"
-#include "trireme/train/loop/fit_options.h"
+#include "trireme/train/loop/fit_result.h"
 #include "trireme/train/loop/interrupt.h"
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/report/recorder.h"
 #include "trireme/train/step/assembly.h"
+#include "trireme/train/step/fit_options.h"
 
 namespace trireme {
 

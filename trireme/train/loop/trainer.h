@@ -5,7 +5,8 @@
 
 #include "trireme/data/source.h"
 #include "trireme/nn/optimizer.h"
-#include "trireme/train/loop/fit_options.h"
+#include "trireme/train/loop/fit_result.h"
+#include "trireme/train/step/fit_options.h"
 #include "trireme/train/step/step.h"
 #include "trireme/train/step/trainer_options.h"
 

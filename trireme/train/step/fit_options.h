@@ -1,11 +1,9 @@
-// How long a training goes on, when it validates and saves, and what it gives back.
+// How long a training goes on, when it validates and when it saves.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "trireme/data/source.h"
-#include "trireme/train/report/communication_summary.h"
 
 namespace trireme {
 
@@ -35,22 +33,5 @@ struct FitOptions {
 inline int64_t evaluation_batch_of(const FitOptions& fit) {
   return fit.eval_batch > 0 ? fit.eval_batch : fit.batch;
 }
-
-struct FitResult {
-  int64_t step = 0;  // the last done
-  double loss = 0;   // of the last step
-  double validation_loss = 0;
-  double accuracy = 0;        // of the validation set, in [0, 1]
-  bool nothing_left = false;  // the checkpoint resumed from is at the last step, or beyond
-  bool interrupted = false;   // a signal asked to stop before the last step; the run is saved and can be resumed
-  int signal = 0;             // that asked to stop, the last step done or not; 0: none
-  int exit_code() const { return signal == 0 ? 0 : 128 + signal; }  // what the program should end with
-  std::string checkpoint;                                           // the newest one's folder
-  bool stopped_early = false;  // after `patience` validations; nothing_left says so too where it was before this call
-  int64_t best_step = -1;      // of the validation that found the best; -1: none has been
-  double best = 0;             // its loss or accuracy
-  std::string report;          // report.html's path
-  CommunicationSummary communication = {};  // of a mean step
-};
 
 }  // namespace trireme
