@@ -10,6 +10,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/parallel.h"
 #include "trireme/train/job/strategies.h"
+#include "trireme/train/loop/trainer.h"
 
 namespace trireme {
 namespace {
