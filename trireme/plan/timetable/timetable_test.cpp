@@ -186,8 +186,11 @@ TEST(Timetable, what_can_not_run_is_refused_with_the_unit_and_the_crew) {
             "timetable '1f1b': F1.0 stands twice, the second time in crew 1");
   EXPECT_EQ(problem([](Crews& crews) { std::swap(crews[1][0], crews[1][1]); }),
             "timetable '1f1b': crew 1 has B1.0 before F1.0, which it needs");
-  EXPECT_EQ(problem([](Crews& crews) { crews[0][0].stage = 1; }),
-            "timetable '1f1b': F0.1 is in crew 0, but stage 0 belongs to crew 0");
+  EXPECT_EQ(problem([](Crews& crews) {
+              crews[0].push_back(crews[1].back());
+              crews[1].pop_back();
+            }),
+            "timetable '1f1b': F1.0 is in crew 1, but stage 1 belongs to crew 0");
 }
 
 TEST(Timetable, a_circle_over_crews_is_told_with_all_who_wait) {
@@ -229,7 +232,9 @@ TEST(Timetable, what_a_schedule_does_not_take_is_refused) {
 
 TEST(Timetable, the_picture_shows_each_crews_units_and_where_it_idles) {
   const Timetable timetable = make_timetable("1f1b", {.crews = 2, .micro_batches = 2});
-  EXPECT_EQ(picture_of(timetable, time_of(timetable), 9), "crew  0 |F0 F1  . B0  = B1  =  .  . \n");
+  EXPECT_EQ(picture_of(timetable, time_of(timetable), 9),
+            "crew  0 |F0 F1  .  . B0  =  . B1  = \n"
+            "crew  1 | . F0 B0  = F1 B1  =  .  . \n");
 }
 
 }  // namespace
