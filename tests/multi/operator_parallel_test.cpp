@@ -200,7 +200,7 @@ TEST(OperatorParallel, a_collective_in_the_models_code_must_fit_the_mesh) {
   EXPECT_THAT(error_with({.axes = {2}, .size = 2}),
               HasSubstr("is over axis 2 of the mesh 'dp=2,tp=2', which has 2 prime axes"));
   EXPECT_THAT(error_with({.axes = {1}, .size = 4}),
-              HasSubstr("says a group of 4 ranks; over tp of the mesh 'dp=2,tp=2' it has 2"));
+              HasSubstr("claims a group of 4 ranks; over tp of the mesh 'dp=2,tp=2' it has 2"));
 }
 
 struct Pair : nn::Module {

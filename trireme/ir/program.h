@@ -11,7 +11,7 @@
 namespace trireme {
 
 // What a value of one micro-batch is of the same value for the whole batch: it lies there by `layout`, over the mesh of
-// ranks with so many micro-batches as its last axis. To the program it is a tensor of its own.
+// ranks with that many micro-batches as its last axis. To the program it is a tensor of its own.
 struct PartOf {
   Shape whole;
   Layout layout;

@@ -13,7 +13,7 @@ namespace trireme {
 
 inline constexpr const char* kUpdateIsLast = "an update is not differentiated";
 
-// The first `tensors` operands must be of one floating type; of the scalars behind them, `step`
+// The first `tensors` operands must be of one floating type; of the scalars after them, `step`
 // must be i64 and the rest floating. `names` are those of the op's operands.
 void check_update(std::string_view op, std::string_view names, std::span<const TensorType> in, size_t tensors);
 
