@@ -166,7 +166,7 @@ TEST(OperatorParallel, contracts_5_9_5_what_does_not_fit_is_refused_with_what_wo
     return error_of([&] { semi_auto(graph, ranks, by_hand(mesh, {{"fc", cuts}})); });
   };
   EXPECT_THAT(refused("{{40,1},{1,1}}", 40),
-              HasSubstr("dimension 0 of operand 0 (f32[64,64]) does not fall in 40 parts; use 1, 2, 4"));
+              HasSubstr("dimension 0 of operand 0 (f32[64,64]) cannot be divided into 40 parts; use 1, 2, 4"));
   EXPECT_THAT(refused("{{4,1},{1,4}}", 8), HasSubstr("need 16 devices"));
   EXPECT_THAT(refused("{{2,2},{4,1}}", 8), HasSubstr("must be cut alike"));
   EXPECT_THAT(refused("{{2,2}}", 8), HasSubstr("'fc' has no op whose operands have 2 dimensions"));

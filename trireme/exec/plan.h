@@ -76,7 +76,7 @@ struct ExecutionPlan {
   int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
   int64_t arena_bytes = 0;
   int64_t lower_bound = 0;    // of arena_bytes, for these lifetimes
-  int64_t micro_batches = 1;  // that a step of the rank falls in
+  int64_t micro_batches = 1;  // that a rank's step consists of
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;

@@ -27,7 +27,7 @@ struct Strategy {
   std::vector<std::string> why_nodes;
 };
 
-// The parts that an input may fall in: batches are read in equal ones.
+// The parts that an input may be cut into: batches are read in equal ones.
 inline Parts parts_of(const Input& input) {
   return input.role == Role::kData ? Parts::kEven : Parts::kUneven;
 }

@@ -2,9 +2,8 @@
 // takes its scalars as operands, so that one compiled step serves every learning rate:
 //   lr     floating scalar, the learning rate of this step
 //   step   i64 scalar, the number of this step, from 1
-//   scale  floating scalar that multiplies the gradient first: gradient clipping and loss scaling
-//   without a pass of
-//          their own
+//   scale  floating scalar that multiplies the gradient first: clipping and loss scaling need no
+//          pass of their own
 #pragma once
 
 #include "trireme/ops/reference.h"
