@@ -111,8 +111,8 @@ std::string to_string(const ExecutionPlan& plan);
 ExecutionPlan parse_plan(std::string_view text);  // throws kInvalidArgument with the line's number
 uint64_t hash(const ExecutionPlan& plan);         // XXH3 of the text
 
-// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on
-// what is no earlier communication, results read before they are waited for. Empty when sound.
+// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on something that
+// is not an earlier communication, results read before they are waited for. Empty when sound.
 std::vector<std::string> verify(const ExecutionPlan& plan);
 
 }  // namespace trireme

@@ -100,8 +100,8 @@ struct Update {
   std::vector<ValueId> states;
 };
 
-// What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is
-// the first one in the scope that has as many operands of these ranks.
+// What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is the
+// first one in the scope whose operands have these numbers of dimensions.
 struct ShardRequest {
   std::string scope;
   std::string cuts;
