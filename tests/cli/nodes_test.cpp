@@ -271,7 +271,7 @@ TEST_F(NodesTest, ASignalToOneNodeEndsTheJobInOrderOnAll) {
   for (Program* program : {&zero, &one}) {
     const Outcome outcome = finish(*program);
     EXPECT_EQ(outcome.code, 130);
-    EXPECT_THAT(outcome.err, testing::EndsWith("interrupted by SIGINT; all ranks ended in order\n"));
+    EXPECT_THAT(outcome.err, testing::EndsWith("interrupted by SIGINT; all ranks ended cleanly\n"));
   }
   EXPECT_TRUE(fs::exists(path("bye_0")) && fs::exists(path("bye_1")));
 }
@@ -344,7 +344,7 @@ TEST_F(NodesTest, ANodeThatIsKilledEndsTheJobOnTheOthers) {
 TEST_F(NodesTest, AnAgentWaitsForASchedulerThatComesLaterAndTheJobOutlivesItsDeath) {
   Program zero = agent("zero", 2, kUntilGo, {"--node-id", "0"});
   EXPECT_TRUE(soon([&] {
-    return err_of(zero).find("which is not there yet (nobody answers there)") != std::string::npos;
+    return err_of(zero).find("which does not answer yet (nobody answers there)") != std::string::npos;
   })) << err_of(zero);
   const int port = port_;
   Program sched = scheduler(2, {}, port);
@@ -356,8 +356,7 @@ TEST_F(NodesTest, AnAgentWaitsForASchedulerThatComesLaterAndTheJobOutlivesItsDea
   EXPECT_TRUE(soon([&] { return err_of(zero).find("the job goes on, and it is tried again") != std::string::npos; }));
   Program again = scheduler(2, {}, port);
   EXPECT_TRUE(soon([&] {
-    return err_of(zero).find("is there again") != std::string::npos &&
-           err_of(one).find("is there again") != std::string::npos;
+    return err_of(zero).find("is back") != std::string::npos && err_of(one).find("is back") != std::string::npos;
   }));
   EXPECT_TRUE(is_running(zero) && is_running(one));
   touch("go");
@@ -374,7 +373,7 @@ TEST_F(NodesTest, ASchedulerThatHangsIsLeftAndTakenUpAgain) {
   EXPECT_TRUE(soon([&] { return err_of(only).find("has gone (it has not answered for 10.0 s)") != std::string::npos; }))
       << err_of(only);
   ::kill(sched.pid, SIGCONT);
-  EXPECT_TRUE(soon([&] { return err_of(only).find("is there again") != std::string::npos; })) << err_of(only);
+  EXPECT_TRUE(soon([&] { return err_of(only).find("is back") != std::string::npos; })) << err_of(only);
   touch("go");
   EXPECT_EQ(finish(only).code, 0);
   EXPECT_EQ(finish(sched).code, 0);
@@ -441,11 +440,10 @@ TEST_F(NodesTest, AWrongSecretIsRefused) {
       begin("wrong", {"launch", "--master", master(), "--world", "1", "-n", "1", "--secret-file", "other", "true"});
   const Outcome outcome = finish(wrong);
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(
-      error_line(outcome),
-      fmt::format("launch: the scheduler at {} cannot be joined: it was given another secret than this node; give "
-                  "both the same --secret-file, or the same TRIREME_SECRET_FILE or TRIREME_SECRET",
-                  master()));
+  EXPECT_EQ(error_line(outcome),
+            fmt::format("launch: cannot join the scheduler at {}: it has a different secret from this node's; give "
+                        "both the same --secret-file, or the same TRIREME_SECRET_FILE or TRIREME_SECRET",
+                        master()));
   Program right = agent("right", 1, "true");
   EXPECT_EQ(finish(right).code, 0);
   EXPECT_EQ(finish(sched).code, 0);
@@ -476,7 +474,7 @@ TEST_F(NodesTest, AJobOnSeveralNodesWithoutASecretIsRefusedWithTheCommandThatMak
   ::chmod(path("secret").c_str(), 0640);
   EXPECT_EQ(error_line(run({"scheduler", "--world", "1", "--secret-file", "secret"})),
             "job secret: 'secret' has mode 0640, so others can read it; make it 0600");
-  EXPECT_THAT(error_line(run({"launch", "--make-secret", "secret"})), HasSubstr("'secret' is there already"));
+  EXPECT_THAT(error_line(run({"launch", "--make-secret", "secret"})), HasSubstr("'secret' exists already"));
   // From the environment, and seen by none of the workers.
   const std::string hex = read(path("secret"));
   const Outcome outcome = run({"launch", "--nnodes", "1", "-n", "1", "--", "sh", "-c", "test -z \"$TRIREME_SECRET\""},

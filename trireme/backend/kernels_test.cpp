@@ -88,7 +88,7 @@ bool same_bits(const std::vector<HostTensor>& a, const std::vector<HostTensor>& 
   return true;
 }
 
-// The length of the longest sum behind one element: no op here sums over more than one dimension of
+// The length of the longest sum that makes one element: no op here sums over more than one dimension of
 // an operand but the reductions, which may sum over all.
 int64_t reduction_length(const OpDef& op, const Example& example) {
   if (op.traits.elementwise) return 8;

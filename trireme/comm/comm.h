@@ -4,9 +4,9 @@
 // members of a group start the same collectives in the same order. Several operations may be in
 // flight. Views must stay valid until `wait` returns. After an error of a peer the world is broken:
 // what is pending and what is started later fails with the same cause. Element-wise reductions run
-// in a fixed tree over the ranks (reduce.h), so that all members get equal bits. Every error carries rank, peer with
-// host and log, operation, group, bytes, those of them that were done, and elapsed time (kComm: a peer
-// is gone; kTimeout: the deadline passed).
+// in a fixed tree over the ranks (reduce.h), so that all members get equal bits. Every error names the rank, the peer
+// with its host and log, the operation, the group, the bytes and how many of them were transferred, and the elapsed
+// time (kComm: a peer is gone; kTimeout: the deadline passed).
 #pragma once
 
 #include <chrono>
@@ -136,7 +136,7 @@ const std::vector<std::string>& transports_of_threads();
 
 // Runs `body` on `size` ranks that are threads of this process, over the named transport; the first
 // error is rethrown after all have ended. An operation waits 60 s at most. For tests and the
-// simulator. With ranks_on_host, so many in a row take themselves to be on a host of their own.
+// simulator. With ranks_on_host, each run of that many ranks takes itself to be on a host of its own.
 void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body,
                  int ranks_on_host = 0);
 

@@ -101,7 +101,7 @@ std::vector<std::string> verify(const ExecutionPlan& plan) {
     const Action& action = plan.actions[i];
     for (const int wait : action.waits) {
       if (wait < 0 || wait >= static_cast<int>(i) || plan.actions[static_cast<size_t>(wait)].lane != Lane::kComm) {
-        out.push_back(fmt::format("action {} waits for {}, which is no earlier communication", i, wait));
+        out.push_back(fmt::format("action {} waits for {}, which is not an earlier communication", i, wait));
       }
     }
     for (const int id : action.in) {

@@ -76,7 +76,7 @@ struct ExecutionPlan {
   int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
   int64_t arena_bytes = 0;
   int64_t lower_bound = 0;    // of arena_bytes, for these lifetimes
-  int64_t micro_batches = 1;  // that a step of the rank falls in
+  int64_t micro_batches = 1;  // that a rank's step consists of
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;
@@ -111,8 +111,8 @@ std::string to_string(const ExecutionPlan& plan);
 ExecutionPlan parse_plan(std::string_view text);  // throws kInvalidArgument with the line's number
 uint64_t hash(const ExecutionPlan& plan);         // XXH3 of the text
 
-// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on
-// what is no earlier communication, results read before they are waited for. Empty when sound.
+// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on something that
+// is not an earlier communication, results read before they are waited for. Empty when sound.
 std::vector<std::string> verify(const ExecutionPlan& plan);
 
 }  // namespace trireme

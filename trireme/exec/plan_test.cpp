@@ -189,8 +189,8 @@ TEST(VerifyPlan, a_wait_for_what_is_no_earlier_communication_is_found) {
   ExecutionPlan plan = small_plan();
   plan.actions[1].waits = {0};
   plan.actions[0].waits = {1};
-  EXPECT_THAT(verify(plan), Contains("action 1 waits for 0, which is no earlier communication"));
-  EXPECT_THAT(verify(plan), Contains("action 0 waits for 1, which is no earlier communication"));
+  EXPECT_THAT(verify(plan), Contains("action 1 waits for 0, which is not an earlier communication"));
+  EXPECT_THAT(verify(plan), Contains("action 0 waits for 1, which is not an earlier communication"));
 }
 
 TEST(VerifyPlan, a_value_larger_than_its_buffer_is_found) {

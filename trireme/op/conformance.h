@@ -1,5 +1,5 @@
-// What must be true of every op, as checks that walk its examples. Each check returns what is
-// wrong, one line a finding, and nothing for a sound op. Inputs are a function of the seed.
+// What must be true of every op, as checks that walk its examples. Each check returns what is wrong, one line per
+// finding, and nothing for a sound op. Inputs are a function of the seed.
 #pragma once
 
 #include <cstdint>

@@ -194,7 +194,7 @@ bool whole_numbers(const HostTensor& tensor) {
   return true;
 }
 
-// Calls fn(dim, factor) for each dimension of a tensor that falls in uneven parts.
+// Calls fn(dim, factor) for each dimension of a tensor that has uneven parts.
 template <class Fn>
 void each_uneven(const Whole& whole, const Cut& cut, const DimFactors& tensor, Fn&& fn) {
   for (size_t dim = 0; dim < tensor.size(); ++dim) {

@@ -140,7 +140,7 @@ struct OpDef : OpBase {
   Facet<CostFn> cost;
   Facet<KernelFn> kernel;
   Traits traits = {};
-  // Results that may be written over an operand of as many bytes that is read no more: {result, operand}.
+  // Results that may be written over an operand of the same size that is no longer read: {result, operand}.
   std::vector<std::pair<int, int>> may_overwrite = {};
   std::vector<Example> (*examples)() = nullptr;
   // The attributes for a piece whose windows along dimension `dim` (sharding_rule.h) are handed over in full: `length`
@@ -149,7 +149,8 @@ struct OpDef : OpBase {
   RingFn* ring = nullptr;  // of ops whose rule has one
   // Instead of may_overwrite, where that depends on the call.
   std::vector<std::pair<int, int>> (*overwrites)(const TypeArgs& types) = nullptr;
-  // The attributes for one of so many equal parts of the batch, taken for all of it; null: they do not say its size.
+  // The attributes for one of this many equal parts of the batch, taken for all of it; null: they do not depend on its
+  // size.
   Attrs (*in_part)(const Attrs& attrs, int64_t parts) = nullptr;
 };
 

@@ -47,13 +47,14 @@ std::string RankGroups::why_not(const Mesh& mesh) const {
     }
     const int64_t of_axes = mesh.size_of(ints(axes));
     if (size == of_axes) return "";
-    return fmt::format("says a group of {} ranks; over {} of the mesh '{}' it has {}", size, text(mesh),
+    return fmt::format("claims a group of {} ranks; over {} of the mesh '{}' it has {}", size, text(mesh),
                        to_string(mesh), of_axes);
   }
   if (!axes.empty()) return "gives both axes of the mesh and ranks for its group; give one of them";
   const auto count = static_cast<int64_t>(ranks.size());
   if (size < 2 || count % size != 0) {
-    return fmt::format("lists {} ranks for groups of {}; a group has 2 ranks or more, and all as many", count, size);
+    return fmt::format("lists {} ranks for groups of {}; a group has 2 ranks or more, and all groups equally many",
+                       count, size);
   }
   std::set<int64_t> seen;
   for (const int64_t rank : ranks) {

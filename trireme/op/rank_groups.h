@@ -1,6 +1,6 @@
-// RankGroups: which ranks a collective joins. Either `axes` of the mesh, the most significant first: the group of a
-// rank is the ranks that agree with it in all other coordinates; or `ranks`, the groups listed one after the other,
-// each of `size` ranks in the order that gives them their places. A rank that is in no listed group takes no part.
+// RankGroups: which ranks a collective joins. They are given either by `axes` of the mesh, most significant first (the
+// group of a rank is the ranks that agree with it in all other coordinates), or by `ranks`: the groups one after the
+// other, each of `size` ranks in the order of their places. A rank that is in no listed group takes no part.
 #pragma once
 
 #include <string>

@@ -112,7 +112,7 @@ std::string list(const std::vector<int>& numbers) {
   return out;
 }
 
-// Operands are numbered first, then each step's results; a step reads what is there.
+// Operands are numbered first, then each step's results; a step reads what stands before it.
 void check_numbers(const RowSteps& steps, const FusedRowsAttrs& attrs) {
   int made = steps.operands;
   for (const RowStep& step : steps.steps) {
@@ -153,7 +153,7 @@ class RowValues {
             step.out.size());
     const std::optional<RowOp> how = row_op(*step.op, {in, out, step.attrs});
     require(how.has_value() && how->row_dims >= row_dims_,
-            "fused_rows: {} does not work on rows that {} dimensions count", step.op->name, row_dims_);
+            "fused_rows: {} does not work on rows counted by {} dimensions", step.op->name, row_dims_);
     if (rows_.rank() == 0) rows_ = Shape(std::span(out[0].shape.begin(), static_cast<size_t>(row_dims_)));
     for (size_t i = 0; i < in.size(); ++i) use(step, i, how->by_row[i] != 0);
     for (const TensorType& type : out) values_.push_back({type, true});

@@ -1,5 +1,5 @@
-// The ops the compiler itself inserts, by name, and their attributes. Passes and gradients use these and know
-// no other op.
+// The ops that the compiler itself inserts, by name, and their attributes. Passes and gradients know no other op by
+// name.
 #pragma once
 
 #include "trireme/op/op_def.h"

@@ -25,7 +25,7 @@ ValueId fill(Program& program, ValueId id, size_t dim, std::string_view with) {
   return add_alike(program, "fill_beyond", Attrs::of(attrs), id, whole);
 }
 
-// Calls fn(dim, factor) for the dimensions of a tensor that fall in uneven parts.
+// Calls fn(dim, factor) for the dimensions of a tensor that have uneven parts.
 template <class Fn>
 void each_uneven(const CutNode& cut, const DimFactors& tensor, const Mesh& mesh, Fn&& fn) {
   for (size_t dim = 0; dim < tensor.size(); ++dim) {

@@ -43,7 +43,7 @@ Program early_gathers(Program program) {
   std::map<NodeId, bool> moves;
   for (size_t i = 1; i < gathers.size(); ++i) {
     if (gathers[i - 1].first_reader >= gathers[i].node) continue;
-    const bool late = seeded_defect("early gathers: one moves behind its reader");
+    const bool late = seeded_defect("early gathers: one moves after its reader");
     before[late ? gathers[i].first_reader + 1 : gathers[i - 1].first_reader].push_back(gathers[i].node);
     moves[gathers[seeded_defect("early gathers: the one before is left out") ? i - 1 : i].node] = true;
   }

@@ -54,7 +54,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const Rates
   return out;
 }
 
-// One past the last member of each bucket, as is said by their size or their numbers.
+// One past the last member of each bucket, as given by their size or their numbers.
 std::vector<size_t> buckets_as_said(const std::vector<BucketMember>& members, const FuseAllReduceOptions& options) {
   const auto is_said = [&](size_t i) {
     return std::find(options.bucket_ends.begin(), options.bucket_ends.end(), static_cast<int64_t>(i)) !=

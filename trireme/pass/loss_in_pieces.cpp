@@ -21,7 +21,7 @@ struct Head {
   NodeId loss_grad = -1;   // of the logits
   NodeId input_grad = -1;  // of x
   NodeId weight_grad = -1;
-  std::vector<NodeId> first;  // what must be made before the pieces, in order, that stands behind the product
+  std::vector<NodeId> first;  // what the pieces need and stands after the product, in order
 };
 
 class LossInPieces {
@@ -111,7 +111,7 @@ class LossInPieces {
     return true;
   }
 
-  // The operands of all, as far as they are made behind the product. They may not need what it makes, nor other ranks.
+  // The operands of all, as far as they are made after the product. They may not need what it makes, nor other ranks.
   bool find_first(Head& head) const {
     std::vector<char> seen(graph_.nodes().size(), 0);
     bool possible = true;

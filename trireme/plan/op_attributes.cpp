@@ -47,7 +47,7 @@ void ask_own_terms(const Graph& graph, NodeId id, bool as_means, Asks& asks) {
 void ask_as_it_comes(std::string_view text, const Graph& graph, NodeId id, const Mesh& mesh, Asks& asks) {
   const Node& node = graph.node(id);
   require(node.inputs.size() == 1 && def_of(node).traits.zero_cost_view,
-          "skip_redistribution of {}: it is for ops that only give their operand another shape, like reshape",
+          "skip_redistribution of {}: it is for ops that only change their operand's shape, like reshape",
           name_of(graph, node));
   const size_t arrow = text.find("->");
   std::vector<Layout> results;
@@ -86,8 +86,7 @@ void ask_self_defined(std::string_view text, const Graph& graph, NodeId id, cons
 bool is_attribute(std::string_view text) {
   text = trim(text);
   require(!text.starts_with("manual_split"),
-          "'{}': parts of sizes of your own are asked for; cuts make parts of one size, of which the last may be "
-          "shorter. Let the "
+          "'{}': sizes of parts are given; cuts make parts of one size, of which the last may be shorter. Let the "
           "model's table be an nn::SplitEmbedding of these parts, or cut it like [tp, -], [dp]",
           text);
   if (text.empty() || text.front() == '[' || text.front() == '{' || text.starts_with("->")) return false;

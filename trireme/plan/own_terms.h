@@ -1,8 +1,8 @@
-// Own terms: values of which each rank of an axis has its own although their layouts call them whole, because a sum
-// over ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them is each rank's own
-// in turn, until something that the axis cuts. Backwards, what such values get is a term that each rank has of its own
-// too: it is never summed over the axis on its way to the op that began it, while the gradients of what all ranks
-// share, like parameters, sum these terms.
+// Own terms: values that differ between the ranks of an axis although their layouts call them whole, because a sum over
+// ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them differs between the
+// ranks too, up to something that the axis cuts. In the backward pass the gradients of such values are terms that also
+// differ between the ranks: they are never summed over the axis on their way to the op that began it, while the
+// gradients of what all ranks share, like parameters, sum these terms.
 #pragma once
 
 #include <map>

@@ -317,10 +317,10 @@ class Propagation {
         layouts.out.push_back(cut_alike(layouts.in[0], graph_.type(id).shape, strategy_.mesh));
     }
     const std::string why = why_unsound(graph_, node, layouts, strategy_.mesh);
-    require(
-        why.empty(),
-        "skip_redistribution of {}: its operand comes as {}: {}; say the result's layout after '->', or leave it out",
-        name_of(node), to_string(layouts.in[0], strategy_.mesh), why);
+    require(why.empty(),
+            "skip_redistribution of {}: its operand comes as {}: {}; give the result's layout after '->', or leave the "
+            "attribute out",
+            name_of(node), to_string(layouts.in[0], strategy_.mesh), why);
     strategy_.nodes.back().vouched = std::move(layouts);
     strategy_.why_nodes.back() = "vouched for: skip_redistribution";
   }

@@ -46,7 +46,7 @@ int64_t read_count(std::string_view text, int line) {
   int64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < 1) {
-    wrong_strategy(line, fmt::format("'{}' is no number; it must be a whole number from 1", text));
+    wrong_strategy(line, fmt::format("'{}' is not a number; it must be a whole number from 1", text));
   }
   return value;
 }
@@ -55,7 +55,7 @@ double read_factor(std::string_view text, int line) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
-    wrong_strategy(line, fmt::format("'{}' is no factor; it must be a number above 0", text));
+    wrong_strategy(line, fmt::format("'{}' is not a factor; it must be a number above 0", text));
   }
   return value;
 }
@@ -64,13 +64,13 @@ double read_factor(std::string_view text, int line) {
 void read_special(std::string_view key, std::string_view value, const Graph& graph, const Node& node,
                   const ShardingRule& rule, const Mesh& mesh, FactorCuts& cuts, int line) {
   if (key == "times" || key == "parts") {
-    if (!cuts.vouched) wrong_strategy(line, fmt::format("{}= stands after vouched=", key));
+    if (!cuts.vouched) wrong_strategy(line, fmt::format("{}= must stand before vouched=", key));
     if (key == "times") {
       cuts.vouched->factor = read_factor(value, line);
     } else {
       cuts.vouched->parts = read_count(value, line);
       if (def_of(node).in_part == nullptr)
-        wrong_strategy(line, fmt::format("{} does not say the batch's size; it has no parts", node.op->name));
+        wrong_strategy(line, fmt::format("{} does not depend on the batch's size; it has no parts", node.op->name));
     }
   } else if (key == "copies") {
     const size_t star = value.rfind('*');
@@ -149,7 +149,7 @@ std::string_view unquoted(std::string_view word, std::string_view kind, int line
     wrong_strategy(
         line,
         fmt::format(
-            "expected {} \"name\", found {}; a file of an earlier version, which numbered nodes, must be written again",
+            "expected {} \"name\", found {}; a file of an earlier version, which numbered nodes, must be saved again",
             kind, word.empty() ? "nothing" : fmt::format("'{}'", word)));
   }
   return word.substr(1, word.size() - 2);
@@ -416,7 +416,7 @@ ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& gra
     out.layouts[line.name] = read_layout(line, graph.type(graph.input(line.name).value), out.mesh, Parts::kUneven);
   }
   for (const std::string& name : names) {
-    if (!out.layouts.contains(name)) wrong_strategy(lines.last, fmt::format("nothing is said of parameter '{}'", name));
+    if (!out.layouts.contains(name)) wrong_strategy(lines.last, fmt::format("parameter '{}' is missing", name));
   }
   return out;
 }

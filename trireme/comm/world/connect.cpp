@@ -47,7 +47,7 @@ class ConnectedWorld final : public World {
   }
 
   void destroy(Group& group) override {
-    require(&group != all_, "group world: it ends with the job, and is not destroyed");
+    require(&group != all_, "group world: it ends with the job and cannot be destroyed");
     {
       const std::lock_guard lock(mutex_);
       const auto found = groups_.find(group.world_ranks());

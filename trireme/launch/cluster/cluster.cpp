@@ -131,8 +131,8 @@ std::string Cluster::objection(const NodeReport& report) const {
   if (std::string wrong = objection_to_claim(report); !wrong.empty()) return wrong;
   if (registered_ + report.workers <= options_.world) {
     if (phase_ == Phase::kForming || report.first_rank >= 0) return "";
-    return fmt::format(
-        "the job is running with {} ranks; a node that comes later has a place only when it starts again", world_now_);
+    return fmt::format("the job is running with {} ranks; a late node gets a place only when the job starts again",
+                       world_now_);
   }
   if (report.first_rank >= 0) {  // it was there before this scheduler: others make room
     int room = options_.world - registered_;
@@ -202,7 +202,7 @@ void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
     node.order = next_order_++;
     node.first_rank = report.first_rank >= 0 ? report.first_rank : registered_;
     registered_ += report.workers;
-    events_.push_back(fmt::format("{} comes with {} worker{}: {} for now; {} of {} ranks are there", name_of(report),
+    events_.push_back(fmt::format("{} comes with {} worker{}: {} for now; {} of {} ranks have come", name_of(report),
                                   report.workers, report.workers == 1 ? "" : "s",
                                   ranks_text(node.first_rank, report.workers), registered_, options_.world));
     nodes_.emplace(report.node_id, std::move(node));
@@ -220,7 +220,7 @@ void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
     Ending all{.interrupt = interrupt_};
     if (interrupt_ != 0) {
       all.exit_code = 128 + interrupt_;
-      all.text = fmt::format("interrupted by signal {}; all ranks ended in order", interrupt_);
+      all.text = fmt::format("interrupted by signal {}; all ranks ended cleanly", interrupt_);
     }
     end(std::move(all));
   }
@@ -267,7 +267,8 @@ void Cluster::take_in(const NodeReport& report, Node& node) {
   if (report.running_world > 0) claimed_world_ = report.running_world;
   if (report.interrupt != 0 && interrupt_ == 0) {
     interrupt_ = report.interrupt;
-    events_.push_back(fmt::format("{} was interrupted by signal {}; all nodes are told", name_of(report), interrupt_));
+    events_.push_back(
+        fmt::format("{} was interrupted by signal {}; it is passed to all nodes", name_of(report), interrupt_));
     ++version_;
   }
 }
@@ -322,7 +323,7 @@ void Cluster::assign_final_ranks() {
     });
     if (registered_ == (claimed_world_ > 0 ? claimed_world_ : options_.world)) {
       end({.exit_code = kExitOfPeers,
-           .text = "the nodes that came back to the restarted scheduler do not fit together"});
+           .text = "the nodes that came back to the restarted scheduler contradict each other"});
     }
     return;
   }

@@ -76,7 +76,7 @@ void kernel(const KernelArgs& args) {
 }
 
 // Keys and values go around as in the forward pass. What is due to them is summed on its way: it
-// sets out in step 1, one place behind them, and the rank they belong to adds its own share, of
+// sets out in step 1, one place after them, and the rank they belong to adds its own share, of
 // step 0, when it is back. Sums are taken in the type of lse.
 std::vector<Tensor> ring(const RingArgs& args) {
   auto attrs = args.attrs.as<AttentionAttrs>();

@@ -1,4 +1,4 @@
-// What is true of all ops that ranks do together.
+// What all collectives share.
 #pragma once
 
 #include <utility>

@@ -77,7 +77,7 @@ std::vector<TensorType> infer_exchange(const InferArgs& args) {
       int64_t& known = from[static_cast<size_t>(to)];
       require(known < 0,
               "neighbor_exchange: operand {} goes to rank {} of the group from rank {} and from rank {}; a rank "
-              "gets one",
+              "receives it from one",
               i, to, known, k);
       known = k;
     }
@@ -141,8 +141,8 @@ CollectiveAttrs over_ranks(const std::vector<std::vector<int64_t>>& groups) {
     require(group.size() >= 2, "over_ranks: the group [{}] has {} ranks; a group has 2 or more", fmt::join(group, ","),
             group.size());
     require(group.size() == groups[0].size(),
-            "over_ranks: the group [{}] has {} ranks and [{}] has {}; all must have as many", fmt::join(group, ","),
-            group.size(), fmt::join(groups[0], ","), groups[0].size());
+            "over_ranks: the group [{}] has {} ranks and [{}] has {}; all groups must be of one size",
+            fmt::join(group, ","), group.size(), fmt::join(groups[0], ","), groups[0].size());
     for (const int64_t rank : group) {
       require(rank >= 0, "over_ranks: rank {} in the group [{}]; ranks count from 0", rank, fmt::join(group, ","));
       require(std::find(out.ranks.begin(), out.ranks.end(), rank) == out.ranks.end(),

@@ -29,8 +29,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   require(attrs.size >= 1 && attrs.size <= 65'536,
           "exchange_boxes: the group has {} ranks; it must have 1 or more, up to 65536", attrs.size);
   require(attrs.shape.rank() == x.shape.rank(),
-          "exchange_boxes: a result {} of an operand {}; both must have as many dimensions", to_string(attrs.shape),
-          to_string(x));
+          "exchange_boxes: a result {} of an operand {}; both must have the same number of dimensions",
+          to_string(attrs.shape), to_string(x));
   for (const BoxMessage& message : attrs.messages()) {
     for (const int64_t place : {message.from, message.to}) {
       require(place >= 0 && place < attrs.size,

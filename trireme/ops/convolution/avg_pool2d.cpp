@@ -1,6 +1,6 @@
 // avg_pool2d: y[n,p,q,c] = the mean of x[n,.,.,c] over the window at (p,q); padded zeros count
 // unless told otherwise
-#include "trireme/ops/collectives/window.h"
+#include "trireme/ops/convolution/window.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 // Its gradient goes to the first of the largest elements, which it finds again.
 #include <limits>
 
-#include "trireme/ops/collectives/window.h"
+#include "trireme/ops/convolution/window.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {

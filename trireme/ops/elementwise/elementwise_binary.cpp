@@ -265,7 +265,7 @@ std::vector<Example> examples_and() {
 }
 
 std::vector<TensorType> infer_select(const InferArgs& args) {
-  require(args.in[0].dtype == DType::kBool, "select: the condition must be bool, it is {}; compare it with something",
+  require(args.in[0].dtype == DType::kBool, "select: the condition must be bool, it is {}; compare it with a value",
           to_string(args.in[0]));
   require(args.in[1].dtype == args.in[2].dtype, "select: a and b must be of one type (a {}, b {}); cast one of them",
           to_string(args.in[1]), to_string(args.in[2]));

@@ -1,6 +1,6 @@
 // pick: y[*] = x[*, ids[*]]; ids outside 0..v-1 pick 0
 //
-// v may be cut: a piece picks what falls in its own coordinates, and the pieces' results are a partial sum.
+// v may be cut: a piece picks what lies in its own coordinates, and the pieces' results are a partial sum.
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 

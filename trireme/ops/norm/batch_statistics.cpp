@@ -1,5 +1,5 @@
 // channel_sums: s[0,c] = sum_* x[*,c], s[1,c] = sum_* x[*,c]^2
-// batch_statistics: mean[c] and var[c] of the positions behind such sums, and the running statistics after them
+// batch_statistics: mean[c] and var[c] of the positions that such sums are over, and the running statistics after them
 //
 // The sums are f64: squares of f32 are exact in it, so the variance, sum of squares / n - mean^2, keeps nearly all of
 // f32's digits also where the mean is a thousand times the deviation, and parts of a cut tensor are simply added.

@@ -1,7 +1,7 @@
 // embedding: y[*,d] = table[ids[*], d], and embedding_grad: table[v,d] = sum over * with ids[*] = v
 // of dy[*,d]
 //
-// Where the vocabulary is cut, each piece looks up the ids that fall in it and gives zeros for the
+// Where the vocabulary is cut, each piece looks up the ids that lie in it and gives zeros for the
 // others, so the result is a partial sum. An id outside the whole vocabulary is an error on every
 // piece.
 #include <algorithm>
@@ -70,7 +70,7 @@ Cost grad_cost(const TypeArgs& args) {
   return {.flops = static_cast<double>(args.in[1].elements()), .bytes = tensor_bytes(args)};
 }
 
-// Calls fn(token, row of the piece) for each id that falls in rows [start, start + rows).
+// Calls fn(token, row of the piece) for each id in rows [start, start + rows).
 template <class Fn>
 void each_row(const char* op, const View& ids, int64_t vocabulary, int64_t start, int64_t rows, Fn&& fn) {
   with_index(op, ids.type.dtype, [&](auto zero) {
