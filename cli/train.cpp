@@ -20,7 +20,6 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/model_size.h"
 #include "trireme/train/job/strategies.h"
-#include "trireme/train/loop/fit_result.h"
 #include "trireme/train/loop/interrupt.h"
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/report/progress.h"
