@@ -32,7 +32,7 @@ Layout result_of(const Graph& graph, const Strategy& strategy, std::string_view 
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.op->name != op || occurrences[i] != occurrence || !graph.scope_of(node).empty()) continue;
-    return result_layouts(rule_of(graph, node), strategy.nodes[i]).front();
+    return result_layouts(*rule_of(graph, node), strategy.nodes[i]).front();
   }
   return {};
 }

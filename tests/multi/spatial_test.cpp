@@ -144,7 +144,7 @@ TEST(Spatial, means_that_leave_padding_out_are_not_cut_where_there_is_some) {
   Graph graph("pool");
   const Tensor x(graph, graph.add_input("x", {DType::kF32, {1, 8, 8, 2}}, Role::kData));
   avg_pool2d(x, {.kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 0}, .count_padding = false});
-  EXPECT_EQ(to_string(rule_of(graph, graph.nodes()[0])), "n.q~c->n.qc n=1 q=4 c=2");
+  EXPECT_EQ(to_string(*rule_of(graph, graph.nodes()[0])), "n.q~c->n.qc n=1 q=4 c=2");
 }
 
 }  // namespace

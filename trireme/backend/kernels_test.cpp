@@ -234,6 +234,10 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryOp, testing::ValuesIn(all_with_kernels()
   return fmt::format("{}_{}", each.param.op->name, each.param.isa.name());
 });
 
+TEST(Kernel, ClaimsLeastOfItsBitsWhereItSaysNothing) {
+  EXPECT_EQ((Kernel{.op = "add", .name = "add.new"}.bits), Bits::kShape);
+}
+
 TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
   std::vector<std::string> lines;
   set_log_levels("warn,dispatch=debug");
@@ -262,7 +266,7 @@ TEST(Kernels, OnlyWhatTakesNoTimeIsLeftToTheReference) {
   std::vector<std::string_view> left;
 
   for (const OpDef* op : all_ops()) {
-    if (!op->traits.collective && kernels_of(*op).size() < 2) left.push_back(op->name);
+    if (!op->collective && kernels_of(*op).size() < 2) left.push_back(op->name);
   }
 
   // Coordinates are made once, a reshape or stop_gradient copies bytes or nothing, a pick reads one element a row,

@@ -231,13 +231,12 @@ void set_beyond(const Whole& whole, const Cut& cut, size_t operand, const Layout
     for (size_t rank = 0; rank < pieces.size(); ++rank) {
       const View piece = pieces[rank].view();
       const Place place{shape, local_box(shape, layout, cut.mesh, static_cast<int64_t>(rank)).start};
-      op("fill_beyond")
-          .kernel.get()({.in = {&piece, 1},
-                         .out = {&piece, 1},
-                         .in_place = {&place, 1},
-                         .out_place = {&place, 1},
-                         .attrs = attrs,
-                         .scratch = {}});
+      structural().fill_beyond.kernel.get()({.in = {&piece, 1},
+                                             .out = {&piece, 1},
+                                             .in_place = {&place, 1},
+                                             .out_place = {&place, 1},
+                                             .attrs = attrs,
+                                             .scratch = {}});
     }
   });
 }

@@ -6,8 +6,6 @@
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/op/box_messages.h"
-#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -76,14 +74,6 @@ std::string RankGroups::text(const Mesh& mesh) const {
     out += fmt::format("[{}]", fmt::join(first, end, ","));
   }
   return out;
-}
-
-RankGroups groups_of(std::string_view op, const Attrs& attrs) {
-  const auto read = [](const auto& a) { return RankGroups{a.axes, a.ranks, a.size}; };
-  if (op == "take_windows" || op == "add_windows") return read(attrs.as<WindowAttrs>());
-  if (op == "exchange_boxes") return read(attrs.as<BoxesAttrs>());
-  if (op == "neighbor_exchange") return read(attrs.as<ExchangeAttrs>());
-  return read(attrs.as<CollectiveAttrs>());
 }
 
 }  // namespace trireme

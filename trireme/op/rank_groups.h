@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/op/op_def.h"
+#include "trireme/ir/attrs.h"
+#include "trireme/mesh/mesh.h"
 
 namespace trireme {
 
@@ -24,7 +25,11 @@ struct RankGroups {
   std::string text(const Mesh& mesh) const;  // "dp*tp", or "ranks [1,3][0,2]"
 };
 
-// Those of a collective, by its attributes.
-RankGroups groups_of(std::string_view op, const Attrs& attrs);
+// By attributes with `axes`, `ranks` and `size`.
+template <class A>
+RankGroups read_groups(const Attrs& attrs) {
+  const A& a = attrs.as<A>();
+  return {a.axes, a.ranks, a.size};
+}
 
 }  // namespace trireme

@@ -18,7 +18,12 @@ namespace trireme {
 struct RowOp {
   int row_dims = 0;          // the most dimensions that may count rows
   std::vector<char> by_row;  // of operands: has a row for each row of the results; otherwise all rows read all of it
+  bool sums = false;         // over a dimension that a cut could part, as a product does
 };
+
+// How rows of the results depend on rows of the operands, whatever is summed over; nothing where the results have no
+// rows.
+std::optional<RowOp> along_rows(const OpDef& op, const TypeArgs& types);
 
 // How the op works on rows of these types; nothing where it does not.
 std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types);

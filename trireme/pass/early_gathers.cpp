@@ -4,6 +4,7 @@
 #include <map>
 
 #include "trireme/base/seeded_defect.h"
+#include "trireme/op/structural.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -26,7 +27,7 @@ std::vector<Gather> gathers_of(const Graph& graph) {
       out[gather->second].first_reader = id;
       result.erase(gather);
     }
-    if (node.op->name == "all_gather" && graph.value(node.inputs[0]).producer < 0) {
+    if (does(node, ReshardStep::Kind::kAllGather) && graph.value(node.inputs[0]).producer < 0) {
       result.emplace(node.outputs[0], out.size());
       out.push_back({id, -1});
     }

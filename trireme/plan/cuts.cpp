@@ -323,7 +323,8 @@ std::vector<Layout> parse_layouts(std::string_view text, const Graph& graph, con
 }
 
 OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, const Mesh& mesh, int64_t copies) {
-  const ShardingRule rule = rule_of(graph, node);
+  const RuleOf computed = rule_of(graph, node);
+  const ShardingRule& rule = *computed;
   const Subject subject{text, graph, node, rule};
   const size_t arrow = text.find("->");
   OpCuts out;

@@ -38,9 +38,9 @@ bool sums_a_factor(const ShardingRule& rule) {
 
 void ask_own_terms(const Graph& graph, NodeId id, bool as_means, Asks& asks) {
   const Node& node = graph.node(id);
-  const ShardingRule rule = rule_of(graph, node);
-  require(sums_a_factor(rule), "cross_batch of {}: the op reduces no dimension that can be cut; its rule is {}",
-          name_of(graph, node), to_string(rule));
+  const RuleOf rule = rule_of(graph, node);
+  require(sums_a_factor(*rule), "cross_batch of {}: the op reduces no dimension that can be cut; its rule is {}",
+          name_of(graph, node), to_string(*rule));
   asks.own_terms[id] = as_means;
 }
 
@@ -77,7 +77,7 @@ void ask_self_defined(std::string_view text, const Graph& graph, NodeId id, cons
   const std::string why = why_unsound(graph, node, layouts, mesh);
   require(why.empty(), "self_define_shard of {}: {}", name_of(graph, node), why);
   FactorCuts& cuts = asks.nodes[id];
-  cuts.axes.resize(rule_of(graph, node).factors.size());
+  cuts.axes.resize(rule_of(graph, node)->factors.size());
   cuts.vouched = std::move(layouts);
 }
 

@@ -89,21 +89,25 @@ class SemiAuto {
   }
 
  private:
+  // Whether the results are of the operands' types: a rank that takes no part can go on with what it has.
+  bool keeps_types(const Node& node) const {
+    return std::equal(node.inputs.begin(), node.inputs.end(), node.outputs.begin(), node.outputs.end(),
+                      [&](ValueId in, ValueId out) { return graph_.type(in) == graph_.type(out); });
+  }
+
   // A collective in the model's own code must fit the mesh.
   void check_collective(const Node& node) const {
-    if (!def_of(node).traits.collective) return;
-    const RankGroups groups = groups_of(node.op->name, node.attrs);
+    if (!def_of(node).collective) return;
+    const RankGroups groups = groups_of(node);
     const std::string wrong = groups.why_not(mesh_);
     require(wrong.empty(), "{} of '{}' {}", node.op->name, graph_.scope_of(node), wrong);
-    const bool keeps_shape = node.op->name == "all_reduce" || node.op->name == "broadcast" ||
-                             node.op->name == "neighbor_exchange" || node.op->name == "ring_shift";
-    if (keeps_shape || groups.ranks.empty() || static_cast<int64_t>(groups.ranks.size()) == mesh_.devices()) return;
+    if (keeps_types(node) || groups.ranks.empty() || static_cast<int64_t>(groups.ranks.size()) == mesh_.devices())
+      return;
     int64_t outside = 0;
     while (std::find(groups.ranks.begin(), groups.ranks.end(), outside) != groups.ranks.end()) ++outside;
     fail(ErrorKind::kInvalidArgument,
          "{} of '{}' is over {}, and rank {} is in none of its groups; its result has another shape than its operand, "
-         "so "
-         "every rank of the {} must be in a group: list them all",
+         "so every rank of the {} must be in a group: list them all",
          node.op->name, graph_.scope_of(node), groups.text(mesh_), outside, mesh_.devices());
   }
 
@@ -317,7 +321,7 @@ class SemiAuto {
   void settle_asks() {
     for (auto& [id, asked] : ops_) {
       const Node& node = graph_.node(id);
-      const std::vector<Layout> operands = operand_layouts(rule_of(graph_, node), asked.op.cuts);
+      const std::vector<Layout> operands = operand_layouts(*rule_of(graph_, node), asked.op.cuts);
       for (size_t i = 0; i < operands.size(); ++i) ask_operand(node.inputs[i], operands[i], asked.who);
       for (size_t i = 0; i < asked.op.results.size(); ++i) asks_.seen_as[node.outputs[i]] = *asked.op.results[i];
       asks_.nodes[id] = asked.op.cuts;

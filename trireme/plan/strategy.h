@@ -11,7 +11,7 @@
 #include "trireme/ir/graph.h"
 #include "trireme/layout/layout.h"
 #include "trireme/mesh/mesh.h"
-#include "trireme/op/sharding_rule.h"
+#include "trireme/op/computed_rule.h"
 
 namespace trireme {
 
@@ -33,7 +33,7 @@ inline Parts parts_of(const Input& input) {
 }
 
 // The sharding rule of a node on its whole types; nothing may be cut where the op has none.
-ShardingRule rule_of(const Graph& graph, const Node& node);
+RuleOf rule_of(const Graph& graph, const Node& node);
 
 // The layouts of all values that the strategy gives: what each node produces, before any reshard.
 std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy);

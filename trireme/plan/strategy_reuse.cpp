@@ -118,7 +118,7 @@ void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Ask
     const auto found = by_key.find(keys[i]);
     if (found == by_key.end()) {
       if (is_step ? of_model[i] != 0 : reads_parameter(graph, node))
-        asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node).factors.size());
+        asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node)->factors.size());
       continue;
     }
     try {

@@ -97,7 +97,8 @@ void read_special(std::string_view key, std::string_view value, const Graph& gra
 
 void read_choice(std::string_view rest, const Graph& graph, const Node& node, const Mesh& mesh, FactorCuts& cuts,
                  int line) {
-  const ShardingRule rule = rule_of(graph, node);
+  const RuleOf computed = rule_of(graph, node);
+  const ShardingRule& rule = *computed;
   cuts.axes.resize(rule.factors.size());
   for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
     const size_t equals = word.find('=');
@@ -297,7 +298,8 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const FactorCuts& cuts = strategy.nodes[i];
-    const ShardingRule rule = rule_of(graph, node);
+    const RuleOf computed = rule_of(graph, node);
+    const ShardingRule& rule = *computed;
     std::string choice;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (cuts.axes[f].empty()) continue;
@@ -358,7 +360,7 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
     strategy.nodes[id] = read_cuts(line, graph, graph.nodes()[id], lines.mesh);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    if (given[i] == 0) strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i]).factors.size());
+    if (given[i] == 0) strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i])->factors.size());
   }
   for (size_t i = 0; i < lines.outputs.size(); ++i) {
     const Output& output = graph.outputs()[i];

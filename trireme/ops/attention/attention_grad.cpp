@@ -116,18 +116,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef attention_grad{{"attention_grad", &Attrs::parse<AttentionAttrs>},
-                                  "dq, dk and dv of attention, from its results",
-                                  "q, k, v, out, lse, dout",
-                                  infer,
-                                  Facet<GradFn>::none("a gradient is not differentiated again"),
-                                  shard,
-                                  cost,
-                                  kernel,
-                                  {},
-                                  {{0, 5}, {0, 3}},
-                                  examples,
-                                  nullptr,
-                                  ring};
+extern const OpDef attention_grad{
+    {"attention_grad", &Attrs::parse<AttentionAttrs>},
+    {
+        .doc = "dq, dk and dv of attention, from its results",
+        .inputs = "q, k, v, out, lse, dout",
+        .infer = infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 5}, {0, 3}},
+        .examples = examples,
+        .ring = ring,
+    },
+};
 }  // namespace ops
 }  // namespace trireme

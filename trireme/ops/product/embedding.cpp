@@ -137,28 +137,34 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef embedding{{"embedding", &Attrs::parse<NoAttrs>},
-                             "y[*,d] = table[ids[*], d]",
-                             "table, ids",
-                             infer,
-                             grad,
-                             shard,
-                             cost,
-                             kernel,
-                             {.reads_place = true},
-                             {},
-                             examples};
-extern const OpDef embedding_grad{{"embedding_grad", &Attrs::parse<EmbeddingGradAttrs>},
-                                  "dtable[v,d] = sum of dy[*,d] where ids[*] = v",
-                                  "ids, dy",
-                                  grad_infer,
-                                  grad_grad,
-                                  grad_shard,
-                                  grad_cost,
-                                  grad_kernel,
-                                  {.reads_place = true},
-                                  {},
-                                  grad_examples};
+extern const OpDef embedding{
+    {"embedding", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y[*,d] = table[ids[*], d]",
+        .inputs = "table, ids",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .examples = examples,
+    },
+};
+extern const OpDef embedding_grad{
+    {"embedding_grad", &Attrs::parse<EmbeddingGradAttrs>},
+    {
+        .doc = "dtable[v,d] = sum of dy[*,d] where ids[*] = v",
+        .inputs = "ids, dy",
+        .infer = grad_infer,
+        .grad = grad_grad,
+        .shard = grad_shard,
+        .cost = grad_cost,
+        .kernel = grad_kernel,
+        .traits = {.reads_place = true},
+        .examples = grad_examples,
+    },
+};
 }  // namespace ops
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
