@@ -182,4 +182,6 @@ class Cluster {
   std::vector<std::string> events_;
 };
 
+std::string ranks_text(int first, int count);  // "rank 3", "ranks 3 to 5"
+
 }  // namespace trireme::launch
