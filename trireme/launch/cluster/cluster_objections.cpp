@@ -1,4 +1,6 @@
 // Why a node cannot have a place in the job.
+#include <fmt/core.h>
+
 #include "trireme/launch/cluster/cluster.h"
 
 namespace trireme::launch {
