@@ -28,14 +28,14 @@ void write_and_close(int fd, const comm::Secret& secret, const std::string& path
 }  // namespace
 
 comm::Secret read_secret(const std::string& path, std::string_view from) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     fail(ErrorKind::kIo, "job secret: cannot open {}='{}' ({})", from, path, std::strerror(errno));
   }
   struct stat info {};
   fstat(fd, &info);
   char text[65];
-  const ssize_t got = read(fd, text, sizeof text);
+  const ssize_t got = ::read(fd, text, sizeof text);
   close(fd);
   require((info.st_mode & 077) == 0, "job secret: '{}' has mode {:04o}, so others can read it; make it 0600", path,
           info.st_mode & 07777);
@@ -45,7 +45,7 @@ comm::Secret read_secret(const std::string& path, std::string_view from) {
 }
 
 void make_secret_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   require(fd >= 0 || errno != EEXIST, "job secret: '{}' exists already; remove it first, or name another file", path);
   write_and_close(fd, comm::random_secret(), path);
 }
