@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
 #include "trireme/base/seeded_defect.h"
+#include "trireme/exec/bound_message.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
@@ -32,8 +33,8 @@ struct Bound {
   std::span<std::byte> scratch;
   KernelFn* kernel = nullptr;
   std::shared_ptr<void> kernel_state;
-  std::unique_ptr<BoundCollective> collective;
-  bool sends = false;      // the collective has other members than this rank
+  std::unique_ptr<Background> background;
+  bool sends = false;      // the background work has other members than this rank
   Clock::time_point sent;  // when it was started in this step
   int64_t part = 0;        // of a local cut
   double seconds = 0;
@@ -44,7 +45,7 @@ struct Bound {
 struct Executor::State {
   const ExecutionPlan& plan;
   ExecutorOptions options;
-  int64_t rank = 0;
+  int64_t rank = 0;  // of the mesh
   std::unique_ptr<std::byte, FreeArena> own;
   std::span<std::byte> arena;
   std::vector<View> views;  // per value
@@ -59,9 +60,13 @@ struct Executor::State {
 
   State(const ExecutionPlan& p, const ExecutorOptions& o) : plan(p), options(o) {
     const int64_t ranks = o.world ? o.world->size() : 1;
-    require(ranks == p.mesh.devices(), "the plan is for {} ranks ('{}'); this job has {}", p.mesh.devices(),
-            to_string(p.mesh), ranks);
-    rank = o.world ? o.world->rank() : 0;
+    const int64_t planned = p.mesh.devices() * p.crews;
+    require(ranks == planned, "the plan is for {} ranks ({}'{}'); this job has {}", planned,
+            p.crews > 1 ? fmt::format("{} crews of ", p.crews) : "", to_string(p.mesh), ranks);
+    const int64_t of_world = o.world ? o.world->rank() : 0;
+    require(of_world / p.mesh.devices() == p.crew, "rank {} is of crew {} (crews of {} ranks); the plan is for crew {}",
+            of_world, of_world / p.mesh.devices(), p.mesh.devices(), p.crew);
+    rank = of_world % p.mesh.devices();
     take_arena();
     bind_values();
     bind_actions();
@@ -172,7 +177,7 @@ struct Executor::State {
       bind_work(bound);
     }
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (actions[i].collective && !waited[i]) in_flight_at_end.push_back(&actions[i]);
+      if (actions[i].background && !waited[i]) in_flight_at_end.push_back(&actions[i]);
       if (actions[i].sends) sending.push_back(&actions[i]);
     }
     flights.reserve(sending.size());
@@ -182,6 +187,7 @@ struct Executor::State {
   void bind_work(Bound& bound) {
     const Action& action = *bound.action;
     if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
+    if (is_message(*action.op)) return bind_message(bound);
     if (!action.op->traits.collective) {
       for (const Kernel* kernel : kernels_of(*action.op)) {
         if (kernel->name == action.kernel) bound.kernel = kernel->run;
@@ -197,14 +203,26 @@ struct Executor::State {
       return;
     }
     std::vector<int> members;
-    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(static_cast<int>(member));
+    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(world_rank(plan.crew, member));
     BoundCollective::Ranks ranks{.tag = static_cast<int>(&action - plan.actions.data())};
     if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
     bound.sends = members.size() > 1;
     if (bound.sends) ranks.group = &options.world->group(members);
-    bound.collective =
+    bound.background =
         std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
   }
+
+  void bind_message(Bound& bound) {
+    const Message message = message_of(*bound.action->op, bound.action->attrs);
+    require(options.world != nullptr && message.crew >= 0 && message.crew < plan.crews,
+            "the plan sends to crew {} of {}; no such ranks are here", message.crew, plan.crews);
+    const View& view = message.sends ? bound.in.at(0) : bound.out.at(0);
+    bound.sends = true;
+    bound.background =
+        std::make_unique<BoundMessage>(options.world->all(), world_rank(message.crew, rank), message, view);
+  }
+
+  int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
 
   void run_action(Bound& bound) {
     for (const int comm : waits_of(*bound.action)) wait(actions[static_cast<size_t>(comm)]);
@@ -213,7 +231,7 @@ struct Executor::State {
       const KernelArgs args{bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
                             bound.scratch, options.pool, &bound.kernel_state};
       bound.kernel(args);
-    } else if (bound.collective) {
+    } else if (bound.background) {
       start(bound);
     } else if (bound.action->op->traits.collective) {
       copy_part(bound.in[0], bound.out[0], static_cast<int>(bound.action->attrs.as<CollectiveAttrs>().dim), bound.part);
@@ -222,23 +240,23 @@ struct Executor::State {
   }
 
   void start(Bound& bound) {
-    if (!bound.sends) return bound.collective->start();
+    if (!bound.sends) return bound.background->start();
     bound.sent = Clock::now();
-    bound.collective->start();
+    bound.background->start();
     stops.push_back({bound.sent, Clock::now()});
   }
 
   void wait(Bound& bound) {
-    if (!bound.sends || !bound.collective->is_under_way()) return bound.collective->wait();
+    if (!bound.sends || !bound.background->is_under_way()) return bound.background->wait();
     const auto begin = Clock::now();
-    bound.collective->wait();
+    bound.background->wait();
     stops.push_back({begin, Clock::now()});
     if (timing) bound.seconds += std::chrono::duration<double>(stops.back().end - begin).count();
   }
 
   CommunicationTime note_communication(Clock::time_point begin) {
     flights.clear();
-    for (const Bound* bound : sending) flights.push_back({bound->sent, bound->collective->ended()});
+    for (const Bound* bound : sending) flights.push_back({bound->sent, bound->background->ended()});
     CommunicationTime out = communication_time(flights, stops);
     if (!flights.empty()) out.begin_s = std::chrono::duration<double>(flights.front().begin - begin).count();
     return out;

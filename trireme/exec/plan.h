@@ -2,9 +2,9 @@
 // arena. It is the same for all ranks of a mesh, prints to text that reads back identical, and has a hash that
 // ranks compare before the first step.
 //
-// Actions stand in one total order. Compute actions run one after the other; a communication action is started
-// at its place, when all compute actions before it are done, and runs beside the compute actions after it
-// until the first action that names it in `waits`.
+// Actions stand in one total order. Compute actions run one after the other. An action of another lane, in the
+// background, is started at its place, when all compute actions before it are done, and runs beside the actions after
+// it until the first that names it in `waits`. (docs/design/events.md)
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,17 @@
 
 namespace trireme {
 
-enum class Lane { kCompute, kComm };
+enum class Lane {
+  kCompute,
+  kComm,     // collectives
+  kMessage,  // sends to other crews, and receipts from them
+};
 std::string_view to_string(Lane lane);
+inline constexpr int kLanes = 3;
+inline bool in_background(Lane lane) {
+  return lane != Lane::kCompute;
+}
+Lane lane_of(const OpDef& op);
 
 // What a buffer holds, for reports of memory by kind.
 enum class Holding { kParameter, kState, kData, kActivation, kGradient, kScratch };
@@ -50,7 +59,7 @@ struct Action {
   Attrs attrs;
   std::vector<int> in;  // values
   std::vector<int> out;
-  std::vector<int> waits;  // communication actions that must have ended before this one starts
+  std::vector<int> waits;  // background actions that must have ended before this one starts
   int scratch = -1;        // a buffer
   std::string scope;
 };
@@ -71,6 +80,9 @@ struct PlanOutput {
 struct ExecutionPlan {
   std::string name;
   Mesh mesh;
+  // A job of several crews runs a plan for each, on meshes of as many ranks: rank r of this plan's mesh is the world's
+  // rank crew * mesh.devices() + r.
+  int crew = 0, crews = 1;
   int threads = 1;               // compute threads per rank that scratch sizes are made for
   std::string bits = "fast";     // what is promised of them: "fast", or "invariant on <isa>"
   int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
@@ -97,6 +109,7 @@ struct PlanOptions {
   Numerics numerics = Numerics::kFast;
   // Parameters and state are not in the arena: another executor holds them. For programs that only read them.
   bool external_parameters = false;
+  int crew = 0, crews = 1;  // as in ExecutionPlan
 };
 
 // Chooses kernels, merges values into buffers (views, results written over operands, gradients of one
@@ -111,8 +124,9 @@ std::string to_string(const ExecutionPlan& plan);
 ExecutionPlan parse_plan(std::string_view text);  // throws kInvalidArgument with the line's number
 uint64_t hash(const ExecutionPlan& plan);         // XXH3 of the text
 
-// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on
-// what is no earlier communication, results read before they are waited for. Empty when sound.
+// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on what is no
+// earlier background action, results that are read, and bytes that are written, while an action under way still uses
+// them. Empty when sound.
 std::vector<std::string> verify(const ExecutionPlan& plan);
 
 }  // namespace trireme

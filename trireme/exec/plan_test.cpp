@@ -226,10 +226,10 @@ TEST(PlanText, any_other_number_in_it_is_another_hash) {
 
 TEST(PlanText, mistakes_are_refused_with_their_line) {
   EXPECT_THAT(error_of(""),
-              HasSubstr("plan text, line 1: the text is empty; a plan begins with one line 'plan 1 ...'"));
+              HasSubstr("plan text, line 1: the text is empty; a plan begins with one line 'plan 2 ...'"));
   EXPECT_THAT(error_of("buffer data bytes=1 offset=0 live=[0,1]\n"), HasSubstr("line 1: a plan begins with one line"));
   EXPECT_THAT(error_of(to_string(small_plan()) + to_string(small_plan())), HasSubstr("a plan begins with one line"));
-  EXPECT_THAT(error_of(edited("plan 1", "plan 2")), HasSubstr("line 1: this version reads plans of version 1"));
+  EXPECT_THAT(error_of(edited("plan 2", "plan 1")), HasSubstr("line 1: this version reads plans of version 2"));
   EXPECT_THAT(error_of(edited("dp=2", "dp=x")), HasSubstr("plan text, line 1: "));
   EXPECT_THAT(error_of(edited("threads=1", "threads=0")), HasSubstr("threads=0 is not in [1,4096)"));
   EXPECT_THAT(error_of(edited("threads=1", "thraeds=1")), HasSubstr("expected threads=..., found 'thraeds=1'"));

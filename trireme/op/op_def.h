@@ -119,6 +119,7 @@ struct Traits {
   bool collective = false;   // talks to other ranks; the executor runs it, not a kernel
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
   bool reads_place = false;     // the kernel asks where its pieces lie in their wholes
+  bool message = false;         // between plans: one rank sends, another receives (op/message.h)
 };
 
 // The op on pieces that are cut in a ring (ShardingRule::ring), by other ops: in each step the ranks work on the pieces
@@ -153,7 +154,7 @@ struct OpDef : OpBase {
   Attrs (*in_part)(const Attrs& attrs, int64_t parts) = nullptr;
 };
 
-// Whether the op moves bytes between ranks (and is no local cut).
+// Whether the op moves bytes between the ranks of a group (and is no local cut).
 inline bool is_communication(const OpDef& op) {
   return op.traits.collective && op.name != "shard_slice";
 }

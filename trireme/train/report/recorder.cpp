@@ -121,7 +121,7 @@ std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, d
   double comm_s = 0;
   double compute_s = 0;
   for (const ActionTime& time : times) {
-    if (time.lane == Lane::kComm) {
+    if (in_background(time.lane)) {
       comm_s += time.seconds;
     } else {
       compute[std::string(time.op)] += time.seconds;
