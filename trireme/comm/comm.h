@@ -109,7 +109,7 @@ class World {
   virtual Group& all() = 0;
   // The group of these world ranks, which include this one; collective over its members. Equal lists return the same
   // group. A channel makes another group of the same ranks: what runs on one of them does not wait for its turn on
-  // another, so that two threads of a rank may use one each.
+  // another, so that two threads of a rank may use one each. The members make their groups in one order.
   virtual Group& group(const std::vector<int>& world_ranks, int channel = 0) = 0;
   // Ends a group that group() gave, once its members have done all that they started on it, and frees what it holds;
   // collective over its members. The reference is good no more; the same list makes a new group. Throws

@@ -81,8 +81,10 @@ TEST_P(Groups, AChannelIsAnotherGroupOfTheSameRanks) {
 TEST_P(Groups, TwoThreadsUseAChannelEach) {
   spawn_ranks(3, GetParam(), [](World& world) {
     constexpr int kTurns = 200;
+    Group& first = world.group({0, 1, 2}, 1);
+    Group& second = world.group({0, 1, 2}, 2);
     const auto sums = [&](int channel) {
-      Group& group = world.group({0, 1, 2}, channel);
+      Group& group = channel == 1 ? first : second;
       for (int32_t turn = 0; turn < kTurns; ++turn) {
         const int64_t elements = channel == 1 ? 3 : 3000;  // what fits a message, and what does not
         const HostTensor x = HostTensor::of<int32_t>(
