@@ -36,15 +36,22 @@ struct ExplainArgs {
   PassOptions passes;
 };
 
-std::string memory_text(const ExecutionPlan& plan) {
-  std::string out =
-      fmt::format("arena {} bytes: {} persistent, {} of the step; at least {} are live at once\n", plan.arena_bytes,
-                  plan.persistent_bytes, plan.arena_bytes - plan.persistent_bytes, plan.lower_bound);
-  const std::vector<int64_t> kinds = bytes_by_holding(plan);
+std::string arena_text(const ExecutionPlan& plan, Tier tier) {
+  const Arena& arena = plan.arena(tier);
+  std::string out = fmt::format("{}arena {} bytes: {} persistent, {} of the step; at least {} are live at once\n",
+                                tier == Tier::kDevice ? "" : fmt::format("{} ", to_string(tier)), arena.bytes,
+                                arena.persistent, arena.bytes - arena.persistent, arena.lower_bound);
+  const std::vector<int64_t> kinds = bytes_by_holding(plan, tier);
   for (int kind = 0; kind < kHoldings; ++kind) {
     out += fmt::format("  {:<11} {:>14} bytes at the fullest moment\n", to_string(static_cast<Holding>(kind)),
                        kinds[static_cast<size_t>(kind)]);
   }
+  return out;
+}
+
+std::string memory_text(const ExecutionPlan& plan) {
+  std::string out = arena_text(plan, Tier::kDevice);
+  if (plan.arena(Tier::kHost).bytes > 0) out += arena_text(plan, Tier::kHost);
   std::vector<std::string> names(plan.buffers.size());
   for (const PlanInput& input : plan.inputs) {
     names[static_cast<size_t>(plan.values[static_cast<size_t>(input.value)].buffer)] = input.name;
@@ -62,7 +69,8 @@ std::string memory_text(const ExecutionPlan& plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& b = plan.buffers[i];
     out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", i, to_string(b.holding), b.offset, b.bytes,
-                       fmt::format("{}..{}", b.first, b.last), names[i]);
+                       fmt::format("{}..{}", b.first, b.last),
+                       names[i] + (b.tier == Tier::kDevice ? "" : ", on the host"));
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include "trireme/exec/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -45,9 +46,9 @@ struct Bound {
 struct Executor::State {
   const ExecutionPlan& plan;
   ExecutorOptions options;
-  int64_t rank = 0;  // of the mesh
-  std::unique_ptr<std::byte, FreeArena> own;
-  std::span<std::byte> arena;
+  int64_t rank = 0;                                               // of the mesh
+  std::array<std::unique_ptr<std::byte, FreeArena>, kTiers> own;  // arenas that nobody gave
+  std::array<std::span<std::byte>, kTiers> arenas;
   std::vector<View> views;  // per value
   std::vector<Bound> actions;
   std::vector<Bound*> in_flight_at_end;
@@ -67,7 +68,7 @@ struct Executor::State {
     require(of_world / p.mesh.devices() == p.crew, "rank {} is of crew {} (crews of {} ranks); the plan is for crew {}",
             of_world, of_world / p.mesh.devices(), p.mesh.devices(), p.crew);
     rank = of_world % p.mesh.devices();
-    take_arena();
+    take_arenas();
     bind_values();
     bind_actions();
     order_copies();
@@ -98,19 +99,31 @@ struct Executor::State {
     }
   }
 
-  void take_arena() {
-    const auto bytes = static_cast<size_t>(plan.arena_bytes);
+  std::span<std::byte>& arena(Tier tier) { return arenas[static_cast<size_t>(tier)]; }
+
+  // The device's arena may be given, and is shared with other ranks; what lies on the host besides is this rank's
+  // alone.
+  void take_arenas() {
+    const auto bytes = static_cast<size_t>(plan.arena().bytes);
     if (!options.arena.empty() || bytes == 0) {
       require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
               options.arena.size());
-      arena = options.arena.first(bytes);
+      arena(Tier::kDevice) = options.arena.first(bytes);
     } else if (options.world && options.world->size() > 1) {
-      arena = options.world->allocate(bytes).first(bytes);
+      arena(Tier::kDevice) = options.world->allocate(bytes).first(bytes);
     } else {
-      own.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
-      if (!own) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
-      arena = {own.get(), bytes};
+      take_own(Tier::kDevice);
     }
+    take_own(Tier::kHost);
+  }
+
+  void take_own(Tier tier) {
+    const auto bytes = static_cast<size_t>(plan.arena(tier).bytes);
+    if (bytes == 0) return;
+    auto& memory = own[static_cast<size_t>(tier)];
+    memory.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+    if (!memory) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
+    arena(tier) = {memory.get(), bytes};
   }
 
   void bind_values() {
@@ -119,7 +132,7 @@ struct Executor::State {
       const PlanValue& value = plan.values[i];
       const Buffer& buffer = plan.buffers[static_cast<size_t>(value.buffer)];
       if (buffer.offset >= 0) {
-        views[i] = {arena.data() + buffer.offset, value.type};
+        views[i] = {arena(buffer.tier).data() + buffer.offset, value.type};
       }
     }
     for (const PlanInput& input : plan.inputs) {
@@ -171,7 +184,8 @@ struct Executor::State {
       }
       if (action.scratch >= 0) {
         const Buffer& buffer = plan.buffers[static_cast<size_t>(action.scratch)];
-        bound.scratch = arena.subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
+        bound.scratch =
+            arena(buffer.tier).subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
       }
       for (const int comm : waits_of(action)) waited[static_cast<size_t>(comm)] = 1;
       bind_work(bound);
@@ -300,7 +314,7 @@ const ExecutionPlan& Executor::plan() const {
   return state_->plan;
 }
 std::span<std::byte> Executor::arena() const {
-  return state_->arena;
+  return state_->arena(Tier::kDevice);
 }
 
 View Executor::input(std::string_view name) const {

@@ -63,7 +63,7 @@ class HandPlan {
 
   ExecutionPlan finish() {
     for (Buffer& buffer : plan_.buffers) buffer.last = next();
-    plan_.lower_bound = plan_.arena_bytes;
+    plan_.arena().lower_bound = plan_.arena().bytes;
     return plan_;
   }
 
@@ -71,8 +71,8 @@ class HandPlan {
   int next() const { return static_cast<int>(plan_.actions.size()); }
 
   int new_value(int first) {
-    plan_.buffers.push_back({.bytes = type_.bytes(), .offset = plan_.arena_bytes, .first = first});
-    plan_.arena_bytes += align_buffer(type_.bytes());
+    plan_.buffers.push_back({.bytes = type_.bytes(), .offset = plan_.arena().bytes, .first = first});
+    plan_.arena().bytes += align_buffer(type_.bytes());
     plan_.values.push_back(
         {type_, Layout::replicated(type_.shape.rank()), type_.shape, static_cast<int>(plan_.buffers.size()) - 1});
     made_by_.push_back(first);

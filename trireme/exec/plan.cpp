@@ -33,11 +33,11 @@ const PlanOutput& ExecutionPlan::output(std::string_view wanted) const {
   return by_name(outputs, wanted, "output", name);
 }
 
-std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan) {
+std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier) {
   const auto steps = static_cast<int>(plan.actions.size());
   std::vector<int64_t> live(static_cast<size_t>(steps) + 3, 0);  // steps -1 .. end, and one past
   for (const Buffer& b : plan.buffers) {
-    if (b.offset < 0) continue;
+    if (b.offset < 0 || b.tier != tier) continue;
     live[static_cast<size_t>(b.first + 1)] += align_buffer(b.bytes);
     live[static_cast<size_t>(b.last + 2)] -= align_buffer(b.bytes);
   }
@@ -53,7 +53,7 @@ std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan) {
   }
   std::vector<int64_t> out(kHoldings, 0);
   for (const Buffer& b : plan.buffers) {
-    if (b.offset >= 0 && b.first <= peak && peak <= b.last) {
+    if (b.offset >= 0 && b.tier == tier && b.first <= peak && peak <= b.last) {
       out[static_cast<size_t>(b.holding)] += align_buffer(b.bytes);
     }
   }

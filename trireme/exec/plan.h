@@ -7,7 +7,9 @@
 // it until the first that names it in `waits`. (docs/design/events.md)
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,10 +38,26 @@ enum class Holding { kParameter, kState, kData, kActivation, kGradient, kScratch
 std::string_view to_string(Holding holding);
 inline constexpr int kHoldings = 6;
 
+// Memory that a rank has, each kind with an arena of its own.
+enum class Tier {
+  kDevice,  // where kernels work
+  kHost,    // besides, of the host's: what need not lie where kernels work all the time
+};
+std::string_view to_string(Tier tier);
+inline constexpr int kTiers = 2;
+
+struct Arena {
+  int64_t bytes = 0;
+  int64_t persistent = 0;   // the front of it, which keeps its bytes between steps
+  int64_t lower_bound = 0;  // of `bytes`, for these lifetimes
+  friend bool operator==(const Arena&, const Arena&) = default;
+};
+
 struct Buffer {
   Holding holding = Holding::kActivation;
+  Tier tier = Tier::kDevice;
   int64_t bytes = 0;
-  int64_t offset = 0;       // in the arena; -1: given from outside (see PlanOptions::external_parameters)
+  int64_t offset = 0;       // in its tier's arena; -1: given from outside (see PlanOptions::external_parameters)
   int first = 0, last = 0;  // actions between which its bytes are in use; persistent buffers: the whole step
 };
 
@@ -83,11 +101,9 @@ struct ExecutionPlan {
   // A job of several crews runs a plan for each, on meshes of as many ranks: rank r of this plan's mesh is the world's
   // rank crew * mesh.devices() + r.
   int crew = 0, crews = 1;
-  int threads = 1;               // compute threads per rank that scratch sizes are made for
-  std::string bits = "fast";     // what is promised of them: "fast", or "invariant on <isa>"
-  int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
-  int64_t arena_bytes = 0;
-  int64_t lower_bound = 0;    // of arena_bytes, for these lifetimes
+  int threads = 1;            // compute threads per rank that scratch sizes are made for
+  std::string bits = "fast";  // what is promised of them: "fast", or "invariant on <isa>"
+  std::array<Arena, kTiers> arenas;
   int64_t micro_batches = 1;  // that a step of the rank falls in
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
@@ -96,6 +112,8 @@ struct ExecutionPlan {
   std::vector<Action> actions;
   std::vector<PlanOutput> outputs;
 
+  Arena& arena(Tier tier = Tier::kDevice) { return arenas[static_cast<size_t>(tier)]; }
+  const Arena& arena(Tier tier = Tier::kDevice) const { return arenas[static_cast<size_t>(tier)]; }
   const PlanInput& input(std::string_view name) const;  // throws kNotFound with candidates
   const PlanOutput& output(std::string_view name) const;
   int64_t offset_of(int value) const {
@@ -110,14 +128,16 @@ struct PlanOptions {
   // Parameters and state are not in the arena: another executor holds them. For programs that only read them.
   bool external_parameters = false;
   int crew = 0, crews = 1;  // as in ExecutionPlan
+  // Parameters and state by name that lie in another tier than the device's; kernels work on them there.
+  std::map<std::string, Tier, std::less<>> homes = {};
 };
 
 // Chooses kernels, merges values into buffers (views, results written over operands, gradients of one
 // collective side by side), and places the buffers.
 ExecutionPlan plan_execution(const Program& program, const PlanOptions& options = {});
 
-// Bytes by Holding at the step where most are live; they add up to the lower bound.
-std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan);
+// Bytes of a tier by Holding at the step where most are live; they add up to the lower bound.
+std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier = Tier::kDevice);
 double flops_per_step(const ExecutionPlan& plan);  // of one rank, by the ops' cost functions
 
 std::string to_string(const ExecutionPlan& plan);

@@ -195,7 +195,7 @@ class Planner {
   }
 
   int new_buffer(Holding holding, int64_t bytes, int first, int last) {
-    plan_.buffers.push_back({holding, bytes, 0, first, last});
+    plan_.buffers.push_back({.holding = holding, .bytes = bytes, .first = first, .last = last});
     users_.emplace_back();
     return static_cast<int>(plan_.buffers.size()) - 1;
   }
@@ -218,6 +218,11 @@ class Planner {
                                                            : Holding::kData;
     const int buffer =
         new_buffer(holding, graph_.type(input.value).bytes(), -1, kept ? end_ : std::max(0, last(input.value)));
+    if (const auto home = options_.homes.find(input.name); home != options_.homes.end()) {
+      require(kept, "plan '{}': a home is given for '{}', which is {}; parameters and state have homes", graph_.name(),
+              input.name, to_string(input.role));
+      plan_.buffers[static_cast<size_t>(buffer)].tier = home->second;
+    }
     put(input.value, buffer);
     plan_.inputs.push_back({input.name, input.role, input.value, input.init});
   }
@@ -361,13 +366,13 @@ class Planner {
   }
 
   void place() {
-    int64_t at = 0;
     for (Buffer& buffer : plan_.buffers) {
       if (!persistent(buffer.holding)) continue;
+      int64_t& at = plan_.arena(buffer.tier).persistent;
       buffer.offset = options_.external_parameters ? -1 : at;
       if (!options_.external_parameters) at += align_buffer(buffer.bytes);
     }
-    plan_.persistent_bytes = at;
+    for (Arena& arena : plan_.arenas) arena.bytes = arena.lower_bound = arena.persistent;
 
     std::vector<Lifetime> lifetimes;
     std::vector<std::vector<int>> members;
@@ -395,46 +400,51 @@ class Planner {
     }
     const MemoryPlan memory = plan_memory(lifetimes);
     for (size_t i = 0; i < members.size(); ++i) {
-      int64_t offset = plan_.persistent_bytes + memory.offsets[i];
+      int64_t offset = plan_.arena().persistent + memory.offsets[i];
       for (const int id : members[i]) {
         Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
         buffer.offset = offset;
         offset += align_buffer(buffer.bytes);
       }
     }
-    plan_.arena_bytes = plan_.persistent_bytes + memory.bytes;
-    plan_.lower_bound = plan_.persistent_bytes + memory.lower_bound;
+    plan_.arena().bytes = plan_.arena().persistent + memory.bytes;
+    plan_.arena().lower_bound = plan_.arena().persistent + memory.lower_bound;
   }
 
   // A send has ended when the first action writes where its operand lies.
   void end_sends() {
     struct Sent {
       int action;
+      Tier tier;
       int64_t begin, end;
     };
     std::vector<Sent> under_way;
-    const auto range = [&](int action, int64_t offset, int64_t bytes) { return Sent{action, offset, offset + bytes}; };
+    const auto range = [&](int action, int id, int64_t bytes) {
+      const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+      return Sent{action, buffer.tier, buffer.offset, buffer.offset + bytes};
+    };
+    const auto range_of = [&](int action, int value) {
+      const PlanValue& v = plan_.values[static_cast<size_t>(value)];
+      return range(action, v.buffer, v.type.bytes());
+    };
     for (int i = 0; i < end_; ++i) {
       Action& action = plan_.actions[static_cast<size_t>(i)];
       const auto end = [&](const Sent& written) {
         if (written.begin < 0) return;  // not in the arena
         std::erase_if(under_way, [&](const Sent& sent) {
-          if (sent.end <= written.begin || written.end <= sent.begin) return false;
+          const bool apart = sent.tier != written.tier || sent.end <= written.begin || written.end <= sent.begin;
+          if (apart) return false;
           if (std::ranges::find(action.waits, sent.action) == action.waits.end()) action.waits.push_back(sent.action);
           return true;
         });
       };
       for (const int id : action.out) {
-        if (!is_view(i)) end(range(i, plan_.offset_of(id), plan_.values[static_cast<size_t>(id)].type.bytes()));
+        if (!is_view(i)) end(range_of(i, id));
       }
       if (action.scratch >= 0) {
-        const Buffer& scratch = plan_.buffers[static_cast<size_t>(action.scratch)];
-        end(range(i, scratch.offset, scratch.bytes));
+        end(range(i, action.scratch, plan_.buffers[static_cast<size_t>(action.scratch)].bytes));
       }
-      if (is_send(i)) {
-        const int id = action.in[0];
-        under_way.push_back(range(i, plan_.offset_of(id), plan_.values[static_cast<size_t>(id)].type.bytes()));
-      }
+      if (is_send(i)) under_way.push_back(range_of(i, action.in[0]));
     }
   }
 

@@ -13,7 +13,7 @@ bool overlap_in_time(const Buffer& a, const Buffer& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 bool overlap_in_space(const Buffer& a, const Buffer& b) {
-  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+  return a.tier == b.tier && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
 
 void verify_buffers(const ExecutionPlan& plan, Found& out) {
@@ -25,9 +25,9 @@ void verify_buffers(const ExecutionPlan& plan, Found& out) {
   for (size_t i = 0; i < order.size(); ++i) {
     const Buffer& a = plan.buffers[static_cast<size_t>(order[i])];
     if (a.offset < 0) continue;
-    if (a.offset + a.bytes > plan.arena_bytes) {
+    if (a.offset + a.bytes > plan.arena(a.tier).bytes) {
       out.push_back(fmt::format("buffer {} ends at {}, past the arena of {} bytes", order[i], a.offset + a.bytes,
-                                plan.arena_bytes));
+                                plan.arena(a.tier).bytes));
     }
     for (size_t j = i + 1; j < order.size(); ++j) {
       const Buffer& b = plan.buffers[static_cast<size_t>(order[j])];
@@ -62,8 +62,9 @@ class Flights {
   }
 
  private:
-  // Bytes of the arena, or of one buffer that lies outside of it.
+  // Bytes of an arena, or of one buffer that lies outside of it.
   struct Range {
+    Tier tier = Tier::kDevice;
     int outside = -1;
     int64_t begin = 0, end = 0;
   };
@@ -75,8 +76,8 @@ class Flights {
 
   Range range_of_buffer(int id) const {
     const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-    if (buffer.offset < 0) return {id, 0, buffer.bytes};
-    return {-1, buffer.offset, buffer.offset + buffer.bytes};
+    if (buffer.offset < 0) return {buffer.tier, id, 0, buffer.bytes};
+    return {buffer.tier, -1, buffer.offset, buffer.offset + buffer.bytes};
   }
   Range range_of(int value) const {
     const PlanValue& v = plan_.values[static_cast<size_t>(value)];
@@ -101,8 +102,8 @@ class Flights {
 
   void check(const Range& range, bool writes) {
     for (const Use& use : uses_) {
-      const bool apart =
-          use.range.outside != range.outside || use.range.end <= range.begin || range.end <= use.range.begin;
+      const bool apart = use.range.tier != range.tier || use.range.outside != range.outside ||
+                         use.range.end <= range.begin || range.end <= use.range.begin;
       if (apart || !(writes || use.writes)) continue;
       out_.push_back(
           fmt::format("action {} ({}) {} bytes that action {} ({}) {} in the background; it must wait for it", at_,

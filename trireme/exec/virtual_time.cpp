@@ -280,7 +280,7 @@ std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const Act
     return static_cast<size_t>(std::clamp<int64_t>(action + 1, 0, static_cast<int64_t>(actions) + 1));
   };
   for (const Buffer& buffer : plan.buffers) {
-    if (buffer.offset < 0) continue;
+    if (buffer.offset < 0 || buffer.tier != Tier::kDevice) continue;
     change[at(buffer.first)] += align_buffer(buffer.bytes);
     change[at(int64_t{buffer.last} + 1)] -= align_buffer(buffer.bytes);
   }

@@ -60,8 +60,8 @@ struct VirtualTime {
 // there is no queue of events: the cost is that of a few additions for each rank and action.
 VirtualTime virtual_time(std::span<const ExecutionPlan* const> crews, const VirtualTimeOptions& options);
 
-// Bytes of the arena in use from a time on: at the step's begin, and as each action begins. A persistent buffer always
-// is.
+// Bytes of the device's arena in use from a time on: at the step's begin, and as each action begins. A persistent
+// buffer always is.
 struct LiveBytes {
   double at_s = 0;
   int64_t bytes = 0;

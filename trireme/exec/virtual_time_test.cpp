@@ -241,7 +241,7 @@ TEST(LiveBytes, are_most_where_the_plan_says) {
     most = std::max(most, bytes[i].bytes);
     if (i > 0) EXPECT_GE(bytes[i].at_s, bytes[i - 1].at_s);
   }
-  EXPECT_EQ(most, plan.lower_bound);
+  EXPECT_EQ(most, plan.arena().lower_bound);
 }
 
 TEST(ActionSeconds, follow_the_rates) {

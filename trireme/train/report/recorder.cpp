@@ -158,7 +158,8 @@ std::vector<ReportData::Memory> memory_by_holding(const ExecutionPlan& plan) {
     out.push_back({kNames[i], bytes[i]});
     sum += bytes[i];
   }
-  out.push_back({"between buffers", plan.arena_bytes - sum});
+  out.push_back({"between buffers", plan.arena().bytes - sum});
+  if (plan.arena(Tier::kHost).bytes > 0) out.push_back({"on the host", plan.arena(Tier::kHost).bytes});
   return out;
 }
 
