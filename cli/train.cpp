@@ -20,9 +20,9 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/model_size.h"
 #include "trireme/train/job/strategies.h"
-#include "trireme/train/loop/trainer.h"
 #include "trireme/train/loop/interrupt.h"
 #include "trireme/train/loop/run_lock.h"
+#include "trireme/train/loop/trainer.h"
 #include "trireme/train/report/progress.h"
 #include "trireme/train/step/session.h"
 

@@ -16,18 +16,6 @@ namespace {
 constexpr int64_t kMostElements = 700;    // of one value
 constexpr int64_t kMostOfLarge = 20'000;  // in a graph whose dimensions fill several blocks of a kernel
 
-// Messages between plans have no place in a graph that one plan runs.
-const std::vector<const OpDef*>& ops_of_one_plan() {
-  static const std::vector<const OpDef*> ops = [] {
-    std::vector<const OpDef*> out;
-    for (const OpDef* op : all_ops()) {
-      if (!op->traits.message) out.push_back(op);
-    }
-    return out;
-  }();
-  return ops;
-}
-
 class RandomGraph {
  public:
   RandomGraph(Draw& draw, Numerics numerics)
