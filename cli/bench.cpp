@@ -153,7 +153,7 @@ int step(const StepArgs& args) {
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
           args.warmup);
   config_of(args.model, std::max(args.ranks, ranks_of_job()),
-            "bench step");  // a mistake here is told before ranks start
+            "bench step");  // a mistake here is reported before ranks start
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
   const JobConfig config = config_of(args.model, job.size(), "bench step");
@@ -271,8 +271,8 @@ void add_collective(CLI::App& bench, Action& chosen) {
   command->add_option("--reduce", args->reduce, "Of all_reduce and reduce_scatter: sum or max")
       ->check(CLI::IsMember({"sum", "max"}))
       ->capture_default_str();
-  command->add_flag("--copied", args->copied, "Operands outside the memory that peers reach");
-  command->add_flag("--json", args->json, "One line of JSON a size");
+  command->add_flag("--copied", args->copied, "Operands outside of the memory that peers can read");
+  command->add_flag("--json", args->json, "One line of JSON per size");
   command->callback([=, &chosen] { chosen = [=] { return collective(*args); }; });
 }
 
@@ -321,7 +321,7 @@ int time_compile(const CompileArgs& args) {
 
 void add_compile(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<CompileArgs>();
-  CLI::App* command = bench.add_subcommand("compile", "Time of the way from a built-in model to the actions of a rank");
+  CLI::App* command = bench.add_subcommand("compile", "Time to compile a built-in model to the actions of a rank");
   add_model_flags(*command, args->model);
   command->add_option("-n,--ranks", args->ranks, "Ranks to plan for; none is started")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();

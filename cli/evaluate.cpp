@@ -87,7 +87,7 @@ int evaluate(const EvaluateArgs& args) {
   const ckpt::Reader reader(is_directory(of_run) ? of_run : args.checkpoint);
   const bool worker = is_worker();
   const JobConfig config =
-      config_of(args, reader, worker ? ranks_of_job() : args.ranks);  // a mistake is told before ranks start
+      config_of(args, reader, worker ? ranks_of_job() : args.ranks);  // a mistake is reported before ranks start
   if (args.ranks > 1 && !worker) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = config.parallel.transport, .threads = args.threads});
   const EvaluationResult found = evaluate_checkpoint(reader, config, samples_of(config), job);
@@ -108,10 +108,10 @@ void add_evaluate(CLI::App& app, Action& chosen) {
   command->add_option("-n,--ranks", args->ranks, "Ranks on this host, each a process")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: cores over ranks")
+  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
   command
-      ->add_option("--batch", args->batch, "Samples of a batch over all ranks; without it that of the run's validation")
+      ->add_option("--batch", args->batch, "Samples of a batch over all ranks; by default that of the run's validation")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   command
       ->add_option("--set", args->set,

@@ -147,11 +147,11 @@ int run(const ExplainArgs& args) {
   const std::string& transport = config.parallel.transport;
   const bool measures = ranks > 1 && (transport == "ucx" || transport == "mpi" || args.job.nodes.given());
   if (measures && !communication.machine && !communication.measured) {
-    TRIREME_LOG(kWarn, "cli",
-                "the job measures its links as it starts and puts sums of gradients together by them; this plan is by "
-                "those that a host "
-                "usually has. A run leaves what it measured in its folder: --set parallel.rates={}/rates.toml",
-                args.job.out);
+    TRIREME_LOG(
+        kWarn, "cli",
+        "the job measures its links as it starts and groups the sums of gradients by them; this plan assumes the links "
+        "that a host usually has. A run leaves what it measured in its folder: --set parallel.rates={}/rates.toml",
+        args.job.out);
   }
   std::fputs(text_of(args, config, assembly, ranks, compute_threads(args.job.threads, args.job.ranks)).c_str(), stdout);
   return 0;
@@ -166,12 +166,12 @@ std::string names_of_passes() {
 void add_pass_flags(CLI::App& command, PassOptions& passes) {
   command
       .add_option("--disable-pass", passes.disabled,
-                  "Leave a pass out; may be given again. They are, in their order: " + names_of_passes())
+                  "Leave a pass out; may be repeated. The passes are, in order: " + names_of_passes())
       ->allow_extra_args(false);
   command.add_option("--stop-after", passes.stop_after, "The last pass to run");
   command.add_option("--dump", passes.dump_dir,
                      "Folder for the program after each pass that changed it, as 001_<pass>.program. "
-                     "TRIREME_LOG=pass=debug tells how long each took");
+                     "TRIREME_LOG=pass=debug shows how long each took");
 }
 
 }  // namespace
@@ -199,7 +199,7 @@ void add_explain(CLI::App& app, Action& chosen) {
                    "With --stage time: RANK=SECONDS, a rank that begins so much later; may be given again")
       ->allow_extra_args(false);
   command->add_option("--value", args->value,
-                      "Instead: why a tensor lies as it does. A parameter, an input or a part of the model, like "
+                      "Print instead why a tensor lies as it does. A parameter, an input or a part of the model, like "
                       "h.0.mlp.c_fc; * stands for any characters");
   command
       ->add_option("--of", args->of,
@@ -207,9 +207,9 @@ void add_explain(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   add_pass_flags(*command, args->passes);
   command->footer(
-      "The options of `trireme train` are taken as they are there, so that the same words train; ranks are planned "
-      "for, and none is\n"
-      "started. Those that say where a run writes, how it goes on and how its ranks meet change no plan.\n\n"
+      "The options of `trireme train` are accepted too, so that the same command line explains and trains; ranks are\n"
+      "planned for, but none is started. Options for where a run writes, how it goes on and how its ranks meet change\n"
+      "no plan.\n\n"
       "Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }

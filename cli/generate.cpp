@@ -58,13 +58,13 @@ int run(const GenerateArgs& args) {
 
 void add_generate(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<GenerateArgs>();
-  CLI::App* command = app.add_subcommand("generate", "Let a trained language model write");
+  CLI::App* command = app.add_subcommand("generate", "Generate text with a trained language model");
   command
       ->add_option("checkpoint", args->checkpoint, "A checkpoint's folder, a run's folder, or that of its checkpoints")
       ->required();
-  command->add_option("--prompt", args->options.prompt, "Text to go on from")->required();
+  command->add_option("--prompt", args->options.prompt, "Text to continue")->required();
   command->add_option("--tokens", args->options.tokens, "How many to write")->capture_default_str();
-  command->add_option("--temperature", args->options.temperature, "0 takes the likeliest each time")
+  command->add_option("--temperature", args->options.temperature, "0: always the most likely token")
       ->capture_default_str();
   command->add_option("--seed", args->options.seed, "The same seed writes the same text")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads; 0: all cores")->check(CLI::Range(0, 1024));

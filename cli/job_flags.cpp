@@ -36,10 +36,9 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
         flags.ranks = range.most;
         flags.min_ranks = range.least;
       },
-      "Ranks on this host, each a process; default 1. 2:4 starts 4, and --restarts goes on with as many fewer as were "
-      "killed, but at "
-      "least 2");
-  command.add_option("--threads", flags.threads, "Compute threads of each rank; 0: cores over ranks")
+      "Ranks on this host, each a process; default 1. 2:4 starts 4, and after ranks were killed --restarts goes on "
+      "with those that are left, but at least 2");
+  command.add_option("--threads", flags.threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
   command.add_option("--set", flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001")
       ->allow_extra_args(false);
@@ -52,7 +51,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
                         "The backward pass computes activation functions and norms again instead of keeping them");
   flags.keys
       .add_whole(command, "--loss-pieces", "train.loss_pieces",
-                 "The last product and the loss are worked through in so many pieces of the positions; logits of one "
+                 "The last product and the loss are computed in this many pieces of the positions; the logits of one "
                  "are kept at a time")
       ->check(CLI::Range(1, 4096));
   add_parallel_flags(command, flags.keys);
@@ -60,11 +59,11 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   flags.keys.add_real(command, "--save-every-minutes", "train.save_every_minutes",
                       "Minutes between checkpoints, besides train.save_every");
   flags.keys.add_switch(command, "--keep-best,!--no-keep-best", "train.keep_best",
-                        "What a validation finds better than all before is saved and stays");
+                        "A checkpoint that a validation finds better than all before is saved and kept");
   flags.keys.add_whole(command, "--patience", "train.patience",
-                       "Validations in a row that find nothing better after which the run ends; 0: none do");
+                       "The run ends after this many validations in a row without an improvement; 0: never");
   flags.keys.add_switch(command, "--merged-save,!--no-merged-save", "train.merged_save",
-                        "With each checkpoint its parameters are written whole to model.safetensors in --out");
+                        "Each checkpoint's parameters are also written as whole tensors to model.safetensors in --out");
   flags.keys.add_whole(command, "--sample-tokens", "train.sample_tokens",
                        "Tokens that a language model over bytes writes at the end; 0: none");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();
@@ -72,7 +71,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   command.add_flag("--quiet", flags.quiet, "No progress bar");
   command
       .add_option("--restarts", flags.restarts,
-                  "How often to go on from the newest checkpoint after a rank has failed; with --nnodes on the nodes "
+                  "How often to go on from the newest checkpoint after a rank has failed; with --nnodes, on the nodes "
                   "that are left")
       ->check(CLI::Range(0, 1000000));
   command.add_flag("--insecure", flags.insecure,

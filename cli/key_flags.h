@@ -1,5 +1,5 @@
-// Flags that are keys of the configuration under a shorter name. A flag that is given is an override of its key,
-// whatever it says: the default overrides the file as well. Of one given twice the last counts (cli/main.cpp).
+// Flags that are keys of the configuration under a shorter name. A flag that is given overrides its key with any value,
+// also with the default. Of a flag given twice the last counts (cli/main.cpp).
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ struct LaunchArgs {
 
 // Goes on as a process of its own, without a terminal. True in that one; false in the one that the user waits for.
 bool go_to_background(const std::string& log_dir) {
-  require(!log_dir.empty(), "launch: --no-join needs --log-dir, where what the launcher has to say goes");
+  require(!log_dir.empty(), "launch: --no-join needs --log-dir, where the launcher's messages go");
   disk().make_directory(log_dir);
   const std::string path = join_path(log_dir, "launcher.log");
   const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
@@ -94,9 +94,8 @@ int launch_job(LaunchArgs args) {
   if (!args.join && !go_to_background(local.log_dir)) return 0;
   if (!args.flags.given()) return tell(launch::supervise(local));
   require(local.min_ranks == 0,
-          "launch: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as in "
-          "--nnodes 2:4",
-          local.min_ranks, local.ranks);
+          "launch: -n {}:{} with --nnodes or --master: give the range to these, as in --nnodes 2:4", local.min_ranks,
+          local.ranks);
   launch::NodeOptions node = args.flags.options();
   node.local = local;
   return tell(launch::launch_node(node));
@@ -115,11 +114,13 @@ void add_launch(CLI::App& app, Action& chosen) {
         args->local.ranks = range.most;
         args->local.min_ranks = range.least;
       },
-      "Ranks to start on this host. 2:4 starts 4, and --restarts as many fewer as were killed, but at least 2");
-  command->add_option("--threads", args->local.threads, "Compute threads of each rank; 0: cores over ranks");
+      "Ranks to start on this host. 2:4 starts 4, and after ranks were killed --restarts starts those that are left, "
+      "but at least 2");
+  command->add_option("--threads", args->local.threads,
+                      "Compute threads of each rank; 0: the cores divided by the ranks");
   command->add_option(
       "--log-dir", args->local.log_dir,
-      "Folder of worker_<rank>.log: of the ranks other than 0, or with --nnodes of all, and of scheduler.log");
+      "Folder of the logs: worker_<rank>.log of all ranks but 0, with --nnodes of all ranks, and scheduler.log");
   command->add_option("--tail", args->local.tail, "Ranks whose logs are shown here as they grow, as in --tail 1,3")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -130,9 +131,9 @@ void add_launch(CLI::App& app, Action& chosen) {
   command->add_flag("--bind-core", args->local.pin, "Give each rank cores of its own");
   command->add_flag("--join,!--no-join", args->join, "Wait for the ranks to end (the default), or return at once");
   command->add_option("--make-secret", args->make_secret, "Write a fresh secret to this file, and do nothing else");
-  CLI::Option* table =
-      command->add_option("--rank-table", args->rank_table,
-                          "JSON file with every rank's host: the ranks of this host and the nodes are taken from it");
+  CLI::Option* table = command->add_option(
+      "--rank-table", args->rank_table,
+      "JSON file with every rank's host, from which the nodes and the ranks of this host are taken");
   add_node_flags(*command, args->flags);
   command->add_option("program", args->local.command, "The program and its arguments");
   command->prefix_command();
@@ -148,7 +149,7 @@ void add_launch(CLI::App& app, Action& chosen) {
     if (rest != std::vector<std::string>{"--"})
       args->local.command.insert(args->local.command.end(), rest.begin(), rest.end());
     require(ranks->count() == 0 || table->count() == 0,
-            "launch: -n and --rank-table are both given; the table says how many ranks");
+            "launch: -n and --rank-table are both given; the table has the number of ranks, so leave -n out");
     require(ranks->count() > 0 || table->count() > 0 || !args->make_secret.empty() || !mindspore_role().empty(),
             "launch: -n is required. See `trireme help launch`.");
     chosen = [=] { return launch_job(*args); };

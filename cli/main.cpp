@@ -73,7 +73,7 @@ std::string wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
     const size_t equals = text.find(" = ");
     const size_t colon = text.find(": ");
     if (colon != std::string::npos && equals != std::string::npos) {
-      text = fmt::format("{}: '{}' is not a value of its kind", text.substr(colon + 2, equals - colon - 2),
+      text = fmt::format("{}: '{}' is not a value of the right kind", text.substr(colon + 2, equals - colon - 2),
                          text.substr(equals + 3));
     }
   }
@@ -113,7 +113,7 @@ void let_the_last_win(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Trains a model written for one device on many.", "trireme");
+  CLI::App app("Trains on many devices a model written for one.", "trireme");
   app.set_version_flag("--version,-V", version_text());
   app.footer(
       "Begin with:\n  trireme train examples/digits.toml\n\n`trireme help COMMAND` has a command's options, `trireme "
@@ -126,6 +126,7 @@ int run(int argc, char** argv) {
   add_evaluate(app, chosen);
   add_generate(app, chosen);
   add_explain(app, chosen);
+  add_timetable(app, chosen);
   add_launch(app, chosen);
   add_scheduler(app, chosen);
   add_bench(app, chosen);
@@ -144,8 +145,9 @@ int run(int argc, char** argv) {
     fail(ErrorKind::kInvalidArgument, "{}", unknown_word(app, extra[0]));
   }
   for (const std::string& name : unknown_flags()) {
-    TRIREME_LOG(kWarn, "cli", "the environment has '{}', which means nothing here; `trireme help env` lists what does",
-                name);
+    TRIREME_LOG(
+        kWarn, "cli",
+        "the environment has '{}', which Trireme does not know; `trireme help env` lists the variables it reads", name);
   }
   if (!chosen) {
     std::fputs(app.help().c_str(), stdout);
@@ -160,7 +162,7 @@ int with_output_written(int code) {
   errno = 0;
   const bool arrived = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
   if (!arrived && code == 0) {
-    fail(ErrorKind::kIo, "cannot write to the standard output{}; what it should hold is not complete",
+    fail(ErrorKind::kIo, "cannot write to the standard output{}; the output is not complete",
          errno == 0 ? "" : fmt::format(" ({})", std::strerror(errno)));
   }
   return code;

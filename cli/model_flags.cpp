@@ -18,7 +18,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   keys.add_whole(command, "--layers", "model.layers", "gpt, llama: blocks")->default_str("4");
   keys.add_whole(command, "--width", "model.width", "gpt, llama: width of the residual stream")->default_str("256");
   keys.add_whole(command, "--heads", "model.heads", "gpt, llama: attention heads")->default_str("4");
-  keys.add_whole(command, "--kv-heads", "model.kv_heads", "llama: heads of keys and values; 0: as many")
+  keys.add_whole(command, "--kv-heads", "model.kv_heads", "llama: heads of keys and values; 0: as many as heads")
       ->default_str("0");
   keys.add_whole(command, "--experts", "model.experts", "gpt, llama: experts of every block; 0: one plain MLP")
       ->default_str("0");
@@ -29,7 +29,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   keys.add_whole(command, "--seq", "data.seq", "gpt, llama: tokens of a sample")->default_str("256");
   add_parallel_flags(command, keys);
   command.add_option("--batch", flags.batch, "Samples of one data parallel rank")->capture_default_str();
-  keys.add_whole(command, "--vocab", "model.vocabulary", "gpt, llama: tokens known")->default_str("256");
+  keys.add_whole(command, "--vocab", "model.vocabulary", "gpt, llama: size of the vocabulary")->default_str("256");
   command.add_option("--image", flags.image, "resnet50: height and width of an image")->capture_default_str();
   keys.add_list(command, "--hidden", "model.hidden", "mlp: sizes of the hidden layers")->default_str("512,512");
   keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in")->default_str("f32");
@@ -38,8 +38,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   keys.add_switch(command, "--recompute,!--no-recompute", "train.recompute",
                   "The backward pass computes activation functions and norms again instead of keeping them");
   keys.add_whole(command, "--loss-pieces", "train.loss_pieces",
-                 "The last product and the loss are worked through in so many pieces of the positions, forward and "
-                 "backward; logits of one are kept at a time")
+                 "The last product and the loss are computed in this many pieces of the positions, forward and "
+                 "backward; the logits of one are kept at a time")
       ->check(CLI::Range(1, 4096))
       ->default_str("1");
   keys.add_text(command, "--optimizer", "train.optimizer", "sgd, adam, adamw or lamb")->default_str("adamw");
@@ -52,7 +52,7 @@ JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view com
           flags.model, suggestion(flags.model, models));
   if (const std::string* dtype = flags.keys.given("train.dtype"))
     parse_compute_type(*dtype, fmt::format("{}: --dtype", command));
-  require(flags.image >= 1, "{}: --image {}; an image is 1 pixel wide at least", command, flags.image);
+  require(flags.image >= 1, "{}: --image {}; an image is at least 1 pixel wide", command, flags.image);
   require(flags.batch >= 1, "{}: --batch {}; it must be 1 or more", command, flags.batch);
   JobConfig config;
   config.name = flags.model;

@@ -1,5 +1,4 @@
-// The flags that describe a built-in model and how it is trained on data made up for it, shared by the commands of
-// `bench`.
+// The flags that describe a built-in model and how it is trained on synthetic data, shared by the commands of `bench`.
 #pragma once
 
 #include <string>

@@ -26,7 +26,7 @@ Range parse_range(const std::string& text, const char* flag) {
     int value = 0;
     const auto [stop, status] = std::from_chars(part.data(), part.data() + part.size(), value);
     require(status == std::errc() && stop == part.data() + part.size() && value >= 1,
-            "{} {}: it must be a number from 1, or two with a colon between, as in 2:4", flag, text);
+            "{} {}: it must be a number from 1, or two joined by a colon, as in 2:4", flag, text);
     return value;
   };
   if (colon == std::string::npos) return {0, number(text)};
@@ -37,7 +37,7 @@ Range parse_range(const std::string& text, const char* flag) {
 
 void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_s, std::string& secret_file,
                        launch::TlsFiles& tls) {
-  command.add_option("--window", window_s, "Seconds for all ranks to come")->default_str(fmt::format("{}", kWindow_s));
+  command.add_option("--window", window_s, "Seconds to wait for all ranks")->default_str(fmt::format("{}", kWindow_s));
   command.add_option("--heartbeat", heartbeat_s, "Seconds of silence after which a node counts as lost; 0: never")
       ->default_str(fmt::format("{}", kHeartbeat_s));
   command.add_option(
@@ -47,11 +47,11 @@ void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_
                      "Certificate for TLS to the scheduler: PEM, or a bundle with its key (PKCS#12)");
   command.add_option("--tls-key", tls.key, "Its private key (PEM, mode 0600); a bundle has it");
   command.add_option("--tls-ca", tls.authority, "Authority (PEM) that signed the other side's certificate");
-  command.add_option("--tls-crl", tls.revoked, "Lists (PEM) of certificates that the authority has taken back");
-  command.add_option(
-      "--tls-password-file", tls.password,
-      "File of mode 0600 whose first line opens an encrypted key; else TRIREME_TLS_PASSWORD in the environment");
-  command.add_option("--tls-warn-days", tls.warn_days, "Warn of a certificate that ends within so many days")
+  command.add_option("--tls-crl", tls.revoked, "Lists (PEM) of certificates that the authority has revoked");
+  command.add_option("--tls-password-file", tls.password,
+                     "File of mode 0600 whose first line is the password of an encrypted key; else "
+                     "TRIREME_TLS_PASSWORD in the environment");
+  command.add_option("--tls-warn-days", tls.warn_days, "Warn of a certificate that expires within this many days")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
 }
@@ -66,9 +66,9 @@ void add_node_flags(CLI::App& command, NodeFlags& flags) {
         node.min_nodes = range.least;
       },
       "Nodes of the job; run this same command on each. 2:4: up to 4, and with 2 it goes on when others are lost");
-  command.add_option("--node-rank", node.node_rank,
-                     "Place of this node among them; 0 serves the scheduler. Without, the node "
-                     "with the master's address does");
+  command.add_option(
+      "--node-rank", node.node_rank,
+      "Place of this node among them; 0 runs the scheduler. Without it the node with the master's address does");
   command.add_option("--master", node.master,
                      "HOST[:PORT] of the scheduler, the same on every node; port 8118 unless given. "
                      "Without --nnodes a 'trireme scheduler' is running there");
@@ -82,11 +82,12 @@ void add_node_flags(CLI::App& command, NodeFlags& flags) {
       "Ranks of the whole job, where nodes differ or --nnodes is not given; 2:8 as for --nnodes");
   command
       .add_option("--last-call", flags.last_call_s,
-                  "Seconds for more to come when the fewest of --nnodes or --world are there")
+                  "Seconds to wait for more when the fewest of --nnodes or --world have come")
       ->capture_default_str();
-  command.add_option("--node-id", node.node_id, "Name of this node in the job; numbers order nodes that have no rank");
+  command.add_option("--node-id", node.node_id,
+                     "Name of this node in the job; numbers give the order of nodes without --node-rank");
   command.add_option("--address", node.address,
-                     "Address of this node for the others; else the one that reaches the master");
+                     "Address of this node for the others; by default the one that reaches the master");
   add_cluster_flags(command, flags.window_s, flags.heartbeat_s, node.secret_file, node.tls);
 }
 
@@ -96,7 +97,7 @@ std::string mindspore_role() {
 
 namespace {
 
-// Of the variables that have another meaning, or none, in this program: who sets them is told so.
+// Warns about variables that have another meaning, or none, in this program.
 void warn_of_mindspore_variables() {
   if (mindspore_role() == "MS_SCHED")
     return;  // once for a job is enough; the workers' terminals are the ones that are read
@@ -117,8 +118,7 @@ void NodeFlags::take_mindspore_variables() {
   const std::string role = mindspore_role();
   if (role.empty()) return;
   require(role != "MS_SCHED" || !given(),
-          "environment: MS_ROLE=MS_SCHED, but {} says that this is a node with ranks; leave the option "
-          "out, or unset MS_ROLE",
+          "environment: MS_ROLE=MS_SCHED, but {} makes this a node with ranks; leave the option out, or unset MS_ROLE",
           node.nodes > 0 ? "--nnodes" : "--master");
   const auto host = flag_text("MS_SCHED_HOST");
   const auto port = flag_int("MS_SCHED_PORT", 1024, 65'535);

@@ -26,15 +26,14 @@ void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
   flags.add_whole(command, "--cp", "parallel.cp", "gpt, llama: ranks that positions are cut over (context parallel)")
       ->check(CLI::Range(1, 4096));
   flags
-      .add_text(
-          command, "--cp-algorithm", "parallel.cp_algorithm",
-          "Attention over --cp: ulysses (an all-to-all to heads and back), ring (keys and values go around), hybrid "
-          "(both), or auto: ulysses where the heads divide, else ring")
+      .add_text(command, "--cp-algorithm", "parallel.cp_algorithm",
+                "Attention over --cp: ulysses (an all-to-all to heads and back), ring (keys and values travel around), "
+                "hybrid (both), or auto: ulysses where the heads divide, otherwise ring")
       ->check(CLI::IsMember({"auto", "ulysses", "ring", "hybrid"}));
   flags
       .add_whole(command, "--ulysses-degree", "parallel.ulysses_degree",
-                 "Of --cp-algorithm hybrid: ranks that share the heads, the others form rings; 0: as many as divide "
-                 "--cp and the heads")
+                 "With --cp-algorithm hybrid: ranks that share the heads, while the others form rings; 0: as many as "
+                 "divide --cp and the heads")
       ->check(CLI::Range(0, 4096));
   flags
       .add_whole(command, "--ep", "parallel.ep",
@@ -46,13 +45,13 @@ void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
                    "gpt, llama: the ranks of --tp also cut embedding, head and loss by tokens");
   flags
       .add_whole(command, "--zero", "parallel.zero",
-                 "Slice over data parallel ranks 1: optimizer state, 2: and gradients, 3: and weights; 0: nothing")
+                 "ZeRO: slice over data parallel ranks 1: the optimizer's state, 2: also gradients, 3: also weights; "
+                 "0: nothing")
       ->check(CLI::Range(0, 3));
   flags
-      .add_whole(
-          command, "--gradient-accumulation-steps", "parallel.gradient_accumulation_steps",
-          "Micro-batches that a rank's part of the batch is worked through in, one after the other: activations of one "
-          "are kept at a time, and the step stays what it is in one")
+      .add_whole(command, "--gradient-accumulation-steps", "parallel.gradient_accumulation_steps",
+                 "Micro-batches into which a rank's part of the batch is divided, computed one after the other: only "
+                 "one's activations are kept at a time, and the step stays that of the whole batch")
       ->check(CLI::Range(1, 4096));
 }
 

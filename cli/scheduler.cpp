@@ -76,7 +76,7 @@ int serve_mindspore_scheduler(const NodeFlags& flags, int restarts, const std::s
 
 void add_scheduler(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<SchedulerArgs>();
-  CLI::App* command = app.add_subcommand("scheduler", "Serve the scheduler of one job, which gives ranks to its nodes");
+  CLI::App* command = app.add_subcommand("scheduler", "Run the scheduler of one job, which gives ranks to its nodes");
   command
       ->add_option_function<std::string>(
           "--world", [args](const std::string& text) { args->world = parse_range(text, "scheduler: --world"); },
@@ -88,11 +88,11 @@ void add_scheduler(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(0, 1000000));
   command
       ->add_option("--last-call", args->last_call_s,
-                   "Seconds for more ranks to come when the fewest of --world are there")
+                   "Seconds to wait for more ranks when the fewest of --world have come")
       ->capture_default_str();
   command->add_option("--port", args->port, "Port to listen on; 0: a free one")->capture_default_str();
   command->add_option("--address", args->address, "Address to listen on")->capture_default_str();
-  command->add_option("--nnodes", args->nodes, "Nodes of the job, if it is to be checked");
+  command->add_option("--nnodes", args->nodes, "Nodes of the job; checked when given");
   command->add_option("--log-dir", args->log_dir, "Folder of scheduler.log");
   add_cluster_flags(*command, args->window_s, args->heartbeat_s, args->secret_file, args->tls);
   command->footer(

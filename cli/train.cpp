@@ -224,7 +224,7 @@ int train(JobFlags args) {
   const bool of_nodes = args.nodes.given() && !flag_text("RANK");  // with it, this is the one rank of such a job
   const launch::NodeOptions node = args.nodes.options();
   const int ranks = of_nodes ? args.ranks_in_all() : args.ranks;
-  const JobConfig config = args.read();  // a mistake here is told before ranks start
+  const JobConfig config = args.read();  // a mistake here is reported before ranks start
   check_memory(config, ranks, args.ranks);
   check_fits(config, ranks);
   if (!of_nodes)
@@ -243,9 +243,8 @@ int train(JobFlags args) {
   }
   if (args.ranks == 1 && !of_nodes && (args.restarts == 0 || has_launcher())) return work(args);
   require(!of_nodes || args.min_ranks == 0,
-          "train: -n {}:{} with --nnodes or --master: say there how many ranks may be missing, as "
-          "in --nnodes 2:4",
-          args.min_ranks, args.ranks);
+          "train: -n {}:{} with --nnodes or --master: give the range to these, as in --nnodes 2:4", args.min_ranks,
+          args.ranks);
   return relaunch({.ranks = args.ranks,
                    .min_ranks = args.min_ranks,
                    .fits = [&](int count) { return fits(config, count); },

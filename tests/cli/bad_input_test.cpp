@@ -121,7 +121,7 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
 TEST_F(BadInputTest, RanksThatCannotBe) {
   write_gpt();
   expect_error({"train", "gpt.toml", "-n", "0"}, kCaller,
-               "train: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
+               "train: -n 0: it must be a number from 1, or two joined by a colon, as in 2:4");
   expect_error({"train", "gpt.toml", "-n", "3"}, kCaller,
                "train: a batch of 4 samples does not divide over 3 ranks; use --set train.batch=3 or 6, or another -n");
   expect_error({"train", "gpt.toml", "-n", "8"}, kCaller,
@@ -175,7 +175,7 @@ TEST_F(BadInputTest, WhatHasNoEffectIsRefusedOrSaid) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err,
               HasSubstr("the learning rate rises for 5 steps and the run ends after 2: it gets to 0.4 times the peak"));
-  EXPECT_THAT(outcome.err, HasSubstr("nothing is held out, so that nothing is validated"));
+  EXPECT_THAT(outcome.err, HasSubstr("nothing is held out, so nothing is validated"));
 }
 
 TEST_F(BadInputTest, TextThatIsMissingOrTooShort) {
@@ -379,7 +379,7 @@ TEST_F(BadInputTest, ALossThatIsNoNumberEndsTheRun) {
                   "train.clip=0"},
                  kCaller,
                  AllOf(HasSubstr("the loss is "), HasSubstr("lower the learning rate (1e+30)"),
-                       HasSubstr("and start again: no checkpoint is left from which a step was finite")));
+                       HasSubstr("and start again: no checkpoint is left after which a step was finite")));
     EXPECT_THAT(read(path("run/report.html")),
                 AllOf(HasSubstr("; then it failed: "), HasSubstr("the loss is "), HasSubstr("</html>")));
   }

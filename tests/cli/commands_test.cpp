@@ -117,7 +117,7 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
   expect_error({"train"}, 2, "train: config is required. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "extra"}, 2, "train: no command or argument 'extra'. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "-n", "two"}, 2,
-               "train: -n two: it must be a number from 1, or two with a colon between, as in 2:4");
+               "train: -n two: it must be a number from 1, or two joined by a colon, as in 2:4");
 }
 
 TEST_F(CommandTest, AVariableThatMeansNothingIsWarnedAbout) {
@@ -270,7 +270,7 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(error_line(missing), HasSubstr("could not be started: No such file or directory"));
   expect_error({"launch", "-n", "0", "true"}, 2,
-               "launch: -n 0: it must be a number from 1, or two with a colon between, as in 2:4");
+               "launch: -n 0: it must be a number from 1, or two joined by a colon, as in 2:4");
   expect_error({"launch", "true"}, 2, "launch: -n is required. See `trireme help launch`.");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $0 $1", "--", "--b"}).out, "-- --b\n");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $#", "sh", "a", "b"}).out, "2\n");

@@ -96,8 +96,8 @@ TEST_F(RunsTest, AfterALossThatIsNoNumberARunGoesOnFromACheckpointThatCanBeSaved
     EXPECT_THAT(
         failed.err,
         ContainsRegex("the loss is -?(nan|inf) at step 5; lower the learning rate \\(1e\\+25\\), warm it up or clip "
-                      "gradients, and resume: the run then goes on from 'run[12]/checkpoints/step-000003', the "
-                      "newest checkpoint from which a step was finite"));
+                      "gradients, and resume: the run then goes on from 'run[12]/checkpoints/step-000003', the newest "
+                      "checkpoint after which a step was finite"));
     EXPECT_TRUE(fs::exists(path(out + "/checkpoints/step-000004.diverged/COMMIT")));
     const Outcome good = train("gpt.toml", {"--out", out, "-n", ranks, "--resume"});
     EXPECT_EQ(good.code, 0) << good.err;

@@ -78,7 +78,7 @@ TEST_F(SignalsTest, a_signal_to_one_rank_ends_the_job_in_order) {
       const Outcome stopped = wait();
       EXPECT_EQ(stopped.code, 128 + signal) << stopped.err;
       EXPECT_THAT(stopped.err, HasSubstr(fmt::format("interrupted by SIG{}, sent to rank ", sigabbrev_np(signal))));
-      EXPECT_THAT(stopped.err, HasSubstr("; all ranks ended in order"));
+      EXPECT_THAT(stopped.err, HasSubstr("; all ranks ended cleanly"));
       EXPECT_THAT(stopped.out, HasSubstr("Stopped after step "));
       EXPECT_GE(ckpt::Reader(path(out + "/checkpoints")).step(), 2);
     }
@@ -94,7 +94,7 @@ TEST_F(SignalsTest, a_signal_to_launcher_and_ranks_at_once_is_one_wish) {
   for (const int process : all) EXPECT_EQ(::kill(process, SIGTERM), 0);
   const Outcome stopped = wait();
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
-  EXPECT_THAT(stopped.err, HasSubstr("interrupted by SIGTERM; all ranks ended in order"));
+  EXPECT_THAT(stopped.err, HasSubstr("interrupted by SIGTERM; all ranks ended cleanly"));
   EXPECT_THAT(stopped.out, HasSubstr("Stopped after step "));
 }
 

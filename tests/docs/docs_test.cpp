@@ -110,6 +110,9 @@ class DocumentTest : public trireme::cli::CliTest {
     } else if (block.verb == "printed by") {
       shell(block, block.argument);
       compare(block, block.argument, block.lines, changes, block);
+    } else if (block.verb == "table printed by" && has_program(block.needs)) {
+      shell(block, block.argument);
+      compare_table(block, changes);
     } else if (block.verb == "more of it") {
       compare(block, "the command before", block.lines, changes, block);
     }
@@ -193,6 +196,21 @@ class DocumentTest : public trireme::cli::CliTest {
                   << joined(shown) << "docs_test --write writes into the document what is printed";
   }
 
+  void compare_table(const Block& block, std::vector<std::pair<Block, Lines>>& changes) {
+    Lines printed;
+    std::ranges::copy_if(lines_of(last_), std::back_inserter(printed),
+                         [](const std::string& line) { return line.starts_with("|"); });
+    const Lines now = filled_table(block.lines, printed);
+    if (now == block.lines) return;
+    if (write_outputs && !printed.empty()) {
+      changes.emplace_back(block, now);
+      return;
+    }
+    ADD_FAILURE() << block.where() << ": " << block.argument << "\nprinted:\n"
+                  << last_ << "but the document shows:\n"
+                  << joined(block.lines) << "docs_test --write writes into the document what is printed";
+  }
+
   void put(const Block& output, const Lines& now) {
     const auto begin = lines_.begin() + static_cast<std::ptrdiff_t>(output.first);
     const auto place = lines_.erase(begin, lines_.begin() + static_cast<std::ptrdiff_t>(output.last));
@@ -243,6 +261,25 @@ TEST(Blocks, are_found_with_the_comments_before_them) {
   EXPECT_THROW(blocks_of("a.md", lines_of("<!-- test: guess -->\n    x\n")), std::runtime_error);
   EXPECT_THROW(blocks_of("a.md", lines_of("<!-- test: not run -->\n\n    x\n")), std::runtime_error);
   EXPECT_THROW(blocks_of("a.md", lines_of("<!-- test: run -->\n\nno block\n")), std::runtime_error);
+}
+
+TEST(Blocks, are_tables_where_a_comment_says_so) {
+  const std::vector<Block> blocks = blocks_of(
+      "a.md",
+      lines_of("| a |\n|---|\n\n<!-- test: table printed by x y -->\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\ntext\n"));
+
+  ASSERT_EQ(blocks.size(), 1U) << "a table without a comment is text";
+  EXPECT_EQ(blocks[0].verb, "table printed by");
+  EXPECT_EQ(blocks[0].argument, "x y");
+  EXPECT_EQ(blocks[0].where(), "a.md:6");
+  EXPECT_EQ(blocks[0].lines, (Lines{"| a | b |", "|---|---|", "| 1 | 2 |"}));
+}
+
+TEST(Tables, keep_cells_that_are_not_printed) {
+  EXPECT_EQ(filled_table({"| 1 | 2 |"}, {"| 1 | ... |"}), Lines{"| 1 | 2 |"});
+  EXPECT_EQ(filled_table({"| 1 | 2 |"}, {"| 3 | ... |"}), Lines{"| 3 | 2 |"});
+  EXPECT_EQ(filled_table({"| 1 | 2 |"}, {"| 1 | ... |", "| 2 | ... |"}), (Lines{"| 1 | ... |", "| 2 | ... |"}));
+  EXPECT_EQ(filled_table({"| 1 | 2 |"}, {"| 1 |"}), Lines{"| 1 |"});
 }
 
 TEST(Outputs, agree_line_by_line_but_for_what_is_said_to_vary) {

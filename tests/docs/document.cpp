@@ -36,8 +36,8 @@ void read_comment(std::string text, Block& block) {
   const size_t semicolon = text.starts_with("not run") ? text.size() : std::min(text.find("; "), text.size());
   std::string_view options = std::string_view(text).substr(std::min(semicolon + 2, text.size()));
   const std::string what = trimmed(std::string_view(text).substr(0, semicolon));
-  constexpr std::array<std::string_view, 7> kVerbs{"run",     "printed by", "more of it", "file",
-                                                   "part of", "not run",    "setup"};
+  constexpr std::array<std::string_view, 8> kVerbs{"run",  "printed by", "table printed by", "more of it",
+                                                   "file", "part of",    "not run",          "setup"};
   for (const std::string_view verb : kVerbs) {
     if (what == verb || what.starts_with(std::string(verb) + " ") || what.starts_with(std::string(verb) + ":")) {
       block.verb = verb;
@@ -75,6 +75,24 @@ size_t read_fenced(const Lines& document, size_t at, Block& block) {
   while (end < document.size() && document[end] != fence) ++end;
   block.last = end;
   return end + 1;
+}
+
+size_t read_table(const Lines& document, size_t at, Block& block) {
+  block.first = at;
+  while (at < document.size() && document[at].starts_with("|")) ++at;
+  block.last = at;
+  return at;
+}
+
+// "| a | b |" -> " a ", " b "
+Lines cells_of(std::string_view row) {
+  Lines out;
+  size_t at = row.find('|');
+  for (size_t end = row.find('|', at + 1); end != std::string_view::npos; end = row.find('|', at + 1)) {
+    out.emplace_back(row.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  return out;
 }
 
 size_t read_indented(const Lines& document, size_t at, Block& block) {
@@ -162,6 +180,11 @@ std::vector<Block> blocks_of(const std::string& path, const Lines& document) {
       read_comment(comment, block);
       for (++at; at < document.size() && document[at] != kClose; ++at) block.lines.push_back(document[at]);
       ++at;
+    } else if (line.starts_with("|") && !comment.empty()) {
+      at = read_table(document, at, block);
+      block.lines.assign(document.begin() + static_cast<std::ptrdiff_t>(block.first),
+                         document.begin() + static_cast<std::ptrdiff_t>(block.last));
+      read_comment(comment, block);
     } else if (text.starts_with("```") ||
                (indent_of(line) >= 4 && !text.empty() && (at == 0 || is_blank(document[at - 1])))) {
       at = text.starts_with("```") ? read_fenced(document, at, block) : read_indented(document, at, block);
@@ -218,6 +241,20 @@ bool agree(const Lines& shown, const Lines& printed, bool numbers_vary, bool som
     }
   }
   return true;
+}
+
+Lines filled_table(const Lines& shown, const Lines& printed) {
+  if (shown.size() != printed.size()) return printed;
+  Lines out;
+  for (size_t i = 0; i < printed.size(); ++i) {
+    const Lines old_cells = cells_of(shown[i]);
+    Lines cells = cells_of(printed[i]);
+    if (old_cells.size() != cells.size()) return printed;
+    std::string row;
+    for (size_t k = 0; k < cells.size(); ++k) row += "|" + (trimmed(cells[k]) == "..." ? old_cells[k] : cells[k]);
+    out.push_back(row + "|");
+  }
+  return out;
 }
 
 bool nearest(const Lines& shown, const Lines& printed, std::vector<int>& places) {

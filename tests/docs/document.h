@@ -1,9 +1,10 @@
 // The code blocks of a document (Markdown) and what the comment before each says is to be tested of it. The comments:
 //
-//   <!-- test: run -->                 the block is a shell's script; where lines begin with "$ ", these are the
-//   commands and what
-//                                      follows each is what it prints
+//   <!-- test: run -->                 the block is a shell script; where lines begin with "$ ", these are the commands
+//                                      and what follows each is what it prints
 //   <!-- test: printed by COMMAND -->  the block is what the command prints
+//   <!-- test: table printed by COMMAND -->
+//                                      the table is what the command prints, but for cells that it prints as "..."
 //   <!-- test: more of it -->          the block is what the last command printed
 //   <!-- test: file NAME -->           the block is a file that later commands read
 //   <!-- test: part of FILE -->        the block stands so in a file of the repository, which has tests of its own
@@ -35,7 +36,8 @@ struct Block {
   size_t last = 0;
   size_t indent = 0;  // blanks before each line
   Lines lines;        // without them
-  std::string verb;   // "run", "printed by", "more of it", "file", "part of", "not run", "setup"; "" without a comment
+  // "run", "printed by", "table printed by", "more of it", "file", "part of", "not run", "setup"; "" without a comment
+  std::string verb;
   std::string argument;
   bool numbers_vary = false;
   bool some_lines = false;
@@ -57,6 +59,10 @@ std::vector<Block> blocks_of(const std::string& path, const Lines& document);
 // any rest of it. `places` then has for each line that is shown its place in the other, or -1 for "...".
 bool agree(const Lines& shown, const Lines& printed, bool numbers_vary, bool some_lines,
            std::vector<int>* places = nullptr);
+
+// The rows of a printed table, with the shown cells where the printed ones are "..."; without these where the two
+// tables have not as many rows or columns.
+Lines filled_table(const Lines& shown, const Lines& printed);
 
 // For lines that do not agree: the places of those that begin most like them, in their order; false where one has none
 // that begins as its first half does.

@@ -74,7 +74,7 @@ TEST(RandomCase, cuts_much_of_what_keeps_its_bits) {
     if (test.numerics != Numerics::kInvariant) continue;
     for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
       const Node& node = test.graph.nodes()[i];
-      const ShardingRule rule = rule_of(test.graph, node);
+      const ShardingRule rule = *rule_of(test.graph, node);
       for (size_t f = 0; f < rule.factors.size(); ++f) {
         if (test.strategy.nodes[i].axes[f].empty()) continue;
         cut.insert(node.op->name);

@@ -70,7 +70,7 @@ bool has_factor(const DimFactors& tensor, int factor) {
 // result does not have, and may do so over those that cannot be cut and over dimensions without a
 // factor. 0 where it has none of these: then each element stands alone.
 int64_t terms_of(const Graph& graph, const Node& node, size_t result) {
-  const ShardingRule rule = rule_of(graph, node);
+  const ShardingRule rule = *rule_of(graph, node);
   bool alone = true;
   int64_t terms = 1;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
@@ -100,7 +100,7 @@ struct Work {
 
 Work work_of(const Graph& graph, NodeId id, size_t result, const Strategy& strategy) {
   const Node& node = graph.node(id);
-  const ShardingRule rule = rule_of(graph, node);
+  const ShardingRule rule = *rule_of(graph, node);
   const FactorCuts& cuts = strategy.nodes[static_cast<size_t>(id)];
   Work out{.terms = terms_of(graph, node, result), .rounds_parts = !cuts.through.empty()};
   for (size_t f = 0; f < rule.factors.size(); ++f) {

@@ -132,7 +132,7 @@ class RandomGraph {
   void add_example() {
     for (int attempt = 0; attempt < 20; ++attempt) {
       const OpDef& op = *draw_.of(ops_of_one_plan());
-      if (op.traits.collective || op.examples == nullptr) continue;
+      if (op.collective || op.examples == nullptr) continue;
       const std::vector<Example> examples = op.examples();
       if (std::optional<Example> example = with_types(op, draw_.of(examples))) {
         apply_example(op, *example);

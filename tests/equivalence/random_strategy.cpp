@@ -49,7 +49,7 @@ struct Op {
   const Node& node;
   const Mesh& mesh;
   Numerics numerics;
-  ShardingRule rule = rule_of(graph, node);
+  ShardingRule rule = *rule_of(graph, node);
 
   bool takes(const FactorCuts& cuts) const {
     return why_illegal(rule, cuts, mesh).empty() &&

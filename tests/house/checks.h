@@ -23,6 +23,14 @@ std::vector<SourceFile> read_tree(const std::string& root);
 // Source text with the contents of comments and literals blanked; lines and columns stay.
 std::string without_comments_and_literals(std::string_view text);
 
+// What stands between quotes, raw literals left out.
+struct Literal {
+  int line = 0;
+  size_t at = 0;  // of the opening quote in the text
+  std::string_view text;
+};
+std::vector<Literal> string_literals(std::string_view text);
+
 // The rows of tools/layers.txt in their order: a folder, and the folders it may include besides
 // itself.
 struct LayerRow {
@@ -41,6 +49,10 @@ std::vector<std::string> check_layers(const LayerTable& table, std::span<const S
 std::vector<std::string> check_circles(std::span<const SourceFile> files);
 // Exactly the files of ops/ that define an op stand in op_list.def, under the names they define.
 std::vector<std::string> check_op_list(std::span<const SourceFile> files);
+// Ops are named where they are made and used by name: in ops/, in the kernels, the models, the patterns of the
+// ready-made strategies, and in op/structural, which has those that the compiler inserts. All others ask a facet.
+// (comm/ has operations of its own, some of the same names.)
+std::vector<std::string> check_op_names(std::span<const SourceFile> files);
 // Words of C++ that a folder of the library must not use: getenv, printing, ending the process,
 // macros.
 std::vector<std::string> check_words(std::span<const SourceFile> files);

@@ -53,6 +53,10 @@ TEST(House, every_op_is_in_the_list) {
   EXPECT_EQ(report("ops", check_op_list(tree())), "");
 }
 
+TEST(House, ops_are_not_named_where_a_facet_can_be_asked) {
+  EXPECT_EQ(report("op_names", check_op_names(tree())), "");
+}
+
 TEST(House, the_library_uses_no_words_of_a_program) {
   EXPECT_EQ(report("words", check_words(tree())), "");
 }
@@ -120,6 +124,22 @@ TEST(HouseChecks, an_op_missing_from_the_list_is_found) {
       {"trireme/ops/op_list.def", "// list\nOP(add)\n"}};
 
   EXPECT_THAT(check_op_list(files), ElementsAre("trireme/ops/add.cpp:3: op 'sub' is not in trireme/ops/op_list.def"));
+}
+
+TEST(HouseChecks, an_op_named_outside_its_places_is_found) {
+  const std::string_view list = "// list\nOP(matmul)\nOP(relu)\n";
+  const std::string source =
+      "// \"matmul\"\n"
+      "if (node.op->name == \"matmul\") return;\n"
+      "field(\"relu\", &Attrs::relu); name = \"relu_\"; R\"(matmul)\";\n"
+      "rule = \"*/mlp/relu#1\";\n";
+  const std::vector<SourceFile> files{
+      {"trireme/ops/op_list.def", std::string(list)}, {"trireme/ops/product/matmul.cpp", source},
+      {"trireme/backend/cpu/matmul.cpp", source},     {"trireme/pass/fuse.cpp", source},
+      {"trireme/pass/fuse_test.cpp", source},         {"tests/multi/a.cpp", source}};
+
+  EXPECT_THAT(check_op_names(files), ElementsAre(HasSubstr("trireme/pass/fuse.cpp:2: 'matmul' is named"),
+                                                 HasSubstr("trireme/pass/fuse.cpp:4: 'relu' is named")));
 }
 
 TEST(HouseChecks, comments_and_literals_are_blanked_and_lines_stay) {

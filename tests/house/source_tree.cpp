@@ -108,4 +108,17 @@ std::string without_comments_and_literals(std::string_view text) {
   return out;
 }
 
+std::vector<Literal> string_literals(std::string_view text) {
+  std::vector<Literal> out;
+  int line = 1;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::max(end_of_blank(text, at), at + 1);
+    const std::string_view token = text.substr(at, end - at);
+    if (token.size() >= 2 && token.starts_with('"')) out.push_back({line, at, token.substr(1, token.size() - 2)});
+    line += static_cast<int>(std::ranges::count(token, '\n'));
+    at = end;
+  }
+  return out;
+}
+
 }  // namespace house

@@ -187,7 +187,7 @@ TEST(AccumulationPlan, IsASavedStrategyToo) {
 TEST(AccumulationErrors, ABatchThatDoesNotDivideIsRefused) {
   EXPECT_THAT([] { semi_auto(mlp_step(24), 2, in_parts(5)); },
               testing::ThrowsMessage<Error>(testing::AllOf(HasSubstr("a rank's 12 samples of the batch"),
-                                                           HasSubstr("do not divide in 5 micro-batches"),
+                                                           HasSubstr("cannot be divided into 5 micro-batches"),
                                                            HasSubstr("or a batch of 30"))));
 }
 
@@ -200,7 +200,7 @@ TEST(AccumulationErrors, AMeshThatSaysAnotherNumberIsRefused) {
   Parallel parallel = in_parts(2);
   parallel.mesh = "dp=1,micro_batch=3";
   EXPECT_THAT([&] { semi_auto(mlp_step(), 1, parallel); },
-              testing::ThrowsMessage<Error>(HasSubstr("has 3 micro-batches, and 2 are asked for")));
+              testing::ThrowsMessage<Error>(HasSubstr("has 3 micro-batches, and 2 are set")));
 }
 
 TEST(AccumulationErrors, AParameterCutByMicroBatchesIsRefused) {

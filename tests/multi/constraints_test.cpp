@@ -107,7 +107,7 @@ std::vector<Row> rows() {
       {"cast_takes_a_strategy", cast_of, "op/cast", "{{1,4}}", ""},
       {"transpose", transpose_of, "op/transpose", "{{2,2}}", ""},
       {"tile", tile_of, "op/broadcast_to", "{{4,1}}", ""},
-      {"uneven_cuts", product_of, "op/matmul", "{{1,4},{4,1}}", "does not fall in 4 parts; use 1, 2, 3, 6"},
+      {"uneven_cuts", product_of, "op/matmul", "{{1,4},{4,1}}", "cannot be divided into 4 parts; use 1, 2, 3, 6"},
       {"more_parts_than_ranks", product_of, "op/matmul", "{{4,2},{2,1}}", "need 8 devices"},
       {"fewer_parts_than_ranks", product_of, "op/matmul", "{{2,1},{1,1}}", ""},
   };

@@ -32,7 +32,7 @@ Layout result_of(const Graph& graph, const Strategy& strategy, std::string_view 
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.op->name != op || occurrences[i] != occurrence || !graph.scope_of(node).empty()) continue;
-    return result_layouts(rule_of(graph, node), strategy.nodes[i]).front();
+    return result_layouts(*rule_of(graph, node), strategy.nodes[i]).front();
   }
   return {};
 }
@@ -83,8 +83,8 @@ TEST(CutRules, an_op_that_is_not_there_is_refused_with_those_that_are) {
               testing::AllOf(HasSubstr("rule '/relu#3': '' has no op 'relu#3'; its ops are "),
                              HasSubstr("'relu', 'relu#1', 'relu#2'")));
   EXPECT_THAT(refused("/relu#one", "[dp, -]"),
-              HasSubstr("'one' is no occurrence of 'relu'; count from 0, as in relu#1 for the second"));
-  EXPECT_THAT(refused("/relu#-1", "[dp, -]"), HasSubstr("'-1' is no occurrence"));
+              HasSubstr("'one' is not an occurrence of 'relu'; count from 0, as in relu#1 for the second"));
+  EXPECT_THAT(refused("/relu#-1", "[dp, -]"), HasSubstr("'-1' is not an occurrence"));
   EXPECT_THAT(refused("layers.0/reduce_sum", "cross_batch"),
               HasSubstr("'layers.0' has no op 'reduce_sum'; its ops are 'matmul' or 'add'"));
   EXPECT_THAT(refused("layer.0/reduce_sum", "cross_batch"),
@@ -128,8 +128,8 @@ TEST(CutRules, a_mesh_without_dp_does_not_repeat_the_whole_batch_unsaid) {
   };
   EXPECT_EQ(error_of([&] { layout("data=2", "data_parallel"); }),
             "the mesh 'data=2' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name "
-            "the axis 'dp', or say "
-            "how the batch is cut: parallel.dataset = '[data]', or 'full_batch' where every rank works on all of it");
+            "the axis 'dp', or set how the batch is cut: parallel.dataset = '[data]', or 'full_batch' where every rank "
+            "works on all of it");
   EXPECT_EQ(layout("data=2", "[data]"), "[data, -]");
   EXPECT_EQ(layout("data=2", "full_batch"), "[-, -]");
   EXPECT_EQ(layout("dp=1,tp=2", "data_parallel"), "[-, -]") << "dp is said, of one rank";
@@ -152,7 +152,7 @@ TEST(CutRules, axes_that_cut_nothing_are_told) {
   };
   EXPECT_THAT(told({}), IsEmpty());
   EXPECT_THAT(told({.mesh = "dp=2,tp=2"}),
-              ElementsAre("axis 'tp' of the mesh 'dp=2,tp=2' cuts nothing: its 2 ranks repeat one another's work"));
+              ElementsAre("axis 'tp' of the mesh 'dp=2,tp=2' cuts nothing: its 2 ranks repeat each other's work"));
   EXPECT_THAT(told({.mesh = "dp=2,tp=2", .ops = {{"layers.0", "[dp, -], [tp, -]"}}}), IsEmpty());
   EXPECT_THAT(told({.dataset = "full_batch"}), ElementsAre(HasSubstr("axis 'dp' of the mesh 'dp=4' cuts nothing")));
   EXPECT_THAT(told({.accumulation = 2}), IsEmpty());

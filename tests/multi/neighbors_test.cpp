@@ -77,8 +77,9 @@ TEST(NeighborShapes, what_an_operand_does_not_hold_is_refused) {
   EXPECT_THAT(refused({1, 0}, {{2, 4}, {1, 1}}),
               HasSubstr("rank 0 of the group sends [2,4] of operand 0 (f32[2,3]), which must hold that"));
   EXPECT_THAT(refused({1, 0}, {{2}, {1, 1}}), HasSubstr("which must hold that"));
-  EXPECT_THAT(refused({1, 1}, {{2, 3}, {1, 1}}),
-              HasSubstr("operand 0 goes to rank 1 of the group from rank 0 and from rank 1; a rank gets one"));
+  EXPECT_THAT(
+      refused({1, 1}, {{2, 3}, {1, 1}}),
+      HasSubstr("operand 0 goes to rank 1 of the group from rank 0 and from rank 1; a rank receives it from one"));
   EXPECT_THAT(refused({1}, {{2, 3}}),
               HasSubstr("1 receivers and 1 shapes are given for operand 0; the group has 2 ranks"));
   EXPECT_THAT(refused({2, 0}, {{2, 3}, {1, 1}}), HasSubstr("rank 0 of the group sends operand 0 to 2; use 0 to 1"));
@@ -150,7 +151,7 @@ TEST(RankLists, contracts_1_7_short_doubled_and_uneven_lists_are_refused) {
   EXPECT_EQ(list_error({{0, 1}, {2, 1}}),
             "over_ranks: rank 1 is listed twice, the second time in the group [2,1]; list each rank once");
   EXPECT_EQ(list_error({{0, 1}, {2, 3, 4}}),
-            "over_ranks: the group [2,3,4] has 3 ranks and [0,1] has 2; all must have as many");
+            "over_ranks: the group [2,3,4] has 3 ranks and [0,1] has 2; all groups must be of one size");
   EXPECT_EQ(list_error({{0, -1}}), "over_ranks: rank -1 in the group [0,-1]; ranks count from 0");
   EXPECT_EQ(list_error({}), "over_ranks: no groups are given; give one list of ranks or more");
 }
@@ -209,10 +210,8 @@ TEST(RankLists, contracts_17_1_lengths_and_receivers_that_cannot_be_are_refused)
   };
   EXPECT_THAT(sent({1, -2}),
               HasSubstr("neighbor_exchange: rank 1 of the group sends operand 0 to -2; use 0 to 1, or -1"));
-  EXPECT_THAT(
-      sent({1, 1}),
-      HasSubstr(
-          "neighbor_exchange: operand 0 goes to rank 1 of the group from rank 0 and from rank 1; a rank gets one"));
+  EXPECT_THAT(sent({1, 1}), HasSubstr("neighbor_exchange: operand 0 goes to rank 1 of the group from rank 0 and from "
+                                      "rank 1; a rank receives it from one"));
   EXPECT_THAT(sent({1}), HasSubstr("neighbor_exchange: 1 receivers in a list; the group has 2 ranks"));
 }
 

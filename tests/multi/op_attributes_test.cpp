@@ -192,8 +192,7 @@ TEST(OpAttributes, what_an_op_cannot_have_is_refused) {
   EXPECT_THAT(refused("a", "cross_batch"), HasSubstr("an attribute is for ops; name them after a '/'"));
   EXPECT_THAT(refused("a/relu", "cross_batch"), HasSubstr("cross_batch of relu of 'a': the op reduces no dimension"));
   EXPECT_THAT(refused("a/relu", "cross_bach"), HasSubstr("Did you mean 'cross_batch'?"));
-  EXPECT_THAT(refused("a/relu", "skip_redistribution"),
-              HasSubstr("only give their operand another shape, like reshape"));
+  EXPECT_THAT(refused("a/relu", "skip_redistribution"), HasSubstr("only change their operand's shape, like reshape"));
   EXPECT_THAT(refused("a/relu", "self_define_shard [dp, -]"), HasSubstr("has no '->'"));
   EXPECT_THAT(refused("a/relu", "self_define_shard [dp, -] -> [-, -]"),
               HasSubstr("of its pieces the op makes f32[4,8] as result 0, and the layout asked for gives f32[8,8]"));

@@ -166,7 +166,7 @@ TEST(OperatorParallel, contracts_5_9_5_what_does_not_fit_is_refused_with_what_wo
     return error_of([&] { semi_auto(graph, ranks, by_hand(mesh, {{"fc", cuts}})); });
   };
   EXPECT_THAT(refused("{{40,1},{1,1}}", 40),
-              HasSubstr("dimension 0 of operand 0 (f32[64,64]) does not fall in 40 parts; use 1, 2, 4"));
+              HasSubstr("dimension 0 of operand 0 (f32[64,64]) cannot be divided into 40 parts; use 1, 2, 4"));
   EXPECT_THAT(refused("{{4,1},{1,4}}", 8), HasSubstr("need 16 devices"));
   EXPECT_THAT(refused("{{2,2},{4,1}}", 8), HasSubstr("must be cut alike"));
   EXPECT_THAT(refused("{{2,2}}", 8), HasSubstr("'fc' has no op whose operands have 2 dimensions"));
@@ -200,7 +200,7 @@ TEST(OperatorParallel, a_collective_in_the_models_code_must_fit_the_mesh) {
   EXPECT_THAT(error_with({.axes = {2}, .size = 2}),
               HasSubstr("is over axis 2 of the mesh 'dp=2,tp=2', which has 2 prime axes"));
   EXPECT_THAT(error_with({.axes = {1}, .size = 4}),
-              HasSubstr("says a group of 4 ranks; over tp of the mesh 'dp=2,tp=2' it has 2"));
+              HasSubstr("claims a group of 4 ranks; over tp of the mesh 'dp=2,tp=2' it has 2"));
 }
 
 struct Pair : nn::Module {

@@ -231,7 +231,7 @@ TEST(StrategyFile, with_the_trained_parameters_only_everything_else_follows) {
               HasSubstr("the strategy is for 8 ranks (mesh 'dp=2,tp=4') but the job has 4"));
   const size_t first = file.strategy.find("input");
   EXPECT_THAT(error_with(file.strategy.substr(first, file.strategy.find('\n', first) + 1 - first), ""),
-              HasSubstr("nothing is said of parameter"));
+              HasSubstr("is missing"));
 }
 
 TEST(DatasetStrategy, contracts_4_3_1_the_full_batch_on_every_rank_and_slices_of_it_train_alike) {
@@ -287,7 +287,7 @@ TEST(DatasetStrategy, contracts_4_3_4_what_does_not_divide_is_refused) {
   EXPECT_THAT(error_of("data_parallel"),
               HasSubstr("the batch of 30 samples ('x' f32[30,12]) does not divide over 8 ranks"));
   EXPECT_THAT(error_of("{{4,1},{4}}"), HasSubstr("'x'"));
-  EXPECT_THAT(error_of("{{2,1}}"), HasSubstr("dataset strategy '{{2,1}}' has 1 inputs; 'y' is another one"));
+  EXPECT_THAT(error_of("{{2,1}}"), HasSubstr("dataset strategy '{{2,1}}' has 1 inputs; 'y' is one more"));
   EXPECT_THAT(error_of("{{2},{2}}"), HasSubstr("'x' has 2 dimensions (f32[30,12]), not 1"));
   EXPECT_THAT(error_of("halves"), HasSubstr("it must be data_parallel, full_batch, a layout"));
 }

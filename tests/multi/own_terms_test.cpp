@@ -236,7 +236,7 @@ bool is_plain(const Case& c) {
 std::vector<Case> all_cases() {
   std::vector<Case> out;
   for (const OpDef* op : all_ops()) {
-    if (!op->shard || !op->grad || op->traits.collective || op->examples == nullptr) continue;
+    if (!op->shard || !op->grad || op->collective || op->examples == nullptr) continue;
     for (const Example& example : op->examples()) {
       const bool narrow = std::ranges::all_of(
           example.in, [](const TensorType& type) { return type.dtype == DType::kF32 || !is_floating(type.dtype); });

@@ -132,7 +132,7 @@ TEST(Spatial, contracts_5_7_windows_that_reach_past_the_neighbours_slice_are_ref
       error_of({.padding = {3, 0}}, 8, 7, "{{1,4,1,1},{1,1,1,1}}"),
       testing::StartsWith(
           "cuts '{{1,4,1,1},{1,1,1,1}}' of conv2d of 'conv': operand 0, dimension 1: part 0 of 4 needs positions [0,5) "
-          "and has a block of 2; it can reach into the blocks beside it only, [0,4); the op's rule is "
+          "and has a block of 2; it can only reach into the blocks next to it, [0,4); the op's rule is "
           "np~qi,o..i->npqo n=1 p=8 q=8 i=2 o=3"));
 }
 
@@ -144,7 +144,7 @@ TEST(Spatial, means_that_leave_padding_out_are_not_cut_where_there_is_some) {
   Graph graph("pool");
   const Tensor x(graph, graph.add_input("x", {DType::kF32, {1, 8, 8, 2}}, Role::kData));
   avg_pool2d(x, {.kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 0}, .count_padding = false});
-  EXPECT_EQ(to_string(rule_of(graph, graph.nodes()[0])), "n.q~c->n.qc n=1 q=4 c=2");
+  EXPECT_EQ(to_string(*rule_of(graph, graph.nodes()[0])), "n.q~c->n.qc n=1 q=4 c=2");
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ TEST(TileBorders, contracts_17_1_ranks_lengths_and_formats_that_cannot_be_are_re
   EXPECT_THAT(borders_error(two_rows(), {DType::kBool, {1, 1, 2, 2}}),
               HasSubstr("exchange_boxes: a bool tensor cannot be sent"));
   EXPECT_EQ(borders_error({TileBorders{}}),
-            "exchange_borders: 1 ranks say their borders, and the group has 2; give one for each");
+            "exchange_borders: borders are given for 1 ranks, and the group has 2; give them for each");
 
   const auto changed = [](const std::function<void(TileBorders&, TileBorders&)>& change) {
     std::vector<TileBorders> borders = two_rows();
@@ -116,7 +116,7 @@ TEST(TileBorders, contracts_17_1_ranks_lengths_and_formats_that_cannot_be_are_re
   EXPECT_THAT(changed([](auto&, auto& b) { b.recv_rank_ids[kLeft] = 2; }),
               HasSubstr("recv_rank_ids of rank 1 name rank 2 of the group (left)"));
   EXPECT_EQ(changed([](auto& a, auto&) { a.send_rank_ids[kTop] = 1; }),
-            "exchange_borders: send_rank_ids of rank 0 name rank 1 twice (top and bottom); once each");
+            "exchange_borders: send_rank_ids of rank 0 name rank 1 twice (top and bottom); name each once");
   EXPECT_EQ(
       changed([](auto& a, auto&) { a.send_lens[2] = -1; }),
       "exchange_borders: send_lens of rank 0 are 0,1,-1,0; each must be from 0 to what the tile f32[1,1,2,2] has");
@@ -134,13 +134,13 @@ TEST(TileBorders, what_is_sent_and_what_is_awaited_must_fit) {
     return borders_error(borders);
   };
   EXPECT_EQ(changed([](auto& a, auto&) { a.send_rank_ids[kBottom] = -1; }),
-            "exchange_borders: rank 1 awaits its top from rank 0, which sends it nothing");
+            "exchange_borders: rank 1 expects its top from rank 0, which sends it nothing");
   EXPECT_EQ(changed([](auto&, auto& b) { b.recv_rank_ids[kTop] = -1; }),
-            "exchange_borders: rank 0 sends its bottom to rank 1, which awaits nothing from it");
+            "exchange_borders: rank 0 sends its bottom to rank 1, which expects nothing from it");
   EXPECT_EQ(changed([](auto& a, auto&) { a.send_lens[1] = 2; }),
-            "exchange_borders: rank 0 sends its bottom, [1,1,2,2], to rank 1, which awaits [1,1,1,2] as its top");
+            "exchange_borders: rank 0 sends its bottom, [1,1,2,2], to rank 1, which expects [1,1,1,2] as its top");
   EXPECT_THAT(changed([](auto& a, auto&) { a.send_rank_ids[kBottom] = -1, a.send_rank_ids[kBottomRight] = 1; }),
-              HasSubstr("rank 0 sends its bottom right, [1,1,1,0], to rank 1, which awaits [1,1,1,2] as its top"));
+              HasSubstr("rank 0 sends its bottom right, [1,1,1,0], to rank 1, which expects [1,1,1,2] as its top"));
 }
 
 // The op below it, whose attributes may come from a text.
@@ -161,7 +161,7 @@ TEST(ExchangeBoxes, boxes_that_are_outside_and_ranks_that_are_not_there_are_refu
   EXPECT_THAT(error({0, 1, 0, 0, 0}), HasSubstr("it must lie inside both"));
   EXPECT_THAT(error({0, 1, int64_t{1} << 57, 0, 1}), HasSubstr("it must lie inside both"));
   EXPECT_THAT(error({0, 1, -1, 0, 1}), HasSubstr("dimension 0 has size -1"));
-  EXPECT_THAT(error({}, {2, 1}), HasSubstr("both must have as many dimensions"));
+  EXPECT_THAT(error({}, {2, 1}), HasSubstr("both must have the same number of dimensions"));
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ TEST_P(EveryOpCut, HasTheSameBits) {
 std::vector<const OpDef*> ops_with_kernels() {
   std::vector<const OpDef*> out;
   for (const OpDef* op : all_ops()) {
-    if (!op->traits.collective && op->kernel) out.push_back(op);
+    if (!op->collective && op->kernel) out.push_back(op);
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// Cases on which kernels are compared with the reference, beside the examples of each op: sizes
+// Cases on which kernels are compared with the reference, in addition to the examples of each op: sizes
 // that are one, odd or prime, and longer than a vector, a tile or a task. For tests.
 #pragma once
 

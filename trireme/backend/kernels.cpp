@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -10,19 +11,28 @@
 namespace trireme {
 namespace cpu {
 
-#define KERNEL(name) extern const Kernel name;
+#define KERNELS(file) std::span<const Kernel> file##_kernels();
 #include "trireme/backend/cpu/kernels.def"
-#undef KERNEL
+#undef KERNELS
 
 }  // namespace cpu
 
 namespace {
 
-constexpr const Kernel* kKernels[] = {
-#define KERNEL(name) &cpu::name,
+const std::vector<const Kernel*>& kernels_of_files() {
+  static const std::vector<const Kernel*> kAll = [] {
+    std::vector<const Kernel*> all;
+    for (const std::span<const Kernel> file : {
+#define KERNELS(file) cpu::file##_kernels(),
 #include "trireme/backend/cpu/kernels.def"
-#undef KERNEL
-};
+#undef KERNELS
+         }) {
+      for (const Kernel& kernel : file) all.push_back(&kernel);
+    }
+    return all;
+  }();
+  return kAll;
+}
 
 // The op's own kernel in the form of the others; made once per op.
 const Kernel* reference_of(const OpDef& def) {
@@ -30,14 +40,16 @@ const Kernel* reference_of(const OpDef& def) {
   static std::mutex mutex;
   static std::map<const OpDef*, Kernel> made;
   const std::lock_guard lock(mutex);
-  return &made.try_emplace(&def, Kernel{def.name, "reference", nullptr, nullptr, def.kernel.get()}).first->second;
+  return &made.try_emplace(&def,
+                           Kernel{.op = def.name, .name = "reference", .run = def.kernel.get(), .bits = Bits::kElement})
+              .first->second;
 }
 
 }  // namespace
 
 std::vector<const Kernel*> kernels_of(const OpDef& def) {
   std::vector<const Kernel*> all;
-  for (const Kernel* kernel : kKernels) {
+  for (const Kernel* kernel : kernels_of_files()) {
     if (kernel->op == def.name) all.push_back(kernel);
   }
   if (const Kernel* reference = reference_of(def)) all.push_back(reference);

@@ -24,11 +24,11 @@ struct Kernel {
   std::string_view op;
   std::string_view name;  // "matmul.sgemm"; "reference" for the op's own
   // "" when it can run on these local types, otherwise the reason. Null: it always can.
-  std::string (*why_not)(const TypeArgs& args);
+  std::string (*why_not)(const TypeArgs& args) = nullptr;
   // Bytes of KernelArgs::scratch it needs with a pool of `threads`. Null: none.
-  int64_t (*scratch)(const TypeArgs& args, int threads);
-  KernelFn* run;
-  Bits bits = Bits::kElement;
+  int64_t (*scratch)(const TypeArgs& args, int threads) = nullptr;
+  KernelFn* run = nullptr;
+  Bits bits = Bits::kShape;  // what is not claimed is not kept
   // The factor of the op's rule that kLeaves speaks of; "": the first summed over that is longer than one element.
   std::string_view leaf_factor = "";
 

@@ -88,7 +88,7 @@ bool same_bits(const std::vector<HostTensor>& a, const std::vector<HostTensor>& 
   return true;
 }
 
-// The length of the longest sum behind one element: no op here sums over more than one dimension of
+// The length of the longest sum that makes one element: no op here sums over more than one dimension of
 // an operand but the reductions, which may sum over all.
 int64_t reduction_length(const OpDef& op, const Example& example) {
   if (op.traits.elementwise) return 8;
@@ -233,6 +233,10 @@ TEST_P(EveryOp, KernelsAgreeWithTheReferenceOnEveryNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(Registry, EveryOp, testing::ValuesIn(all_with_kernels()), [](const auto& each) {
   return fmt::format("{}_{}", each.param.op->name, each.param.isa.name());
 });
+
+TEST(Kernel, ClaimsLeastOfItsBitsWhereItSaysNothing) {
+  EXPECT_EQ((Kernel{.op = "add", .name = "add.new"}.bits), Bits::kShape);
+}
 
 TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
   std::vector<std::string> lines;

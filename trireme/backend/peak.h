@@ -1,4 +1,4 @@
-// What this machine can do at best, measured when asked: the bounds that speeds are quoted against.
+// The most that this machine can do, measured when asked: the bounds that speeds are quoted against.
 #pragma once
 
 #include <cstdint>

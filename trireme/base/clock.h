@@ -33,7 +33,7 @@ std::string time_of_day();
 // Seconds since 1970 with fraction.
 double unix_time_s();
 
-// Seconds since a process began (to the kernel's clock tick, 10 ms); 0 when it cannot be told.
+// Seconds since a process began (to the kernel's clock tick, 10 ms); 0 when that is not known.
 double seconds_since_start_of(int pid);
 
 // "412 us", "3.1 ms", "59.2 s", "12m05s", "3h04m", "2d03h".

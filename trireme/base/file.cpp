@@ -54,7 +54,7 @@ int open_for_reading(const std::string& path, int64_t& bytes) {
 std::string why_not_written(int code) {
   std::string_view cure;
   if (code == ENOSPC || code == EDQUOT) cure = "; free space there or choose another directory";
-  if (code == EROFS || code == EACCES || code == EPERM) cure = "; choose a directory that may be written";
+  if (code == EROFS || code == EACCES || code == EPERM) cure = "; choose a directory that you may write to";
   return reason(code) + std::string(cure);
 }
 

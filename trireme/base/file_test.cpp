@@ -130,7 +130,7 @@ TEST(File, AReadOnlyDiskIsReported) {
   const std::string text = io_text([&] { atomic_write(dir / "x", "x"); });
   ::umount(dir.path().c_str());
 
-  EXPECT_THAT(text, HasSubstr("Read-only file system; choose a directory that may be written"));
+  EXPECT_THAT(text, HasSubstr("Read-only file system; choose a directory that you may write to"));
 }
 
 TEST(File, RemoveTreeTakesAllBelowAndFollowsNoLinks) {

@@ -24,7 +24,7 @@ class Sha256 {
   using Digest = std::array<std::byte, 32>;
 
   void update(std::span<const std::byte> bytes);
-  Digest finish();  // the object starts anew afterwards
+  Digest finish();  // the object starts again afterwards
 
  private:
   void block(const std::byte* bytes);

@@ -1,8 +1,8 @@
-// Stacks for signal handlers. A handler runs on the stack of the thread that the signal meets, below its stack pointer;
-// oneDNN's JIT code for f32 products keeps that pointer in a workspace on the heap meanwhile, and the handler would
-// write over what lies before it. So threads that compute have another stack for handlers, and handlers ask for it
-// (SA_ONSTACK of sigaction(2)); for those of other libraries, which do not (UCX and MPI catch what ends a program), and
-// of the program itself, it is asked here.
+// Stacks for signal handlers. A handler runs on the stack of the thread that receives the signal, below its stack
+// pointer. While oneDNN's JIT code computes f32 products, that pointer points into a workspace on the heap, and the
+// handler would overwrite what lies before it. So threads that compute have another stack for handlers, and a handler
+// must ask for it (SA_ONSTACK of sigaction(2)). The handlers of other libraries (UCX and MPI catch signals that end a
+// program) and of the program itself do not ask; this file asks for them.
 #pragma once
 
 namespace trireme {

@@ -30,7 +30,7 @@ size_t end_of_string(std::string_view toml, size_t at) {
       return i + 1;
     } else if (toml[i] == quote && toml.substr(i, 3) == std::string_view(toml.data() + at, 3)) {
       const size_t run = std::min(toml.find_first_not_of(quote, i), toml.size()) - i;
-      return i + std::min<size_t>(run, 5);  // two quotes may stand before the three that close
+      return i + std::min<size_t>(run, 5);  // two quotes may precede the three that close
     }
   }
   return toml.size();

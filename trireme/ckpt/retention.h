@@ -1,4 +1,4 @@
-// Which checkpoints of a folder stay, what is set aside, and the links that point people to them.
+// Which checkpoints of a folder are kept, what is set aside, and the links that point people to them.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,7 @@
 
 namespace trireme::ckpt {
 
-// The machine's disk without waiting for it; durability is the subject of the tests with a
-// RecordingDisk.
+// The disk without waiting for it: durability is tested with the FailingDisk of crash_test.cpp.
 class QuickDisk : public Disk {
  public:
   void sync(int, const std::string&) override {}

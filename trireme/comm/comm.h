@@ -4,10 +4,11 @@
 // members of a group start the same collectives in the same order. Several operations may be in
 // flight. Views must stay valid until `wait` returns. After an error of a peer the world is broken:
 // what is pending and what is started later fails with the same cause. A call with wrong arguments ends with an error
-// and leaves the world as it was, and so do what all members can tell that they called differently (on shm) and a
-// message of another size than its receiver expects. Element-wise reductions run in a fixed tree over the ranks
-// (reduce.h), so that all members get equal bits. Every error carries rank, peer with host and log, operation, group,
-// bytes, those of them that were done, and elapsed time (kComm: a peer is gone; kTimeout: the deadline passed).
+// and leaves the world as it was, and so do collectives that members call differently (on shm, where all of them can
+// tell) and a message of another size than its receiver expects. Element-wise reductions run
+// in a fixed tree over the ranks (reduce.h), so that all members get equal bits. Every error names the rank, the peer
+// with its host and log, the operation, the group, the bytes and how many of them were transferred, and the elapsed
+// time (kComm: a peer is gone; kTimeout: the deadline passed).
 #pragma once
 
 #include <chrono>
@@ -138,7 +139,7 @@ const std::vector<std::string>& transports_of_threads();
 
 // Runs `body` on `size` ranks that are threads of this process, over the named transport; the first
 // error is rethrown after all have ended. An operation waits 60 s at most. For tests and the
-// simulator. With ranks_on_host, so many in a row take themselves to be on a host of their own.
+// simulator. With ranks_on_host, each run of that many ranks takes itself to be on a host of its own.
 void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body,
                  int ranks_on_host = 0);
 

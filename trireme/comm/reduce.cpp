@@ -141,7 +141,7 @@ Kernel kernel_of(Reduce op, DType dtype) {
     case DType::kBool:
       break;
   }
-  fail(ErrorKind::kInternal, "elements of type {} can not be reduced", to_string(dtype));
+  fail(ErrorKind::kInternal, "elements of type {} cannot be reduced", to_string(dtype));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sampler: which sample stands at each position of the endless training sequence. Batches: the rows
+// Sampler: which sample is at each position of the endless training sequence. Batches: the rows
 // (or any slice) of a global batch that a rank's layout needs, read straight into memory the caller
 // owns.
 #pragma once

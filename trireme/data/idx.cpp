@@ -220,11 +220,11 @@ SourcePtr idx(const std::string& images, const std::string& labels, const ImageO
   IdxFile image_file = read_idx(images);
   IdxFile label_file = read_idx(labels);
   if (image_file.shape.rank() < 2) {
-    fail(ErrorKind::kCorrupt, "'{}' holds {}, not images; are images and labels exchanged?", images,
+    fail(ErrorKind::kCorrupt, "'{}' holds {}, not images; are images and labels swapped?", images,
          to_string(image_file.shape));
   }
   if (label_file.shape.rank() != 1) {
-    fail(ErrorKind::kCorrupt, "'{}' holds {}, not labels; are images and labels exchanged?", labels,
+    fail(ErrorKind::kCorrupt, "'{}' holds {}, not labels; are images and labels swapped?", labels,
          to_string(label_file.shape));
   }
   if (image_file.shape[0] != label_file.shape[0]) {

@@ -149,8 +149,8 @@ TEST(Idx, CountsAndKindsThatDisagreeAreRefused) {
 
   EXPECT_EQ(counts.error().text(), fmt::format("'{}' holds 3 images but '{}' 2 labels; they must be equal in number",
                                                counts.images, counts.labels));
-  EXPECT_THAT(exchanged.error().text(), HasSubstr("holds [3], not images; are images and labels exchanged?"));
-  EXPECT_THAT(labels.error().text(), HasSubstr("holds [3,2,4], not labels; are images and labels exchanged?"));
+  EXPECT_THAT(exchanged.error().text(), HasSubstr("holds [3], not images; are images and labels swapped?"));
+  EXPECT_THAT(labels.error().text(), HasSubstr("holds [3,2,4], not labels; are images and labels swapped?"));
   EXPECT_EQ(floats.error().kind(), ErrorKind::kUnsupported);
   EXPECT_THAT(floats.error().text(), HasSubstr("elements of type 0x0d; only unsigned bytes (0x08) are read"));
 }

@@ -7,7 +7,7 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/layout/box.h"
-#include "trireme/op/structural.h"
+#include "trireme/op/rank_groups.h"
 
 namespace trireme {
 namespace {
@@ -38,12 +38,15 @@ void pack(const View& whole, std::byte* pieces, int dim, int64_t parts, bool unp
   }
 }
 
-comm::Reduce reduce_of(const std::string& name) {
-  if (name == "max") return comm::Reduce::kMax;
-  if (seeded_defect("collective: sums are maxima")) return comm::Reduce::kMax;
-  if (name == "min") return comm::Reduce::kMin;
-  invariant(name == "sum", "no reduction '{}'", name);
-  return comm::Reduce::kSum;
+comm::Reduce comm_reduce(Reduction reduction) {
+  if (reduction == Reduction::kMax || seeded_defect("collective: sums are maxima")) return comm::Reduce::kMax;
+  return reduction == Reduction::kMin ? comm::Reduce::kMin : comm::Reduce::kSum;
+}
+
+int64_t all_bytes(std::span<const TensorType> types) {
+  int64_t bytes = 0;
+  for (const TensorType& type : types) bytes += type.bytes();
+  return bytes;
 }
 
 View flat(std::byte* data, DType dtype, int64_t elements) {
@@ -53,12 +56,59 @@ View flat(std::byte* data, DType dtype, int64_t elements) {
 }  // namespace
 
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types) {
-  if (is_exchange(op)) return exchange_scratch(op, types);
-  const auto& attrs = types.attrs.as<CollectiveAttrs>();
-  if (op.name == "all_gather" && !contiguous_along(types.out[0].shape, attrs.dim)) return types.out[0].bytes();
-  if (op.name == "reduce_scatter" && !contiguous_along(types.in[0].shape, attrs.dim)) return types.in[0].bytes();
-  if (op.name == "all_to_all") return align_buffer(types.in[0].bytes()) * 2;
+  if (op.collective->work == GroupWork::kExchange) return exchange_scratch(op, types);
+  const GroupCall call = op.collective->call(types.attrs);
+  if (call.parted >= 0 && call.joined >= 0) {
+    return align_buffer(types.in[0].bytes()) + align_buffer(types.out[0].bytes());
+  }
+  if (call.joined >= 0 && !contiguous_along(types.out[0].shape, call.joined)) return types.out[0].bytes();
+  if (call.parted >= 0 && !contiguous_along(types.in[0].shape, call.parted)) return types.in[0].bytes();
   return 0;
+}
+
+int64_t collective_bytes(const OpDef& op, const TypeArgs& types, std::span<const int64_t> offsets, int64_t place) {
+  const GroupWork work = op.collective->work;
+  const int64_t p = groups_of(op, types.attrs).size;
+  int64_t sent = 0;
+  if (work == GroupWork::kExchange) {
+    if (place != kAnyPlace) return exchange_bytes(op, types, place);
+    for (int64_t each = 0; each < p; ++each) sent = std::max(sent, exchange_bytes(op, types, each));
+    return sent;
+  }
+  if (work == GroupWork::kAllReduce) {
+    std::vector<Run> runs;
+    for (size_t i = 0; i < types.out.size(); ++i) {
+      runs.push_back({offsets[i], types.out[i].dtype, types.out[i].elements()});
+    }
+    for (const Run& run : joined(std::move(runs))) sent += 2 * (run.end() - run.offset) * (p - 1) / p;
+    return sent;
+  }
+  const int64_t before = all_bytes(types.in);
+  if (work == GroupWork::kRingShift) return before;
+  if (work == GroupWork::kBroadcast) {
+    const bool sends = place == kAnyPlace || place == op.collective->call(types.attrs).root;
+    return sends ? before * (p - 1) : 0;
+  }
+  return std::max(before, all_bytes(types.out)) * (p - 1) / p;
+}
+
+std::string collective_terms(const OpDef& op, const Attrs& attrs) {
+  switch (op.collective->work) {
+    case GroupWork::kAllReduce:
+    case GroupWork::kReduceScatter:
+      return fmt::format(" by {}", to_string(op.collective->call(attrs).reduction));
+    case GroupWork::kRingShift:
+      return fmt::format(" by {}", op.collective->call(attrs).shift);
+    case GroupWork::kBroadcast:
+      return fmt::format(" from {}", op.collective->call(attrs).root);
+    case GroupWork::kExchange:
+      return " as " + attrs.text();
+    case GroupWork::kCut:
+    case GroupWork::kAllGather:
+    case GroupWork::kAllToAll:
+      return "";
+  }
+  return "";
 }
 
 std::vector<Run> joined(std::vector<Run> runs) {
@@ -76,18 +126,18 @@ std::vector<Run> joined(std::vector<Run> runs) {
 
 BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
                                  std::span<std::byte> scratch, const Ranks& ranks)
-    : op_(&op), attrs_(attrs), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(ranks.group) {
-  if (is_exchange(op)) {
+    : work_(op.collective->work), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(ranks.group) {
+  if (work_ == GroupWork::kExchange) {
     std::vector<TensorType> in_types, out_types;
     for (const View& view : in_) in_types.push_back(view.type);
     for (const View& view : out_) out_types.push_back(view.type);
     Exchange exchange;
-    if (ranks.place >= 0) exchange = exchange_of(op, {in_types, out_types, attrs}, ranks.place);
+    if (ranks.place >= 0) exchange = op.collective->exchange({in_types, out_types, attrs}, ranks.place);
     exchange_ = std::make_unique<BoundExchange>(std::move(exchange), in_, out_, scratch_, group_, ranks.tag);
     return;
   }
-  reduce_ = reduce_of(attrs.as<CollectiveAttrs>().reduction);
-  if (op.name != "all_reduce") {
+  call_ = op.collective->call(attrs);
+  if (work_ != GroupWork::kAllReduce) {
     works_.reserve(out_.size());
     return;
   }
@@ -97,6 +147,20 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
   for (const View& view : out_) runs.push_back({view.data - first, view.type.dtype, view.elements()});
   for (const Run& run : joined(std::move(runs))) runs_.push_back(flat(first + run.offset, run.dtype, run.elements));
   works_.reserve(runs_.size());
+}
+
+// The operand as the group sends it: pieces one after the other in the front of the scratch, where they do not lie so
+// already.
+View BoundCollective::packed_operand() const {
+  if (call_.parted < 0 || scratch_.empty()) return in_[0];
+  return flat(scratch_.data(), in_[0].type.dtype, in_[0].elements());
+}
+
+// The same of the result, after the packed operand.
+View BoundCollective::packed_result() const {
+  if (call_.joined < 0 || scratch_.empty()) return out_[0];
+  const int64_t begin = call_.parted < 0 ? 0 : align_buffer(in_[0].bytes());
+  return flat(scratch_.data() + begin, out_[0].type.dtype, out_[0].elements());
 }
 
 // What a rank has that is alone, or outside all groups, is its result.
@@ -115,37 +179,33 @@ void BoundCollective::start() {
     return;
   }
   if (!group_) return keep();
-  const auto& attrs = attrs_.as<CollectiveAttrs>();
-  const auto dim = static_cast<int>(attrs.dim);
-  const int64_t parts = group_->size();
   works_.clear();
   started_ = true;
-  if (op_->name == "all_reduce") return start_all_reduce();
-  const View& in = in_[0];
-  const View& out = out_[0];
-  std::byte* packed = scratch_.empty() ? nullptr : scratch_.data();
-  if (op_->name == "all_gather") {
-    works_.push_back(group_->all_gather(in, packed ? flat(packed, out.type.dtype, out.elements()) : out));
-  } else if (op_->name == "reduce_scatter") {
-    if (packed) pack(in, packed, dim, parts, false);
-    works_.push_back(group_->reduce_scatter(packed ? flat(packed, in.type.dtype, in.elements()) : in, out, reduce_));
-  } else if (op_->name == "all_to_all") {
-    pack(in, packed, dim, parts, false);
-    std::byte* arrived = packed + align_buffer(in.bytes());
-    works_.push_back(
-        group_->all_to_all(flat(packed, in.type.dtype, in.elements()), flat(arrived, out.type.dtype, out.elements())));
-  } else if (op_->name == "ring_shift") {
-    const int64_t by = seeded_defect("collective: pieces go around the other way") ? -attrs.shift : attrs.shift;
-    works_.push_back(group_->ring_shift(in, out, static_cast<int>(by)));
-  } else if (op_->name == "broadcast") {
-    for (size_t i = 0; i < in_.size(); ++i) {
-      if (out_[i].data != in_[i].data) {
-        std::memcpy(out_[i].data, in_[i].data, static_cast<size_t>(in_[i].bytes()));
-      }
-      works_.push_back(group_->broadcast(out_[i], static_cast<int>(attrs.root)));
-    }
+  if (work_ == GroupWork::kAllReduce) return start_all_reduce();
+  if (work_ == GroupWork::kBroadcast) return start_broadcast();
+  const View sent = packed_operand();
+  const View come = packed_result();
+  if (sent.data != in_[0].data) pack(in_[0], sent.data, call_.parted, group_->size(), false);
+  if (work_ == GroupWork::kAllGather) {
+    works_.push_back(group_->all_gather(sent, come));
+  } else if (work_ == GroupWork::kReduceScatter) {
+    works_.push_back(group_->reduce_scatter(sent, come, comm_reduce(call_.reduction)));
+  } else if (work_ == GroupWork::kAllToAll) {
+    works_.push_back(group_->all_to_all(sent, come));
+  } else if (work_ == GroupWork::kRingShift) {
+    const int64_t by = seeded_defect("collective: pieces go around the other way") ? -call_.shift : call_.shift;
+    works_.push_back(group_->ring_shift(sent, come, static_cast<int>(by)));
   } else {
-    invariant(false, "no collective '{}'", op_->name);
+    invariant(false, "a collective that no group does (work {})", static_cast<int>(work_));
+  }
+}
+
+void BoundCollective::start_broadcast() {
+  for (size_t i = 0; i < in_.size(); ++i) {
+    if (out_[i].data != in_[i].data) {
+      std::memcpy(out_[i].data, in_[i].data, static_cast<size_t>(in_[i].bytes()));
+    }
+    works_.push_back(group_->broadcast(out_[i], static_cast<int>(call_.root)));
   }
 }
 
@@ -158,11 +218,11 @@ void BoundCollective::start_all_reduce() {
   }
   if (seeded_defect("collective: nothing is reduced")) return;
   for (const View& run : runs_) {
-    works_.push_back(group_->all_reduce(run, reduce_));
+    works_.push_back(group_->all_reduce(run, comm_reduce(call_.reduction)));
     if (seeded_defect("collective: only the first run of a bucket is reduced")) return;
     if (seeded_defect("collective: sums are taken twice")) {
       works_.back().wait();
-      works_.push_back(group_->all_reduce(run, reduce_));
+      works_.push_back(group_->all_reduce(run, comm_reduce(call_.reduction)));
     }
   }
 }
@@ -172,15 +232,9 @@ void BoundCollective::wait() {
   started_ = false;
   if (exchange_) return exchange_->wait();
   for (comm::Work& work : works_) work.wait();
-  if (scratch_.empty()) return;
-  const auto& attrs = attrs_.as<CollectiveAttrs>();
-  if (seeded_defect("collective: what arrived is not unpacked")) return;
-  if (op_->name == "all_gather") {
-    pack(out_[0], scratch_.data(), static_cast<int>(attrs.dim), group_->size(), true);
-  } else if (op_->name == "all_to_all") {
-    const int64_t arrived = seeded_defect("collective: what was sent is unpacked") ? 0 : align_buffer(in_[0].bytes());
-    pack(out_[0], scratch_.data() + arrived, static_cast<int>(attrs.from_dim), group_->size(), true);
-  }
+  if (call_.joined < 0 || scratch_.empty() || seeded_defect("collective: what arrived is not unpacked")) return;
+  const bool own = seeded_defect("collective: what was sent is unpacked");
+  pack(out_[0], own ? scratch_.data() : packed_result().data, call_.joined, group_->size(), true);
 }
 
 std::chrono::steady_clock::time_point BoundCollective::ended() const {

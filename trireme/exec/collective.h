@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "trireme/comm/comm.h"
@@ -16,6 +18,14 @@ namespace trireme {
 
 // Bytes of packing space that the collective needs on these local types.
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types);
+
+// Bytes that the rank at this place of its group sends, as comm::World::Traffic counts them; kAnyPlace: the most that
+// any does. `offsets`: where the results lie, for those that lie side by side are sent as one.
+inline constexpr int64_t kAnyPlace = -1;
+int64_t collective_bytes(const OpDef& op, const TypeArgs& types, std::span<const int64_t> offsets, int64_t place);
+
+// What the members of a group must agree in, beside the op and the operands: " by sum", " from 2".
+std::string collective_terms(const OpDef& op, const Attrs& attrs);
 
 // Elements side by side in memory. Runs that follow each other with no more than alignment between them are sent as
 // one, with what lies between.
@@ -46,15 +56,18 @@ class BoundCollective : public Background {
 
  private:
   void start_all_reduce();
+  void start_broadcast();
   void keep();
 
-  const OpDef* op_;
-  Attrs attrs_;
+  View packed_operand() const;
+  View packed_result() const;
+
+  GroupWork work_;
+  GroupCall call_;
   std::vector<View> in_;
   std::vector<View> out_;
   std::span<std::byte> scratch_;
   comm::Group* group_;
-  comm::Reduce reduce_ = comm::Reduce::kSum;
   std::vector<View> runs_;  // all_reduce: results that lie side by side, as few runs of elements as possible
   std::unique_ptr<BoundExchange> exchange_;
   std::vector<comm::Work> works_;

@@ -25,20 +25,15 @@ std::string types_text(const ExecutionPlan& plan, const std::vector<int>& values
 // What all who take part in it must say alike.
 std::string what_of(const ExecutionPlan& plan, const Action& action) {
   if (is_message(*action.op)) return types_text(plan, action.in.empty() ? action.out : action.in);
-  const std::string out = fmt::format("{} of {}", action.op->name, types_text(plan, action.in));
-  if (is_exchange(*action.op)) return out + " as " + action.attrs.text();
-  const auto& attrs = action.attrs.as<CollectiveAttrs>();
-  if (action.op->name == "all_reduce" || action.op->name == "reduce_scatter") return out + " by " + attrs.reduction;
-  if (action.op->name == "ring_shift") return out + fmt::format(" by {}", attrs.shift);
-  if (action.op->name == "broadcast") return out + fmt::format(" from {}", attrs.root);
-  return out;
+  return fmt::format("{} of {}", action.op->name, types_text(plan, action.in)) +
+         collective_terms(*action.op, action.attrs);
 }
 
 CommCall::Kind kind_of(const Action& action) {
   if (is_message(*action.op)) {
     return message_of(*action.op, action.attrs).sends ? CommCall::Kind::kSend : CommCall::Kind::kRecv;
   }
-  return is_exchange(*action.op) ? CommCall::Kind::kExchange : CommCall::Kind::kCollective;
+  return action.op->collective->work == GroupWork::kExchange ? CommCall::Kind::kExchange : CommCall::Kind::kCollective;
 }
 
 // The calls of one rank or crew; `ranks_of` gives those that take part in an action, none where this one does not.
@@ -90,7 +85,7 @@ std::vector<CommCall> calls_of(const ExecutionPlan& plan, int64_t rank) {
       return ends_of(message, world_rank(plan.crew, rank), world_rank(message.crew, rank));
     }
     std::vector<int> ranks;
-    for (const int64_t member : groups_of(action.op->name, action.attrs).of(rank, plan.mesh)) {
+    for (const int64_t member : groups_of(*action.op, action.attrs).of(rank, plan.mesh)) {
       ranks.push_back(world_rank(plan.crew, member));
     }
     return ranks;

@@ -6,72 +6,12 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/comm/reduce.h"
 #include "trireme/exec/memory_plan.h"
-#include "trireme/op/box_messages.h"
 #include "trireme/op/rank_groups.h"
-#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
 
 using Part = Exchange::Part;
-
-Part part(int64_t peer, const Shape& shape, int64_t dim, Range range, int64_t first) {
-  Box box = Box::whole(shape);
-  box.start[static_cast<int>(dim)] = range.start - first;
-  box.size[static_cast<int>(dim)] = range.size;
-  return {peer, 0, box};
-}
-
-// Between blocks and windows: `take` from blocks, else back to them.
-Exchange of_windows(const WindowAttrs& attrs, const Shape& in, const Shape& out, int64_t me, bool take) {
-  const WindowCut cut = attrs.cut();
-  const int64_t window = cut.start(me);
-  const int64_t block = me * cut.block();
-  Exchange exchange{.adds = !take, .fill = take ? attrs.fill : 0};
-  for (int64_t peer = 0; peer < cut.parts; ++peer) {
-    const Range of_mine = common(cut, me, peer);  // in this rank's window and the peer's block
-    const Range of_peers = common(cut, peer, me);
-    const Range to_send = take ? of_peers : of_mine;
-    const Range to_get = take ? of_mine : of_peers;
-    const Part sent = part(peer, in, attrs.dim, to_send, take ? block : window);
-    const Part got = part(peer, out, attrs.dim, to_get, take ? window : block);
-    if (to_send.size > 0) (peer == me ? exchange.kept_from : exchange.sends).push_back(sent);
-    if (to_get.size > 0) (peer == me ? exchange.kept_to : exchange.receipts).push_back(got);
-  }
-  return exchange;
-}
-
-Exchange of_neighbors(const ExchangeAttrs& attrs, std::span<const TensorType> types, int64_t me) {
-  Exchange exchange;
-  for (size_t i = 0; i < types.size(); ++i) {
-    const Box whole = Box::whole(types[i].shape);
-    for (int64_t place = 0; place < attrs.size; ++place) {
-      const int64_t to = attrs.to[i * static_cast<size_t>(attrs.size) + static_cast<size_t>(place)];
-      if (to < 0) continue;
-      if (place == me) (to == me ? exchange.kept_from : exchange.sends).push_back({to, i, whole});
-      if (to == me) (place == me ? exchange.kept_to : exchange.receipts).push_back({place, i, whole});
-    }
-  }
-  return exchange;
-}
-
-// Where boxes that come overlap they are added, by rank and then in the order of the messages.
-Exchange of_boxes(const BoxesAttrs& attrs, int64_t me) {
-  Exchange exchange;
-  std::vector<Box> come;
-  for (const BoxMessage& message : attrs.messages()) {
-    const bool own = message.from == message.to;
-    if (message.from == me) (own ? exchange.kept_from : exchange.sends).push_back({message.to, 0, message.sent});
-    if (message.to != me) continue;
-    (own ? exchange.kept_to : exchange.receipts).push_back({message.from, 0, message.got});
-    exchange.adds = exchange.adds ||
-                    std::ranges::any_of(come, [&](const Box& box) { return intersect(box, message.got).has_value(); });
-    come.push_back(message.got);
-  }
-  std::ranges::stable_sort(exchange.sends, {}, &Part::peer);
-  std::ranges::stable_sort(exchange.receipts, {}, &Part::peer);
-  return exchange;
-}
 
 int64_t bytes_of(const Part& part, std::span<const TensorType> types) {
   return part.box.elements() * size_of(types[part.tensor].dtype);
@@ -91,28 +31,16 @@ void add_region(const View& from, const View& to, const Box& region) {
 
 }  // namespace
 
-bool is_exchange(const OpDef& op) {
-  return op.name == "take_windows" || op.name == "add_windows" || op.name == "neighbor_exchange" ||
-         op.name == "exchange_boxes";
-}
-
-Exchange exchange_of(const OpDef& op, const TypeArgs& types, int64_t place) {
-  if (op.name == "neighbor_exchange") return of_neighbors(types.attrs.as<ExchangeAttrs>(), types.in, place);
-  if (op.name == "exchange_boxes") return of_boxes(types.attrs.as<BoxesAttrs>(), place);
-  return of_windows(types.attrs.as<WindowAttrs>(), types.in[0].shape, types.out[0].shape, place,
-                    op.name == "take_windows");
-}
-
 int64_t exchange_bytes(const OpDef& op, const TypeArgs& types, int64_t place) {
   int64_t bytes = 0;
-  for (const Part& part : exchange_of(op, types, place).sends) bytes += bytes_of(part, types.in);
+  for (const Part& part : op.collective->exchange(types, place).sends) bytes += bytes_of(part, types.in);
   return bytes;
 }
 
 int64_t exchange_scratch(const OpDef& op, const TypeArgs& types) {
   int64_t most = 0;
-  for (int64_t place = 0; place < groups_of(op.name, types.attrs).size; ++place) {
-    const Exchange exchange = exchange_of(op, types, place);
+  for (int64_t place = 0; place < groups_of(op, types.attrs).size; ++place) {
+    const Exchange exchange = op.collective->exchange(types, place);
     int64_t bytes = 0;
     for (const Part& part : exchange.sends) bytes += align_buffer(bytes_of(part, types.in));
     for (const Part& part : exchange.receipts) bytes += align_buffer(bytes_of(part, types.out));

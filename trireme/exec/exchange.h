@@ -1,6 +1,5 @@
-// Exchange: the collectives in which ranks send each other boxes of their own: windows taken from and added to the
-// blocks of neighbours, whole tensors passed on, and boxes that the model names. What a rank sends and gets depends on
-// its place in the group alone.
+// The exchanges of a plan (op/exchange.h), run on a group: what is sent is packed, and what came is put where it
+// belongs.
 #pragma once
 
 #include <vector>
@@ -11,24 +10,8 @@
 
 namespace trireme {
 
-bool is_exchange(const OpDef& op);
-
-struct Exchange {
-  struct Part {
-    int64_t peer = 0;  // place in the group
-    size_t tensor = 0;
-    Box box;  // of the operand that is sent, or of the result that is filled
-  };
-  std::vector<Part> sends;     // by peer
-  std::vector<Part> receipts;  // by peer
-  // What the rank itself has of its result: part i of `kept_from` goes to part i of `kept_to`.
-  std::vector<Part> kept_from, kept_to;
-  bool adds = false;  // parts of a result overlap and are added, in the order of the peers
-  double fill = 0;    // where nothing comes
-};
-Exchange exchange_of(const OpDef& op, const TypeArgs& types, int64_t place);
-
-// Bytes that the rank at a place sends; and of packing space, the most that any place needs.
+// Of an op whose work is GroupWork::kExchange: bytes that the rank at a place sends; and of packing space, the most
+// that any place needs.
 int64_t exchange_bytes(const OpDef& op, const TypeArgs& types, int64_t place);
 int64_t exchange_scratch(const OpDef& op, const TypeArgs& types);
 

@@ -13,7 +13,6 @@
 #include "trireme/exec/bound_message.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/rank_groups.h"
-#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -37,7 +36,8 @@ struct Bound {
   std::unique_ptr<Background> background;
   bool sends = false;      // the background work has other members than this rank
   Clock::time_point sent;  // when it was started in this step
-  int64_t part = 0;        // of a local cut
+  int dim = 0;             // of a local cut, and which part of it
+  int64_t part = 0;
   double seconds = 0;
 };
 
@@ -202,7 +202,7 @@ struct Executor::State {
     const Action& action = *bound.action;
     if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
     if (is_message(*action.op)) return bind_message(bound);
-    if (!action.op->traits.collective) {
+    if (!action.op->collective) {
       for (const Kernel* kernel : kernels_of(*action.op)) {
         if (kernel->name == action.kernel) bound.kernel = kernel->run;
       }
@@ -210,8 +210,9 @@ struct Executor::State {
               action.kernel, action.op->name);
       return;
     }
-    const RankGroups groups = groups_of(action.op->name, action.attrs);
+    const RankGroups groups = groups_of(*action.op, action.attrs);
     if (!is_communication(*action.op)) {
+      bound.dim = action.op->collective->call(action.attrs).parted;
       bound.part = groups.place_of(rank, plan.mesh);
       if (seeded_defect("executor: the first part is cut out")) bound.part = 0;
       return;
@@ -247,8 +248,8 @@ struct Executor::State {
       bound.kernel(args);
     } else if (bound.background) {
       start(bound);
-    } else if (bound.action->op->traits.collective) {
-      copy_part(bound.in[0], bound.out[0], static_cast<int>(bound.action->attrs.as<CollectiveAttrs>().dim), bound.part);
+    } else if (bound.action->op->collective) {
+      copy_part(bound.in[0], bound.out[0], bound.dim, bound.part);
     }
     if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   }

@@ -19,8 +19,8 @@ namespace trireme {
 struct ExecutorOptions {
   comm::World* world = nullptr;  // null: one rank
   ThreadPool* pool = nullptr;    // null: computes on the calling thread
-  // Bytes to run in; empty: the executor takes its own. At least arena_bytes, equal on no two executors that run at
-  // once. (A validation plan runs in the step's transient part, which is free between steps.)
+  // Bytes to run in; empty: the executor takes its own. At least arena_bytes, and not shared by two executors that run
+  // at the same time. (A validation plan runs in the step's transient part, which is free between steps.)
   std::span<std::byte> arena = {};
   // Gives the memory of a parameter or state by its name, for plans with external_parameters.
   std::function<View(std::string_view)> external = {};

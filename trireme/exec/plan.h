@@ -104,7 +104,7 @@ struct ExecutionPlan {
   int threads = 1;            // compute threads per rank that scratch sizes are made for
   std::string bits = "fast";  // what is promised of them: "fast", or "invariant on <isa>"
   std::array<Arena, kTiers> arenas;
-  int64_t micro_batches = 1;  // that a step of the rank falls in
+  int64_t micro_batches = 1;  // that a rank's step consists of
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;
@@ -144,7 +144,7 @@ std::string to_string(const ExecutionPlan& plan);
 ExecutionPlan parse_plan(std::string_view text);  // throws kInvalidArgument with the line's number
 uint64_t hash(const ExecutionPlan& plan);         // XXH3 of the text
 
-// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on what is no
+// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on what is not an
 // earlier background action, results that are read, and bytes that are written, while an action under way still uses
 // them. Empty when sound.
 std::vector<std::string> verify(const ExecutionPlan& plan);

@@ -109,7 +109,7 @@ class Planner {
       }
       scattering_.erase(scattering_.begin());
     }
-    if (action.op->name == "reduce_scatter") scattering_.push_back(i);
+    if (action.op->collective->work == GroupWork::kReduceScatter) scattering_.push_back(i);
   }
 
   const Kernel& kernel_of(const Node& n, const TypeArgs& local) const {
@@ -288,16 +288,10 @@ class Planner {
   }
 
   std::vector<std::pair<int, int>> aliases_of(const Node& n) const {
-    const OpDef& def = def_of(n);
-    if (!def.traits.collective || def.inputs != "...") {
-      std::vector<TensorType> in, out;
-      for (const ValueId id : n.inputs) in.push_back(graph_.type(id));
-      for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
-      return overwrites_of(def, {in, out, n.attrs});
-    }
-    std::vector<std::pair<int, int>> out;  // any number of operands, each over itself
-    for (size_t k = 0; k < n.outputs.size(); ++k) out.emplace_back(static_cast<int>(k), static_cast<int>(k));
-    return out;
+    std::vector<TensorType> in, out;
+    for (const ValueId id : n.inputs) in.push_back(graph_.type(id));
+    for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
+    return overwrites_of(def_of(n), {in, out, n.attrs});
   }
 
   bool updates(ValueId id, ValueId input) const {

@@ -219,16 +219,18 @@ TEST(VerifyPlan, a_buffer_past_the_arena_is_found) {
 TEST(VerifyPlan, a_result_read_before_it_has_arrived_is_found) {
   ExecutionPlan plan = small_plan();
   for (Action& action : plan.actions) action.waits.clear();
-  EXPECT_THAT(verify(plan),
-              Contains(HasSubstr(fmt::format("of communication {} without waiting", action_of(plan, "all_reduce")))));
+  EXPECT_THAT(
+      verify(plan),
+      Contains(HasSubstr(fmt::format("reads bytes that action {} (all_reduce) writes in the background; it must wait",
+                                     action_of(plan, "all_reduce")))));
 }
 
 TEST(VerifyPlan, a_wait_for_what_is_no_earlier_communication_is_found) {
   ExecutionPlan plan = small_plan();
   plan.actions[1].waits = {0};
   plan.actions[0].waits = {1};
-  EXPECT_THAT(verify(plan), Contains("action 1 waits for 0, which is no earlier communication"));
-  EXPECT_THAT(verify(plan), Contains("action 0 waits for 1, which is no earlier communication"));
+  EXPECT_THAT(verify(plan), Contains("action 1 waits for 0, which is not an earlier action in the background"));
+  EXPECT_THAT(verify(plan), Contains("action 0 waits for 1, which is not an earlier action in the background"));
 }
 
 TEST(VerifyPlan, a_value_larger_than_its_buffer_is_found) {

@@ -94,7 +94,8 @@ class Flights {
 
   void end(int wait) {
     if (wait < 0 || wait >= at_ || !in_background(plan_.actions[static_cast<size_t>(wait)].lane)) {
-      out_.push_back(fmt::format("action {} waits for {}, which is no earlier action in the background", at_, wait));
+      out_.push_back(
+          fmt::format("action {} waits for {}, which is not an earlier action in the background", at_, wait));
       return;
     }
     std::erase_if(uses_, [&](const Use& use) { return use.action == wait; });

@@ -7,9 +7,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/exec/collective.h"
+#include "trireme/op/build.h"
 #include "trireme/op/message.h"
 #include "trireme/op/rank_groups.h"
-#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -157,23 +157,27 @@ std::string check_axes(const std::vector<int>& axes, const Mesh& mesh) {
   return "";
 }
 
-// Elements that a result has for each of the operand's, times the group: all_gather multiplies,
-// reduce_scatter divides.
-bool counts_belong(const Action& action, const TensorType& in, const TensorType& out, int64_t size) {
-  if (in.dtype != out.dtype) return false;
-  if (action.op->name == "exchange_boxes") {
-    const std::vector<TensorType> made = action.op->infer.get()({{&in, 1}, action.attrs});  // throws for boxes outside
-    return made[0] == out;
+// Whether the results are what the op makes of the operands.
+std::string check_types(const ExecutionPlan& plan, const Action& action, int64_t size) {
+  const auto types_of = [&](const std::vector<int>& values) {
+    std::vector<TensorType> out;
+    for (const int id : values) out.push_back(plan.values[static_cast<size_t>(id)].type);
+    return out;
+  };
+  const std::vector<TensorType> in = types_of(action.in);
+  const std::vector<TensorType> out = types_of(action.out);
+  std::vector<TensorType> made;
+  try {
+    made = result_types(*action.op, in, action.attrs);
+  } catch (const Error& e) {
+    return e.text();
   }
-  if (is_exchange(*action.op) && action.op->name != "neighbor_exchange") {
-    const auto& attrs = action.attrs.as<WindowAttrs>();
-    const auto dim = static_cast<int>(attrs.dim);
-    const bool take = action.op->name == "take_windows";
-    return (take ? in : out).shape[dim] == attrs.cut().block() && (take ? out : in).shape[dim] == attrs.length;
+  if (made.size() != out.size()) return fmt::format("has {} operands and {} results", in.size(), out.size());
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (made[i] == out[i]) continue;
+    return fmt::format("makes {} of {} over {} ranks", to_string(out[i]), to_string(in[i]), size);
   }
-  if (action.op->name == "all_gather") return out.elements() == in.elements() * size;
-  if (action.op->name == "reduce_scatter") return in.elements() == out.elements() * size;
-  return in.elements() == out.elements();
+  return "";
 }
 
 // A message between crews, as one side has it.
@@ -195,25 +199,15 @@ std::string check_message(const ExecutionPlan& plan, const Action& action) {
 }
 
 std::string check_action(const ExecutionPlan& plan, const Action& action) {
-  const RankGroups groups = groups_of(action.op->name, action.attrs);
+  const RankGroups groups = groups_of(*action.op, action.attrs);
   const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
   const int64_t size = groups.ranks.empty() ? plan.mesh.size_of(axes) : groups.size;
   if (groups.size != size) return fmt::format("says its groups have {} ranks; they have {}", groups.size, size);
-  if (!is_exchange(*action.op)) {
-    const int64_t root = action.attrs.as<CollectiveAttrs>().root;
+  if (action.op->collective->call != nullptr) {
+    const int64_t root = action.op->collective->call(action.attrs).root;
     if (root < 0 || root >= size) return fmt::format("its root is {} in groups of {} ranks", root, size);
   }
-  if (action.in.size() != action.out.size()) {
-    return fmt::format("has {} operands and {} results", action.in.size(), action.out.size());
-  }
-  for (size_t i = 0; i < action.in.size(); ++i) {
-    const TensorType& in = plan.values[static_cast<size_t>(action.in[i])].type;
-    const TensorType& out = plan.values[static_cast<size_t>(action.out[i])].type;
-    if (!counts_belong(action, in, out, size)) {
-      return fmt::format("makes {} of {} over {} ranks", to_string(out), to_string(in), size);
-    }
-  }
-  return "";
+  return check_types(plan, action, size);
 }
 
 }  // namespace
@@ -241,7 +235,7 @@ std::vector<std::string> check_communication(const ExecutionPlan& plan) {
   std::map<std::vector<int>, std::string> checked;  // by axes
   const auto wrong_with = [&](const Action& action) -> std::string {
     if (is_message(*action.op)) return check_message(plan, action);
-    const RankGroups groups = groups_of(action.op->name, action.attrs);
+    const RankGroups groups = groups_of(*action.op, action.attrs);
     const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
     const auto [known, is_new] = checked.try_emplace(axes);
     if (is_new) known->second = check_axes(axes, plan.mesh);

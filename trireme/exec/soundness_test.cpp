@@ -119,6 +119,16 @@ TEST(CheckCommunication, refuses_results_of_other_types_than_the_operands) {
   EXPECT_THAT(check_communication(plan), ElementsAre(HasSubstr("makes f64[32,8] of f32[32,8] over 2 ranks")));
 }
 
+TEST(CheckCommunication, refuses_results_of_other_shapes_than_the_op_makes) {
+  ExecutionPlan plan = layers_plan("dp=2,tp=2", 2, 8);
+  for (const Action& action : plan.actions) {
+    if (action.op->name != "all_reduce") continue;
+    plan.values[static_cast<size_t>(action.out[0])].type.shape = {8, 32};
+    break;
+  }
+  EXPECT_THAT(check_communication(plan), ElementsAre(HasSubstr("makes f32[8,32] of f32[32,8] over 2 ranks")));
+}
+
 TEST(Matching, ranks_of_different_plans_differ_in_their_counts) {
   Calls calls = calls_of_all(layers_plan("dp=2,tp=2", 2, 8));
   calls[3] = calls_of(layers_plan("dp=2,tp=2", 2, 16), 3);

@@ -136,7 +136,7 @@ class Simulation {
   }
 
   const Members& members_of(const Action& action, const ExecutionPlan& plan) {
-    const RankGroups groups = groups_of(action.op->name, action.attrs);
+    const RankGroups groups = groups_of(*action.op, action.attrs);
     const auto [found, is_new] = members_.try_emplace({plan.crew, groups.axes, groups.ranks});
     if (!is_new) return found->second;
     Members& out = found->second;
@@ -248,8 +248,8 @@ std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates
     if (action.lane == Lane::kCompute) {
       out.push_back(compute_seconds(*action.op, types, machine));
     } else if (action.lane == Lane::kComm) {
-      const RankGroups groups = groups_of(action.op->name, action.attrs);
-      const bool is_sum = action.op->name == "all_reduce";
+      const RankGroups groups = groups_of(*action.op, action.attrs);
+      const bool is_sum = action.op->collective->work == GroupWork::kAllReduce;
       out.push_back(groups.size < 2 ? 0 : collective_seconds(groups, types, plan.mesh, rates.links, is_sum ? 2 : 1));
     } else {
       const LinkCost link = link_to(message_of(*action.op, action.attrs).crew, plan, rates);

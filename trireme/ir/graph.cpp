@@ -99,7 +99,7 @@ void Graph::mark_as(const Graph& from, const Node& node, NodeId gradient_of) {
 
 void Graph::add_gradient(ValueId of, ValueId gradient) {
   invariant(of >= 0 && gradient >= 0 && std::max(of, gradient) < static_cast<ValueId>(values_.size()),
-            "no values %{} and %{}: one is to be the gradient of the other", of, gradient);
+            "no values %{} and %{}, of which one would be the gradient of the other", of, gradient);
   if (!is_gradient(gradient, of)) gradients_[gradient].push_back(of);
 }
 

@@ -4,7 +4,7 @@
 // A graph has inputs (a batch, parameters, optimizer state, scalars fed each step), nodes, and named outputs.
 // An output may *update* an input: the next step starts with that value in its place.
 //
-// What a graph of training knows of itself is recorded where it is made, not guessed from names or shapes
+// What a graph says of its training is recorded where it is made, not guessed from names or shapes
 // (docs/design/training_graphs.md): each node's phase, the node and the values whose gradients a node computes, and the
 // updates of parameters.
 #pragma once
@@ -100,8 +100,8 @@ struct Update {
   std::vector<ValueId> states;
 };
 
-// What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is
-// the first one in the scope that has as many operands of these ranks.
+// What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is the
+// first one in the scope whose operands have these numbers of dimensions.
 struct ShardRequest {
   std::string scope;
   std::string cuts;

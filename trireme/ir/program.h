@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// What a value of one micro-batch is of the same value for the whole batch: it lies there by `layout`, over the mesh of
-// ranks with so many micro-batches as its last axis. To the program it is a tensor of its own.
+// A value of one micro-batch as a part of the value for the whole batch: it lies there by `layout`, over the mesh of
+// ranks with the micro-batches as its last axis. To the program it is a tensor of its own.
 struct PartOf {
   Shape whole;
   Layout layout;
@@ -25,7 +25,8 @@ struct Program {
   std::vector<Shape> whole;     // whole shapes of graph.values()
   // The model's code works on the ranks' pieces: to its ops each is a tensor of its own, wherever it lies in a whole.
   bool by_hand = false;
-  // That a rank works through one after the other (partition/micro_batches.h), and the values that are parts of one.
+  // The micro-batches that a rank computes one after the other (partition/micro_batches.h), and the values that are
+  // parts of one.
   int64_t micro_batches = 1;
   std::map<ValueId, PartOf> part_of = {};
 };

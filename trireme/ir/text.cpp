@@ -308,8 +308,7 @@ class Reader {
   }
   void read_mark(Line& line) {
     if (line.at('g'))
-      line.wrong(
-          "expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph anew");
+      line.wrong("expected 'backward' or 'update': older texts have 'gradient of' and no phase; print the graph again");
     Mark mark{.scope = graph_.mark().scope};
     for (const Phase phase : {Phase::kBackward, Phase::kUpdate}) {
       if (line.take(to_string(phase))) mark.phase = phase;

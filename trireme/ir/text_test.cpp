@@ -147,11 +147,9 @@ TEST(GraphText, NamesLineAndPlaceOfWhatItCannotRead) {
   EXPECT_THAT(error_of(x + "%1: f32[2] d%4 = plain(%0)"), HasSubstr("line 2: %4 is not made above"));
   EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) backward of 0"),
               HasSubstr("line 2: expected the number of a node above at '0'"));
-  EXPECT_THAT(
-      error_of(x + "%1: f32[2] = plain(%0) @\"grad/\" gradient of 0"),
-      HasSubstr(
-          "line 2: expected 'backward' or 'update': texts of before say 'gradient of' and no phase; print the graph "
-          "anew at 'gradient of 0'"));
+  EXPECT_THAT(error_of(x + "%1: f32[2] = plain(%0) @\"grad/\" gradient of 0"),
+              HasSubstr("line 2: expected 'backward' or 'update': older texts have 'gradient of' and no phase; print "
+                        "the graph again at 'gradient of 0'"));
   EXPECT_THAT(error_of(x + "update %0 with %0"), HasSubstr("line 2: expected 'from' at 'with %0'"));
   EXPECT_THAT(error_of(x + "output \"y\" %0 updates 3"), HasSubstr("line 2: expected '%' at '3'"));
 }

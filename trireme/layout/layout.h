@@ -1,7 +1,7 @@
 // Layout: how one tensor lies on a mesh. Each mesh axis does exactly one of three things to it:
 //  - it cuts one dimension: ranks that differ in that coordinate hold different parts. A dimension
-//    may be cut by several axes, listed most significant first: cut by [a, b] it falls in |a|*|b|
-//    parts and the rank at (i, j) holds part i*|b|+j;
+//    may be cut by several axes, listed most significant first: cut by [a, b] it has |a|*|b|
+//    parts, and the rank at (i, j) holds part i*|b|+j;
 //  - the tensor is *partial* over it: every rank along it holds a term of the full size, and the
 //    tensor is their sum (or maximum, or minimum);
 //  - otherwise the tensor is replicated over it: the ranks along it hold the same bits.
@@ -41,7 +41,7 @@ struct Layout {
   bool uses(int axis) const;  // cuts or is partial over it
   bool is_partial_over(int axis) const;
   int dim_cut_by(int axis) const;                 // -1 when the axis cuts none
-  int64_t cuts(int dim, const Mesh& mesh) const;  // parts the dimension falls in
+  int64_t cuts(int dim, const Mesh& mesh) const;  // parts of the dimension
   // The axes over which the tensor is replicated, in mesh order.
   std::vector<int> replica_axes(const Mesh& mesh) const;
   std::vector<int> partial_axes() const;
@@ -65,12 +65,12 @@ Layout parse_layout(std::string_view text, const Mesh& mesh, int rank = -1);
 enum class Parts { kEven, kUneven };
 
 // Throws kInvalidArgument when the layout does not fit the tensor called `what`: another number of
-// dimensions, an axis used twice, two kinds of reduction, or a dimension that does not fall in such parts.
+// dimensions, an axis used twice, two kinds of reduction, or a dimension that cannot be divided into such parts.
 void check(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what,
            Parts parts = Parts::kEven);
 // Whether check() passes.
 bool fits(const Layout& layout, const Shape& whole, const Mesh& mesh, Parts parts = Parts::kEven);
-// Whether a dimension of this size falls in so many parts, none of them empty.
+// Whether a dimension of this size can be divided into that many parts, none of them empty.
 bool falls_in(int64_t size, int64_t parts, Parts how);
 
 // Every rank's piece has the same shape. Where parts are uneven the piece of the last one goes on beyond the end of the

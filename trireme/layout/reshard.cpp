@@ -14,13 +14,13 @@ using Kind = ReshardStep::Kind;
 using detail::ReshardProblem;
 using detail::ReshardUnit;
 
-constexpr size_t kPrimeUnits = 4;  // up to so many axes, each is a unit of its own
+constexpr size_t kPrimeUnits = 4;  // up to this number of axes, each is a unit of its own
 
 int64_t local_bytes(const TensorType& whole, const Layout& layout, const Mesh& mesh) {
   return TensorType{whole.dtype, local_shape(whole.shape, layout, mesh)}.bytes();
 }
 
-// How many leading axes of a dimension both layouts share. They never move: whatever is done behind
+// How many leading axes of a dimension both layouts share. They never move: whatever is done after
 // them is done within a part they cut.
 size_t common_prefix(const Layout& from, const Layout& to, size_t dim) {
   const auto& a = from.dims[dim];

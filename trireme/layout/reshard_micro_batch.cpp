@@ -43,7 +43,7 @@ class MicroBatchMoves {
  private:
   bool is_ours(int axis) const { return is_micro_batch_axis(mesh_, axis); }
 
-  // The place in a dimension of the first axis of micro-batches that the other layout does not have there behind the
+  // The place in a dimension of the first axis of micro-batches that the other layout does not have there after the
   // same axes; the number of its axes when there is none.
   size_t first_moving(const Layout& of, const Layout& other, size_t dim) const {
     const std::vector<int>& axes = of.dims[dim];

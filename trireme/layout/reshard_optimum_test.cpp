@@ -46,7 +46,7 @@ std::vector<Layout> all_layouts(const Shape& whole, const Mesh& mesh) {
   return out;
 }
 
-// What b has behind a, if a is a prefix of b.
+// What b has after a, if a is a prefix of b.
 std::optional<std::vector<int>> suffix(const std::vector<int>& a, const std::vector<int>& b) {
   if (a.size() > b.size() || !std::equal(a.begin(), a.end(), b.begin())) return std::nullopt;
   return std::vector<int>(b.begin() + static_cast<int64_t>(a.size()), b.end());

@@ -1,4 +1,4 @@
-// The search behind plan_reshard, on a problem stripped of names: units (groups of mesh axes that
+// The search that plan_reshard does, on a problem stripped of names: units (groups of mesh axes that
 // move together) that stand on a dimension, are partial, or are idle.
 #pragma once
 

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostParts = 65'536;  // so that the last window's end can be told
+constexpr int64_t kMostParts = 65'536;  // so that the end of the last window fits an int64_t
 constexpr int64_t kMostPositions = int64_t{1} << 40;
 
 template <class T>
@@ -65,7 +65,7 @@ std::string why_not(const WindowCut& cut) {
     const int64_t end = std::min(k + 2, cut.parts) * cut.block();
     if (seen.size == 0 || (seen.start >= first && seen.start + seen.size <= end)) continue;
     return fmt::format(
-        "part {} of {} needs positions [{},{}) and has a block of {}; it can reach into the blocks beside it only, "
+        "part {} of {} needs positions [{},{}) and has a block of {}; it can only reach into the blocks next to it, "
         "[{},{})",
         k, cut.parts, seen.start, seen.start + seen.size, cut.block(), first, end);
   }

@@ -66,10 +66,9 @@ TEST(WindowCut, adding_is_the_adjoint_of_taking) {
 
 TEST(WindowCut, windows_that_see_past_a_neighbour_are_refused) {
   EXPECT_EQ(why_not(kHalo), "");
-  EXPECT_THAT(
-      why_not({.parts = 4, .extent = 8, .offset = -3, .step = 2, .length = 8}),
-      HasSubstr("part 0 of 4 needs positions [0,5) and has a block of 2; it can reach into the blocks beside it only, "
-                "[0,4)"));
+  EXPECT_THAT(why_not({.parts = 4, .extent = 8, .offset = -3, .step = 2, .length = 8}),
+              HasSubstr("part 0 of 4 needs positions [0,5) and has a block of 2; it can only reach into the blocks "
+                        "next to it, [0,4)"));
   EXPECT_THAT(why_not({.parts = 3, .extent = 8, .offset = 0, .step = 2, .length = 2}),
               HasSubstr("3 ranks do not divide 8 positions"));
   EXPECT_THAT(why_not({.parts = 2, .extent = 8, .offset = 0, .step = 2, .length = 0}),

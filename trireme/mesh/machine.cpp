@@ -113,8 +113,7 @@ const LinkLevel& Machine::level_of(int64_t devices) const {
   for (const LinkLevel& level : levels) {
     if (level.devices >= devices) return level;
   }
-  fail(ErrorKind::kInvalidArgument, "machine '{}' has {} devices, but {} are asked for", name, this->devices(),
-       devices);
+  fail(ErrorKind::kInvalidArgument, "machine '{}' has {} devices, but {} are needed", name, this->devices(), devices);
 }
 
 double Machine::flops_of(std::string_view dtype) const {

@@ -162,7 +162,7 @@ TEST(MachineErrors, levels_must_grow_up_to_the_machine) {
             "m.toml: the last level 'network' joins 12 devices, but the machine has 16 (2 hosts of "
             "8); they must be equal");
   EXPECT_EQ(error_of([] { static_cast<void>(parse_machine(kText).level_of(17)); }),
-            "machine 'two hosts' has 16 devices, but 17 are asked for");
+            "machine 'two hosts' has 16 devices, but 17 are needed");
   Machine machine = parse_machine(kText);
   machine.levels.clear();
   EXPECT_EQ(error_of([&] { check(machine, "m"); }), "m: no link level; give at least one [[level]]");

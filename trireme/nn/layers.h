@@ -1,5 +1,5 @@
-// Layers: the modules models are made of. Names and shapes of parameters are PyTorch's, unless said. Layers with
-// products take x of any floating type and give TraceOptions::compute; the others give what they take.
+// Layers: the modules that models are made of. Names and shapes of parameters are PyTorch's unless noted. Layers with
+// products take x of any floating type and return TraceOptions::compute; the others return the type they take.
 #pragma once
 
 #include "trireme/nn/module.h"

@@ -1,5 +1,5 @@
 // Sizes that models can have. Beyond these a graph alone would fill the memory of any machine, or numbers of tokens,
-// labels and positions would not fit in 32 bits; they are refused before anything is built.
+// labels and positions would not fit in 32 bits; larger ones are refused before anything is built.
 #pragma once
 
 #include <cstdint>

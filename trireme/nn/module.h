@@ -3,7 +3,7 @@
 //
 // Calling a module inside a trace enters its name scope, which is the caller's scope, a dot, and the module's own
 // name: the one it was given or its kind ("linear", "linear_1", ... in the order of first calls). A parameter is
-// made the first time the trace reaches it; a module used twice has its parameters once.
+// made the first time the trace reaches it; a module that is used twice shares its parameters.
 #pragma once
 
 #include <cstdint>

@@ -145,7 +145,7 @@ Tensor Moe::forward(const Tensor& x) {
           to_string(x.type()), width_);
   const int64_t groups = options_.groups;
   const int64_t tokens = x.shape().elements() / width_;
-  require(tokens % groups == 0, "Moe: {} tokens do not fall in {} groups; use a divisor", tokens, groups);
+  require(tokens % groups == 0, "Moe: {} tokens cannot be divided into {} groups; use a divisor", tokens, groups);
   const int64_t room = capacity(tokens / groups);
   require(std::max(tokens / groups, options_.experts * room) <= kMostRows,
           "Moe: {} experts with {} places each are more than the {} rows that are counted exactly; use a smaller "

@@ -5,10 +5,10 @@
 // first served in the order of the batch: which tokens are dropped does not depend on how the batch is cut. Second
 // choices come after all first ones. A dropped token contributes zero here and goes on by the residual connection.
 //
-// With `groups` (GShard) the batch falls in so many equal runs of tokens, each of which has its own C places at every
-// expert. That is part of the model, whatever the ranks; but groups that ranks share evenly have all of their tokens on
-// one rank, so that places are filled there and go to the experts' ranks, and back, by all-to-all. In one group they
-// are filled by all ranks together, a sum over ranks, and every rank gets all results back.
+// With `groups` (GShard) the batch is divided into that many equal runs of tokens, each with its own C places at every
+// expert. That is part of the model, whatever the ranks; but when ranks share the groups evenly, all tokens of a group
+// are on one rank, so that its places are filled there and go to the experts' ranks, and back, by all-to-all. With one
+// group all ranks fill its places together, by a sum over ranks, and every rank gets all results back.
 #pragma once
 
 #include "trireme/nn/module.h"
@@ -36,7 +36,7 @@ class Moe : public Module {
   Moe(int64_t width, int64_t hidden, MoeOptions options);
   Tensor forward(const Tensor& x) override;
   std::string_view kind() const override { return "moe"; }
-  // Tokens that an expert takes of a group of so many.
+  // Tokens that an expert takes of a group with this many.
   int64_t capacity(int64_t tokens) const;
 
  private:

@@ -1,6 +1,6 @@
-// Layers that say how they are cut: Megatron-LM's building blocks (Shoeybi et al., 2019) as requests for layouts. They
-// compute what the plain layers compute; what is sent follows from the layouts. The mesh (Parallel::mesh) must have the
-// axes they name; an axis of one rank cuts nothing.
+// Layers that ask for their cuts: Megatron-LM's building blocks (Shoeybi et al., 2019) as requests for layouts. They
+// compute what the plain layers compute; communication follows from the layouts. The mesh (Parallel::mesh) must have
+// the axes they name; an axis of one rank cuts nothing.
 #pragma once
 
 #include <cstdint>

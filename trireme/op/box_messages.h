@@ -1,5 +1,5 @@
-// The attributes of exchange_boxes: which box of whose operand goes where in whose result. Every rank has the list of
-// all.
+// The attributes of exchange_boxes: which box of which rank's operand goes where in which rank's result. Every rank has
+// the list of all of them.
 #pragma once
 
 #include <vector>

@@ -23,16 +23,9 @@ int arity(std::string_view inputs) {
   return n;
 }
 
-std::vector<TensorType> infer(const OpDef& op, std::span<const TensorType> types, const Attrs& attrs) {
-  const int want = arity(op.inputs);
-  require(want < 0 || static_cast<int>(types.size()) == want, "{}: {} operands given; it takes ({})", op.name,
-          types.size(), op.inputs);
-  return op.infer.get()({types, attrs});
-}
-
 // Whether it is a collective of several values, which makes one of each: they may be of several phases.
 bool is_bucket(const Node& node) {
-  return def_of(node).traits.collective && node.inputs.size() > 1 && node.inputs.size() == node.outputs.size();
+  return def_of(node).collective && node.inputs.size() > 1 && node.inputs.size() == node.outputs.size();
 }
 
 Phase phase_of(const Graph& graph, ValueId id) {
@@ -70,6 +63,13 @@ void check_shapes_of_training(const Graph& graph, std::vector<std::string>& out)
 
 }  // namespace
 
+std::vector<TensorType> result_types(const OpDef& op, std::span<const TensorType> in, const Attrs& attrs) {
+  const int want = arity(op.inputs);
+  require(want < 0 || static_cast<int>(in.size()) == want, "{}: {} operands given; it takes ({})", op.name, in.size(),
+          op.inputs);
+  return op.infer.get()({in, attrs});
+}
+
 std::vector<Tensor> apply(const OpDef& op, std::span<const Tensor> in, Attrs attrs) {
   require(!in.empty() && in.front(), "{}: the first operand is not a tensor of a traced graph", op.name);
   Graph& graph = in.front().graph();
@@ -82,7 +82,7 @@ std::vector<Tensor> apply(const OpDef& op, std::span<const Tensor> in, Attrs att
   }
   std::vector<TensorType> results;
   try {
-    results = infer(op, types, attrs);
+    results = result_types(op, types, attrs);
   } catch (Error& e) {
     const std::string_view scope = graph.scope();
     e.note(fmt::format("in {}({}){}", op.name, list_types(types), scope.empty() ? "" : fmt::format(" at '{}'", scope)));
@@ -134,7 +134,7 @@ std::vector<std::string> verify(const Graph& graph) {
     std::vector<TensorType> types;
     for (const ValueId input : node.inputs) types.push_back(graph.type(input));
     try {
-      const std::vector<TensorType> results = infer(def_of(node), types, node.attrs);
+      const std::vector<TensorType> results = result_types(def_of(node), types, node.attrs);
       if (results.size() != node.outputs.size()) {
         out.push_back(fmt::format("{}: {} results where the op has {}", where, node.outputs.size(), results.size()));
         continue;

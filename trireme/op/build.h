@@ -13,6 +13,10 @@ std::vector<Tensor> apply(const OpDef& op, std::initializer_list<Tensor> in, Att
 // For ops with one result.
 Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, Attrs attrs = {});
 
+// Types of the results. Throws kInvalidArgument for another number of operands than the op takes, and what its infer
+// throws.
+std::vector<TensorType> result_types(const OpDef& op, std::span<const TensorType> in, const Attrs& attrs);
+
 // Adds what is wrong with phases: nodes that read what a later one makes.
 void check_phases(const Graph& graph, std::vector<std::string>& out);
 

@@ -1,5 +1,5 @@
-// What must be true of every op, as checks that walk its examples. Each check returns what is
-// wrong, one line a finding, and nothing for a sound op. Inputs are a function of the seed.
+// What must be true of every op, as checks that walk its examples. Each check returns what is wrong, one line per
+// finding, and nothing for a sound op. Inputs are a function of the seed.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,9 @@ std::vector<std::string> check_cost(const OpDef& op, uint64_t seed);
 std::vector<std::string> check_text(const OpDef& op, uint64_t seed);
 // The kernel writes every byte of its results and no other, and may overwrite what it says it may.
 std::vector<std::string> check_memory(const OpDef& op, uint64_t seed);
+// What ranks do together: the pieces that a call sends and joins make the result, and what each rank of an exchange
+// sends is what the other awaits.
+std::vector<std::string> check_collective(const OpDef& op, uint64_t seed);
 
 struct Property {
   std::string_view name;

@@ -194,7 +194,7 @@ bool whole_numbers(const HostTensor& tensor) {
   return true;
 }
 
-// Calls fn(dim, factor) for each dimension of a tensor that falls in uneven parts.
+// Calls fn(dim, factor) for each dimension of a tensor that has uneven parts.
 template <class Fn>
 void each_uneven(const Whole& whole, const Cut& cut, const DimFactors& tensor, Fn&& fn) {
   for (size_t dim = 0; dim < tensor.size(); ++dim) {
@@ -231,13 +231,12 @@ void set_beyond(const Whole& whole, const Cut& cut, size_t operand, const Layout
     for (size_t rank = 0; rank < pieces.size(); ++rank) {
       const View piece = pieces[rank].view();
       const Place place{shape, local_box(shape, layout, cut.mesh, static_cast<int64_t>(rank)).start};
-      op("fill_beyond")
-          .kernel.get()({.in = {&piece, 1},
-                         .out = {&piece, 1},
-                         .in_place = {&place, 1},
-                         .out_place = {&place, 1},
-                         .attrs = attrs,
-                         .scratch = {}});
+      structural().fill_beyond.kernel.get()({.in = {&piece, 1},
+                                             .out = {&piece, 1},
+                                             .in_place = {&place, 1},
+                                             .out_place = {&place, 1},
+                                             .attrs = attrs,
+                                             .scratch = {}});
     }
   });
 }

@@ -42,6 +42,15 @@ INSTANTIATE_TEST_SUITE_P(Conformance, EveryOp,
                                               std::get<1>(case_info.param).name);
                          });
 
+TEST(EveryCollective, FitsTogether) {
+  int collectives = 0;
+  for (const OpDef* op : all_ops()) {
+    EXPECT_THAT(conformance::check_collective(*op, 1), IsEmpty());
+    collectives += op->collective ? 1 : 0;
+  }
+  EXPECT_GT(collectives, 0);
+}
+
 // -- and a defect in any facet is found
 // -----------------------------------------------------------------------
 
@@ -242,6 +251,28 @@ TEST(ConformanceFinds, AViewThatIsNone) {
   defect.traits.zero_cost_view = true;
 
   EXPECT_THAT(conformance::check_memory(defect, 1), Contains(HasSubstr("is called a view")));
+}
+
+TEST(ConformanceFinds, CollectivesThatDoNotFitTogether) {
+  OpDef defect = copy_of("all_to_all");
+  defect.collective->call = [](const Attrs&) { return GroupCall{.parted = 0}; };
+  EXPECT_THAT(conformance::check_collective(defect, 1), Contains(HasSubstr("its pieces make f32[2,4] of f32[6,4]")));
+  defect.collective->call = nullptr;
+  EXPECT_THAT(conformance::check_collective(defect, 1), Contains(HasSubstr("a collective has groups, and a call")));
+
+  defect = copy_of("take_windows");
+  defect.collective->exchange = [](const TypeArgs& types, int64_t place) {
+    Exchange out = op("take_windows").collective->exchange(types, place);
+    if (place == 1) out.sends.clear();
+    return out;
+  };
+  EXPECT_THAT(conformance::check_collective(defect, 1), Contains(HasSubstr("place 1 sends other boxes to 0")));
+  defect.collective->exchange = [](const TypeArgs& types, int64_t place) {
+    Exchange out = op("take_windows").collective->exchange(types, place);
+    for (Exchange::Part& part : out.receipts) part.box.start[1] += 100;
+    return out;
+  };
+  EXPECT_THAT(conformance::check_collective(defect, 1), Contains(HasSubstr("place 0 has a box outside its tensor")));
 }
 
 TEST(CheckKernel, AcceptsRoundingAndFindsWrongElements) {

@@ -1,6 +1,6 @@
 // The plain executor: every node in turn, by its reference kernel, on whole tensors in one process.
-// What all plans and backends are compared with; with `f64`, every floating value is computed in
-// double, whatever the graph says, which makes it the oracle of error bounds.
+// All plans and backends are compared with it. With `f64`, every floating value is computed in double, whatever the
+// graph says; that is the oracle of error bounds.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Which keys the queries of an attention see when both are pieces in a ring, for all kernels of it.
+// Which keys the queries of an attention see when both are pieces in a ring, for all kernels of attention.
 #pragma once
 
 #include "trireme/op/op_attrs.h"
@@ -9,7 +9,7 @@ namespace trireme {
 enum class KeysSeen {
   kAll,      // no mask, or keys from before all queries
   kUpToOwn,  // the causal mask
-  kNone,     // keys from behind all queries
+  kNone,     // keys after all queries
 };
 
 // Of attention and attention_grad, whose operand 1 is the piece of the keys. In step n of a ring it is the piece of the

@@ -1,4 +1,4 @@
-// What is promised of the bits of a run.
+// What a run promises about its bits.
 #pragma once
 
 #include <string_view>

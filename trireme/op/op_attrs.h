@@ -1,4 +1,4 @@
-// Attributes of ops that faster kernels read too. All other attribute structs stand in the op's own file.
+// Attributes of ops that faster kernels also read. All other attribute structs stand in the op's own file.
 #pragma once
 
 #include <string>
@@ -44,7 +44,7 @@ struct NormAttrs {
 // batch_norm and its gradients.
 struct BatchNormAttrs {
   double eps = 1e-5;
-  // Mean and variance are those of x itself, over so many positions of the whole tensor, and the gradient passes
+  // Mean and variance are those of x itself, over this many positions of the whole tensor, and the gradient passes
   // through them; 0: they are constants.
   int64_t count = 0;
   bool relu = false;  // y is cut off at 0; of the gradients: y is found again to see where
@@ -65,7 +65,7 @@ struct BatchStatisticsAttrs {
 struct AttentionAttrs {
   bool causal = false;  // query i sees keys 0 .. i + t - s
   double scale = 0;     // of the scores; 0: 1/sqrt(head size)
-  // In a ring: the keys and values are the piece of the rank so many places before this one.
+  // In a ring: the keys and values are the piece of the rank this many places before this one.
   int64_t ring_step = 0;
   static constexpr auto fields() {
     return std::tuple{field("causal", &AttentionAttrs::causal), field("scale", &AttentionAttrs::scale),

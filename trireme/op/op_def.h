@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "trireme/ir/tensor.h"
+#include "trireme/op/collective.h"
 #include "trireme/op/sharding_rule.h"
 #include "trireme/tensor/view.h"
 
 namespace trireme {
 
 class ThreadPool;  // base/thread_pool.h
+struct OpDef;
 
 // A facet of an op: a function, or the reason why there is none.
 template <class Fn>
@@ -116,10 +118,12 @@ struct Example {
 
 struct Traits {
   bool elementwise = false;  // operands broadcast to the results' shape; each element depends on its own position only
-  bool collective = false;   // talks to other ranks; the executor runs it, not a kernel
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
   bool reads_place = false;     // the kernel asks where its pieces lie in their wholes
   bool message = false;         // between plans: one rank sends, another receives (op/message.h)
+  // It makes a loss of each row of its first operand; the product that makes the rows may be taken a few rows at a
+  // time.
+  bool loss_of_rows = false;
 };
 
 // The op on pieces that are cut in a ring (ShardingRule::ring), by other ops: in each step the ranks work on the pieces
@@ -132,7 +136,9 @@ struct RingArgs {
 };
 using RingFn = std::vector<Tensor>(const RingArgs&);
 
-struct OpDef : OpBase {
+// What an op is, each part named where it is given. A part without a default must be given: a function, or the reason
+// why there is none.
+struct OpFacets {
   std::string_view doc;     // one line of mathematics
   std::string_view inputs;  // names of the operands: "a, b"; a trailing "..." for any number
   Facet<InferFn> infer;
@@ -141,26 +147,43 @@ struct OpDef : OpBase {
   Facet<CostFn> cost;
   Facet<KernelFn> kernel;
   Traits traits = {};
-  // Results that may be written over an operand of as many bytes that is read no more: {result, operand}.
+  // Results that may be written over an operand of the same size that is no longer read: {result, operand}.
   std::vector<std::pair<int, int>> may_overwrite = {};
   std::vector<Example> (*examples)() = nullptr;
+  // Of what ranks do together; the executor runs it, not a kernel.
+  std::optional<Collective> collective = {};
   // The attributes for a piece whose windows along dimension `dim` (sharding_rule.h) are handed over in full: `length`
   // positions, padding included.
   Attrs (*in_window)(const Attrs& attrs, int dim, int64_t length) = nullptr;
   RingFn* ring = nullptr;  // of ops whose rule has one
   // Instead of may_overwrite, where that depends on the call.
   std::vector<std::pair<int, int>> (*overwrites)(const TypeArgs& types) = nullptr;
-  // The attributes for one of so many equal parts of the batch, taken for all of it; null: they do not say its size.
+  // The attributes for one of this many equal parts of the batch, taken for all of it; null: they do not depend on its
+  // size.
   Attrs (*in_part)(const Attrs& attrs, int64_t parts) = nullptr;
+  // The op that does the same and adds one more operand, the last, to the result: for sums that are taken piece by
+  // piece.
+  const OpDef* onto = nullptr;
 };
+
+struct OpDef : OpBase, OpFacets {};
 
 // Whether the op moves bytes between the ranks of a group (and is no local cut).
 inline bool is_communication(const OpDef& op) {
-  return op.traits.collective && op.name != "shard_slice";
+  return op.collective && op.collective->work != GroupWork::kCut;
 }
 
 inline const OpDef& def_of(const Node& node) {
   return static_cast<const OpDef&>(*node.op);
+}
+
+// The ranks that a collective joins.
+inline RankGroups groups_of(const OpDef& op, const Attrs& attrs) {
+  invariant(op.collective.has_value(), "the groups of {}, which is no collective, are asked for", op.name);
+  return op.collective->groups(attrs);
+}
+inline RankGroups groups_of(const Node& node) {
+  return groups_of(def_of(node), node.attrs);
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// docs/ops.md, written from the registry, so that it cannot fall behind the code.
+// docs/ops.md, written from the registry, so that it always agrees with the code.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 namespace trireme {
 
 // OpDef::may_overwrite, for a call on these types: of operands and results that a call may leave out it says what holds
-// where they are there.
+// where there are any.
 inline std::vector<std::pair<int, int>> overwrites_of(const OpDef& op, const TypeArgs& types) {
   if (op.overwrites != nullptr) return op.overwrites(types);
   std::vector<std::pair<int, int>> out;

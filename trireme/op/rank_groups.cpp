@@ -6,8 +6,6 @@
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/op/box_messages.h"
-#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -47,13 +45,14 @@ std::string RankGroups::why_not(const Mesh& mesh) const {
     }
     const int64_t of_axes = mesh.size_of(ints(axes));
     if (size == of_axes) return "";
-    return fmt::format("says a group of {} ranks; over {} of the mesh '{}' it has {}", size, text(mesh),
+    return fmt::format("claims a group of {} ranks; over {} of the mesh '{}' it has {}", size, text(mesh),
                        to_string(mesh), of_axes);
   }
   if (!axes.empty()) return "gives both axes of the mesh and ranks for its group; give one of them";
   const auto count = static_cast<int64_t>(ranks.size());
   if (size < 2 || count % size != 0) {
-    return fmt::format("lists {} ranks for groups of {}; a group has 2 ranks or more, and all as many", count, size);
+    return fmt::format("lists {} ranks for groups of {}; a group has 2 ranks or more, and all groups equally many",
+                       count, size);
   }
   std::set<int64_t> seen;
   for (const int64_t rank : ranks) {
@@ -75,14 +74,6 @@ std::string RankGroups::text(const Mesh& mesh) const {
     out += fmt::format("[{}]", fmt::join(first, end, ","));
   }
   return out;
-}
-
-RankGroups groups_of(std::string_view op, const Attrs& attrs) {
-  const auto read = [](const auto& a) { return RankGroups{a.axes, a.ranks, a.size}; };
-  if (op == "take_windows" || op == "add_windows") return read(attrs.as<WindowAttrs>());
-  if (op == "exchange_boxes") return read(attrs.as<BoxesAttrs>());
-  if (op == "neighbor_exchange") return read(attrs.as<ExchangeAttrs>());
-  return read(attrs.as<CollectiveAttrs>());
 }
 
 }  // namespace trireme

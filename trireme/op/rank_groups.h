@@ -1,12 +1,13 @@
-// RankGroups: which ranks a collective joins. Either `axes` of the mesh, the most significant first: the group of a
-// rank is the ranks that agree with it in all other coordinates; or `ranks`, the groups listed one after the other,
-// each of `size` ranks in the order that gives them their places. A rank that is in no listed group takes no part.
+// RankGroups: which ranks a collective joins. They are given either by `axes` of the mesh, most significant first (the
+// group of a rank is the ranks that agree with it in all other coordinates), or by `ranks`: the groups one after the
+// other, each of `size` ranks in the order of their places. A rank that is in no listed group takes no part.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "trireme/op/op_def.h"
+#include "trireme/ir/attrs.h"
+#include "trireme/mesh/mesh.h"
 
 namespace trireme {
 
@@ -24,7 +25,11 @@ struct RankGroups {
   std::string text(const Mesh& mesh) const;  // "dp*tp", or "ranks [1,3][0,2]"
 };
 
-// Those of a collective, by its attributes.
-RankGroups groups_of(std::string_view op, const Attrs& attrs);
+// By attributes with `axes`, `ranks` and `size`.
+template <class A>
+RankGroups read_groups(const Attrs& attrs) {
+  const A& a = attrs.as<A>();
+  return {a.axes, a.ranks, a.size};
+}
 
 }  // namespace trireme

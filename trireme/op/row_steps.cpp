@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/op/computed_rule.h"
 #include "trireme/op/overwrites.h"
 #include "trireme/op/registry.h"
 
@@ -40,7 +41,7 @@ std::optional<RowOp> with_row_dims(const ShardingRule& rule, int dims) {
   const bool lead =
       std::all_of(rule.out.begin(), rule.out.end(), [&](const DimFactors& t) { return leads_with(t, factors); });
   if (!lead) return std::nullopt;
-  RowOp out{dims, {}};
+  RowOp out{.row_dims = dims};
   for (const DimFactors& operand : rule.in) {
     const bool by_row = leads_with(operand, factors);
     if (!by_row && has_any(operand, factors, 0)) return std::nullopt;
@@ -112,7 +113,7 @@ std::string list(const std::vector<int>& numbers) {
   return out;
 }
 
-// Operands are numbered first, then each step's results; a step reads what is there.
+// Operands are numbered first, then each step's results; a step reads what stands before it.
 void check_numbers(const RowSteps& steps, const FusedRowsAttrs& attrs) {
   int made = steps.operands;
   for (const RowStep& step : steps.steps) {
@@ -153,7 +154,7 @@ class RowValues {
             step.out.size());
     const std::optional<RowOp> how = row_op(*step.op, {in, out, step.attrs});
     require(how.has_value() && how->row_dims >= row_dims_,
-            "fused_rows: {} does not work on rows that {} dimensions count", step.op->name, row_dims_);
+            "fused_rows: {} does not work on rows counted by {} dimensions", step.op->name, row_dims_);
     if (rows_.rank() == 0) rows_ = Shape(std::span(out[0].shape.begin(), static_cast<size_t>(row_dims_)));
     for (size_t i = 0; i < in.size(); ++i) use(step, i, how->by_row[i] != 0);
     for (const TensorType& type : out) values_.push_back({type, true});
@@ -206,24 +207,33 @@ bool step_overwrites(const RowStep& step, int made, int id, std::span<const RowV
 
 }  // namespace
 
-std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types) {
-  if (!op.shard || !op.kernel || op.traits.collective || op.traits.zero_cost_view || op.traits.reads_place)
-    return std::nullopt;
-  if (types.in.empty() || types.out.empty()) return std::nullopt;
-  const ShardingRule rule = op.shard.get()(types);
+std::optional<RowOp> along_rows(const OpDef& op, const TypeArgs& types) {
+  if (!op.shard || op.collective || op.traits.reads_place || types.in.empty() || types.out.empty()) return std::nullopt;
+  const RuleOf computed = computed_rule(op, types);
+  const ShardingRule& rule = *computed;
   if (!rule.windows.empty() || rule.ring.has_value()) return std::nullopt;
+  bool sums = false;
   for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
-    if (is_summed(rule, f) && rule.factors[static_cast<size_t>(f)].can_cut) return std::nullopt;
+    sums = sums || (is_summed(rule, f) && rule.factors[static_cast<size_t>(f)].can_cut);
   }
   for (int dims = types.out[0].shape.rank(); dims > 0; --dims) {
-    if (const std::optional<RowOp> found = with_row_dims(rule, dims)) return found;
+    std::optional<RowOp> found = with_row_dims(rule, dims);
+    if (!found) continue;
+    found->sums = sums;
+    return found;
   }
   return std::nullopt;
 }
 
+std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types) {
+  if (!op.kernel || op.traits.zero_cost_view) return std::nullopt;
+  const std::optional<RowOp> found = along_rows(op, types);
+  return found && !found->sums ? found : std::nullopt;
+}
+
 std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
   constexpr double kMostFlopsPerByte = 8;
-  if (op.traits.collective || types.in.empty() || !op.cost) return std::nullopt;
+  if (op.collective || types.in.empty() || !op.cost) return std::nullopt;
   try {
     const std::vector<TensorType> results = op.infer.get()({types.in, types.attrs});
     if (!std::equal(results.begin(), results.end(), types.out.begin(), types.out.end())) return std::nullopt;

@@ -1,9 +1,9 @@
 // Row steps: a few ops that work on rows, one after the other on a block of rows at a time, so that what one makes is
 // still in the cache when the next reads it. The op `fused_rows` holds them as text; pass/fuse_rows makes it.
 //
-// Rows are what the leading `row_dims` dimensions count. An op works on rows where each row of its results depends on
-// the same row of some operands and on all of the others, and sums over nothing that a cut could part. Its sharding
-// rule says so.
+// Rows are counted by the leading `row_dims` dimensions. An op works on rows when each row of its results depends on
+// the same row of some operands and on the whole of the others, and no sum runs over anything that could be cut. Its
+// sharding rule says so.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,12 @@ namespace trireme {
 struct RowOp {
   int row_dims = 0;          // the most dimensions that may count rows
   std::vector<char> by_row;  // of operands: has a row for each row of the results; otherwise all rows read all of it
+  bool sums = false;         // over a dimension that a cut could part, as a product does
 };
+
+// How rows of the results depend on rows of the operands, whatever is summed over; nothing where the results have no
+// rows.
+std::optional<RowOp> along_rows(const OpDef& op, const TypeArgs& types);
 
 // How the op works on rows of these types; nothing where it does not.
 std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types);

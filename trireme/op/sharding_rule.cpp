@@ -305,7 +305,7 @@ std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts&
 namespace {
 
 std::string why_no_copies(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
-  if (is_ring(rule, cuts)) return "an op that is taken in the steps of a ring is not computed in copies";
+  if (is_ring(rule, cuts)) return "an op that runs in the steps of a ring is not computed in copies";
   const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
                                   [&](const WindowedDim& w) { return w.factor == cuts.copied_factor; });
   if (slides || !cut_windows(rule, cuts).empty())
@@ -358,7 +358,7 @@ bool keeps_zeros(const ShardingRule& rule, int factor) {
 
 namespace {
 
-// Why a factor does not fall in parts that are not equal.
+// Why a factor cannot be cut into parts that are not equal.
 std::string why_not_uneven(const ShardingRule& rule, const FactorCuts& cuts, size_t factor, const Mesh& mesh) {
   const Factor& f = rule.factors[factor];
   const int64_t ways = mesh.size_of(cuts.axes[factor]);
@@ -366,7 +366,7 @@ std::string why_not_uneven(const ShardingRule& rule, const FactorCuts& cuts, siz
     return fmt::format("{} ranks do not divide factor '{}' of size {}{}", ways, f.name, f.size, why);
   };
   if (!falls_in(f.size, ways, Parts::kUneven)) return refused(", and one of them would have nothing of it");
-  if (!f.uneven) return refused(", and what the op makes of the part beyond the end would count");
+  if (!f.uneven) return refused(", and what the op computes beyond the end would count");
   if (is_shared_along(rule, cuts, factor)) return refused(", and parts of it go from one to the next");
   if (cuts.copies > 1) return refused(", and the op is computed in copies");
   if (std::ranges::any_of(cuts.axes[factor], [&](int axis) { return is_micro_batch_axis(mesh, axis); })) {

@@ -1,16 +1,16 @@
-// ShardingRule: how cuts pass through an op, as data (the manner of Shardy's factor rules and of einsum).
+// ShardingRule: how cuts pass through an op, as data (like Shardy's factor rules and einsum).
 //
 // Every dimension of every operand and result is a product of *factors*. A factor that stands in operands and
 // results passes a cut through; one that stands in operands only is summed over, and cutting it leaves the
 // results *partial*; one that stands in results only is cut for free. From the rule the library derives every
 // legal strategy of the op, forward and backward.
 //
-// Text: one letter a factor, `,` between tensors, `->` before the results. After a letter `!` means that the
+// Text: one letter per factor, `,` between tensors, `->` before the results. After a letter `!` means that the
 // factor may not be cut. `.` is a dimension without a factor (never cut). `(ab)` is a dimension that is the product
 // of two factors, the first most significant: their sizes must be given or follow from other dimensions.
 // A leading `*` stands for all leading dimensions, the same in every tensor that has it. `~` after a letter: the
-// dimension is not the factor but what windows that slide along the factor see (WindowedDim): cut in parts of the
-// factor, a rank reads a part of the dimension that overlaps its neighbours'.
+// dimension is not the factor itself but what windows see that slide along the factor (WindowedDim): when the factor is
+// cut, the parts of the dimension that ranks read overlap.
 //   matmul    "bmk,bkn->bmn"      embedding  "vd,n->nd"     split heads  "s(hd)->shd"
 #pragma once
 
@@ -32,7 +32,7 @@ struct Factor {
   int64_t size = 1;
   bool can_cut = true;
   Reduction reduction = Reduction::kSum;  // of the partial results, when the factor is in no result
-  // Whether it may fall in uneven parts: what operands hold beyond its end (layout.h), zeros or, for a maximum or
+  // Whether it may be cut into uneven parts: what operands hold beyond its end (layout.h), zeros or, for a maximum or
   // minimum, what changes none, then adds nothing to what the factor is summed into.
   bool uneven = true;
 };
@@ -98,7 +98,7 @@ struct VouchedLayouts {
   std::vector<Layout> in;
   std::vector<Layout> out;
   double factor = 1;
-  int64_t parts = 1;  // the ranks take their parts of the batch, so many, each for all of it (OpDef::in_part)
+  int64_t parts = 1;  // the number of ranks that take their part of the batch for all of it (OpDef::in_part)
 };
 
 // A choice of mesh axes for each factor, most significant first, and the axes over which linear operands stay
@@ -107,7 +107,7 @@ struct FactorCuts {
   std::vector<std::vector<int>> axes;  // per factor
   std::vector<PartialAxis> through;    // partial axes that flow from a linear set of operands
   int linear_set = -1;                 // which one
-  // The op is run so many times on each rank, each time on a part of the rank's piece along this factor.
+  // The op is run this many times on each rank, each time on a part of the rank's piece along this factor.
   int copied_factor = -1;
   int64_t copies = 1;
   std::optional<VouchedLayouts> vouched = {};  // instead of all the above
@@ -130,7 +130,7 @@ WindowCut window_cut(const ShardingRule& rule, const WindowedDim& windowed, int6
 // Those whose factor is cut.
 std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts& cuts);
 
-// Whether the factor falls in parts that are not equal.
+// Whether the factor's parts are not equal.
 bool is_uneven(const ShardingRule& rule, const FactorCuts& cuts, size_t factor, const Mesh& mesh);
 
 // Whether zeros beyond the end of an uneven factor in all operands make zeros there in the results: the op is linear in

@@ -123,7 +123,7 @@ TEST(ShardingRule, LetsAFactorFallInUnevenPartsWhereZerosAddNothing) {
   const ShardingRule norm = parse_rule("ab->a", in, std::vector{f32({5})});
   EXPECT_EQ(why_illegal(norm, cuts_of(norm, {{"a", {0}}}), mesh), "");
   EXPECT_EQ(why_illegal(norm, cuts_of(norm, {{"b", {0}}}), mesh),
-            "2 ranks do not divide factor 'b' of size 3, and what the op makes of the part beyond the end would count");
+            "2 ranks do not divide factor 'b' of size 3, and what the op computes beyond the end would count");
   const ShardingRule squares = parse_rule("ab->a", in, std::vector{f32({5})}, {.zeros_add_nothing = "b"});
   EXPECT_EQ(why_illegal(squares, cuts_of(squares, {{"b", {0}}}), mesh), "");
 }

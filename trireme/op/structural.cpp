@@ -5,12 +5,48 @@
 
 namespace trireme {
 
+const Structural& structural() {
+  static const Structural kOps{.add = op("add"),
+                               .maximum = op("maximum"),
+                               .minimum = op("minimum"),
+                               .scale = op("scale"),
+                               .cast = op("cast"),
+                               .full = op("full"),
+                               .reshape = op("reshape"),
+                               .slice = op("slice"),
+                               .split = op("split"),
+                               .concat = op("concat"),
+                               .pad = op("pad"),
+                               .fill_beyond = op("fill_beyond"),
+                               .take_windows = op("take_windows"),
+                               .add_windows = op("add_windows"),
+                               .fused_rows = op("fused_rows")};
+  return kOps;
+}
+
+const OpDef& Structural::reduced(Reduction reduction) const {
+  if (reduction == Reduction::kMax) return maximum;
+  return reduction == Reduction::kMin ? minimum : add;
+}
+
+const OpDef& Structural::step(ReshardStep::Kind kind) const {
+  for (const OpDef* each : all_ops()) {
+    if (each->collective && each->collective->step == kind) return *each;
+  }
+  fail(ErrorKind::kInternal, "no op does the reshard step {}", to_string(kind));
+}
+
+bool does(const Node& node, ReshardStep::Kind kind) {
+  const std::optional<Collective>& collective = def_of(node).collective;
+  return collective && collective->step == kind;
+}
+
 Tensor cast_to(const Tensor& x, DType dtype) {
-  return x.dtype() == dtype ? x : apply1(op("cast"), {x}, Attrs::of(CastAttrs{dtype}));
+  return x.dtype() == dtype ? x : apply1(structural().cast, {x}, Attrs::of(CastAttrs{dtype}));
 }
 
 bool is_cast(const Node& node) {
-  return node.op->name == "cast";
+  return node.op == &structural().cast;
 }
 
 bool is_gradient_type(const TensorType& gradient, const TensorType& value) {
@@ -21,11 +57,11 @@ bool is_gradient_type(const TensorType& gradient, const TensorType& value) {
 
 Tensor add_gradients(const Tensor& a, const Tensor& b) {
   const DType wider = size_of(a.dtype()) >= size_of(b.dtype()) ? a.dtype() : b.dtype();
-  return apply1(op("add"), {cast_to(a, wider), cast_to(b, wider)});
+  return apply1(structural().add, {cast_to(a, wider), cast_to(b, wider)});
 }
 
 Tensor constant(Graph& graph, const TensorType& type, double value) {
-  const NodeId node = graph.add_node(op("full"), Attrs::of(FullAttrs{type.dtype, type.shape, value}), {},
+  const NodeId node = graph.add_node(structural().full, Attrs::of(FullAttrs{type.dtype, type.shape, value}), {},
                                      std::span<const TensorType>(&type, 1));
   return {graph, graph.node(node).outputs[0]};
 }

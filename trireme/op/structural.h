@@ -1,10 +1,37 @@
-// The ops the compiler itself inserts, by name, and their attributes. Passes and gradients use these and know
-// no other op.
+// The ops the compiler itself inserts, and their attributes. Partitioning, passes and gradients use these and know no
+// other op: what else they ask of an op is a facet of it.
 #pragma once
 
 #include "trireme/op/op_def.h"
 
 namespace trireme {
+
+struct Structural {
+  const OpDef& add;
+  const OpDef& maximum;
+  const OpDef& minimum;
+  const OpDef& scale;
+  const OpDef& cast;
+  const OpDef& full;
+  const OpDef& reshape;
+  const OpDef& slice;
+  const OpDef& split;
+  const OpDef& concat;
+  const OpDef& pad;
+  const OpDef& fill_beyond;
+  const OpDef& take_windows;
+  const OpDef& add_windows;
+  const OpDef& fused_rows;
+
+  // Of two terms.
+  const OpDef& reduced(Reduction reduction) const;
+  // The collective, or the local cut, that does a step of a reshard.
+  const OpDef& step(ReshardStep::Kind kind) const;
+};
+const Structural& structural();
+
+// Whether the node does a reshard step of this kind.
+bool does(const Node& node, ReshardStep::Kind kind);
 
 struct CastAttrs {
   DType dtype = DType::kF32;
@@ -32,6 +59,11 @@ struct FullAttrs {
     return std::tuple{field("dtype", &FullAttrs::dtype), field("shape", &FullAttrs::shape),
                       field("value", &FullAttrs::value)};
   }
+};
+
+struct ReshapeAttrs {
+  Shape shape;
+  static constexpr auto fields() { return std::tuple{field("shape", &ReshapeAttrs::shape)}; }
 };
 
 // The collectives and the local cut of a reshard. Types are local. The groups of ranks are given by `axes` or by

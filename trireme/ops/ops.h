@@ -1,5 +1,5 @@
-// The public functions of the ops: what a model's code calls. Each adds a node to the graph its operands
-// belong to, settles types and raises the user's mistakes; the rules of each op are in ops/<name>.cpp.
+// The public functions of the ops: what a model's code calls. Each adds a node to the graph its operands belong to,
+// settles types and reports the user's mistakes; the rules of each op are in ops/<family>/<name>.cpp.
 #pragma once
 
 #include <array>

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
-#include "trireme/op/registry.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -62,22 +62,20 @@ class Copies {
     const auto at = static_cast<size_t>(id);
     const Layout layout = program_.layouts[at];
     const TensorType whole = part_of({local.dtype, program_.whole[at]}, dim, copied_.cuts.copies);
-    return add_to(program_, op("slice"), Attrs::of(attrs), {&id, 1}, {layout}, {whole}).front();
+    return add_to(program_, structural().slice, Attrs::of(attrs), {&id, 1}, {layout}, {whole}).front();
   }
 
   ValueId join(size_t result, const std::vector<ValueId>& parts) {
     const int dim = dim_of(copied_.rule.out[result], copied_.cuts.copied_factor);
     const Layout& layout = copied_.results[result];
     const TensorType& whole = copied_.whole[result];
-    if (dim >= 0) return add_to(program_, op("concat"), Attrs::of(ConcatAttrs{dim}), parts, {layout}, {whole}).front();
+    if (dim >= 0)
+      return add_to(program_, structural().concat, Attrs::of(ConcatAttrs{dim}), parts, {layout}, {whole}).front();
     const Reduction reduction = copied_.rule.factors[static_cast<size_t>(copied_.cuts.copied_factor)].reduction;
-    const std::string_view name = reduction == Reduction::kSum   ? "add"
-                                  : reduction == Reduction::kMax ? "maximum"
-                                                                 : "minimum";
     ValueId sum = parts.front();
     for (size_t i = 1; i < parts.size(); ++i) {
       const ValueId both[] = {sum, parts[i]};
-      sum = add_to(program_, op(name), Attrs(), both, {layout}, {whole}).front();
+      sum = add_to(program_, structural().reduced(reduction), Attrs(), both, {layout}, {whole}).front();
     }
     return sum;
   }

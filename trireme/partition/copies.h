@@ -1,4 +1,4 @@
-// Nodes of a program: one node with its pieces' layouts, and one that is computed in several copies on each rank.
+// Nodes of a program: a node with its pieces' layouts, and a node that is computed in several copies on each rank.
 #pragma once
 
 #include <span>

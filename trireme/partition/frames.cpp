@@ -5,27 +5,27 @@
 
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_attrs.h"
-#include "trireme/op/registry.h"
+#include "trireme/op/structural.h"
 #include "trireme/partition/copies.h"
 
 namespace trireme {
 namespace {
 
 // A node of one operand and one result, which lies as the operand does.
-ValueId add_alike(Program& program, std::string_view name, const Attrs& attrs, ValueId id, const Shape& whole) {
+ValueId add_alike(Program& program, const OpDef& op, const Attrs& attrs, ValueId id, const Shape& whole) {
   const auto at = static_cast<size_t>(id);
   const TensorType type{program.graph.type(id).dtype, whole};
   const Layout layout = program.layouts[at];
-  return add_to(program, op(name), attrs, {&id, 1}, {layout}, {type}).front();
+  return add_to(program, op, attrs, {&id, 1}, {layout}, {type}).front();
 }
 
 ValueId fill(Program& program, ValueId id, size_t dim, std::string_view with) {
   const Shape whole = program.whole[static_cast<size_t>(id)];
   const FillBeyondAttrs attrs{static_cast<int64_t>(dim), whole[static_cast<int>(dim)], std::string(with)};
-  return add_alike(program, "fill_beyond", Attrs::of(attrs), id, whole);
+  return add_alike(program, structural().fill_beyond, Attrs::of(attrs), id, whole);
 }
 
-// Calls fn(dim, factor) for the dimensions of a tensor that fall in uneven parts.
+// Calls fn(dim, factor) for the dimensions of a tensor that have uneven parts.
 template <class Fn>
 void each_uneven(const CutNode& cut, const DimFactors& tensor, const Mesh& mesh, Fn&& fn) {
   for (size_t dim = 0; dim < tensor.size(); ++dim) {
@@ -71,8 +71,8 @@ ValueId resized(Program& program, ValueId id, const Shape& from, const Shape& to
     added[static_cast<size_t>(dim)] = to[dim] - from[dim];
     grows = grows || to[dim] > from[dim];
   }
-  if (grows) return add_alike(program, "pad", Attrs::of(PadAttrs{none, added}), id, whole);
-  return add_alike(program, "slice", Attrs::of(SliceAttrs{none, {to.begin(), to.end()}}), id, whole);
+  if (grows) return add_alike(program, structural().pad, Attrs::of(PadAttrs{none, added}), id, whole);
+  return add_alike(program, structural().slice, Attrs::of(SliceAttrs{none, {to.begin(), to.end()}}), id, whole);
 }
 
 }  // namespace trireme

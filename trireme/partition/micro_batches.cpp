@@ -8,7 +8,6 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/rank_groups.h"
-#include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
 
 namespace trireme {
@@ -106,10 +105,10 @@ class Unroll {
   }
 
   Step step_of(const Node& node) const {
-    if (!def_of(node).traits.collective || !moves_ours(node)) return Step::kOrdinary;
-    if (node.op->name == "all_reduce") return Step::kSum;
-    if (node.op->name == "all_gather") return Step::kGather;
-    if (node.op->name == "shard_slice") return Step::kSlice;
+    if (!def_of(node).collective || !moves_ours(node)) return Step::kOrdinary;
+    if (does(node, ReshardStep::Kind::kAllReduce)) return Step::kSum;
+    if (does(node, ReshardStep::Kind::kAllGather)) return Step::kGather;
+    if (does(node, ReshardStep::Kind::kSlice)) return Step::kSlice;
     fail(ErrorKind::kUnsupported,
          "{} of '{}' would move parts between micro-batches of a rank; ask for another cut there, or for no "
          "micro-batches",
@@ -117,7 +116,7 @@ class Unroll {
   }
 
   bool moves_ours(const Node& node) const {
-    const std::vector<int64_t> axes = groups_of(node.op->name, node.attrs).axes;
+    const std::vector<int64_t> axes = groups_of(node).axes;
     const auto ours =
         std::count_if(axes.begin(), axes.end(), [&](int64_t axis) { return is_ours(static_cast<int>(axis)); });
     invariant(ours == 0 || ours == static_cast<int64_t>(axes.size()), "{} is over ranks and micro-batches at once",
@@ -144,7 +143,7 @@ class Unroll {
   bool gathers_parameter(const Node& node) const {
     const auto is_part = [&](ValueId out) { return differs_along(out) != 0; };
     if (node.inputs.empty() || std::any_of(node.outputs.begin(), node.outputs.end(), is_part)) return false;
-    bool any = node.op->name == "all_gather" && graph_.value(node.inputs[0]).producer < 0;
+    bool any = does(node, ReshardStep::Kind::kAllGather) && graph_.value(node.inputs[0]).producer < 0;
     for (const ValueId in : node.inputs) {
       const NodeId producer = graph_.value(in).producer;
       if (differs_along(in) != 0 || (producer >= 0 && repeats_[static_cast<size_t>(producer)] == 0)) return false;
@@ -216,7 +215,7 @@ class Unroll {
       attrs.starts.push_back(from_.mesh.index_along(m, added) * local[dim]);
       attrs.sizes.push_back(local[dim]);
     }
-    return emit(op("slice"), Attrs::of(attrs), {&id, 1}, {{old_out}}, m).front();
+    return emit(structural().slice, Attrs::of(attrs), {&id, 1}, {{old_out}}, m).front();
   }
 
   // Adds a node whose results are these values of the program for micro-batch m.
@@ -304,7 +303,8 @@ class Unroll {
     std::vector<ValueId> parts;
     for (const int64_t other : from_.mesh.group_of(m, axes_of(node))) parts.push_back(find(node.inputs[0], other));
     begin(id, m);
-    return emit(op("concat"), Attrs::of(ConcatAttrs{node.attrs.as<CollectiveAttrs>().dim}), parts, node.outputs, m)
+    return emit(structural().concat, Attrs::of(ConcatAttrs{node.attrs.as<CollectiveAttrs>().dim}), parts, node.outputs,
+                m)
         .front();
   }
 
@@ -312,7 +312,7 @@ class Unroll {
   void add_when_there(NodeId id, int64_t m) {
     if (first_like(m, differs_along(graph_.node(id).inputs[0])) != m) return;
     const NodeId producer = graph_.value(graph_.node(id).inputs[0]).producer;
-    if (producer < 0 || !def_of(graph_.node(producer)).traits.collective) return add_term(id, m);
+    if (producer < 0 || !def_of(graph_.node(producer)).collective) return add_term(id, m);
     add_sent_term();
     sent_ = {id, m};
   }
@@ -331,6 +331,7 @@ class Unroll {
     std::vector<Waiting>& waiting = sums_[{id, group}];
     waiting.push_back({find(node.inputs[0], m), 1});
     begin(id, m);
+    const Reduction reduction = def_of(node).collective->call(node.attrs).reduction;
     const bool lost = seeded_defect("micro-batches: a term is lost") && waiting.size() > 1;
     if (lost) waiting.pop_back();
     const bool is_last = ++terms_[{id, group}] == node.attrs.as<CollectiveAttrs>().size;
@@ -339,15 +340,10 @@ class Unroll {
       const Waiting last = waiting.back();
       waiting.pop_back();
       const std::array<ValueId, 2> both{waiting.back().id, last.id};
-      waiting.back() = {emit(op(name_of_sum(node)), Attrs(), both, {out}, group).front(),
+      waiting.back() = {emit(structural().reduced(reduction), Attrs(), both, {out}, group).front(),
                         waiting.back().terms + last.terms};
     }
     if (is_last) define(out, group, waiting.back().id);
-  }
-
-  static std::string_view name_of_sum(const Node& node) {
-    const std::string& reduction = node.attrs.as<CollectiveAttrs>().reduction;
-    return reduction == "max" ? "maximum" : reduction == "min" ? "minimum" : "add";
   }
 
   const Program& from_;

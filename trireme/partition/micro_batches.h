@@ -1,6 +1,6 @@
 // Gradient accumulation: from the program on a mesh with the axis "micro_batch" to the one that ranks run. What differs
-// along the axis is done for one micro-batch after the other, what does not is done once; sums over the axis are added
-// up as their terms come. Activations of one micro-batch are alive at a time, unless the model itself needs all of the
+// along the axis is computed for one micro-batch after the other, everything else once; sums over the axis are added up
+// as their terms are made. Activations of one micro-batch are alive at a time, unless the model itself needs all of the
 // batch in its middle (statistics of the batch, places of experts): the step computes what it would without the axis.
 #pragma once
 

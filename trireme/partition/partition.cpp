@@ -8,7 +8,6 @@
 #include "trireme/base/seeded_defect.h"
 #include "trireme/op/build.h"
 #include "trireme/op/op_attrs.h"
-#include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
 #include "trireme/partition/copies.h"
 #include "trireme/partition/frames.h"
@@ -75,9 +74,9 @@ class Partitioner {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       rules_.push_back(rule_of(graph_, node));
-      const std::string illegal = why_illegal(rules_.back(), strategy_.nodes[i], strategy_.mesh);
+      const std::string illegal = why_illegal(*rules_.back(), strategy_.nodes[i], strategy_.mesh);
       require(illegal.empty(), "strategy of {} at '{}': {}", node.op->name, graph_.scope_of(node), illegal);
-      const std::vector<Layout> layouts = operand_layouts(rules_.back(), strategy_.nodes[i]);
+      const std::vector<Layout> layouts = operand_layouts(*rules_.back(), strategy_.nodes[i]);
       for (size_t k = 0; k < node.inputs.size(); ++k) want(node.inputs[k], layouts[k]);
     }
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
@@ -86,7 +85,7 @@ class Partitioner {
   }
 
   void add_node(const Node& node, const FactorCuts& cuts) {
-    const ShardingRule& rule = rules_[static_cast<size_t>(&node - graph_.nodes().data())];
+    const ShardingRule& rule = *rules_[static_cast<size_t>(&node - graph_.nodes().data())];
     const std::vector<Layout> in = operand_layouts(rule, cuts);
     const std::vector<Layout> out = result_layouts(rule, cuts);
     program_.graph.mark_as(graph_, node, node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
@@ -123,7 +122,7 @@ class Partitioner {
     for (const Windowed& w : windows) {
       if (!w.dim.is_result || w.attrs.cut().is_plain()) continue;
       ValueId& result = results[static_cast<size_t>(w.dim.tensor)];
-      result = add_exchange("add_windows", result, w.attrs, w.attrs.extent);
+      result = add_exchange(structural().add_windows, result, w.attrs, w.attrs.extent);
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       place(node.outputs[i], cleared(program_, {node, rule, cuts}, i, scaled(results[i], cuts)), out[i]);
@@ -137,7 +136,7 @@ class Partitioner {
   }
   ValueId scaled(ValueId id, double factor, const Layout& result) {
     const TensorType whole{program_.graph.type(id).dtype, program_.whole[static_cast<size_t>(id)]};
-    return add_to(program_, op("scale"), Attrs::of(ScalarAttrs{factor}), {&id, 1}, {result}, {whole}).front();
+    return add_to(program_, structural().scale, Attrs::of(ScalarAttrs{factor}), {&id, 1}, {result}, {whole}).front();
   }
 
   // The mean of a value over axes whose ranks have each their own.
@@ -184,19 +183,19 @@ class Partitioner {
   ValueId take_windows(ValueId id, const WindowAttrs& attrs) {
     ValueId& known = windows_.try_emplace({id, Attrs::of(attrs).text()}, kNoValue).first->second;
     const bool is_there = known != kNoValue && phase_of(known) <= program_.graph.mark().phase;
-    if (!is_there) known = add_exchange("take_windows", id, attrs, attrs.size * attrs.length);
+    if (!is_there) known = add_exchange(structural().take_windows, id, attrs, attrs.size * attrs.length);
     return known;
   }
 
   Phase phase_of(ValueId id) const { return program_.graph.node(program_.graph.value(id).producer).phase; }
 
   // The dimension becomes `extent` long.
-  ValueId add_exchange(std::string_view name, ValueId id, const WindowAttrs& attrs, int64_t extent) {
+  ValueId add_exchange(const OpDef& op, ValueId id, const WindowAttrs& attrs, int64_t extent) {
     const Layout layout = program_.layouts[static_cast<size_t>(id)];
     Shape whole = program_.whole[static_cast<size_t>(id)];
     whole[static_cast<int>(attrs.dim)] = extent;
     const TensorType local{program_.graph.type(id).dtype, local_shape(whole, layout, strategy_.mesh)};
-    const NodeId node = program_.graph.add_node(op(name), Attrs::of(attrs), std::span<const ValueId>(&id, 1),
+    const NodeId node = program_.graph.add_node(op, Attrs::of(attrs), std::span<const ValueId>(&id, 1),
                                                 std::span<const TensorType>(&local, 1));
     const ValueId made = program_.graph.node(node).outputs[0];
     record(made, layout, whole);
@@ -235,8 +234,9 @@ class Partitioner {
       return program_.layouts[static_cast<size_t>(node.inputs[i])];
     };
     std::vector<Layout> layouts(node.outputs.size(), layout_of_input(0));
-    if (!def_of(node).traits.collective) {
-      const ShardingRule rule = rule_of(program_.graph, node);
+    if (!def_of(node).collective) {
+      const RuleOf computed = rule_of(program_.graph, node);
+      const ShardingRule& rule = *computed;
       FactorCuts cuts;
       cuts.axes.resize(rule.factors.size());
       for (size_t i = 0; i < rule.in.size(); ++i) {
@@ -319,12 +319,11 @@ class Partitioner {
     const auto at = static_cast<size_t>(id);
     const Layout layout = program_.layouts[at];
     const Shape whole = program_.whole[at];
-    return add_to(program_, op("cast"), Attrs::of(CastAttrs{dtype}), {&id, 1}, {layout}, {{dtype, whole}}).front();
+    return add_to(program_, structural().cast, Attrs::of(CastAttrs{dtype}), {&id, 1}, {layout}, {{dtype, whole}})
+        .front();
   }
 
   ValueId add_step(ValueId id, const ReshardStep& step, const TensorType& whole) {
-    static constexpr std::string_view kOps[] = {"shard_slice", "all_gather", "all_to_all", "all_reduce",
-                                                "reduce_scatter"};
     CollectiveAttrs attrs;
     attrs.axes.assign(step.axes.begin(), step.axes.end());
     attrs.dim = std::max(step.dim, 0);
@@ -334,8 +333,7 @@ class Partitioner {
     if (seeded_defect("partition: collectives among one rank")) attrs.axes.clear();
     if (seeded_defect("partition: axes in the wrong order")) std::reverse(attrs.axes.begin(), attrs.axes.end());
     if (seeded_defect("partition: maxima for sums")) attrs.reduction = "max";
-    return add_to(program_, op(kOps[static_cast<size_t>(step.kind)]), Attrs::of(attrs), {&id, 1}, {step.after}, {whole})
-        .front();
+    return add_to(program_, structural().step(step.kind), Attrs::of(attrs), {&id, 1}, {step.after}, {whole}).front();
   }
 
   // An input of the graph in another layout is made once for the forward and once for the backward pass, each time
@@ -377,7 +375,7 @@ class Partitioner {
   ReshardPlanner planner_;
   std::vector<std::vector<Layout>> wants_;
   std::vector<std::vector<Placed>> placed_;  // per whole value: where it is already; the first is its own
-  std::vector<ShardingRule> rules_;
+  std::vector<RuleOf> rules_;
   std::vector<NodeId> made_of_;  // per node of the graph
   std::map<std::pair<ValueId, std::string>, ValueId> windows_;
   std::map<ValueId, ValueId> read_by_update_;  // values of the graph, as the update phase reads them last

@@ -37,7 +37,7 @@ int count(const Program& program, std::string_view op) {
 
 int collectives(const Program& program) {
   int out = 0;
-  for (const Node& node : program.graph.nodes()) out += def_of(node).traits.collective ? 1 : 0;
+  for (const Node& node : program.graph.nodes()) out += def_of(node).collective ? 1 : 0;
   return out;
 }
 
@@ -181,7 +181,7 @@ TEST(VerifyProgram, a_collective_must_do_what_the_layouts_say) {
   EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.reduction = "max"; })),
               ElementsAre(HasSubstr("cannot be done to [-, -] partial(sum: tp)")));
   EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.size = 4; })),
-              ElementsAre(HasSubstr("says that 4 ranks take part; its axes have 2")));
+              ElementsAre(HasSubstr("says a group of 4 ranks; over tp of the mesh")));
   EXPECT_THAT(verify(with_collective("all_reduce",
                                      [](CollectiveAttrs& a) {
                                        a.axes = {};

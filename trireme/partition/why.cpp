@@ -20,7 +20,7 @@ class Why {
         occurrences_(occurrences_of(graph)) {
     for (const Node& node : graph.nodes()) {
       const std::vector<Layout> wanted =
-          operand_layouts(rule_of(graph, node), strategy.nodes[static_cast<size_t>(&node - graph.nodes().data())]);
+          operand_layouts(*rule_of(graph, node), strategy.nodes[static_cast<size_t>(&node - graph.nodes().data())]);
       wanted_.push_back(wanted);
     }
   }

@@ -1,9 +1,9 @@
 // Which gradients to sum over ranks in one operation, by a model of when they are ready and how long a sum takes.
 //
-// Backward makes gradients one after the other. A sum of a bucket begins when its last member is ready and the sum
-// before it has ended, and takes start_s plus its bytes over bytes_per_s. Many small buckets pay start_s often; one
-// large bucket begins only when backward is over. best_buckets finds the cut into runs of neighbours that ends soonest,
-// by dynamic programming over the ends e(i) of the first i gradients,
+// The backward pass makes gradients one after the other. The sum of a bucket begins when its last member is ready and
+// the sum before it has ended, and takes start_s plus its bytes over bytes_per_s. Many small buckets pay start_s often;
+// one large bucket begins only when the backward pass is over. best_buckets finds the cut into runs of neighbours that
+// ends soonest, by dynamic programming over the ends e(i) of the first i gradients,
 //   e(i) = min over j < i of max(e(j), ready(i)) + start_s + bytes(j..i) / bytes_per_s
 // (the model of MG-WFBP, Shi, Chu and Li, 2019, with the exact optimum in place of its greedy merging).
 #pragma once

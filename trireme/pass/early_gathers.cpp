@@ -4,6 +4,7 @@
 #include <map>
 
 #include "trireme/base/seeded_defect.h"
+#include "trireme/op/structural.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -26,7 +27,7 @@ std::vector<Gather> gathers_of(const Graph& graph) {
       out[gather->second].first_reader = id;
       result.erase(gather);
     }
-    if (node.op->name == "all_gather" && graph.value(node.inputs[0]).producer < 0) {
+    if (does(node, ReshardStep::Kind::kAllGather) && graph.value(node.inputs[0]).producer < 0) {
       result.emplace(node.outputs[0], out.size());
       out.push_back({id, -1});
     }
@@ -43,7 +44,7 @@ Program early_gathers(Program program) {
   std::map<NodeId, bool> moves;
   for (size_t i = 1; i < gathers.size(); ++i) {
     if (gathers[i - 1].first_reader >= gathers[i].node) continue;
-    const bool late = seeded_defect("early gathers: one moves behind its reader");
+    const bool late = seeded_defect("early gathers: one moves after its reader");
     before[late ? gathers[i].first_reader + 1 : gathers[i - 1].first_reader].push_back(gathers[i].node);
     moves[gathers[seeded_defect("early gathers: the one before is left out") ? i - 1 : i].node] = true;
   }

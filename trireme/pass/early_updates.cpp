@@ -125,7 +125,7 @@ class EarlyUpdates {
     const auto waiting = waited_by_.find(id);
     if (waiting == waited_by_.end()) return;
     for (const NodeId update : waiting->second) {
-      if (seeded_defect("early updates: one that waits for a sum is lost") && def_of(graph_.node(id)).traits.collective)
+      if (seeded_defect("early updates: one that waits for a sum is lost") && def_of(graph_.node(id)).collective)
         continue;
       if (--waits_for_[static_cast<size_t>(update)] == 0) add_once(update);
     }

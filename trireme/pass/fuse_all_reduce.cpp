@@ -33,7 +33,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const Rates
   std::map<std::string, Sequence> out;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
-    if (node.op->name != "all_reduce" || node.inputs.size() != 1) continue;
+    if (!does(node, ReshardStep::Kind::kAllReduce) || node.inputs.size() != 1) continue;
     const TensorType& type = graph.type(node.inputs[0]);
     std::string key = node.attrs.text() + std::string(to_string(type.dtype));
     if (seeded_defect("fuse: sums over other ranks join a bucket")) key = to_string(type.dtype);
@@ -54,7 +54,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const Rates
   return out;
 }
 
-// One past the last member of each bucket, as is said by their size or their numbers.
+// One past the last member of each bucket, as given by their size or their numbers.
 std::vector<size_t> buckets_as_said(const std::vector<BucketMember>& members, const FuseAllReduceOptions& options) {
   const auto is_said = [&](size_t i) {
     return std::find(options.bucket_ends.begin(), options.bucket_ends.end(), static_cast<int64_t>(i)) !=

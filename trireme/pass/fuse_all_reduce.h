@@ -1,9 +1,9 @@
-// Fuses all-reduces over the same ranks into buckets, each one operation.
+// Fuses all-reduces over the same ranks into buckets, each of which is one operation.
 //
 // Before: every partial gradient has an all-reduce of its own. After: neighbours in the order in which they become
-// ready are one operation with many operands, whose buffers the memory plan lays side by side. A bucket fixes when its
-// members are reduced: at the place of its last member. No member moves past its first reader. Where buckets end is
-// chosen by a model of the step (bucket_model.h, step_times.h), unless it is said.
+// ready are one operation with many operands, whose buffers the memory plan lays side by side. All members of a bucket
+// are reduced at the place of the last one. No member moves past its first reader. Where buckets end is chosen by a
+// model of the step (bucket_model.h, step_times.h), unless the options give it.
 #pragma once
 
 #include <cstdint>

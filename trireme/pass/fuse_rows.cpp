@@ -4,8 +4,8 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/op/registry.h"
 #include "trireme/op/row_steps.h"
+#include "trireme/op/structural.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -204,7 +204,7 @@ class FuseRows {
       }
     }
     if (out.empty()) return;  // nobody reads any of it
-    rewrite.add(op("fused_rows"), Attrs::of(to_attrs(steps)), group.members, in, out);
+    rewrite.add(structural().fused_rows, Attrs::of(to_attrs(steps)), group.members, in, out);
   }
 
   const Program& program_;
@@ -228,7 +228,7 @@ Program fuse_rows(const Program& program) {
 std::string fused_text(const Program& program) {
   std::string out;
   for (const Node& node : program.graph.nodes()) {
-    if (node.op->name != "fused_rows") continue;
+    if (node.op != &structural().fused_rows) continue;
     const RowSteps steps = parse_row_steps(node.attrs.as<FusedRowsAttrs>());
     std::string names;
     for (const RowStep& step : steps.steps) names += fmt::format("{}{}", names.empty() ? "" : ", ", step.op->name);

@@ -6,9 +6,10 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/op/build.h"
 #include "trireme/op/op_attrs.h"
-#include "trireme/op/op_def.h"
-#include "trireme/op/registry.h"
+#include "trireme/op/row_steps.h"
+#include "trireme/op/structural.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -21,7 +22,7 @@ struct Head {
   NodeId loss_grad = -1;   // of the logits
   NodeId input_grad = -1;  // of x
   NodeId weight_grad = -1;
-  std::vector<NodeId> first;  // what must be made before the pieces, in order, that stands behind the product
+  std::vector<NodeId> first;  // what the pieces need and stands after the product, in order
 };
 
 class LossInPieces {
@@ -54,7 +55,7 @@ class LossInPieces {
     }
     if (trains_ && heads.empty())
       TRIREME_LOG(kWarn, "pass",
-                  "loss_pieces: no product is read by a cross-entropy alone; the loss stays in one piece");
+                  "loss_pieces: no product is read by a loss of its rows alone; the loss stays in one piece");
     return rewrite_.finish();
   }
 
@@ -66,44 +67,92 @@ class LossInPieces {
   const TensorType& type(ValueId id) const { return graph_.type(id); }
   ValueId operand(NodeId id, size_t i) const { return graph_.node(id).inputs[i]; }
   ValueId result(NodeId id) const { return graph_.node(id).outputs[0]; }
-  bool is(NodeId id, std::string_view op) const { return id >= 0 && graph_.node(id).op->name == op; }
 
   void copy(NodeId id) {
     rewrite_.copy(id);
     done_[at(id)] = 1;
   }
 
-  // What makes logits of rows, times one matrix.
-  bool is_linear(NodeId id) const {
-    return is(id, "matmul") && !graph_.node(id).attrs.as<MatMulAttrs>().transpose_a &&
-           type(operand(id, 0)).shape.rank() >= 2 && type(operand(id, 1)).shape.rank() == 2;
+  const OpDef& def(NodeId id) const { return def_of(graph_.node(id)); }
+
+  std::vector<TensorType> types_of(const std::vector<ValueId>& values) const {
+    std::vector<TensorType> out;
+    for (const ValueId value : values) out.push_back(type(value));
+    return out;
+  }
+
+  // Leading dimensions that count the rows of the logits.
+  static int row_dims_of(const TensorType& logits) { return logits.shape.rank() - 1; }
+
+  int64_t rows_of(ValueId logits) const {
+    const Shape& shape = type(logits).shape;
+    return shape[shape.rank() - 1] == 0 ? 0 : shape.elements() / shape[shape.rank() - 1];
+  }
+
+  // A tensor of rows with the leading dimensions that count them as one, of this size.
+  static TensorType flat(const TensorType& like, int row_dims, int64_t count) {
+    TensorType out{like.dtype, {count}};
+    for (int dim = row_dims; dim < like.shape.rank(); ++dim) out.shape.push_back(like.shape[dim]);
+    return out;
+  }
+
+  // Which operands have rows, of a node that makes such rows and does so too where one dimension counts them.
+  std::optional<RowOp> on_rows(NodeId id, int row_dims) const {
+    if (id < 0) return {};
+    const Node& node = graph_.node(id);
+    std::vector<TensorType> in = types_of(node.inputs);
+    std::vector<TensorType> out = types_of(node.outputs);
+    try {
+      const std::optional<RowOp> op = along_rows(def_of(node), {in, out, node.attrs});
+      if (!op || op->row_dims != row_dims || out.size() != 1) return {};
+      const int64_t rows = count_rows(out[0].shape, row_dims);
+      for (size_t i = 0; i < in.size(); ++i) {
+        if (op->by_row[i] != 0) in[i] = flat(in[i], row_dims, rows);
+      }
+      const bool fits = result_types(def_of(node), in, node.attrs)[0] == flat(out[0], row_dims, rows);
+      return fits ? op : std::nullopt;
+    } catch (const Error&) {
+      return {};  // the attributes are of another shape
+    }
+  }
+
+  bool reads_by_row_alone(NodeId id, int row_dims) const {
+    const std::optional<RowOp> op = on_rows(id, row_dims);
+    return op && std::ranges::all_of(op->by_row, [](char by_row) { return by_row != 0; });
+  }
+
+  // What makes rows of the rows of operand 0 and sums over something there, as a product with one matrix does.
+  bool is_product(NodeId id, int row_dims) const {
+    const std::optional<RowOp> op = on_rows(id, row_dims);
+    return op && op->sums && op->by_row[0] != 0 && std::count(op->by_row.begin(), op->by_row.end(), 1) == 1;
   }
 
   std::optional<Head> head_of(NodeId loss) const {
-    if (!is(loss, "cross_entropy")) return {};
+    if (!def(loss).traits.loss_of_rows) return {};
     const ValueId logits = operand(loss, 0);
+    const int row_dims = row_dims_of(type(logits));
     Head head{.product = graph_.value(logits).producer, .loss = loss};
-    if (!is_linear(head.product) || rows_of(logits) < 2) return {};
+    if (row_dims < 1 || !is_product(head.product, row_dims) || rows_of(logits) < 2) return {};
+    if (!reads_by_row_alone(loss, row_dims)) return {};
     for (const NodeId reader : readers_[at(logits)]) {
       if (reader == loss) continue;
-      const bool grad =
-          is(reader, "cross_entropy_grad") && operand(reader, 0) == logits && operand(reader, 1) == operand(loss, 1);
+      const bool grad = reader >= 0 && graph_.node(reader).gradient_of == loss &&
+                        reads_by_row_alone(reader, row_dims) && type(result(reader)) == type(logits);
       if (!grad || head.loss_grad >= 0) return {};
       head.loss_grad = reader;
     }
-    if (head.loss_grad >= 0 && !find_gradients(head)) return {};
+    if (head.loss_grad >= 0 && !find_gradients(head, row_dims)) return {};
     if (!find_first(head)) return {};
     return head;
   }
 
-  bool find_gradients(Head& head) const {
+  bool find_gradients(Head& head, int row_dims) const {
     const ValueId dlogits = result(head.loss_grad);
     for (const NodeId reader : readers_[at(dlogits)]) {
-      const bool twice = reader >= 0 && operand(reader, 0) == dlogits && graph_.node(reader).inputs.size() > 1 &&
-                         operand(reader, 1) == dlogits;
-      if (is_linear(reader) && !twice && operand(reader, 0) == dlogits && head.input_grad < 0)
+      if (reader < 0 || std::ranges::count(graph_.node(reader).inputs, dlogits) != 1) return false;
+      if (is_product(reader, row_dims) && operand(reader, 0) == dlogits && head.input_grad < 0)
         head.input_grad = reader;
-      else if (is(reader, "linear_weight_grad") && !twice && head.weight_grad < 0)
+      else if (sums_rows(reader, dlogits) && head.weight_grad < 0)
         head.weight_grad = reader;
       else
         return false;
@@ -111,7 +160,16 @@ class LossInPieces {
     return true;
   }
 
-  // The operands of all, as far as they are made behind the product. They may not need what it makes, nor other ranks.
+  // Whether it sums over the rows of these and of one other tensor, and can go on with a sum that is begun.
+  bool sums_rows(NodeId id, ValueId rows) const {
+    const std::vector<ValueId>& in = graph_.node(id).inputs;
+    if (def(id).onto == nullptr || in.size() != 2) return false;
+    const Shape& mine = type(rows).shape;
+    const Shape& other = type(in[0] == rows ? in[1] : in[0]).shape;
+    return mine.rank() == other.rank() && std::equal(mine.begin(), mine.end() - 1, other.begin());
+  }
+
+  // The operands of all, as far as they are made after the product. They may not need what it makes, nor other ranks.
   bool find_first(Head& head) const {
     std::vector<char> seen(graph_.nodes().size(), 0);
     bool possible = true;
@@ -122,117 +180,115 @@ class LossInPieces {
         return;
       }
       seen[at(id)] = 1;
-      possible = possible && !is_communication(def_of(graph_.node(id)));
+      possible = possible && !is_communication(def(id));
       for (const ValueId one : graph_.node(id).inputs) self(self, one);
       head.first.push_back(id);
     };
-    need(need, operand(head.loss, 1));
-    if (head.loss_grad >= 0) need(need, operand(head.loss_grad, 2));
-    if (head.input_grad >= 0) need(need, operand(head.input_grad, 1));
-    if (head.weight_grad >= 0) need(need, other_operand(head));
+    const ValueId logits = operand(head.loss, 0);
+    const ValueId dlogits = head.loss_grad < 0 ? kNoValue : result(head.loss_grad);
+    for (const NodeId id : {head.loss, head.loss_grad, head.input_grad, head.weight_grad}) {
+      if (id < 0) continue;
+      for (const ValueId value : graph_.node(id).inputs) {
+        if (value != logits && value != dlogits) need(need, value);
+      }
+    }
     return possible;
-  }
-
-  // Of the weight's gradient, beside the gradient of the logits.
-  ValueId other_operand(const Head& head) const { return operand(head.weight_grad, grad_is_second(head) ? 0 : 1); }
-  bool grad_is_second(const Head& head) const { return operand(head.weight_grad, 1) == result(head.loss_grad); }
-
-  int64_t rows_of(ValueId logits) const {
-    const Shape& shape = type(logits).shape;
-    return shape[shape.rank() - 1] == 0 ? 0 : shape.elements() / shape[shape.rank() - 1];
-  }
-
-  static TensorType rows(int64_t count, const TensorType& like, bool is_matrix) {
-    if (!is_matrix) return {like.dtype, {count}};
-    return {like.dtype, {count, like.shape[like.shape.rank() - 1]}};
-  }
-
-  static Attrs into(const Shape& shape) {
-    return op("reshape").parse_attrs(fmt::format("{{shape={}}}", to_string(shape)));
   }
 
   ValueId reshaped(NodeId scope, ValueId from, const TensorType& to) {
     const ValueId out = rewrite_.new_value(to);
-    add("reshape", into(to.shape), scope, {from}, {out});
+    add(structural().reshape, Attrs::of(ReshapeAttrs{to.shape}), scope, {from}, {out});
     return out;
   }
 
-  void add(std::string_view name, const Attrs& attrs, NodeId like, std::vector<ValueId> in, std::vector<ValueId> out) {
-    rewrite_.add(op(name), attrs, std::span(&like, 1), in, out);
+  void add(const OpBase& op, const Attrs& attrs, NodeId like, std::vector<ValueId> in, std::vector<ValueId> out) {
+    rewrite_.add(op, attrs, std::span(&like, 1), in, out);
   }
 
-  // The rows of a tensor whose leading dimensions count them; of each piece.
-  std::vector<ValueId> cut(NodeId scope, ValueId whole, bool is_matrix, const std::vector<int64_t>& sizes) {
-    int64_t count = 0;
-    for (const int64_t one : sizes) count += one;
-    const ValueId flat = reshaped(scope, whole, rows(count, type(whole), is_matrix));
-    std::vector<ValueId> out;
-    for (const int64_t one : sizes) out.push_back(rewrite_.new_value(rows(one, type(whole), is_matrix)));
-    add("split", Attrs::of(SplitAttrs{0, sizes}), scope, {flat}, out);
-    return out;
+  // Tensors of rows, and their pieces.
+  struct Pieces {
+    int row_dims = 1;
+    int64_t count = 0;                                // rows of all
+    std::vector<int64_t> sizes;                       // rows of each
+    std::map<ValueId, std::vector<ValueId>> of = {};  // of values of the old program, those that are made so far
+  };
+
+  // Which operands of a node of the head have rows.
+  std::vector<char> by_row(const Head& head, NodeId id, int row_dims) const {
+    if (id == head.weight_grad) return std::vector<char>(graph_.node(id).inputs.size(), 1);
+    return on_rows(id, row_dims)->by_row;
   }
 
-  // The inverse, into a value of the old program.
-  void join(NodeId scope, const std::vector<ValueId>& parts, int64_t count, bool is_matrix, ValueId whole) {
-    const ValueId flat = rewrite_.new_value(rows(count, type(whole), is_matrix));
-    add("concat", Attrs::of(ConcatAttrs{0}), scope, parts, {flat});
-    add("reshape", into(type(whole).shape), scope, {flat}, {whole});
+  void cut_operands(const Head& head, NodeId id, Pieces& pieces) {
+    const std::vector<char> rows = by_row(head, id, pieces.row_dims);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const ValueId whole = operand(id, i);
+      const bool made_in_pieces =
+          whole == operand(head.loss, 0) || (head.loss_grad >= 0 && whole == result(head.loss_grad));
+      if (rows[i] == 0 || made_in_pieces || pieces.of.contains(whole)) continue;
+      const ValueId joined = reshaped(id, whole, flat(type(whole), pieces.row_dims, pieces.count));
+      std::vector<ValueId>& out = pieces.of[whole];
+      for (const int64_t size : pieces.sizes) out.push_back(new_piece(pieces, whole, size));
+      add(structural().split, Attrs::of(SplitAttrs{0, pieces.sizes}), id, {joined}, out);
+    }
+  }
+
+  ValueId new_piece(const Pieces& pieces, ValueId whole, int64_t size) {
+    return rewrite_.new_value(flat(type(whole), pieces.row_dims, size));
+  }
+
+  // Piece i of what a node makes.
+  void make_piece(const Head& head, NodeId id, size_t i, Pieces& pieces) {
+    const std::vector<char> rows = by_row(head, id, pieces.row_dims);
+    std::vector<ValueId> in;
+    for (size_t k = 0; k < rows.size(); ++k)
+      in.push_back(rows[k] != 0 ? pieces.of.at(operand(id, k))[i] : operand(id, k));
+    const ValueId out = new_piece(pieces, result(id), pieces.sizes[i]);
+    add(*graph_.node(id).op, graph_.node(id).attrs, id, std::move(in), {out});
+    pieces.of[result(id)].push_back(out);
+  }
+
+  // The inverse of a cut, into a value of the old program.
+  void join(NodeId id, const Pieces& pieces) {
+    const ValueId whole = result(id);
+    const ValueId rows = rewrite_.new_value(flat(type(whole), pieces.row_dims, pieces.count));
+    add(structural().concat, Attrs::of(ConcatAttrs{0}), id, pieces.of.at(whole), {rows});
+    add(structural().reshape, Attrs::of(ReshapeAttrs{type(whole).shape}), id, {rows}, {whole});
   }
 
   void put_in_pieces(const Head& head) {
     for (const NodeId id : head.first) {
       if (done_[at(id)] == 0) copy(id);
     }
-    const ValueId logits = operand(head.loss, 0);
-    const int64_t count = rows_of(logits);
-    const int64_t pieces = std::min(pieces_, count);
-    std::vector<int64_t> sizes;
-    for (int64_t i = 0; i < pieces; ++i) sizes.push_back(count / pieces + (i < count % pieces ? 1 : 0));
-
-    const std::vector<ValueId> x = cut(head.product, operand(head.product, 0), true, sizes);
-    const std::vector<ValueId> labels = cut(head.loss, operand(head.loss, 1), false, sizes);
-    std::vector<ValueId> dloss, factor, losses, dx;
-    if (head.loss_grad >= 0) dloss = cut(head.loss_grad, operand(head.loss_grad, 2), false, sizes);
-    if (head.weight_grad >= 0)
-      factor =
-          other_operand(head) == operand(head.product, 0) ? x : cut(head.weight_grad, other_operand(head), true, sizes);
-    ValueId sum = kNoValue;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      const auto like = [&](ValueId whole, bool is_matrix) {
-        return rewrite_.new_value(rows(sizes[i], type(whole), is_matrix));
-      };
-      const auto again = [&](NodeId id, std::vector<ValueId> in, ValueId out) {
-        add(graph_.node(id).op->name, graph_.node(id).attrs, id, std::move(in), {out});
-      };
-      const ValueId some = like(logits, true);
-      again(head.product, {x[i], operand(head.product, 1)}, some);
-      losses.push_back(like(result(head.loss), false));
-      again(head.loss, {some, labels[i]}, losses.back());
-      if (head.loss_grad < 0) continue;
-      const ValueId dsome = like(logits, true);
-      again(head.loss_grad, {some, labels[i], dloss[i]}, dsome);
-      if (head.input_grad >= 0) {
-        dx.push_back(like(result(head.input_grad), true));
-        again(head.input_grad, {dsome, operand(head.input_grad, 1)}, dx.back());
-      }
-      if (head.weight_grad >= 0) sum = add_weight_grad(head, i + 1 == sizes.size(), dsome, factor[i], sum);
+    Pieces pieces{
+        .row_dims = row_dims_of(type(operand(head.loss, 0))), .count = rows_of(operand(head.loss, 0)), .sizes = {}};
+    const int64_t many = std::min(pieces_, pieces.count);
+    for (int64_t i = 0; i < many; ++i) pieces.sizes.push_back(pieces.count / many + (i < pieces.count % many ? 1 : 0));
+    for (const NodeId id : {head.product, head.loss, head.loss_grad, head.weight_grad}) {
+      if (id >= 0) cut_operands(head, id, pieces);
     }
-    join(head.loss, losses, count, false, result(head.loss));
-    if (head.input_grad >= 0) join(head.input_grad, dx, count, true, result(head.input_grad));
+    ValueId sum = kNoValue;
+    for (size_t i = 0; i < pieces.sizes.size(); ++i) {
+      for (const NodeId id : {head.product, head.loss, head.loss_grad, head.input_grad}) {
+        if (id >= 0) make_piece(head, id, i, pieces);
+      }
+      if (head.weight_grad >= 0) sum = add_weight_grad(head.weight_grad, i, sum, pieces);
+    }
+    join(head.loss, pieces);
+    if (head.input_grad >= 0) join(head.input_grad, pieces);
     for (const NodeId id : {head.product, head.loss, head.loss_grad, head.input_grad, head.weight_grad}) {
       if (id >= 0) done_[at(id)] = 1;
     }
   }
 
   // The sum of the pieces so far; the last one is the value of the old program.
-  ValueId add_weight_grad(const Head& head, bool last, ValueId dlogits, ValueId factor, ValueId sum) {
-    const ValueId whole = result(head.weight_grad);
-    const ValueId out = last ? whole : rewrite_.new_value_like(whole);
-    std::vector<ValueId> in{dlogits, factor};
-    if (grad_is_second(head)) std::swap(in[0], in[1]);
+  ValueId add_weight_grad(NodeId id, size_t i, ValueId sum, const Pieces& pieces) {
+    const bool last = i + 1 == pieces.sizes.size();
+    const ValueId out = last ? result(id) : rewrite_.new_value_like(result(id));
+    std::vector<ValueId> in;
+    for (const ValueId rows : graph_.node(id).inputs) in.push_back(pieces.of.at(rows)[i]);
     if (sum != kNoValue) in.push_back(sum);
-    add(sum == kNoValue ? "linear_weight_grad" : "linear_weight_grad_onto", graph_.node(head.weight_grad).attrs,
-        head.weight_grad, std::move(in), {out});
+    add(sum == kNoValue ? def(id) : *def(id).onto, graph_.node(id).attrs, id, std::move(in), {out});
     return out;
   }
 

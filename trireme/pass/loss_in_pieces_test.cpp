@@ -25,7 +25,7 @@ struct Model {
   bool trained = true;
   bool norm = false;  // before the product
   Tensor (*total)(const Tensor& losses) = nullptr;
-  bool weighted = false;  // the sum, by numbers made behind the product
+  bool weighted = false;  // the sum, by numbers made after the product
 };
 
 // x, perhaps through a norm, times the weight, and the mean cross-entropy; with the gradients of x and the weight.

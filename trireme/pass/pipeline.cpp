@@ -28,11 +28,11 @@ void check_name(const std::string& name) {
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> kPasses{
-      {"loss_in_pieces", "the last product and the loss are made in pieces of rows, if asked to",
+      {"loss_in_pieces", "the last product and the loss are computed in pieces of rows, if asked for",
        [](Program program, const PassOptions& options) {
          return loss_in_pieces(std::move(program), options.loss_pieces);
        }},
-      {"recompute_rows", "the backward pass makes again what costs little, if asked to",
+      {"recompute_rows", "what is cheap is recomputed for the backward pass, if asked for",
        [](Program program, const PassOptions& options) {
          return options.recompute ? recompute_rows(program) : std::move(program);
        }},
@@ -40,7 +40,7 @@ const std::vector<Pass>& passes() {
        [](Program program, const PassOptions& options) {
          return fuse_all_reduce(std::move(program), options.all_reduce);
        }},
-      {"early_updates", "parameters are updated as soon as their gradients are there",
+      {"early_updates", "parameters are updated as soon as their gradients are ready",
        [](Program program, const PassOptions& options) { return early_updates(program, options.all_reduce.rates); }},
       {"early_gathers", "weights that lie in slices are gathered one reader ahead",
        [](Program program, const PassOptions&) { return early_gathers(std::move(program)); }},

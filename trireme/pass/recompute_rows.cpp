@@ -74,7 +74,7 @@ class RecomputeRows {
     rewrite.copy(id);
   }
 
-  // Whether the next node goes first, for which something is made again: then that does not lie beside this one's
+  // Whether the next node, for which something is recomputed, goes first: then that is not in memory beside this one's
   // results, which nobody needs yet. (Of a layer these are the gradients of its input and of its weight.) Ranks that
   // exchange the results do need them.
   bool may_wait(NodeId id) const {

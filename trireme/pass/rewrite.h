@@ -1,6 +1,6 @@
 // Rewriting a program: a new one is built from the nodes of the old, copied, left out, joined or in another order. What
-// the old graph says of training (ir/graph.h) holds of the new one without a pass's doing: nodes keep phase and
-// gradient, values and updates their gradients, and a node that makes values a second time is marked so.
+// the old graph records of its training (ir/graph.h) is carried over without the pass doing anything: nodes keep phase
+// and gradient, values and updates keep their gradients, and a node that makes values a second time is marked so.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ class Rewrite {
   // Starts with the inputs of `from`, which must outlive this.
   explicit Rewrite(const Program& from);
 
-  // Adds the node as it is; its operands must be there already.
+  // Adds the node as it is; its operands must be in the new program already.
   void copy(NodeId id);
   // Adds a node like this one that reads and makes these values of the old program.
   void copy(NodeId like, std::span<const ValueId> in, std::span<const ValueId> out);

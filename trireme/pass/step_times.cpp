@@ -28,17 +28,17 @@ double seconds_of(const Program& program, const Node& node, const ReshardCosts& 
   const auto [in, out] = types_of(program.graph, node);
   const TypeArgs types{in, out, node.attrs};
   if (!is_communication(op)) return compute_seconds(op, types, machine);
-  return collective_seconds(groups_of(op.name, node.attrs), types, program.mesh, links);
+  return collective_seconds(groups_of(node), types, program.mesh, links);
 }
 
 bool is_sum(const Node& node) {
-  return node.op->name == "all_reduce";
+  return does(node, ReshardStep::Kind::kAllReduce);
 }
 
 }  // namespace
 
 BucketModel all_reduce_model(const Program& program, const Node& node, const ReshardCosts& links) {
-  const RankGroups groups = groups_of(node.op->name, node.attrs);
+  const RankGroups groups = groups_of(node);
   const LinkCost link = slowest_link(groups, program.mesh, links);
   const auto p = static_cast<double>(groups.size);
   return {.start_s = links.step_s + 2 * rounds(groups.size) * link.latency_s,
@@ -66,7 +66,7 @@ std::vector<AllReduceTime> all_reduce_times(const Program& program, const Rates&
     if (!is_sum(node)) continue;
     AllReduceTime time{.node = static_cast<NodeId>(i), .members = node.inputs.size(), .ready_s = starts[i]};
     for (const ValueId id : node.inputs) time.bytes += program.graph.type(id).bytes();
-    double& free = free_at[groups_of(node.op->name, node.attrs).text(program.mesh)];
+    double& free = free_at[groups_of(node).text(program.mesh)];
     time.begin_s = std::max(free, time.ready_s);
     free = time.end_s = time.begin_s + all_reduce_model(program, node, rates.links).seconds(time.bytes);
     out.push_back(time);
@@ -83,9 +83,9 @@ std::string all_reduce_table(const Program& program, const Rates& rates) {
   double end_s = 0, all_s = 0;
   for (const AllReduceTime& time : times) {
     const Node& node = program.graph.node(time.node);
-    out += fmt::format("{:<14} {:>7} {:>14} {:>11.3f} {:>11.3f} {:>11.3f}  %{}\n",
-                       groups_of(node.op->name, node.attrs).text(program.mesh), time.members, time.bytes,
-                       time.ready_s * 1e3, time.begin_s * 1e3, time.end_s * 1e3, node.outputs[0]);
+    out += fmt::format("{:<14} {:>7} {:>14} {:>11.3f} {:>11.3f} {:>11.3f}  %{}\n", groups_of(node).text(program.mesh),
+                       time.members, time.bytes, time.ready_s * 1e3, time.begin_s * 1e3, time.end_s * 1e3,
+                       node.outputs[0]);
     end_s = std::max(end_s, time.end_s);
     all_s += time.end_s - time.begin_s;
   }

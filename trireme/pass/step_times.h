@@ -1,5 +1,4 @@
-// When the ops of a program run, by the machine's rates: what fuse_all_reduce chooses buckets by, and what `explain`
-// shows.
+// When the ops of a program run, by the machine's rates: fuse_all_reduce chooses buckets by it, and `explain` shows it.
 //
 // Ops run one after the other, each for the longer of its arithmetic and its bytes. Sums over ranks run beside them,
 // those over the same ranks one after the other. Every other collective is waited for where it stands.

@@ -55,7 +55,7 @@ std::vector<int64_t> numbers_of(std::string_view tensor, std::string_view whole)
     int64_t value = 0;
     const auto [end, status] = std::from_chars(item.data(), item.data() + item.size(), value);
     require(status == std::errc() && end == item.data() + item.size() && value >= 1,
-            "cuts '{}': '{}' is no number of parts; it must be a whole number from 1", whole, item);
+            "cuts '{}': '{}' is not a number of parts; it must be a whole number from 1", whole, item);
     out.push_back(value);
   }
   return out;
@@ -96,7 +96,7 @@ class FactorParts {
       const int64_t size = subject_.graph.type(value).shape[static_cast<int>(dim)];
       const Parts parts = is_one_factor(operand, dim) ? Parts::kUneven : Parts::kEven;
       require(falls_in(size, counts[dim], parts),
-              "cuts '{}' of {}: dimension {} of operand {} ({}) does not fall in {} parts; use {}", subject_.text,
+              "cuts '{}' of {}: dimension {} of operand {} ({}) cannot be divided into {} parts; use {}", subject_.text,
               subject_.name(), dim, operand, subject_.type(value), counts[dim], divisors(size));
       add_dim(operand, dim, counts[dim]);
     }
@@ -137,17 +137,16 @@ class FactorParts {
 
   void set(size_t operand, size_t dim, int factor, int64_t count) {
     int64_t& parts = parts_[static_cast<size_t>(factor)];
-    require(
-        parts == 0 || parts == count,
-        "cuts '{}' of {}: dimension {} of operand {} is cut in {} parts, the same dimension of an operand before it in "
-        "{}; they are one (factor '{}' of {}) and must be cut alike",
-        subject_.text, subject_.name(), dim, operand, count, parts,
-        subject_.rule.factors[static_cast<size_t>(factor)].name, to_string(subject_.rule));
+    require(parts == 0 || parts == count,
+            "cuts '{}' of {}: dimension {} of operand {} is cut into {} parts, the same dimension of an earlier "
+            "operand into {}; they are one (factor '{}' of {}) and must be cut alike",
+            subject_.text, subject_.name(), dim, operand, count, parts,
+            subject_.rule.factors[static_cast<size_t>(factor)].name, to_string(subject_.rule));
     parts = count;
   }
 
   const Subject& subject_;
-  std::vector<int64_t> parts_;  // 0: nothing is said
+  std::vector<int64_t> parts_;  // 0: nothing is given
 };
 
 // A layout's text without the reserved axis, and the dimension in which it stood, or -1.
@@ -158,8 +157,8 @@ struct Interleaved {
 
 Interleaved without_interleaved(std::string_view text, std::string_view whole) {
   if (text.find(kInterleavedAxis) == std::string_view::npos) return {std::string(text)};
-  require(text.size() >= 2 && text.front() == '[' && text.back() == ']', "cuts '{}': '{}' is no layout like [dp*{}, -]",
-          whole, text, kInterleavedAxis);
+  require(text.size() >= 2 && text.front() == '[' && text.back() == ']',
+          "cuts '{}': '{}' is not a layout like [dp*{}, -]", whole, text, kInterleavedAxis);
   Interleaved out{"["};
   int dim = 0;
   for (const std::string_view entry : items_of(text.substr(1, text.size() - 2))) {
@@ -194,7 +193,7 @@ class FactorAxes {
     require(copies > 1, "cuts '{}' of {}: the mesh has no axis '{}'; add {}=2 to it", subject_.text, subject_.name(),
             kInterleavedAxis, kInterleavedAxis);
     require(!def_of(subject_.node).traits.reads_place,
-            "cuts '{}' of {}: what the op makes depends on where its piece lies, so it is not computed in copies; "
+            "cuts '{}' of {}: the op's result depends on where its piece lies, so it cannot be computed in copies; "
             "leave {} out",
             subject_.text, subject_.name(), kInterleavedAxis);
     const std::vector<int>& factors = subject_.rule.in[operand][static_cast<size_t>(dim)];
@@ -227,12 +226,11 @@ class FactorAxes {
   }
 
   void set(size_t operand, size_t dim, size_t factor, const std::vector<int>& axes) {
-    require(
-        said_[factor] == 0 || cuts_.axes[factor] == axes,
-        "cuts '{}' of {}: dimension {} of operand {} is cut by {}, the same dimension of an operand before it by {}; "
-        "they are one (factor '{}' of {}) and must be cut alike",
-        subject_.text, subject_.name(), dim, operand, print_axes(axes, mesh_), print_axes(cuts_.axes[factor], mesh_),
-        subject_.rule.factors[factor].name, to_string(subject_.rule));
+    require(said_[factor] == 0 || cuts_.axes[factor] == axes,
+            "cuts '{}' of {}: dimension {} of operand {} is cut by {}, the same dimension of an earlier operand by {}; "
+            "they are one (factor '{}' of {}) and must be cut alike",
+            subject_.text, subject_.name(), dim, operand, print_axes(axes, mesh_),
+            print_axes(cuts_.axes[factor], mesh_), subject_.rule.factors[factor].name, to_string(subject_.rule));
     cuts_.axes[factor] = axes;
     said_[factor] = 1;
   }
@@ -325,14 +323,16 @@ std::vector<Layout> parse_layouts(std::string_view text, const Graph& graph, con
 }
 
 OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, const Mesh& mesh, int64_t copies) {
-  const ShardingRule rule = rule_of(graph, node);
+  const RuleOf computed = rule_of(graph, node);
+  const ShardingRule& rule = *computed;
   const Subject subject{text, graph, node, rule};
   const size_t arrow = text.find("->");
   OpCuts out;
   out.cuts = operands_of(side_of(text.substr(0, arrow), text), subject, mesh, copies);
   const std::string illegal = why_illegal(rule, out.cuts, mesh);
-  require(illegal.empty(), "cuts '{}' of {}: {}; the op's rule is {}: leave whole what has a '!', and divide the sizes",
-          text, subject.name(), illegal, to_string(rule));
+  require(illegal.empty(),
+          "cuts '{}' of {}: {}; the op's rule is {}: do not cut what has a '!', and use divisors of the sizes", text,
+          subject.name(), illegal, to_string(rule));
   if (arrow == std::string_view::npos) return out;
   const Side results = side_of(text.substr(arrow + 2), text);
   subject.check_count(results.tensors.size(), node.outputs, "results");

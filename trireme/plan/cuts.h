@@ -1,9 +1,9 @@
-// Cuts: how a person says how one op is cut. Two forms, both of which become the axes that cut each factor of the op's
-// sharding rule:
+// Cuts: the text by which a user cuts one op. It has two forms, both of which become the axes that cut each factor of
+// the op's sharding rule:
 //   {{4, 2}, {2, 1}}             for each operand the number of parts of each dimension
 //   [dp, tp], [tp, -]            for each operand a layout by the mesh's axes (layout.h)
-// A scalar operand is {} or []. After them may stand "->" and the same for the results, where a result is wanted in
-// another layout than the op leaves it in: "-> [dp*tp, -]" makes of a partial sum a reduce-scatter.
+// A scalar operand is {} or []. They may be followed by "->" and the same for the results, where a result is wanted in
+// a different layout from the one in which the op leaves it: "-> [dp*tp, -]" turns a partial sum into a reduce-scatter.
 // The reserved axis "interleaved_parallel" of the mesh, last in a dimension ("[dp*interleaved_parallel, -]"), cuts it
 // no further over ranks: each rank computes its piece in that many copies, part by part. With numbers, a dimension of
 // equal factors gets equal axes in every op: the last factor of the rule that is cut gets the least significant axes,

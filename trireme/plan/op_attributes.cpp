@@ -38,16 +38,16 @@ bool sums_a_factor(const ShardingRule& rule) {
 
 void ask_own_terms(const Graph& graph, NodeId id, bool as_means, Asks& asks) {
   const Node& node = graph.node(id);
-  const ShardingRule rule = rule_of(graph, node);
-  require(sums_a_factor(rule), "cross_batch of {}: the op reduces no dimension that can be cut; its rule is {}",
-          name_of(graph, node), to_string(rule));
+  const RuleOf rule = rule_of(graph, node);
+  require(sums_a_factor(*rule), "cross_batch of {}: the op reduces no dimension that can be cut; its rule is {}",
+          name_of(graph, node), to_string(*rule));
   asks.own_terms[id] = as_means;
 }
 
 void ask_as_it_comes(std::string_view text, const Graph& graph, NodeId id, const Mesh& mesh, Asks& asks) {
   const Node& node = graph.node(id);
   require(node.inputs.size() == 1 && def_of(node).traits.zero_cost_view,
-          "skip_redistribution of {}: it is for ops that only give their operand another shape, like reshape",
+          "skip_redistribution of {}: it is for ops that only change their operand's shape, like reshape",
           name_of(graph, node));
   const size_t arrow = text.find("->");
   std::vector<Layout> results;
@@ -77,7 +77,7 @@ void ask_self_defined(std::string_view text, const Graph& graph, NodeId id, cons
   const std::string why = why_unsound(graph, node, layouts, mesh);
   require(why.empty(), "self_define_shard of {}: {}", name_of(graph, node), why);
   FactorCuts& cuts = asks.nodes[id];
-  cuts.axes.resize(rule_of(graph, node).factors.size());
+  cuts.axes.resize(rule_of(graph, node)->factors.size());
   cuts.vouched = std::move(layouts);
 }
 
@@ -86,8 +86,7 @@ void ask_self_defined(std::string_view text, const Graph& graph, NodeId id, cons
 bool is_attribute(std::string_view text) {
   text = trim(text);
   require(!text.starts_with("manual_split"),
-          "'{}': parts of sizes of your own are asked for; cuts make parts of one size, of which the last may be "
-          "shorter. Let the "
+          "'{}': sizes of parts are given; cuts make parts of one size, of which the last may be shorter. Let the "
           "model's table be an nn::SplitEmbedding of these parts, or cut it like [tp, -], [dp]",
           text);
   if (text.empty() || text.front() == '[' || text.front() == '{' || text.starts_with("->")) return false;

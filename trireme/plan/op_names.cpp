@@ -35,7 +35,7 @@ OpPattern parse_op_pattern(std::string_view text) {
   const std::string_view number = op.substr(hash + 1);
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), out.occurrence);
   require(status == std::errc() && end == number.data() + number.size() && out.occurrence >= 0,
-          "rule '{}': '{}' is no occurrence of '{}'; count from 0, as in {}#1 for the second", text, number, out.op,
+          "rule '{}': '{}' is not an occurrence of '{}'; count from 0, as in {}#1 for the second", text, number, out.op,
           out.op);
   return out;
 }

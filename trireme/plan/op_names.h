@@ -20,12 +20,12 @@ std::string op_text(const Graph& graph, const std::vector<int>& occurrences, Nod
 struct OpPattern {
   std::string scope;
   std::string op;       // "": none
-  int occurrence = -1;  // -1: none is said
+  int occurrence = -1;  // -1: none is given
 };
 // Throws kInvalidArgument for an occurrence that is no whole number.
 OpPattern parse_op_pattern(std::string_view text);
 
-// Whether the node is the op, or, where no occurrence is said, one of its name.
+// Whether the node is the op, or, where no occurrence is given, one of its name.
 bool is_op(const OpPattern& pattern, const Node& node, int occurrence);
 
 }  // namespace trireme

@@ -117,24 +117,57 @@ std::string OwnTerms::settle_forward(NodeId id, const ShardingRule& rule, Factor
   return why;
 }
 
+// For each dimension of what a node of a gradient makes, that of the forward node's operand whose gradient it becomes,
+// by the links of the graph and through the nodes that read it on the way.
+std::vector<std::optional<OwnTerms::OperandDim>> OwnTerms::becomes(ValueId made, NodeId forward) {
+  const auto rank = static_cast<size_t>(graph_.type(made).shape.rank());
+  std::vector<std::optional<OperandDim>> out(rank);
+  const std::vector<ValueId>& operands = graph_.node(forward).inputs;
+  for (size_t k = 0; k < operands.size(); ++k) {
+    if (!graph_.is_gradient(made, operands[k])) continue;
+    for (size_t dim = 0; dim < rank; ++dim) out[dim] = OperandDim{k, dim};
+    return out;
+  }
+  if (readers_.empty()) {
+    readers_.resize(graph_.values().size());
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      for (const ValueId read : graph_.node(id).inputs) readers_[static_cast<size_t>(read)].push_back(id);
+    }
+  }
+  for (const NodeId id : readers_[static_cast<size_t>(made)]) {
+    const Node& reader = graph_.node(id);
+    if (reader.gradient_of != forward) continue;
+    const RuleOf rule = rule_of(graph_, reader);
+    for (size_t r = 0; r < reader.outputs.size(); ++r) {
+      const std::vector<std::optional<OperandDim>> result = becomes(reader.outputs[r], forward);
+      for (size_t i = 0; i < reader.inputs.size(); ++i) {
+        if (reader.inputs[i] != made) continue;
+        for (size_t dim = 0; dim < rank; ++dim) {
+          const std::vector<int>& factor = rule->in[i][dim];
+          const auto same = std::find(rule->out[r].begin(), rule->out[r].end(), factor);
+          if (out[dim] || factor.size() != 1 || same == rule->out[r].end()) continue;
+          out[dim] = result[static_cast<size_t>(same - rule->out[r].begin())];
+        }
+      }
+    }
+  }
+  return out;
+}
+
 // Of a gradient that is spread over what the forward op's operand had, a rank makes its own part.
 void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
-                                      FactorCuts& cuts) const {
-  const Node& forward = graph_.node(node.gradient_of);
+                                      FactorCuts& cuts) {
   const std::vector<Layout>& lie = operands_of_[static_cast<size_t>(node.gradient_of)];
   for (size_t r = 0; r < node.outputs.size(); ++r) {
-    for (size_t k = 0; k < forward.inputs.size(); ++k) {
-      if (graph_.type(node.outputs[r]).shape != graph_.type(forward.inputs[k]).shape) continue;
-      for (size_t dim = 0; dim < rule.out[r].size(); ++dim) {
-        if (rule.out[r][dim].size() != 1) continue;
-        const int factor = rule.out[r][dim].front();
-        const bool is_read =
-            std::ranges::any_of(rule.in, [&](const DimFactors& operand) { return stands_in(operand, factor); });
-        for (const int axis : lie[k].dims[dim]) {
-          FactorCuts trial = cuts;
-          trial.axes[static_cast<size_t>(factor)].push_back(axis);
-          if (!is_read && lists(axes, axis) && why_illegal(rule, trial, mesh_).empty()) cuts = std::move(trial);
-        }
+    const std::vector<std::optional<OperandDim>> operands = becomes(node.outputs[r], node.gradient_of);
+    for (size_t dim = 0; dim < rule.out[r].size(); ++dim) {
+      if (rule.out[r][dim].size() != 1 || !operands[dim]) continue;
+      const int factor = rule.out[r][dim].front();
+      if (std::ranges::any_of(rule.in, [&](const DimFactors& operand) { return stands_in(operand, factor); })) continue;
+      for (const int axis : lie[operands[dim]->operand].dims[operands[dim]->dim]) {
+        FactorCuts trial = cuts;
+        trial.axes[static_cast<size_t>(factor)].push_back(axis);
+        if (lists(axes, axis) && why_illegal(rule, trial, mesh_).empty()) cuts = std::move(trial);
       }
     }
   }

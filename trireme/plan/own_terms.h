@@ -1,8 +1,8 @@
-// Own terms: values of which each rank of an axis has its own although their layouts call them whole, because a sum
-// over ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them is each rank's own
-// in turn, until something that the axis cuts. Backwards, what such values get is a term that each rank has of its own
-// too: it is never summed over the axis on its way to the op that began it, while the gradients of what all ranks
-// share, like parameters, sum these terms.
+// Own terms: values that differ between the ranks of an axis although their layouts call them whole, because a sum over
+// ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them differs between the
+// ranks too, up to something that the axis cuts. In the backward pass the gradients of such values are terms that also
+// differ between the ranks: they are never summed over the axis on their way to the op that began it, while the
+// gradients of what all ranks share, like parameters, sum these terms.
 #pragma once
 
 #include <map>
@@ -34,7 +34,13 @@ class OwnTerms {
   std::string settle_backward(const Node& node, const ShardingRule& rule,
                               const std::vector<std::optional<Layout>>& made, FactorCuts& cuts);
   void cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
-                              FactorCuts& cuts) const;
+                              FactorCuts& cuts);
+  // A dimension of an operand of the forward node.
+  struct OperandDim {
+    size_t operand = 0;
+    size_t dim = 0;
+  };
+  std::vector<std::optional<OperandDim>> becomes(ValueId made, NodeId forward);
   std::vector<int> axes_of(const std::vector<ValueId>& values) const;
   int64_t parts_for(const Node& node, const std::vector<int>& axes) const;
 
@@ -44,6 +50,7 @@ class OwnTerms {
   std::vector<std::vector<int>> own_;             // per value
   std::vector<char> read_by_the_part_;            // per value: an op that says the batch's size reads it
   std::vector<std::vector<Layout>> operands_of_;  // of forward nodes
+  std::vector<std::vector<NodeId>> readers_;      // per value; empty until it is asked
   std::map<NodeId, double> times_;                // what the terms of nodes that keep theirs are multiplied by
 };
 

@@ -1,5 +1,5 @@
-// Parallel: what a person says about how a model is cut over ranks, and semi_auto, which makes a strategy of it. All
-// kinds of parallelism are choices of layouts here:
+// Parallel: what the user asks about how a model is cut over ranks, and semi_auto, which turns that into a strategy.
+// All kinds of parallelism are choices of layouts here:
 //   data parallel        the batch cut over "dp"
 //   tensor parallel      weights, or the operands of products, cut over another axis
 //   sequence parallel    the same axis cutting positions where the weights do not ("-> [dp, tp, -]")

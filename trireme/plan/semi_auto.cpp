@@ -89,21 +89,25 @@ class SemiAuto {
   }
 
  private:
+  // Whether the results are of the operands' types: a rank that takes no part can go on with what it has.
+  bool keeps_types(const Node& node) const {
+    return std::equal(node.inputs.begin(), node.inputs.end(), node.outputs.begin(), node.outputs.end(),
+                      [&](ValueId in, ValueId out) { return graph_.type(in) == graph_.type(out); });
+  }
+
   // A collective in the model's own code must fit the mesh.
   void check_collective(const Node& node) const {
-    if (!def_of(node).traits.collective) return;
-    const RankGroups groups = groups_of(node.op->name, node.attrs);
+    if (!def_of(node).collective) return;
+    const RankGroups groups = groups_of(node);
     const std::string wrong = groups.why_not(mesh_);
     require(wrong.empty(), "{} of '{}' {}", node.op->name, graph_.scope_of(node), wrong);
-    const bool keeps_shape = node.op->name == "all_reduce" || node.op->name == "broadcast" ||
-                             node.op->name == "neighbor_exchange" || node.op->name == "ring_shift";
-    if (keeps_shape || groups.ranks.empty() || static_cast<int64_t>(groups.ranks.size()) == mesh_.devices()) return;
+    if (keeps_types(node) || groups.ranks.empty() || static_cast<int64_t>(groups.ranks.size()) == mesh_.devices())
+      return;
     int64_t outside = 0;
     while (std::find(groups.ranks.begin(), groups.ranks.end(), outside) != groups.ranks.end()) ++outside;
     fail(ErrorKind::kInvalidArgument,
          "{} of '{}' is over {}, and rank {} is in none of its groups; its result has another shape than its operand, "
-         "so "
-         "every rank of the {} must be in a group: list them all",
+         "so every rank of the {} must be in a group: list them all",
          node.op->name, graph_.scope_of(node), groups.text(mesh_), outside, mesh_.devices());
   }
 
@@ -120,7 +124,7 @@ class SemiAuto {
     }
   }
 
-  // Each rank's part of the batch falls in so many parts.
+  // Each rank's part of the batch is divided into this many parts.
   void cut_in_micro_batches(const Input& input, Layout& layout) const {
     const int64_t count = micro_batches(all_);
     if (count == 1) return;
@@ -128,7 +132,8 @@ class SemiAuto {
     require(type.shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
     const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
     require(samples % count == 0,
-            "a rank's {} samples of the batch ('{}' {}) do not divide in {} micro-batches; use {} micro-batches, or a "
+            "a rank's {} samples of the batch ('{}' {}) cannot be divided into {} micro-batches; use {} micro-batches, "
+            "or a "
             "batch of {}",
             samples, input.name, to_string(type), count, std::gcd(samples, count),
             (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
@@ -152,8 +157,8 @@ class SemiAuto {
     }
     fail(ErrorKind::kInvalidArgument,
          "the mesh '{}' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name the axis "
-         "'dp', or say how the "
-         "batch is cut: parallel.dataset = '[{}]', or 'full_batch' where every rank works on all of it",
+         "'dp', or set how the batch is cut: parallel.dataset = '[{}]', or 'full_batch' where every rank works on all "
+         "of it",
          to_string(mesh_), names.front());
   }
 
@@ -184,8 +189,8 @@ class SemiAuto {
 
   std::vector<int64_t> numbers_for(const Input& input, size_t index) const {
     const std::vector<std::vector<int64_t>> all = parse_numbers(parallel_.dataset);
-    require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is another one", parallel_.dataset,
-            all.size(), input.name);
+    require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is one more", parallel_.dataset, all.size(),
+            input.name);
     const int rank = graph_.type(input.value).shape.rank();
     require(all[index].size() == static_cast<size_t>(rank),
             "dataset strategy '{}': '{}' has {} dimensions ({}), not {}", parallel_.dataset, input.name, rank,
@@ -252,7 +257,7 @@ class SemiAuto {
     fail_without_op({matched.front(), pattern.op, pattern.occurrence}, rule.cuts, who);
   }
 
-  // Of all ops of that name in the scope, or of the one that is said; whether there is one.
+  // Of all ops of that name in the scope, or of the given one; whether there is one.
   bool ask_attribute_of(const OpPattern& pattern, const CutRule& rule, const std::string& who) {
     bool any = false;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -316,7 +321,7 @@ class SemiAuto {
   void settle_asks() {
     for (auto& [id, asked] : ops_) {
       const Node& node = graph_.node(id);
-      const std::vector<Layout> operands = operand_layouts(rule_of(graph_, node), asked.op.cuts);
+      const std::vector<Layout> operands = operand_layouts(*rule_of(graph_, node), asked.op.cuts);
       for (size_t i = 0; i < operands.size(); ++i) ask_operand(node.inputs[i], operands[i], asked.who);
       for (size_t i = 0; i < asked.op.results.size(); ++i) asks_.seen_as[node.outputs[i]] = *asked.op.results[i];
       asks_.nodes[id] = asked.op.cuts;
@@ -337,8 +342,7 @@ class SemiAuto {
     if (is_new || known->second.stored || known->second.layout == layout) return;
     fail(ErrorKind::kInvalidArgument,
          "parameter '{}' is asked for in two layouts: {} by {}, and {} by {}; a parameter is stored once, so ask for "
-         "one, "
-         "or say with a rule for the parameter how it is stored",
+         "one layout, or add a rule for the parameter that gives the stored one",
          graph_.inputs()[static_cast<size_t>(v.index)].name, to_string(known->second.layout, mesh_), known->second.who,
          to_string(layout, mesh_), who);
   }
@@ -430,10 +434,10 @@ Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ran
   Strategy strategy = exact ? parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); })
                             : reuse_strategy(parallel.strategy, graph, options);
   check_ranks(strategy.mesh, ranks);
-  require(parallel.accumulation == 1 || parallel.accumulation == micro_batches(strategy.mesh),
-          "the strategy is for {} micro-batches a step (mesh '{}') but {} are asked for; leave that out, or use "
-          "another strategy",
-          micro_batches(strategy.mesh), to_string(strategy.mesh), parallel.accumulation);
+  require(
+      parallel.accumulation == 1 || parallel.accumulation == micro_batches(strategy.mesh),
+      "the strategy is for {} micro-batches a step (mesh '{}') but {} are set; leave that out, or use another strategy",
+      micro_batches(strategy.mesh), to_string(strategy.mesh), parallel.accumulation);
   if (exact) {
     strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
     strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
@@ -459,8 +463,7 @@ int64_t micro_batches_of(const Parallel& parallel) {
   if (parallel.mesh.empty()) return parallel.accumulation;
   const int64_t in_mesh = micro_batches(parse_mesh(parallel.mesh));
   require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
-          "mesh '{}' has {} micro-batches, and {} are asked for; keep one", parallel.mesh, in_mesh,
-          parallel.accumulation);
+          "mesh '{}' has {} micro-batches, and {} are set; keep one", parallel.mesh, in_mesh, parallel.accumulation);
   return std::max(in_mesh, parallel.accumulation);
 }
 

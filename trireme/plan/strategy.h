@@ -11,7 +11,7 @@
 #include "trireme/ir/graph.h"
 #include "trireme/layout/layout.h"
 #include "trireme/mesh/mesh.h"
-#include "trireme/op/sharding_rule.h"
+#include "trireme/op/computed_rule.h"
 
 namespace trireme {
 
@@ -27,18 +27,18 @@ struct Strategy {
   std::vector<std::string> why_nodes;
 };
 
-// The parts that an input may fall in: batches are read in equal ones.
+// The parts that an input may be cut into: batches are read in equal ones.
 inline Parts parts_of(const Input& input) {
   return input.role == Role::kData ? Parts::kEven : Parts::kUneven;
 }
 
 // The sharding rule of a node on its whole types; nothing may be cut where the op has none.
-ShardingRule rule_of(const Graph& graph, const Node& node);
+RuleOf rule_of(const Graph& graph, const Node& node);
 
 // The layouts of all values that the strategy gives: what each node produces, before any reshard.
 std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy);
 
-// One line an input, node and output: layouts in, the choice, layouts out (strategy_text.cpp).
+// One line per input, node and output: layouts in, the choice, layouts out (strategy_text.cpp).
 std::string to_string(const Graph& graph, const Strategy& strategy);
 // The same with hashes of the graph and of the model in it, by which a reader knows what it was written for.
 std::string strategy_file(const Graph& graph, const Strategy& strategy);

@@ -1,4 +1,4 @@
-// The lines of a strategy's text, before they are bound to a graph.
+// The lines of a strategy's text, before they are matched with a graph.
 #pragma once
 
 #include <map>

@@ -45,7 +45,7 @@ std::vector<std::string> differences(const StrategyLines& lines, const Graph& gr
     const std::string type = to_string(graph.type(input.value));
     const StrategyLine* line = line_of(lines.inputs, input.name);
     if (line == nullptr) {
-      out.push_back(fmt::format("the file does not know '{}' {}", input.name, type));
+      out.push_back(fmt::format("the file has no '{}' {}", input.name, type));
     } else if (type_text(*line) != type) {
       out.push_back(fmt::format("'{}' is {} here and {} in the file", input.name, type, type_text(*line)));
     }
@@ -53,12 +53,12 @@ std::vector<std::string> differences(const StrategyLines& lines, const Graph& gr
   for (const StrategyLine& line : lines.inputs) {
     const bool known = std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.name == line.name; });
     if (!known && !is_state(graph, line.name))
-      out.push_back(fmt::format("the file has '{}' {}, which is not here", line.name, type_text(line)));
+      out.push_back(fmt::format("the file has '{}' {}, which this model does not have", line.name, type_text(line)));
   }
   const auto ids = nodes_by_key(graph);
   for (const StrategyLine& line : lines.nodes) {
     if (out.size() < 4 && !ids.contains(line.name))
-      out.push_back(fmt::format("the file cuts '{}', which is not here", line.name));
+      out.push_back(fmt::format("the file cuts '{}', which this model does not have", line.name));
   }
   if (out.empty()) out.push_back("the model has other ops, or the same in another order");
   return out;
@@ -118,7 +118,7 @@ void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Ask
     const auto found = by_key.find(keys[i]);
     if (found == by_key.end()) {
       if (is_step ? of_model[i] != 0 : reads_parameter(graph, node))
-        asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node).factors.size());
+        asks.nodes[static_cast<NodeId>(i)].axes.resize(rule_of(graph, node)->factors.size());
       continue;
     }
     try {

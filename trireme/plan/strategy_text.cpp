@@ -46,7 +46,7 @@ int64_t read_count(std::string_view text, int line) {
   int64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < 1) {
-    wrong_strategy(line, fmt::format("'{}' is no number; it must be a whole number from 1", text));
+    wrong_strategy(line, fmt::format("'{}' is not a number; it must be a whole number from 1", text));
   }
   return value;
 }
@@ -55,7 +55,7 @@ double read_factor(std::string_view text, int line) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
-    wrong_strategy(line, fmt::format("'{}' is no factor; it must be a number above 0", text));
+    wrong_strategy(line, fmt::format("'{}' is not a factor; it must be a number above 0", text));
   }
   return value;
 }
@@ -64,13 +64,13 @@ double read_factor(std::string_view text, int line) {
 void read_special(std::string_view key, std::string_view value, const Graph& graph, const Node& node,
                   const ShardingRule& rule, const Mesh& mesh, FactorCuts& cuts, int line) {
   if (key == "times" || key == "parts") {
-    if (!cuts.vouched) wrong_strategy(line, fmt::format("{}= stands after vouched=", key));
+    if (!cuts.vouched) wrong_strategy(line, fmt::format("{}= must stand before vouched=", key));
     if (key == "times") {
       cuts.vouched->factor = read_factor(value, line);
     } else {
       cuts.vouched->parts = read_count(value, line);
       if (def_of(node).in_part == nullptr)
-        wrong_strategy(line, fmt::format("{} does not say the batch's size; it has no parts", node.op->name));
+        wrong_strategy(line, fmt::format("{} does not depend on the batch's size; it has no parts", node.op->name));
     }
   } else if (key == "copies") {
     const size_t star = value.rfind('*');
@@ -97,7 +97,8 @@ void read_special(std::string_view key, std::string_view value, const Graph& gra
 
 void read_choice(std::string_view rest, const Graph& graph, const Node& node, const Mesh& mesh, FactorCuts& cuts,
                  int line) {
-  const ShardingRule rule = rule_of(graph, node);
+  const RuleOf computed = rule_of(graph, node);
+  const ShardingRule& rule = *computed;
   cuts.axes.resize(rule.factors.size());
   for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
     const size_t equals = word.find('=');
@@ -149,7 +150,7 @@ std::string_view unquoted(std::string_view word, std::string_view kind, int line
     wrong_strategy(
         line,
         fmt::format(
-            "expected {} \"name\", found {}; a file of an earlier version, which numbered nodes, must be written again",
+            "expected {} \"name\", found {}; a file of an earlier version, which numbered nodes, must be saved again",
             kind, word.empty() ? "nothing" : fmt::format("'{}'", word)));
   }
   return word.substr(1, word.size() - 2);
@@ -297,7 +298,8 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const FactorCuts& cuts = strategy.nodes[i];
-    const ShardingRule rule = rule_of(graph, node);
+    const RuleOf computed = rule_of(graph, node);
+    const ShardingRule& rule = *computed;
     std::string choice;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (cuts.axes[f].empty()) continue;
@@ -358,7 +360,7 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
     strategy.nodes[id] = read_cuts(line, graph, graph.nodes()[id], lines.mesh);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    if (given[i] == 0) strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i]).factors.size());
+    if (given[i] == 0) strategy.nodes[i].axes.resize(rule_of(graph, graph.nodes()[i])->factors.size());
   }
   for (size_t i = 0; i < lines.outputs.size(); ++i) {
     const Output& output = graph.outputs()[i];
@@ -416,7 +418,7 @@ ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& gra
     out.layouts[line.name] = read_layout(line, graph.type(graph.input(line.name).value), out.mesh, Parts::kUneven);
   }
   for (const std::string& name : names) {
-    if (!out.layouts.contains(name)) wrong_strategy(lines.last, fmt::format("nothing is said of parameter '{}'", name));
+    if (!out.layouts.contains(name)) wrong_strategy(lines.last, fmt::format("parameter '{}' is missing", name));
   }
   return out;
 }

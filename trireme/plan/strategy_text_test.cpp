@@ -80,7 +80,7 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
               HasSubstr("strategy text, line 7: node \"mlp/matmul\" is given twice"));
   EXPECT_THAT(error_of(text, "\"mlp/matmul#1\"", "2 matmul"),
               HasSubstr("line 7: expected node \"name\", found '2'; a file of an earlier version, which numbered "
-                        "nodes, must be written again"));
+                        "nodes, must be saved again"));
   EXPECT_THAT(error_of(text, "k=tp", "q=tp"), HasSubstr("line 7: matmul has no factor 'q'; its rule is "));
   EXPECT_THAT(error_of(text, "k=tp", "k"), HasSubstr("line 7: expected factor=axes, found 'k'"));
   EXPECT_THAT(error_of(text, "k=tp", "k=dp"), HasSubstr("line 7: matmul: axis 'dp' is used twice"));

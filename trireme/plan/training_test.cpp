@@ -61,7 +61,7 @@ struct TwoOfOneType {
     Asks asks;
     const auto layout = [&](const char* text) { return parse_layout(text, mesh); };
     FactorCuts& cuts = asks.nodes[split];
-    cuts.axes.resize(rule_of(graph, graph.node(split)).factors.size());
+    cuts.axes.resize(rule_of(graph, graph.node(split))->factors.size());
     cuts.vouched = VouchedLayouts{{layout("[dp, -]")}, {layout("[dp, -]"), layout("[tp, -]")}};
     return propagate(graph, mesh, asks);
   }

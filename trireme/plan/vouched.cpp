@@ -81,7 +81,7 @@ std::optional<Layout> layout_where(const std::vector<ValueId>& values, const std
 }  // namespace
 
 bool follows_rule(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh) {
-  return follows(rule_of(graph, node), layouts, mesh);
+  return follows(*rule_of(graph, node), layouts, mesh);
 }
 
 std::string why_unsound(const Graph& graph, const Node& node, const VouchedLayouts& layouts, const Mesh& mesh) {

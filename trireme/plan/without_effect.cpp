@@ -48,7 +48,7 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
     if (axis.size == 1 || axis.name == kMicroBatchAxis) continue;
     const std::vector<int> primes = mesh.find(axis.name);
     if (std::ranges::any_of(primes, [&](int prime) { return used[static_cast<size_t>(prime)] != 0; })) continue;
-    out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat one another's work",
+    out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat each other's work",
                               axis.name, to_string(mesh), axis.size));
   }
   if (optimizer.level == 0 || optimizer.shard_size <= 1) return out;

@@ -1,5 +1,5 @@
-// What of a job's choice of cuts changes nothing, for people to be told: a job that repeats its work on several ranks,
-// or leaves a setting out, gives no wrong answer and would go unnoticed.
+// Finds the parts of a job's cuts that change nothing, to warn about them: a job that repeats its work on several
+// ranks, or ignores a setting, gives no wrong answer and would go unnoticed.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A call by element type.
+// Calls a function for the type that a tensor's elements are stored as.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// Calls fn(T{}) with the type T that elements are stored as. Throws kUnsupported for f16, which nothing is computed in;
-// `who` asks.
+// Calls fn(T{}) with the type T that elements are stored as. Throws kUnsupported for f16, in which nothing is computed;
+// `who` is named in the error.
 template <class Fn>
 void with_element(std::string_view who, DType dtype, Fn&& fn) {
   switch (dtype) {

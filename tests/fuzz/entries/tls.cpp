@@ -1,4 +1,4 @@
-// The files of TLS: certificate, key, authority and the list of what it has taken back, with a line of '#next' between
+// The files of TLS: certificate, key, authority and the list of what it has revoked, with a line of '#next' between
 // them. The list may be missing. Not a bundle: OpenSSL alone reads it, and computes for as long as it says to.
 #include "trireme/launch/cluster/tls.h"
 #include "tests/fuzz/support.h"

@@ -103,9 +103,24 @@ void cumsum(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel argmax_lines{"argmax", "argmax.lines", first_not_float, nullptr,
-                                 by_storage<argmax<float>, argmax<Bf16>>};
-extern const Kernel cumsum_lines{"cumsum", "cumsum.lines", first_not_float, nullptr,
-                                 by_storage<cumsum<float>, cumsum<Bf16>>};
+std::span<const Kernel> along_dim_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "argmax",
+          .name = "argmax.lines",
+          .why_not = first_not_float,
+          .run = by_storage<argmax<float>, argmax<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "cumsum",
+          .name = "cumsum.lines",
+          .why_not = first_not_float,
+          .run = by_storage<cumsum<float>, cumsum<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

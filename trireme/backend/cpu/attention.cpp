@@ -362,10 +362,26 @@ void attention_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel attention_tiles{"attention", "attention.tiles", first_not_float, scratch<ForwardRoom>,
-                                    by_storage<attention<float>, attention<Bf16>>};
-extern const Kernel attention_grad_tiles{"attention_grad", "attention_grad.tiles", first_not_float,
-                                         scratch<BackwardRoom>,
-                                         by_storage<attention_grad<float>, attention_grad<Bf16>>};
+std::span<const Kernel> attention_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "attention",
+          .name = "attention.tiles",
+          .why_not = first_not_float,
+          .scratch = scratch<ForwardRoom>,
+          .run = by_storage<attention<float>, attention<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "attention_grad",
+          .name = "attention_grad.tiles",
+          .why_not = first_not_float,
+          .scratch = scratch<BackwardRoom>,
+          .run = by_storage<attention_grad<float>, attention_grad<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

@@ -40,7 +40,17 @@ void merge(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel attention_merge_rows{"attention_merge", "attention_merge.rows", first_not_float, nullptr,
-                                         by_storage<merge<float>, merge<Bf16>>};
+std::span<const Kernel> attention_merge_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "attention_merge",
+          .name = "attention_merge.rows",
+          .why_not = first_not_float,
+          .run = by_storage<merge<float>, merge<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

@@ -285,8 +285,26 @@ std::string no_pairs(const TypeArgs& args) {
 
 }  // namespace
 
-extern const Kernel attention_pairs{"attention", "attention.pairs", no_pairs, scratch_of<ForwardRoom>, attention};
-extern const Kernel attention_grad_pairs{"attention_grad", "attention_grad.pairs", no_pairs, scratch_of<BackwardRoom>,
-                                         attention_grad};
+std::span<const Kernel> attention_pairs_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "attention",
+          .name = "attention.pairs",
+          .why_not = no_pairs,
+          .scratch = scratch_of<ForwardRoom>,
+          .run = attention,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "attention_grad",
+          .name = "attention_grad.pairs",
+          .why_not = no_pairs,
+          .scratch = scratch_of<BackwardRoom>,
+          .run = attention_grad,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

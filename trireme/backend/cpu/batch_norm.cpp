@@ -144,21 +144,42 @@ void batch_norm_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel channel_sums_simd{"channel_sums",
-                                      "channel_sums.simd",
-                                      first_not_float,
-                                      sums_scratch<0>,
-                                      by_storage<channel_sums<float>, channel_sums<Bf16>>,
-                                      Bits::kShape};
-extern const Kernel batch_norm_simd{"batch_norm", "batch_norm.simd", first_not_float, lines_scratch<1>,
-                                    by_storage<batch_norm<float>, batch_norm<Bf16>>};
-extern const Kernel batch_norm_sums_simd{"batch_norm_sums",
-                                         "batch_norm_sums.simd",
-                                         first_not_float,
-                                         sums_scratch<1>,
-                                         by_storage<batch_norm_sums<float>, batch_norm_sums<Bf16>>,
-                                         Bits::kShape};
-extern const Kernel batch_norm_grad_simd{"batch_norm_grad", "batch_norm_grad.simd", first_not_float, lines_scratch<3>,
-                                         by_storage<batch_norm_grad<float>, batch_norm_grad<Bf16>>};
+std::span<const Kernel> batch_norm_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "channel_sums",
+          .name = "channel_sums.simd",
+          .why_not = first_not_float,
+          .scratch = sums_scratch<0>,
+          .run = by_storage<channel_sums<float>, channel_sums<Bf16>>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "batch_norm",
+          .name = "batch_norm.simd",
+          .why_not = first_not_float,
+          .scratch = lines_scratch<1>,
+          .run = by_storage<batch_norm<float>, batch_norm<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "batch_norm_sums",
+          .name = "batch_norm_sums.simd",
+          .why_not = first_not_float,
+          .scratch = sums_scratch<1>,
+          .run = by_storage<batch_norm_sums<float>, batch_norm_sums<Bf16>>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "batch_norm_grad",
+          .name = "batch_norm_grad.simd",
+          .why_not = first_not_float,
+          .scratch = lines_scratch<3>,
+          .run = by_storage<batch_norm_grad<float>, batch_norm_grad<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

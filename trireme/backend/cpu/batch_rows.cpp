@@ -87,9 +87,25 @@ void scatter_rows(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel gather_rows_copy{"gather_rows", "gather_rows.copy", gather_why_not, nullptr,
-                                     by_storage<gather_rows<float>, gather_rows<Bf16>>};
-extern const Kernel scatter_rows_sum{"scatter_rows", "scatter_rows.sum", scatter_why_not, scatter_scratch,
-                                     by_storage<scatter_rows<float>, scatter_rows<Bf16>, 1>};
+std::span<const Kernel> batch_rows_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "gather_rows",
+          .name = "gather_rows.copy",
+          .why_not = gather_why_not,
+          .run = by_storage<gather_rows<float>, gather_rows<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "scatter_rows",
+          .name = "scatter_rows.sum",
+          .why_not = scatter_why_not,
+          .scratch = scatter_scratch,
+          .run = by_storage<scatter_rows<float>, scatter_rows<Bf16>, 1>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

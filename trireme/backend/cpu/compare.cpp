@@ -159,12 +159,57 @@ void cast(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel equal_loop{"equal", "equal.loop", any_f16, nullptr, compare<std::equal_to<>>};
-extern const Kernel less_loop{"less", "less.loop", any_f16, nullptr, compare<std::less<>>};
-extern const Kernel greater_loop{"greater", "greater.loop", any_f16, nullptr, compare<std::greater<>>};
-extern const Kernel logical_and_loop{"logical_and", "logical_and.loop", nullptr, nullptr, logical_and};
-extern const Kernel logical_not_loop{"logical_not", "logical_not.loop", nullptr, nullptr, logical_not};
-extern const Kernel select_loop{"select", "select.loop", select_why_not, nullptr, select};
-extern const Kernel cast_loop{"cast", "cast.loop", any_f16, nullptr, cast};
+std::span<const Kernel> compare_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "cast",
+          .name = "cast.loop",
+          .why_not = any_f16,
+          .run = cast,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "equal",
+          .name = "equal.loop",
+          .why_not = any_f16,
+          .run = compare<std::equal_to<>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "less",
+          .name = "less.loop",
+          .why_not = any_f16,
+          .run = compare<std::less<>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "greater",
+          .name = "greater.loop",
+          .why_not = any_f16,
+          .run = compare<std::greater<>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "logical_and",
+          .name = "logical_and.loop",
+          .run = logical_and,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "logical_not",
+          .name = "logical_not.loop",
+          .run = logical_not,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "select",
+          .name = "select.loop",
+          .why_not = select_why_not,
+          .run = select,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

@@ -282,11 +282,34 @@ std::string conv_why_not(const TypeArgs& args) {
 
 }  // namespace
 
-extern const Kernel conv2d_onednn{
-    "conv2d", "conv2d.onednn", conv_why_not, conv_scratch<Pass::kForward>, run_conv<Pass::kForward>, Bits::kShape};
-extern const Kernel conv2d_grad_input_onednn{"conv2d_grad_input",        "conv2d_grad_input.onednn", conv_why_not,
-                                             conv_scratch<Pass::kInput>, run_conv<Pass::kInput>,     Bits::kShape};
-extern const Kernel conv2d_grad_weight_onednn{"conv2d_grad_weight",        "conv2d_grad_weight.onednn", conv_why_not,
-                                              conv_scratch<Pass::kWeight>, run_conv<Pass::kWeight>,     Bits::kShape};
+std::span<const Kernel> conv_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "conv2d",
+          .name = "conv2d.onednn",
+          .why_not = conv_why_not,
+          .scratch = conv_scratch<Pass::kForward>,
+          .run = run_conv<Pass::kForward>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "conv2d_grad_input",
+          .name = "conv2d_grad_input.onednn",
+          .why_not = conv_why_not,
+          .scratch = conv_scratch<Pass::kInput>,
+          .run = run_conv<Pass::kInput>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "conv2d_grad_weight",
+          .name = "conv2d_grad_weight.onednn",
+          .why_not = conv_why_not,
+          .scratch = conv_scratch<Pass::kWeight>,
+          .run = run_conv<Pass::kWeight>,
+          .bits = Bits::kShape,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

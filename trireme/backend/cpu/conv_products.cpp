@@ -137,7 +137,18 @@ std::string why_not(const TypeArgs& args) {
 
 }  // namespace
 
-extern const Kernel conv2d_grad_weight_products{"conv2d_grad_weight", "conv2d_grad_weight.products",     why_not,
-                                                scratch_bytes,        by_storage<run<float>, run<Bf16>>, Bits::kShape};
+std::span<const Kernel> conv_products_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "conv2d_grad_weight",
+          .name = "conv2d_grad_weight.products",
+          .why_not = why_not,
+          .scratch = scratch_bytes,
+          .run = by_storage<run<float>, run<Bf16>>,
+          .bits = Bits::kShape,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

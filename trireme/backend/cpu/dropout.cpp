@@ -65,7 +65,17 @@ void run_dropout(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel dropout_simd{"dropout", "dropout.simd", first_not_float, nullptr,
-                                 by_storage<run_dropout<float>, run_dropout<Bf16>>};
+std::span<const Kernel> dropout_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "dropout",
+          .name = "dropout.simd",
+          .why_not = first_not_float,
+          .run = by_storage<run_dropout<float>, run_dropout<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

@@ -111,7 +111,13 @@ void widen(const KernelArgs& args) {
 
 template <KernelFn of_f32, KernelFn of_bf16>
 constexpr Kernel kernel(std::string_view op, std::string_view name) {
-  return {op, name, first_not_float, nullptr, by_storage<of_f32, of_bf16>};
+  return {
+      .op = op,
+      .name = name,
+      .why_not = first_not_float,
+      .run = by_storage<of_f32, of_bf16>,
+      .bits = Bits::kElement,
+  };
 }
 
 template <Unary kind>
@@ -131,44 +137,49 @@ constexpr Kernel binary(std::string_view op, std::string_view name) {
 
 }  // namespace
 
-extern const Kernel neg_simd = unary<Unary::kNeg>("neg", "neg.simd");
-extern const Kernel abs_simd = unary<Unary::kAbs>("abs", "abs.simd");
-extern const Kernel exp_simd = unary<Unary::kExp>("exp", "exp.simd");
-extern const Kernel sqrt_simd = unary<Unary::kSqrt>("sqrt", "sqrt.simd");
-extern const Kernel rsqrt_simd = unary<Unary::kRsqrt>("rsqrt", "rsqrt.simd");
-extern const Kernel reciprocal_simd = unary<Unary::kReciprocal>("reciprocal", "reciprocal.simd");
-extern const Kernel square_simd = unary<Unary::kSquare>("square", "square.simd");
-extern const Kernel tanh_simd = unary<Unary::kTanh>("tanh", "tanh.simd");
-extern const Kernel sigmoid_simd = unary<Unary::kSigmoid>("sigmoid", "sigmoid.simd");
-extern const Kernel erf_simd = unary<Unary::kErf>("erf", "erf.simd");
-extern const Kernel relu_simd = unary<Unary::kRelu>("relu", "relu.simd");
-extern const Kernel silu_simd = unary<Unary::kSilu>("silu", "silu.simd");
-
-extern const Kernel log_simd = unary<Unary::kLog>("log", "log.simd");
-extern const Kernel sin_simd = unary<Unary::kSin>("sin", "sin.simd");
-extern const Kernel cos_simd = unary<Unary::kCos>("cos", "cos.simd");
-extern const Kernel sign_simd = unary<Unary::kSign>("sign", "sign.simd");
-
-extern const Kernel scale_simd = with_scalar<Unary::kScale>("scale", "scale.simd");
-extern const Kernel add_scalar_simd = with_scalar<Unary::kAddScalar>("add_scalar", "add_scalar.simd");
-extern const Kernel pow_scalar_simd = with_scalar<Unary::kPowScalar>("pow_scalar", "pow_scalar.simd");
-extern const Kernel clamp_simd = kernel<run_clamp<float>, run_clamp<Bf16>>("clamp", "clamp.simd");
-
-extern const Kernel add_simd = binary<Binary::kAdd>("add", "add.simd");
-extern const Kernel sub_simd = binary<Binary::kSub>("sub", "sub.simd");
-extern const Kernel mul_simd = binary<Binary::kMul>("mul", "mul.simd");
-extern const Kernel div_simd = binary<Binary::kDiv>("div", "div.simd");
-extern const Kernel maximum_simd = binary<Binary::kMaximum>("maximum", "maximum.simd");
-extern const Kernel minimum_simd = binary<Binary::kMinimum>("minimum", "minimum.simd");
-extern const Kernel pow_simd = binary<Binary::kPow>("pow", "pow.simd");
-extern const Kernel relu_grad_simd = binary<Binary::kReluGrad>("relu_grad", "relu_grad.simd");
-extern const Kernel silu_grad_simd = binary<Binary::kSiluGrad>("silu_grad", "silu_grad.simd");
-
-extern const Kernel gelu_simd = kernel<run_gelu<float>, run_gelu<Bf16>>("gelu", "gelu.simd");
-extern const Kernel gelu_grad_simd = kernel<run_gelu_grad<float>, run_gelu_grad<Bf16>>("gelu_grad", "gelu_grad.simd");
-
-extern const Kernel huber_simd = kernel<run_huber<float>, run_huber<Bf16>>("huber", "huber.simd");
-
-extern const Kernel cast_simd{"cast", "cast.simd", not_between_f32_and_bf16, nullptr, by_storage<narrow, widen>};
+std::span<const Kernel> elementwise_kernels() {
+  static constexpr Kernel kAll[] = {
+      unary<Unary::kNeg>("neg", "neg.simd"),
+      unary<Unary::kAbs>("abs", "abs.simd"),
+      unary<Unary::kExp>("exp", "exp.simd"),
+      unary<Unary::kSqrt>("sqrt", "sqrt.simd"),
+      unary<Unary::kRsqrt>("rsqrt", "rsqrt.simd"),
+      unary<Unary::kReciprocal>("reciprocal", "reciprocal.simd"),
+      unary<Unary::kSquare>("square", "square.simd"),
+      unary<Unary::kTanh>("tanh", "tanh.simd"),
+      unary<Unary::kSigmoid>("sigmoid", "sigmoid.simd"),
+      unary<Unary::kErf>("erf", "erf.simd"),
+      unary<Unary::kRelu>("relu", "relu.simd"),
+      unary<Unary::kSilu>("silu", "silu.simd"),
+      unary<Unary::kLog>("log", "log.simd"),
+      unary<Unary::kSin>("sin", "sin.simd"),
+      unary<Unary::kCos>("cos", "cos.simd"),
+      unary<Unary::kSign>("sign", "sign.simd"),
+      with_scalar<Unary::kScale>("scale", "scale.simd"),
+      with_scalar<Unary::kAddScalar>("add_scalar", "add_scalar.simd"),
+      with_scalar<Unary::kPowScalar>("pow_scalar", "pow_scalar.simd"),
+      kernel<run_clamp<float>, run_clamp<Bf16>>("clamp", "clamp.simd"),
+      binary<Binary::kAdd>("add", "add.simd"),
+      binary<Binary::kSub>("sub", "sub.simd"),
+      binary<Binary::kMul>("mul", "mul.simd"),
+      binary<Binary::kDiv>("div", "div.simd"),
+      binary<Binary::kMaximum>("maximum", "maximum.simd"),
+      binary<Binary::kMinimum>("minimum", "minimum.simd"),
+      binary<Binary::kPow>("pow", "pow.simd"),
+      binary<Binary::kReluGrad>("relu_grad", "relu_grad.simd"),
+      binary<Binary::kSiluGrad>("silu_grad", "silu_grad.simd"),
+      {
+          .op = "cast",
+          .name = "cast.simd",
+          .why_not = not_between_f32_and_bf16,
+          .run = by_storage<narrow, widen>,
+          .bits = Bits::kElement,
+      },
+      kernel<run_gelu<float>, run_gelu<Bf16>>("gelu", "gelu.simd"),
+      kernel<run_gelu_grad<float>, run_gelu_grad<Bf16>>("gelu_grad", "gelu_grad.simd"),
+      kernel<run_huber<float>, run_huber<Bf16>>("huber", "huber.simd"),
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

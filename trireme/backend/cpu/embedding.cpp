@@ -187,15 +187,33 @@ void embedding_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel embedding_rows{"embedding", "embedding.rows", embedding_why_not, nullptr,
-                                   by_storage<embedding<float>, embedding<Bf16>>};
-extern const Kernel embedding_grad_rows{"embedding_grad",
-                                        "embedding_grad.rows",
-                                        embedding_grad_why_not,
-                                        embedding_grad_scratch,
-                                        by_storage<embedding_grad<float>, embedding_grad<Bf16>, 1>,
-                                        Bits::kShape};
-extern const Kernel embedding_grad_leaves{"embedding_grad",       "embedding_grad.leaves",  not_f32_gradients,
-                                          embedding_grad_scratch, embedding_grad_in_leaves, Bits::kLeaves};
+std::span<const Kernel> embedding_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "embedding",
+          .name = "embedding.rows",
+          .why_not = embedding_why_not,
+          .run = by_storage<embedding<float>, embedding<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "embedding_grad",
+          .name = "embedding_grad.rows",
+          .why_not = embedding_grad_why_not,
+          .scratch = embedding_grad_scratch,
+          .run = by_storage<embedding_grad<float>, embedding_grad<Bf16>, 1>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "embedding_grad",
+          .name = "embedding_grad.leaves",
+          .why_not = not_f32_gradients,
+          .scratch = embedding_grad_scratch,
+          .run = embedding_grad_in_leaves,
+          .bits = Bits::kLeaves,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

@@ -90,7 +90,24 @@ void fill(const KernelArgs& args, const View& y, double value) {
   }
 }
 
-extern const Kernel full_fill{"full", "full.fill", any_f16, nullptr, run_full};
-extern const Kernel one_hot_fill{"one_hot", "one_hot.fill", any_f16, nullptr, run_one_hot};
+std::span<const Kernel> fill_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "full",
+          .name = "full.fill",
+          .why_not = any_f16,
+          .run = run_full,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "one_hot",
+          .name = "one_hot.fill",
+          .why_not = any_f16,
+          .run = run_one_hot,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

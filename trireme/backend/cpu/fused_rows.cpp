@@ -169,6 +169,17 @@ void run(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel fused_rows_blocks{"fused_rows", "fused_rows.blocks", nullptr, scratch_bytes, run};
+std::span<const Kernel> fused_rows_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "fused_rows",
+          .name = "fused_rows.blocks",
+          .scratch = scratch_bytes,
+          .run = run,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

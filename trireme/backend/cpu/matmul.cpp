@@ -194,61 +194,81 @@ int64_t leaves_bytes(const TypeArgs& args, int threads) {
 // The four ways to make the product that an op is; with C the type of its result on bf16.
 template <ProductFn product>
 constexpr Kernel sgemm(std::string_view op, std::string_view name) {
-  return {op, name, not_all_f32, sgemm_bytes<product>, run_sgemm<product>, Bits::kShape};
+  return {
+      .op = op,
+      .name = name,
+      .why_not = not_all_f32,
+      .scratch = sgemm_bytes<product>,
+      .run = run_sgemm<product>,
+      .bits = Bits::kShape,
+  };
 }
 template <ProductFn product, TermsFn terms>
 constexpr Kernel leaves(std::string_view op, std::string_view name, std::string_view factor = "") {
-  return {op, name, not_all_f32, leaves_bytes<product>, run_leaves<product, terms>, Bits::kLeaves, factor};
+  return {
+      .op = op,
+      .name = name,
+      .why_not = not_all_f32,
+      .scratch = leaves_bytes<product>,
+      .run = run_leaves<product, terms>,
+      .bits = Bits::kLeaves,
+      .leaf_factor = factor,
+  };
 }
 template <ProductFn product, class C = Bf16>
 constexpr Kernel onednn(std::string_view op, std::string_view name) {
-  return {op, name, no_bf16_products, onednn_bytes<product, C>, run_onednn<product, C>, Bits::kShape};
+  return {
+      .op = op,
+      .name = name,
+      .why_not = no_bf16_products,
+      .scratch = onednn_bytes<product, C>,
+      .run = run_onednn<product, C>,
+      .bits = Bits::kShape,
+  };
 }
 template <ProductFn product, class C = Bf16>
 constexpr Kernel widened(std::string_view op, std::string_view name) {
-  return {op, name, not_bf16, widened_bytes, run_widened<product, C>, Bits::kShape};
+  return {
+      .op = op,
+      .name = name,
+      .why_not = not_bf16,
+      .scratch = widened_bytes,
+      .run = run_widened<product, C>,
+      .bits = Bits::kShape,
+  };
 }
 
 }  // namespace
 
-extern const Kernel matmul_sgemm = sgemm<of_matmul>("matmul", "matmul.sgemm");
-extern const Kernel matmul_leaves = leaves<of_matmul, terms_of_matmul>("matmul", "matmul.leaves");
-extern const Kernel matmul_bf16 = onednn<of_matmul>("matmul", "matmul.bf16");
-extern const Kernel matmul_widened = widened<of_matmul>("matmul", "matmul.widened");
-extern const Kernel linear_weight_grad_sgemm = sgemm<of_weight_grad>("linear_weight_grad", "linear_weight_grad.sgemm");
-extern const Kernel linear_weight_grad_leaves =
-    leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves");
-extern const Kernel linear_weight_grad_bf16 =
-    onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16");
-extern const Kernel linear_weight_grad_widened =
-    widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened");
-extern const Kernel linear_weight_grad_onto_sgemm =
-    sgemm<of_weight_grad_onto>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm");
-extern const Kernel linear_weight_grad_onto_bf16 =
-    onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16");
-extern const Kernel linear_weight_grad_onto_widened =
-    widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened");
-extern const Kernel multi_linear_sgemm = sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm");
-extern const Kernel multi_linear_leaves =
-    leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves");
-extern const Kernel multi_linear_bf16 = onednn<of_multi_linear>("multi_linear", "multi_linear.bf16");
-extern const Kernel multi_linear_widened = widened<of_multi_linear>("multi_linear", "multi_linear.widened");
-extern const Kernel multi_linear_input_grad_sgemm =
-    sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm");
-extern const Kernel multi_linear_input_grad_leaves =
-    leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad",
-                                                                         "multi_linear_input_grad.leaves", "n");
-extern const Kernel multi_linear_input_grad_bf16 =
-    onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16");
-extern const Kernel multi_linear_input_grad_widened =
-    widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened");
-extern const Kernel multi_linear_weight_grad_sgemm =
-    sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm");
-extern const Kernel multi_linear_weight_grad_leaves = leaves<of_multi_linear_weight_grad, terms_of_weight_grad>(
-    "multi_linear_weight_grad", "multi_linear_weight_grad.leaves");
-extern const Kernel multi_linear_weight_grad_bf16 =
-    onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16");
-extern const Kernel multi_linear_weight_grad_widened =
-    widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened");
+std::span<const Kernel> matmul_kernels() {
+  static constexpr Kernel kAll[] = {
+      sgemm<of_matmul>("matmul", "matmul.sgemm"),
+      onednn<of_matmul>("matmul", "matmul.bf16"),
+      widened<of_matmul>("matmul", "matmul.widened"),
+      leaves<of_matmul, terms_of_matmul>("matmul", "matmul.leaves"),
+      sgemm<of_weight_grad>("linear_weight_grad", "linear_weight_grad.sgemm"),
+      onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16"),
+      widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened"),
+      leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves"),
+      sgemm<of_weight_grad_onto>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm"),
+      onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16"),
+      widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened"),
+      sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm"),
+      onednn<of_multi_linear>("multi_linear", "multi_linear.bf16"),
+      widened<of_multi_linear>("multi_linear", "multi_linear.widened"),
+      leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves"),
+      sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm"),
+      onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16"),
+      widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened"),
+      leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad",
+                                                                           "multi_linear_input_grad.leaves", "n"),
+      sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm"),
+      onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16"),
+      widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened"),
+      leaves<of_multi_linear_weight_grad, terms_of_weight_grad>("multi_linear_weight_grad",
+                                                                "multi_linear_weight_grad.leaves"),
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

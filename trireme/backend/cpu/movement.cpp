@@ -188,11 +188,47 @@ void run_broadcast_to(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel transpose_blocks{"transpose", "transpose.blocks", nullptr, nullptr, run_transpose};
-extern const Kernel slice_runs{"slice", "slice.runs", nullptr, nullptr, run_slice};
-extern const Kernel split_runs{"split", "split.runs", nullptr, nullptr, run_split};
-extern const Kernel concat_runs{"concat", "concat.runs", nullptr, nullptr, run_concat};
-extern const Kernel pad_runs{"pad", "pad.runs", any_f16, nullptr, run_pad};
-extern const Kernel broadcast_to_runs{"broadcast_to", "broadcast_to.runs", nullptr, nullptr, run_broadcast_to};
+std::span<const Kernel> movement_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "transpose",
+          .name = "transpose.blocks",
+          .run = run_transpose,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "slice",
+          .name = "slice.runs",
+          .run = run_slice,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "concat",
+          .name = "concat.runs",
+          .run = run_concat,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "split",
+          .name = "split.runs",
+          .run = run_split,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "pad",
+          .name = "pad.runs",
+          .why_not = any_f16,
+          .run = run_pad,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "broadcast_to",
+          .name = "broadcast_to.runs",
+          .run = run_broadcast_to,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

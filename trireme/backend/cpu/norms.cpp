@@ -136,34 +136,56 @@ void rms_norm_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel layer_norm_simd{"layer_norm", "layer_norm.simd", first_not_float, nullptr,
-                                    by_storage<layer_norm<float>, layer_norm<Bf16>>};
-extern const Kernel layer_norm_grad_simd{"layer_norm_grad",
-                                         "layer_norm_grad.simd",
-                                         first_not_float,
-                                         norm_grad_scratch<2, InOrder>,
-                                         by_storage<layer_norm_grad<float, InOrder>, layer_norm_grad<Bf16, InOrder>>,
-                                         Bits::kShape};
-extern const Kernel layer_norm_grad_leaves{
-    "layer_norm_grad",
-    "layer_norm_grad.leaves",
-    first_not_float,
-    norm_grad_scratch<2, InLeaves>,
-    by_storage<layer_norm_grad<float, InLeaves>, layer_norm_grad<Bf16, InLeaves>>,
-    Bits::kLeaves};
-extern const Kernel rms_norm_simd{"rms_norm", "rms_norm.simd", first_not_float, nullptr,
-                                  by_storage<rms_norm<float>, rms_norm<Bf16>>};
-extern const Kernel rms_norm_grad_simd{"rms_norm_grad",
-                                       "rms_norm_grad.simd",
-                                       first_not_float,
-                                       norm_grad_scratch<1, InOrder>,
-                                       by_storage<rms_norm_grad<float, InOrder>, rms_norm_grad<Bf16, InOrder>>,
-                                       Bits::kShape};
-extern const Kernel rms_norm_grad_leaves{"rms_norm_grad",
-                                         "rms_norm_grad.leaves",
-                                         first_not_float,
-                                         norm_grad_scratch<1, InLeaves>,
-                                         by_storage<rms_norm_grad<float, InLeaves>, rms_norm_grad<Bf16, InLeaves>>,
-                                         Bits::kLeaves};
+std::span<const Kernel> norms_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "layer_norm",
+          .name = "layer_norm.simd",
+          .why_not = first_not_float,
+          .run = by_storage<layer_norm<float>, layer_norm<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "layer_norm_grad",
+          .name = "layer_norm_grad.simd",
+          .why_not = first_not_float,
+          .scratch = norm_grad_scratch<2, InOrder>,
+          .run = by_storage<layer_norm_grad<float, InOrder>, layer_norm_grad<Bf16, InOrder>>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "layer_norm_grad",
+          .name = "layer_norm_grad.leaves",
+          .why_not = first_not_float,
+          .scratch = norm_grad_scratch<2, InLeaves>,
+          .run = by_storage<layer_norm_grad<float, InLeaves>, layer_norm_grad<Bf16, InLeaves>>,
+          .bits = Bits::kLeaves,
+      },
+      {
+          .op = "rms_norm",
+          .name = "rms_norm.simd",
+          .why_not = first_not_float,
+          .run = by_storage<rms_norm<float>, rms_norm<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "rms_norm_grad",
+          .name = "rms_norm_grad.simd",
+          .why_not = first_not_float,
+          .scratch = norm_grad_scratch<1, InOrder>,
+          .run = by_storage<rms_norm_grad<float, InOrder>, rms_norm_grad<Bf16, InOrder>>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "rms_norm_grad",
+          .name = "rms_norm_grad.leaves",
+          .why_not = first_not_float,
+          .scratch = norm_grad_scratch<1, InLeaves>,
+          .run = by_storage<rms_norm_grad<float, InLeaves>, rms_norm_grad<Bf16, InLeaves>>,
+          .bits = Bits::kLeaves,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

@@ -96,13 +96,39 @@ void max_pool_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel max_pool2d_simd{"max_pool2d", "max_pool2d.simd", first_not_float, nullptr,
-                                    by_storage<max_pool<float>, max_pool<Bf16>>};
-extern const Kernel max_pool2d_grad_simd{"max_pool2d_grad", "max_pool2d_grad.simd", first_not_float,
-                                         max_pool_grad_scratch, by_storage<max_pool_grad<float>, max_pool_grad<Bf16>>};
-extern const Kernel avg_pool2d_simd{"avg_pool2d", "avg_pool2d.simd", first_not_float, nullptr,
-                                    by_storage<avg_pool<float>, avg_pool<Bf16>>};
-extern const Kernel avg_pool2d_grad_simd{"avg_pool2d_grad", "avg_pool2d_grad.simd", first_not_float, nullptr,
-                                         by_storage<avg_pool_grad<float>, avg_pool_grad<Bf16>>};
+std::span<const Kernel> pool_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "max_pool2d",
+          .name = "max_pool2d.simd",
+          .why_not = first_not_float,
+          .run = by_storage<max_pool<float>, max_pool<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "max_pool2d_grad",
+          .name = "max_pool2d_grad.simd",
+          .why_not = first_not_float,
+          .scratch = max_pool_grad_scratch,
+          .run = by_storage<max_pool_grad<float>, max_pool_grad<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "avg_pool2d",
+          .name = "avg_pool2d.simd",
+          .why_not = first_not_float,
+          .run = by_storage<avg_pool<float>, avg_pool<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "avg_pool2d_grad",
+          .name = "avg_pool2d_grad.simd",
+          .why_not = first_not_float,
+          .run = by_storage<avg_pool_grad<float>, avg_pool_grad<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

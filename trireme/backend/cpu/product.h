@@ -1,4 +1,4 @@
-// The matrix product behind matmul and linear_weight_grad, and its kernels by oneDNN and on bf16.
+// The matrix product that matmul and linear_weight_grad compute, and its kernels by oneDNN and on bf16.
 #pragma once
 
 #include <cstdint>

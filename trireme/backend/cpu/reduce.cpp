@@ -181,24 +181,33 @@ void square_sum(const KernelArgs& args) {
 
 template <Fold fold>
 constexpr Kernel reduction(std::string_view op, std::string_view name) {
-  return {op,
-          name,
-          reduce_why_not,
-          reduce_scratch,
-          by_storage<reduce<fold, float>, reduce<fold, Bf16>>,
-          fold == Fold::kSum ? Bits::kShape : Bits::kElement};
+  return {
+      .op = op,
+      .name = name,
+      .why_not = reduce_why_not,
+      .scratch = reduce_scratch,
+      .run = by_storage<reduce<fold, float>, reduce<fold, Bf16>>,
+      .bits = fold == Fold::kSum ? Bits::kShape : Bits::kElement,
+  };
 }
 
 }  // namespace
 
-extern const Kernel reduce_sum_parts = reduction<Fold::kSum>("reduce_sum", "reduce_sum.parts");
-extern const Kernel reduce_max_parts = reduction<Fold::kLargest>("reduce_max", "reduce_max.parts");
-extern const Kernel reduce_min_parts = reduction<Fold::kSmallest>("reduce_min", "reduce_min.parts");
-extern const Kernel square_sum_parts{"square_sum",
-                                     "square_sum.parts",
-                                     first_not_float,
-                                     square_sum_scratch,
-                                     by_storage<square_sum<float>, square_sum<Bf16>>,
-                                     Bits::kShape};
+std::span<const Kernel> reduce_kernels() {
+  static constexpr Kernel kAll[] = {
+      reduction<Fold::kSum>("reduce_sum", "reduce_sum.parts"),
+      reduction<Fold::kLargest>("reduce_max", "reduce_max.parts"),
+      reduction<Fold::kSmallest>("reduce_min", "reduce_min.parts"),
+      {
+          .op = "square_sum",
+          .name = "square_sum.parts",
+          .why_not = first_not_float,
+          .scratch = square_sum_scratch,
+          .run = by_storage<square_sum<float>, square_sum<Bf16>>,
+          .bits = Bits::kShape,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

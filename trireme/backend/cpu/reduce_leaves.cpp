@@ -116,9 +116,25 @@ void exact_square_sum(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel exact_square_sum_simd{"exact_square_sum", "exact_square_sum.simd", nullptr,
-                                          exact_scratch,      exact_square_sum,        Bits::kExact};
-extern const Kernel reduce_sum_leaves{"reduce_sum", "reduce_sum.leaves",  sum_why_not,
-                                      sum_scratch,  reduce_sum_in_leaves, Bits::kLeaves};
+std::span<const Kernel> reduce_leaves_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "reduce_sum",
+          .name = "reduce_sum.leaves",
+          .why_not = sum_why_not,
+          .scratch = sum_scratch,
+          .run = reduce_sum_in_leaves,
+          .bits = Bits::kLeaves,
+      },
+      {
+          .op = "exact_square_sum",
+          .name = "exact_square_sum.simd",
+          .scratch = exact_scratch,
+          .run = exact_square_sum,
+          .bits = Bits::kExact,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

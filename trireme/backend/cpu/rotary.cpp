@@ -60,7 +60,17 @@ void rotary(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel rotary_simd{"rotary", "rotary.simd", first_not_float, nullptr,
-                                by_storage<rotary<float>, rotary<Bf16>>};
+std::span<const Kernel> rotary_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "rotary",
+          .name = "rotary.simd",
+          .why_not = first_not_float,
+          .run = by_storage<rotary<float>, rotary<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

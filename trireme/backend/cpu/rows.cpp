@@ -131,17 +131,52 @@ void cross_entropy_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel softmax_simd{"softmax", "softmax.simd", first_not_float, nullptr,
-                                 by_storage<softmax<float>, softmax<Bf16>>};
-extern const Kernel log_softmax_simd{"log_softmax", "log_softmax.simd", first_not_float, nullptr,
-                                     by_storage<log_softmax<float>, log_softmax<Bf16>>};
-extern const Kernel softmax_grad_simd{"softmax_grad", "softmax_grad.simd", first_not_float, nullptr,
-                                      by_storage<softmax_grad<float>, softmax_grad<Bf16>>};
-extern const Kernel log_softmax_grad_simd{"log_softmax_grad", "log_softmax_grad.simd", first_not_float, nullptr,
-                                          by_storage<log_softmax_grad<float>, log_softmax_grad<Bf16>>};
-extern const Kernel cross_entropy_simd{"cross_entropy", "cross_entropy.simd", not_float_with_labels, nullptr,
-                                       by_storage<cross_entropy<float>, cross_entropy<Bf16>>};
-extern const Kernel cross_entropy_grad_simd{"cross_entropy_grad", "cross_entropy_grad.simd", not_float_with_labels,
-                                            nullptr, by_storage<cross_entropy_grad<float>, cross_entropy_grad<Bf16>>};
+std::span<const Kernel> rows_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "softmax",
+          .name = "softmax.simd",
+          .why_not = first_not_float,
+          .run = by_storage<softmax<float>, softmax<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "softmax_grad",
+          .name = "softmax_grad.simd",
+          .why_not = first_not_float,
+          .run = by_storage<softmax_grad<float>, softmax_grad<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "log_softmax",
+          .name = "log_softmax.simd",
+          .why_not = first_not_float,
+          .run = by_storage<log_softmax<float>, log_softmax<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "log_softmax_grad",
+          .name = "log_softmax_grad.simd",
+          .why_not = first_not_float,
+          .run = by_storage<log_softmax_grad<float>, log_softmax_grad<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "cross_entropy",
+          .name = "cross_entropy.simd",
+          .why_not = not_float_with_labels,
+          .run = by_storage<cross_entropy<float>, cross_entropy<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "cross_entropy_grad",
+          .name = "cross_entropy_grad.simd",
+          .why_not = not_float_with_labels,
+          .run = by_storage<cross_entropy_grad<float>, cross_entropy_grad<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

@@ -132,15 +132,45 @@ void run_lamb_apply(const KernelArgs& args) {
 
 }  // namespace
 
-extern const Kernel adam_update_simd{"adam_update", "adam_update.simd", not_float_update<4>, nullptr,
-                                     by_storage<run_adam<float>, run_adam<Bf16>>};
-extern const Kernel sgd_update_simd{"sgd_update", "sgd_update.simd", not_float_update<3>, nullptr,
-                                    by_storage<run_sgd<float>, run_sgd<Bf16>>};
-extern const Kernel sgd_plain_update_simd{"sgd_plain_update", "sgd_plain_update.simd", not_float_update<2>, nullptr,
-                                          by_storage<run_sgd_plain<float>, run_sgd_plain<Bf16>>};
-extern const Kernel lamb_direction_simd{"lamb_direction", "lamb_direction.simd", not_float_update<4>, nullptr,
-                                        by_storage<run_lamb_direction<float>, run_lamb_direction<Bf16>>};
-extern const Kernel lamb_apply_simd{"lamb_apply", "lamb_apply.simd", not_float_update<2>, nullptr,
-                                    by_storage<run_lamb_apply<float>, run_lamb_apply<Bf16>>};
+std::span<const Kernel> updates_kernels() {
+  static constexpr Kernel kAll[] = {
+      {
+          .op = "adam_update",
+          .name = "adam_update.simd",
+          .why_not = not_float_update<4>,
+          .run = by_storage<run_adam<float>, run_adam<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "sgd_update",
+          .name = "sgd_update.simd",
+          .why_not = not_float_update<3>,
+          .run = by_storage<run_sgd<float>, run_sgd<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "sgd_plain_update",
+          .name = "sgd_plain_update.simd",
+          .why_not = not_float_update<2>,
+          .run = by_storage<run_sgd_plain<float>, run_sgd_plain<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "lamb_direction",
+          .name = "lamb_direction.simd",
+          .why_not = not_float_update<4>,
+          .run = by_storage<run_lamb_direction<float>, run_lamb_direction<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "lamb_apply",
+          .name = "lamb_apply.simd",
+          .why_not = not_float_update<2>,
+          .run = by_storage<run_lamb_apply<float>, run_lamb_apply<Bf16>>,
+          .bits = Bits::kElement,
+      },
+  };
+  return kAll;
+}
 
 }  // namespace trireme::cpu

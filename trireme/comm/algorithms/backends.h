@@ -1,4 +1,4 @@
-// The transports that a World can stand on, each with the groups that go with it.
+// The transports that a World can use, each with its groups.
 #pragma once
 
 #include <functional>

@@ -15,7 +15,7 @@ constexpr int kDirectMembers = 16;          // up to which a small gather sends 
 constexpr int64_t kSmallReduce = 64 << 10;  // bytes gathered, up to which a reduction gathers everything
 constexpr int64_t kStage = 512 << 10;       // bytes of one message of a large reduction or broadcast
 
-// Room for so many bytes, whose values do not matter.
+// Room for this many bytes, whose values do not matter.
 std::byte* grown(std::vector<std::byte>& room, size_t bytes) {
   if (room.size() < bytes) room.resize(bytes);
   return room.data();

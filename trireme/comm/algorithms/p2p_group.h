@@ -1,10 +1,10 @@
 // P2pGroup: the collectives as messages between pairs of ranks, for every transport that has
 // nothing better.
 //
-// A group on several hosts sums within each host first, so that a host sends no more bytes than one rank there would
-// (as BlueConnect does, Cho et al., 2019): where its members stand host by host, 2, 4, 8 ... on each. Then the sums
-// within hosts are parts of the tree of reduce.h, and the bits are those of a group on one host. What would be rounded
-// between the two, as bf16 would, is summed in one step.
+// A group on several hosts sums within each host first (as BlueConnect does, Cho et al., 2019), so that a host sends no
+// more bytes than a single rank would. This needs 2, 4, 8 ... members with consecutive ranks on each host: the sums
+// within hosts are then parts of the tree of reduce.h, and the bits are those of a group on one host. What would be
+// rounded between the two sums, like bf16, is summed in one step.
 #pragma once
 
 #include "trireme/comm/engine/group.h"

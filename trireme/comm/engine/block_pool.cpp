@@ -85,7 +85,7 @@ void BlockPool::do_deallocate(void* block, size_t bytes, size_t alignment) {
   if (is_last) delete this;
 }
 
-// Makes as many blocks of this class again as there are.
+// Doubles the number of blocks of this class.
 void BlockPool::grow(size_t size_class) {
   SizeClass& of_size = classes_[size_class];
   const size_t bytes = kSmallest << size_class;

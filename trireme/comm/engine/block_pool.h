@@ -1,4 +1,4 @@
-// BlockPool: memory that is handed out again. Blocks that come back are kept by size, so that a
+// BlockPool: memory that is reused. Blocks that come back are kept by size, so that a
 // program that repeats itself takes nothing more from the heap after its first rounds. Any thread
 // may call it. Blocks above kLargest bytes come from `upstream` each time. Under the address
 // sanitizer all do, so that it sees every block.
@@ -23,7 +23,7 @@ class BlockPool final : public std::pmr::memory_resource {
   BlockPool& operator=(const BlockPool&) = delete;
   ~BlockPool() override;  // when all blocks are back
 
-  // Takes the memory for blocks of up to so many bytes now, not when they are first asked for.
+  // Allocates the memory for blocks of up to this many bytes now, not when they are first asked for.
   void reserve(size_t bytes);
   // Ends a pool that was made by new: now, or when its last block comes back.
   void retire();

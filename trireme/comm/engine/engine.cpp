@@ -193,7 +193,7 @@ bool Engine::pass() {
       const std::lock_guard lock(inbox_mutex_);
       reason = abort_reason_;
     }
-    mark_lost();  // who is gone is told nothing
+    mark_lost();  // a peer that is gone is told nothing
     break_world({ErrorKind::kComm, reason}, nullptr);
     return true;
   }

@@ -1,7 +1,7 @@
-// Engine: runs the operations of one rank. An operation is advanced by whichever thread is at hand:
+// Engine: runs the operations of one rank. An operation is advanced by whichever thread is free:
 // the one in `wait`, or the background thread while nobody waits. Collectives of one group run in
 // the order they were started; everything else advances side by side, so that the order of waiting
-// can not cause a deadlock.
+// cannot cause a deadlock.
 #pragma once
 
 #include <condition_variable>

@@ -165,7 +165,7 @@ void Engine::mark_lost() {
   }
 }
 
-// Why this operation, which can not go on now, never will: a lost peer first, since those that gave
+// Why this operation, which cannot go on now, never will: a lost peer first, since those that gave
 // up did so because of it; then one that gave up; then one that left although it is still needed;
 // then the deadline.
 std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) {

@@ -25,7 +25,7 @@ int Group::world_rank_of(int group_rank) const {
 int Group::group_rank_of(int world_rank) const {
   const std::vector<int>& members = world_ranks();
   const auto at = std::find(members.begin(), members.end(), world_rank);
-  require(at != members.end(), "group {}: rank {} of the world is no member of it", name(), world_rank);
+  require(at != members.end(), "group {}: rank {} of the world is not a member of it", name(), world_rank);
   return static_cast<int>(at - members.begin());
 }
 
@@ -48,10 +48,10 @@ std::shared_ptr<Operation> GroupBase::operation(std::string_view kind, const Vie
 }
 
 void GroupBase::check_reducible(std::string_view kind, DType dtype) const {
-  require(dtype != DType::kBool, "{} (group {}): bool elements can not be reduced; cast them to u8 or i32", kind,
+  require(dtype != DType::kBool, "{} (group {}): bool elements cannot be reduced; cast them to u8 or i32", kind,
           name());
   if (dtype == DType::kF16) {
-    fail(ErrorKind::kUnsupported, "{} (group {}): f16 elements can not be reduced; cast them to f32 or bf16", kind,
+    fail(ErrorKind::kUnsupported, "{} (group {}): f16 elements cannot be reduced; cast them to f32 or bf16", kind,
          name());
   }
 }
@@ -64,8 +64,8 @@ void GroupBase::check_whole_and_piece(std::string_view kind, const View& whole, 
           "{} (group {} of {}): '{}' {} must hold {} times as many elements as '{}' {}", kind, name(), size(),
           whole_name, to_string(whole.type), size(), piece_name, to_string(piece.type));
   require(!overlap(whole, piece) || whole.data + rank() * piece.bytes() == piece.data,
-          "{} (group {}): '{}' and '{}' overlap; '{}' may only lie inside as exactly this rank's piece", kind, name(),
-          whole_name, piece_name, piece_name);
+          "{} (group {}): '{}' and '{}' overlap; '{}' may only lie inside if it is exactly this rank's piece", kind,
+          name(), whole_name, piece_name, piece_name);
 }
 
 // Bytes counted, n those of the whole and p the members: what one rank hands to the others in an
@@ -109,9 +109,9 @@ Work GroupBase::all_to_all(View in, View out) {
   require(in.type.dtype == out.type.dtype && in.elements() == out.elements(),
           "all_to_all (group {}): 'in' {} and 'out' {} must have the same type and number of elements", name(),
           to_string(in.type), to_string(out.type));
-  require(in.elements() % size() == 0, "all_to_all (group {} of {}): 'in' {} can not be cut into {} equal pieces",
+  require(in.elements() % size() == 0, "all_to_all (group {} of {}): 'in' {} cannot be cut into {} equal pieces",
           name(), size(), to_string(in.type), size());
-  require(!overlap(in, out), "all_to_all (group {}): 'in' and 'out' overlap; they must be apart", name());
+  require(!overlap(in, out), "all_to_all (group {}): 'in' and 'out' overlap; they must not share memory", name());
   engine_.count("all_to_all", in.bytes() / size() * (size() - 1));  // n (p - 1) / p
   if (size() == 1) {
     std::memcpy(out.data, in.data, static_cast<size_t>(in.bytes()));
@@ -127,7 +127,7 @@ Work GroupBase::ring_shift(View in, View out, int by) {
           to_string(in.type), to_string(out.type));
   require(by > -size() && by < size(), "ring_shift (group {} of {}): a shift by {} places; use {} to {}", name(),
           size(), by, 1 - size(), size() - 1);
-  require(!overlap(in, out), "ring_shift (group {}): 'in' and 'out' overlap; they must be apart", name());
+  require(!overlap(in, out), "ring_shift (group {}): 'in' and 'out' overlap; they must not share memory", name());
   by = (by + size()) % size();
   if (by == 0) {
     engine_.count("ring_shift", 0);

@@ -50,7 +50,7 @@ TEST_P(Groups, AGroupThatIsInUseOrTheWorldIsNotDestroyed) {
     EXPECT_THAT(error([&] { group.world_rank_of(2); }),
                 HasSubstr("group [1,0]: it has no rank 2; its ranks are 0 to 1"));
     EXPECT_THAT(error([&] { group.group_rank_of(2); }),
-                HasSubstr("group [1,0]: rank 2 of the world is no member of it"));
+                HasSubstr("group [1,0]: rank 2 of the world is not a member of it"));
     const HostTensor x = HostTensor::of<int32_t>({1}, std::vector<int32_t>{world.rank()});
     Work got = world.rank() == 0 ? group.recv(x.view(), 0, 7) : Work();
     EXPECT_THAT(error([&] { world.destroy(group); }), HasSubstr("group [1,0]: rank 0 has messages pending on it"));

@@ -1,4 +1,4 @@
-// Operation: what a Work stands for. A coroutine, what it waits for, and the words of its errors.
+// Operation: what a Work stands for. A coroutine, what it waits for, and the text of its errors.
 #pragma once
 
 #include <atomic>

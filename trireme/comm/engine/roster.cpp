@@ -55,7 +55,7 @@ std::string collect(const WorldOptions& options, std::string_view name) {
 
 void publish(const WorldOptions& options, std::string_view name, const std::string& list) {
   const size_t parts = std::max<size_t>(1, (list.size() + kListPart - 1) / kListPart);
-  for (size_t part = parts; part-- > 0;) {  // the first last: it says that the others are there
+  for (size_t part = parts; part-- > 0;) {  // the first is set last: it shows that the others are set
     std::string value = list.substr(part * kListPart, kListPart);
     if (part == 0) value = fmt::format("{}{:08x}", kComplete, parts) + value;
     options.store->set(key_of(options, name, fmt::format("all/{}", part)), value);
@@ -68,9 +68,8 @@ size_t read_hex(std::string_view text, size_t at) {
   const std::string_view digits = text.substr(std::min(at, text.size()), kDigits);
   const auto [stop, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
   if (digits.size() != kDigits || status != std::errc() || stop != digits.data() + digits.size()) {
-    fail(ErrorKind::kComm,
-         "roster: in a list of {} bytes no length stands at byte {}; do all ranks run the same build?", text.size(),
-         at);
+    fail(ErrorKind::kComm, "roster: a list of {} bytes has no length at byte {}; do all ranks run the same build?",
+         text.size(), at);
   }
   return value;
 }

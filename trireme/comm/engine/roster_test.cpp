@@ -28,9 +28,9 @@ TEST(Roster, AListIsTakenApart) {
 }
 
 TEST(Roster, AListThatAnotherBuildMadeIsRefused) {
-  EXPECT_THAT(refusal("0000"), HasSubstr("no length stands at byte 0"));
-  EXPECT_THAT(refusal("0000000xhello"), HasSubstr("no length stands at byte 0"));
-  EXPECT_THAT(refusal("00000001ab"), HasSubstr("no length stands at byte 9"));
+  EXPECT_THAT(refusal("0000"), HasSubstr("no length at byte 0"));
+  EXPECT_THAT(refusal("0000000xhello"), HasSubstr("no length at byte 0"));
+  EXPECT_THAT(refusal("00000001ab"), HasSubstr("no length at byte 9"));
   EXPECT_THAT(refusal("ffffffffab"), HasSubstr("a list of 10 bytes has a value of 4294967295 at byte 8"));
 }
 

@@ -30,7 +30,7 @@ class [[nodiscard]] Task {
     void return_void() {}
 
     // The frame of a coroutine lies in the pool of the operation that it works for, its first
-    // argument; the pool's address stands behind it.
+    // argument; the pool's address follows it.
     template <class Group, class Operation, class... Arguments>
     static void* operator new(size_t bytes, const Group&, const Operation& operation, const Arguments&...) {
       std::pmr::memory_resource* const pool = operation.pool();

@@ -1,4 +1,4 @@
-// PrivatePages: zeroed memory of one rank, for transports that can not share it with peers.
+// PrivatePages: zeroed memory of one rank, for transports that cannot share it with peers.
 #pragma once
 
 #include <cstddef>

@@ -39,7 +39,7 @@ void ShmGroup::publish() {
   transport_.notify(world_ranks());
 }
 
-// Until every member has published as many steps as this one.
+// Waits until every member has published as many steps as this one.
 auto ShmGroup::everyone(Operation& operation) {
   const uint64_t target = published_;
   return Until(
@@ -114,7 +114,7 @@ bool ShmGroup::none_shared(const Operation& operation) const {
 std::byte* ShmGroup::operand_of(const Operation& operation, int member, size_t bytes) const {
   const Slot& from = slot(operation, member);
   std::byte* const at = transport_.reach(world_rank(member), {from.segment, from.offset}, bytes);
-  invariant(at != nullptr, "shm: {} bytes at {} of segment {} of rank {} are not there", bytes, from.offset,
+  invariant(at != nullptr, "shm: {} bytes at {} of segment {} of rank {} do not exist", bytes, from.offset,
             from.segment, world_rank(member));
   return at;
 }

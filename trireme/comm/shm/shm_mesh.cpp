@@ -36,7 +36,7 @@ std::string random_hex() {
   return out;
 }
 
-// An abstract address: it has no file, so none is left behind.
+// An abstract address: it has no file, so none remains.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -71,7 +71,7 @@ Fd Segment::make(size_t bytes) {
   Fd fd(memfd_create("trireme", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const bool ok = fd.get() >= 0 && ftruncate(fd.get(), static_cast<off_t>(std::max<size_t>(bytes, 1))) == 0 &&
                   fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-  if (!ok) fail(ErrorKind::kIo, "shm: a segment of {} bytes can not be made: {}", bytes, std::strerror(errno));
+  if (!ok) fail(ErrorKind::kIo, "shm: a segment of {} bytes cannot be made: {}", bytes, std::strerror(errno));
   return fd;
 }
 
@@ -84,7 +84,7 @@ Segment Segment::map(const Fd& fd) {
   const auto bytes = static_cast<size_t>(info.st_size);
   void* const start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (start == MAP_FAILED) {
-    fail(ErrorKind::kIo, "shm: a segment of {} bytes can not be mapped: {}", bytes, std::strerror(errno));
+    fail(ErrorKind::kIo, "shm: a segment of {} bytes cannot be mapped: {}", bytes, std::strerror(errno));
   }
   madvise(start, bytes,
           MADV_HUGEPAGE);  // refused where shared memory has no large pages, which is fine
@@ -119,7 +119,7 @@ void HostMesh::connect_to(int peer, const std::string& address) {
   Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const auto [where, length] = address_of(address.substr(0, digits));
   if (fd.get() < 0 || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
-    fail_waiting(ErrorKind::kComm, fmt::format("rank {} can not be reached: {}", peer, std::strerror(errno)));
+    fail_waiting(ErrorKind::kComm, fmt::format("rank {} cannot be reached: {}", peer, std::strerror(errno)));
   }
   adopt(peer, std::move(fd));
   Message hello;
@@ -156,7 +156,7 @@ void HostMesh::adopt(int peer, Fd socket) {
   Peer& entry = peers_[static_cast<size_t>(peer)];
   entry.socket = std::move(socket);
   entry.pid = who.pid;
-  // A rank that is a thread of this process can not end before it; another PID namespace shows pid
+  // A rank that is a thread of this process cannot end before it; another PID namespace shows pid
   // 0.
   if (who.pid > 0 && who.pid != getpid()) {
     entry.process = Fd(static_cast<int>(syscall(SYS_pidfd_open, who.pid, 0)));
@@ -196,8 +196,8 @@ Fd HostMesh::receive(int peer, MessageKind kind, uint64_t key) {
   const int socket = peers_[static_cast<size_t>(peer)].socket.get();
   for (;;) {
     if (Clock::now() > end) {
-      fail_waiting(ErrorKind::kTimeout, fmt::format("rank {} (pid {}) did not come to share memory within {} ms", peer,
-                                                    pid(peer), options_.deadline.count()));
+      fail_waiting(ErrorKind::kTimeout, fmt::format("rank {} (pid {}) did not join the shared memory within {} ms",
+                                                    peer, pid(peer), options_.deadline.count()));
     }
     if (!wait_readable(socket, kLook)) continue;
     Message message;

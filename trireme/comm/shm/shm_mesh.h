@@ -1,6 +1,6 @@
 // HostMesh: a local socket between every two ranks of a host. Memory segments travel over it as
 // file descriptors (memfd), so that no named object exists that another program could take or that
-// could be left behind; and its end tells that a peer is gone.
+// could remain; and a socket that closes shows that a peer is gone.
 //
 // Why sockets rather than opening /proc/<pid>/fd/<n>: they work between PID namespaces and for
 // processes that are not dumpable, the kernel vouches for the user at the other end, and they close

@@ -168,7 +168,7 @@ void ShmTransport::send(Transfer& transfer) {
   queue(transfer.peer, frame);
 }
 
-// Into the ring, or behind what waits for room there, with a copy of the payload.
+// Into the ring, or after what waits for room there, with a copy of the payload.
 void ShmTransport::queue(int peer, const Frame& frame, const std::byte* payload) {
   auto& outgoing = pairs_[static_cast<size_t>(peer)].outgoing;
   if (outgoing.empty() && ring(options_.rank, peer).push(frame, payload)) {
@@ -298,7 +298,7 @@ void ShmTransport::deliver(int peer, const Frame& frame, const std::byte* payloa
       copy_bytes(transfer.data, from, transfer.bytes, transfer.bytes);
       transfer.state = Transfer::State::kDone;
     } else {
-      transfer.problem = fmt::format("offers {} bytes at {} of segment {}, which are not there", transfer.bytes,
+      transfer.problem = fmt::format("offers {} bytes at {} of segment {}, which do not exist", transfer.bytes,
                                      frame.offset, frame.segment);
       transfer.state = Transfer::State::kFailed;
     }

@@ -25,7 +25,7 @@ std::string MemoryStore::get(std::string_view key, std::chrono::milliseconds dea
   std::unique_lock lock(mutex_);
   const auto there = [&] { return !abort_reason_.empty() || values_.contains(key); };
   if (!changed_.wait_for(lock, deadline, there)) {
-    fail(ErrorKind::kTimeout, "store: key '{}' did not appear within {} ms; a rank that sets it is missing", key,
+    fail(ErrorKind::kTimeout, "store: key '{}' did not appear within {} ms; the rank that sets it is missing", key,
          deadline.count());
   }
   if (!abort_reason_.empty()) fail(ErrorKind::kComm, "store: {}", abort_reason_);

@@ -137,7 +137,7 @@ class TcpStore final : public Store {
     const wire::Header head = wire::header(bytes);
     const auto kind = static_cast<wire::Kind>(head.kind);
     if (!wire::is_reply(head)) {
-      fail(ErrorKind::kComm, "{}: it answered {} '{}' with bytes that are no reply", where(), operation, key);
+      fail(ErrorKind::kComm, "{}: it answered {} '{}' with bytes that are not a reply", where(), operation, key);
     }
     check(recv_all(socket.fd(), bytes, head.value_bytes, deadline), operation, key, deadline);
     {

@@ -3,8 +3,8 @@
 //
 // Whoever connects must prove by HMAC-SHA256 over both sides' nonces that it knows the job's
 // secret, in 64 bytes and before a deadline; until then nothing else is read. The server proves the
-// same to the client. The values themselves travel in the clear, so across hosts the network must
-// be trusted not to be listened to.
+// same to the client. The values themselves travel in the clear, so across hosts everyone who can read the network must
+// be trusted.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
-// SIGHUP, which a closed terminal sends. UCX takes it before main() begins, to log more from then on: a program that is
-// linked with it neither ends by a closed terminal nor sees that nohup had it ignore one.
+// SIGHUP, which a closed terminal sends. UCX installs a handler for it before main() begins, to log more from then on.
+// So a program that is linked with UCX neither ends when its terminal closes nor sees that nohup had it ignore the
+// signal.
 #pragma once
 
 namespace trireme::comm {

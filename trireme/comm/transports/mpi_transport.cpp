@@ -50,7 +50,7 @@ class Runtime {
     if (started != 0) {
       MPI_Query_thread(&threads_);
     } else {
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_), "it can not start");
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_), "it cannot start");
       owned_ = true;
     }
   }
@@ -68,7 +68,7 @@ class MpiTransport final : public Transport {
  public:
   MpiTransport() {
     Runtime::get();
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "the communicator can not be copied");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "the communicator cannot be copied");
     MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(world_, &rank_);
     MPI_Comm_size(world_, &size_);
@@ -104,7 +104,7 @@ class MpiTransport final : public Transport {
     const int status = MPI_Comm_create_group(world_, members, number, &communicator);
     MPI_Group_free(&members);
     MPI_Group_free(&everyone);
-    check(status, "a group can not be made");
+    check(status, "a group cannot be made");
     MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
     const std::lock_guard lock(mutex_);
     communicators_.push_back(communicator);
@@ -188,7 +188,7 @@ class MpiTransport final : public Transport {
       const auto tag = static_cast<int>(transfer.tag);
       check(is_send ? MPI_Isend(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request)
                     : MPI_Irecv(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request),
-            "a message can not be started");
+            "a message cannot be started");
       requests_.push_back(request);
       parts_.push_back({&transfer, bytes, is_send});
       ++parts;
@@ -255,16 +255,16 @@ std::string from_rank_0_by_mpi(const std::string& text) {
   MPI_Initialized(&started);
   MPI_Finalized(&ended);
   require(ended == 0,
-          "mpi: this process has ended MPI already; start it before Job::init and end it last, or set "
+          "mpi: this process has finalized MPI already; call MPI_Init before Job::init and MPI_Finalize last, or set "
           "MASTER_ADDR and MASTER_PORT");
-  if (started == 0) check(MPI_Init(nullptr, nullptr), "it can not start");
+  if (started == 0) check(MPI_Init(nullptr, nullptr), "it cannot start");
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::string out = text;
   int size = static_cast<int>(out.size());
-  check(MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD), "rank 0's address can not be had");
+  check(MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD), "rank 0's address is not available");
   out.resize(static_cast<size_t>(size));
-  check(MPI_Bcast(out.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD), "rank 0's address can not be had");
+  check(MPI_Bcast(out.data(), size, MPI_CHAR, 0, MPI_COMM_WORLD), "rank 0's address is not available");
   if (started == 0) MPI_Finalize();
   return rank == 0 ? text : out;
 }

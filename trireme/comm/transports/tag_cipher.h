@@ -1,6 +1,6 @@
 // Tags that only the ranks of one job can make. UCX matches messages by 64 bits and asks nobody who connects for a
 // secret; so the bits that say what a message is are enciphered with a key of the job, and what a stranger sends
-// matches no receive but by chance, one in 2^64 a receive that is waited for. The cipher is a permutation: tags that
+// matches a receive only by chance, one in 2^64 for each receive that waits. The cipher is a permutation: tags that
 // differ stay different.
 //
 // XTEA, R. Needham and D. Wheeler, "Tea extensions", Cambridge, 1997: a block of 64 bits, a key of 128, 32 rounds of

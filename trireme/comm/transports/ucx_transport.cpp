@@ -170,7 +170,7 @@ class UcxTransport final : public Transport {
     const auto sent = [&] { return pending_.empty(); };
     orderly = run_until(sent, kMoment) && orderly;
     close_endpoints(orderly);
-    // UCX may read from a buffer until it has said that the transfer has ended.
+    // UCX may read from a buffer until it reports that the transfer has ended.
     run_until(sent, kClosing);
   }
 
@@ -234,7 +234,7 @@ class UcxTransport final : public Transport {
 
   void open_worker() {
     ucp_config_t* config = nullptr;
-    check(ucp_config_read(nullptr, nullptr, &config), "its settings can not be read");
+    check(ucp_config_read(nullptr, nullptr, &config), "its settings cannot be read");
     ucp_config_modify(config, "KEEPALIVE_INTERVAL", kKeepalive);  // absent before 1.11
     if (!on_one_host_ && !has_rdma() && !flag_text("UCX_RNDV_THRESH")) {
       ucp_config_modify(config, "RNDV_THRESH", "inf");
@@ -242,14 +242,14 @@ class UcxTransport final : public Transport {
     // What goes into a socket in one call: as much as is taken out in one, and not 8 KiB, whose many calls take the
     // core from a step.
     if (!flag_text("UCX_TCP_TX_SEG_SIZE"))
-      check(ucp_config_modify(config, "TCP_TX_SEG_SIZE", "64k"), "no size of what is sent at once");
+      check(ucp_config_modify(config, "TCP_TX_SEG_SIZE", "64k"), "the size of what is sent at once cannot be set");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
     params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
     params.estimated_num_eps = static_cast<size_t>(options_.size);
     const ucs_status_t status = ucp_init(&params, config, &context_);
     ucp_config_release(config);
-    check(status, "it can not start");
+    check(status, "it cannot start");
     ucp_worker_params_t worker{};
     worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
     worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -283,7 +283,7 @@ class UcxTransport final : public Transport {
       params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
       params.err_handler.arg = &peer;
       params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t) { static_cast<Peer*>(arg)->failed = true; };
-      check(ucp_ep_create(worker_, &params, &peer.endpoint), fmt::format("rank {} can not be reached", i));
+      check(ucp_ep_create(worker_, &params, &peer.endpoint), fmt::format("rank {} cannot be reached", i));
     }
     greet_all();
   }
@@ -319,7 +319,7 @@ class UcxTransport final : public Transport {
       stop(false);
       fail(late ? ErrorKind::kTimeout : ErrorKind::kComm, "[rank {} of {}] ucx (job {}): rank {} ({}) {}",
            options_.rank, options_.size, options_.job, i / 2, peers_[i / 2].name,
-           late ? "did not answer in time" : "can not be reached");
+           late ? "did not answer in time" : "cannot be reached");
     }
   }
 

@@ -79,7 +79,7 @@ std::vector<CollectiveTiming> time_collective(World& world, std::string_view op,
   int64_t largest = 0;  // elements of a piece
   std::vector<int64_t> pieces;
   for (const int64_t wanted : bytes) {
-    require(wanted >= 0, "time_collective: {} bytes are asked for; a size is not negative", wanted);
+    require(wanted >= 0, "time_collective: a size of {} bytes; it must be 0 or more", wanted);
     pieces.push_back((wanted / 4 + size - 1) / size);
     largest = std::max(largest, pieces.back());
   }

@@ -76,17 +76,17 @@ TEST_F(Arguments, SizesAndTypesThatDoNotFitAreRefused) {
               "reduce_scatter (group world of 2): 'in' f32[3] must hold 2 times as many elements as "
               "'out' f32[4]");
     EXPECT_EQ(argument_error_of([&] { all.all_to_all(three.view(), zeros(DType::kF32, {3}).view()); }),
-              "all_to_all (group world of 2): 'in' f32[3] can not be cut into 2 equal pieces");
+              "all_to_all (group world of 2): 'in' f32[3] cannot be cut into 2 equal pieces");
     EXPECT_EQ(argument_error_of([&] { all.all_to_all(four.view(), three.view()); }),
               "all_to_all (group world): 'in' f32[4] and 'out' f32[3] must have the same type and "
               "number of "
               "elements");
     EXPECT_EQ(argument_error_of([&] { all.all_to_all(four.view(), four.view()); }),
-              "all_to_all (group world): 'in' and 'out' overlap; they must be apart");
+              "all_to_all (group world): 'in' and 'out' overlap; they must not share memory");
     EXPECT_EQ(argument_error_of([&] { all.all_reduce(bools.view(), Reduce::kMax); }),
-              "all_reduce (group world): bool elements can not be reduced; cast them to u8 or i32");
+              "all_reduce (group world): bool elements cannot be reduced; cast them to u8 or i32");
     EXPECT_EQ(error_of(ErrorKind::kUnsupported, [&] { all.all_reduce(halves.view(), Reduce::kSum); }),
-              "all_reduce (group world): f16 elements can not be reduced; cast them to f32 or bf16");
+              "all_reduce (group world): f16 elements cannot be reduced; cast them to f32 or bf16");
   });
 }
 
@@ -95,8 +95,7 @@ TEST_F(Arguments, APieceMayLieInTheWholeOnlyAtItsPlace) {
     const HostTensor whole = zeros(DType::kF32, {4});
     const View other{whole.view().data + 8 * (1 - world.rank()), TensorType{DType::kF32, Shape{2}}};
     EXPECT_EQ(argument_error_of([&] { world.all().all_gather(other, whole.view()); }),
-              "all_gather (group world): 'out' and 'in' overlap; 'in' may only lie inside as "
-              "exactly this rank's "
+              "all_gather (group world): 'out' and 'in' overlap; 'in' may only lie inside if it is exactly this rank's "
               "piece");
   });
 }
@@ -225,7 +224,7 @@ TEST(Reduce, IntegersWrapAndOutMayBeASource) {
 TEST(MemoryStore, AValueThatDoesNotComeIsNamed) {
   const auto store = memory_store();
   EXPECT_EQ(error_of(ErrorKind::kTimeout, [&] { store->get("a/b", 1ms); }),
-            "store: key 'a/b' did not appear within 1 ms; a rank that sets it is missing");
+            "store: key 'a/b' did not appear within 1 ms; the rank that sets it is missing");
   store->set("word", "x");
   EXPECT_EQ(argument_error_of([&] { store->add("word", 1); }),
             "store: key 'word' holds 'x', which is not a number to add to");

@@ -50,7 +50,7 @@ class ConnectedWorld final : public World {
   }
 
   void destroy(Group& group) override {
-    require(&group != all_, "group world: it ends with the job, and is not destroyed");
+    require(&group != all_, "group world: it ends with the job and cannot be destroyed");
     {
       const std::lock_guard lock(mutex_);
       invariant(place_of(group) != groups_.end(), "group {} is not of this world", group.name());

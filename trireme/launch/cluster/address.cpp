@@ -56,7 +56,7 @@ HostPort parse_host_port(std::string_view text, uint16_t default_port, std::stri
     host = text.substr(1, end - 1);
     const std::string_view rest = text.substr(end + 1);
     has_port = !rest.empty();
-    require(!has_port || rest.starts_with(':'), "{} '{}': after ']' a ':' and the port may stand", what, text);
+    require(!has_port || rest.starts_with(':'), "{} '{}': after ']' only ':' and the port may follow", what, text);
     if (has_port) port = rest.substr(1);
   } else if (const size_t colon = text.find(':');
              colon != std::string_view::npos && text.find(':', colon + 1) == std::string_view::npos) {
@@ -110,7 +110,7 @@ std::string address_towards(const std::string& numeric, uint16_t port) {
                   getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
   const int error = errno;
   if (fd >= 0) close(fd);
-  if (!ok) fail(ErrorKind::kIo, "this host has no way to {} ({})", numeric, std::strerror(error));
+  if (!ok) fail(ErrorKind::kIo, "this host has no route to {} ({})", numeric, std::strerror(error));
   return numeric_of(reinterpret_cast<const sockaddr*>(&own), length);
 }
 

@@ -47,9 +47,9 @@ void check(const NodeOptions& o) {
   require(o.nodes == 0 || o.node_rank < o.nodes, "launch: --node-rank {} of --nnodes {}; node ranks go from 0 to {}",
           o.node_rank, o.nodes, o.nodes - 1);
   require(o.nodes == 1 || !o.master.empty(),
-          "launch: --master is missing; give HOST:PORT of the node that serves the scheduler, the same on every node");
+          "launch: --master is missing; give HOST:PORT of the node that runs the scheduler, the same on every node");
   require(o.world > 0 || o.nodes > 0,
-          "launch: --world is missing; say how many ranks the job has, or --nnodes how many nodes");
+          "launch: --world is missing; give the job's number of ranks, or its number of nodes by --nnodes");
   require(o.world == 0 || o.world >= o.local.ranks, "launch: -n {} ranks on this node, but the job's --world is {}",
           o.local.ranks, o.world);
   require(o.min_nodes >= 0 && o.min_nodes <= o.nodes,
@@ -164,7 +164,7 @@ class Agent {
     const bool own = is_own_address(address_);
     if (options_.nodes == 0 || options_.node_rank > 0 || (options_.node_rank < 0 && !own)) return;
     require(own,
-            "launch: node rank 0 serves the scheduler, but --master '{}' ({}) is not an address of this host; give one "
+            "launch: node rank 0 runs the scheduler, but --master '{}' ({}) is not an address of this host; give one "
             "of its "
             "addresses to all nodes, or this node another --node-rank",
             host_, address_);
@@ -225,7 +225,7 @@ class Agent {
       if (const int signal = signals_.next_to_end()) return signal;
       const SchedulerLink::News news = link_->news();
       if (news.hopeless) {
-        fail(ErrorKind::kInvalidArgument, "launch: {} cannot be joined: {}", scheduler_name(), news.trouble);
+        fail(ErrorKind::kInvalidArgument, "launch: cannot join {}: {}", scheduler_name(), news.trouble);
       }
       if (news.view) {
         view_ = *news.view;
@@ -234,13 +234,13 @@ class Agent {
         if (view_.phase != Phase::kForming) return 0;
       }
       if (news.connected && news.view) {
-        waiting.say(fmt::format("waiting for all nodes: {} of {} ranks are there", view_.registered, report_.world));
+        waiting.say(fmt::format("waiting for all nodes: {} of {} ranks have come", view_.registered, report_.world));
       } else if (patience.passed()) {
         fail(ErrorKind::kTimeout,
-             "launch: {} was not to be reached within {} s ({}); is node 0, or 'trireme scheduler', running?",
-             scheduler_name(), options_.window.count(), news.trouble);
+             "launch: cannot reach {} within {} s ({}); is node 0, or 'trireme scheduler', running?", scheduler_name(),
+             options_.window.count(), news.trouble);
       } else if (!news.trouble.empty()) {
-        waiting.say(fmt::format("waiting for {}, which is not there yet ({})", scheduler_name(), news.trouble));
+        waiting.say(fmt::format("waiting for {}, which does not answer yet ({})", scheduler_name(), news.trouble));
       }
     }
   }
@@ -290,14 +290,14 @@ class Agent {
       view_.ending.interrupt != 0 ? team_->end() : team_->end_because(view_.ending.text);
     }
     if (!std::exchange(refused_, !view_.refused.empty()) && refused_) {
-      TRIREME_LOG(kWarn, "launch", "{} does not know this job any more ({}); the job goes on", scheduler_name(),
+      TRIREME_LOG(kWarn, "launch", "{} no longer knows this job ({}); the job goes on", scheduler_name(),
                   view_.refused);
     }
     look_whether_cut_off(news);
     if (news.connected != connected_) {
       connected_ = news.connected;
       if (connected_) {
-        TRIREME_LOG(kWarn, "launch", "{} is there again", scheduler_name());
+        TRIREME_LOG(kWarn, "launch", "{} is back", scheduler_name());
       } else {
         TRIREME_LOG(kWarn, "launch", "{} has gone ({}); the job goes on, and it is tried again", scheduler_name(),
                     news.trouble);
@@ -421,7 +421,7 @@ comm::Secret cluster_secret(const std::string& secret_file) {
   if (const auto file = flag_text("TRIREME_SECRET_FILE")) return read_secret(*file, "TRIREME_SECRET_FILE");
   const auto text = flag_text("TRIREME_SECRET");
   require(text.has_value(),
-          "a job on several nodes needs a secret that all of them know; make one with 'trireme launch --make-secret "
+          "a job on several nodes needs a secret that all of them share; make one with 'trireme launch --make-secret "
           "job.secret', "
           "copy the file to every node, and give --secret-file job.secret");
   return comm::secret_from_hex(*text);

@@ -1,6 +1,6 @@
-// One node of a job on several: finds the scheduler (and serves it, if that is this node's part), learns which ranks
-// its workers have, starts and supervises them, and ends with the job. No shared file system, ssh or MPI: nodes need to
-// reach the master's address, and to know one secret.
+// One node of a job on several: finds the scheduler (or runs it, if that is this node's part), learns which ranks its
+// workers have, starts and supervises them, and ends with the job. No shared file system, ssh or MPI: nodes need to
+// reach the master's address and to share one secret.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct NodeOptions {
   int world = 0;                                // 0: nodes times this node's workers
   int min_nodes = 0;                            // that will do, when others do not come or are lost; 0: all
   int min_world = 0;                            // ranks that will do, where `world` is given; 0: all
-  std::chrono::milliseconds last_call{10'000};  // for more to come when enough are there
+  std::chrono::milliseconds last_call{10'000};  // for more to come when enough have come
   std::chrono::seconds window{300};             // for all nodes to come
   std::chrono::milliseconds silence{
       10'000};              // after which a node counts as lost, or a worker that is stopped; 0: never

@@ -29,10 +29,6 @@ int64_t beat_ms(int64_t silence_ms) {
   return silence_ms == 0 ? 2'500 : std::clamp<int64_t>(silence_ms / 4, 50, 2'500);
 }
 
-std::string ranks_text(int first, int count) {
-  return count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
-}
-
 // A node id that is a whole number, as its place among others; any other comes after all of them.
 int64_t number_of(const std::string& id) {
   int64_t value = 0;
@@ -77,70 +73,6 @@ Cluster::Cluster(const ClusterOptions& options, int64_t now_ms)
 std::string Cluster::name_of(const NodeReport& node) const {
   if (node.node_rank >= 0) return fmt::format("node {} ('{}' on {})", node.node_rank, node.node_id, node.host);
   return fmt::format("node '{}' on {}", node.node_id, node.host);
-}
-
-std::string Cluster::objection_to_claim(const NodeReport& report) const {
-  if (report.first_rank < 0) return "";
-  if (report.first_rank + report.workers > options_.world) {
-    return fmt::format("it says it has {} of {}", ranks_text(report.first_rank, report.workers), options_.world);
-  }
-  for (const auto& [id, node] : nodes_) {
-    if (node.last.first_rank < 0 || id == report.node_id) continue;
-    if (node.last.job != report.job) {
-      return fmt::format("it is a node of another job than node '{}', which came first", id);
-    }
-    if (node.last.first_rank < report.first_rank + report.workers &&
-        report.first_rank < node.last.first_rank + node.last.workers) {
-      return fmt::format("it says it has {}, but node '{}' has {}", ranks_text(report.first_rank, report.workers), id,
-                         ranks_text(node.last.first_rank, node.last.workers));
-    }
-  }
-  return "";
-}
-
-// Why the node cannot have a place; empty when it can.
-std::string Cluster::objection(const NodeReport& report) const {
-  if (report.world != options_.world) {
-    return fmt::format("it was started for a job of {} ranks, but this scheduler's job has {}; give both the same",
-                       report.world, options_.world);
-  }
-  if ((report.min_world == 0 ? report.world : report.min_world) != options_.min_world) {
-    return fmt::format(
-        "it was started for a job of at least {} ranks, but this scheduler's job has at least {}; give both "
-        "the same",
-        report.min_world == 0 ? report.world : report.min_world, options_.min_world);
-  }
-  if (report.nodes != 0 && options_.nodes != 0 && report.nodes != options_.nodes) {
-    return fmt::format("it was started for a job of {} nodes, but this scheduler's job has {}; give both the same",
-                       report.nodes, options_.nodes);
-  }
-  if (report.workers < 1 || report.workers > options_.world) {
-    return fmt::format("it has {} workers; it must have 1 to {}", report.workers, options_.world);
-  }
-  const auto known = nodes_.find(report.node_id);
-  if (known != nodes_.end()) {
-    if (known->second.last.instance == report.instance) {
-      return report.workers == known->second.last.workers
-                 ? ""
-                 : fmt::format("it came with {} workers and has {} now", known->second.last.workers, report.workers);
-    }
-    return fmt::format("its id '{}' is taken by a node on {}; give each node a --node-rank (or --node-id) of its own",
-                       report.node_id, known->second.last.host);
-  }
-  if (phase_ == Phase::kOver) return "the job is over";
-  if (std::string wrong = objection_to_claim(report); !wrong.empty()) return wrong;
-  if (registered_ + report.workers <= options_.world) {
-    if (phase_ == Phase::kForming || report.first_rank >= 0) return "";
-    return fmt::format(
-        "the job is running with {} ranks; a node that comes later has a place only when it starts again", world_now_);
-  }
-  if (report.first_rank >= 0) {  // it was there before this scheduler: others make room
-    int room = options_.world - registered_;
-    for (const auto& [id, node] : nodes_) room += node.last.first_rank < 0 ? node.last.workers : 0;
-    if (phase_ == Phase::kForming && report.workers <= room) return "";
-  }
-  return fmt::format("{} of the job's {} ranks are taken by {} node{}, so there is no place for {} more", registered_,
-                     options_.world, nodes_.size(), nodes_.size() == 1 ? "" : "s", report.workers);
 }
 
 // Of the nodes that are not in the running job, the last to come go first.
@@ -202,7 +134,7 @@ void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
     node.order = next_order_++;
     node.first_rank = report.first_rank >= 0 ? report.first_rank : registered_;
     registered_ += report.workers;
-    events_.push_back(fmt::format("{} comes with {} worker{}: {} for now; {} of {} ranks are there", name_of(report),
+    events_.push_back(fmt::format("{} comes with {} worker{}: {} for now; {} of {} ranks have come", name_of(report),
                                   report.workers, report.workers == 1 ? "" : "s",
                                   ranks_text(node.first_rank, report.workers), registered_, options_.world));
     nodes_.emplace(report.node_id, std::move(node));
@@ -220,7 +152,7 @@ void Cluster::take_report(const NodeReport& report, int64_t now_ms) {
     Ending all{.interrupt = interrupt_};
     if (interrupt_ != 0) {
       all.exit_code = 128 + interrupt_;
-      all.text = fmt::format("interrupted by signal {}; all ranks ended in order", interrupt_);
+      all.text = fmt::format("interrupted by signal {}; all ranks ended cleanly", interrupt_);
     }
     end(std::move(all));
   }
@@ -267,7 +199,8 @@ void Cluster::take_in(const NodeReport& report, Node& node) {
   if (report.running_world > 0) claimed_world_ = report.running_world;
   if (report.interrupt != 0 && interrupt_ == 0) {
     interrupt_ = report.interrupt;
-    events_.push_back(fmt::format("{} was interrupted by signal {}; all nodes are told", name_of(report), interrupt_));
+    events_.push_back(
+        fmt::format("{} was interrupted by signal {}; it is passed to all nodes", name_of(report), interrupt_));
     ++version_;
   }
 }
@@ -322,7 +255,7 @@ void Cluster::assign_final_ranks() {
     });
     if (registered_ == (claimed_world_ > 0 ? claimed_world_ : options_.world)) {
       end({.exit_code = kExitOfPeers,
-           .text = "the nodes that came back to the restarted scheduler do not fit together"});
+           .text = "the nodes that came back to the restarted scheduler contradict each other"});
     }
     return;
   }

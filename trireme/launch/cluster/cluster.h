@@ -1,12 +1,12 @@
-// The scheduler's knowledge of a job: which nodes have come, which ranks each of them has, which of them still live,
-// and how the job ends. No clock, no network, no threads: time comes in as milliseconds, so every order of events can
-// be tested.
+// The scheduler's knowledge of a job: which nodes have come, which ranks each of them has, which are still alive, and
+// how the job ends. No clock, no network, no threads: time comes in as milliseconds, so every order of events can be
+// tested.
 //
-// A *node* is what one agent (`trireme launch`) answers for: some workers on one host. Each report of a node says all
-// that is to be known of it, so that reports may be repeated or lost and a scheduler that is started anew learns
-// everything again. While the job forms, a node's ranks are provisional (in the order of coming). When all ranks are
-// there they become final: by node rank, then by node ids that are numbers, then by host and node id, whatever the
-// order of coming was.
+// A *node* is what one agent (`trireme launch`) is responsible for: some workers on one host. Each report of a node
+// contains everything known about it, so that reports may be repeated or lost, and a restarted scheduler learns
+// everything again. While the job forms, a node's ranks are provisional (in order of arrival). When all ranks have come
+// they become final: by node rank, then by node ids that are numbers, then by host and node id, whatever the order of
+// arrival was.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,12 @@ struct NodeReport {
   int min_world = 0;      // ranks it can go on with; 0: all
   int workers = 0;        // of them on this node
   int attempt = 0;        // how often the job was started before, as far as the node knows
-  int running_world = 0;  // ranks of the job that runs, as the final view said
+  int running_world = 0;  // ranks of the running job, from the final view
   std::string host;
   uint64_t machine = 0;       // tells hosts of one name apart
   std::string store_address;  // of the store that this node serves in case it has rank 0
   uint16_t store_port = 0;
-  uint64_t job = 0;  // what the final view said, and 0 and -1 before
+  uint64_t job = 0;  // from the final view; 0 and -1 before it
   int first_rank = -1;
   NodeState state = NodeState::kWaiting;
   int interrupt = 0;  // a signal that the node was asked to end by, for all nodes to pass on; or 0
@@ -52,9 +52,9 @@ struct NodeReport {
 
 enum class Phase : uint8_t { kForming, kRunning, kOver };
 
-// A job may be started again after a failure: the nodes then register anew, with the number of the start they come for.
-// Who reports an earlier one is told that it is over. With fewer ranks than asked for, but enough, it starts when those
-// come that were not lost, or when no more come.
+// A job may be started again after a failure: the nodes then register again, with the number of the start they come
+// for. Who reports an earlier one is told that it is over. With fewer ranks than asked for, but enough, it starts when
+// those come that were not lost, or when no more come.
 
 // What a node is told.
 struct ClusterView {
@@ -84,7 +84,7 @@ struct ClusterOptions {
   int min_world = 0;              // ranks that will do when no more come; 0: all of them
   int nodes = 0;                  // 0: as many as come
   int restarts = 0;               // at most, after a failure that is not the caller's (exit code 2)
-  int64_t last_call_ms = 10'000;  // for more ranks to come when enough are there
+  int64_t last_call_ms = 10'000;  // for more ranks to come when enough have come
   int64_t window_ms = 300'000;    // for all ranks to come
   int64_t silence_ms = 10'000;    // after which a node counts as lost; 0: never
   int64_t settle_ms = 500;        // for the cause of a failure to show, after one that may be a consequence
@@ -103,7 +103,7 @@ class Cluster {
 
   // The caller itself did not run for so long, and heard nobody: no node counts as silent for that.
   void stood_still(int64_t ms);
-  // Somebody came who does not know the job's secret: it may be a node of the job that was given another one.
+  // Somebody came who does not know the job's secret: it may be a node of the job that was given a different one.
   void note_another_secret() { ++other_secrets_; }
   // Ends the job for a reason of the caller's, unless it is over.
   void end_now(const Ending& ending);
@@ -130,7 +130,7 @@ class Cluster {
     int node_index = 0;
     int first_local = 0;
     int local_world = 0;
-    int64_t away_since_ms = -1;  // its connection ended then; -1: it is there
+    int64_t away_since_ms = -1;  // when its connection ended; -1: it is connected
     bool gone = false;           // lost after the job was over
   };
   using Nodes = std::map<std::string, Node>;
@@ -181,5 +181,7 @@ class Cluster {
   uint64_t version_ = 1;
   std::vector<std::string> events_;
 };
+
+std::string ranks_text(int first, int count);  // "rank 3", "ranks 3 to 5"
 
 }  // namespace trireme::launch

@@ -232,8 +232,8 @@ void Gate::say_crowded() {
   if (++times_full_ < say_full_at_) return;
   say_full_at_ = 2 * times_full_;
   TRIREME_LOG(kWarn, "launch",
-              "scheduler: connections wait, as nearly all descriptors are taken, of {} (RLIMIT_NOFILE; 'ulimit -n' "
-              "raises it)  times={}",
+              "scheduler: connections wait because nearly all of the {} descriptors are in use (RLIMIT_NOFILE; 'ulimit "
+              "-n' raises it)  times={}",
               most_descriptors(), times_full_);
 }
 
@@ -253,7 +253,7 @@ Gate::Place Gate::end(Place at) {
 void Gate::listen_again() {
   if (listener_ >= 0) {
     ::close(listener_);
-    TRIREME_LOG(kWarn, "launch", "scheduler: the listener at {} failed, and is made anew",
+    TRIREME_LOG(kWarn, "launch", "scheduler: the listener at {} failed and is made again",
                 host_port_text(options_.address, port_));
   }
   listener_ = listen_at(options_.address, port_);

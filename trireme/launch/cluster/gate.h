@@ -1,10 +1,10 @@
-// The scheduler's listener. It lets connections in and hands them on to gRPC, which itself bounds neither how many
-// there are without a stream nor how long they stay, and whose own listener never listens again once it has run out of
+// The scheduler's listener. It accepts connections and hands them on to gRPC. gRPC itself limits neither the number of
+// connections without a stream nor how long they stay, and its own listener never listens again once it has run out of
 // descriptors.
 //
-// A connection counts as unproven until its peer has proven the job's secret: there are so many at most, the oldest
-// makes room when it has had a moment, and each is ended when its time is over. Descriptors that the rest of the
-// process needs are left free. A listener that fails is made anew. One thread; what it costs does not grow with the
+// A connection is unproven until its peer has proven the job's secret. The number of these is limited: the oldest makes
+// room once it has had a moment, and each is ended when its time is over. Descriptors that the rest of the process
+// needs are left free. A listener that fails is made again. One thread does this; its cost does not grow with the
 // proven connections.
 #pragma once
 

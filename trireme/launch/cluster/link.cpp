@@ -214,7 +214,7 @@ class SchedulerLink::Loop {
         if (!why.empty()) return give_up(a, why, true);
       }
       const auto answer = a.handshake.answer(message);
-      if (!answer) return give_up(a, "what listens there is no scheduler of this version", true);
+      if (!answer) return give_up(a, "what listens there is not a scheduler of this version", true);
       a.answered = true;
       return write(a, *answer);
     }
@@ -229,7 +229,7 @@ class SchedulerLink::Loop {
       return;
     }
     const auto bytes = a.seals->open(message);
-    if (!bytes) return give_up(a, "a message of it is not sealed as the next of its connection");
+    if (!bytes) return give_up(a, "one of its messages is not sealed as the next of its connection");
     try {
       ClusterView view = decode_view(*bytes);
       const std::lock_guard lock(mutex_);
@@ -270,7 +270,7 @@ class SchedulerLink::Loop {
     const bool refused = a.status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
     news_.trouble = !a.trouble.empty() ? a.trouble
                     : refused && a.status.error_message() == kAnotherSecret
-                        ? "it was given another secret than this node; give both the same --secret-file, or the same "
+                        ? "it has a different secret from this node's; give both the same --secret-file, or the same "
                           "TRIREME_SECRET_FILE or "
                           "TRIREME_SECRET"
                     : refused      ? "it says: " + a.status.error_message()

@@ -1,5 +1,6 @@
-// An agent's end of the connection to the scheduler. It keeps trying: a scheduler that is not there yet, or has died,
-// is connected to when it comes, and told all again. A thread of its own does this; nothing here waits for the network.
+// An agent's end of the connection to the scheduler. It keeps trying: when a scheduler that has not started yet, or has
+// died, comes up, the agent connects to it and tells it everything again. A thread of its own does this; nothing here
+// waits for the network.
 #pragma once
 
 #include <chrono>
@@ -38,7 +39,7 @@ class SchedulerLink {
     std::optional<ClusterView> view;  // the newest
     bool connected = false;           // now, and the secret proven on both sides
     std::string trouble;              // of the last attempt to connect; empty after one that went well
-    bool host_answers = false;        // after the last attempt: its host is there, and nobody listens at the port
+    bool host_answers = false;        // after the last attempt: its host answers, but nobody listens at the port
     bool hopeless = false;            // the other end refuses: trying again would not help
   };
   News news() const;

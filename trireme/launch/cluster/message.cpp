@@ -50,7 +50,7 @@ class Reader {
   void text(std::string& value, size_t most) {
     const size_t length = raw(2);
     if (length > most || length > rest_.size()) {
-      fail(ErrorKind::kCorrupt, "scheduler message: a text of {} bytes where at most {} may stand and {} are left",
+      fail(ErrorKind::kCorrupt, "scheduler message: a text of {} bytes where at most {} are allowed and {} are left",
            length, most, rest_.size());
     }
     value = rest_.substr(0, length);

@@ -1,6 +1,7 @@
-// The scheduler of a job as a service: agents connect, prove that they know the job's secret, report, and are told. It
-// trains nothing and keeps nothing on disk: when it dies and is started again, the nodes tell it anew who they are, and
-// the job goes on meanwhile. The transport is gRPC, one bidirectional stream of bytes for each agent.
+// The scheduler of a job as a service: agents connect, prove that they know the job's secret, report, and are told the
+// state of the job. It trains nothing and keeps nothing on disk: when it dies and is started again, the nodes tell it
+// again who they are, and meanwhile the job goes on. The transport is gRPC, one bidirectional stream of bytes for each
+// agent.
 #pragma once
 
 #include <chrono>

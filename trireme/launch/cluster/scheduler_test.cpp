@@ -119,7 +119,7 @@ TEST_F(SchedulerTest, AWrongSecretIsRefusedOnceAndForAll) {
   EXPECT_TRUE(soon([&] { return agent.news().hopeless; }));
   EXPECT_EQ(
       agent.news().trouble,
-      "it was given another secret than this node; give both the same --secret-file, or the same TRIREME_SECRET_FILE "
+      "it has a different secret from this node's; give both the same --secret-file, or the same TRIREME_SECRET_FILE "
       "or TRIREME_SECRET");
   EXPECT_FALSE(agent.news().view);
   EXPECT_TRUE(soon([&] { return scheduler.counts().refused == 1; }));

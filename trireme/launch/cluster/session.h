@@ -3,7 +3,7 @@
 //   server: 8 bytes kMagic, 32 bytes server nonce
 //   client: 32 bytes client nonce, 32 bytes HMAC(key, "client" + server nonce + client nonce)
 //   server: 32 bytes HMAC(key, "server" + server nonce + client nonce)
-// where key = HMAC(secret, kMethod): a proof made here is of no use at the job's store, nor one made there here. Then
+// where key = HMAC(secret, kMethod): a proof made here is of no use at the job's store, and the other way round. Then
 // messages
 //   32 bytes HMAC(session key, sender + sequence number + bytes), bytes
 // where session key = HMAC(key, "session" + server nonce + client nonce). Both nonces are fresh, so a recorded

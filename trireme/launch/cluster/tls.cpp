@@ -67,11 +67,12 @@ void check_dates(const X509& certificate, const std::string& path, int warn_days
   const ASN1_TIME* start = X509_get0_notBefore(&certificate);
   const ASN1_TIME* end = X509_get0_notAfter(&certificate);
   require(X509_cmp_current_time(start) < 0, "tls: the certificate '{}' is not valid before {}", path, date_of(start));
-  require(X509_cmp_current_time(end) > 0, "tls: the certificate '{}' ended on {}; make a new one", path, date_of(end));
+  require(X509_cmp_current_time(end) > 0, "tls: the certificate '{}' expired on {}; make a new one", path,
+          date_of(end));
   int days = 0;
   int seconds = 0;
   if (ASN1_TIME_diff(&days, &seconds, nullptr, end) == 1 && days < warn_days) {
-    TRIREME_LOG(kWarn, "launch", "the certificate '{}' ends in {} day{}, on {}", path, days, days == 1 ? "" : "s",
+    TRIREME_LOG(kWarn, "launch", "the certificate '{}' expires in {} day{}, on {}", path, days, days == 1 ? "" : "s",
                 date_of(end));
   }
 }
@@ -100,10 +101,11 @@ Password password_of(const TlsFiles& files) {
 [[noreturn]] void fail_to_open(std::string_view what, const std::string& path, const Password& password) {
   if (!password.text) {
     fail(ErrorKind::kInvalidArgument,
-         "tls: the {} '{}' takes a password; give --tls-password-file, or set TRIREME_TLS_PASSWORD", what, path);
+         "tls: the {} '{}' needs a password; give --tls-password-file, or set TRIREME_TLS_PASSWORD", what, path);
   }
   require(ERR_GET_REASON(ERR_peek_last_error()) != ERR_R_UNSUPPORTED,
-          "tls: the {} '{}' is encrypted in a way that OpenSSL opens no more by itself; write it anew with a newer one",
+          "tls: the {} '{}' is encrypted in a way that OpenSSL no longer opens by default; encrypt it again with a "
+          "newer version",
           what, path);
   fail(ErrorKind::kInvalidArgument, "tls: {} does not open the {} '{}'", password.from, what, path);
 }
@@ -167,8 +169,9 @@ void check_lists(const std::vector<List>& lists, const std::vector<Certificate>&
       if (X509_NAME_cmp(issuer, X509_get_subject_name(authority.get())) != 0) continue;
       signed_by_one = signed_by_one || X509_CRL_verify(list.get(), X509_get0_pubkey(authority.get())) == 1;
     }
-    require(signed_by_one, "tls: the list of revoked certificates '{}' is of '{}', which is no authority of --tls-ca",
-            path, name_of(issuer));
+    require(signed_by_one,
+            "tls: the list of revoked certificates '{}' is of '{}', which is not an authority of --tls-ca", path,
+            name_of(issuer));
     const ASN1_TIME* next = X509_CRL_get0_nextUpdate(list.get());
     require(next == nullptr || X509_cmp_current_time(next) > 0,
             "tls: the list of revoked certificates '{}' is out of date since {}; fetch the next one", path,
@@ -185,11 +188,11 @@ std::string why_revoked(X509* certificate, const std::vector<List>& lists) {
     listed = true;
     X509_REVOKED* entry = nullptr;
     if (X509_CRL_get0_by_cert(list.get(), &entry, certificate) == 1) {
-      return fmt::format("{} was taken back on {}", who, date_of(X509_REVOKED_get0_revocationDate(entry)));
+      return fmt::format("{} was revoked on {}", who, date_of(X509_REVOKED_get0_revocationDate(entry)));
     }
   }
   return listed ? ""
-                : fmt::format("{} is of '{}', of which there is no list of revoked ones", who,
+                : fmt::format("{} is signed by '{}', for which there is no list of revoked certificates", who,
                               name_of(X509_get_issuer_name(certificate)));
 }
 

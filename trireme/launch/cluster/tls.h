@@ -11,7 +11,7 @@ struct TlsFiles {
   std::string certificate;  // of this side, with what stands between it and the authority: PEM, or a bundle (PKCS#12)
   std::string key;          // its private key, PEM; empty with a bundle
   std::string authority;    // PEM: what the other side's certificate must be signed by
-  std::string revoked;      // PEM: lists of certificates that authorities have taken back; may be empty
+  std::string revoked;      // PEM: lists of certificates that authorities have revoked; may be empty
   std::string password;  // a file whose first line opens the key; empty: TRIREME_TLS_PASSWORD does, where the key asks
   int warn_days = 30;
   bool on() const {

@@ -1,4 +1,4 @@
-// Whether a process runs, sleeps or is stopped, as the kernel says.
+// Whether a process runs, sleeps or is stopped, according to the kernel.
 #pragma once
 
 namespace trireme::launch {

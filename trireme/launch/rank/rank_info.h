@@ -22,7 +22,7 @@ bool report_failure(const Error& error);
 // Counts a step of training for the launcher, which tells hangs from slowness by it.
 void note_step();
 
-// Tells the launcher that this rank ends in order because a signal asked for it; `sent_here`: this process was sent it.
+// Tells the launcher that this rank ends cleanly because a signal asked for it; `sent_here`: this process was sent it.
 void note_interrupt(int signal, bool sent_here);
 // Whether SIGUSR1 asks this rank to save, from now on: only then does the launcher pass it on.
 void note_saves_when_asked(bool saves);

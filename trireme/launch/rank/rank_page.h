@@ -1,7 +1,6 @@
-// What a rank and its launcher tell each other while it runs, in a few pages of memory that both see:
-// the rank what it waits for, how many steps it has done and, asked by a signal, where its threads
-// are; the launcher that the job is over and why. Writing costs no system call; a rank that is stopped
-// leaves the pages as they were.
+// What a rank and its launcher tell each other while it runs, in a few pages of memory that both see. The rank tells
+// what it waits for, how many steps it has done and, when asked by a signal, where its threads are; the launcher tells
+// that the job is over and why. Writing costs no system call; a rank that is stopped leaves the pages as they were.
 #pragma once
 
 #include <atomic>
@@ -44,7 +43,7 @@ struct RankPage {
   std::atomic<uint32_t> bell{0};  // a thread of the rank sleeps until it moves
   std::atomic<double> told{0};    // when that thread had read the reason, to pass it on, as now_s(); 0: it has not
 
-  // By the rank: for what it has waited for so many seconds already, or "" when it waits no more.
+  // By the rank: what it has waited for, for this many seconds already, or "" when it no longer waits.
   void tell(std::string_view what, double waited_s = 0);
   // By the launcher; empty when the rank is just writing.
   std::string read() const;

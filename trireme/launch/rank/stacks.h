@@ -1,6 +1,6 @@
-// Where the threads of a rank that hangs are. The rank itself writes down its stacks, in a handler of a signal that its
-// launcher sends to each of its threads; the launcher finds the names. A process that does not listen (another program,
-// a rank that has not joined) is left alone.
+// Finds where the threads of a hanging rank are. The rank itself writes down its stacks, in the handler of a signal
+// that its launcher sends to each of its threads; the launcher finds the names. A process that does not listen (another
+// program, a rank that has not joined) is left alone.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which processing units of a host each of its ranks runs on. The one place that knows hwloc.
+// Which processing units of a host each of its ranks runs on. The only place that knows hwloc.
 #pragma once
 
 #include <span>

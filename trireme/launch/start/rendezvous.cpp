@@ -92,7 +92,7 @@ class SiteFile {
   int fd_ = -1;
 };
 
-// Rank 0's: a store with the server behind it.
+// Rank 0's: a store together with its server.
 class ServedStore final : public comm::Store {
  public:
   explicit ServedStore(std::unique_ptr<comm::TcpStoreServer> server, const comm::Secret& secret)
@@ -149,9 +149,8 @@ std::string own_address(const RankInfo& info) {
   const std::string wanted = info.master_address.empty() ? std::string(name) : info.master_address;
   const auto address = resolve(wanted);
   require(address && (!info.master_address.empty() || !address->starts_with("127.")),
-          "launch: rank 0 cannot tell under which address other hosts reach it ('{}' is {}); set "
-          "MASTER_ADDR",
-          wanted, address.value_or("not known"));
+          "launch: rank 0 does not know at which address other hosts reach it ('{}' is {}); set MASTER_ADDR", wanted,
+          address.value_or("not known"));
   return *address;
 }
 
@@ -172,7 +171,7 @@ void require_secret(const RankInfo& info, bool insecure, std::string_view otherw
 
 // What MPI carries can be read in the network, so the secret goes by it on one host only.
 Meeting meet_by_mpi(const RankInfo& info, bool insecure) {
-  if (!info.one_host) require_secret(info, insecure, " ('mpirun -x TRIREME_SECRET_FILE' hands it on)");
+  if (!info.one_host) require_secret(info, insecure, " ('mpirun -x TRIREME_SECRET_FILE' passes it on)");
   const bool carried = info.one_host || !info.secret;
   if (info.rank == 0) {
     const comm::Secret secret = info.secret.value_or(comm::random_secret());
@@ -186,11 +185,11 @@ Meeting meet_by_mpi(const RankInfo& info, bool insecure) {
                       fmt::format("the others at its store {}:{}, told by MPI", site.address, site.port));
   }
   auto site = parse_site(comm::from_rank_0_by_mpi(""));
-  require(site.has_value(), "launch: what MPI brought from rank 0 is no address; do all ranks run the same build?");
+  require(site.has_value(), "launch: what MPI brought from rank 0 is not an address; do all ranks run the same build?");
   require(site->secret.has_value() || info.secret.has_value(),
-          "job secret: rank 0 was given a secret and this rank none; give all ranks the same");
+          "job secret: rank 0 has a secret and this rank has none; give all ranks the same");
   require(!info.secret || !site->secret || *info.secret == *site->secret,
-          "job secret: this rank was given another secret than rank 0; give all ranks the same");
+          "job secret: this rank has a different secret from rank 0's; give all ranks the same");
   if (!site->secret) site->secret = info.secret;
   return {reach(*site, false), fmt::format("rank 0 at its store {}:{}, told by MPI", site->address, site->port),
           nullptr};
@@ -217,7 +216,7 @@ Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
     const auto site = SiteFile::read(path);
     if (!site || !site->secret) continue;
     require(!info.secret || *info.secret == *site->secret,
-            "job secret: this rank was given another secret than rank 0; give all ranks the same");
+            "job secret: this rank has a different secret from rank 0's; give all ranks the same");
     return {reach(*site, false), fmt::format("rank 0 by the file {}", path), nullptr};
   }
   fail(ErrorKind::kTimeout,
@@ -263,7 +262,8 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
         return {reach(site, true), fmt::format("rank 0 at its store {}:{}", site.address, port), nullptr};
       } catch (const comm::SecretRefused& e) {
         if (refused_at == 0) {
-          TRIREME_LOG(kWarn, "launch", "{}; if that is another job's store, rank 0 is still waited for", e.text());
+          TRIREME_LOG(kWarn, "launch", "{}; in case that is another job's store, this rank still waits for rank 0",
+                      e.text());
         }
         refused_at = port;
         pause = std::min(2 * pause, kLookAgain);  // whoever it is, it logs what it refuses
@@ -272,14 +272,13 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
       }
     }
   }
-  require(
-      refused_at == 0,
-      "[rank {} of {}] launch: the store at {}:{} does not accept the job secret of this rank; it was given another "
-      "than rank 0, or rank 0 did not come within {} and that is another job's store. Give all ranks the same "
-      "TRIREME_SECRET_FILE (or "
-      "TRIREME_SECRET)",
-      info.rank, info.world, info.master_address, refused_at,
-      duration_text(static_cast<double>(deadline.count()) / 1000));
+  require(refused_at == 0,
+          "[rank {} of {}] launch: the store at {}:{} does not accept the job secret of this rank; it is different "
+          "from rank 0's, or rank 0 did not come within {} and that is another job's store. Give all ranks the same "
+          "TRIREME_SECRET_FILE (or "
+          "TRIREME_SECRET)",
+          info.rank, info.world, info.master_address, refused_at,
+          duration_text(static_cast<double>(deadline.count()) / 1000));
   fail(ErrorKind::kTimeout, "[rank {} of {}] launch: rank 0 was not found at {} within {} ({})", info.rank, info.world,
        range, duration_text(static_cast<double>(deadline.count()) / 1000), trouble);
 }

@@ -1,10 +1,9 @@
-// How ranks meet when no launcher of ours serves their store: rank 0 serves it, and the others
-// learn of its address, port and secret
+// How ranks meet when no launcher of Trireme serves their store: rank 0 serves it, and the others learn its address,
+// port and secret
 //   - through MPI, under mpirun of the MPI that this build is linked with; between hosts without the secret;
 //   - on one host, from a file of mode 0600 in a folder of mode 0700, named by the job;
-//   - across hosts, from the variables that tell rank 0's address; the secret must be given to
-//   every
-//     rank beforehand. Rank 0 takes the first free one of eight ports, and the others ask at each
+//   - across hosts, from the variables that hold rank 0's address; every rank must be given the
+//     secret beforehand. Rank 0 takes the first free one of eight ports, and the others ask at each
 //     until one proves that it knows the secret.
 #pragma once
 

@@ -163,12 +163,12 @@ TEST_F(RendezvousTest, AnotherSecretThanRankZerosDoesNotLetIn) {
   second.secret = comm::random_secret();
   EXPECT_THAT(refusal(second),
               AllOf(HasSubstr(fmt::format("[rank 1 of 2] launch: the store at 127.0.0.1:")),
-                    HasSubstr(" does not accept the job secret of this rank; it was given another than rank 0, or")));
+                    HasSubstr(" does not accept the job secret of this rank; it is different from rank 0's, or")));
   EXPECT_GE(meeting.refused(), 1);
   second.one_host = true;
   first.one_host = true;
   const Meeting by_file = meet(first, false, kLong);
-  EXPECT_THAT(refusal(second), HasSubstr("this rank was given another secret than rank 0"));
+  EXPECT_THAT(refusal(second), HasSubstr("this rank has a different secret from rank 0"));
 }
 
 TEST_F(RendezvousTest, AnAddressOfAnotherHostIsNotRankZeros) {

@@ -46,7 +46,7 @@ comm::Secret read_secret(const std::string& path, std::string_view from) {
 
 void make_secret_file(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  require(fd >= 0 || errno != EEXIST, "job secret: '{}' is there already; remove it first, or name another file", path);
+  require(fd >= 0 || errno != EEXIST, "job secret: '{}' exists already; remove it first, or name another file", path);
   write_and_close(fd, comm::random_secret(), path);
 }
 

@@ -1,4 +1,4 @@
-// Where rank 0 serves the job's store, as it tells the others by a file or by MPI: one line of text.
+// Where rank 0 serves the job's store: the line of text by which it tells the others, in a file or by MPI.
 #pragma once
 
 #include <cstdint>

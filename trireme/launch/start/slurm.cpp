@@ -78,7 +78,7 @@ HostList::Bracket HostList::bracket_of(std::string_view list, std::string_view r
     const auto first = number(range.substr(0, dash));
     const auto last = dash < range.size() ? number(range.substr(dash + 1)) : first;
     if (!first || !last || *first > *last) {
-      bad_hosts(list, fmt::format("'{}' is no range of numbers", range));
+      bad_hosts(list, fmt::format("'{}' is not a range of numbers", range));
     }
     out.ranges.push_back({*first, static_cast<size_t>(*last - *first) + 1, static_cast<int>(dash)});
     out.count += out.ranges.back().count;

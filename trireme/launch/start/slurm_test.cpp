@@ -49,12 +49,12 @@ TEST(Slurm, WhatIsNoListOfHostsIsRefused) {
   EXPECT_THAT(why("n[1[2]]"), HasSubstr("a bracket inside a bracket"));
   EXPECT_THAT(why(""), HasSubstr("a name is empty"));
   EXPECT_THAT(why("a,,b"), HasSubstr("a name is empty"));
-  EXPECT_THAT(why("n[]"), HasSubstr("'' is no range of numbers"));
-  EXPECT_THAT(why("n[3-1]"), HasSubstr("'3-1' is no range of numbers"));
-  EXPECT_THAT(why("n[1-x]"), HasSubstr("'1-x' is no range of numbers"));
-  EXPECT_THAT(why("n[-1]"), HasSubstr("'-1' is no range of numbers"));
-  EXPECT_THAT(why("n[1-]"), HasSubstr("'1-' is no range of numbers"));
-  EXPECT_THAT(why("n[0-99999999999]"), HasSubstr("is no range of numbers"));
+  EXPECT_THAT(why("n[]"), HasSubstr("'' is not a range of numbers"));
+  EXPECT_THAT(why("n[3-1]"), HasSubstr("'3-1' is not a range of numbers"));
+  EXPECT_THAT(why("n[1-x]"), HasSubstr("'1-x' is not a range of numbers"));
+  EXPECT_THAT(why("n[-1]"), HasSubstr("'-1' is not a range of numbers"));
+  EXPECT_THAT(why("n[1-]"), HasSubstr("'1-' is not a range of numbers"));
+  EXPECT_THAT(why("n[0-99999999999]"), HasSubstr("is not a range of numbers"));
   EXPECT_THAT(why("n[1-65537]"), HasSubstr("more than 65536 hosts"));
   EXPECT_THAT(why("n[1-300][1-300]"), HasSubstr("more than 65536 hosts"));
   std::string brackets = "[1-65536]";

@@ -1,6 +1,5 @@
-// How this process was started, read off environment variables: by which launcher, as which rank of
-// how many, and what that says about where the others are. start.cpp has a table with a row for
-// each launcher.
+// How this process was started, read from environment variables: by which launcher, as which rank of how many, and
+// where the others can be found. start.cpp has a table with a row for each launcher.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,9 @@
-// Finds ranks that hang: they neither run nor wait for others, while another rank waits for them.
+// Finds ranks that hang: they neither run nor wait for others while another rank waits for them.
 //
-// A rank that is only slow uses a processor, or is ready to, or waits for a disk; those are left
-// alone. What is left is a process that is stopped (SIGSTOP), or that sleeps on something that is
-// not communication (a lock, a pipe) for longer than the limit and three steps of its training. While
-// ranks wait for others to start, only who is stopped hangs: a program may take its time before it
-// joins.
+// A rank that is only slow uses a processor, or is ready to, or waits for a disk; it is left alone. A rank hangs when
+// it is stopped (SIGSTOP), or sleeps on something that is not communication (a lock, a pipe) for longer than the limit
+// and three steps of its training. While ranks wait for others to start, only a stopped rank hangs: a program may take
+// its time before it joins.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What a launcher is asked for, and what it gives back.
+// What a launcher is asked to do, and what it returns.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,9 @@ struct LaunchOptions {
   std::chrono::milliseconds grace{2000};  // from SIGTERM to SIGKILL
   int tail_lines = 10;                    // of the first failing rank's log in the report
   int restarts = 0;  // at most, of all ranks, after a failure that is not the caller's (exit code 2)
-  // A restart after ranks were killed (by a signal: a crash, a machine out of memory) has so many fewer, down to this;
-  // 0: always as many. Of those, it has the most that `fits` takes; none: any.
+  // A restart after ranks were killed (by a signal: a crash, a machine out of memory) has that many fewer, down to this
+  // number; 0: the number never changes. Of the possible numbers it takes the largest that `fits` accepts; without
+  // `fits` any.
   int min_ranks = 0;
   std::function<bool(int ranks)> fits;
   std::vector<int> tail;                       // ranks whose logs are also passed to `echo` as they grow

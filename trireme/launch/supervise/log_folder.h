@@ -1,4 +1,4 @@
-// The folder of the ranks' logs; a temporary one goes unless it is kept.
+// The folder of the ranks' logs; a temporary one is removed unless it is kept.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ class LogFolder {
   LogFolder(const LogFolder&) = delete;
   LogFolder& operator=(const LogFolder&) = delete;
   void keep() { temporary_ = false; }
-  // worker_<rank>.log in it; with a number behind when the job was started before, so that what was written stays.
+  // worker_<rank>.log in it; with a number after it when the job was started before, so that what was written stays.
   std::string file(int rank, int attempt = 0) const;
   const std::string& path() const { return path_; }
 

@@ -73,7 +73,7 @@ void tell_interruption(const std::vector<Worker>& workers, int passed_on, Launch
   result.exit_code = 128 + signal;
   result.report =
       fmt::format("interrupted by SIG{}{}; {}\n", sigabbrev_np(signal), sent.empty() ? "" : ", sent to " + sent,
-                  killed ? "the ranks were ended" : "all ranks ended in order");
+                  killed ? "the ranks were ended" : "all ranks ended cleanly");
   result.cause = first_line(result.report);
 }
 

@@ -1,6 +1,5 @@
 // Starts the ranks of a job on this host as processes, serves their store, passes signals on, and
-// when one fails ends the others and says which was the first and why. No rank outlives the call,
-// nor the launcher.
+// when one fails ends the others and reports which failed first and why. No rank outlives the call, or the launcher.
 #pragma once
 
 #include "trireme/launch/supervise/launch_options.h"

@@ -129,9 +129,10 @@ TEST_F(LaunchTest, ARankThatEndsWithACodeIsNamedWithItsLogAndItsCodeIsPassedOn) 
 
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_EQ(result.failed_rank, 1);
-  EXPECT_THAT(result.report, MatchesRegex("rank 1 \\(pid [0-9]+\\) ended with exit code 7 and did not say "
-                                          "why; its log: .*/logs/worker_1.log\n"
-                                          "  the end of .*/logs/worker_1.log:\n    about to fail\n"));
+  EXPECT_THAT(
+      result.report,
+      MatchesRegex("rank 1 \\(pid [0-9]+\\) ended with exit code 7 and gave no reason; its log: .*/logs/worker_1.log\n"
+                   "  the end of .*/logs/worker_1.log:\n    about to fail\n"));
 }
 
 TEST_F(LaunchTest, AKilledRankIsNamedAndTheOthersAreEnded) {
@@ -187,7 +188,7 @@ TEST_F(LaunchTest, ImpossibleOptionsAreRefused) {
             "launch: no command given; write it after the options, as in 'trireme launch -n 2 "
             "./program'");
   EXPECT_EQ(error_text({.ranks = 2, .command = {"true"}, .threads = -1}),
-            "launch: -1 threads of each rank asked for; give 1 to 1024, or 0 for cores over ranks");
+            "launch: -1 threads of each rank asked for; give 1 to 1024, or 0 for the cores divided by the ranks");
   EXPECT_EQ(error_text({.ranks = 2, .command = {"true"}, .log_dir = "/dev/null/logs"}),
             "launch: cannot make the folder '/dev/null/logs' (Not a directory)");
 }
@@ -312,7 +313,7 @@ TEST_F(LaunchTest, TheFirstInterruptLetsRanksSaveAndTheJobEndsInOrder) {
   EXPECT_EQ(exit_code_of(launcher), 128 + SIGINT);
   EXPECT_TRUE(std::filesystem::exists(dir_ + "/saved_0"));
   EXPECT_TRUE(std::filesystem::exists(dir_ + "/saved_1"));
-  EXPECT_EQ(read_file(dir_ + "/report"), "interrupted by SIGINT; all ranks ended in order\n");
+  EXPECT_EQ(read_file(dir_ + "/report"), "interrupted by SIGINT; all ranks ended cleanly\n");
 }
 
 TEST_F(LaunchTest, TheSecondInterruptEndsRanksThatDoNotListen) {

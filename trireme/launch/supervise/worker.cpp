@@ -230,7 +230,7 @@ Story story_of(const Worker& worker) {
             .at_s = worker.ended_s};
   }
   return {
-      .text = fmt::format("{} ended with exit code {} and did not say why{}", who, worker.exit_code, log_hint(worker)),
+      .text = fmt::format("{} ended with exit code {} and gave no reason{}", who, worker.exit_code, log_hint(worker)),
       .exit_code = worker.exit_code,
       .at_s = worker.ended_s};
 }

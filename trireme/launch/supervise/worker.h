@@ -1,4 +1,4 @@
-// One worker process: how it is started, what is known of it, and how its end reads.
+// One worker process: how it is started, what is known about it, and how its end is reported.
 #pragma once
 
 #include <sys/types.h>

@@ -85,7 +85,8 @@ void check(const LaunchOptions& options) {
           "launch: no command given; write it after the options, as in 'trireme launch -n 2 "
           "./program'");
   require(options.threads >= 0 && options.threads <= 1024,
-          "launch: {} threads of each rank asked for; give 1 to 1024, or 0 for cores over ranks", options.threads);
+          "launch: {} threads of each rank asked for; give 1 to 1024, or 0 for the cores divided by the ranks",
+          options.threads);
   require(options.min_ranks >= 0 && options.min_ranks <= options.ranks,
           "launch: -n {}:{}; the first must be 1 or more and not above the second", options.min_ranks, options.ranks);
   require(options.restarts >= 0 && options.restarts <= 1'000'000, "launch: {} restarts asked for; give 0 to 1000000",

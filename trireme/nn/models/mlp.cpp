@@ -13,7 +13,7 @@ Tensor flatten(const Tensor& x) {
 }  // namespace
 
 Mlp::Mlp(const std::vector<int64_t>& sizes) {
-  require(sizes.size() >= 2, "mlp: {} sizes are given; it needs an input and an output size at least", sizes.size());
+  require(sizes.size() >= 2, "mlp: {} sizes are given; it needs at least an input and an output size", sizes.size());
   for (const int64_t size : sizes) check_sizes("mlp", static_cast<int64_t>(sizes.size()), {{"layer's size", size}});
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
     layers_.push_back(

@@ -61,7 +61,7 @@ ResNet::ResNet(const ResNetConfig& config)
       conv1_(config.channels, config.width, 7, without_bias("conv1", config.width, 7, 2)),
       bn1_(config.width, {.name = "bn1", .relu = true}),
       fc_(features_of(config), config.classes, {.name = "fc"}) {
-  require(config.blocks.size() <= 16, "resnet: {} stages; each doubles the channels, so there can be 16 at most",
+  require(config.blocks.size() <= 16, "resnet: {} stages; each doubles the channels, so there can be at most 16",
           config.blocks.size());
   for (const int64_t blocks : config.blocks)
     check_sizes("resnet", blocks, {{"channels", config.width << (config.blocks.size() - 1)}});

@@ -140,19 +140,20 @@ std::vector<Tensor> ring(const RingArgs& args) {
 }  // namespace
 
 namespace ops {
-extern const OpDef attention{{"attention", &Attrs::parse<AttentionAttrs>},
-                             "out[b,i,h,:] = sum_j softmax_j(scale q[b,i,h,:] . k[b,j,g,:]) v[b,j,g,:], g = h/r",
-                             "q, k, v",
-                             infer,
-                             grad,
-                             shard,
-                             cost,
-                             kernel,
-                             {},
-                             {},
-                             attention_examples,
-                             nullptr,
-                             ring};
+extern const OpDef attention{
+    {"attention", &Attrs::parse<AttentionAttrs>},
+    {
+        .doc = "out[b,i,h,:] = sum_j softmax_j(scale q[b,i,h,:] . k[b,j,g,:]) v[b,j,g,:], g = h/r",
+        .inputs = "q, k, v",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = attention_examples,
+        .ring = ring,
+    },
+};
 }  // namespace ops
 
 Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {

@@ -32,7 +32,7 @@ void check_attention(const char* op, const InferArgs& args);
 
 // Heads are cut by groups: a key head stays with the query heads that it serves. Queries and keys are
 // cut together, in a ring; under a causal mask only where there are as many of both, so that each
-// piece of the keys is all before, all beside or all behind a rank's queries.
+// piece of the keys is all before, all beside or all after a rank's queries.
 inline RuleOptions attention_rule(const TypeArgs& args) {
   RuleOptions options;
   options.sizes = {{'r', args.in[0].shape[2] / args.in[1].shape[2]}};

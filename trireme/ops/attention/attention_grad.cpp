@@ -76,7 +76,7 @@ void kernel(const KernelArgs& args) {
 }
 
 // Keys and values go around as in the forward pass. What is due to them is summed on its way: it
-// sets out in step 1, one place behind them, and the rank they belong to adds its own share, of
+// sets out in step 1, one place after them, and the rank they belong to adds its own share, of
 // step 0, when it is back. Sums are taken in the type of lse.
 std::vector<Tensor> ring(const RingArgs& args) {
   auto attrs = args.attrs.as<AttentionAttrs>();
@@ -116,18 +116,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef attention_grad{{"attention_grad", &Attrs::parse<AttentionAttrs>},
-                                  "dq, dk and dv of attention, from its results",
-                                  "q, k, v, out, lse, dout",
-                                  infer,
-                                  Facet<GradFn>::none("a gradient is not differentiated again"),
-                                  shard,
-                                  cost,
-                                  kernel,
-                                  {},
-                                  {{0, 5}, {0, 3}},
-                                  examples,
-                                  nullptr,
-                                  ring};
+extern const OpDef attention_grad{
+    {"attention_grad", &Attrs::parse<AttentionAttrs>},
+    {
+        .doc = "dq, dk and dv of attention, from its results",
+        .inputs = "q, k, v, out, lse, dout",
+        .infer = infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 5}, {0, 3}},
+        .examples = examples,
+        .ring = ring,
+    },
+};
 }  // namespace ops
 }  // namespace trireme

@@ -98,15 +98,17 @@ std::vector<Example> examples() {
 namespace ops {
 extern const OpDef attention_merge{
     {"attention_merge", &Attrs::parse<NoAttrs>},
-    "out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b, lse = ln(exp(lse_a) + exp(lse_b))",
-    "out_a, lse_a, out_b, lse_b",
-    infer,
-    grad,
-    shard,
-    cost,
-    kernel,
-    {},
-    {{0, 0}, {0, 2}, {1, 1}, {1, 3}},
-    examples};
+    {
+        .doc = "out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b, lse = ln(exp(lse_a) + exp(lse_b))",
+        .inputs = "out_a, lse_a, out_b, lse_b",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}, {0, 2}, {1, 1}, {1, 3}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 }  // namespace trireme

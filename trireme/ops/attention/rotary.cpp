@@ -76,17 +76,21 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef rotary{{"rotary", &Attrs::parse<RotaryAttrs>},
-                          "y = x with the pairs (i, i+d/2) of each head turned by s theta^(-2i/d)",
-                          "x",
-                          infer,
-                          grad,
-                          shard,
-                          cost,
-                          kernel,
-                          {.reads_place = true},
-                          {{0, 0}},
-                          examples};
+extern const OpDef rotary{
+    {"rotary", &Attrs::parse<RotaryAttrs>},
+    {
+        .doc = "y = x with the pairs (i, i+d/2) of each head turned by s theta^(-2i/d)",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor rotary(const Tensor& x, double theta) {

@@ -201,34 +201,131 @@ std::vector<Example> examples_ring_shift() {
   return {{.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .size = 3, .shift = -2})}};
 }
 
-// Ops of any number of operands may write each result over its operand.
-OpDef collective(std::string_view name, std::string_view doc, std::string_view inputs, InferFn* infer, GradFn* grad,
-                 std::vector<Example> (*examples)()) {
-  using Overwrites = std::vector<std::pair<int, int>>;
-  return collective_op<CollectiveAttrs>(name, doc, inputs, infer, grad, examples,
-                                        inputs == "..." ? Overwrites{{0, 0}} : Overwrites{});
+GroupCall numbers(const Attrs& attrs) {
+  const auto& a = attrs.as<CollectiveAttrs>();
+  const Reduction reduction = a.reduction == "max"   ? Reduction::kMax
+                              : a.reduction == "min" ? Reduction::kMin
+                                                     : Reduction::kSum;
+  return {.reduction = reduction, .root = a.root, .shift = a.shift};
 }
+
+GroupCall pieces_out(const Attrs& attrs) {
+  GroupCall call = numbers(attrs);
+  call.parted = static_cast<int>(attrs.as<CollectiveAttrs>().dim);
+  return call;
+}
+
+GroupCall pieces_in(const Attrs& attrs) {
+  GroupCall call = numbers(attrs);
+  call.joined = static_cast<int>(attrs.as<CollectiveAttrs>().dim);
+  return call;
+}
+
+GroupCall pieces_out_and_in(const Attrs& attrs) {
+  GroupCall call = pieces_out(attrs);
+  call.joined = static_cast<int>(attrs.as<CollectiveAttrs>().from_dim);
+  return call;
+}
+
+// The layouts of operands and results are those of the reshard step.
+template <ReshardStep::Kind kKind>
+CutTensor resharded(const CutTensor& operand, const Attrs& attrs, const Mesh&) {
+  const auto& a = attrs.as<CollectiveAttrs>();
+  const ReshardStep step{.kind = kKind,
+                         .dim = static_cast<int>(a.dim),
+                         .from_dim = static_cast<int>(a.from_dim),
+                         .axes = {a.axes.begin(), a.axes.end()},
+                         .reduction = numbers(attrs).reduction};
+  return {operand.whole, layout_after(step, operand.layout)};
+}
+
+// A piece that goes on to another rank is the same part of another tensor.
+CutTensor lies_as_before(const CutTensor& operand, const Attrs&, const Mesh&) {
+  return operand;
+}
+
+using Step = ReshardStep::Kind;
 
 }  // namespace
 
 namespace ops {
-extern const OpDef all_reduce = collective("all_reduce", "y = sum over the group of x (or max, min)", "...",
-                                           infer_all_reduce, grad_all_reduce, examples_elementwise);
-extern const OpDef all_gather = collective("all_gather", "y = the group's pieces joined along dim", "x",
-                                           infer_all_gather, grad_all_gather, examples_dim);
-extern const OpDef reduce_scatter =
-    collective("reduce_scatter", "y = the rank's piece, along dim, of the sum over the group of x", "x",
-               infer_reduce_scatter, grad_reduce_scatter, examples_dim);
-extern const OpDef all_to_all =
-    collective("all_to_all", "y = pieces of x along dim exchanged and joined along from_dim", "x", infer_all_to_all,
-               grad_all_to_all, examples_all_to_all);
-extern const OpDef ring_shift =
-    collective("ring_shift", "y = the x of the member `shift` places before, around the group", "x", infer_ring_shift,
-               grad_ring_shift, examples_ring_shift);
-extern const OpDef broadcast =
-    collective("broadcast", "y = the root's x", "...", infer_broadcast, grad_broadcast, examples_elementwise);
-extern const OpDef shard_slice = collective("shard_slice", "y = the rank's piece of x along dim; nothing is sent", "x",
-                                            infer_shard_slice, grad_shard_slice, examples_dim);
+extern const OpDef all_reduce = collective_op<CollectiveAttrs>({
+    .name = "all_reduce",
+    .doc = "y = sum over the group of x (or max, min)",
+    .inputs = "...",
+    .infer = infer_all_reduce,
+    .grad = grad_all_reduce,
+    .examples = examples_elementwise,
+    .does = {.work = GroupWork::kAllReduce,
+             .call = numbers,
+             .step = Step::kAllReduce,
+             .result = resharded<Step::kAllReduce>},
+    .overwrites = each_over_its_operand,
+});
+extern const OpDef all_gather = collective_op<CollectiveAttrs>({
+    .name = "all_gather",
+    .doc = "y = the group's pieces joined along dim",
+    .inputs = "x",
+    .infer = infer_all_gather,
+    .grad = grad_all_gather,
+    .examples = examples_dim,
+    .does = {.work = GroupWork::kAllGather,
+             .call = pieces_in,
+             .step = Step::kAllGather,
+             .result = resharded<Step::kAllGather>},
+});
+extern const OpDef reduce_scatter = collective_op<CollectiveAttrs>({
+    .name = "reduce_scatter",
+    .doc = "y = the rank's piece, along dim, of the sum over the group of x",
+    .inputs = "x",
+    .infer = infer_reduce_scatter,
+    .grad = grad_reduce_scatter,
+    .examples = examples_dim,
+    .does = {.work = GroupWork::kReduceScatter,
+             .call = pieces_out,
+             .step = Step::kReduceScatter,
+             .result = resharded<Step::kReduceScatter>},
+});
+extern const OpDef all_to_all = collective_op<CollectiveAttrs>({
+    .name = "all_to_all",
+    .doc = "y = pieces of x along dim exchanged and joined along from_dim",
+    .inputs = "x",
+    .infer = infer_all_to_all,
+    .grad = grad_all_to_all,
+    .examples = examples_all_to_all,
+    .does = {.work = GroupWork::kAllToAll,
+             .call = pieces_out_and_in,
+             .step = Step::kAllToAll,
+             .result = resharded<Step::kAllToAll>},
+});
+extern const OpDef ring_shift = collective_op<CollectiveAttrs>({
+    .name = "ring_shift",
+    .doc = "y = the x of the member `shift` places before, around the group",
+    .inputs = "x",
+    .infer = infer_ring_shift,
+    .grad = grad_ring_shift,
+    .examples = examples_ring_shift,
+    .does = {.work = GroupWork::kRingShift, .call = numbers, .result = lies_as_before},
+});
+extern const OpDef broadcast = collective_op<CollectiveAttrs>({
+    .name = "broadcast",
+    .doc = "y = the root's x",
+    .inputs = "...",
+    .infer = infer_broadcast,
+    .grad = grad_broadcast,
+    .examples = examples_elementwise,
+    .does = {.work = GroupWork::kBroadcast, .call = numbers},
+    .overwrites = each_over_its_operand,
+});
+extern const OpDef shard_slice = collective_op<CollectiveAttrs>({
+    .name = "shard_slice",
+    .doc = "y = the rank's piece of x along dim; nothing is sent",
+    .inputs = "x",
+    .infer = infer_shard_slice,
+    .grad = grad_shard_slice,
+    .examples = examples_dim,
+    .does = {.work = GroupWork::kCut, .call = pieces_out, .step = Step::kSlice, .result = resharded<Step::kSlice>},
+});
 }  // namespace ops
 
 std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs& attrs) {

@@ -77,7 +77,7 @@ std::vector<TensorType> infer_exchange(const InferArgs& args) {
       int64_t& known = from[static_cast<size_t>(to)];
       require(known < 0,
               "neighbor_exchange: operand {} goes to rank {} of the group from rank {} and from rank {}; a rank "
-              "gets one",
+              "receives it from one",
               i, to, known, k);
       known = k;
     }
@@ -101,6 +101,68 @@ std::vector<Tensor> grad_exchange(const GradArgs& args) {
   return out;
 }
 
+Exchange::Part part(int64_t peer, const Shape& shape, int64_t dim, Range range, int64_t first) {
+  Box box = Box::whole(shape);
+  box.start[static_cast<int>(dim)] = range.start - first;
+  box.size[static_cast<int>(dim)] = range.size;
+  return {peer, 0, box};
+}
+
+// Between blocks and windows: `take` from blocks, else back to them.
+Exchange of_windows(const WindowAttrs& attrs, const Shape& in, const Shape& out, int64_t me, bool take) {
+  const WindowCut cut = attrs.cut();
+  const int64_t window = cut.start(me);
+  const int64_t block = me * cut.block();
+  Exchange exchange{.adds = !take, .fill = take ? attrs.fill : 0};
+  for (int64_t peer = 0; peer < cut.parts; ++peer) {
+    const Range of_mine = common(cut, me, peer);  // in this rank's window and the peer's block
+    const Range of_peers = common(cut, peer, me);
+    const Range to_send = take ? of_peers : of_mine;
+    const Range to_get = take ? of_mine : of_peers;
+    const Exchange::Part sent = part(peer, in, attrs.dim, to_send, take ? block : window);
+    const Exchange::Part got = part(peer, out, attrs.dim, to_get, take ? window : block);
+    if (to_send.size > 0) (peer == me ? exchange.kept_from : exchange.sends).push_back(sent);
+    if (to_get.size > 0) (peer == me ? exchange.kept_to : exchange.receipts).push_back(got);
+  }
+  return exchange;
+}
+
+template <bool kTake>
+Exchange exchange_windows(const TypeArgs& args, int64_t me) {
+  return of_windows(args.attrs.as<WindowAttrs>(), args.in[0].shape, args.out[0].shape, me, kTake);
+}
+
+// Windows are another tensor, cut by the same axes: all windows side by side.
+template <bool kTake>
+CutTensor windows_lie(const CutTensor& operand, const Attrs& attrs, const Mesh& mesh) {
+  const auto& a = attrs.as<WindowAttrs>();
+  const auto dim = static_cast<int>(a.dim);
+  const std::vector<int>& axes = operand.layout.dims[static_cast<size_t>(dim)];
+  require(std::ranges::equal(axes, a.axes), "is over other axes than those that cut its dimension");
+  CutTensor out = operand;
+  const int64_t windows = a.size * a.length;
+  require(operand.whole[dim] == (kTake ? a.extent : windows) && mesh.size_of(axes) == a.size,
+          "says another size than its operand has");
+  out.whole[dim] = kTake ? windows : a.extent;
+  return out;
+}
+
+Exchange exchange_with_neighbors(const TypeArgs& args, int64_t me) {
+  const auto& attrs = args.attrs.as<ExchangeAttrs>();
+  const std::span<const TensorType> types = args.in;
+  Exchange exchange;
+  for (size_t i = 0; i < types.size(); ++i) {
+    const Box whole = Box::whole(types[i].shape);
+    for (int64_t place = 0; place < attrs.size; ++place) {
+      const int64_t to = attrs.to[i * static_cast<size_t>(attrs.size) + static_cast<size_t>(place)];
+      if (to < 0) continue;
+      if (place == me) (to == me ? exchange.kept_from : exchange.sends).push_back({to, i, whole});
+      if (to == me) (place == me ? exchange.kept_to : exchange.receipts).push_back({place, i, whole});
+    }
+  }
+  return exchange;
+}
+
 WindowAttrs halo_of_one() {
   return {.axes = {0}, .size = 2, .dim = 1, .extent = 8, .offset = -1, .step = 4, .length = 6};
 }
@@ -119,14 +181,34 @@ std::vector<Example> exchange_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef take_windows = collective_op<WindowAttrs>(
-    "take_windows", "y = positions [offset + k step, + length) of the dimension whose block k is x", "x", infer_take,
-    grad_take, take_examples);
-extern const OpDef add_windows = collective_op<WindowAttrs>(
-    "add_windows", "y = block k of the sum of the group's windows x", "x", infer_add, grad_add, add_examples);
-extern const OpDef neighbor_exchange =
-    collective_op<ExchangeAttrs>("neighbor_exchange", "y[i] = the x[i] that comes to this rank, else 0", "...",
-                                 infer_exchange, grad_exchange, exchange_examples);
+extern const OpDef take_windows = collective_op<WindowAttrs>({
+    .name = "take_windows",
+    .doc = "y = positions [offset + k step, + length) of the dimension whose block k is x",
+    .inputs = "x",
+    .infer = infer_take,
+    .grad = grad_take,
+    .examples = take_examples,
+    .does = {.work = GroupWork::kExchange, .exchange = exchange_windows<true>, .result = windows_lie<true>},
+});
+extern const OpDef add_windows = collective_op<WindowAttrs>({
+    .name = "add_windows",
+    .doc = "y = block k of the sum of the group's windows x",
+    .inputs = "x",
+    .infer = infer_add,
+    .grad = grad_add,
+    .examples = add_examples,
+    .does = {.work = GroupWork::kExchange, .exchange = exchange_windows<false>, .result = windows_lie<false>},
+});
+extern const OpDef neighbor_exchange = collective_op<ExchangeAttrs>({
+    .name = "neighbor_exchange",
+    .doc = "y[i] = the x[i] that comes to this rank, else 0",
+    .inputs = "...",
+    .infer = infer_exchange,
+    .grad = grad_exchange,
+    .examples = exchange_examples,
+    .does = {.work = GroupWork::kExchange, .exchange = exchange_with_neighbors},
+    .overwrites = each_over_its_operand,
+});
 }  // namespace ops
 
 CollectiveAttrs over_axes(const Mesh& mesh, std::string_view axes) {
@@ -141,8 +223,8 @@ CollectiveAttrs over_ranks(const std::vector<std::vector<int64_t>>& groups) {
     require(group.size() >= 2, "over_ranks: the group [{}] has {} ranks; a group has 2 or more", fmt::join(group, ","),
             group.size());
     require(group.size() == groups[0].size(),
-            "over_ranks: the group [{}] has {} ranks and [{}] has {}; all must have as many", fmt::join(group, ","),
-            group.size(), fmt::join(groups[0], ","), groups[0].size());
+            "over_ranks: the group [{}] has {} ranks and [{}] has {}; all groups must be of one size",
+            fmt::join(group, ","), group.size(), fmt::join(groups[0], ","), groups[0].size());
     for (const int64_t rank : group) {
       require(rank >= 0, "over_ranks: rank {} in the group [{}]; ranks count from 0", rank, fmt::join(group, ","));
       require(std::find(out.ranks.begin(), out.ranks.end(), rank) == out.ranks.end(),

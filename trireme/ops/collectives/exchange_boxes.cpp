@@ -1,5 +1,7 @@
 // exchange_boxes: boxes of the ranks' operands go to boxes of the ranks' results, added where they overlap, with zeros
 // where nothing comes. Its gradient sends the cotangents of the boxes back the same ways.
+#include <algorithm>
+
 #include "trireme/op/box_messages.h"
 #include "trireme/op/build.h"
 #include "trireme/ops/collectives/collective.h"
@@ -29,8 +31,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   require(attrs.size >= 1 && attrs.size <= 65'536,
           "exchange_boxes: the group has {} ranks; it must have 1 or more, up to 65536", attrs.size);
   require(attrs.shape.rank() == x.shape.rank(),
-          "exchange_boxes: a result {} of an operand {}; both must have as many dimensions", to_string(attrs.shape),
-          to_string(x));
+          "exchange_boxes: a result {} of an operand {}; both must have the same number of dimensions",
+          to_string(attrs.shape), to_string(x));
   for (const BoxMessage& message : attrs.messages()) {
     for (const int64_t place : {message.from, message.to}) {
       require(place >= 0 && place < attrs.size,
@@ -52,6 +54,25 @@ std::vector<Tensor> grad(const GradArgs& args) {
   return {apply1(ops::exchange_boxes, {args.dout[0]}, Attrs::of(back))};
 }
 
+// Where boxes that come overlap they are added, by rank and then in the order of the messages.
+Exchange exchange_of(const TypeArgs& args, int64_t me) {
+  const auto& attrs = args.attrs.as<BoxesAttrs>();
+  Exchange exchange;
+  std::vector<Box> come;
+  for (const BoxMessage& message : attrs.messages()) {
+    const bool own = message.from == message.to;
+    if (message.from == me) (own ? exchange.kept_from : exchange.sends).push_back({message.to, 0, message.sent});
+    if (message.to != me) continue;
+    (own ? exchange.kept_to : exchange.receipts).push_back({message.from, 0, message.got});
+    exchange.adds = exchange.adds ||
+                    std::ranges::any_of(come, [&](const Box& box) { return intersect(box, message.got).has_value(); });
+    come.push_back(message.got);
+  }
+  std::ranges::stable_sort(exchange.sends, {}, &Exchange::Part::peer);
+  std::ranges::stable_sort(exchange.receipts, {}, &Exchange::Part::peer);
+  return exchange;
+}
+
 std::vector<Example> examples() {
   BoxesAttrs attrs{.axes = {0}, .size = 2, .shape = {3, 4}};
   for (const int64_t place : {0, 1}) {
@@ -64,8 +85,15 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef exchange_boxes = collective_op<BoxesAttrs>(
-    "exchange_boxes", "y = the sum of the boxes of x that come to this rank, else 0", "x", infer, grad, examples);
+extern const OpDef exchange_boxes = collective_op<BoxesAttrs>({
+    .name = "exchange_boxes",
+    .doc = "y = the sum of the boxes of x that come to this rank, else 0",
+    .inputs = "x",
+    .infer = infer,
+    .grad = grad,
+    .examples = examples,
+    .does = {.work = GroupWork::kExchange, .exchange = exchange_of},
+});
 }  // namespace ops
 
 }  // namespace trireme

@@ -45,17 +45,20 @@ std::vector<Example> recv_examples() {
 template <class A>
 OpDef message_op(std::string_view name, std::string_view doc, std::string_view inputs, InferFn* infer,
                  std::vector<Example> (*examples)()) {
-  return {{name, &Attrs::parse<A>},
-          doc,
-          inputs,
-          infer,
-          Facet<GradFn>::none("stands between plans, which are made after gradients are"),
-          Facet<ShardFn>::none("works on the pieces of ranks"),
-          cost_of_collective,
-          Facet<KernelFn>::none("the executor runs it, which knows the other ranks"),
-          {.message = true},
-          {},
-          examples};
+  return {
+      {name, &Attrs::parse<A>},
+      {
+          .doc = doc,
+          .inputs = inputs,
+          .infer = infer,
+          .grad = Facet<GradFn>::none("stands between plans, which are made after gradients are"),
+          .shard = Facet<ShardFn>::none("works on the pieces of ranks"),
+          .cost = cost_of_collective,
+          .kernel = Facet<KernelFn>::none("the executor runs it, which knows the other ranks"),
+          .traits = {.message = true},
+          .examples = examples,
+      },
+  };
 }
 
 }  // namespace

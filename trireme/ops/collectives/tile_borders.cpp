@@ -74,7 +74,7 @@ class Borders {
               ids[d], kDirections[d], ranks - 1);
       const auto first = std::find(ids.begin(), ids.end(), ids[d]) - ids.begin();
       require(ids[d] == -1 || static_cast<size_t>(first) == d,
-              "exchange_borders: {} of rank {} name rank {} twice ({} and {}); once each", what, k, ids[d],
+              "exchange_borders: {} of rank {} name rank {} twice ({} and {}); name each once", what, k, ids[d],
               kDirections[static_cast<size_t>(first)], kDirections[d]);
     }
   }
@@ -94,24 +94,24 @@ class Borders {
     }
   }
 
-  // What rank k sends in direction d, and whether somebody sends what it awaits there.
+  // What rank k sends in direction d, and whether somebody sends what it expects there.
   void add_border(size_t k, size_t d, BoxesAttrs& out) const {
     if (const int64_t from = of_ranks_[k].recv_rank_ids[d]; from >= 0) {
       const std::array<int64_t, 8>& sends = of_ranks_[static_cast<size_t>(from)].send_rank_ids;
       require(std::find(sends.begin(), sends.end(), static_cast<int64_t>(k)) != sends.end(),
-              "exchange_borders: rank {} awaits its {} from rank {}, which sends it nothing", k, kDirections[d], from);
+              "exchange_borders: rank {} expects its {} from rank {}, which sends it nothing", k, kDirections[d], from);
     }
     const int64_t to = of_ranks_[k].send_rank_ids[d];
     if (to < 0) return;
     const std::array<int64_t, 8>& awaited = of_ranks_[static_cast<size_t>(to)].recv_rank_ids;
     const auto at =
         static_cast<size_t>(std::find(awaited.begin(), awaited.end(), static_cast<int64_t>(k)) - awaited.begin());
-    require(at < awaited.size(), "exchange_borders: rank {} sends its {} to rank {}, which awaits nothing from it", k,
+    require(at < awaited.size(), "exchange_borders: rank {} sends its {} to rank {}, which expects nothing from it", k,
             kDirections[d], to);
     const Box from_box = sent(k, kRows[d], kColumns[d]);
     const Box to_box = got(static_cast<size_t>(to), kRows[at], kColumns[at]);
     require(from_box.size == to_box.size,
-            "exchange_borders: rank {} sends its {}, {}, to rank {}, which awaits {} as its {}", k, kDirections[d],
+            "exchange_borders: rank {} sends its {}, {}, to rank {}, which expects {} as its {}", k, kDirections[d],
             to_string(from_box.size), to, to_string(to_box.size), kDirections[at]);
     if (from_box.elements() > 0) out.add({static_cast<int64_t>(k), to, from_box, to_box});
   }
@@ -128,7 +128,7 @@ Tensor exchange_borders(const Tensor& x, const CollectiveAttrs& group, std::span
   require(x.rank() == 4 && x.type().elements() > 0, "exchange_borders: a tile {}; it must be [n,c,h,w] and not empty",
           to_string(x.type()));
   require(static_cast<int64_t>(of_ranks.size()) == group.size,
-          "exchange_borders: {} ranks say their borders, and the group has {}; give one for each", of_ranks.size(),
+          "exchange_borders: borders are given for {} ranks, and the group has {}; give them for each", of_ranks.size(),
           group.size);
   return apply1(op("exchange_boxes"), {x}, Attrs::of(Borders(x.type(), of_ranks).attrs(group)));
 }

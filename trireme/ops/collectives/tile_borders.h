@@ -1,6 +1,6 @@
-// The borders of tiles of images that ranks pass to each other in eight directions, each rank saying itself whom it
-// sends to and whom it gets from: for models that are cut by hand, and grids that are no axes of a mesh. In a mesh's
-// grid `halo` along one dimension after the other does the same.
+// Borders of image tiles, which ranks pass to each other in eight directions. Each rank itself names the ranks that it
+// sends to and receives from: for models that are cut by hand, and grids that are not axes of a mesh. In a mesh's grid
+// `halo` along one dimension after the other does the same.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace trireme {
 
-// What one rank says. Ranks are places in the group, -1: none. The eight directions go clockwise from the top: top, top
-// right, right, bottom right, bottom, bottom left, left, top left. The four lengths are rows at the top and at the
+// What one rank declares. Ranks are places in the group, -1: none. The eight directions go clockwise from the top: top,
+// top right, right, bottom right, bottom, bottom left, left, top left. The four lengths are rows at the top and at the
 // bottom, columns left and right.
 struct TileBorders {
   std::array<int64_t, 8> send_rank_ids{-1, -1, -1, -1, -1, -1, -1, -1};
@@ -23,11 +23,11 @@ struct TileBorders {
 };
 
 // x is a tile [n,c,h,w]; the result [n,c,h + top + bottom,w + left + right] of `recv_lens` has the tile inside, and
-// around it what comes: from each neighbour the border of its tile on the side where it sends, corners from the
-// diagonal ones, and zeros where none sends. `of_ranks` has an entry for each rank of the group. The gradient sends the
-// cotangents of borders back and adds them. Throws kInvalidArgument for ranks that are not in the group or are named
-// twice, negative lengths or ones beyond the tile, another format than NCHW, results of different shapes, and borders
-// that are sent and not awaited in the same size, or awaited and not sent.
+// around it what arrives: from each neighbour the border of its tile on the side where it sends, corners from the
+// diagonal neighbours, and zeros where none sends. `of_ranks` has an entry for each rank of the group. The gradient
+// sends the cotangents of borders back and adds them. Throws kInvalidArgument for ranks that are not in the group or
+// are named twice, negative lengths or ones beyond the tile, another format than NCHW, results of different shapes, and
+// borders that are sent but not expected in the same size, or expected but not sent.
 Tensor exchange_borders(const Tensor& x, const CollectiveAttrs& group, std::span<const TileBorders> of_ranks,
                         std::string_view data_format = "NCHW");
 

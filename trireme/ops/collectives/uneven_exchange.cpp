@@ -24,7 +24,8 @@ BoxesAttrs leading_boxes(const Tensor& x, size_t operand, const CollectiveAttrs&
     if (to[k] < 0) continue;
     const auto first = static_cast<size_t>(std::find(to.begin(), to.end(), to[k]) - to.begin());
     require(first == k,
-            "neighbor_exchange: operand {} goes to rank {} of the group from rank {} and from rank {}; a rank gets one",
+            "neighbor_exchange: operand {} goes to rank {} of the group from rank {} and from rank {}; a rank receives "
+            "it from one",
             operand, to[k], first, k);
     bool fits = shapes[k].rank() == x.rank();
     for (int dim = 0; fits && dim < x.rank(); ++dim) fits = shapes[k][dim] >= 0 && shapes[k][dim] <= x.size(dim);

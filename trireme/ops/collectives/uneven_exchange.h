@@ -1,5 +1,5 @@
-// Neighbours that pass tensors of unequal shapes to each other, for models that are cut by hand. Every rank runs one
-// program, so an operand has one shape on all, that of the largest; of it a rank sends the box at the beginning that it
+// Exchange of tensors of unequal shapes between neighbours, for models that are cut by hand. All ranks run one program,
+// so an operand has one shape on all of them, that of the largest; a rank sends the box at its beginning that it really
 // has.
 #pragma once
 

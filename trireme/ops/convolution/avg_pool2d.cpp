@@ -1,6 +1,6 @@
 // avg_pool2d: y[n,p,q,c] = the mean of x[n,.,.,c] over the window at (p,q); padded zeros count
 // unless told otherwise
-#include "trireme/ops/collectives/window.h"
+#include "trireme/ops/convolution/window.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -170,30 +170,34 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef avg_pool2d{{"avg_pool2d", &Attrs::parse<Pool2dAttrs>},
-                              "y[n,p,q,c] = mean of x[n,.,.,c] over the window at (p,q)",
-                              "x",
-                              infer,
-                              grad,
-                              shard,
-                              cost,
-                              kernel,
-                              {},
-                              {},
-                              examples,
-                              in_window};
-extern const OpDef avg_pool2d_grad{{"avg_pool2d_grad", &Attrs::parse<Pool2dAttrs>},
-                                   "dx = each dy spread over its window",
-                                   "dy",
-                                   grad_infer,
-                                   grad_grad,
-                                   grad_shard,
-                                   grad_cost,
-                                   grad_kernel,
-                                   {},
-                                   {},
-                                   grad_examples,
-                                   in_window};
+extern const OpDef avg_pool2d{
+    {"avg_pool2d", &Attrs::parse<Pool2dAttrs>},
+    {
+        .doc = "y[n,p,q,c] = mean of x[n,.,.,c] over the window at (p,q)",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+        .in_window = in_window,
+    },
+};
+extern const OpDef avg_pool2d_grad{
+    {"avg_pool2d_grad", &Attrs::parse<Pool2dAttrs>},
+    {
+        .doc = "dx = each dy spread over its window",
+        .inputs = "dy",
+        .infer = grad_infer,
+        .grad = grad_grad,
+        .shard = grad_shard,
+        .cost = grad_cost,
+        .kernel = grad_kernel,
+        .examples = grad_examples,
+        .in_window = in_window,
+    },
+};
 }  // namespace ops
 
 Tensor avg_pool2d(const Tensor& x, const PoolOptions& o) {

@@ -106,18 +106,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef conv2d{{"conv2d", &Attrs::parse<Conv2dAttrs>},
-                          "y[n,p,q,o] = sum_{a,b,i} x[n, p s - top + a d, q s - left + b d, i] w[o,a,b,i]",
-                          "x, weight",
-                          infer,
-                          grad,
-                          shard,
-                          cost,
-                          kernel,
-                          {},
-                          {},
-                          examples,
-                          in_window};
+extern const OpDef conv2d{
+    {"conv2d", &Attrs::parse<Conv2dAttrs>},
+    {
+        .doc = "y[n,p,q,o] = sum_{a,b,i} x[n, p s - top + a d, q s - left + b d, i] w[o,a,b,i]",
+        .inputs = "x, weight",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+        .in_window = in_window,
+    },
+};
 }  // namespace ops
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const ConvOptions& o) {

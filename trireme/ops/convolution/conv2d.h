@@ -2,7 +2,7 @@
 // [n,h',w',o].
 #pragma once
 
-#include "trireme/ops/collectives/window.h"
+#include "trireme/ops/convolution/window.h"
 
 namespace trireme::detail {
 

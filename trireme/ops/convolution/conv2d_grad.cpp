@@ -164,31 +164,34 @@ std::vector<Example> weight_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef conv2d_grad_input{{"conv2d_grad_input", &Attrs::parse<Conv2dAttrs>},
-                                     "dx of conv2d",
-                                     "weight, dy",
-                                     input_infer,
-                                     input_grad,
-                                     input_shard,
-                                     input_cost,
-                                     input_kernel,
-                                     {},
-                                     {},
-                                     input_examples,
-                                     input_in_window};
+extern const OpDef conv2d_grad_input{
+    {"conv2d_grad_input", &Attrs::parse<Conv2dAttrs>},
+    {
+        .doc = "dx of conv2d",
+        .inputs = "weight, dy",
+        .infer = input_infer,
+        .grad = input_grad,
+        .shard = input_shard,
+        .cost = input_cost,
+        .kernel = input_kernel,
+        .examples = input_examples,
+        .in_window = input_in_window,
+    },
+};
 extern const OpDef conv2d_grad_weight{
     {"conv2d_grad_weight", &Attrs::parse<Conv2dAttrs>},
-    "dw[o,a,b,i] = sum_{n,p,q} dy[n,p,q,o] x[n, p s - top + a d, q s - left + b d, i]",
-    "x, dy",
-    weight_infer,
-    weight_grad,
-    weight_shard,
-    weight_cost,
-    weight_kernel,
-    {},
-    {},
-    weight_examples,
-    weight_in_window};
+    {
+        .doc = "dw[o,a,b,i] = sum_{n,p,q} dy[n,p,q,o] x[n, p s - top + a d, q s - left + b d, i]",
+        .inputs = "x, dy",
+        .infer = weight_infer,
+        .grad = weight_grad,
+        .shard = weight_shard,
+        .cost = weight_cost,
+        .kernel = weight_kernel,
+        .examples = weight_examples,
+        .in_window = weight_in_window,
+    },
+};
 }  // namespace ops
 
 Tensor conv2d_grad_input(const Tensor& weight, const Tensor& dy, const ConvOptions& o,

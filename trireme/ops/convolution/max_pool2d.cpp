@@ -3,7 +3,7 @@
 // Its gradient goes to the first of the largest elements, which it finds again.
 #include <limits>
 
-#include "trireme/ops/collectives/window.h"
+#include "trireme/ops/convolution/window.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -140,30 +140,34 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef max_pool2d{{"max_pool2d", &Attrs::parse<Pool2dAttrs>},
-                              "y[n,p,q,c] = max of x[n,.,.,c] over the window at (p,q)",
-                              "x",
-                              infer,
-                              grad,
-                              shard,
-                              cost,
-                              kernel,
-                              {},
-                              {},
-                              examples,
-                              in_window};
-extern const OpDef max_pool2d_grad{{"max_pool2d_grad", &Attrs::parse<Pool2dAttrs>},
-                                   "dx = dy at the first largest element of each window",
-                                   "x, dy",
-                                   grad_infer,
-                                   Facet<GradFn>::none("a gradient is not differentiated again"),
-                                   grad_shard,
-                                   grad_cost,
-                                   grad_kernel,
-                                   {},
-                                   {},
-                                   grad_examples,
-                                   in_window};
+extern const OpDef max_pool2d{
+    {"max_pool2d", &Attrs::parse<Pool2dAttrs>},
+    {
+        .doc = "y[n,p,q,c] = max of x[n,.,.,c] over the window at (p,q)",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+        .in_window = in_window,
+    },
+};
+extern const OpDef max_pool2d_grad{
+    {"max_pool2d_grad", &Attrs::parse<Pool2dAttrs>},
+    {
+        .doc = "dx = dy at the first largest element of each window",
+        .inputs = "x, dy",
+        .infer = grad_infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = grad_shard,
+        .cost = grad_cost,
+        .kernel = grad_kernel,
+        .examples = grad_examples,
+        .in_window = in_window,
+    },
+};
 }  // namespace ops
 
 Tensor max_pool2d(const Tensor& x, const PoolOptions& o) {

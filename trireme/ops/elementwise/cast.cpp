@@ -62,17 +62,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef cast{{"cast", &Attrs::parse<CastAttrs>},
-                        "y = x in another element type",
-                        "x",
-                        infer,
-                        grad,
-                        shard,
-                        cost,
-                        kernel,
-                        {.elementwise = true},
-                        {},
-                        examples};
+extern const OpDef cast{
+    {"cast", &Attrs::parse<CastAttrs>},
+    {
+        .doc = "y = x in another element type",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.elementwise = true},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor cast(const Tensor& x, DType dtype) {

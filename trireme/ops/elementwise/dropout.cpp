@@ -92,17 +92,21 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef dropout{{"dropout", &Attrs::parse<DropoutAttrs>},
-                           "y = x / (1-p) where u >= p, else 0; u of (seed, stream, global index, step)",
-                           "x, step",
-                           infer,
-                           grad,
-                           shard,
-                           cost,
-                           kernel,
-                           {.reads_place = true},
-                           {{0, 0}},
-                           examples};
+extern const OpDef dropout{
+    {"dropout", &Attrs::parse<DropoutAttrs>},
+    {
+        .doc = "y = x / (1-p) where u >= p, else 0; u of (seed, stream, global index, step)",
+        .inputs = "x, step",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor dropout(const Tensor& x, const Tensor& step, double p, int64_t seed, int64_t stream) {

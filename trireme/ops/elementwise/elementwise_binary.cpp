@@ -220,32 +220,39 @@ std::vector<Example> examples_compare() {
 
 template <class F>
 OpDef binary() {
-  return {{F::name, &Attrs::parse<NoAttrs>},
-          F::doc,
-          "a, b",
-          infer<F>,
-          F::grad,
-          shard<F>,
-          cost,
-          kernel<F>,
-          {.elementwise = true},
-          {{0, 0}, {0, 1}},
-          examples<F>};
+  return {
+      {F::name, &Attrs::parse<NoAttrs>},
+      {
+          .doc = F::doc,
+          .inputs = "a, b",
+          .infer = infer<F>,
+          .grad = F::grad,
+          .shard = shard<F>,
+          .cost = cost,
+          .kernel = kernel<F>,
+          .traits = {.elementwise = true},
+          .may_overwrite = {{0, 0}, {0, 1}},
+          .examples = examples<F>,
+      },
+  };
 }
 
 template <class F>
 OpDef compare() {
-  return {{F::name, &Attrs::parse<NoAttrs>},
-          F::doc,
-          "a, b",
-          infer_compare<F>,
-          Facet<GradFn>::none("bool result"),
-          shard_compare,
-          cost,
-          kernel_compare<F>,
-          {.elementwise = true},
-          {},
-          examples_compare<F>};
+  return {
+      {F::name, &Attrs::parse<NoAttrs>},
+      {
+          .doc = F::doc,
+          .inputs = "a, b",
+          .infer = infer_compare<F>,
+          .grad = Facet<GradFn>::none("bool result"),
+          .shard = shard_compare,
+          .cost = cost,
+          .kernel = kernel_compare<F>,
+          .traits = {.elementwise = true},
+          .examples = examples_compare<F>,
+      },
+  };
 }
 
 std::vector<TensorType> infer_and(const InferArgs& args) {
@@ -265,7 +272,7 @@ std::vector<Example> examples_and() {
 }
 
 std::vector<TensorType> infer_select(const InferArgs& args) {
-  require(args.in[0].dtype == DType::kBool, "select: the condition must be bool, it is {}; compare it with something",
+  require(args.in[0].dtype == DType::kBool, "select: the condition must be bool, it is {}; compare it with a value",
           to_string(args.in[0]));
   require(args.in[1].dtype == args.in[2].dtype, "select: a and b must be of one type (a {}, b {}); cast one of them",
           to_string(args.in[1]), to_string(args.in[2]));
@@ -322,28 +329,36 @@ extern const OpDef pow = binary<Pow>();
 extern const OpDef equal = compare<Equal>();
 extern const OpDef less = compare<Less>();
 extern const OpDef greater = compare<Greater>();
-extern const OpDef logical_and{{"logical_and", &Attrs::parse<NoAttrs>},
-                               "y = a and b, broadcast",
-                               "a, b",
-                               infer_and,
-                               Facet<GradFn>::none("bool result"),
-                               shard_compare,
-                               cost,
-                               kernel_and,
-                               {.elementwise = true},
-                               {{0, 0}, {0, 1}},
-                               examples_and};
-extern const OpDef select{{"select", &Attrs::parse<NoAttrs>},
-                          "y = a where the condition holds, b elsewhere, broadcast",
-                          "condition, a, b",
-                          infer_select,
-                          grad_select,
-                          shard_select,
-                          cost,
-                          kernel_select,
-                          {.elementwise = true},
-                          {{0, 1}, {0, 2}},
-                          examples_select};
+extern const OpDef logical_and{
+    {"logical_and", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y = a and b, broadcast",
+        .inputs = "a, b",
+        .infer = infer_and,
+        .grad = Facet<GradFn>::none("bool result"),
+        .shard = shard_compare,
+        .cost = cost,
+        .kernel = kernel_and,
+        .traits = {.elementwise = true},
+        .may_overwrite = {{0, 0}, {0, 1}},
+        .examples = examples_and,
+    },
+};
+extern const OpDef select{
+    {"select", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y = a where the condition holds, b elsewhere, broadcast",
+        .inputs = "condition, a, b",
+        .infer = infer_select,
+        .grad = grad_select,
+        .shard = shard_select,
+        .cost = cost,
+        .kernel = kernel_select,
+        .traits = {.elementwise = true},
+        .may_overwrite = {{0, 1}, {0, 2}},
+        .examples = examples_select,
+    },
+};
 }  // namespace ops
 
 Tensor add(const Tensor& a, const Tensor& b) {

@@ -94,17 +94,21 @@ std::vector<Example> examples() {
 
 template <class F>
 OpDef with_scalar() {
-  return {{F::name, &Attrs::parse<ScalarAttrs>},
-          F::doc,
-          "x",
-          infer<F>,
-          grad<F>,
-          shard<F>,
-          cost,
-          kernel<F>,
-          {.elementwise = true},
-          {{0, 0}},
-          examples<F>};
+  return {
+      {F::name, &Attrs::parse<ScalarAttrs>},
+      {
+          .doc = F::doc,
+          .inputs = "x",
+          .infer = infer<F>,
+          .grad = grad<F>,
+          .shard = shard<F>,
+          .cost = cost,
+          .kernel = kernel<F>,
+          .traits = {.elementwise = true},
+          .may_overwrite = {{0, 0}},
+          .examples = examples<F>,
+      },
+  };
 }
 
 std::vector<TensorType> infer_clamp(const InferArgs& args) {
@@ -144,17 +148,21 @@ namespace ops {
 extern const OpDef scale = with_scalar<Scale>();
 extern const OpDef add_scalar = with_scalar<AddScalar>();
 extern const OpDef pow_scalar = with_scalar<PowScalar>();
-extern const OpDef clamp{{"clamp", &Attrs::parse<ClampAttrs>},
-                         "y = min(max(x, low), high)",
-                         "x",
-                         infer_clamp,
-                         grad_clamp,
-                         shard_clamp,
-                         cost,
-                         kernel_clamp,
-                         {.elementwise = true},
-                         {{0, 0}},
-                         examples_clamp};
+extern const OpDef clamp{
+    {"clamp", &Attrs::parse<ClampAttrs>},
+    {
+        .doc = "y = min(max(x, low), high)",
+        .inputs = "x",
+        .infer = infer_clamp,
+        .grad = grad_clamp,
+        .shard = shard_clamp,
+        .cost = cost,
+        .kernel = kernel_clamp,
+        .traits = {.elementwise = true},
+        .may_overwrite = {{0, 0}},
+        .examples = examples_clamp,
+    },
+};
 }  // namespace ops
 
 Tensor scale(const Tensor& x, double value) {

@@ -156,7 +156,7 @@ TEST(Elementwise, ErrorsNameOpAndTypes) {
   EXPECT_EQ(error_text([&] { logical_and(b, x); }), "logical_and: operands must be bool (a bool[2,3], b f32[2,3])");
   EXPECT_EQ(error_text([&] { logical_not(x); }), "logical_not: the operand must be bool (x f32[2,3])");
   EXPECT_EQ(error_text([&] { select(x, x, x); }),
-            "select: the condition must be bool, it is f32[2,3]; compare it with something");
+            "select: the condition must be bool, it is f32[2,3]; compare it with a value");
   EXPECT_EQ(error_text([&] { select(b, x, n); }),
             "select: a and b must be of one type (a f32[2,3], b i64[2,3]); cast one of them");
   EXPECT_EQ(error_text([&] { exp(n); }), "exp: the operand must be of a floating type (x i64[2,3])");

@@ -197,17 +197,21 @@ std::vector<Example> examples() {
 
 template <class F>
 OpDef unary() {
-  return {{F::name, &Attrs::parse<NoAttrs>},
-          F::doc,
-          "x",
-          infer<F>,
-          grad<F>,
-          shard<F>,
-          cost<F>,
-          kernel<F>,
-          {.elementwise = true},
-          {{0, 0}},
-          examples<F>};
+  return {
+      {F::name, &Attrs::parse<NoAttrs>},
+      {
+          .doc = F::doc,
+          .inputs = "x",
+          .infer = infer<F>,
+          .grad = grad<F>,
+          .shard = shard<F>,
+          .cost = cost<F>,
+          .kernel = kernel<F>,
+          .traits = {.elementwise = true},
+          .may_overwrite = {{0, 0}},
+          .examples = examples<F>,
+      },
+  };
 }
 
 // f(a, dy), linear in dy.
@@ -273,17 +277,21 @@ std::vector<Example> examples_pair() {
 
 template <class F>
 OpDef pair() {
-  return {{F::name, &Attrs::parse<NoAttrs>},
-          F::doc,
-          F::inputs,
-          infer_pair<F>,
-          F::grad,
-          shard_pair,
-          cost<F>,
-          kernel_pair<F>,
-          {.elementwise = true},
-          {{0, 0}, {0, 1}},
-          examples_pair<F>};
+  return {
+      {F::name, &Attrs::parse<NoAttrs>},
+      {
+          .doc = F::doc,
+          .inputs = F::inputs,
+          .infer = infer_pair<F>,
+          .grad = F::grad,
+          .shard = shard_pair,
+          .cost = cost<F>,
+          .kernel = kernel_pair<F>,
+          .traits = {.elementwise = true},
+          .may_overwrite = {{0, 0}, {0, 1}},
+          .examples = examples_pair<F>,
+      },
+  };
 }
 
 std::vector<TensorType> infer_not(const InferArgs& args) {
@@ -322,17 +330,21 @@ extern const OpDef relu = unary<Relu>();
 extern const OpDef silu = unary<Silu>();
 extern const OpDef relu_grad = pair<ReluGrad>();
 extern const OpDef silu_grad = pair<SiluGrad>();
-extern const OpDef logical_not{{"logical_not", &Attrs::parse<NoAttrs>},
-                               "y = not x",
-                               "x",
-                               infer_not,
-                               Facet<GradFn>::none("bool result"),
-                               shard<Sign>,
-                               cost<Sign>,
-                               kernel_not,
-                               {.elementwise = true},
-                               {{0, 0}},
-                               examples_not};
+extern const OpDef logical_not{
+    {"logical_not", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y = not x",
+        .inputs = "x",
+        .infer = infer_not,
+        .grad = Facet<GradFn>::none("bool result"),
+        .shard = shard<Sign>,
+        .cost = cost<Sign>,
+        .kernel = kernel_not,
+        .traits = {.elementwise = true},
+        .may_overwrite = {{0, 0}},
+        .examples = examples_not,
+    },
+};
 }  // namespace ops
 
 Tensor neg(const Tensor& x) {

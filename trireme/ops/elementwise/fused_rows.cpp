@@ -94,20 +94,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef fused_rows{{"fused_rows", &Attrs::parse<FusedRowsAttrs>},
-                              "some values of a few steps, each an op on rows",
-                              "...",
-                              infer,
-                              Facet<GradFn>::none("made when gradients are"),
-                              shard,
-                              cost,
-                              kernel,
-                              {},
-                              {},
-                              examples,
-                              nullptr,
-                              nullptr,
-                              overwrites};
+extern const OpDef fused_rows{
+    {"fused_rows", &Attrs::parse<FusedRowsAttrs>},
+    {
+        .doc = "some values of a few steps, each an op on rows",
+        .inputs = "...",
+        .infer = infer,
+        .grad = Facet<GradFn>::none("made when gradients are"),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+        .overwrites = overwrites,
+    },
+};
 }  // namespace ops
 
 }  // namespace trireme

@@ -102,29 +102,36 @@ std::vector<Example> examples_grad() {
 }  // namespace
 
 namespace ops {
-extern const OpDef gelu{{"gelu", &Attrs::parse<GeluAttrs>},
-                        "y = x P(t < x), t standard normal",
-                        "x",
-                        infer,
-                        grad,
-                        shard,
-                        cost,
-                        kernel,
-                        {.elementwise = true},
-                        {{0, 0}},
-                        examples};
+extern const OpDef gelu{
+    {"gelu", &Attrs::parse<GeluAttrs>},
+    {
+        .doc = "y = x P(t < x), t standard normal",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.elementwise = true},
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
 extern const OpDef gelu_grad{
     {"gelu_grad", &Attrs::parse<GeluAttrs>},
-    "dx = dy gelu'(x)",
-    "x, dy",
-    infer_grad,
-    Facet<GradFn>::none("training needs first derivatives; write gelu with erf or tanh for more"),
-    shard_grad,
-    cost_grad,
-    kernel_grad,
-    {.elementwise = true},
-    {{0, 0}, {0, 1}},
-    examples_grad};
+    {
+        .doc = "dx = dy gelu'(x)",
+        .inputs = "x, dy",
+        .infer = infer_grad,
+        .grad = Facet<GradFn>::none("training needs first derivatives; write gelu with erf or tanh for more"),
+        .shard = shard_grad,
+        .cost = cost_grad,
+        .kernel = kernel_grad,
+        .traits = {.elementwise = true},
+        .may_overwrite = {{0, 0}, {0, 1}},
+        .examples = examples_grad,
+    },
+};
 }  // namespace ops
 
 Tensor gelu(const Tensor& x, bool approximate) {

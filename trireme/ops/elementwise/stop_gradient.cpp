@@ -33,17 +33,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef stop_gradient{{"stop_gradient", &Attrs::parse<NoAttrs>},
-                                 "y = x, and dx = 0",
-                                 "x",
-                                 infer,
-                                 grad,
-                                 shard,
-                                 cost,
-                                 kernel,
-                                 {.zero_cost_view = true},
-                                 {},
-                                 examples};
+extern const OpDef stop_gradient{
+    {"stop_gradient", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y = x, and dx = 0",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.zero_cost_view = true},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor stop_gradient(const Tensor& x) {

@@ -173,28 +173,34 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef cross_entropy{{"cross_entropy", &Attrs::parse<CrossEntropyAttrs>},
-                                 "loss[*] = -sum_v t[*,v] ln softmax(logits)[*,v], t = (1-s) onehot(label) + s/V",
-                                 "logits, labels",
-                                 infer,
-                                 grad,
-                                 shard,
-                                 cost,
-                                 kernel,
-                                 {},
-                                 {},
-                                 examples};
-extern const OpDef cross_entropy_grad{{"cross_entropy_grad", &Attrs::parse<CrossEntropyAttrs>},
-                                      "dlogits[*,v] = dloss[*] (softmax(logits)[*,v] - t[*,v])",
-                                      "logits, labels, dloss",
-                                      grad_infer,
-                                      Facet<GradFn>::none("a gradient is not differentiated again"),
-                                      grad_shard,
-                                      cost,
-                                      grad_kernel,
-                                      {},
-                                      {{0, 0}},
-                                      grad_examples};
+extern const OpDef cross_entropy{
+    {"cross_entropy", &Attrs::parse<CrossEntropyAttrs>},
+    {
+        .doc = "loss[*] = -sum_v t[*,v] ln softmax(logits)[*,v], t = (1-s) onehot(label) + s/V",
+        .inputs = "logits, labels",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.loss_of_rows = true},
+        .examples = examples,
+    },
+};
+extern const OpDef cross_entropy_grad{
+    {"cross_entropy_grad", &Attrs::parse<CrossEntropyAttrs>},
+    {
+        .doc = "dlogits[*,v] = dloss[*] (softmax(logits)[*,v] - t[*,v])",
+        .inputs = "logits, labels, dloss",
+        .infer = grad_infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = grad_shard,
+        .cost = cost,
+        .kernel = grad_kernel,
+        .may_overwrite = {{0, 0}},
+        .examples = grad_examples,
+    },
+};
 }  // namespace ops
 
 namespace {

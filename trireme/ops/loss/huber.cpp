@@ -58,17 +58,21 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef huber{{"huber", &Attrs::parse<HuberAttrs>},
-                         "y = e^2/2 where |e| <= delta, else delta (|e| - delta/2), e = x - target",
-                         "x, target",
-                         infer,
-                         grad,
-                         shard,
-                         cost,
-                         kernel,
-                         {.elementwise = true},
-                         {{0, 0}, {0, 1}},
-                         examples};
+extern const OpDef huber{
+    {"huber", &Attrs::parse<HuberAttrs>},
+    {
+        .doc = "y = e^2/2 where |e| <= delta, else delta (|e| - delta/2), e = x - target",
+        .inputs = "x, target",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.elementwise = true},
+        .may_overwrite = {{0, 0}, {0, 1}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor huber(const Tensor& x, const Tensor& target, double delta) {

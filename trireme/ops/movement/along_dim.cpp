@@ -125,28 +125,33 @@ std::vector<Example> examples_argmax() {
 }  // namespace
 
 namespace ops {
-extern const OpDef cumsum{{"cumsum", &Attrs::parse<CumsumAttrs>},
-                          "y[i] = sum of x[j] over j <= i along dim",
-                          "x",
-                          infer_cumsum,
-                          grad_cumsum,
-                          shard_cumsum,
-                          cost,
-                          kernel_cumsum,
-                          {},
-                          {{0, 0}},
-                          examples_cumsum};
-extern const OpDef argmax{{"argmax", &Attrs::parse<ArgmaxAttrs>},
-                          "y = first index of the largest element along dim",
-                          "x",
-                          infer_argmax,
-                          Facet<GradFn>::none("integer result"),
-                          shard_argmax,
-                          cost,
-                          kernel_argmax,
-                          {},
-                          {},
-                          examples_argmax};
+extern const OpDef cumsum{
+    {"cumsum", &Attrs::parse<CumsumAttrs>},
+    {
+        .doc = "y[i] = sum of x[j] over j <= i along dim",
+        .inputs = "x",
+        .infer = infer_cumsum,
+        .grad = grad_cumsum,
+        .shard = shard_cumsum,
+        .cost = cost,
+        .kernel = kernel_cumsum,
+        .may_overwrite = {{0, 0}},
+        .examples = examples_cumsum,
+    },
+};
+extern const OpDef argmax{
+    {"argmax", &Attrs::parse<ArgmaxAttrs>},
+    {
+        .doc = "y = first index of the largest element along dim",
+        .inputs = "x",
+        .infer = infer_argmax,
+        .grad = Facet<GradFn>::none("integer result"),
+        .shard = shard_argmax,
+        .cost = cost,
+        .kernel = kernel_argmax,
+        .examples = examples_argmax,
+    },
+};
 }  // namespace ops
 
 Tensor cumsum(const Tensor& x, int dim, bool reverse) {

@@ -63,17 +63,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef broadcast_to{{"broadcast_to", &Attrs::parse<BroadcastToAttrs>},
-                                "y = x repeated along missing dimensions and those of size 1",
-                                "x",
-                                infer,
-                                grad,
-                                shard,
-                                cost,
-                                kernel,
-                                {},
-                                {},
-                                examples};
+extern const OpDef broadcast_to{
+    {"broadcast_to", &Attrs::parse<BroadcastToAttrs>},
+    {
+        .doc = "y = x repeated along missing dimensions and those of size 1",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {

@@ -80,17 +80,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef concat{{"concat", &Attrs::parse<ConcatAttrs>},
-                          "y = all x end to end along dim",
-                          "x...",
-                          infer,
-                          grad,
-                          shard,
-                          cost,
-                          kernel,
-                          {},
-                          {},
-                          examples};
+extern const OpDef concat{
+    {"concat", &Attrs::parse<ConcatAttrs>},
+    {
+        .doc = "y = all x end to end along dim",
+        .inputs = "x...",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor concat(const std::vector<Tensor>& tensors, int dim) {

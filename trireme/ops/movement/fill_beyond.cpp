@@ -1,4 +1,4 @@
-// fill_beyond: what a piece holds beyond the end of its whole, where a dimension falls in uneven parts (layout.h),
+// fill_beyond: what a piece holds beyond the end of its whole, where a dimension has uneven parts (layout.h),
 // becomes zero, or what changes no maximum or no minimum. Where the piece lies tells what that is.
 #include <algorithm>
 #include <cstring>
@@ -85,16 +85,19 @@ std::vector<Example> examples() {
 namespace ops {
 extern const OpDef fill_beyond{
     {"fill_beyond", &Attrs::parse<FillBeyondAttrs>},
-    "y = x where the coordinate in dimension dim is below size, else zero (or the lowest or highest number)",
-    "x",
-    infer,
-    grad,
-    shard,
-    cost,
-    kernel,
-    {.reads_place = true},
-    {{0, 0}},
-    examples};
+    {
+        .doc = "y = x where the coordinate in dimension dim is below size, else zero (or the lowest or highest number)",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor fill_beyond(const Tensor& x, int dim, int64_t size) {

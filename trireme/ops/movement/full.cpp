@@ -57,17 +57,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef full{{"full", &Attrs::parse<FullAttrs>},
-                        "y[...] = value",
-                        "",
-                        infer,
-                        Facet<GradFn>::none("no operands"),
-                        shard,
-                        cost,
-                        kernel,
-                        {},
-                        {},
-                        examples};
+extern const OpDef full{
+    {"full", &Attrs::parse<FullAttrs>},
+    {
+        .doc = "y[...] = value",
+        .inputs = "",
+        .infer = infer,
+        .grad = Facet<GradFn>::none("no operands"),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor full(Graph& graph, TensorType type, double value) {

@@ -56,17 +56,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef iota{{"iota", &Attrs::parse<IotaAttrs>},
-                        "y = the coordinate in dimension dim",
-                        "",
-                        infer,
-                        Facet<GradFn>::none("no operands"),
-                        shard,
-                        cost,
-                        kernel,
-                        {.reads_place = true},
-                        {},
-                        examples};
+extern const OpDef iota{
+    {"iota", &Attrs::parse<IotaAttrs>},
+    {
+        .doc = "y = the coordinate in dimension dim",
+        .inputs = "",
+        .infer = infer,
+        .grad = Facet<GradFn>::none("no operands"),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor iota(Graph& graph, TensorType type, int dim) {

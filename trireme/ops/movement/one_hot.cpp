@@ -57,17 +57,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef one_hot{{"one_hot", &Attrs::parse<OneHotAttrs>},
-                           "y[*,d] = 1 where ids[*] = d, else 0",
-                           "ids",
-                           infer,
-                           Facet<GradFn>::none("integer operand"),
-                           shard,
-                           cost,
-                           kernel,
-                           {.reads_place = true},
-                           {},
-                           examples};
+extern const OpDef one_hot{
+    {"one_hot", &Attrs::parse<OneHotAttrs>},
+    {
+        .doc = "y[*,d] = 1 where ids[*] = d, else 0",
+        .inputs = "ids",
+        .infer = infer,
+        .grad = Facet<GradFn>::none("integer operand"),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor one_hot(const Tensor& ids, int64_t depth, DType dtype) {

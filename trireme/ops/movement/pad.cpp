@@ -66,17 +66,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef pad{{"pad", &Attrs::parse<PadAttrs>},
-                       "y = x with before and after elements of a value around it",
-                       "x",
-                       infer,
-                       grad,
-                       shard,
-                       cost,
-                       kernel,
-                       {},
-                       {},
-                       examples};
+extern const OpDef pad{
+    {"pad", &Attrs::parse<PadAttrs>},
+    {
+        .doc = "y = x with before and after elements of a value around it",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor pad(const Tensor& x, std::vector<int64_t> before, std::vector<int64_t> after, double value) {

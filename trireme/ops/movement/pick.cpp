@@ -1,6 +1,6 @@
 // pick: y[*] = x[*, ids[*]]; ids outside 0..v-1 pick 0
 //
-// v may be cut: a piece picks what falls in its own coordinates, and the pieces' results are a partial sum.
+// v may be cut: a piece picks what lies in its own coordinates, and the pieces' results are a partial sum.
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -58,17 +58,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef pick{{"pick", &Attrs::parse<NoAttrs>},
-                        "y[*] = x[*, ids[*]], 0 where ids is outside",
-                        "x, ids",
-                        infer,
-                        grad,
-                        shard,
-                        cost,
-                        kernel,
-                        {.reads_place = true},
-                        {},
-                        examples};
+extern const OpDef pick{
+    {"pick", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y[*] = x[*, ids[*]], 0 where ids is outside",
+        .inputs = "x, ids",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor pick(const Tensor& x, const Tensor& ids) {

@@ -9,11 +9,6 @@
 namespace trireme {
 namespace {
 
-struct ReshapeAttrs {
-  Shape shape;
-  static constexpr auto fields() { return std::tuple{field("shape", &ReshapeAttrs::shape)}; }
-};
-
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ReshapeAttrs>();
   const TensorType& x = args.in[0];
@@ -125,17 +120,21 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef reshape{{"reshape", &Attrs::parse<ReshapeAttrs>},
-                           "y = x under another shape",
-                           "x",
-                           infer,
-                           grad,
-                           shard,
-                           cost,
-                           kernel,
-                           {.zero_cost_view = true},
-                           {{0, 0}},
-                           examples};
+extern const OpDef reshape{
+    {"reshape", &Attrs::parse<ReshapeAttrs>},
+    {
+        .doc = "y = x under another shape",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.zero_cost_view = true},
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor reshape(const Tensor& x, const Shape& shape) {

@@ -68,17 +68,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef slice{{"slice", &Attrs::parse<SliceAttrs>},
-                         "y = x[starts : starts + sizes]",
-                         "x",
-                         infer,
-                         grad,
-                         shard,
-                         cost,
-                         kernel,
-                         {},
-                         {},
-                         examples};
+extern const OpDef slice{
+    {"slice", &Attrs::parse<SliceAttrs>},
+    {
+        .doc = "y = x[starts : starts + sizes]",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor slice(const Tensor& x, std::vector<int64_t> starts, std::vector<int64_t> sizes) {

@@ -74,17 +74,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef split{{"split", &Attrs::parse<SplitAttrs>},
-                         "y_i = the i-th part of x along dim",
-                         "x",
-                         infer,
-                         grad,
-                         shard,
-                         cost,
-                         kernel,
-                         {},
-                         {},
-                         examples};
+extern const OpDef split{
+    {"split", &Attrs::parse<SplitAttrs>},
+    {
+        .doc = "y_i = the i-th part of x along dim",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 std::vector<Tensor> split(const Tensor& x, int dim, int parts) {

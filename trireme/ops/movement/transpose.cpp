@@ -61,17 +61,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef transpose{{"transpose", &Attrs::parse<TransposeAttrs>},
-                             "dimension i of y is dimension perm[i] of x",
-                             "x",
-                             infer,
-                             grad,
-                             shard,
-                             cost,
-                             kernel,
-                             {},
-                             {},
-                             examples};
+extern const OpDef transpose{
+    {"transpose", &Attrs::parse<TransposeAttrs>},
+    {
+        .doc = "dimension i of y is dimension perm[i] of x",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor transpose(const Tensor& x, std::vector<int64_t> perm) {

@@ -124,17 +124,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef batch_norm{{"batch_norm", &Attrs::parse<BatchNormAttrs>},
-                              "y[*,c] = gamma[c] (x[*,c] - mean[c]) / sqrt(var[c] + eps) + beta[c], + residual, relu",
-                              "x, gamma, beta, mean, var, residual...",
-                              infer,
-                              grad,
-                              shard,
-                              cost,
-                              kernel,
-                              {},
-                              {{0, 0}, {0, 5}},
-                              examples};
+extern const OpDef batch_norm{
+    {"batch_norm", &Attrs::parse<BatchNormAttrs>},
+    {
+        .doc = "y[*,c] = gamma[c] (x[*,c] - mean[c]) / sqrt(var[c] + eps) + beta[c], + residual, relu",
+        .inputs = "x, gamma, beta, mean, var, residual...",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}, {0, 5}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 namespace {

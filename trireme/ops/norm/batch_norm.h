@@ -23,7 +23,7 @@ struct ChannelNorm {
 template <class A>
 Attrs in_part_of_batch(const Attrs& attrs, int64_t parts) {
   A own = attrs.as<A>();
-  require(own.count % parts == 0, "{} positions of a batch do not fall in {} equal parts", own.count, parts);
+  require(own.count % parts == 0, "{} positions of a batch cannot be divided into {} equal parts", own.count, parts);
   own.count /= parts;
   return Attrs::of(own);
 }

@@ -126,31 +126,34 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef batch_norm_sums{{"batch_norm_sums", &Attrs::parse<BatchNormAttrs>},
-                                   "dgamma[c] = sum_* dz n and dbeta[c] = sum_* dz of batch_norm; with y also dz",
-                                   "x, dy, gamma, beta, mean, var, y...",
-                                   sums_infer,
-                                   Facet<GradFn>::none("a gradient is not differentiated again"),
-                                   sums_shard,
-                                   cost,
-                                   sums_kernel,
-                                   {},
-                                   {{2, 1}, {2, 6}},
-                                   sums_examples};
-extern const OpDef batch_norm_grad{{"batch_norm_grad", &Attrs::parse<BatchNormAttrs>},
-                                   "dx[*,c] = gamma rstd (dz - dbeta / count - n dgamma / count) of batch_norm",
-                                   "x, dy, gamma, beta, mean, var, dgamma, dbeta",
-                                   infer,
-                                   Facet<GradFn>::none("a gradient is not differentiated again"),
-                                   shard,
-                                   cost,
-                                   kernel,
-                                   {},
-                                   {{0, 1}, {0, 0}},
-                                   examples,
-                                   nullptr,
-                                   nullptr,
-                                   nullptr,
-                                   detail::in_part_of_batch<BatchNormAttrs>};
+extern const OpDef batch_norm_sums{
+    {"batch_norm_sums", &Attrs::parse<BatchNormAttrs>},
+    {
+        .doc = "dgamma[c] = sum_* dz n and dbeta[c] = sum_* dz of batch_norm; with y also dz",
+        .inputs = "x, dy, gamma, beta, mean, var, y...",
+        .infer = sums_infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = sums_shard,
+        .cost = cost,
+        .kernel = sums_kernel,
+        .may_overwrite = {{2, 1}, {2, 6}},
+        .examples = sums_examples,
+    },
+};
+extern const OpDef batch_norm_grad{
+    {"batch_norm_grad", &Attrs::parse<BatchNormAttrs>},
+    {
+        .doc = "dx[*,c] = gamma rstd (dz - dbeta / count - n dgamma / count) of batch_norm",
+        .inputs = "x, dy, gamma, beta, mean, var, dgamma, dbeta",
+        .infer = infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 1}, {0, 0}},
+        .examples = examples,
+        .in_part = detail::in_part_of_batch<BatchNormAttrs>,
+    },
+};
 }  // namespace ops
 }  // namespace trireme

@@ -1,5 +1,5 @@
 // channel_sums: s[0,c] = sum_* x[*,c], s[1,c] = sum_* x[*,c]^2
-// batch_statistics: mean[c] and var[c] of the positions behind such sums, and the running statistics after them
+// batch_statistics: mean[c] and var[c] of the positions that such sums are over, and the running statistics after them
 //
 // The sums are f64: squares of f32 are exact in it, so the variance, sum of squares / n - mean^2, keeps nearly all of
 // f32's digits also where the mean is a thousand times the deviation, and parts of a cut tensor are simply added.
@@ -101,33 +101,34 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef channel_sums{{"channel_sums", &Attrs::parse<NoAttrs>},
-                                "s[0,c] = sum_* x[*,c], s[1,c] = sum_* x[*,c]^2, in f64",
-                                "x",
-                                sums_infer,
-                                Facet<GradFn>::none(kNoGradient),
-                                sums_shard,
-                                sums_cost,
-                                sums_kernel,
-                                {},
-                                {},
-                                sums_examples};
+extern const OpDef channel_sums{
+    {"channel_sums", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "s[0,c] = sum_* x[*,c], s[1,c] = sum_* x[*,c]^2, in f64",
+        .inputs = "x",
+        .infer = sums_infer,
+        .grad = Facet<GradFn>::none(kNoGradient),
+        .shard = sums_shard,
+        .cost = sums_cost,
+        .kernel = sums_kernel,
+        .examples = sums_examples,
+    },
+};
 extern const OpDef batch_statistics{
     {"batch_statistics", &Attrs::parse<BatchStatisticsAttrs>},
-    "mean[c] = s[0,c]/n, var[c] = s[1,c]/n - mean[c]^2, and the running statistics after them",
-    "sums, running_mean, running_var",
-    infer,
-    Facet<GradFn>::none(kNoGradient),
-    shard,
-    cost,
-    kernel,
-    {},
-    {{2, 1}, {3, 2}},
-    examples,
-    nullptr,
-    nullptr,
-    nullptr,
-    detail::in_part_of_batch<BatchStatisticsAttrs>};
+    {
+        .doc = "mean[c] = s[0,c]/n, var[c] = s[1,c]/n - mean[c]^2, and the running statistics after them",
+        .inputs = "sums, running_mean, running_var",
+        .infer = infer,
+        .grad = Facet<GradFn>::none(kNoGradient),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{2, 1}, {3, 2}},
+        .examples = examples,
+        .in_part = detail::in_part_of_batch<BatchStatisticsAttrs>,
+    },
+};
 }  // namespace ops
 
 Tensor channel_sums(const Tensor& x) {

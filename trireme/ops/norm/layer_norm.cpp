@@ -150,28 +150,34 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef layer_norm{{"layer_norm", &Attrs::parse<NormAttrs>},
-                              "y[*,d] = gamma[d] (x[*,d] - mean[*]) rstd[*] + beta[d]",
-                              "x, gamma, beta",
-                              infer,
-                              grad,
-                              shard,
-                              cost,
-                              kernel,
-                              {},
-                              {{0, 0}},
-                              examples};
-extern const OpDef layer_norm_grad{{"layer_norm_grad", &Attrs::parse<NoAttrs>},
-                                   "dx, dgamma and dbeta of layer_norm, from its statistics",
-                                   "x, gamma, mean, rstd, dy",
-                                   grad_infer,
-                                   Facet<GradFn>::none("a gradient is not differentiated again"),
-                                   grad_shard,
-                                   grad_cost,
-                                   grad_kernel,
-                                   {},
-                                   {{0, 4}, {0, 0}},
-                                   grad_examples};
+extern const OpDef layer_norm{
+    {"layer_norm", &Attrs::parse<NormAttrs>},
+    {
+        .doc = "y[*,d] = gamma[d] (x[*,d] - mean[*]) rstd[*] + beta[d]",
+        .inputs = "x, gamma, beta",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
+extern const OpDef layer_norm_grad{
+    {"layer_norm_grad", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "dx, dgamma and dbeta of layer_norm, from its statistics",
+        .inputs = "x, gamma, mean, rstd, dy",
+        .infer = grad_infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = grad_shard,
+        .cost = grad_cost,
+        .kernel = grad_kernel,
+        .may_overwrite = {{0, 4}, {0, 0}},
+        .examples = grad_examples,
+    },
+};
 }  // namespace ops
 
 Normalised layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {

@@ -130,28 +130,34 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef rms_norm{{"rms_norm", &Attrs::parse<NormAttrs>},
-                            "y[*,d] = gamma[d] x[*,d] rstd[*]",
-                            "x, gamma",
-                            infer,
-                            grad,
-                            shard,
-                            cost,
-                            kernel,
-                            {},
-                            {{0, 0}},
-                            examples};
-extern const OpDef rms_norm_grad{{"rms_norm_grad", &Attrs::parse<NoAttrs>},
-                                 "dx and dgamma of rms_norm, from its rstd",
-                                 "x, gamma, rstd, dy",
-                                 grad_infer,
-                                 Facet<GradFn>::none("a gradient is not differentiated again"),
-                                 grad_shard,
-                                 grad_cost,
-                                 grad_kernel,
-                                 {},
-                                 {{0, 3}, {0, 0}},
-                                 grad_examples};
+extern const OpDef rms_norm{
+    {"rms_norm", &Attrs::parse<NormAttrs>},
+    {
+        .doc = "y[*,d] = gamma[d] x[*,d] rstd[*]",
+        .inputs = "x, gamma",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
+extern const OpDef rms_norm_grad{
+    {"rms_norm_grad", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "dx and dgamma of rms_norm, from its rstd",
+        .inputs = "x, gamma, rstd, dy",
+        .infer = grad_infer,
+        .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
+        .shard = grad_shard,
+        .cost = grad_cost,
+        .kernel = grad_kernel,
+        .may_overwrite = {{0, 3}, {0, 0}},
+        .examples = grad_examples,
+    },
+};
 }  // namespace ops
 
 Normalised rms_norm(const Tensor& x, const Tensor& gamma, double eps) {

@@ -1,7 +1,7 @@
 // embedding: y[*,d] = table[ids[*], d], and embedding_grad: table[v,d] = sum over * with ids[*] = v
 // of dy[*,d]
 //
-// Where the vocabulary is cut, each piece looks up the ids that fall in it and gives zeros for the
+// Where the vocabulary is cut, each piece looks up the ids that lie in it and gives zeros for the
 // others, so the result is a partial sum. An id outside the whole vocabulary is an error on every
 // piece.
 #include <algorithm>
@@ -70,7 +70,7 @@ Cost grad_cost(const TypeArgs& args) {
   return {.flops = static_cast<double>(args.in[1].elements()), .bytes = tensor_bytes(args)};
 }
 
-// Calls fn(token, row of the piece) for each id that falls in rows [start, start + rows).
+// Calls fn(token, row of the piece) for each id in rows [start, start + rows).
 template <class Fn>
 void each_row(const char* op, const View& ids, int64_t vocabulary, int64_t start, int64_t rows, Fn&& fn) {
   with_index(op, ids.type.dtype, [&](auto zero) {
@@ -137,28 +137,34 @@ std::vector<Example> grad_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef embedding{{"embedding", &Attrs::parse<NoAttrs>},
-                             "y[*,d] = table[ids[*], d]",
-                             "table, ids",
-                             infer,
-                             grad,
-                             shard,
-                             cost,
-                             kernel,
-                             {.reads_place = true},
-                             {},
-                             examples};
-extern const OpDef embedding_grad{{"embedding_grad", &Attrs::parse<EmbeddingGradAttrs>},
-                                  "dtable[v,d] = sum of dy[*,d] where ids[*] = v",
-                                  "ids, dy",
-                                  grad_infer,
-                                  grad_grad,
-                                  grad_shard,
-                                  grad_cost,
-                                  grad_kernel,
-                                  {.reads_place = true},
-                                  {},
-                                  grad_examples};
+extern const OpDef embedding{
+    {"embedding", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y[*,d] = table[ids[*], d]",
+        .inputs = "table, ids",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .traits = {.reads_place = true},
+        .examples = examples,
+    },
+};
+extern const OpDef embedding_grad{
+    {"embedding_grad", &Attrs::parse<EmbeddingGradAttrs>},
+    {
+        .doc = "dtable[v,d] = sum of dy[*,d] where ids[*] = v",
+        .inputs = "ids, dy",
+        .infer = grad_infer,
+        .grad = grad_grad,
+        .shard = grad_shard,
+        .cost = grad_cost,
+        .kernel = grad_kernel,
+        .traits = {.reads_place = true},
+        .examples = grad_examples,
+    },
+};
 }  // namespace ops
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {

@@ -108,28 +108,35 @@ std::vector<Example> examples_onto() {
 }  // namespace
 
 namespace ops {
-extern const OpDef linear_weight_grad{{"linear_weight_grad", &Attrs::parse<NoAttrs>},
-                                      "w[k,n] = sum_* x[*,k] y[*,n]",
-                                      "x, y",
-                                      infer,
-                                      grad,
-                                      shard,
-                                      cost,
-                                      kernel,
-                                      {},
-                                      {},
-                                      examples};
-extern const OpDef linear_weight_grad_onto{{"linear_weight_grad_onto", &Attrs::parse<NoAttrs>},
-                                           "w[k,n] = start[k,n] + sum_r x[r,k] y[r,n]",
-                                           "x, y, start",
-                                           infer_onto,
-                                           grad,
-                                           shard_onto,
-                                           cost,
-                                           kernel,
-                                           {},
-                                           {{0, 2}},
-                                           examples_onto};
+extern const OpDef linear_weight_grad_onto;
+extern const OpDef linear_weight_grad{
+    {"linear_weight_grad", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "w[k,n] = sum_* x[*,k] y[*,n]",
+        .inputs = "x, y",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+        .onto = &linear_weight_grad_onto,
+    },
+};
+extern const OpDef linear_weight_grad_onto{
+    {"linear_weight_grad_onto", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "w[k,n] = start[k,n] + sum_r x[r,k] y[r,n]",
+        .inputs = "x, y, start",
+        .infer = infer_onto,
+        .grad = grad,
+        .shard = shard_onto,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 2}},
+        .examples = examples_onto,
+    },
+};
 }  // namespace ops
 
 Tensor linear_weight_grad(const Tensor& x, const Tensor& y) {

@@ -137,17 +137,19 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef matmul{{"matmul", &Attrs::parse<MatMulAttrs>},
-                          "y[*,m,n] = sum_k a[*,m,k] * b[*,k,n]",
-                          "a, b",
-                          infer,
-                          grad,
-                          shard,
-                          cost,
-                          kernel,
-                          {},
-                          {},
-                          examples};
+extern const OpDef matmul{
+    {"matmul", &Attrs::parse<MatMulAttrs>},
+    {
+        .doc = "y[*,m,n] = sum_k a[*,m,k] * b[*,k,n]",
+        .inputs = "a, b",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {

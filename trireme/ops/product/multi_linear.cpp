@@ -171,39 +171,45 @@ std::vector<Example> examples_weight_grad() {
 }  // namespace
 
 namespace ops {
-extern const OpDef multi_linear{{"multi_linear", &Attrs::parse<NoAttrs>},
-                                "y[*,p,n] = sum_k x[*,k] w[k,p,n]",
-                                "x, w",
-                                infer_forward,
-                                grad_forward,
-                                shard<kForward>,
-                                cost_forward,
-                                kernel_forward,
-                                {},
-                                {},
-                                examples_forward};
-extern const OpDef multi_linear_input_grad{{"multi_linear_input_grad", &Attrs::parse<NoAttrs>},
-                                           "x[*,k] = sum_pn y[*,p,n] w[k,p,n]",
-                                           "y, w",
-                                           infer_input_grad,
-                                           grad_input_grad,
-                                           shard<kInputGrad>,
-                                           cost_input_grad,
-                                           kernel_input_grad,
-                                           {},
-                                           {},
-                                           examples_input_grad};
-extern const OpDef multi_linear_weight_grad{{"multi_linear_weight_grad", &Attrs::parse<NoAttrs>},
-                                            "w[k,p,n] = sum_* x[*,k] y[*,p,n]",
-                                            "x, y",
-                                            infer_weight_grad,
-                                            grad_weight_grad,
-                                            shard<kWeightGrad>,
-                                            cost_weight_grad,
-                                            kernel_weight_grad,
-                                            {},
-                                            {},
-                                            examples_weight_grad};
+extern const OpDef multi_linear{
+    {"multi_linear", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y[*,p,n] = sum_k x[*,k] w[k,p,n]",
+        .inputs = "x, w",
+        .infer = infer_forward,
+        .grad = grad_forward,
+        .shard = shard<kForward>,
+        .cost = cost_forward,
+        .kernel = kernel_forward,
+        .examples = examples_forward,
+    },
+};
+extern const OpDef multi_linear_input_grad{
+    {"multi_linear_input_grad", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "x[*,k] = sum_pn y[*,p,n] w[k,p,n]",
+        .inputs = "y, w",
+        .infer = infer_input_grad,
+        .grad = grad_input_grad,
+        .shard = shard<kInputGrad>,
+        .cost = cost_input_grad,
+        .kernel = kernel_input_grad,
+        .examples = examples_input_grad,
+    },
+};
+extern const OpDef multi_linear_weight_grad{
+    {"multi_linear_weight_grad", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "w[k,p,n] = sum_* x[*,k] y[*,p,n]",
+        .inputs = "x, y",
+        .infer = infer_weight_grad,
+        .grad = grad_weight_grad,
+        .shard = shard<kWeightGrad>,
+        .cost = cost_weight_grad,
+        .kernel = kernel_weight_grad,
+        .examples = examples_weight_grad,
+    },
+};
 }  // namespace ops
 
 Tensor multi_linear(const Tensor& x, const Tensor& w) {

@@ -103,28 +103,32 @@ constexpr auto kNotInALoss = "it measures gradients, and no loss depends on it";
 }  // namespace
 
 namespace ops {
-extern const OpDef exact_square_sum{{"exact_square_sum", &Attrs::parse<NoAttrs>},
-                                    "y = digits of sum_i x_i^2, exact on a fixed grid",
-                                    "x",
-                                    infer_square_sum,
-                                    Facet<GradFn>::none(kNotInALoss),
-                                    shard_square_sum,
-                                    cost_square_sum,
-                                    kernel_square_sum,
-                                    {},
-                                    {},
-                                    examples_square_sum};
-extern const OpDef total_of_digits{{"total_of_digits", &Attrs::parse<NoAttrs>},
-                                   "y = sum of the digits",
-                                   "digits",
-                                   infer_total,
-                                   Facet<GradFn>::none(kNotInALoss),
-                                   shard_total,
-                                   cost_total,
-                                   kernel_total,
-                                   {},
-                                   {},
-                                   examples_total};
+extern const OpDef exact_square_sum{
+    {"exact_square_sum", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y = digits of sum_i x_i^2, exact on a fixed grid",
+        .inputs = "x",
+        .infer = infer_square_sum,
+        .grad = Facet<GradFn>::none(kNotInALoss),
+        .shard = shard_square_sum,
+        .cost = cost_square_sum,
+        .kernel = kernel_square_sum,
+        .examples = examples_square_sum,
+    },
+};
+extern const OpDef total_of_digits{
+    {"total_of_digits", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y = sum of the digits",
+        .inputs = "digits",
+        .infer = infer_total,
+        .grad = Facet<GradFn>::none(kNotInALoss),
+        .shard = shard_total,
+        .cost = cost_total,
+        .kernel = kernel_total,
+        .examples = examples_total,
+    },
+};
 }  // namespace ops
 
 Tensor exact_square_sum(const Tensor& x) {

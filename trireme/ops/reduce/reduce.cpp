@@ -172,17 +172,19 @@ std::vector<Example> examples() {
 
 template <class F>
 OpDef reduction(GradFn* grad) {
-  return {{F::name, &Attrs::parse<ReduceAttrs>},
-          F::doc,
-          "x",
-          infer<F>,
-          grad,
-          shard<F>,
-          cost,
-          kernel<F>,
-          {},
-          {},
-          examples<F>};
+  return {
+      {F::name, &Attrs::parse<ReduceAttrs>},
+      {
+          .doc = F::doc,
+          .inputs = "x",
+          .infer = infer<F>,
+          .grad = grad,
+          .shard = shard<F>,
+          .cost = cost,
+          .kernel = kernel<F>,
+          .examples = examples<F>,
+      },
+  };
 }
 
 std::vector<TensorType> infer_square_sum(const InferArgs& args) {
@@ -243,17 +245,19 @@ namespace ops {
 extern const OpDef reduce_sum = reduction<Sum>(grad_sum);
 extern const OpDef reduce_max = reduction<Max>(grad_extreme);
 extern const OpDef reduce_min = reduction<Min>(grad_extreme);
-extern const OpDef square_sum{{"square_sum", &Attrs::parse<NoAttrs>},
-                              "y = sum of x^2",
-                              "x",
-                              infer_square_sum,
-                              grad_square_sum,
-                              shard_square_sum,
-                              cost_square_sum,
-                              kernel_square_sum,
-                              {},
-                              {},
-                              examples_square_sum};
+extern const OpDef square_sum{
+    {"square_sum", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y = sum of x^2",
+        .inputs = "x",
+        .infer = infer_square_sum,
+        .grad = grad_square_sum,
+        .shard = shard_square_sum,
+        .cost = cost_square_sum,
+        .kernel = kernel_square_sum,
+        .examples = examples_square_sum,
+    },
+};
 }  // namespace ops
 
 Tensor reduce_sum(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {

@@ -134,50 +134,62 @@ constexpr const char* kFirstOrder = "a gradient is not differentiated again";
 }  // namespace
 
 namespace ops {
-extern const OpDef softmax{{"softmax", &Attrs::parse<NoAttrs>},
-                           "y[*,v] = exp(x[*,v]) / sum_v exp(x[*,v])",
-                           "x",
-                           infer,
-                           grad,
-                           shard,
-                           cost,
-                           kernel,
-                           {},
-                           {{0, 0}},
-                           examples};
-extern const OpDef softmax_grad{{"softmax_grad", &Attrs::parse<NoAttrs>},
-                                "dx = y (dy - sum_v y dy)",
-                                "y, dy",
-                                grad_infer,
-                                Facet<GradFn>::none(kFirstOrder),
-                                grad_shard,
-                                cost,
-                                grad_kernel,
-                                {},
-                                {{0, 0}, {0, 1}},
-                                grad_examples};
-extern const OpDef log_softmax{{"log_softmax", &Attrs::parse<NoAttrs>},
-                               "y[*,v] = x[*,v] - ln sum_v exp(x[*,v])",
-                               "x",
-                               infer,
-                               log_grad,
-                               shard,
-                               cost,
-                               log_kernel,
-                               {},
-                               {{0, 0}},
-                               examples};
-extern const OpDef log_softmax_grad{{"log_softmax_grad", &Attrs::parse<NoAttrs>},
-                                    "dx = dy - exp(y) sum_v dy",
-                                    "y, dy",
-                                    grad_infer,
-                                    Facet<GradFn>::none(kFirstOrder),
-                                    grad_shard,
-                                    cost,
-                                    log_grad_kernel,
-                                    {},
-                                    {{0, 0}, {0, 1}},
-                                    grad_examples};
+extern const OpDef softmax{
+    {"softmax", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y[*,v] = exp(x[*,v]) / sum_v exp(x[*,v])",
+        .inputs = "x",
+        .infer = infer,
+        .grad = grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
+extern const OpDef softmax_grad{
+    {"softmax_grad", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "dx = y (dy - sum_v y dy)",
+        .inputs = "y, dy",
+        .infer = grad_infer,
+        .grad = Facet<GradFn>::none(kFirstOrder),
+        .shard = grad_shard,
+        .cost = cost,
+        .kernel = grad_kernel,
+        .may_overwrite = {{0, 0}, {0, 1}},
+        .examples = grad_examples,
+    },
+};
+extern const OpDef log_softmax{
+    {"log_softmax", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y[*,v] = x[*,v] - ln sum_v exp(x[*,v])",
+        .inputs = "x",
+        .infer = infer,
+        .grad = log_grad,
+        .shard = shard,
+        .cost = cost,
+        .kernel = log_kernel,
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
+extern const OpDef log_softmax_grad{
+    {"log_softmax_grad", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "dx = dy - exp(y) sum_v dy",
+        .inputs = "y, dy",
+        .infer = grad_infer,
+        .grad = Facet<GradFn>::none(kFirstOrder),
+        .shard = grad_shard,
+        .cost = cost,
+        .kernel = log_grad_kernel,
+        .may_overwrite = {{0, 0}, {0, 1}},
+        .examples = grad_examples,
+    },
+};
 }  // namespace ops
 
 Tensor softmax(const Tensor& x) {

@@ -66,17 +66,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef adam_update{{"adam_update", &Attrs::parse<AdamAttrs>},
-                               "m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2; p' = p - lr m^ / (sqrt(v^) + eps)",
-                               kOperands,
-                               infer,
-                               Facet<GradFn>::none(kUpdateIsLast),
-                               update_rule,
-                               cost,
-                               kernel,
-                               {},
-                               {{0, 0}, {1, 2}, {2, 3}},
-                               examples};
+extern const OpDef adam_update{
+    {"adam_update", &Attrs::parse<AdamAttrs>},
+    {
+        .doc = "m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2; p' = p - lr m^ / (sqrt(v^) + eps)",
+        .inputs = kOperands,
+        .infer = infer,
+        .grad = Facet<GradFn>::none(kUpdateIsLast),
+        .shard = update_rule,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}, {1, 2}, {2, 3}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 AdamUpdate adam_update(const AdamOperands& in, const AdamOptions& options) {

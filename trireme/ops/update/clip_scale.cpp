@@ -48,17 +48,20 @@ std::vector<Example> examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef clip_scale{{"clip_scale", &Attrs::parse<ClipAttrs>},
-                              "s = min(1, max_norm / (sqrt(norm2) + 1e-6))",
-                              "norm_squared",
-                              infer,
-                              Facet<GradFn>::none(kUpdateIsLast),
-                              shard,
-                              cost,
-                              kernel,
-                              {},
-                              {{0, 0}},
-                              examples};
+extern const OpDef clip_scale{
+    {"clip_scale", &Attrs::parse<ClipAttrs>},
+    {
+        .doc = "s = min(1, max_norm / (sqrt(norm2) + 1e-6))",
+        .inputs = "norm_squared",
+        .infer = infer,
+        .grad = Facet<GradFn>::none(kUpdateIsLast),
+        .shard = shard,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}},
+        .examples = examples,
+    },
+};
 }  // namespace ops
 
 Tensor clip_scale(const Tensor& norm_squared, double max_norm) {

@@ -104,28 +104,34 @@ std::vector<Example> apply_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef lamb_direction{{"lamb_direction", &Attrs::parse<AdamAttrs>},
-                                  "u = m^ / (sqrt(v^) + eps) + weight_decay p, with m' and v' as in adam_update",
-                                  kDirectionOperands,
-                                  direction_infer,
-                                  Facet<GradFn>::none(kUpdateIsLast),
-                                  update_rule,
-                                  direction_cost,
-                                  direction_kernel,
-                                  {},
-                                  {{0, 1}, {1, 2}, {2, 3}},
-                                  direction_examples};
-extern const OpDef lamb_apply{{"lamb_apply", &Attrs::parse<NoAttrs>},
-                              "p' = p - lr sqrt(param_norm2 / direction_norm2) u",
-                              kApplyOperands,
-                              apply_infer,
-                              Facet<GradFn>::none(kUpdateIsLast),
-                              update_rule,
-                              apply_cost,
-                              apply_kernel,
-                              {},
-                              {{0, 0}, {0, 1}},
-                              apply_examples};
+extern const OpDef lamb_direction{
+    {"lamb_direction", &Attrs::parse<AdamAttrs>},
+    {
+        .doc = "u = m^ / (sqrt(v^) + eps) + weight_decay p, with m' and v' as in adam_update",
+        .inputs = kDirectionOperands,
+        .infer = direction_infer,
+        .grad = Facet<GradFn>::none(kUpdateIsLast),
+        .shard = update_rule,
+        .cost = direction_cost,
+        .kernel = direction_kernel,
+        .may_overwrite = {{0, 1}, {1, 2}, {2, 3}},
+        .examples = direction_examples,
+    },
+};
+extern const OpDef lamb_apply{
+    {"lamb_apply", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "p' = p - lr sqrt(param_norm2 / direction_norm2) u",
+        .inputs = kApplyOperands,
+        .infer = apply_infer,
+        .grad = Facet<GradFn>::none(kUpdateIsLast),
+        .shard = update_rule,
+        .cost = apply_cost,
+        .kernel = apply_kernel,
+        .may_overwrite = {{0, 0}, {0, 1}},
+        .examples = apply_examples,
+    },
+};
 }  // namespace ops
 
 AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& o) {

@@ -97,28 +97,34 @@ std::vector<Example> plain_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef sgd_update{{"sgd_update", &Attrs::parse<SgdAttrs>},
-                              "u' = momentum u + (1-dampening) g; p' = p - lr u'",
-                              kOperands,
-                              infer,
-                              Facet<GradFn>::none(kUpdateIsLast),
-                              update_rule,
-                              cost,
-                              kernel,
-                              {},
-                              {{0, 0}, {1, 2}},
-                              examples};
-extern const OpDef sgd_plain_update{{"sgd_plain_update", &Attrs::parse<SgdPlainAttrs>},
-                                    "p' = p - lr (scale grad + weight_decay p)",
-                                    kPlainOperands,
-                                    plain_infer,
-                                    Facet<GradFn>::none(kUpdateIsLast),
-                                    update_rule,
-                                    plain_cost,
-                                    plain_kernel,
-                                    {},
-                                    {{0, 0}},
-                                    plain_examples};
+extern const OpDef sgd_update{
+    {"sgd_update", &Attrs::parse<SgdAttrs>},
+    {
+        .doc = "u' = momentum u + (1-dampening) g; p' = p - lr u'",
+        .inputs = kOperands,
+        .infer = infer,
+        .grad = Facet<GradFn>::none(kUpdateIsLast),
+        .shard = update_rule,
+        .cost = cost,
+        .kernel = kernel,
+        .may_overwrite = {{0, 0}, {1, 2}},
+        .examples = examples,
+    },
+};
+extern const OpDef sgd_plain_update{
+    {"sgd_plain_update", &Attrs::parse<SgdPlainAttrs>},
+    {
+        .doc = "p' = p - lr (scale grad + weight_decay p)",
+        .inputs = kPlainOperands,
+        .infer = plain_infer,
+        .grad = Facet<GradFn>::none(kUpdateIsLast),
+        .shard = update_rule,
+        .cost = plain_cost,
+        .kernel = plain_kernel,
+        .may_overwrite = {{0, 0}},
+        .examples = plain_examples,
+    },
+};
 }  // namespace ops
 
 SgdUpdate sgd_update(const SgdOperands& in, const SgdOptions& options) {

@@ -65,7 +65,7 @@ std::vector<SavedBox> saved_boxes(const Shape& whole, const Box& box, const Shap
   if (saved.rank() == 0) return {{box, box}};
   const std::vector<int> dims = saved_dims(whole, saved);
   std::vector<Box> parts{box};
-  // Where a dimension inside a saved one is cut, the ones before it fall in single indices.
+  // Where a dimension inside a saved one is cut, the ones before it are divided into single indices.
   for (int d = whole.rank(); d-- > 1;) {
     const bool cut = box.size[d] != whole[d];
     if (!cut || dims[static_cast<size_t>(d)] != dims[static_cast<size_t>(d) - 1]) continue;

@@ -17,13 +17,13 @@ struct JobOptions {
   bool insecure = false;           // ranks on several hosts may meet without a secret; warns at every start
 };
 
-// Compute threads of a rank that was asked to have so many, 0 for none said: TRIREME_THREADS, else the host's cores
+// Compute threads of a rank for which this number was asked, 0 for none given: TRIREME_THREADS, else the host's cores
 // over its ranks.
 int compute_threads(int asked, int local_ranks);
 
 class Job {
  public:
-  // Call once, first thing in main. From then on an error that nobody catches is told to the launcher (or printed,
+  // Call once, first thing in main. From then on an error that nobody catches is reported to the launcher (or printed,
   // when there is none) and ends the program with its exit code.
   static Job init(int argc, char** argv, const JobOptions& options = {});
   explicit Job(const JobOptions& options);

@@ -1,4 +1,4 @@
-// How large a configured model is at least, before any of it is built.
+// The least size of a configured model, computed before any of it is built.
 #pragma once
 
 #include <cstdint>

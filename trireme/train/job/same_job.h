@@ -1,4 +1,4 @@
-// What makes a job the one that it is. Its checkpoints say it, so that no other goes on from them without a word.
+// What identifies a job. Its checkpoints contain it, so that no other job goes on from them unnoticed.
 #pragma once
 
 #include <map>

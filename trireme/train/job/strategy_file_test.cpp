@@ -109,14 +109,14 @@ TEST_F(StrategyFile, of_another_model_says_what_differs) {
               AllOf(HasSubstr("the strategy is for another model than 'run': 'wte.weight' is f32[256,32] here and "
                               "f32[256,16] in the file; "),
                     HasSubstr("and 2"), HasSubstr(" more; save one of this job with parallel.save_strategy")));
-  EXPECT_THAT(error_of(job({file, "model.layers=3"})), HasSubstr("the file does not know 'h.2.ln_1.weight' f32[16]"));
+  EXPECT_THAT(error_of(job({file, "model.layers=3"})), HasSubstr("the file has no 'h.2.ln_1.weight' f32[16]"));
   EXPECT_THAT(error_of(job({file, "model.layers=1"})),
-              HasSubstr("the file has 'h.1.ln_1.weight' f32[16], which is not here"));
+              HasSubstr("the file has 'h.1.ln_1.weight' f32[16], which this model does not have"));
   EXPECT_THAT(error_of(job({file, "model.heads=2"})),
               HasSubstr("the model has other ops, or the same in another order"));
   EXPECT_THAT(error_of(job({file, "train.batch=16"})),
               HasSubstr("'tokens' is i32[16,16] here and i32[8,16] in the file"));
-  EXPECT_THAT(error_of(job({file}, "llama")), HasSubstr("the file does not know 'model.embed_tokens.weight'"));
+  EXPECT_THAT(error_of(job({file}, "llama")), HasSubstr("the file has no 'model.embed_tokens.weight'"));
 }
 
 TEST_F(StrategyFile, keys_beside_it_must_say_the_same_of_the_mesh_and_others_are_said) {

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// The fields of a batch of so many samples.
+// The fields of a batch with this many samples.
 std::vector<BatchField> batch_fields(const data::Source& source, int64_t batch);
 
 // This rank's part of each field, as the plan cuts it.

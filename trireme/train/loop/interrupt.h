@@ -1,4 +1,4 @@
-// Signals as wishes of a run's user: SIGINT, SIGTERM and SIGHUP to stop after the current step, SIGUSR1 to save and go
+// Signals as requests of the user: SIGINT, SIGTERM and SIGHUP to stop after the current step, SIGUSR1 to save and go
 // on.
 #pragma once
 

@@ -75,7 +75,7 @@ void Run::take_up_progress(const ckpt::Reader& reader) {
   if (text(kMeasure) != name_of(fit_.measure)) return;  // none yet, or of another measure
   const bool read =
       parse(text(kBest), result_.best) && parse(text(kBestStep), result_.best_step) && parse(text(kStale), stale_);
-  if (!read) fail(ErrorKind::kCorrupt, "the checkpoint '{}' has a best validation that is no number", reader.path());
+  if (!read) fail(ErrorKind::kCorrupt, "the checkpoint '{}' has a best validation that is not a number", reader.path());
 }
 
 }  // namespace trireme

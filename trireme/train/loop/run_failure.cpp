@@ -46,11 +46,12 @@ void Run::fail_not_finite(const std::string& what, int64_t last_finite) {
   if (!options_.out.empty()) {
     std::string good = job_.rank() == 0 ? find_good_checkpoint(last_finite) : "";
     if (job_.world()) good = gather_texts(*job_.world(), good)[0];
-    left = good.empty()
-               ? ", and start again: no checkpoint is left from which a step was finite"
-               : fmt::format(
-                     ", and resume: the run then goes on from '{}', the newest checkpoint from which a step was finite",
-                     good);
+    left =
+        good.empty()
+            ? ", and start again: no checkpoint is left after which a step was finite"
+            : fmt::format(
+                  ", and resume: the run then goes on from '{}', the newest checkpoint after which a step was finite",
+                  good);
   }
   fail(ErrorKind::kInvalidArgument, "{}; lower the learning rate ({}), warm it up or clip gradients{}", what, lr_,
        left);

@@ -75,7 +75,7 @@ void Run::log_without_effect() const {
                 warmup, total_, static_cast<double>(total_) / static_cast<double>(warmup));
   }
   if (!fit_.validation && (fit_.eval_every > 0 || fit_.eval_batches > 0 || fit_.eval_batch > 0)) {
-    TRIREME_LOG(kWarn, "train", "nothing is held out, so that nothing is validated, whatever is asked of validation");
+    TRIREME_LOG(kWarn, "train", "nothing is held out, so nothing is validated, whatever the validation settings are");
   }
   const Compiled& made = session_.compiled();
   if (job_.size() == 1 || made.partitioned.by_hand) return;

@@ -62,19 +62,19 @@ class Run {
   // Compares the last validation with the best so far; whether it is better.
   bool judge();
   double measured() const;  // by the last validation
-  bool is_over() const;     // so many validations have found nothing better that the run ends
+  bool is_over() const;     // whether enough validations have found nothing better for the run to end
   std::map<std::string, std::string> progress_as_text() const;  // of `judge`, for a checkpoint
   void take_up_progress(const ckpt::Reader& reader);
 
   std::string checkpoints() const;
   // A run that starts from the beginning must not write over, go on from or be pruned among what one before it has
-  // left. That stays: how many checkpoints are kept is said of a run, and what another one trained is not this one's to
-  // remove.
+  // left. That stays: the number of checkpoints to keep is for one run, and what another run trained is not this one's
+  // to remove.
   void move_earlier_run_away();
   void save();
   void say_saved() const;  // to who asked by a signal
   bool parameters_are_finite();
-  // Renames a checkpoint so that nothing goes on from it; what cannot be renamed is said.
+  // Renames a checkpoint so that nothing goes on from it; what cannot be renamed is logged.
   void set_aside(const std::string& path, std::string_view why);
   std::vector<int64_t> kept_besides() const;  // steps whose checkpoints stay besides the newest
   void prune();

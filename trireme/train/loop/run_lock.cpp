@@ -57,7 +57,7 @@ std::pair<std::string, std::string> owner_of(int file) {
   fail(ErrorKind::kInvalidArgument,
        "another job is writing to '{}' ({}); name another folder for this one (--out), or wait until that one has "
        "ended",
-       folder, who.empty() ? "it has not said who it is" : who);
+       folder, who.empty() ? "it has not written who it is" : who);
 }
 
 // 0, or why the disk has no lock to give. Another job's ends in an error.
@@ -81,12 +81,12 @@ RunLock::RunLock(const std::string& folder, const std::string& command) {
     fail(ErrorKind::kIo, "cannot write '{}' ({}); name a folder of your own with --out", path, std::strerror(errno));
   if (const int error = lock(file, folder); error != 0) {
     TRIREME_LOG(kWarn, "train",
-                "the disk of '{}' locks no files ({}): a second job in this folder would not be noticed", folder,
+                "the file system of '{}' has no locks ({}): a second job in this folder would not be noticed", folder,
                 std::strerror(error));
   }
   if (const auto [host, story] = owner_of(file); !host.empty() && host != this_host()) {
     TRIREME_LOG(kWarn, "train",
-                "a job of another host did not end in order in '{}', or runs there still and this disk's locks do not "
+                "a job of another host did not end cleanly in '{}', or still runs there and this disk's locks do not "
                 "reach it: {}",
                 folder, story);
   }

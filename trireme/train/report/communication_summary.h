@@ -1,4 +1,4 @@
-// How much of the communication of a job was hidden by computing, over all its ranks.
+// How much of a job's communication was hidden by computing, over all its ranks.
 #pragma once
 
 #include <string>

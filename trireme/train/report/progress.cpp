@@ -159,7 +159,7 @@ Progress::Progress(const Options& options)
   if (flag_text("TERM").value_or("") == "dumb") terminal_ = false;
   style_ = {.unicode = speaks_utf8(), .color = !flag_text("NO_COLOR")};
   if (!terminal_) return;
-  // Lines of the log go above the bar, which is then drawn anew.
+  // Lines of the log go above the bar, which is then drawn again.
   set_log_sink([this](std::string_view line) {
     const std::lock_guard lock(mutex_);
     write_out(fmt::format("{}{}\n", line_open_ ? "\r\x1b[K" : "", line));

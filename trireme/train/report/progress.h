@@ -1,5 +1,5 @@
-// The progress of a run for whoever watches it: on a terminal one line that is redrawn, elsewhere
-// (a log file) a new line now and then. Only rank 0 shows one.
+// The progress of a run for whoever watches it: on a terminal one line that is redrawn, elsewhere (a log file) a new
+// line from time to time. Only rank 0 shows it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ProgressStyle {
   bool color = false;
 };
 
-// The line without its end, at most `width` columns: what matters least goes first when room is
+// The line without its end, at most `width` columns: what matters least is left out first when room is
 // short.
 std::string render(const ProgressState& state, int width, const ProgressStyle& style = {});
 // The line for a log file, whole.
@@ -68,7 +68,7 @@ class Progress {
   ProgressState drawn_;
   double drawn_at_s_ = 0;
   bool any_drawn_ = false;
-  bool line_open_ = false;  // the terminal's cursor stands behind the bar
+  bool line_open_ = false;  // the terminal's cursor stands after the bar
 };
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Recorder: everything a run tells the outside, on rank 0: the progress bar, metrics.jsonl, TensorBoard events, and at
-// the end report.html.
+// Recorder: everything that a run writes for its user, on rank 0: the progress bar, metrics.jsonl, TensorBoard events,
+// and at the end report.html.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // The story of a finished run as one HTML file that needs nothing beside it: facts, curves, where
-// memory and time went, and samples. All text in the data may hold anything; it is escaped.
+// memory and time went, and samples. Text in the data may contain anything; it is escaped.
 #pragma once
 
 #include <cstdint>

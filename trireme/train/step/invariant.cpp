@@ -62,7 +62,7 @@ std::string why_not(const Kernel& kernel, const ShardingRule& rule, int factor, 
 std::string why_no_node(const Program& program, const Node& node) {
   const Layout& before = program.layouts[static_cast<size_t>(node.inputs[0])];
   const Layout& left = program.layouts[static_cast<size_t>(node.outputs[0])];
-  const std::vector<int64_t> axes = groups_of(node.op->name, node.attrs).axes;
+  const std::vector<int64_t> axes = groups_of(node).axes;
   const bool sums = before.partial.size() > left.partial.size() && before.partial.front().reduction == Reduction::kSum;
   if (sums && !std::ranges::is_sorted(axes))
     return "is made by mesh axes in another order than the mesh has them; cut its dimension by them in that order";
@@ -74,12 +74,13 @@ std::string why_no_node(const Program& program, const Node& node) {
 }  // namespace
 
 std::string why_not_invariant(const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh) {
-  if (def_of(node).traits.collective) return "a collective of the program's own, which knows no order of its terms";
+  if (def_of(node).collective) return "a collective of the program's own, which knows no order of its terms";
   if (cuts.vouched) return "cut as someone vouches for, which no kernel's promise covers";
   if (cuts.copies > 1) return "computed in copies on each rank, which no kernel's promise covers";
   if (!cuts.through.empty()) return "given partial sums, which have other bits when they are added later";
   const Kernel& kernel = kernel_for(graph, node);
-  const ShardingRule rule = rule_of(graph, node);
+  const RuleOf computed = rule_of(graph, node);
+  const ShardingRule& rule = *computed;
   std::string why;
   for (size_t f = 0; f < rule.factors.size() && why.empty(); ++f) {
     if (!cuts.axes[f].empty()) why = why_not(kernel, rule, static_cast<int>(f), cuts.axes[f], mesh);
@@ -99,7 +100,7 @@ void require_invariant(const Graph& graph, const Strategy& strategy) {
 
 void require_invariant(const Program& program) {
   for (const Node& node : program.graph.nodes()) {
-    if (!def_of(node).traits.collective) continue;
+    if (!def_of(node).collective) continue;
     const std::string why = why_no_node(program, node);
     if (why.empty()) continue;
     fail(ErrorKind::kUnsupported,

@@ -35,7 +35,7 @@ struct StepOptions {
   Numerics numerics = Numerics::kFast;  // kInvariant: the gradients' norm is summed exactly
   DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h). Parameters, state and loss are f32
   // The model's code works on the pieces of this mesh's ranks, with collectives of its own (docs/guide/04): the batch
-  // is a rank's, and what is trained, and told as the loss, is the mean of all ranks' losses. The gradient of a
+  // is a rank's, and what is trained, and reported as the loss, is the mean of all ranks' losses. The gradient of a
   // parameter is summed over the ranks that hold the same of it.
   std::optional<Mesh> by_hand = {};
   std::vector<CutRule> layerwise =

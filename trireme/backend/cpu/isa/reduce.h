@@ -1,9 +1,39 @@
 // Loops that take a row to one number or rows to one row: sums, extremes, the place of the largest.
 #pragma once
 
-#include "trireme/backend/cpu/isa/elementwise_impl.h"
+#include "trireme/backend/cpu/isa/products.h"
+
+namespace trireme::cpu {
+
+template <class T>
+struct ReduceLoops {
+  // Sums of x, of x^2 and of a b over n elements; at most 2^20 of them, so that an f32 sum of lanes
+  // stays exact enough.
+  float (*sum)(int64_t n, const T* x);
+  float (*square_sum)(int64_t n, const T* x);
+  float (*dot)(int64_t n, const T* a, const T* b);
+  // Of n > 0 elements. What is not a number is lost, or, by the second, the result.
+  float (*max)(int64_t n, const T* x);
+  float (*extreme[2])(int64_t n, const T* x);  // [0: largest, 1: smallest]
+  // The first place of the largest of n > 0 elements; 0 where x[0] is not a number.
+  int64_t (*argmax)(int64_t n, const T* x);
+  // y += x, y = the larger or the smaller of y and x.
+  void (*accumulate)(int64_t n, const T* x, float* y);
+  void (*accumulate_extreme[2])(int64_t n, const T* x, float* y);
+};
+
+}  // namespace trireme::cpu
+
+// What they do, for the sources that are compiled once per instruction set.
+#ifdef TRIREME_ISA_NAMESPACE
+#include "trireme/backend/cpu/isa/elementwise.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
+
+template <class T>
+void accumulate(int64_t n, const T* x, float* y) {
+  for_each_vector(n, [&](auto v) { v.put(y, v.get(y) + v.get(x)); });
+}
 
 // sum over i of term(vector i) with four accumulators; term(v) is zero where a vector is cut off.
 template <class Term>
@@ -96,4 +126,17 @@ int64_t argmax(int64_t n, const T* x) {
   return i;
 }
 
+template <class T>
+constexpr cpu::ReduceLoops<T> reduce_loops() {
+  return {.sum = sum<T>,
+          .square_sum = square_sum<T>,
+          .dot = dot<T>,
+          .max = max_of<T>,
+          .extreme = {extreme<Binary::kMaximum, T>, extreme<Binary::kMinimum, T>},
+          .argmax = argmax<T>,
+          .accumulate = accumulate<T>,
+          .accumulate_extreme = {accumulate_extreme<Binary::kMaximum, T>, accumulate_extreme<Binary::kMinimum, T>}};
+}
+
 }  // namespace trireme::TRIREME_ISA_NAMESPACE
+#endif

@@ -1,7 +1,36 @@
 // Batch normalisation: rows of channels, vectors along the channels.
 #pragma once
 
-#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/isa/products.h"
+
+namespace trireme::cpu {
+
+// A number for each channel: (x - mean) scale + beta.
+struct ChannelLine {
+  const float* mean = nullptr;
+  const float* scale = nullptr;
+  const float* beta = nullptr;
+};
+
+template <class T>
+struct ChannelLoops {
+  // Rows of channels. sums[2,c] += x and x^2.
+  void (*channel_sums)(Lines lines, const T* x, double* sums);
+  // y = (x - mean) scale + beta, + residual where it is not null, cut off at 0 with relu.
+  void (*batch_norm)(Lines lines, const ChannelLine& line, bool relu, const T* x, const T* residual, T* y);
+  // sums[2,c] += dz (x - mean) and dz, where dz is dy, or 0 where relu cut off: where (x - mean) scale + beta is not
+  // above 0, or where y, if it is not null, is not; then dz is written too.
+  void (*batch_norm_sums)(Lines lines, const ChannelLine& line, bool relu, const T* x, const T* dy, const T* y, T* dz,
+                          double* sums);
+  // dx = dz scale + (x - mean) by_x + constant
+  void (*batch_norm_grad)(Lines lines, const ChannelLine& line, const float* by_x, const float* constant, bool relu,
+                          const T* x, const T* dy, T* dx);
+};
+
+}  // namespace trireme::cpu
+
+// What they do, for the sources that are compiled once per instruction set.
+#ifdef TRIREME_ISA_NAMESPACE
 #include "trireme/backend/cpu/isa/simd_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
@@ -174,4 +203,13 @@ void batch_norm_grad(Lines lines, const ChannelLine& line, const float* by_x, co
   return batch_norm_grad_of<Mask::kAll>(lines, line, by_x, constant, x, dy, dx);
 }
 
+template <class T>
+constexpr cpu::ChannelLoops<T> channel_loops() {
+  return {.channel_sums = channel_sums<T>,
+          .batch_norm = batch_norm<T>,
+          .batch_norm_sums = batch_norm_sums<T>,
+          .batch_norm_grad = batch_norm_grad<T>};
+}
+
 }  // namespace trireme::TRIREME_ISA_NAMESPACE
+#endif

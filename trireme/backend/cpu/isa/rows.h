@@ -1,7 +1,48 @@
-// Loops over rows: softmax, normalisation, and the tiles of attention.
+// Loops over rows: softmax and its relatives, and the tiles of attention.
 #pragma once
 
-#include "trireme/backend/cpu/isa/reduce_impl.h"
+#include "trireme/backend/cpu/isa/products.h"
+
+namespace trireme::cpu {
+
+struct SoftmaxAffine {
+  float factor = 1;
+  float add = 0;
+  int64_t at = -1;  // none
+  float more = 0;
+};
+
+template <class T>
+struct RowLoops {
+  void (*softmax)(int64_t n, const T* x, T* y);
+  void (*softmax_grad)(int64_t n, const T* y, const T* dy, T* dx);
+  void (*log_softmax)(int64_t n, const T* x, T* y);
+  void (*log_softmax_grad)(int64_t n, const T* y, const T* dy, T* dx);
+  // Sum of e^(x - max).
+  float (*sum_exp)(int64_t n, const T* x, float max);
+  // y = factor softmax(x) + add, and y[at] += more: the gradient of a cross entropy.
+  void (*softmax_affine)(int64_t n, const T* x, const SoftmaxAffine& k, T* y);
+};
+
+struct AttentionLoops {
+  // Attention, on a tile of scores[rows, width] with rows `stride` apart; row i sees `visible + i`
+  // columns of it at most (and all of them where that is more). Each row: s = scale * s; the new
+  // maximum; s = e^(s - max), 0 where unseen; old sums and `correction` follow.
+  void (*online_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
+                         float* sum, float* correction);
+  // p = e^(scale s - lse), 0 where unseen.
+  void (*recompute_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse, float* scores);
+  // x[row, :] *= factor[row]
+  void (*scale_rows)(Lines lines, int64_t stride, const float* factor, float* x);
+  // ds = p (dp - delta[row]) scale, over dp
+  void (*softmax_tile_grad)(Lines tile, int64_t stride, float scale, const float* delta, const float* p, float* dp);
+};
+
+}  // namespace trireme::cpu
+
+// What they do, for the sources that are compiled once per instruction set.
+#ifdef TRIREME_ISA_NAMESPACE
+#include "trireme/backend/cpu/isa/reduce.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
@@ -120,4 +161,22 @@ static void softmax_tile_grad(Lines tile, int64_t stride, float scale, const flo
   }
 }
 
+template <class T>
+constexpr cpu::RowLoops<T> row_loops() {
+  return {.softmax = softmax<T>,
+          .softmax_grad = softmax_grad<T>,
+          .log_softmax = log_softmax<T>,
+          .log_softmax_grad = log_softmax_grad<T>,
+          .sum_exp = sum_exp<T>,
+          .softmax_affine = softmax_affine<T>};
+}
+
+constexpr cpu::AttentionLoops attention_loops() {
+  return {.online_softmax = online_softmax,
+          .recompute_softmax = recompute_softmax,
+          .scale_rows = scale_rows,
+          .softmax_tile_grad = softmax_tile_grad};
+}
+
 }  // namespace trireme::TRIREME_ISA_NAMESPACE
+#endif

@@ -124,28 +124,32 @@ std::vector<Example> scatter_examples() {
 }  // namespace
 
 namespace ops {
-extern const OpDef gather_rows{{"gather_rows", &Attrs::parse<NoAttrs>},
-                               "y[b,n,:] = table[b, ids[b,n], :]",
-                               "table, ids",
-                               gather_infer,
-                               gather_grad,
-                               gather_shard,
-                               gather_cost,
-                               gather_kernel,
-                               {},
-                               {},
-                               gather_examples};
-extern const OpDef scatter_rows{{"scatter_rows", &Attrs::parse<ScatterRowsAttrs>},
-                                "table[b,v,:] = sum of x[b,n,:] where ids[b,n] = v",
-                                "ids, x",
-                                scatter_infer,
-                                scatter_grad,
-                                scatter_shard,
-                                scatter_cost,
-                                scatter_kernel,
-                                {},
-                                {},
-                                scatter_examples};
+extern const OpDef gather_rows{
+    {"gather_rows", &Attrs::parse<NoAttrs>},
+    {
+        .doc = "y[b,n,:] = table[b, ids[b,n], :]",
+        .inputs = "table, ids",
+        .infer = gather_infer,
+        .grad = gather_grad,
+        .shard = gather_shard,
+        .cost = gather_cost,
+        .kernel = gather_kernel,
+        .examples = gather_examples,
+    },
+};
+extern const OpDef scatter_rows{
+    {"scatter_rows", &Attrs::parse<ScatterRowsAttrs>},
+    {
+        .doc = "table[b,v,:] = sum of x[b,n,:] where ids[b,n] = v",
+        .inputs = "ids, x",
+        .infer = scatter_infer,
+        .grad = scatter_grad,
+        .shard = scatter_shard,
+        .cost = scatter_cost,
+        .kernel = scatter_kernel,
+        .examples = scatter_examples,
+    },
+};
 }  // namespace ops
 
 Tensor gather_rows(const Tensor& table, const Tensor& ids) {

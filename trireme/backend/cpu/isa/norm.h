@@ -1,7 +1,28 @@
 // Normalisation of rows and its gradients.
 #pragma once
 
-#include "trireme/backend/cpu/isa/reduce_impl.h"
+#include "trireme/backend/cpu/isa/products.h"
+
+namespace trireme::cpu {
+
+template <class T>
+struct NormLoops {
+  void (*layer_norm)(Lines lines, const T* x, const float* gamma, const float* beta, float eps, T* y, float* mean,
+                     float* rstd);
+  // dgamma and dbeta are added to.
+  void (*layer_norm_grad)(Lines lines, const T* x, const float* gamma, const float* mean, const float* rstd,
+                          const T* dy, T* dx, float* dgamma, float* dbeta);
+
+  void (*rms_norm)(Lines lines, const T* x, const float* gamma, float eps, T* y, float* rstd);
+  void (*rms_norm_grad)(Lines lines, const T* x, const float* gamma, const float* rstd, const T* dy, T* dx,
+                        float* dgamma);
+};
+
+}  // namespace trireme::cpu
+
+// What they do, for the sources that are compiled once per instruction set.
+#ifdef TRIREME_ISA_NAMESPACE
+#include "trireme/backend/cpu/isa/reduce.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
@@ -93,4 +114,13 @@ void rms_norm_grad(Lines lines, const T* x, const float* gamma, const float* rst
   }
 }
 
+template <class T>
+constexpr cpu::NormLoops<T> norm_loops() {
+  return {.layer_norm = layer_norm<T>,
+          .layer_norm_grad = layer_norm_grad<T>,
+          .rms_norm = rms_norm<T>,
+          .rms_norm_grad = rms_norm_grad<T>};
+}
+
 }  // namespace trireme::TRIREME_ISA_NAMESPACE
+#endif

@@ -1,16 +1,83 @@
-// Elementwise loops.
+// Elementwise loops: y = f(x) and y = f(a, b) of a table of functions, and those of single ops.
 #pragma once
 
-#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/isa/products.h"
+
+namespace trireme::cpu {
+
+// y = f(x) with up to two numbers of the function.
+enum class Unary {
+  kNeg,
+  kAbs,
+  kExp,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kSquare,
+  kTanh,
+  kSigmoid,
+  kErf,
+  kRelu,
+  kSilu,
+  kGeluErf,
+  kGeluTanh,
+  kScale,
+  kAddScalar,
+  kClamp,
+  kLog,
+  kSin,
+  kCos,
+  kSign,
+  kPowScalar,
+  kCount
+};
+
+// y = f(a, b); the gradients are f(x, dy).
+enum class Binary {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMaximum,
+  kMinimum,
+  kPow,
+  kReluGrad,
+  kSiluGrad,
+  kGeluErfGrad,
+  kGeluTanhGrad,
+  kCount
+};
+
+template <class T>
+struct ElementwiseLoops {
+  void (*unary[static_cast<int>(Unary::kCount)])(int64_t n, const T* x, T* y, float p, float q);
+  // [function][0: both vectors, 1: a is one number, 2: b is one number]
+  void (*binary[static_cast<int>(Binary::kCount)][3])(int64_t n, const T* a, const T* b, T* y);
+
+  void (*to_f32)(int64_t n, const T* x, float* y);
+  void (*from_f32)(int64_t n, const float* x, T* y);
+
+  // y = a + s b
+  void (*add_scaled)(int64_t n, const T* a, const T* b, float s, T* y);
+  void (*huber)(int64_t n, const T* x, const T* target, float delta, T* y);
+
+  // y = scale x where the element's word is not below `limit` <= 2^32, else 0.
+  void (*dropout)(int64_t n, const uint32_t* words, uint64_t limit, float scale, const T* x, T* y);
+
+  // Turns n pairs (x[i], x[n+i]), each by its angle.
+  void (*rotate)(int64_t n, const float* cos, const float* sin, const T* x, T* y);
+};
+
+}  // namespace trireme::cpu
+
+// What they do, for the sources that are compiled once per instruction set.
+#ifdef TRIREME_ISA_NAMESPACE
 #include "trireme/backend/cpu/isa/math_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
-using cpu::AdamNumbers;
 using cpu::Bf16;
 using cpu::Binary;
-using cpu::LambNumbers;
-using cpu::SgdNumbers;
 using cpu::Unary;
 
 inline constexpr float kSqrtHalf = 0.70710678118654752F;
@@ -105,51 +172,6 @@ void convert(int64_t n, const From* x, To* y) {
 }
 
 template <class T>
-void accumulate(int64_t n, const T* x, float* y) {
-  for_each_vector(n, [&](auto v) { v.put(y, v.get(y) + v.get(x)); });
-}
-
-template <class T>
-void adam(int64_t n, const AdamNumbers& k, const T* p, const T* g, const T* m, const T* v, T* p_out, T* m_out,
-          T* v_out) {
-  for_each_vector(n, [&](auto at) {
-    const F32 param = at.get(p);
-    const F32 grad = fma(set(k.l2), param, k.scale * at.get(g));
-    const F32 m1 = fma(set(k.beta1), at.get(m), k.one_minus_beta1 * grad);
-    const F32 v1 = fma(set(k.beta2), at.get(v), k.one_minus_beta2 * grad * grad);
-    const F32 direction = m1 / fma(sqrt(v1), set(k.root), set(k.eps));
-    at.put(p_out, fma(set(-k.step), direction, k.decay * param));
-    at.put(m_out, m1);
-    at.put(v_out, v1);
-  });
-}
-
-template <class T>
-void sgd(int64_t n, const SgdNumbers& k, const T* p, const T* g, const T* u, T* p_out, T* u_out) {
-  for_each_vector(n, [&](auto at) {
-    const F32 param = at.get(p);
-    const F32 grad = fma(set(k.weight_decay), param, k.scale * at.get(g));
-    const F32 velocity = k.first ? grad : fma(set(k.momentum), at.get(u), k.keep * grad);
-    const F32 direction = fma(set(k.by_velocity), velocity, k.by_gradient * grad);
-    at.put(p_out, fma(set(-k.lr), direction, param));
-    if (u_out != nullptr) at.put(u_out, velocity);
-  });
-}
-
-template <class T>
-void lamb(int64_t n, const LambNumbers& k, const T* p, const T* g, const T* m, const T* v, T* u, T* m_out, T* v_out) {
-  for_each_vector(n, [&](auto at) {
-    const F32 grad = k.scale * at.get(g);
-    const F32 m1 = fma(set(k.beta1), at.get(m), k.one_minus_beta1 * grad);
-    const F32 v1 = fma(set(k.beta2), at.get(v), k.one_minus_beta2 * grad * grad);
-    const F32 direction = k.first * m1 / fma(sqrt(v1), set(k.root), set(k.eps));
-    at.put(u, fma(set(k.weight_decay), at.get(p), direction));
-    at.put(m_out, m1);
-    at.put(v_out, v1);
-  });
-}
-
-template <class T>
 void add_scaled(int64_t n, const T* a, const T* b, float s, T* y) {
   for_each_vector(n, [&](auto v) { v.put(y, fma(set(s), v.get(b), v.get(a))); });
 }
@@ -188,4 +210,37 @@ void rotate(int64_t n, const float* cos, const float* sin, const T* x, T* y) {
   });
 }
 
+template <class T, int kind = 0>
+constexpr void fill_unary(cpu::ElementwiseLoops<T>& table) {
+  if constexpr (kind < static_cast<int>(Unary::kCount)) {
+    table.unary[kind] = unary<static_cast<Unary>(kind), T>;
+    fill_unary<T, kind + 1>(table);
+  }
+}
+
+template <class T, int kind = 0>
+constexpr void fill_binary(cpu::ElementwiseLoops<T>& table) {
+  if constexpr (kind < static_cast<int>(Binary::kCount)) {
+    constexpr auto op = static_cast<Binary>(kind);
+    table.binary[kind][0] = binary<op, T>;
+    table.binary[kind][1] = binary_number_first<op, T>;
+    table.binary[kind][2] = binary_number_second<op, T>;
+    fill_binary<T, kind + 1>(table);
+  }
+}
+
+template <class T>
+constexpr cpu::ElementwiseLoops<T> elementwise_loops() {
+  cpu::ElementwiseLoops<T> table{.to_f32 = convert<T, float>,
+                                 .from_f32 = convert<float, T>,
+                                 .add_scaled = add_scaled<T>,
+                                 .huber = huber<T>,
+                                 .dropout = dropout<T>,
+                                 .rotate = rotate<T>};
+  fill_unary(table);
+  fill_binary(table);
+  return table;
+}
+
 }  // namespace trireme::TRIREME_ISA_NAMESPACE
+#endif

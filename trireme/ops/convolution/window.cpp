@@ -1,4 +1,4 @@
-#include "trireme/ops/collectives/window.h"
+#include "trireme/ops/convolution/window.h"
 
 namespace trireme {
 namespace {

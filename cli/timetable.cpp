@@ -1,0 +1,116 @@
+// trireme timetable: the order in which the crews of a pipeline work, of a schedule or of a file, and what it costs.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/plan/timetable/schedules.h"
+#include "trireme/plan/timetable/timetable_time.h"
+
+namespace trireme::cli {
+namespace {
+
+struct TimetableArgs {
+  std::string schedule;
+  ScheduleRequest request{.crews = 4, .stages_per_crew = 0, .micro_batches = 8, .seq_chunks = 0};
+  std::vector<double> costs{1, 1, 1};
+  double transfer = 0;
+  bool units = false;
+  int width = 0;
+};
+
+constexpr int kColumns = 60;  // of the picture, where the time has more slots than fit a page
+
+void list_schedules() {
+  std::printf("Schedules:\n\n");
+  for (const Schedule& schedule : schedules()) {
+    std::printf("  %-20s %s\n", std::string(schedule.name).c_str(), std::string(schedule.meaning).c_str());
+  }
+  std::printf("\n`trireme timetable SCHEDULE --pp 4 --micro-batches 8` shows one.\n");
+}
+
+Timetable timetable_of(const TimetableArgs& args) {
+  const auto all = schedules();
+  const bool named = std::ranges::find(all, args.schedule, &Schedule::name) != all.end();
+  if (named || !is_file(args.schedule)) return make_timetable(args.schedule, args.request);
+  const Timetable timetable = parse_timetable(read_file(args.schedule));
+  check(timetable);
+  return timetable;
+}
+
+std::string stages_text(const std::vector<int>& crew_of, size_t crew) {
+  std::string out;
+  for (size_t stage = 0; stage < crew_of.size(); ++stage) {
+    if (crew_of[stage] == static_cast<int>(crew)) out += fmt::format("{}{}", out.empty() ? "" : ",", stage);
+  }
+  return out;
+}
+
+int show(const TimetableArgs& args) {
+  if (args.schedule.empty()) {
+    list_schedules();
+    return 0;
+  }
+  require(args.costs.size() == 3,
+          "timetable: --costs has {} numbers; give three: forward,input-gradient,weight-gradient", args.costs.size());
+  const Timetable timetable = timetable_of(args);
+  if (args.units) {
+    std::fputs(to_string(timetable).c_str(), stdout);
+    return 0;
+  }
+  const UnitCosts costs{
+      .forward = args.costs[0], .input_grad = args.costs[1], .weight_grad = args.costs[2], .transfer = args.transfer};
+  const TimetableTime time = time_of(timetable, costs);
+  require(time.makespan > 0, "timetable: with these costs nothing takes any time");
+  const auto slots = static_cast<int>(std::min<double>(kColumns, time.makespan));
+  std::printf("%s: %zu crews, %d stages, %d micro-batches%s\n\n", timetable.name.c_str(), timetable.crews.size(),
+              timetable.stages, timetable.micro_batches,
+              timetable.seq_chunks > 1 ? fmt::format(" in {} chunks of positions", timetable.seq_chunks).c_str() : "");
+  std::fputs(picture_of(timetable, time, args.width > 0 ? args.width : std::max(1, slots)).c_str(), stdout);
+  std::printf("\ncrew  stages       busy      idle   activations kept\n");
+  const std::vector<int> crew_of = crews_of_stages(timetable);
+  for (size_t crew = 0; crew < time.crews.size(); ++crew) {
+    const TimetableTime::Crew& own = time.crews[crew];
+    std::printf("%4zu  %-8s %8.4g  %8.4g   %d\n", crew, stages_text(crew_of, crew).c_str(), own.busy, own.bubble(),
+                own.live);
+  }
+  const auto longest = std::ranges::max_element(time.crews, {}, [](const auto& crew) { return crew.end - crew.begin; });
+  const double span = longest->end - longest->begin;
+  std::printf(
+      "\nTakes %.4g; the crew that takes longest idles %.1f %% of its time. One forward pass takes %.4g, input "
+      "gradients %.4g, weight gradients %.4g, a transfer %.4g.\n",
+      time.makespan, 100 * longest->bubble() / span, costs.forward, costs.input_grad, costs.weight_grad,
+      costs.transfer);
+  return 0;
+}
+
+}  // namespace
+
+void add_timetable(CLI::App& app, Action& chosen) {
+  auto args = std::make_shared<TimetableArgs>();
+  CLI::App* command =
+      app.add_subcommand("timetable", "Show the order of work, bubble and memory of a pipeline's schedule");
+  command->add_option("schedule", args->schedule,
+                      "A schedule's name, or a file with a timetable; without it the schedules are listed");
+  command->add_option("--pp", args->request.crews, "Crews: groups of ranks with stages of their own")
+      ->capture_default_str();
+  command->add_option("--virtual-stages", args->request.stages_per_crew,
+                      "Stages of each crew; the least that the schedule takes unless given");
+  command->add_option("--micro-batches", args->request.micro_batches, "Micro-batches of a step")->capture_default_str();
+  command->add_option("--seq-chunks", args->request.seq_chunks,
+                      "Chunks of a micro-batch's positions (seq-1f1b); 2 there unless given");
+  command
+      ->add_option("--costs", args->costs, "What a forward pass, input gradients and weight gradients of a stage take")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--transfer", args->transfer, "What a message between crews takes")->capture_default_str();
+  command->add_flag("--units", args->units, "Print the order alone, in the form that a file has");
+  command->add_option("--columns", args->width, "Of the picture; as many as slots, up to 60, unless given");
+  command->callback([=, &chosen] { chosen = [=] { return show(*args); }; });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,176 @@
+#include "tests/passes/boxes.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/base/error.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/op/build.h"
+#include "trireme/op/registry.h"
+#include "trireme/partition/micro_batches.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/plan/propagate.h"
+
+namespace trireme::boxes {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
+int64_t number(const std::string& text) {
+  int64_t out = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
+  require(status == std::errc() && end == text.data() + text.size(), "'{}' is no number", text);
+  return out;
+}
+
+Graph graph_of(const Case& test) {
+  Graph graph = parse_graph(test.text, find_op_base);
+  const std::vector<std::string> wrong = verify(graph);
+  require(wrong.empty(), "the graph that goes in is not sound: {}", wrong.empty() ? "" : wrong.front());
+  return graph;
+}
+
+Program program_of(const Case& test) {
+  Program program = parse_program(test.text);
+  const std::vector<std::string> wrong = verify(program);
+  require(wrong.empty(), "the program that goes in is not sound: {}", wrong.empty() ? "" : wrong.front());
+  return program;
+}
+
+Result gradients_of(Case& test) {
+  Graph graph = graph_of(test);
+  std::string before = to_string(graph);
+  std::vector<Tensor> parameters;
+  for (const Input& input : graph.inputs()) {
+    if (input.role == Role::kParameter) parameters.emplace_back(graph, input.value);
+  }
+  const std::vector<Tensor> found = gradients({graph, graph.output("loss").value}, parameters);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i])
+      graph.add_output("d " + graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name,
+                       found[i].id());
+  }
+  return {std::move(before), to_string(without_dead_nodes(graph))};
+}
+
+// "x = [dp, -]" asks for the layout of an input.
+Strategy strategy_of(Case& test, const Graph& graph) {
+  const Mesh mesh = parse_mesh(test.take("mesh"));
+  Asks asks;
+  for (const Input& input : graph.inputs()) {
+    const std::string layout = test.take(input.name);
+    asks.inputs.push_back(layout.empty()
+                              ? std::nullopt
+                              : std::optional(parse_layout(layout, mesh, graph.type(input.value).shape.rank())));
+  }
+  return propagate(graph, mesh, std::move(asks));
+}
+
+// What is chosen, and how each value lies then.
+Result propagate_box(Case& test) {
+  const Graph graph = graph_of(test);
+  const Strategy strategy = strategy_of(test, graph);
+  const std::vector<Layout> layouts = value_layouts(graph, strategy);
+  std::string out = to_string(graph, strategy);
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId id : node.outputs) {
+      out +=
+          fmt::format("%{} of {}: {}\n", id, node.op->name, to_string(layouts[static_cast<size_t>(id)], strategy.mesh));
+    }
+  }
+  return {to_string(graph), std::move(out)};
+}
+
+Result partition_box(Case& test) {
+  const Graph graph = graph_of(test);
+  return {to_string(graph), to_string(partition(graph, strategy_of(test, graph)))};
+}
+
+Result micro_batches_box(Case& test) {
+  const Program program = program_of(test);
+  return {to_string(program), to_string(in_micro_batches(program))};
+}
+
+// A machine on which the times of a step are the same everywhere.
+Rates fixed_rates(Case& test) {
+  Machine machine{.name = "model", .memory_bytes_per_s = 1e10, .flops_per_s = {{"f32", 1e11}}};
+  ReshardCosts links;
+  if (const std::string rate = test.take("link_bytes_per_s"); !rate.empty())
+    links.link.bytes_per_s = static_cast<double>(number(rate));
+  return {.links = links, .machine = machine};
+}
+
+Result pass_box(const Pass& pass, Case& test) {
+  const Program program = program_of(test);
+  PassOptions options{.recompute = true};
+  options.loss_pieces = number(test.take("loss_pieces", "2"));
+  options.all_reduce.bucket_bytes = number(test.take("bucket_bytes", "0"));
+  options.all_reduce.rates = fixed_rates(test);
+  const Program after = pass.run(program, options);
+  const std::vector<std::string> wrong = verify(after);
+  require(wrong.empty(), "the pass makes a program that is not sound: {}", wrong.empty() ? "" : wrong.front());
+  return {to_string(program), to_string(after)};
+}
+
+}  // namespace
+
+std::string Case::take(const std::string& name, std::string otherwise) {
+  const auto found = options.find(name);
+  if (found == options.end()) return otherwise;
+  std::string value = std::move(found->second);
+  options.erase(found);
+  return value;
+}
+
+Case parse_case(std::string_view text) {
+  Case out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    const size_t equals = line.find(" = ");
+    const bool begins = line.starts_with("mesh \"") || line.starts_with("graph ");
+    if (begins) break;
+    if (line.starts_with("# ")) {
+      out.words += std::string(line) + "\n";
+    } else if (!line.empty()) {
+      require(equals != std::string_view::npos, "'{}' is no option; write name = value", line);
+      out.options.emplace(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 3)));
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  out.text = text;
+  return out;
+}
+
+const std::vector<Box>& all() {
+  static const std::vector<Box> kBoxes = [] {
+    std::vector<Box> out{{"gradients", gradients_of},
+                         {"propagate", propagate_box},
+                         {"partition", partition_box},
+                         {"micro_batches", micro_batches_box}};
+    for (const Pass& pass : passes()) {
+      out.push_back({std::string(pass.name), [&pass](Case& test) { return pass_box(pass, test); }});
+    }
+    return out;
+  }();
+  return kBoxes;
+}
+
+Result run(const Box& box, std::string_view text) {
+  Case test = parse_case(text);
+  require(!test.words.empty(), "no line of '# ' at the head says what the pair shows");
+  std::string head = test.words;
+  for (const auto& [name, value] : test.options) head += fmt::format("{} = {}\n", name, value);
+  Result out = box.run(test);
+  require(test.options.empty(), "'{}' is nothing that {} is asked",
+          test.options.empty() ? "" : test.options.begin()->first, box.name);
+  out.in = head + out.in;
+  return out;
+}
+
+}  // namespace trireme::boxes

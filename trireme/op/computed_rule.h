@@ -1,0 +1,17 @@
+// The sharding rule of a call, which is text of its op (sharding_rule.h) read for the call's types: read once for all
+// calls of the same op with the same attributes on the same types, as the layers of a model are.
+#pragma once
+
+#include <memory>
+
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+
+using RuleOf = std::shared_ptr<const ShardingRule>;
+
+// Never null; nothing may be cut where the op has no rule. Throws what the op's facet throws. May be called by several
+// threads.
+RuleOf computed_rule(const OpDef& op, const TypeArgs& types);
+
+}  // namespace trireme

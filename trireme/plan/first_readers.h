@@ -1,0 +1,11 @@
+// Inputs of which nothing is asked are cut as the first op that reads them has them, which costs no bytes.
+#pragma once
+
+#include "trireme/plan/propagated.h"
+
+namespace trireme {
+
+// Of the node that was chosen last: what it reads and nothing is known of, an input or a cast of one.
+void settle_inputs(Propagated& known, const Node& node);
+
+}  // namespace trireme

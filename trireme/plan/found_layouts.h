@@ -1,0 +1,14 @@
+// In which layout a node finds an operand: as it is made, or as somebody asks that it is seen, or, of a node that is
+// part of a gradient, as the node that it is the gradient of has it.
+#pragma once
+
+#include <optional>
+
+#include "trireme/plan/propagated.h"
+
+namespace trireme {
+
+// Nothing where the operand's layout is not known yet.
+std::optional<Layout> found_by(const Propagated& known, const Node& node, ValueId operand);
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+// NodeChoice: the cuts of one node, chosen from the layouts that its operands come in, as far as its sharding rule
+// allows. The largest operand goes first; partial sums flow on through linear ops whose results are no larger than the
+// sums are.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/op/sharding_rule.h"
+
+namespace trireme {
+
+class NodeChoice {
+ public:
+  // `have` is empty for an operand of which nothing is known yet.
+  NodeChoice(const ShardingRule& rule, const std::vector<std::optional<Layout>>& have, const Mesh& mesh);
+
+  // `bytes` of each operand, and of all results.
+  FactorCuts choose(const std::vector<int64_t>& bytes, int64_t result_bytes, bool sums_flow);
+  // Cuts that are given, and by the axes of micro-batches as the operands come.
+  FactorCuts extend(const FactorCuts& given);
+  // Where the cuts come from.
+  std::string why() const;
+
+ private:
+  struct FoundCut {
+    std::vector<int> axes;
+    size_t operand = 0;
+  };
+
+  void let_partials_through(const std::vector<int64_t>& bytes, int64_t result_bytes);
+  bool fits_through(const std::vector<int>& members, const std::vector<PartialAxis>& partial) const;
+  void take_cuts(size_t operand);
+  void take_ring();
+  std::optional<FoundCut> find_cut(int factor) const;
+  bool add(int factor, int axis, size_t operand);
+
+  const ShardingRule& rule_;
+  const std::vector<std::optional<Layout>>& have_;
+  const Mesh& mesh_;
+  FactorCuts cuts_;
+  std::vector<int> used_;
+  std::map<int, size_t> owners_;
+};
+
+}  // namespace trireme

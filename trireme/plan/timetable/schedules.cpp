@@ -1,0 +1,69 @@
+#include "trireme/plan/timetable/schedules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array kSchedules{
+    Schedule{"gpipe", "all forward passes, then all backward passes", 1, false, schedule::gpipe},
+    Schedule{"1f1b", "one forward, one backward: crew s of S keeps at most S - s micro-batches", 1, false,
+             schedule::one_forward_one_backward},
+    Schedule{"seq-1f1b", "1f1b over chunks of each micro-batch's positions", 1, true,
+             schedule::one_forward_one_backward},
+    Schedule{"interleaved", "1f1b with several stages a crew: a shorter bubble, more messages", 0, false,
+             schedule::interleaved},
+    Schedule{"interleaved-delayed", "the same, forward passes as late as they can be: fewer activations", 0, false,
+             schedule::interleaved_delayed},
+    Schedule{"zb-h1", "1f1b, weight gradients in its bubbles: a third of the bubble, the same memory", 1, false,
+             schedule::zero_bubble_h1},
+    Schedule{"zb-h2", "no bubble where all passes take the same, twice the memory", 1, false, schedule::zero_bubble_h2},
+    Schedule{"zb-v", "two stages a crew in a V: no bubble where all passes take the same, the memory of 1f1b", 2, false,
+             schedule::zero_bubble_v},
+    Schedule{"v-half", "two stages a crew in a V: half the memory of 1f1b", 2, false, schedule::v_half},
+    Schedule{"v-min", "two stages a crew in a V: a third of the memory of 1f1b", 2, false, schedule::v_min},
+    Schedule{"dualpipe-v", "two stages a crew in a V, forward passes beside backward passes", 2, false,
+             schedule::dual_pipe_v},
+};
+
+}  // namespace
+
+std::span<const Schedule> schedules() {
+  return kSchedules;
+}
+
+Timetable make_timetable(std::string_view name, ScheduleRequest request) {
+  const auto found = std::ranges::find(kSchedules, name, &Schedule::name);
+  if (found == kSchedules.end()) {
+    std::string names;
+    for (const Schedule& schedule : kSchedules) names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
+    fail(ErrorKind::kNotFound, "schedule '{}': there is none of that name; there are {}", name, names);
+  }
+  if (request.stages_per_crew == 0)
+    request.stages_per_crew = std::max(1, found->stages_per_crew == 0 ? 2 : found->stages_per_crew);
+  if (request.seq_chunks == 0) request.seq_chunks = found->cuts_positions ? 2 : 1;
+  const auto& [crews, per_crew, micro_batches, seq_chunks] = request;
+  require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both are from 1 on", name,
+          crews, micro_batches);
+  require(micro_batches >= crews,
+          "schedule '{}': {} micro-batches are fewer than {} stages' crews, so the pipeline would never be full; give "
+          "at least {}",
+          name, micro_batches, crews, crews);
+  if (found->stages_per_crew == 0) {
+    require(per_crew >= 2, "schedule '{}': {} stages a crew; it is for 2 or more", name, per_crew);
+  } else {
+    require(per_crew == found->stages_per_crew, "schedule '{}': {} stages a crew; it is for {}", name, per_crew,
+            found->stages_per_crew);
+  }
+  require(seq_chunks == 1 || (found->cuts_positions && seq_chunks > 1), "schedule '{}': {} chunks of positions; {}",
+          name, seq_chunks, found->cuts_positions ? "it takes 1 or more" : "only seq-1f1b cuts them");
+  Timetable out = found->make(request);
+  out.name = name;
+  check(out);
+  return out;
+}
+
+}  // namespace trireme
