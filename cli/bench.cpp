@@ -202,8 +202,8 @@ int step(const StepArgs& args) {
          {"loss", session.step().output("loss").as<float>()[0]},
          {"flops", flops_per_step(session.compiled().plan) * job.size()},
          {"gflops_per_s", flops_per_step(session.compiled().plan) * job.size() / median / 1e6},
-         {"arena_bytes", session.compiled().plan.arena_bytes},
-         {"arena_lower_bound", session.compiled().plan.lower_bound},
+         {"arena_bytes", session.compiled().plan.arena().bytes},
+         {"arena_lower_bound", session.compiled().plan.arena().lower_bound},
          {"planned_bytes", planned_bytes(session.compiled().plan)},
          {"sent_bytes", sent}},
         args.json);

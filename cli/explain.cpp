@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/explain_time.h"
 #include "cli/job_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -21,7 +22,8 @@
 namespace trireme::cli {
 namespace {
 
-const std::vector<std::string> kStages{"graph", "grad", "plan", "partition", "passes", "memory", "traffic", "actions"};
+const std::vector<std::string> kStages{"graph",  "grad",    "plan", "partition", "passes",
+                                       "memory", "traffic", "time", "actions"};
 
 const std::vector<std::string> kGraphs{"step", "evaluation", "inference"};
 
@@ -30,18 +32,26 @@ struct ExplainArgs {
   std::string stage = "plan";
   std::string of = "step";
   std::string value;
+  UnlikeRanks unlike;
   PassOptions passes;
 };
 
-std::string memory_text(const ExecutionPlan& plan) {
-  std::string out =
-      fmt::format("arena {} bytes: {} persistent, {} of the step; at least {} are live at once\n", plan.arena_bytes,
-                  plan.persistent_bytes, plan.arena_bytes - plan.persistent_bytes, plan.lower_bound);
-  const std::vector<int64_t> kinds = bytes_by_holding(plan);
+std::string arena_text(const ExecutionPlan& plan, Tier tier) {
+  const Arena& arena = plan.arena(tier);
+  std::string out = fmt::format("{}arena {} bytes: {} persistent, {} of the step; at least {} are live at once\n",
+                                tier == Tier::kDevice ? "" : fmt::format("{} ", to_string(tier)), arena.bytes,
+                                arena.persistent, arena.bytes - arena.persistent, arena.lower_bound);
+  const std::vector<int64_t> kinds = bytes_by_holding(plan, tier);
   for (int kind = 0; kind < kHoldings; ++kind) {
     out += fmt::format("  {:<11} {:>14} bytes at the fullest moment\n", to_string(static_cast<Holding>(kind)),
                        kinds[static_cast<size_t>(kind)]);
   }
+  return out;
+}
+
+std::string memory_text(const ExecutionPlan& plan) {
+  std::string out = arena_text(plan, Tier::kDevice);
+  if (plan.arena(Tier::kHost).bytes > 0) out += arena_text(plan, Tier::kHost);
   std::vector<std::string> names(plan.buffers.size());
   for (const PlanInput& input : plan.inputs) {
     names[static_cast<size_t>(plan.values[static_cast<size_t>(input.value)].buffer)] = input.name;
@@ -59,7 +69,8 @@ std::string memory_text(const ExecutionPlan& plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& b = plan.buffers[i];
     out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", i, to_string(b.holding), b.offset, b.bytes,
-                       fmt::format("{}..{}", b.first, b.last), names[i]);
+                       fmt::format("{}..{}", b.first, b.last),
+                       names[i] + (b.tier == Tier::kDevice ? "" : ", on the host"));
   }
   return out;
 }
@@ -106,6 +117,7 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
            all_reduce_table(compiled.program, compiled.rates);
   }
   if (args.stage == "memory") return memory_text(compiled.plan);
+  if (args.stage == "time") return time_text(compiled.plan, compiled.rates, args.unlike);
   if (args.stage != "traffic") return to_string(compiled.plan);
   const std::string context = describe_context(config);
   return traffic_text(compiled.plan) + (context.empty() ? "" : context + "\n");
@@ -117,6 +129,8 @@ int run(const ExplainArgs& args) {
   }
   require(std::find(kGraphs.begin(), kGraphs.end(), args.of) != kGraphs.end(),
           "explain: --of '{}'; it must be one of {}.{}", args.of, quoted_list(kGraphs), suggestion(args.of, kGraphs));
+  require(!args.unlike.given() || (args.stage == "time" && args.value.empty()),
+          "explain: --slow and --late are of the modelled step; add --stage time");
   require(args.of == "step" || args.stage != "grad", "explain: --stage grad is of the step; leave --of {} out",
           args.of);
   const JobConfig config = args.job.read();
@@ -173,8 +187,17 @@ void add_explain(CLI::App& app, Action& chosen) {
                    "passes, all "
                    "micro-batches one after the other, the ops that were fused, and when each sum over ranks is ready, "
                    "begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a "
-                   "step; actions: the execution plan")
+                   "step; time: how long the modelled step takes, and how long each lane is busy, exposed and idle in "
+                   "it; actions: the execution plan")
       ->capture_default_str();
+  command
+      ->add_option("--slow", args->unlike.slow,
+                   "With --stage time: RANK=FACTOR, a rank that computes so many times as long; may be given again")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--late", args->unlike.late,
+                   "With --stage time: RANK=SECONDS, a rank that begins so much later; may be given again")
+      ->allow_extra_args(false);
   command->add_option("--value", args->value,
                       "Print instead why a tensor lies as it does. A parameter, an input or a part of the model, like "
                       "h.0.mlp.c_fc; * stands for any characters");

@@ -60,9 +60,9 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       job.world() ? fmt::format(" over {}", job.world()->transport()).c_str() : "",
       static_cast<long long>(config.train.batch),
       plan.micro_batches == 1 ? "" : fmt::format(" in {} micro-batches", plan.micro_batches).c_str(),
-      static_cast<double>(plan.arena_bytes) / 1048576.0,
-      fmt::format("{:.1f} MiB", static_cast<double>(plan.persistent_bytes) / 1048576.0).c_str(),
-      fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes - plan.persistent_bytes) / 1048576.0).c_str(),
+      static_cast<double>(plan.arena().bytes) / 1048576.0,
+      fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().persistent) / 1048576.0).c_str(),
+      fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes - plan.arena().persistent) / 1048576.0).c_str(),
       static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), flops_text(flops).c_str(),
       expected.c_str(), out.c_str());
   std::fflush(stdout);

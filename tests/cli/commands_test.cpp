@@ -175,6 +175,39 @@ TEST_F(CommandTest, ExplainPrintsEveryStage) {
   expect_error({"explain", "gpt.toml", "-n", "3"}, 2, HasSubstr("does not divide over 3 ranks; use 3 or 6 samples"));
 }
 
+TEST_F(CommandTest, ExplainTellsHowLongAStepTakesAndWhatItHides) {
+  write_gpt();
+  const Words words{"explain", "gpt.toml", "-n", "2", "--stage", "time"};
+  const auto with = [&](const Words& more) {
+    Words all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  const auto makespan = [](const Outcome& outcome) {
+    const std::string begin = "modelled step of 2 ranks: ";
+    EXPECT_THAT(outcome.out, StartsWith(begin)) << outcome.err;
+    return std::stod(outcome.out.substr(begin.size()));
+  };
+  const Outcome alike = with({});
+  EXPECT_THAT(alike.out, HasSubstr("\ncompute "));
+  EXPECT_THAT(alike.out, HasSubstr("\ncomm "));
+  EXPECT_THAT(alike.out, Not(HasSubstr("\nmessage ")));
+  EXPECT_THAT(alike.out, HasSubstr(" exposed, "));
+  EXPECT_THAT(alike.out, HasSubstr("most bytes in use: "));
+  const Outcome slow = with({"--slow", "1=3"});
+  EXPECT_GT(makespan(slow), makespan(alike));
+  EXPECT_THAT(slow.out, HasSubstr("\n1 "));
+  const Outcome late = with({"--late", "0=0.25"});
+  EXPECT_NEAR(makespan(late), makespan(alike) + 250, 0.02);
+  expect_error(
+      {"explain", "gpt.toml", "-n", "2", "--stage", "time", "--slow", "2=3"}, 2,
+      "explain: --slow '2=3'; give RANK=FIGURE with a rank from 0 to 1 and a figure from 1e-06 on, as --slow 0=1.5");
+  expect_error({"explain", "gpt.toml", "-n", "2", "--stage", "time", "--late", "1"}, 2,
+               HasSubstr("explain: --late '1'; give RANK=FIGURE"));
+  expect_error({"explain", "gpt.toml", "--late", "0=1"}, 2,
+               "explain: --slow and --late are of the modelled step; add --stage time");
+}
+
 TEST_F(CommandTest, ExplainShowsOneMicroBatchBeforeThePassesAndAllAfterThem) {
   write_gpt();
   const auto explained = [&](const char* stage) {

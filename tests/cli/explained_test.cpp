@@ -145,9 +145,9 @@ class ExplainedTest : public CliTest {
     const ExecutionPlan plan = parse_plan(step.out);
     EXPECT_EQ(to_string(plan), step.out);
     EXPECT_THAT(shown("memory", "step").out,
-                StartsWith(fmt::format("arena {} bytes: {} persistent", plan.arena_bytes, plan.persistent_bytes)));
-    EXPECT_THAT(trained.err,
-                HasSubstr(fmt::format("arena_bytes={} persistent_bytes={}", plan.arena_bytes, plan.persistent_bytes)));
+                StartsWith(fmt::format("arena {} bytes: {} persistent", plan.arena().bytes, plan.arena().persistent)));
+    EXPECT_THAT(trained.err, HasSubstr(fmt::format("arena_bytes={} persistent_bytes={}", plan.arena().bytes,
+                                                   plan.arena().persistent)));
     if (job.toml.find("validation = 0.0") != std::string::npos) {
       EXPECT_EQ(hash_in(trained.err, "evaluation"), "none");
     } else {

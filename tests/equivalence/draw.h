@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "trireme/op/registry.h"
+
 namespace trireme::equivalence {
 
 class Draw {
@@ -34,5 +36,15 @@ class Draw {
  private:
   std::mt19937 bits_;
 };
+
+// All ops but messages between plans, which have no place in a graph that one plan runs.
+inline const std::vector<const OpDef*>& ops_of_one_plan() {
+  static const std::vector<const OpDef*> kOps = [] {
+    std::vector<const OpDef*> ops(all_ops().begin(), all_ops().end());
+    std::erase_if(ops, [](const OpDef* op) { return op->traits.message; });
+    return ops;
+  }();
+  return kOps;
+}
 
 }  // namespace trireme::equivalence

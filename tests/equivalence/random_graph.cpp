@@ -131,7 +131,7 @@ class RandomGraph {
 
   void add_example() {
     for (int attempt = 0; attempt < 20; ++attempt) {
-      const OpDef& op = *all_ops()[static_cast<size_t>(draw_.below(static_cast<int64_t>(all_ops().size())))];
+      const OpDef& op = *draw_.of(ops_of_one_plan());
       if (op.collective || op.examples == nullptr) continue;
       const std::vector<Example> examples = op.examples();
       if (std::optional<Example> example = with_types(op, draw_.of(examples))) {

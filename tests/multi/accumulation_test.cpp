@@ -137,7 +137,7 @@ TEST(AccumulationMemory, SlicedGradientsTakeLessAndAreScatteredForEachMicroBatch
       const Shape& whole = compiled.plan.values[static_cast<size_t>(action.in.empty() ? 0 : action.in[0])].whole;
       out.scatters += action.op->name == "reduce_scatter" && whole == Shape{256, 256} ? 1 : 0;
     }
-    out.gradients = compiled.plan.arena_bytes - compiled.plan.persistent_bytes;
+    out.gradients = compiled.plan.arena().bytes - compiled.plan.arena().persistent;
     return out;
   };
   EXPECT_EQ(found(false).scatters, 5);

@@ -115,7 +115,7 @@ TEST_P(MixedPrecisionOverRanks, parameters_and_their_gradients_are_f32_and_cut_a
   const CompileOptions options{.ranks = GetParam().ranks, .parallel = parallel};
   const Compiled wide = compile(gpt_step(DType::kF32), options);
   const Compiled narrow = compile(gpt_step(DType::kBF16), options);
-  EXPECT_EQ(narrow.plan.persistent_bytes, wide.plan.persistent_bytes);
+  EXPECT_EQ(narrow.plan.arena().persistent, wide.plan.arena().persistent);
   ASSERT_EQ(narrow.plan.inputs.size(), wide.plan.inputs.size());
   for (size_t i = 0; i < wide.plan.inputs.size(); ++i) {
     const PlanValue& a = wide.plan.values[static_cast<size_t>(wide.plan.inputs[i].value)];

@@ -3,7 +3,9 @@
 // Every call starts an operation and returns a Work; `wait` ends it and rethrows its error. All
 // members of a group start the same collectives in the same order. Several operations may be in
 // flight. Views must stay valid until `wait` returns. After an error of a peer the world is broken:
-// what is pending and what is started later fails with the same cause. Element-wise reductions run
+// what is pending and what is started later fails with the same cause. A call with wrong arguments ends with an error
+// and leaves the world as it was, and so do collectives that members call differently (on shm, where all of them can
+// tell) and a message of another size than its receiver expects. Element-wise reductions run
 // in a fixed tree over the ranks (reduce.h), so that all members get equal bits. Every error names the rank, the peer
 // with its host and log, the operation, the group, the bytes and how many of them were transferred, and the elapsed
 // time (kComm: a peer is gone; kTimeout: the deadline passed).
@@ -106,9 +108,10 @@ class World {
   virtual int size() const = 0;
   virtual std::string_view transport() const = 0;  // the one in use: "shm", "ucx", ...
   virtual Group& all() = 0;
-  // The group of these world ranks, which include this one; collective over its members. Equal
-  // lists return the same group.
-  virtual Group& group(const std::vector<int>& world_ranks) = 0;
+  // The group of these world ranks, which include this one; collective over its members. Equal lists return the same
+  // group. A channel makes another group of the same ranks: what runs on one of them does not wait for its turn on
+  // another, so that two threads of a rank may use one each. The members make their groups in one order.
+  virtual Group& group(const std::vector<int>& world_ranks, int channel = 0) = 0;
   // Ends a group that group() gave, once its members have done all that they started on it, and frees what it holds;
   // collective over its members. The reference is good no more; the same list makes a new group. Throws
   // kInvalidArgument for all(), and at all members while one has messages pending on it.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/comm/comm.h"
+#include "trireme/exec/background.h"
 #include "trireme/exec/exchange.h"
 #include "trireme/mesh/mesh.h"
 #include "trireme/op/op_def.h"
@@ -37,7 +38,7 @@ struct Run {
 std::vector<Run> joined(std::vector<Run> runs);
 
 // One collective action of one rank, bound to its memory and group.
-class BoundCollective {
+class BoundCollective : public Background {
  public:
   // Without a group this rank is alone in it, at place 0, or, at place -1, in none of the op's groups, and keeps what
   // it has. Messages between two ranks carry `tag`.
@@ -48,12 +49,10 @@ class BoundCollective {
   };
   BoundCollective(const OpDef& op, const Attrs& attrs, std::vector<View> in, std::vector<View> out,
                   std::span<std::byte> scratch, const Ranks& ranks);
-  void start();
-  void wait();  // ends what start began; nothing to do when nothing was started
-
-  bool is_under_way() const { return started_; }  // started and not yet waited for
-  // When the last of what was waited for had come; the clock's epoch when nothing was sent.
-  std::chrono::steady_clock::time_point ended() const;
+  void start() override;
+  void wait() override;
+  bool is_under_way() const override { return started_; }
+  std::chrono::steady_clock::time_point ended() const override;
 
  private:
   void start_all_reduce();

@@ -1,6 +1,7 @@
 #include "trireme/exec/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
 #include "trireme/base/seeded_defect.h"
+#include "trireme/exec/bound_message.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/rank_groups.h"
 
@@ -31,8 +33,8 @@ struct Bound {
   std::span<std::byte> scratch;
   KernelFn* kernel = nullptr;
   std::shared_ptr<void> kernel_state;
-  std::unique_ptr<BoundCollective> collective;
-  bool sends = false;      // the collective has other members than this rank
+  std::unique_ptr<Background> background;
+  bool sends = false;      // the background work has other members than this rank
   Clock::time_point sent;  // when it was started in this step
   int dim = 0;             // of a local cut, and which part of it
   int64_t part = 0;
@@ -44,9 +46,9 @@ struct Bound {
 struct Executor::State {
   const ExecutionPlan& plan;
   ExecutorOptions options;
-  int64_t rank = 0;
-  std::unique_ptr<std::byte, FreeArena> own;
-  std::span<std::byte> arena;
+  int64_t rank = 0;                                               // of the mesh
+  std::array<std::unique_ptr<std::byte, FreeArena>, kTiers> own;  // arenas that nobody gave
+  std::array<std::span<std::byte>, kTiers> arenas;
   std::vector<View> views;  // per value
   std::vector<Bound> actions;
   std::vector<Bound*> in_flight_at_end;
@@ -59,10 +61,14 @@ struct Executor::State {
 
   State(const ExecutionPlan& p, const ExecutorOptions& o) : plan(p), options(o) {
     const int64_t ranks = o.world ? o.world->size() : 1;
-    require(ranks == p.mesh.devices(), "the plan is for {} ranks ('{}'); this job has {}", p.mesh.devices(),
-            to_string(p.mesh), ranks);
-    rank = o.world ? o.world->rank() : 0;
-    take_arena();
+    const int64_t planned = p.mesh.devices() * p.crews;
+    require(ranks == planned, "the plan is for {} ranks ({}'{}'); this job has {}", planned,
+            p.crews > 1 ? fmt::format("{} crews of ", p.crews) : "", to_string(p.mesh), ranks);
+    const int64_t of_world = o.world ? o.world->rank() : 0;
+    require(of_world / p.mesh.devices() == p.crew, "rank {} is of crew {} (crews of {} ranks); the plan is for crew {}",
+            of_world, of_world / p.mesh.devices(), p.mesh.devices(), p.crew);
+    rank = of_world % p.mesh.devices();
+    take_arenas();
     bind_values();
     bind_actions();
     order_copies();
@@ -93,19 +99,31 @@ struct Executor::State {
     }
   }
 
-  void take_arena() {
-    const auto bytes = static_cast<size_t>(plan.arena_bytes);
+  std::span<std::byte>& arena(Tier tier) { return arenas[static_cast<size_t>(tier)]; }
+
+  // The device's arena may be given, and is shared with other ranks; what lies on the host besides is this rank's
+  // alone.
+  void take_arenas() {
+    const auto bytes = static_cast<size_t>(plan.arena().bytes);
     if (!options.arena.empty() || bytes == 0) {
       require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
               options.arena.size());
-      arena = options.arena.first(bytes);
+      arena(Tier::kDevice) = options.arena.first(bytes);
     } else if (options.world && options.world->size() > 1) {
-      arena = options.world->allocate(bytes).first(bytes);
+      arena(Tier::kDevice) = options.world->allocate(bytes).first(bytes);
     } else {
-      own.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
-      if (!own) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
-      arena = {own.get(), bytes};
+      take_own(Tier::kDevice);
     }
+    take_own(Tier::kHost);
+  }
+
+  void take_own(Tier tier) {
+    const auto bytes = static_cast<size_t>(plan.arena(tier).bytes);
+    if (bytes == 0) return;
+    auto& memory = own[static_cast<size_t>(tier)];
+    memory.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+    if (!memory) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
+    arena(tier) = {memory.get(), bytes};
   }
 
   void bind_values() {
@@ -114,7 +132,7 @@ struct Executor::State {
       const PlanValue& value = plan.values[i];
       const Buffer& buffer = plan.buffers[static_cast<size_t>(value.buffer)];
       if (buffer.offset >= 0) {
-        views[i] = {arena.data() + buffer.offset, value.type};
+        views[i] = {arena(buffer.tier).data() + buffer.offset, value.type};
       }
     }
     for (const PlanInput& input : plan.inputs) {
@@ -166,13 +184,14 @@ struct Executor::State {
       }
       if (action.scratch >= 0) {
         const Buffer& buffer = plan.buffers[static_cast<size_t>(action.scratch)];
-        bound.scratch = arena.subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
+        bound.scratch =
+            arena(buffer.tier).subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
       }
       for (const int comm : waits_of(action)) waited[static_cast<size_t>(comm)] = 1;
       bind_work(bound);
     }
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (actions[i].collective && !waited[i]) in_flight_at_end.push_back(&actions[i]);
+      if (actions[i].background && !waited[i]) in_flight_at_end.push_back(&actions[i]);
       if (actions[i].sends) sending.push_back(&actions[i]);
     }
     flights.reserve(sending.size());
@@ -182,6 +201,7 @@ struct Executor::State {
   void bind_work(Bound& bound) {
     const Action& action = *bound.action;
     if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
+    if (is_message(*action.op)) return bind_message(bound);
     if (!action.op->collective) {
       for (const Kernel* kernel : kernels_of(*action.op)) {
         if (kernel->name == action.kernel) bound.kernel = kernel->run;
@@ -198,14 +218,26 @@ struct Executor::State {
       return;
     }
     std::vector<int> members;
-    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(static_cast<int>(member));
+    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(world_rank(plan.crew, member));
     BoundCollective::Ranks ranks{.tag = static_cast<int>(&action - plan.actions.data())};
     if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
     bound.sends = members.size() > 1;
     if (bound.sends) ranks.group = &options.world->group(members);
-    bound.collective =
+    bound.background =
         std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
   }
+
+  void bind_message(Bound& bound) {
+    const Message message = message_of(*bound.action->op, bound.action->attrs);
+    require(options.world != nullptr && message.crew >= 0 && message.crew < plan.crews,
+            "the plan sends to crew {} of {}; no such ranks are here", message.crew, plan.crews);
+    const View& view = message.sends ? bound.in.at(0) : bound.out.at(0);
+    bound.sends = true;
+    bound.background =
+        std::make_unique<BoundMessage>(options.world->all(), world_rank(message.crew, rank), message, view);
+  }
+
+  int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
 
   void run_action(Bound& bound) {
     for (const int comm : waits_of(*bound.action)) wait(actions[static_cast<size_t>(comm)]);
@@ -214,7 +246,7 @@ struct Executor::State {
       const KernelArgs args{bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
                             bound.scratch, options.pool, &bound.kernel_state};
       bound.kernel(args);
-    } else if (bound.collective) {
+    } else if (bound.background) {
       start(bound);
     } else if (bound.action->op->collective) {
       copy_part(bound.in[0], bound.out[0], bound.dim, bound.part);
@@ -223,23 +255,23 @@ struct Executor::State {
   }
 
   void start(Bound& bound) {
-    if (!bound.sends) return bound.collective->start();
+    if (!bound.sends) return bound.background->start();
     bound.sent = Clock::now();
-    bound.collective->start();
+    bound.background->start();
     stops.push_back({bound.sent, Clock::now()});
   }
 
   void wait(Bound& bound) {
-    if (!bound.sends || !bound.collective->is_under_way()) return bound.collective->wait();
+    if (!bound.sends || !bound.background->is_under_way()) return bound.background->wait();
     const auto begin = Clock::now();
-    bound.collective->wait();
+    bound.background->wait();
     stops.push_back({begin, Clock::now()});
     if (timing) bound.seconds += std::chrono::duration<double>(stops.back().end - begin).count();
   }
 
   CommunicationTime note_communication(Clock::time_point begin) {
     flights.clear();
-    for (const Bound* bound : sending) flights.push_back({bound->sent, bound->collective->ended()});
+    for (const Bound* bound : sending) flights.push_back({bound->sent, bound->background->ended()});
     CommunicationTime out = communication_time(flights, stops);
     if (!flights.empty()) out.begin_s = std::chrono::duration<double>(flights.front().begin - begin).count();
     return out;
@@ -283,7 +315,7 @@ const ExecutionPlan& Executor::plan() const {
   return state_->plan;
 }
 std::span<std::byte> Executor::arena() const {
-  return state_->arena;
+  return state_->arena(Tier::kDevice);
 }
 
 View Executor::input(std::string_view name) const {

@@ -45,7 +45,7 @@ class Executor {
   void run();
 
   const ExecutionPlan& plan() const;
-  std::span<std::byte> arena() const;
+  std::span<std::byte> arena() const;  // the device's
   // The local piece of an input or output, and where it lies in the whole tensor.
   View input(std::string_view name) const;
   View output(std::string_view name) const;

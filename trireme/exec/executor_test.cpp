@@ -120,15 +120,34 @@ TEST(Executor, uses_the_bytes_that_were_predicted_and_no_more) {
   graph.add_output("y", reduce_sum(gelu(mul(x, w)), {0}).id());
   const ExecutionPlan plan = plan_of(graph);
   constexpr size_t kGuard = 256;
-  HostTensor memory(TensorType{DType::kU8, {plan.arena_bytes + static_cast<int64_t>(kGuard)}});
+  HostTensor memory(TensorType{DType::kU8, {plan.arena().bytes + static_cast<int64_t>(kGuard)}});
   const auto bytes = memory.view().raw();
   std::fill(bytes.begin(), bytes.end(), std::byte{0x5A});
   Executor executor(plan, {.arena = bytes.first(bytes.size() - kGuard)});
-  EXPECT_EQ(executor.arena().size(), static_cast<size_t>(plan.arena_bytes));
+  EXPECT_EQ(executor.arena().size(), static_cast<size_t>(plan.arena().bytes));
   set(executor.input("w"), std::vector<float>(33, 1));
   set(executor.input("x"), std::vector<float>(132, 1));
   executor.run();
   for (const std::byte guard : bytes.last(kGuard)) ASSERT_EQ(guard, std::byte{0x5A});
+}
+
+TEST(Executor, a_parameter_may_lie_in_an_arena_of_the_host) {
+  Graph graph;
+  const Tensor w = input(graph, "w", {2});
+  const Tensor x = input(graph, "x", {2}, Role::kData);
+  graph.add_output("w", add(w, x).id(), w.id());
+  const ExecutionPlan plan =
+      plan_execution(run_passes(partition(graph, data_parallel(graph, 1))), {.homes = {{"w", Tier::kHost}}});
+  Executor executor(plan, {});
+  set(executor.input("w"), {1, 2});
+  for (int step = 0; step < 3; ++step) {
+    set(executor.input("x"), {10, 20});
+    executor.run();
+  }
+  EXPECT_THAT(get(executor.input("w")), ElementsAre(31, 62));
+  const std::span<std::byte> arena = executor.arena();
+  const std::byte* const where = executor.input("w").data;
+  EXPECT_TRUE(where < arena.data() || where >= arena.data() + arena.size());
 }
 
 TEST(Executor, an_arena_that_is_too_small_is_refused) {
@@ -137,7 +156,7 @@ TEST(Executor, an_arena_that_is_too_small_is_refused) {
   const ExecutionPlan plan = plan_of(graph);
   HostTensor memory(TensorType{DType::kU8, {64}});
   EXPECT_THAT(error_of([&] { Executor executor(plan, {.arena = memory.view().raw()}); }),
-              HasSubstr(fmt::format("the plan needs an arena of {} bytes; 64 are given", plan.arena_bytes)));
+              HasSubstr(fmt::format("the plan needs an arena of {} bytes; 64 are given", plan.arena().bytes)));
 }
 
 TEST(Executor, a_plan_for_another_number_of_ranks_is_refused) {

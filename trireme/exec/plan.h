@@ -2,12 +2,14 @@
 // arena. It is the same for all ranks of a mesh, prints to text that reads back identical, and has a hash that
 // ranks compare before the first step.
 //
-// Actions stand in one total order. Compute actions run one after the other; a communication action is started
-// at its place, when all compute actions before it are done, and runs beside the compute actions after it
-// until the first action that names it in `waits`.
+// Actions stand in one total order. Compute actions run one after the other. An action of another lane, in the
+// background, is started at its place, when all compute actions before it are done, and runs beside the actions after
+// it until the first that names it in `waits`. (docs/design/events.md)
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,18 +21,43 @@
 
 namespace trireme {
 
-enum class Lane { kCompute, kComm };
+enum class Lane {
+  kCompute,
+  kComm,     // collectives
+  kMessage,  // sends to other crews, and receipts from them
+};
 std::string_view to_string(Lane lane);
+inline constexpr int kLanes = 3;
+inline bool in_background(Lane lane) {
+  return lane != Lane::kCompute;
+}
+Lane lane_of(const OpDef& op);
 
 // What a buffer holds, for reports of memory by kind.
 enum class Holding { kParameter, kState, kData, kActivation, kGradient, kScratch };
 std::string_view to_string(Holding holding);
 inline constexpr int kHoldings = 6;
 
+// Memory that a rank has, each kind with an arena of its own.
+enum class Tier {
+  kDevice,  // where kernels work
+  kHost,    // besides, of the host's: what need not lie where kernels work all the time
+};
+std::string_view to_string(Tier tier);
+inline constexpr int kTiers = 2;
+
+struct Arena {
+  int64_t bytes = 0;
+  int64_t persistent = 0;   // the front of it, which keeps its bytes between steps
+  int64_t lower_bound = 0;  // of `bytes`, for these lifetimes
+  friend bool operator==(const Arena&, const Arena&) = default;
+};
+
 struct Buffer {
   Holding holding = Holding::kActivation;
+  Tier tier = Tier::kDevice;
   int64_t bytes = 0;
-  int64_t offset = 0;       // in the arena; -1: given from outside (see PlanOptions::external_parameters)
+  int64_t offset = 0;       // in its tier's arena; -1: given from outside (see PlanOptions::external_parameters)
   int first = 0, last = 0;  // actions between which its bytes are in use; persistent buffers: the whole step
 };
 
@@ -50,7 +77,7 @@ struct Action {
   Attrs attrs;
   std::vector<int> in;  // values
   std::vector<int> out;
-  std::vector<int> waits;  // communication actions that must have ended before this one starts
+  std::vector<int> waits;  // background actions that must have ended before this one starts
   int scratch = -1;        // a buffer
   std::string scope;
 };
@@ -71,11 +98,12 @@ struct PlanOutput {
 struct ExecutionPlan {
   std::string name;
   Mesh mesh;
-  int threads = 1;               // compute threads per rank that scratch sizes are made for
-  std::string bits = "fast";     // what is promised of them: "fast", or "invariant on <isa>"
-  int64_t persistent_bytes = 0;  // the front of the arena, which keeps its bytes between steps
-  int64_t arena_bytes = 0;
-  int64_t lower_bound = 0;    // of arena_bytes, for these lifetimes
+  // A job of several crews runs a plan for each, on meshes of as many ranks: rank r of this plan's mesh is the world's
+  // rank crew * mesh.devices() + r.
+  int crew = 0, crews = 1;
+  int threads = 1;            // compute threads per rank that scratch sizes are made for
+  std::string bits = "fast";  // what is promised of them: "fast", or "invariant on <isa>"
+  std::array<Arena, kTiers> arenas;
   int64_t micro_batches = 1;  // that a rank's step consists of
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
@@ -84,6 +112,8 @@ struct ExecutionPlan {
   std::vector<Action> actions;
   std::vector<PlanOutput> outputs;
 
+  Arena& arena(Tier tier = Tier::kDevice) { return arenas[static_cast<size_t>(tier)]; }
+  const Arena& arena(Tier tier = Tier::kDevice) const { return arenas[static_cast<size_t>(tier)]; }
   const PlanInput& input(std::string_view name) const;  // throws kNotFound with candidates
   const PlanOutput& output(std::string_view name) const;
   int64_t offset_of(int value) const {
@@ -97,22 +127,26 @@ struct PlanOptions {
   Numerics numerics = Numerics::kFast;
   // Parameters and state are not in the arena: another executor holds them. For programs that only read them.
   bool external_parameters = false;
+  int crew = 0, crews = 1;  // as in ExecutionPlan
+  // Parameters and state by name that lie in another tier than the device's; kernels work on them there.
+  std::map<std::string, Tier, std::less<>> homes = {};
 };
 
 // Chooses kernels, merges values into buffers (views, results written over operands, gradients of one
 // collective side by side), and places the buffers.
 ExecutionPlan plan_execution(const Program& program, const PlanOptions& options = {});
 
-// Bytes by Holding at the step where most are live; they add up to the lower bound.
-std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan);
+// Bytes of a tier by Holding at the step where most are live; they add up to the lower bound.
+std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier = Tier::kDevice);
 double flops_per_step(const ExecutionPlan& plan);  // of one rank, by the ops' cost functions
 
 std::string to_string(const ExecutionPlan& plan);
 ExecutionPlan parse_plan(std::string_view text);  // throws kInvalidArgument with the line's number
 uint64_t hash(const ExecutionPlan& plan);         // XXH3 of the text
 
-// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on something that
-// is not an earlier communication, results read before they are waited for. Empty when sound.
+// What is wrong with the plan as such: live buffers that overlap, values outside their buffers, waits on what is not an
+// earlier background action, results that are read, and bytes that are written, while an action under way still uses
+// them. Empty when sound.
 std::vector<std::string> verify(const ExecutionPlan& plan);
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // From a program to its execution plan: kernels, buffers, lanes, offsets. See plan.h.
 #include <algorithm>
+#include <map>
 
 #include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/kernels.h"
@@ -8,6 +9,7 @@
 #include "trireme/exec/collective.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/exec/plan.h"
+#include "trireme/op/message.h"
 #include "trireme/op/overwrites.h"
 
 namespace trireme {
@@ -29,6 +31,8 @@ class Planner {
   ExecutionPlan run() {
     plan_.name = graph_.name();
     plan_.mesh = program_.mesh;
+    plan_.crew = options_.crew;
+    plan_.crews = options_.crews;
     plan_.threads = options_.threads;
     if (options_.numerics == Numerics::kInvariant) plan_.bits = fmt::format("invariant on {}", to_string(isa()));
     plan_.by_hand = program_.by_hand;
@@ -49,6 +53,7 @@ class Planner {
       if (part != program_.part_of.end()) plan_.values.back().part_of = part->second;
     }
     place();
+    end_sends();
     return std::move(plan_);
   }
 
@@ -67,10 +72,10 @@ class Planner {
       for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
       const TypeArgs types{in, out, n.attrs};
       int64_t scratch = 0;
-      if (is_communication(*action.op)) {
-        action.lane = Lane::kComm;
+      action.lane = lane_of(*action.op);
+      if (action.lane == Lane::kComm) {
         scratch = collective_scratch(*action.op, types);
-      } else if (!action.op->collective) {
+      } else if (action.op->kernel) {
         const Kernel& kernel = kernel_of(n, types);
         action.kernel = kernel.name;
         scratch = kernel.scratch_bytes(types, options_.threads);
@@ -78,7 +83,7 @@ class Planner {
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
       for (const ValueId id : n.inputs) {
         const int from = producer_[static_cast<size_t>(id)];
-        if (from < 0 || plan_.actions[static_cast<size_t>(from)].lane != Lane::kComm) continue;
+        if (from < 0 || !in_background(lane(from))) continue;
         if (std::find(action.waits.begin(), action.waits.end(), from) == action.waits.end()) {
           action.waits.push_back(from);
         }
@@ -119,6 +124,10 @@ class Planner {
     return choose_kernel(def_of(n), {in, out, n.attrs}, Numerics::kInvariant);
   }
 
+  Lane lane(int action) const { return plan_.actions[static_cast<size_t>(action)].lane; }
+  // Nobody reads what a send makes, so nobody waits for it until its bytes are used again (end_sends).
+  bool is_send(int action) const { return lane(action) == Lane::kMessage && node(action).outputs.empty(); }
+
   // The last action that touches each value. What a communication reads stays in use up to the first action that waits
   // for it, which finds it free; what it writes, at least through that one. A view keeps what it looks at alive.
   void find_last_uses() {
@@ -129,7 +138,7 @@ class Planner {
     waited_ = waited;
     for (const Output& output : graph_.outputs()) last(output.value) = end_;
     for (int i = 0; i < end_; ++i) {
-      const bool comm = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
+      const bool comm = in_background(lane(i)) && !is_send(i);
       const bool early = seeded_defect("plan: what is being sent is free at once");
       const int until = comm && !early ? waited[static_cast<size_t>(i)] : i;
       const bool ends_in_step = until > i && until < end_;
@@ -137,10 +146,26 @@ class Planner {
       for (const ValueId id : node(i).inputs) last(id) = std::max(last(id), read);
       for (const ValueId id : node(i).outputs) last(id) = std::max(last(id), until);
     }
+    keep_sent();
     for (int i = end_; i-- > 0;) {
       if (is_view(i)) last(node(i).inputs[0]) = std::max(last(node(i).inputs[0]), last(node(i).outputs[0]));
     }
   }
+
+  // What is sent keeps its bytes until something comes from the crew that it goes to, if anything does: by then it has
+  // mostly been taken, and whoever uses the bytes next waits for nobody.
+  void keep_sent() {
+    std::map<int64_t, int> answers;  // by crew: the next action that waits for something from it
+    for (int i = end_; i-- > 0;) {
+      for (const int wait : plan_.actions[static_cast<size_t>(i)].waits) {
+        if (lane(wait) == Lane::kMessage && !is_send(wait)) answers[crew_of(wait)] = i;
+      }
+      if (!is_send(i) || !answers.contains(crew_of(i))) continue;
+      const ValueId sent = node(i).inputs[0];
+      last(sent) = std::max(last(sent), answers[crew_of(i)]);
+    }
+  }
+  int64_t crew_of(int action) const { return message_of(def_of(node(action)), node(action).attrs).crew; }
 
   void find_replaced() {
     replaces_.resize(graph_.values().size());
@@ -170,7 +195,7 @@ class Planner {
   }
 
   int new_buffer(Holding holding, int64_t bytes, int first, int last) {
-    plan_.buffers.push_back({holding, bytes, 0, first, last});
+    plan_.buffers.push_back({.holding = holding, .bytes = bytes, .first = first, .last = last});
     users_.emplace_back();
     return static_cast<int>(plan_.buffers.size()) - 1;
   }
@@ -193,6 +218,11 @@ class Planner {
                                                            : Holding::kData;
     const int buffer =
         new_buffer(holding, graph_.type(input.value).bytes(), -1, kept ? end_ : std::max(0, last(input.value)));
+    if (const auto home = options_.homes.find(input.name); home != options_.homes.end()) {
+      require(kept, "plan '{}': a home is given for '{}', which is {}; parameters and state have homes", graph_.name(),
+              input.name, to_string(input.role));
+      plan_.buffers[static_cast<size_t>(buffer)].tier = home->second;
+    }
     put(input.value, buffer);
     plan_.inputs.push_back({input.name, input.role, input.value, input.init});
   }
@@ -212,7 +242,7 @@ class Planner {
       put(n.outputs[k], buffer);
     }
     if (const int64_t bytes = scratch_bytes_[static_cast<size_t>(i)]; bytes > 0) {
-      const bool comm = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
+      const bool comm = in_background(lane(i));
       plan_.actions[static_cast<size_t>(i)].scratch =
           new_buffer(Holding::kScratch, bytes, i, comm ? std::min(waited_[static_cast<size_t>(i)], end_) : i);
     }
@@ -289,16 +319,20 @@ class Planner {
     return read > i && read <= last_use_[static_cast<size_t>(id)];
   }
 
-  // Whether a communication that began before i may still read or write the value when i starts.
+  // Whether a communication that began before i may still read or write the value when i starts. A send of what stays
+  // from step to step ends before it is overwritten; what is of the step alone has better bytes to go to than to wait
+  // for.
   bool in_flight(ValueId id, int i) const {
-    return std::ranges::any_of(sent_by_[static_cast<size_t>(id)],
-                               [&](int j) { return j < i && waited_[static_cast<size_t>(j)] > i; });
+    const bool stays = persistent(plan_.buffers[static_cast<size_t>(buffer_of_[static_cast<size_t>(id)])].holding);
+    return std::ranges::any_of(sent_by_[static_cast<size_t>(id)], [&](int j) {
+      return j < i && waited_[static_cast<size_t>(j)] > i && !(stays && is_send(j));
+    });
   }
 
   // The last action that reads each value, and the communications that read or write it.
   void note_uses() {
     for (int i = 0; i < end_; ++i) {
-      const bool sends = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm;
+      const bool sends = in_background(lane(i));
       for (const ValueId id : node(i).inputs) {
         last_read_[static_cast<size_t>(id)] = i;
         if (sends) sent_by_[static_cast<size_t>(id)].push_back(i);
@@ -311,7 +345,7 @@ class Planner {
 
   // Operands of one collective lie side by side, so that it is one operation on one run of bytes.
   void keep_together(int i) {
-    if (plan_.actions[static_cast<size_t>(i)].lane != Lane::kComm || node(i).inputs.size() < 2) return;
+    if (lane(i) != Lane::kComm || node(i).inputs.size() < 2) return;
     std::vector<int> members;
     for (const ValueId id : node(i).inputs) {
       const int buffer = buffer_of_[static_cast<size_t>(id)];
@@ -326,13 +360,13 @@ class Planner {
   }
 
   void place() {
-    int64_t at = 0;
     for (Buffer& buffer : plan_.buffers) {
       if (!persistent(buffer.holding)) continue;
+      int64_t& at = plan_.arena(buffer.tier).persistent;
       buffer.offset = options_.external_parameters ? -1 : at;
       if (!options_.external_parameters) at += align_buffer(buffer.bytes);
     }
-    plan_.persistent_bytes = at;
+    for (Arena& arena : plan_.arenas) arena.bytes = arena.lower_bound = arena.persistent;
 
     std::vector<Lifetime> lifetimes;
     std::vector<std::vector<int>> members;
@@ -360,15 +394,52 @@ class Planner {
     }
     const MemoryPlan memory = plan_memory(lifetimes);
     for (size_t i = 0; i < members.size(); ++i) {
-      int64_t offset = plan_.persistent_bytes + memory.offsets[i];
+      int64_t offset = plan_.arena().persistent + memory.offsets[i];
       for (const int id : members[i]) {
         Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
         buffer.offset = offset;
         offset += align_buffer(buffer.bytes);
       }
     }
-    plan_.arena_bytes = plan_.persistent_bytes + memory.bytes;
-    plan_.lower_bound = plan_.persistent_bytes + memory.lower_bound;
+    plan_.arena().bytes = plan_.arena().persistent + memory.bytes;
+    plan_.arena().lower_bound = plan_.arena().persistent + memory.lower_bound;
+  }
+
+  // A send has ended when the first action writes where its operand lies.
+  void end_sends() {
+    struct Sent {
+      int action;
+      Tier tier;
+      int64_t begin, end;
+    };
+    std::vector<Sent> under_way;
+    const auto range = [&](int action, int id, int64_t bytes) {
+      const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+      return Sent{action, buffer.tier, buffer.offset, buffer.offset + bytes};
+    };
+    const auto range_of = [&](int action, int value) {
+      const PlanValue& v = plan_.values[static_cast<size_t>(value)];
+      return range(action, v.buffer, v.type.bytes());
+    };
+    for (int i = 0; i < end_; ++i) {
+      Action& action = plan_.actions[static_cast<size_t>(i)];
+      const auto end = [&](const Sent& written) {
+        if (written.begin < 0) return;  // not in the arena
+        std::erase_if(under_way, [&](const Sent& sent) {
+          const bool apart = sent.tier != written.tier || sent.end <= written.begin || written.end <= sent.begin;
+          if (apart) return false;
+          if (std::ranges::find(action.waits, sent.action) == action.waits.end()) action.waits.push_back(sent.action);
+          return true;
+        });
+      };
+      for (const int id : action.out) {
+        if (!is_view(i)) end(range_of(i, id));
+      }
+      if (action.scratch >= 0) {
+        end(range(i, action.scratch, plan_.buffers[static_cast<size_t>(action.scratch)].bytes));
+      }
+      if (is_send(i)) under_way.push_back(range_of(i, action.in[0]));
+    }
   }
 
   const Program& program_;

@@ -111,26 +111,64 @@ TEST(ExecutionPlan, a_parameter_that_is_read_later_is_not_overwritten) {
 
 TEST(ExecutionPlan, persistent_buffers_come_first_and_never_move) {
   const ExecutionPlan plan = small_plan();
-  EXPECT_EQ(plan.persistent_bytes, align_buffer(4 * 6 * 4));
+  EXPECT_EQ(plan.arena().persistent, align_buffer(4 * 6 * 4));
   for (const Buffer& buffer : plan.buffers) {
     const bool kept = buffer.holding == Holding::kParameter || buffer.holding == Holding::kState;
-    EXPECT_EQ(buffer.offset < plan.persistent_bytes, kept);
+    EXPECT_EQ(buffer.offset < plan.arena().persistent, kept);
     if (kept) EXPECT_EQ(buffer.last, static_cast<int>(plan.actions.size()));
   }
 }
 
 TEST(ExecutionPlan, parameters_held_elsewhere_take_no_bytes) {
   const ExecutionPlan plan = small_plan(1, {.external_parameters = true});
-  EXPECT_EQ(plan.persistent_bytes, 0);
+  EXPECT_EQ(plan.arena().persistent, 0);
   EXPECT_EQ(plan.offset_of(plan.input("w").value), -1);
+}
+
+// What a plan lays out does not depend on what else it could have laid out.
+TEST(ExecutionPlan, a_parameter_with_a_home_on_the_host_lies_in_that_arena) {
+  const ExecutionPlan usual = small_plan();
+  const ExecutionPlan plan = small_plan(2, {.homes = {{"w", Tier::kHost}}});
+  EXPECT_THAT(verify(plan), IsEmpty());
+  EXPECT_EQ(plan.arena(Tier::kHost),
+            (Arena{align_buffer(4 * 6 * 4), align_buffer(4 * 6 * 4), align_buffer(4 * 6 * 4)}));
+  EXPECT_EQ(plan.arena().persistent, 0);
+  EXPECT_EQ(plan.arena().bytes, usual.arena().bytes - align_buffer(4 * 6 * 4));
+  EXPECT_EQ(usual.arena(Tier::kHost), Arena{});
+  const Buffer& w = plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(plan.input("w").value)].buffer)];
+  EXPECT_EQ(w.tier, Tier::kHost);
+  EXPECT_EQ(w.offset, 0);
+  EXPECT_EQ(bytes_by_holding(plan)[static_cast<size_t>(Holding::kParameter)], 0);
+  EXPECT_EQ(bytes_by_holding(plan, Tier::kHost)[static_cast<size_t>(Holding::kParameter)], align_buffer(4 * 6 * 4));
+  const std::string text = to_string(plan);
+  EXPECT_THAT(text, HasSubstr("\narena host bytes=128 persistent=128 lower_bound=128\n"));
+  EXPECT_THAT(text, HasSubstr("\nbuffer parameter host bytes=96 offset=0 "));
+  EXPECT_EQ(to_string(parse_plan(text)), text);
+}
+
+TEST(ExecutionPlan, only_what_stays_from_step_to_step_has_a_home) {
+  try {
+    small_plan(2, {.homes = {{"x", Tier::kHost}}});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                HasSubstr("plan 'small': a home is given for 'x', which is data; parameters and state have homes"));
+  }
+}
+
+TEST(VerifyPlan, buffers_of_two_arenas_do_not_share_bytes_whatever_their_offsets) {
+  ExecutionPlan plan = small_plan(2, {.homes = {{"w", Tier::kHost}}});
+  EXPECT_THAT(verify(plan), IsEmpty());
+  plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(plan.input("w").value)].buffer)].offset = 64;
+  EXPECT_THAT(verify(plan), Contains(HasSubstr("past the arena of 128 bytes")));
 }
 
 TEST(ExecutionPlan, bytes_by_holding_add_up_to_the_lower_bound) {
   const ExecutionPlan plan = small_plan();
   int64_t sum = 0;
   for (const int64_t bytes : bytes_by_holding(plan)) sum += bytes;
-  EXPECT_EQ(sum, plan.lower_bound);
-  EXPECT_GE(plan.arena_bytes, plan.lower_bound);
+  EXPECT_EQ(sum, plan.arena().lower_bound);
+  EXPECT_GE(plan.arena().bytes, plan.arena().lower_bound);
 }
 
 TEST(ExecutionPlan, operands_of_one_collective_lie_side_by_side) {
@@ -174,23 +212,25 @@ TEST(VerifyPlan, live_buffers_that_share_bytes_are_found) {
 
 TEST(VerifyPlan, a_buffer_past_the_arena_is_found) {
   ExecutionPlan plan = small_plan();
-  plan.buffers[0].offset = plan.arena_bytes;
-  EXPECT_THAT(verify(plan), Contains(HasSubstr(fmt::format("past the arena of {} bytes", plan.arena_bytes))));
+  plan.buffers[0].offset = plan.arena().bytes;
+  EXPECT_THAT(verify(plan), Contains(HasSubstr(fmt::format("past the arena of {} bytes", plan.arena().bytes))));
 }
 
 TEST(VerifyPlan, a_result_read_before_it_has_arrived_is_found) {
   ExecutionPlan plan = small_plan();
   for (Action& action : plan.actions) action.waits.clear();
-  EXPECT_THAT(verify(plan),
-              Contains(HasSubstr(fmt::format("of communication {} without waiting", action_of(plan, "all_reduce")))));
+  EXPECT_THAT(
+      verify(plan),
+      Contains(HasSubstr(fmt::format("reads bytes that action {} (all_reduce) writes in the background; it must wait",
+                                     action_of(plan, "all_reduce")))));
 }
 
 TEST(VerifyPlan, a_wait_for_what_is_no_earlier_communication_is_found) {
   ExecutionPlan plan = small_plan();
   plan.actions[1].waits = {0};
   plan.actions[0].waits = {1};
-  EXPECT_THAT(verify(plan), Contains("action 1 waits for 0, which is not an earlier communication"));
-  EXPECT_THAT(verify(plan), Contains("action 0 waits for 1, which is not an earlier communication"));
+  EXPECT_THAT(verify(plan), Contains("action 1 waits for 0, which is not an earlier action in the background"));
+  EXPECT_THAT(verify(plan), Contains("action 0 waits for 1, which is not an earlier action in the background"));
 }
 
 TEST(VerifyPlan, a_value_larger_than_its_buffer_is_found) {
@@ -226,16 +266,22 @@ TEST(PlanText, any_other_number_in_it_is_another_hash) {
 
 TEST(PlanText, mistakes_are_refused_with_their_line) {
   EXPECT_THAT(error_of(""),
-              HasSubstr("plan text, line 1: the text is empty; a plan begins with one line 'plan 1 ...'"));
+              HasSubstr("plan text, line 1: the text is empty; a plan begins with one line 'plan 2 ...'"));
   EXPECT_THAT(error_of("buffer data bytes=1 offset=0 live=[0,1]\n"), HasSubstr("line 1: a plan begins with one line"));
   EXPECT_THAT(error_of(to_string(small_plan()) + to_string(small_plan())), HasSubstr("a plan begins with one line"));
-  EXPECT_THAT(error_of(edited("plan 1", "plan 2")), HasSubstr("line 1: this version reads plans of version 1"));
+  EXPECT_THAT(error_of(edited("plan 2", "plan 1")), HasSubstr("line 1: this version reads plans of version 2"));
   EXPECT_THAT(error_of(edited("dp=2", "dp=x")), HasSubstr("plan text, line 1: "));
   EXPECT_THAT(error_of(edited("threads=1", "threads=0")), HasSubstr("threads=0 is not in [1,4096)"));
   EXPECT_THAT(error_of(edited("threads=1", "thraeds=1")), HasSubstr("expected threads=..., found 'thraeds=1'"));
-  EXPECT_THAT(error_of(edited("buffer data", "buffer date")), HasSubstr("line 2: unknown word 'date'"));
-  EXPECT_THAT(error_of(edited("bytes=", "bytes=-")), HasSubstr("line 2: a buffer that cannot be"));
-  EXPECT_THAT(error_of(edited("live=[-1,", "live=[-1,2,")), HasSubstr("line 2: a buffer that cannot be"));
+  EXPECT_THAT(error_of(edited("buffer data", "buffer date")), HasSubstr("line 3: unknown word 'date'"));
+  EXPECT_THAT(error_of(edited("arena device bytes=", "arena device bytes=-")),
+              HasSubstr("line 2: an arena that cannot be"));
+  EXPECT_THAT(error_of(edited("\nbuffer", "\narena device bytes=1 persistent=0 lower_bound=1\nbuffer")),
+              HasSubstr("line 3: this arena stands above already"));
+  EXPECT_THAT(error_of(edited("data device", "data devise")), HasSubstr("line 3: unknown word 'devise'"));
+  EXPECT_THAT(error_of(edited("data device bytes=", "data device bytes=-")),
+              HasSubstr("line 3: a buffer that cannot be"));
+  EXPECT_THAT(error_of(edited("live=[-1,", "live=[-1,2,")), HasSubstr("line 3: a buffer that cannot be"));
   EXPECT_THAT(error_of(edited("\nvalue ", "\nvlaue ")), HasSubstr("unknown record 'vlaue'"));
   EXPECT_THAT(error_of(edited("value f32", "value f33")), HasSubstr("plan text, line "));
   EXPECT_THAT(error_of(edited("layout=\"[dp, -]\"", "layout=\"[dq, -]\"")), HasSubstr("no mesh axis named 'dq'"));

@@ -1,21 +1,28 @@
 // The text form of an execution plan. One record a line, key=value fields, strings quoted:
 //
-//   plan 1 "gpt" mesh="dp=2" threads=1 bits="fast" persistent=4096 arena=8192 lower_bound=8192 micro_batches=1
-//   by_hand=false buffer parameter bytes=256 offset=0 live=[-1,12] value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0
-//   micro_batch=-1 input parameter "w" value=0 init="normal(0,0.02)" action compute matmul kernel="matmul.sgemm"
-//   in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...} output "loss" value=9 updates=-1
+//   plan 2 "gpt" mesh="dp=2" crew=0 crews=1 threads=1 bits="fast" micro_batches=1 by_hand=false
+//   arena device bytes=8192 persistent=4096 lower_bound=8192
+//   buffer parameter device bytes=256 offset=0 live=[-1,12]
+//   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0 micro_batch=-1
+//   input parameter "w" value=0 init="normal(0,0.02)"
+//   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
+//   output "loss" value=9 updates=-1
+//
+// An arena that has no bytes has no line.
 #include <array>
 #include <cctype>
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/exec/plan.h"
+#include "trireme/op/message.h"
 #include "trireme/op/registry.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 2> kLanes{"compute", "comm"};
+constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message"};
+constexpr std::array<std::string_view, kTiers> kTierNames{"device", "host"};
 constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
                                                                 "activation", "gradient", "scratch"};
 
@@ -132,9 +139,10 @@ class PlanReader {
  public:
   void line(Fields& f) {
     const std::string_view kind = f.token();
-    if ((kind == "plan") == begun_) f.wrong("a plan begins with one line 'plan 1 ...'");
+    if ((kind == "plan") == begun_) f.wrong("a plan begins with one line 'plan 2 ...'");
     begun_ = true;
     if (kind == "plan") return head(f);
+    if (kind == "arena") return arena(f);
     if (kind == "buffer") return buffer(f);
     if (kind == "value") return value(f);
     if (kind == "input") return input(f);
@@ -143,26 +151,34 @@ class PlanReader {
     f.wrong(fmt::format("unknown record '{}'", kind));
   }
   ExecutionPlan take() {
-    require(begun_, "plan text, line 1: the text is empty; a plan begins with one line 'plan 1 ...'");
+    require(begun_, "plan text, line 1: the text is empty; a plan begins with one line 'plan 2 ...'");
     return std::move(plan_);
   }
 
  private:
   void head(Fields& f) {
-    if (f.token() != "1") f.wrong("this version reads plans of version 1");
+    if (f.token() != "2") f.wrong("this version reads plans of version 2");
     plan_.name = f.string();
     plan_.mesh = parse_mesh(f.get<std::string>("mesh"));
+    plan_.crew = f.integer("crew", 0, kMostCrews);
+    plan_.crews = f.integer("crews", plan_.crew + 1, kMostCrews + 1);
     plan_.threads = f.integer("threads", 1, 4096);
     plan_.bits = f.get<std::string>("bits");
-    plan_.persistent_bytes = f.get<int64_t>("persistent");
-    plan_.arena_bytes = f.get<int64_t>("arena");
-    plan_.lower_bound = f.get<int64_t>("lower_bound");
     plan_.micro_batches = f.integer("micro_batches", 1, 1 << 20);
     plan_.by_hand = f.get<bool>("by_hand");
+  }
+  void arena(Fields& f) {
+    Arena& arena = plan_.arena(static_cast<Tier>(f.one_of(kTierNames)));
+    if (arena != Arena{}) f.wrong("this arena stands above already");
+    arena.bytes = f.get<int64_t>("bytes");
+    arena.persistent = f.get<int64_t>("persistent");
+    arena.lower_bound = f.get<int64_t>("lower_bound");
+    if (arena.bytes < 1 || arena.persistent < 0) f.wrong("an arena that cannot be");
   }
   void buffer(Fields& f) {
     Buffer b;
     b.holding = static_cast<Holding>(f.one_of(kHoldingNames));
+    b.tier = static_cast<Tier>(f.one_of(kTierNames));
     b.bytes = f.get<int64_t>("bytes");
     b.offset = f.get<int64_t>("offset");
     const auto live = f.get<std::vector<int64_t>>("live");
@@ -199,8 +215,12 @@ class PlanReader {
   }
   void action(Fields& f) {
     Action a;
-    a.lane = static_cast<Lane>(f.one_of(kLanes));
+    a.lane = static_cast<Lane>(f.one_of(kLaneNames));
     a.op = &op(f.token());
+    if (a.lane != lane_of(*a.op)) {
+      f.wrong(fmt::format("'{}' is an action of the {} lane, not of '{}'", a.op->name, to_string(lane_of(*a.op)),
+                          to_string(a.lane)));
+    }
     a.kernel = f.get<std::string>("kernel");
     a.in = f.indices("in", plan_.values.size());
     a.out = f.indices("out", plan_.values.size());
@@ -226,7 +246,10 @@ class PlanReader {
 }  // namespace
 
 std::string_view to_string(Lane lane) {
-  return kLanes[static_cast<size_t>(lane)];
+  return kLaneNames[static_cast<size_t>(lane)];
+}
+std::string_view to_string(Tier tier) {
+  return kTierNames[static_cast<size_t>(tier)];
 }
 std::string_view to_string(Holding holding) {
   return kHoldingNames[static_cast<size_t>(holding)];
@@ -234,12 +257,17 @@ std::string_view to_string(Holding holding) {
 
 std::string to_string(const ExecutionPlan& plan) {
   std::string out = fmt::format(
-      "plan 1 {} mesh=\"{}\" threads={} bits={} persistent={} arena={} lower_bound={} micro_batches={} by_hand={}\n",
-      quote(plan.name), to_string(plan.mesh), plan.threads, quote(plan.bits), plan.persistent_bytes, plan.arena_bytes,
-      plan.lower_bound, plan.micro_batches, plan.by_hand);
+      "plan 2 {} mesh=\"{}\" crew={} crews={} threads={} bits={} micro_batches={} by_hand={}\n", quote(plan.name),
+      to_string(plan.mesh), plan.crew, plan.crews, plan.threads, quote(plan.bits), plan.micro_batches, plan.by_hand);
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+    const Arena& arena = plan.arena(tier);
+    if (arena.bytes == 0) continue;
+    out += fmt::format("arena {} bytes={} persistent={} lower_bound={}\n", to_string(tier), arena.bytes,
+                       arena.persistent, arena.lower_bound);
+  }
   for (const Buffer& b : plan.buffers) {
-    out += fmt::format("buffer {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), b.bytes, b.offset, b.first,
-                       b.last);
+    out += fmt::format("buffer {} {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), to_string(b.tier),
+                       b.bytes, b.offset, b.first, b.last);
   }
   for (const PlanValue& v : plan.values) {
     out += fmt::format("value {} layout=\"{}\" whole={} buffer={} micro_batch={}", to_string(v.type),

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/build.h"
+#include "trireme/op/message.h"
 #include "trireme/op/rank_groups.h"
 
 namespace trireme {
@@ -16,139 +16,127 @@ namespace {
 
 using Findings = std::vector<std::string>;
 
-std::string what_of(const ExecutionPlan& plan, const Action& action) {
-  std::string out = fmt::format("{} of", action.op->name);
-  for (size_t i = 0; i < action.in.size(); ++i) {
-    const TensorType& type = plan.values[static_cast<size_t>(action.in[i])].type;
-    out += fmt::format("{} {} x {}", i > 0 ? "," : "", to_string(type.dtype), type.elements());
-  }
-  return out + collective_terms(*action.op, action.attrs);
-}
+// What findings call those who communicate, and what they do.
+class Words {
+ public:
+  explicit Words(std::span<const std::string> names) : names_(names) {}
 
-std::string describe(const CommCall& call) {
-  return fmt::format("action {} ({}{})", call.action, call.what,
-                     call.scope.empty() ? "" : fmt::format(" at '{}'", call.scope));
-}
+  std::string who(int rank) const {
+    const auto at = static_cast<size_t>(rank);
+    return at < names_.size() ? names_[at] : fmt::format("rank {}", rank);
+  }
+  std::string describe(const CommCall& call) const {
+    const std::string scope = call.scope.empty() ? "" : fmt::format(" at '{}'", call.scope);
+    return fmt::format("action {} ({}{})", call.action, what(call), scope);
+  }
+  // With whom besides.
+  std::string with(const CommCall& call) const {
+    return is_message(call) || call.ranks.size() < 2
+               ? describe(call)
+               : fmt::format("{} on the ranks {}", describe(call), fmt::join(call.ranks, ","));
+  }
+  static bool is_message(const CommCall& call) {
+    return call.kind == CommCall::Kind::kSend || call.kind == CommCall::Kind::kRecv;
+  }
+
+ private:
+  std::string what(const CommCall& call) const {
+    if (call.kind == CommCall::Kind::kSend)
+      return fmt::format("send of {} to {} with tag {}", call.what, who(call.ranks[1]), call.tag);
+    if (call.kind == CommCall::Kind::kRecv)
+      return fmt::format("recv of {} from {} with tag {}", call.what, who(call.ranks[0]), call.tag);
+    return call.what;
+  }
+
+  std::span<const std::string> names_;
+};
 
 // -- all ranks ------------------------------------------------------------------------------------
 
-using Sequences = std::map<std::vector<int>, std::map<int, std::vector<const CommCall*>>>;  // by communicator and rank
+// By ranks, and the tag of messages; then by rank.
+using Sequences = std::map<std::pair<std::vector<int>, int64_t>, std::map<int, std::vector<const CommCall*>>>;
+constexpr int64_t kOfGroup = -1;
 
-Sequences by_communicator(const std::vector<std::vector<CommCall>>& calls, Findings& out) {
+// Whether the rank may make the call: one of its members, and at the right end of a message.
+bool takes_part(const CommCall& call, int rank) {
+  if (call.kind == CommCall::Kind::kSend) return call.ranks[0] == rank && call.ranks[1] != rank;
+  if (call.kind == CommCall::Kind::kRecv) return call.ranks[1] == rank && call.ranks[0] != rank;
+  return std::find(call.ranks.begin(), call.ranks.end(), rank) != call.ranks.end();
+}
+
+Sequences by_communicator(const Calls& calls, const Words& words, Findings& out) {
   Sequences sequences;
   for (size_t rank = 0; rank < calls.size(); ++rank) {
+    const auto me = static_cast<int>(rank);
     for (const CommCall& call : calls[rank]) {
-      const auto me = static_cast<int>(rank);
-      if (std::find(call.ranks.begin(), call.ranks.end(), me) == call.ranks.end()) {
-        out.push_back(fmt::format("rank {}: {} is on the ranks {}, which it is none of", me, describe(call),
-                                  fmt::join(call.ranks, ",")));
+      if (!takes_part(call, me)) {
+        out.push_back(fmt::format("{}: {} is on the ranks {}, {}", words.who(me), words.describe(call),
+                                  fmt::join(call.ranks, ","),
+                                  Words::is_message(call) ? "between which it sends nothing" : "which it is none of"));
         return sequences;
       }
-      sequences[call.ranks][me].push_back(&call);
+      sequences[{call.ranks, Words::is_message(call) ? call.tag : kOfGroup}][me].push_back(&call);
     }
   }
   return sequences;
 }
 
-// The first place where a member's sequence is not the first member's.
-std::string first_difference(const std::vector<int>& ranks,
-                             const std::map<int, std::vector<const CommCall*>>& members) {
+const std::vector<const CommCall*>& calls_by_rank(const Sequences::mapped_type& members, int rank) {
   static const std::vector<const CommCall*> kNone;
-  const auto sequence = [&](int rank) -> const std::vector<const CommCall*>& {
-    const auto found = members.find(rank);
-    return found == members.end() ? kNone : found->second;
-  };
-  const std::vector<const CommCall*>& first = sequence(ranks.front());
+  const auto found = members.find(rank);
+  return found == members.end() ? kNone : found->second;
+}
+
+// The first place where a member's sequence is not the first member's.
+std::string first_difference(const std::vector<int>& ranks, const Sequences::mapped_type& members, const Words& words) {
+  const std::vector<const CommCall*>& first = calls_by_rank(members, ranks.front());
   for (const int rank : ranks) {
-    const std::vector<const CommCall*>& other = sequence(rank);
+    const std::vector<const CommCall*>& other = calls_by_rank(members, rank);
     for (size_t k = 0; k < std::max(first.size(), other.size()); ++k) {
       if (k < first.size() && k < other.size() && first[k]->what == other[k]->what) continue;
-      return fmt::format("operation {} on the ranks {}: rank {} starts {}, rank {} starts {}", k, fmt::join(ranks, ","),
-                         ranks.front(), k < first.size() ? describe(*first[k]) : "nothing", rank,
-                         k < other.size() ? describe(*other[k]) : "nothing");
+      return fmt::format("operation {} on the ranks {}: {} starts {}, {} starts {}", k, fmt::join(ranks, ","),
+                         words.who(ranks.front()), k < first.size() ? words.describe(*first[k]) : "nothing",
+                         words.who(rank), k < other.size() ? words.describe(*other[k]) : "nothing");
     }
   }
   return "";
 }
 
-// The operations of all communicators as nodes, the order in which each rank starts them as edges.
-class OrderGraph {
- public:
-  explicit OrderGraph(const std::vector<std::vector<CommCall>>& calls) {
-    std::map<std::vector<int>, std::vector<int>> nodes;  // of a communicator, by number
-    for (size_t rank = 0; rank < calls.size(); ++rank) {
-      std::map<std::vector<int>, size_t> seen;
-      int before = -1;
-      for (const CommCall& call : calls[rank]) {
-        std::vector<int>& known = nodes[call.ranks];
-        const size_t number = seen[call.ranks]++;
-        if (number == known.size()) {
-          known.push_back(static_cast<int>(next_.size()));
-          next_.emplace_back();
-        }
-        const int node = known[number];
-        if (before >= 0) next_[static_cast<size_t>(before)].push_back({node, static_cast<int>(rank), &call});
-        before = node;
-      }
+// The first message that has one side only, or two that differ.
+std::string first_unmet(const std::vector<int>& ranks, const Sequences::mapped_type& members, const Words& words) {
+  const std::vector<const CommCall*>& sends = calls_by_rank(members, ranks[0]);
+  const std::vector<const CommCall*>& receipts = calls_by_rank(members, ranks[1]);
+  for (size_t k = 0; k < std::max(sends.size(), receipts.size()); ++k) {
+    if (k >= receipts.size()) {
+      return fmt::format("{}: {} has no partner: {} starts {} such receipts", words.who(ranks[0]),
+                         words.describe(*sends[k]), words.who(ranks[1]), receipts.size());
+    }
+    if (k >= sends.size()) {
+      return fmt::format("{}: {} has no partner: {} starts {} such sends", words.who(ranks[1]),
+                         words.describe(*receipts[k]), words.who(ranks[0]), sends.size());
+    }
+    if (sends[k]->what == receipts[k]->what) continue;
+    return fmt::format("{} starts {}, which meets {}'s {}", words.who(ranks[0]), words.describe(*sends[k]),
+                       words.who(ranks[1]), words.describe(*receipts[k]));
+  }
+  return "";
+}
+
+std::string circle_text(const Calls& calls, const EventGraph& graph, const Words& words) {
+  std::string out = "operations wait for each other in a circle:";
+  for (const EventGraph::Blocked& blocked : graph.circle()) {
+    const auto& own = calls[static_cast<size_t>(blocked.who)];
+    const std::string call = words.with(own[static_cast<size_t>(blocked.call)]);
+    const std::string after = words.with(own[static_cast<size_t>(blocked.after)]);
+    if (blocked.in_turn) {
+      out += fmt::format(" on {} it is the turn of {} only after that of {};", words.who(blocked.who), call, after);
+    } else {
+      out += fmt::format(" {} starts {} only after the end of {};", words.who(blocked.who), call, after);
     }
   }
-
-  // "" when there is no cycle; else who starts what after what.
-  std::string cycle() const {
-    std::vector<int> waits(next_.size(), 0);
-    for (const std::vector<Edge>& edges : next_) {
-      for (const Edge& edge : edges) ++waits[static_cast<size_t>(edge.to)];
-    }
-    std::vector<int> ready;
-    for (size_t i = 0; i < next_.size(); ++i) {
-      if (waits[i] == 0) ready.push_back(static_cast<int>(i));
-    }
-    size_t done = 0;
-    while (!ready.empty()) {
-      const int node = ready.back();
-      ready.pop_back();
-      ++done;
-      for (const Edge& edge : next_[static_cast<size_t>(node)]) {
-        if (--waits[static_cast<size_t>(edge.to)] == 0) ready.push_back(edge.to);
-      }
-    }
-    return done == next_.size() ? "" : walk(waits);
-  }
-
- private:
-  struct Edge {
-    int to = 0;
-    int rank = 0;
-    const CommCall* call = nullptr;  // the one that is started second
-  };
-
-  // Walks backward from any operation that never gets ready, along operations that do not either,
-  // until one is met again.
-  std::string walk(const std::vector<int>& waits) const {
-    std::vector<std::pair<int, Edge>> from(next_.size(), {-1, {}});
-    for (size_t i = 0; i < next_.size(); ++i) {
-      for (const Edge& edge : next_[i]) {
-        if (waits[i] > 0) from[static_cast<size_t>(edge.to)] = {static_cast<int>(i), edge};
-      }
-    }
-    int at = 0;
-    while (waits[static_cast<size_t>(at)] == 0) ++at;
-    std::set<int> seen;
-    while (seen.insert(at).second) at = from[static_cast<size_t>(at)].first;
-    std::string out = "operations wait for each other in a circle:";
-    const int start = at;
-    do {
-      const auto& [before, edge] = from[static_cast<size_t>(at)];
-      out += fmt::format(" rank {} starts {} on the ranks {} only after the next;", edge.rank, describe(*edge.call),
-                         fmt::join(edge.call->ranks, ","));
-      at = before;
-    } while (at != start);
-    out.pop_back();
-    return out;
-  }
-
-  std::vector<std::vector<Edge>> next_;
-};
+  out.pop_back();
+  return out;
+}
 
 // -- one plan -------------------------------------------------------------------------------------
 
@@ -192,6 +180,24 @@ std::string check_types(const ExecutionPlan& plan, const Action& action, int64_t
   return "";
 }
 
+// A message between crews, as one side has it.
+std::string check_message(const ExecutionPlan& plan, const Action& action) {
+  const Message message = message_of(*action.op, action.attrs);
+  if (message.crew < 0 || message.crew >= plan.crews || message.crew == plan.crew) {
+    return fmt::format(
+        "names crew {}; this is the plan of crew {} of {}, whose messages go to and come from the others", message.crew,
+        plan.crew, plan.crews);
+  }
+  std::vector<TensorType> in;
+  for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
+  if (in.size() != (message.sends ? 1 : 0)) return fmt::format("has {} operands", in.size());
+  const std::vector<TensorType> made = action.op->infer.get()({in, action.attrs});  // throws for a tag out of range
+  if (action.out.size() != made.size()) return fmt::format("has {} results", action.out.size());
+  if (made.empty()) return "";
+  const TensorType& out = plan.values[static_cast<size_t>(action.out[0])].type;
+  return out == made[0] ? "" : fmt::format("makes {} of a message of {}", to_string(out), to_string(made[0]));
+}
+
 std::string check_action(const ExecutionPlan& plan, const Action& action) {
   const RankGroups groups = groups_of(*action.op, action.attrs);
   const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
@@ -206,48 +212,66 @@ std::string check_action(const ExecutionPlan& plan, const Action& action) {
 
 }  // namespace
 
-std::vector<CommCall> calls_of(const ExecutionPlan& plan, int64_t rank) {
-  std::vector<CommCall> out;
-  for (size_t i = 0; i < plan.actions.size(); ++i) {
-    const Action& action = plan.actions[i];
-    if (!is_communication(*action.op)) continue;
-    CommCall call{.what = what_of(plan, action), .action = static_cast<int>(i), .scope = action.scope};
-    for (const int64_t member : groups_of(*action.op, action.attrs).of(rank, plan.mesh))
-      call.ranks.push_back(static_cast<int>(member));
-    if (!call.ranks.empty()) out.push_back(std::move(call));
-  }
-  return out;
-}
-
-std::vector<std::string> check_communication(const std::vector<std::vector<CommCall>>& calls) {
+std::vector<std::string> check_communication(const Calls& calls, std::span<const std::string> names) {
+  const Words words(names);
   Findings out;
-  const Sequences sequences = by_communicator(calls, out);
+  const Sequences sequences = by_communicator(calls, words, out);
   if (!out.empty()) return out;
-  for (const auto& [ranks, members] : sequences) {
-    if (std::string found = first_difference(ranks, members); !found.empty()) out.push_back(std::move(found));
+  for (const auto& [key, members] : sequences) {
+    const auto& [ranks, tag] = key;
+    std::string found = tag == kOfGroup ? first_difference(ranks, members, words) : first_unmet(ranks, members, words);
+    if (!found.empty()) out.push_back(std::move(found));
   }
-  if (!out.empty()) return out;  // there is no one graph of operations that do not match
-  if (std::string cycle = OrderGraph(calls).cycle(); !cycle.empty()) out.push_back(std::move(cycle));
+  if (!out.empty()) return out;  // operations that do not match are no one graph
+  const EventGraph graph(calls);
+  size_t starts = 0;
+  for (const std::vector<CommCall>& of_one : calls) starts += of_one.size();
+  if (graph.order().size() < starts) out.push_back(circle_text(calls, graph, words));
   return out;
 }
 
 std::vector<std::string> check_communication(const ExecutionPlan& plan) {
   Findings out;
   std::map<std::vector<int>, std::string> checked;  // by axes
-  for (size_t i = 0; i < plan.actions.size(); ++i) {
-    const Action& action = plan.actions[i];
-    if (!is_communication(*action.op)) continue;
+  const auto wrong_with = [&](const Action& action) -> std::string {
+    if (is_message(*action.op)) return check_message(plan, action);
     const RankGroups groups = groups_of(*action.op, action.attrs);
     const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
     const auto [known, is_new] = checked.try_emplace(axes);
     if (is_new) known->second = check_axes(axes, plan.mesh);
-    std::string wrong = groups.ranks.empty() ? known->second : groups.why_not(plan.mesh);
-    if (wrong.empty()) wrong = check_action(plan, action);
+    const std::string of_groups = groups.ranks.empty() ? known->second : groups.why_not(plan.mesh);
+    return of_groups.empty() ? check_action(plan, action) : of_groups;
+  };
+  for (size_t i = 0; i < plan.actions.size(); ++i) {
+    const Action& action = plan.actions[i];
+    if (!in_background(lane_of(*action.op))) continue;
+    const std::string wrong = wrong_with(action);
     if (wrong.empty()) continue;
-    out.push_back(fmt::format("action {} ({}{}): {}", i, what_of(plan, action),
-                              action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope), wrong));
+    const std::string scope = action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope);
+    out.push_back(fmt::format("action {} ({}{}): {}", i, communication_text(plan, action), scope, wrong));
   }
   return out;
+}
+
+std::vector<std::string> check_communication(std::span<const ExecutionPlan* const> crews) {
+  Findings out;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < crews.size(); ++i) {
+    const ExecutionPlan& plan = *crews[i];
+    const int64_t devices = crews[0]->mesh.devices();
+    const int64_t first = static_cast<int64_t>(i) * devices;
+    names.push_back(devices == 1 ? fmt::format("rank {}", first)
+                                 : fmt::format("crew {} (ranks {} to {})", i, first, first + devices - 1));
+    if (plan.crew != static_cast<int>(i) || plan.crews != static_cast<int>(crews.size())) {
+      out.push_back(fmt::format("plan {} of {} is for crew {} of {}", i, crews.size(), plan.crew, plan.crews));
+    }
+    if (plan.mesh.devices() != devices) {
+      out.push_back(fmt::format("crew {} has the mesh '{}' of {} ranks, crew 0 '{}' of {}; all have as many", i,
+                                to_string(plan.mesh), plan.mesh.devices(), to_string(crews[0]->mesh), devices));
+    }
+    for (const std::string& finding : check_communication(plan)) out.push_back(names.back() + ": " + finding);
+  }
+  return out.empty() ? check_communication(calls_of_crews(crews), names) : out;
 }
 
 }  // namespace trireme

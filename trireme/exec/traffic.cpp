@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/exec/collective.h"
+#include "trireme/op/message.h"
 #include "trireme/op/rank_groups.h"
 
 namespace trireme {
@@ -26,14 +27,17 @@ int64_t bytes_sent(const ExecutionPlan& plan, const Action& action, const RankGr
 std::vector<PlanTraffic> traffic_per_step(const ExecutionPlan& plan, int64_t rank) {
   std::vector<PlanTraffic> out;
   for (const Action& action : plan.actions) {
-    if (!is_communication(*action.op)) continue;
-    const RankGroups groups = groups_of(*action.op, action.attrs);
-    const std::string axes = groups.text(plan.mesh);
+    const bool sends = is_message(*action.op) && !action.in.empty();
+    if (!sends && !is_communication(*action.op)) continue;
+    const RankGroups groups = sends ? RankGroups{} : groups_of(*action.op, action.attrs);
+    const std::string axes =
+        sends ? fmt::format("to crew {}", message_of(*action.op, action.attrs).crew) : groups.text(plan.mesh);
     const auto same = [&](const PlanTraffic& t) { return t.op == action.op->name && t.axes == axes; };
     auto entry = std::find_if(out.begin(), out.end(), same);
     if (entry == out.end()) entry = out.insert(out.end(), {std::string(action.op->name), axes, 0, 0});
     ++entry->calls;
-    entry->bytes += bytes_sent(plan, action, groups, rank);
+    entry->bytes +=
+        sends ? plan.values[static_cast<size_t>(action.in[0])].type.bytes() : bytes_sent(plan, action, groups, rank);
   }
   return out;
 }

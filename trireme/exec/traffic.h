@@ -10,8 +10,8 @@
 namespace trireme {
 
 struct PlanTraffic {
-  std::string op;    // "all_reduce", ...
-  std::string axes;  // of the mesh that its groups lie along: "dp*tp"
+  std::string op;    // "all_reduce", ..., "send"
+  std::string axes;  // of the mesh that its groups lie along: "dp*tp"; "to crew 1"
   int64_t calls = 0;
   int64_t bytes = 0;  // sent by each rank in a step, as comm::World::Traffic counts them
 };

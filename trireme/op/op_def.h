@@ -120,6 +120,7 @@ struct Traits {
   bool elementwise = false;  // operands broadcast to the results' shape; each element depends on its own position only
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
   bool reads_place = false;     // the kernel asks where its pieces lie in their wholes
+  bool message = false;         // between plans: one rank sends, another receives (op/message.h)
   // It makes a loss of each row of its first operand; the product that makes the rows may be taken a few rows at a
   // time.
   bool loss_of_rows = false;
@@ -167,7 +168,7 @@ struct OpFacets {
 
 struct OpDef : OpBase, OpFacets {};
 
-// Whether the op moves bytes between ranks (and is no local cut).
+// Whether the op moves bytes between the ranks of a group (and is no local cut).
 inline bool is_communication(const OpDef& op) {
   return op.collective && op.collective->work != GroupWork::kCut;
 }

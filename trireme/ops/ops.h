@@ -332,4 +332,9 @@ Tensor halo(const Tensor& x, const CollectiveAttrs& group, int dim, int64_t befo
 std::vector<Tensor> neighbor_exchange(std::span<const Tensor> x, const CollectiveAttrs& group,
                                       const std::vector<std::vector<int64_t>>& to);
 
+// Between plans that run side by side, each on ranks of its own (op/message.h): x goes to the same rank of another
+// crew, where a recv of its type has the same tag.
+void send(const Tensor& x, int64_t to_crew, int64_t tag);
+Tensor recv(Graph& graph, TensorType type, int64_t from_crew, int64_t tag);
+
 }  // namespace trireme

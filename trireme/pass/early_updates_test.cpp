@@ -130,8 +130,8 @@ TEST(EarlyUpdates, backward_waits_for_no_sum_that_is_longer_under_way_than_it_co
 
 TEST(EarlyUpdates, fewer_gradients_are_alive_at_once) {
   const Program before = program_of(chain(Sgd{}, false), 1);
-  const int64_t late_bytes = plan_execution(before).arena_bytes;
-  EXPECT_LT(plan_execution(early_updates(before)).arena_bytes, late_bytes - 2 * kWidth * kWidth * 4);
+  const int64_t late_bytes = plan_execution(before).arena().bytes;
+  EXPECT_LT(plan_execution(early_updates(before)).arena().bytes, late_bytes - 2 * kWidth * kWidth * 4);
 }
 
 }  // namespace

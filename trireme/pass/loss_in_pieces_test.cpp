@@ -117,7 +117,8 @@ TEST(LossInPieces, logits_of_one_piece_are_there_at_a_time) {
   const Model model{.positions = {64, 16}, .width = 16, .vocabulary = 512};
   const int64_t logits = 64 * 16 * 512 * 4;
   const Program before = program_of(model);
-  EXPECT_LT(plan_execution(loss_in_pieces(before, 8)).arena_bytes, plan_execution(before).arena_bytes - logits * 3 / 4);
+  EXPECT_LT(plan_execution(loss_in_pieces(before, 8)).arena().bytes,
+            plan_execution(before).arena().bytes - logits * 3 / 4);
 }
 
 TEST(LossInPieces, positions_that_pieces_do_not_divide) {

@@ -96,9 +96,9 @@ TEST(RecomputeRows, what_the_backward_pass_reads_is_the_second_one) {
 
 TEST(RecomputeRows, the_step_takes_less_memory) {
   const Program before = layers(smooth, 6);
-  const int64_t kept = plan_execution(before).arena_bytes;
+  const int64_t kept = plan_execution(before).arena().bytes;
   // Of each layer the product before gelu and the sum stay; gelu's result and the norm's do not.
-  EXPECT_LT(plan_execution(recompute_rows(before)).arena_bytes, kept - 6 * kRows * kWidth * 4);
+  EXPECT_LT(plan_execution(recompute_rows(before)).arena().bytes, kept - 6 * kRows * kWidth * 4);
 }
 
 // The ops of the backward pass of a product of a norm's result, whose weight is cut over the ranks.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 
 #include "trireme/op/op_def.h"
@@ -24,42 +23,12 @@ Types types_of(const Graph& graph, const Node& node) {
   return types;
 }
 
-LinkCost slowest_link(const Program& program, const RankGroups& groups, const ReshardCosts& links) {
-  std::vector<int64_t> axes = groups.axes;
-  if (!groups.ranks.empty()) {  // listed by number: they may lie anywhere
-    for (int axis = 0; axis < program.mesh.axes(); ++axis) axes.push_back(axis);
-  }
-  if (axes.empty()) return links.link;
-  LinkCost out = links.of(static_cast<int>(axes[0]));
-  for (const int64_t axis : axes) {
-    const LinkCost& link = links.of(static_cast<int>(axis));
-    out.latency_s = std::max(out.latency_s, link.latency_s);
-    out.bytes_per_s = std::min(out.bytes_per_s, link.bytes_per_s);
-  }
-  return out;
-}
-
-double rounds(int64_t ranks) {
-  return std::bit_width(static_cast<uint64_t>(std::max<int64_t>(ranks, 1) - 1));
-}
-
 double seconds_of(const Program& program, const Node& node, const ReshardCosts& links, const Machine& machine) {
   const OpDef& op = def_of(node);
   const auto [in, out] = types_of(program.graph, node);
-  if (is_communication(op)) {
-    const RankGroups groups = groups_of(node);
-    const LinkCost link = slowest_link(program, groups, links);
-    int64_t sent = 0, got = 0;
-    for (const TensorType& type : in) sent += type.bytes();
-    for (const TensorType& type : out) got += type.bytes();
-    const double share = static_cast<double>(groups.size - 1) / static_cast<double>(groups.size);
-    return links.step_s + rounds(groups.size) * link.latency_s +
-           share * static_cast<double>(std::max(sent, got)) / link.bytes_per_s;
-  }
-  if (!op.cost || op.traits.zero_cost_view || out.empty()) return 0;
-  const Cost cost = op.cost.get()({in, out, node.attrs});
-  const double flops_per_s = machine.flops_of(to_string(in.empty() ? out[0].dtype : in[0].dtype)) * machine.achievable;
-  return std::max(cost.flops / flops_per_s, cost.bytes / machine.memory_bytes_per_s);
+  const TypeArgs types{in, out, node.attrs};
+  if (!is_communication(op)) return compute_seconds(op, types, machine);
+  return collective_seconds(groups_of(node), types, program.mesh, links);
 }
 
 bool is_sum(const Node& node) {
@@ -70,7 +39,7 @@ bool is_sum(const Node& node) {
 
 BucketModel all_reduce_model(const Program& program, const Node& node, const ReshardCosts& links) {
   const RankGroups groups = groups_of(node);
-  const LinkCost link = slowest_link(program, groups, links);
+  const LinkCost link = slowest_link(groups, program.mesh, links);
   const auto p = static_cast<double>(groups.size);
   return {.start_s = links.step_s + 2 * rounds(groups.size) * link.latency_s,
           .bytes_per_s = groups.size > 1 ? link.bytes_per_s * p / (2 * (p - 1)) : link.bytes_per_s};

@@ -4,21 +4,14 @@
 // those over the same ranks one after the other. Every other collective is waited for where it stands.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/layout/reshard.h"
-#include "trireme/mesh/machine.h"
+#include "trireme/op/op_seconds.h"
 #include "trireme/pass/bucket_model.h"
 
 namespace trireme {
-
-struct Rates {
-  ReshardCosts links;                   // of the program's mesh
-  std::optional<Machine> machine = {};  // of the devices; none: Machine::this_host()
-};
 
 // A sum over these ranks, by the bytes of the value.
 BucketModel all_reduce_model(const Program& program, const Node& node, const ReshardCosts& links);

@@ -237,7 +237,11 @@ bool Engine::step(Operation& operation) {
       cause = {ErrorKind::kInternal, e.what()};
     }
     operation.error = operation.task.error();
-    break_world(cause, &operation);
+    if (cause.kind == ErrorKind::kInvalidArgument) {  // all whom it concerns know, and nobody is gone
+      finish(operation, nullptr);
+    } else {
+      break_world(cause, &operation);
+    }
     return true;
   }
   finish(operation, nullptr);

@@ -12,7 +12,8 @@ class GroupBase : public Group {
   struct Members {
     std::string name;
     std::vector<int> world_ranks;
-    int rank = 0;  // of this rank in the group
+    int rank = 0;     // of this rank in the group
+    int channel = 0;  // that World::group was asked for
   };
   GroupBase(Engine& engine, Members members) : engine_(engine), members_(std::move(members)) {}
 

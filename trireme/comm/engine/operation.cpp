@@ -31,8 +31,9 @@ void Arrivals::await_resume() const {
   for (Transfer& transfer : transfers_) {
     transfer.counts = false;
     if (transfer.state == Transfer::State::kFailed) {
-      fail(ErrorKind::kComm, "{}: {}: {}{}", describe(operation_), operation_.engine->name_of(transfer.peer),
-           transfer.problem, done_text(operation_));
+      // A message alone is lost so; of a collective other members would wait for what is not to come.
+      fail(transfer.wrong_size && !operation_.ordered ? ErrorKind::kInvalidArgument : ErrorKind::kComm, "{}: {}: {}{}",
+           describe(operation_), operation_.engine->name_of(transfer.peer), transfer.problem, done_text(operation_));
     }
   }
 }

@@ -141,9 +141,10 @@ std::vector<std::string> exchange(const WorldOptions& options, std::string_view 
 }
 
 // The first to come takes the next number and leaves it for the others.
-int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks) {
+int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks, int number) {
   std::string list;
   for (const int rank : world_ranks) list += std::to_string(rank) + ",";
+  list += "/" + std::to_string(number);
   const std::string digest = sha256_hex(list);  // lists may be longer than a key
   const std::string key = key_of(options, "groups", digest);
   if (options.store->add(key + "/members", 1) > 1) {

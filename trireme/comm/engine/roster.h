@@ -18,8 +18,8 @@ std::vector<std::string> exchange(const WorldOptions& options, std::string_view 
 // is none.
 std::vector<std::string> decode_list(std::string_view list);
 
-// A number, above 0, for these world ranks that no other list has; the members agree on it.
-int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks);
+// A number, above 0, for these world ranks and this one of their groups that no other has; the members agree on it.
+int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks, int number);
 
 // How many ranks run on this rank's host, whether all of them are there and can share memory, and where
 // each rank is.

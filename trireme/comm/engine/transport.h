@@ -23,9 +23,10 @@ struct Transfer {
   std::byte* data = nullptr;
   size_t bytes = 0;
   State state = State::kIdle;
-  bool counts = false;     // towards the bytes done of its operation
-  std::string problem;     // of a failed one: "sent 8 bytes where 4 were expected"
-  void* native = nullptr;  // the transport's own, as is `owner`
+  bool counts = false;      // towards the bytes done of its operation
+  std::string problem;      // of a failed one: "sent 8 bytes where 4 were expected"
+  bool wrong_size = false;  // that is the problem, and the connection is as good as before
+  void* native = nullptr;   // the transport's own, as is `owner`
   void* owner = nullptr;
 };
 
@@ -37,7 +38,8 @@ class Transport {
   virtual std::string describe(int peer) const = 0;
 
   // A channel for the messages of these world ranks, equal on all of them; collective over them.
-  virtual int open(const std::vector<int>& world_ranks) = 0;
+  // Groups of the same ranks have different numbers.
+  virtual int open(const std::vector<int>& world_ranks, int number) = 0;
   // Messages from one peer with the same channel and tag arrive in the order they were sent. Both
   // sides must name the same number of bytes.
   virtual void send(Transfer& transfer) = 0;

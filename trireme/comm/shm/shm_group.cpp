@@ -421,7 +421,7 @@ Backend shm_backend(const WorldOptions& options) {
   auto transport = std::make_unique<ShmTransport>(options);
   ShmTransport& shared = *transport;
   return {std::move(transport), [&shared](Engine& engine, GroupBase::Members members) {
-            const int channel = shared.open(members.world_ranks);
+            const int channel = shared.open(members.world_ranks, members.channel);
             return std::make_unique<ShmGroup>(engine, std::move(members), shared, channel);
           }};
 }

@@ -71,8 +71,8 @@ std::string ShmTransport::describe(int peer) const {
   return fmt::format("pid {}", mesh_.pid(peer));
 }
 
-int ShmTransport::open(const std::vector<int>& world_ranks) {
-  return agree_on_channel(options_, world_ranks);
+int ShmTransport::open(const std::vector<int>& world_ranks, int number) {
+  return agree_on_channel(options_, world_ranks, number);
 }
 
 void ShmTransport::notify(std::span<const int> peers) {
@@ -283,6 +283,7 @@ void ShmTransport::deliver(int peer, const Frame& frame, const std::byte* payloa
   reply.kind = Frame::Kind::kTaken;
   if (frame.message_bytes != transfer.bytes) {
     transfer.problem = fmt::format("sent {} bytes where {} were expected", frame.message_bytes, transfer.bytes);
+    transfer.wrong_size = true;
     transfer.state = Transfer::State::kFailed;
   } else if (frame.kind == Frame::Kind::kWhole) {
     if (payload == nullptr) {

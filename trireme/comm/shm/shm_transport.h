@@ -29,7 +29,7 @@ class ShmTransport final : public Transport {
 
   std::string_view name() const override { return "shm"; }
   std::string describe(int peer) const override;
-  int open(const std::vector<int>& world_ranks) override;
+  int open(const std::vector<int>& world_ranks, int number) override;
   void send(Transfer& transfer) override;
   void receive(Transfer& transfer) override;
   bool progress() override;

@@ -95,13 +95,13 @@ class MpiTransport final : public Transport {
 
   // Groups have communicators of their own, so that tags of MPI, which has few, need not tell them
   // apart. Ranks in them are those of the list.
-  int open(const std::vector<int>& world_ranks) override {
+  int open(const std::vector<int>& world_ranks, int number) override {
     MPI_Group everyone = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
     MPI_Comm communicator = MPI_COMM_NULL;
     MPI_Comm_group(world_, &everyone);
     MPI_Group_incl(everyone, static_cast<int>(world_ranks.size()), world_ranks.data(), &members);
-    const int status = MPI_Comm_create_group(world_, members, 0, &communicator);
+    const int status = MPI_Comm_create_group(world_, members, number, &communicator);
     MPI_Group_free(&members);
     MPI_Group_free(&everyone);
     check(status, "a group cannot be made");
@@ -207,6 +207,7 @@ class MpiTransport final : public Transport {
       transfer.state = Transfer::State::kFailed;
     } else if (static_cast<size_t>(count) != part.bytes) {
       transfer.problem = fmt::format("sent {} bytes where {} were expected", count, part.bytes);
+      transfer.wrong_size = true;
       transfer.state = Transfer::State::kFailed;
     }
     const uintptr_t left = reinterpret_cast<uintptr_t>(transfer.native) - 1;

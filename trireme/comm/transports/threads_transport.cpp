@@ -84,7 +84,7 @@ struct Hub {
   std::deque<BlockPool> pools;  // by rank, of the envelopes that it sends
   std::deque<Mailbox> mailboxes;
   std::mutex mutex;
-  std::map<std::vector<int>, int> channels;
+  std::map<std::pair<std::vector<int>, int>, int> channels;
 };
 
 class ThreadsTransport final : public Transport {
@@ -103,9 +103,10 @@ class ThreadsTransport final : public Transport {
   std::string_view name() const override { return "threads"; }
   std::string describe(int peer) const override { return fmt::format("thread {}", peer); }
 
-  int open(const std::vector<int>& world_ranks) override {
+  int open(const std::vector<int>& world_ranks, int number) override {
     const std::lock_guard lock(hub_->mutex);
-    return hub_->channels.emplace(world_ranks, static_cast<int>(hub_->channels.size()) + 1).first->second;
+    return hub_->channels.emplace(std::pair(world_ranks, number), static_cast<int>(hub_->channels.size()) + 1)
+        .first->second;
   }
 
   void send(Transfer& transfer) override {
@@ -201,6 +202,7 @@ class ThreadsTransport final : public Transport {
     if (!envelope.state.compare_exchange_strong(offered, Envelope::kTaken)) return;
     if (envelope.bytes != transfer.bytes) {
       transfer.problem = fmt::format("sent {} bytes where {} were expected", envelope.bytes, transfer.bytes);
+      transfer.wrong_size = true;
       transfer.state = Transfer::State::kFailed;
     } else {
       copy_bytes(transfer.data, envelope.data, envelope.bytes, envelope.bytes);

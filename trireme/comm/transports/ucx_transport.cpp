@@ -96,8 +96,8 @@ class UcxTransport final : public Transport {
   std::string describe(int peer) const override { return peers_[static_cast<size_t>(peer)].name; }
   bool delivers_after_stop() const override { return false; }
 
-  int open(const std::vector<int>& world_ranks) override {
-    const int channel = agree_on_channel(options_, world_ranks);
+  int open(const std::vector<int>& world_ranks, int number) override {
+    const int channel = agree_on_channel(options_, world_ranks, number);
     require(channel < kMaxChannels, "ucx: group number {}; a job may make at most {} groups", channel, kMaxChannels);
     return channel;
   }
@@ -123,6 +123,7 @@ class UcxTransport final : public Transport {
       if (done.state != Transfer::State::kDone || got->length == done.bytes) return;
       done.state = Transfer::State::kFailed;
       done.problem = fmt::format("sent {} bytes where {} were expected", got->length, done.bytes);
+      done.wrong_size = true;
     };
     transfer.state = Transfer::State::kIdle;
     const ucs_status_ptr_t request = ucp_tag_recv_nbx(worker_, transfer.data, transfer.bytes,
@@ -200,6 +201,7 @@ class UcxTransport final : public Transport {
 
   static void fail_transfer(Transfer& transfer, ucs_status_t status) {
     transfer.state = Transfer::State::kFailed;
+    transfer.wrong_size = status == UCS_ERR_MESSAGE_TRUNCATED;
     transfer.problem = status == UCS_ERR_MESSAGE_TRUNCATED
                            ? fmt::format("sent more than the {} bytes expected", transfer.bytes)
                            : std::string(ucs_status_string(status));

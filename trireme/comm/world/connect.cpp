@@ -10,6 +10,8 @@
 namespace trireme::comm {
 namespace {
 
+constexpr int kMostChannels = 1024;  // of one list of ranks
+
 std::string list_text(const std::vector<int>& ranks) {
   std::string out = "[";
   for (const int rank : ranks) out += (out.size() > 1 ? "," : "") + std::to_string(rank);
@@ -22,7 +24,7 @@ class ConnectedWorld final : public World {
       : engine_(options, std::move(backend.transport)), make_group_(backend.make_group) {
     std::vector<int> everyone(static_cast<size_t>(options.size));
     for (int i = 0; i < options.size; ++i) everyone[static_cast<size_t>(i)] = i;
-    all_ = &add_group("world", everyone);
+    all_ = &add_group("world", everyone, 0);
     all_->barrier().wait();
   }
 
@@ -31,8 +33,9 @@ class ConnectedWorld final : public World {
   std::string_view transport() const override { return engine_.transport().name(); }
   Group& all() override { return *all_; }
 
-  Group& group(const std::vector<int>& world_ranks) override {
-    const std::string name = list_text(world_ranks);
+  Group& group(const std::vector<int>& world_ranks, int channel) override {
+    const std::string name = list_text(world_ranks) + (channel == 0 ? "" : fmt::format(" channel {}", channel));
+    require(channel >= 0 && channel < kMostChannels, "group {}: channels are 0 to {}", name, kMostChannels - 1);
     require(!world_ranks.empty(), "group {}: it has no members", name);
     std::vector<int> sorted = world_ranks;
     std::sort(sorted.begin(), sorted.end());
@@ -42,16 +45,15 @@ class ConnectedWorld final : public World {
     require(std::binary_search(sorted.begin(), sorted.end(), rank()),
             "group {}: rank {}, which asks for it, is not a member", name, rank());
     const std::lock_guard lock(mutex_);
-    const auto found = groups_.find(world_ranks);
-    return found != groups_.end() ? *found->second : add_group(name, world_ranks);
+    const auto found = groups_.find({world_ranks, channel});
+    return found != groups_.end() ? *found->second : add_group(name, world_ranks, channel);
   }
 
   void destroy(Group& group) override {
     require(&group != all_, "group world: it ends with the job and cannot be destroyed");
     {
       const std::lock_guard lock(mutex_);
-      const auto found = groups_.find(group.world_ranks());
-      invariant(found != groups_.end() && found->second.get() == &group, "group {} is not of this world", group.name());
+      invariant(place_of(group) != groups_.end(), "group {} is not of this world", group.name());
     }
     // Comes after every collective that was started before it, and all members hear the same.
     int32_t busy = engine_.has_messages(group) ? rank() : -1;
@@ -59,7 +61,7 @@ class ConnectedWorld final : public World {
     require(busy < 0, "group {}: rank {} has messages pending on it; wait for them before it is destroyed",
             group.name(), busy);
     const std::lock_guard lock(mutex_);
-    groups_.erase(group.world_ranks());
+    groups_.erase(place_of(group));
   }
 
   std::span<std::byte> allocate(size_t bytes) override { return engine_.transport().allocate(bytes); }
@@ -68,13 +70,20 @@ class ConnectedWorld final : public World {
   void abort(std::string reason) { engine_.abort(std::move(reason)); }
 
  private:
-  GroupBase& add_group(const std::string& name, const std::vector<int>& ranks) {
-    const auto at = std::find(ranks.begin(), ranks.end(), rank());
-    GroupBase::Members members{name, ranks, static_cast<int>(at - ranks.begin())};
-    return *groups_.emplace(ranks, make_group_(engine_, std::move(members))).first->second;
+  using Groups = std::map<std::pair<std::vector<int>, int>, std::unique_ptr<GroupBase>>;  // by ranks and channel
+
+  Groups::iterator place_of(const Group& group) {
+    return std::find_if(groups_.begin(), groups_.end(),
+                        [&](const auto& entry) { return entry.second.get() == &group; });
   }
 
-  std::map<std::vector<int>, std::unique_ptr<GroupBase>> groups_;  // outlive the engine's operations
+  GroupBase& add_group(const std::string& name, const std::vector<int>& ranks, int channel) {
+    const auto at = std::find(ranks.begin(), ranks.end(), rank());
+    GroupBase::Members members{name, ranks, static_cast<int>(at - ranks.begin()), channel};
+    return *groups_.emplace(std::pair(ranks, channel), make_group_(engine_, std::move(members))).first->second;
+  }
+
+  Groups groups_;  // outlive the engine's operations
   Engine engine_;
   GroupMaker make_group_;
   std::mutex mutex_;

@@ -110,7 +110,7 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
       {"Ranks", std::to_string(job_.size())},
       {"Threads per rank", std::to_string(job_.pool().size())},
       {"Transport", job_.world() ? std::string(job_.world()->transport()) : "none"},
-      {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena_bytes) / 1048576.0)},
+      {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes) / 1048576.0)},
       {"Host", host_name()},
       {"Ended", utc_text(std::time(nullptr))},
       {"Version", fmt::format("trireme {} ({}), {}, {}", kVersion, build_info().commit, build_info().compiler,

@@ -121,7 +121,7 @@ std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, d
   double comm_s = 0;
   double compute_s = 0;
   for (const ActionTime& time : times) {
-    if (time.lane == Lane::kComm) {
+    if (in_background(time.lane)) {
       comm_s += time.seconds;
     } else {
       compute[std::string(time.op)] += time.seconds;
@@ -158,7 +158,8 @@ std::vector<ReportData::Memory> memory_by_holding(const ExecutionPlan& plan) {
     out.push_back({kNames[i], bytes[i]});
     sum += bytes[i];
   }
-  out.push_back({"between buffers", plan.arena_bytes - sum});
+  out.push_back({"between buffers", plan.arena().bytes - sum});
+  if (plan.arena(Tier::kHost).bytes > 0) out.push_back({"on the host", plan.arena(Tier::kHost).bytes});
   return out;
 }
 

@@ -110,7 +110,7 @@ CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOp
   if (!evaluation) return out;
   out.evaluation = compile_beside(out.step, std::move(*evaluation), options);
   ExecutionPlan& plan = out.step.plan;
-  plan.arena_bytes = std::max(plan.arena_bytes, plan.persistent_bytes + out.evaluation->plan.arena_bytes);
+  plan.arena().bytes = std::max(plan.arena().bytes, plan.arena().persistent + out.evaluation->plan.arena().bytes);
   return out;
 }
 

@@ -24,17 +24,18 @@ void require_memory(const ExecutionPlan& plan) {
   const Machine host = Machine::this_host();
   const double memory = static_cast<double>(host.memory_bytes) * static_cast<double>(host.devices_per_host);
   constexpr double kGiB = 1024.0 * 1024 * 1024;
-  require(static_cast<double>(plan.arena_bytes) <= memory,
+  const int64_t bytes = plan.arena().bytes + plan.arena(Tier::kHost).bytes;
+  const int64_t persistent = plan.arena().persistent + plan.arena(Tier::kHost).persistent;
+  require(static_cast<double>(bytes) <= memory,
           "'{}' takes {:.1f} GiB on each rank ({:.1f} GiB of parameters and state), and this host has {:.1f} GiB; cut "
           "it over more "
           "ranks, or see docs/howto/train_in_less_memory.md",
-          plan.name, static_cast<double>(plan.arena_bytes) / kGiB, static_cast<double>(plan.persistent_bytes) / kGiB,
-          memory / kGiB);
+          plan.name, static_cast<double>(bytes) / kGiB, static_cast<double>(persistent) / kGiB, memory / kGiB);
 }
 
 void log_plan(const char* of, const ExecutionPlan& plan) {
   TRIREME_LOG(kDebug, "train", "plan  of={} hash={:016x} actions={} arena_bytes={} persistent_bytes={}", of, hash(plan),
-              plan.actions.size(), plan.arena_bytes, plan.persistent_bytes);
+              plan.actions.size(), plan.arena().bytes, plan.arena().persistent);
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   step_ = std::make_unique<Executor>(compiled_.plan, ExecutorOptions{.world = options.world, .pool = options.pool});
   if (compiled_evaluation_) {
     ExecutorOptions eval{.world = options.world, .pool = options.pool};
-    eval.arena = step_->arena().subspan(static_cast<size_t>(compiled_.plan.persistent_bytes));
+    eval.arena = step_->arena().subspan(static_cast<size_t>(compiled_.plan.arena().persistent));
     eval.external = [this](std::string_view name) { return step_->input(name); };
     evaluation_ = std::make_unique<Executor>(compiled_evaluation_->plan, eval);
   }

@@ -102,7 +102,7 @@ TEST(Session, evaluation_runs_in_the_steps_memory_and_changes_nothing_that_is_ke
       EXPECT_EQ(bits(session), before);
       const auto step_arena = session.step().arena();
       const auto arena = session.evaluation().arena();
-      EXPECT_GE(arena.data(), step_arena.data() + session.compiled().plan.persistent_bytes);
+      EXPECT_GE(arena.data(), step_arena.data() + session.compiled().plan.arena().persistent);
       EXPECT_LE(arena.data() + arena.size(), step_arena.data() + step_arena.size());
       const float loss = session.evaluation().output("loss").as<float>()[0];
       EXPECT_EQ(loss, step(session, 2)) << "the step's loss is that of the same parameters";
@@ -228,7 +228,7 @@ std::pair<std::vector<float>, int64_t> train_gpt(const PassOptions& passes, DTyp
     executor.run();
     losses.push_back(executor.output("loss").as<float>()[0]);
   }
-  return {losses, session.compiled().plan.arena_bytes};
+  return {losses, session.compiled().plan.arena().bytes};
 }
 
 TEST(Session, a_gpt_learns_the_same_to_the_bit_with_fused_ops_and_takes_no_more_memory) {

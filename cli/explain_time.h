@@ -1,0 +1,21 @@
+// The modelled step of a plan as text: `trireme explain --stage time`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/exec/plan.h"
+#include "trireme/op/op_seconds.h"
+
+namespace trireme::cli {
+
+// Ranks that are not like the others, as --slow 3=1.5 and --late 3=0.002 name them.
+struct UnlikeRanks {
+  std::vector<std::string> slow;  // "3=1.5": rank 3 computes for 1.5 times as long
+  std::vector<std::string> late;  // "3=0.002": rank 3 begins 2 ms after the others
+  bool given() const { return !slow.empty() || !late.empty(); }
+};
+
+std::string time_text(const ExecutionPlan& plan, const Rates& rates, const UnlikeRanks& unlike);
+
+}  // namespace trireme::cli

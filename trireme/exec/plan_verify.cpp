@@ -1,0 +1,141 @@
+// What is wrong with a plan as such, of one rank. See plan.h.
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/exec/plan.h"
+
+namespace trireme {
+namespace {
+
+using Found = std::vector<std::string>;
+
+bool overlap_in_time(const Buffer& a, const Buffer& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+bool overlap_in_space(const Buffer& a, const Buffer& b) {
+  return a.tier == b.tier && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+void verify_buffers(const ExecutionPlan& plan, Found& out) {
+  std::vector<int> order(plan.buffers.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    return plan.buffers[static_cast<size_t>(a)].offset < plan.buffers[static_cast<size_t>(b)].offset;
+  });
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Buffer& a = plan.buffers[static_cast<size_t>(order[i])];
+    if (a.offset < 0) continue;
+    if (a.offset + a.bytes > plan.arena(a.tier).bytes) {
+      out.push_back(fmt::format("buffer {} ends at {}, past the arena of {} bytes", order[i], a.offset + a.bytes,
+                                plan.arena(a.tier).bytes));
+    }
+    for (size_t j = i + 1; j < order.size(); ++j) {
+      const Buffer& b = plan.buffers[static_cast<size_t>(order[j])];
+      if (b.offset >= a.offset + a.bytes) break;
+      if (overlap_in_time(a, b) && overlap_in_space(a, b)) {
+        out.push_back(
+            fmt::format("buffers {} and {} share bytes at {} while both are live", order[i], order[j], b.offset));
+      }
+    }
+  }
+}
+
+// Goes through the actions in their order, and knows which of those in the background are under way, and what they use.
+class Flights {
+ public:
+  Flights(const ExecutionPlan& plan, Found& out) : plan_(plan), out_(out) {}
+
+  void run() {
+    for (size_t i = 0; i < plan_.actions.size(); ++i) {
+      const Action& action = plan_.actions[i];
+      at_ = static_cast<int>(i);
+      for (const int wait : action.waits) end(wait);
+      const bool looks_only = action.op->traits.zero_cost_view && !action.in.empty() && !action.out.empty() &&
+                              range_of(action.in[0]).begin == range_of(action.out[0]).begin;
+      for (const int id : action.in) check(range_of(id), false);
+      if (!looks_only) {
+        for (const int id : action.out) check(range_of(id), true);
+      }
+      if (action.scratch >= 0) check(range_of_buffer(action.scratch), true);
+      if (in_background(action.lane)) begin(action);
+    }
+  }
+
+ private:
+  // Bytes of an arena, or of one buffer that lies outside of it.
+  struct Range {
+    Tier tier = Tier::kDevice;
+    int outside = -1;
+    int64_t begin = 0, end = 0;
+  };
+  struct Use {
+    int action = 0;
+    Range range;
+    bool writes = false;
+  };
+
+  Range range_of_buffer(int id) const {
+    const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+    if (buffer.offset < 0) return {buffer.tier, id, 0, buffer.bytes};
+    return {buffer.tier, -1, buffer.offset, buffer.offset + buffer.bytes};
+  }
+  Range range_of(int value) const {
+    const PlanValue& v = plan_.values[static_cast<size_t>(value)];
+    Range range = range_of_buffer(v.buffer);
+    range.end = range.begin + v.type.bytes();
+    return range;
+  }
+
+  void begin(const Action& action) {
+    for (const int id : action.in) uses_.push_back({at_, range_of(id), false});
+    for (const int id : action.out) uses_.push_back({at_, range_of(id), true});
+    if (action.scratch >= 0) uses_.push_back({at_, range_of_buffer(action.scratch), true});
+  }
+
+  void end(int wait) {
+    if (wait < 0 || wait >= at_ || !in_background(plan_.actions[static_cast<size_t>(wait)].lane)) {
+      out_.push_back(
+          fmt::format("action {} waits for {}, which is not an earlier action in the background", at_, wait));
+      return;
+    }
+    std::erase_if(uses_, [&](const Use& use) { return use.action == wait; });
+  }
+
+  void check(const Range& range, bool writes) {
+    for (const Use& use : uses_) {
+      const bool apart = use.range.tier != range.tier || use.range.outside != range.outside ||
+                         use.range.end <= range.begin || range.end <= use.range.begin;
+      if (apart || !(writes || use.writes)) continue;
+      out_.push_back(
+          fmt::format("action {} ({}) {} bytes that action {} ({}) {} in the background; it must wait for it", at_,
+                      plan_.actions[static_cast<size_t>(at_)].op->name, writes ? "writes" : "reads", use.action,
+                      plan_.actions[static_cast<size_t>(use.action)].op->name, use.writes ? "writes" : "reads"));
+      return;  // one finding for each value is enough
+    }
+  }
+
+  const ExecutionPlan& plan_;
+  Found& out_;
+  std::vector<Use> uses_;
+  int at_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> verify(const ExecutionPlan& plan) {
+  Found out;
+  if (plan.crew < 0 || plan.crew >= plan.crews) {
+    out.push_back(fmt::format("is of crew {} of {}", plan.crew, plan.crews));
+  }
+  verify_buffers(plan, out);
+  Flights(plan, out).run();
+  for (size_t id = 0; id < plan.values.size(); ++id) {
+    const PlanValue& value = plan.values[id];
+    if (value.type.bytes() > plan.buffers[static_cast<size_t>(value.buffer)].bytes) {
+      out.push_back(fmt::format("value {} of {} bytes is larger than its buffer", id, value.type.bytes()));
+    }
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,296 @@
+#include "trireme/exec/virtual_time.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/exec/events.h"
+#include "trireme/exec/memory_plan.h"
+#include "trireme/op/message.h"
+#include "trireme/op/rank_groups.h"
+
+namespace trireme {
+namespace {
+
+// One of the machine's links between two crews, whose ranks follow each other.
+LinkCost link_to(int64_t crew, const ExecutionPlan& plan, const Rates& rates) {
+  if (!rates.machine || rates.machine->levels.empty()) return rates.links.link;
+  const int64_t apart = (std::abs(crew - plan.crew) + 1) * plan.mesh.devices();
+  const LinkLevel& level =
+      apart > rates.machine->levels.back().devices ? rates.machine->levels.back() : rates.machine->level_of(apart);
+  return {level.latency_s, level.bytes_per_s};
+}
+
+// Ranks of a mesh in groups, one group after the other.
+struct Members {
+  std::vector<int> ranks;
+  size_t size = 1;
+};
+
+// An operation that has been started and not yet waited for by all. By rank of the mesh.
+struct Flight {
+  std::vector<double> end;    // of a message that has not been sent: when its receiver asked for it
+  std::vector<double> moved;  // of a message: when the last byte had come; of a collective that is its end
+  double seconds = 0;
+  int sides = 0;     // of two, that have started it
+  int watchers = 0;  // crews that have not waited for it
+};
+
+// What all ranks of one crew have come to.
+struct CrewClock {
+  const ExecutionPlan* plan = nullptr;
+  size_t next = 0;                               // action
+  std::vector<int> operation;                    // by action; -1: none, or no longer under way
+  std::vector<double> now;                       // of compute, by rank of the mesh
+  std::array<std::vector<double>, kLanes> free;  // from when on the lane does nothing
+  double compute_s = 0;                          // so far, at full speed
+};
+
+class Simulation {
+ public:
+  Simulation(std::span<const ExecutionPlan* const> crews, const VirtualTimeOptions& options)
+      : options_(options), calls_(calls_of_crews(crews)), graph_(calls_) {
+    require(!crews.empty() && options.seconds.size() == crews.size(), "virtual_time: {} plans and durations of {}",
+            crews.size(), options.seconds.size());
+    devices_ = static_cast<size_t>(crews[0]->mesh.devices());
+    flights_.resize(static_cast<size_t>(graph_.operations()));
+    const size_t ranks = devices_ * crews.size();
+    out_.ranks.resize(ranks);
+    for (const auto* per_rank : {&options.slowness, &options.late_s}) {
+      require(per_rank->empty() || per_rank->size() == ranks, "virtual_time: {} figures for {} ranks", per_rank->size(),
+              ranks);
+    }
+    for (size_t crew = 0; crew < crews.size(); ++crew) add_crew(*crews[crew], crew);
+  }
+
+  VirtualTime run() {
+    size_t starts = 0;
+    for (const auto& of_crew : calls_) starts += of_crew.size();
+    require(graph_.order().size() == starts, "virtual_time: the plans wait for each other in a circle");
+    for (const EventGraph::Start& start : graph_.order()) {
+      const auto crew = static_cast<size_t>(start.who);
+      advance(crew, static_cast<size_t>(calls_[crew][static_cast<size_t>(start.call)].action) + 1);
+    }
+    for (size_t crew = 0; crew < crews_.size(); ++crew) finish(crew);
+    return std::move(out_);
+  }
+
+ private:
+  void add_crew(const ExecutionPlan& plan, size_t crew) {
+    require(plan.crew == static_cast<int>(crew) && static_cast<size_t>(plan.mesh.devices()) == devices_ &&
+                options_.seconds[crew].size() == plan.actions.size(),
+            "virtual_time: plan {} of {} ranks is for crew {}, with {} actions and {} durations", crew,
+            plan.mesh.devices(), plan.crew, plan.actions.size(), options_.seconds[crew].size());
+    CrewClock clock{.plan = &plan};
+    clock.operation.assign(plan.actions.size(), -1);
+    for (size_t call = 0; call < calls_[crew].size(); ++call) {
+      const int operation = graph_.operation_of({static_cast<int>(crew), static_cast<int>(call)});
+      clock.operation[static_cast<size_t>(calls_[crew][call].action)] = operation;
+      ++flights_[static_cast<size_t>(operation)].watchers;
+    }
+    clock.now.assign(devices_, 0);
+    for (size_t r = 0; r < devices_; ++r) {
+      clock.now[r] = rank(crew, r).late_s = options_.late_s.empty() ? 0 : options_.late_s[crew * devices_ + r];
+    }
+    clock.free.fill(clock.now);
+    crews_.push_back(std::move(clock));
+    out_.spans.emplace_back(plan.actions.size());
+  }
+
+  RankTime& rank(size_t crew, size_t r) { return out_.ranks[crew * devices_ + r]; }
+
+  // Runs the crew's actions before `end`.
+  void advance(size_t crew, size_t end) {
+    CrewClock& clock = crews_[crew];
+    for (; clock.next < end; ++clock.next) {
+      const Action& action = clock.plan->actions[clock.next];
+      const double seconds = options_.seconds[crew][clock.next];
+      for (const int wait : action.waits) wait_for(crew, static_cast<size_t>(wait));
+      out_.spans[crew][clock.next].begin_s = clock.now[0];
+      if (!in_background(action.lane)) {
+        compute(crew, seconds);
+      } else if (clock.operation[clock.next] >= 0) {
+        Flight& flight = flights_[static_cast<size_t>(clock.operation[clock.next])];
+        if (is_message(*action.op)) {
+          start_message(crew, action, seconds, flight);
+        } else {
+          start_collective(crew, action, seconds, flight);
+        }
+      }
+      if (!in_background(action.lane)) out_.spans[crew][clock.next].end_s = clock.now[0];
+    }
+  }
+
+  void compute(size_t crew, double seconds) {
+    CrewClock& clock = crews_[crew];
+    clock.compute_s += seconds;
+    if (options_.slowness.empty()) {
+      for (double& now : clock.now) now += seconds;
+      return;
+    }
+    const double* slowness = options_.slowness.data() + crew * devices_;
+    for (size_t r = 0; r < devices_; ++r) clock.now[r] += seconds * slowness[r];
+  }
+
+  const Members& members_of(const Action& action, const ExecutionPlan& plan) {
+    const RankGroups groups = groups_of(*action.op, action.attrs);
+    const auto [found, is_new] = members_.try_emplace({plan.crew, groups.axes, groups.ranks});
+    if (!is_new) return found->second;
+    Members& out = found->second;
+    out.size = static_cast<size_t>(groups.size);
+    if (!groups.ranks.empty()) {
+      out.ranks.assign(groups.ranks.begin(), groups.ranks.end());
+      return out;
+    }
+    const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
+    for (const std::vector<int64_t>& group : plan.mesh.groups(axes)) {
+      out.ranks.insert(out.ranks.end(), group.begin(), group.end());
+    }
+    return out;
+  }
+
+  void start_collective(size_t crew, const Action& action, double seconds, Flight& flight) {
+    CrewClock& clock = crews_[crew];
+    const Members& members = members_of(action, *clock.plan);
+    std::vector<double>& free = clock.free[static_cast<size_t>(action.lane)];
+    flight.seconds = seconds;
+    flight.end = clock.now;  // of a rank that takes no part
+    for (size_t first = 0; first + members.size <= members.ranks.size(); first += members.size) {
+      const std::span<const int> group(members.ranks.data() + first, members.size);
+      double end = 0;
+      for (const int r : group) {
+        end = std::max({end, clock.now[static_cast<size_t>(r)], free[static_cast<size_t>(r)]});
+      }
+      end += seconds;
+      for (const int r : group) {
+        flight.end[static_cast<size_t>(r)] = free[static_cast<size_t>(r)] = end;
+        rank(crew, static_cast<size_t>(r)).lanes[static_cast<size_t>(action.lane)].busy_s += seconds;
+      }
+    }
+    flight.sides = 2;
+    out_.spans[crew][clock.next].end_s = flight.end[0];
+  }
+
+  void start_message(size_t crew, const Action& action, double seconds, Flight& flight) {
+    CrewClock& clock = crews_[crew];
+    if (message_of(*action.op, action.attrs).sends) {
+      flight.seconds = seconds;
+      std::vector<double>& free = clock.free[static_cast<size_t>(action.lane)];
+      flight.moved.resize(devices_);
+      for (size_t r = 0; r < devices_; ++r) {
+        flight.moved[r] = free[r] = std::max(clock.now[r], free[r]) + seconds;
+        rank(crew, r).lanes[static_cast<size_t>(action.lane)].busy_s += seconds;
+      }
+    } else {
+      flight.end = clock.now;
+    }
+    if (++flight.sides < 2) return;
+    for (size_t r = 0; r < devices_; ++r) flight.end[r] = std::max(flight.end[r], flight.moved[r]);
+  }
+
+  // Where a rank waits, something moves for it, or it waits for others to start.
+  void wait_for(size_t crew, size_t action) {
+    CrewClock& clock = crews_[crew];
+    const int operation = std::exchange(clock.operation[action], -1);
+    if (operation < 0) return;
+    Flight& flight = flights_[static_cast<size_t>(operation)];
+    invariant(flight.sides == 2, "virtual_time: action {} of crew {} has no other side", action, crew);
+    const std::vector<double>& moved = flight.moved.empty() ? flight.end : flight.moved;
+    const auto lane = static_cast<size_t>(clock.plan->actions[action].lane);
+    out_.spans[crew][action].end_s = flight.end[0];
+    for (size_t r = 0; r < devices_; ++r) {
+      const double from = clock.now[r], to = flight.end[r];
+      if (to <= from) continue;
+      const double exposed = std::max(0.0, moved[r] - std::max(from, moved[r] - flight.seconds));
+      rank(crew, r).lanes[lane].exposed_s += exposed;
+      rank(crew, r).waiting_s += (to - from) - exposed;
+      clock.now[r] = to;
+    }
+    if (--flight.watchers == 0) flight = {};  // its room is large where ranks are many
+  }
+
+  void finish(size_t crew) {
+    CrewClock& clock = crews_[crew];
+    advance(crew, clock.plan->actions.size());
+    for (size_t i = 0; i < clock.operation.size(); ++i) wait_for(crew, i);
+    for (size_t r = 0; r < devices_; ++r) {
+      RankTime& time = rank(crew, r);
+      const double slowness = options_.slowness.empty() ? 1 : options_.slowness[crew * devices_ + r];
+      time.lanes[static_cast<size_t>(Lane::kCompute)].busy_s = clock.compute_s * slowness;
+      time.end_s = clock.now[r];
+      out_.makespan_s = std::max(out_.makespan_s, time.end_s);
+    }
+  }
+
+  const VirtualTimeOptions& options_;
+  Calls calls_;
+  EventGraph graph_;
+  size_t devices_ = 1;  // of each crew
+  std::vector<CrewClock> crews_;
+  std::vector<Flight> flights_;                                                             // by operation
+  std::map<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>, Members> members_;  // by crew, axes, ranks
+  VirtualTime out_;
+};
+
+}  // namespace
+
+std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates) {
+  const Machine machine = rates.machine ? *rates.machine : Machine::this_host();
+  std::vector<double> out;
+  for (const Action& action : plan.actions) {
+    std::vector<TensorType> in, made;
+    for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
+    for (const int id : action.out) made.push_back(plan.values[static_cast<size_t>(id)].type);
+    const TypeArgs types{in, made, action.attrs};
+    if (action.lane == Lane::kCompute) {
+      out.push_back(compute_seconds(*action.op, types, machine));
+    } else if (action.lane == Lane::kComm) {
+      const RankGroups groups = groups_of(*action.op, action.attrs);
+      const bool is_sum = action.op->collective->work == GroupWork::kAllReduce;
+      out.push_back(groups.size < 2 ? 0 : collective_seconds(groups, types, plan.mesh, rates.links, is_sum ? 2 : 1));
+    } else {
+      const LinkCost link = link_to(message_of(*action.op, action.attrs).crew, plan, rates);
+      int64_t bytes = 0;
+      for (const TensorType& type : in) bytes += type.bytes();
+      out.push_back(rates.links.step_s + link.latency_s + static_cast<double>(bytes) / link.bytes_per_s);
+    }
+  }
+  return out;
+}
+
+double VirtualTime::idle_share() const {
+  double computed_s = 0;
+  for (const RankTime& rank : ranks) computed_s += rank.lane(Lane::kCompute).busy_s;
+  const double all_s = makespan_s * static_cast<double>(ranks.size());
+  return all_s > 0 ? 1 - computed_s / all_s : 0;
+}
+
+VirtualTime virtual_time(std::span<const ExecutionPlan* const> crews, const VirtualTimeOptions& options) {
+  return Simulation(crews, options).run();
+}
+
+std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans) {
+  const size_t actions = plan.actions.size();
+  require(spans.size() == actions, "live_bytes: times of {} actions for a plan of {}", spans.size(), actions);
+  std::vector<int64_t> change(actions + 2, 0);  // from the step's begin (0) and from action i (i + 1) on
+  const auto at = [&](int64_t action) {
+    return static_cast<size_t>(std::clamp<int64_t>(action + 1, 0, static_cast<int64_t>(actions) + 1));
+  };
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.offset < 0 || buffer.tier != Tier::kDevice) continue;
+    change[at(buffer.first)] += align_buffer(buffer.bytes);
+    change[at(int64_t{buffer.last} + 1)] -= align_buffer(buffer.bytes);
+  }
+  std::vector<LiveBytes> out;
+  int64_t bytes = 0;
+  for (size_t i = 0; i <= actions; ++i) {
+    bytes += change[i];
+    out.push_back({i == 0 ? 0 : spans[i - 1].begin_s, bytes});
+  }
+  return out;
+}
+
+}  // namespace trireme

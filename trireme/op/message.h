@@ -1,0 +1,43 @@
+// Messages between crews. A crew is the ranks that run one plan; a job of several crews runs several plans side by
+// side, all for meshes of as many ranks. Rank r of one crew sends to rank r of another. Messages from one crew to
+// another with equal tags arrive in the order in which they were sent.
+#pragma once
+
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+
+inline constexpr int64_t kMostCrews = 1 << 20;
+inline constexpr int64_t kMessageTags = 1 << 29;  // tags are below; the transport keeps those above for collectives
+
+struct SendAttrs {
+  int64_t to = 0;  // a crew
+  int64_t tag = 0;
+  static constexpr auto fields() { return std::tuple{field("to", &SendAttrs::to), field("tag", &SendAttrs::tag)}; }
+};
+
+struct RecvAttrs {
+  int64_t from = 0;  // a crew
+  int64_t tag = 0;
+  DType dtype = DType::kF32;
+  Shape shape;
+  static constexpr auto fields() {
+    return std::tuple{field("from", &RecvAttrs::from), field("tag", &RecvAttrs::tag), field("dtype", &RecvAttrs::dtype),
+                      field("shape", &RecvAttrs::shape)};
+  }
+};
+
+struct Message {
+  bool sends = false;
+  int64_t crew = 0;  // the other one
+  int64_t tag = 0;
+};
+
+inline bool is_message(const OpDef& op) {
+  return op.traits.message;
+}
+
+// What a message's attributes say; one with an operand sends it.
+Message message_of(const OpDef& op, const Attrs& attrs);
+
+}  // namespace trireme
