@@ -217,7 +217,7 @@ TEST_F(CommandTest, ExplainShowsOneMicroBatchBeforeThePassesAndAllAfterThem) {
   EXPECT_THAT(partition, StartsWith("mesh \"dp=2,micro_batch=2\"\n"));
   EXPECT_THAT(partition, HasSubstr("i32[1,16] = data \"tokens\"  // [dp*micro_batch, -] of [4,16]"));
   const std::string passes = explained("passes");
-  EXPECT_THAT(passes, StartsWith("mesh \"dp=2\"\n"));
+  EXPECT_THAT(passes, StartsWith("mesh \"dp=2\" micro_batches 2\n"));
   EXPECT_THAT(passes, HasSubstr("i32[2,16] = data \"tokens\"  // [dp, -] of [4,16]"));
 }
 

@@ -181,7 +181,7 @@ TEST(VerifyProgram, a_collective_must_do_what_the_layouts_say) {
   EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.reduction = "max"; })),
               ElementsAre(HasSubstr("cannot be done to [-, -] partial(sum: tp)")));
   EXPECT_THAT(verify(with_collective("all_reduce", [](CollectiveAttrs& a) { a.size = 4; })),
-              ElementsAre(HasSubstr("says a group of 4 ranks; over tp of the mesh")));
+              ElementsAre(HasSubstr("claims a group of 4 ranks; over tp of the mesh")));
   EXPECT_THAT(verify(with_collective("all_reduce",
                                      [](CollectiveAttrs& a) {
                                        a.axes = {};

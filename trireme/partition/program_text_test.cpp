@@ -78,7 +78,7 @@ TEST(VerifyProgram, a_collective_that_no_rank_can_do_is_found) {
   EXPECT_THAT(wrong("{axes=[0], dim=5, size=2}"),
               testing::ElementsAre(HasSubstr("no dimension 5 in an operand f32[4]")));
   EXPECT_THAT(wrong("{axes=[7], dim=0, size=2}"), testing::ElementsAre(HasSubstr("is over axis 7 of the mesh 'dp=2'")));
-  EXPECT_THAT(wrong("{axes=[0], dim=0, size=1}"), testing::ElementsAre(HasSubstr("says a group of 1 ranks")));
+  EXPECT_THAT(wrong("{axes=[0], dim=0, size=1}"), testing::ElementsAre(HasSubstr("claims a group of 1 ranks")));
 }
 
 }  // namespace
