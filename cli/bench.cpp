@@ -24,6 +24,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/job/strategies.h"
 #include "trireme/train/report/communication_summary.h"
 #include "trireme/train/step/precision.h"
@@ -93,19 +94,18 @@ void print(const Json& line, bool json) {
 }
 
 // Random data of the right kind, different on each data parallel rank.
-void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const JobConfig& config) {
-  for (const BatchField& field : fields) {
-    const View view = executor.input(field.name);
-    const auto first = static_cast<uint64_t>(executor.input_box(field.name).start[0]) *
+void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const std::vector<FieldNeed>& needs) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const View view = executor.input(fields[i].name);
+    const auto first = static_cast<uint64_t>(executor.input_box(fields[i].name).start[0]) *
                        static_cast<uint64_t>(view.elements() / std::max<int64_t>(1, view.type.shape[0]));
     if (view.type.dtype == DType::kF32) {
       fill_normal({1, 1}, first, 0, view.as<float>());
       continue;
     }
-    const auto classes =
-        static_cast<uint32_t>(predicts_classes(config) ? config.model.classes : config.model.vocabulary);
+    const auto below = static_cast<uint32_t>(needs[i].below);
     uint64_t at = first;
-    for (int32_t& id : view.as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % classes);
+    for (int32_t& id : view.as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % below);
   }
 }
 
@@ -130,9 +130,10 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
                 const StepArgs& args) {
   Steps out;
   Executor& executor = session.step();
+  const std::vector<FieldNeed> needs = model_of(config).needs();
   for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
     if (args.by_op && i == args.warmup + 1) executor.set_timing(true);
-    fill_batch(executor, fields, config);  // a step may use its batch's memory for something else
+    fill_batch(executor, fields, needs);  // a step may use its batch's memory for something else
     executor.input("lr").as<float>()[0] = 1e-4F;
     executor.input("step").as<int64_t>()[0] = i;
     if (i == 1) out.ready_s = since_start_s();

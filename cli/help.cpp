@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
-#include "trireme/train/job/config.h"
+#include "trireme/train/job/kinds.h"
 
 namespace trireme::cli {
 namespace {
@@ -21,15 +21,14 @@ void print_environment() {
 }
 
 void print_config_keys() {
-  JobConfig config;
   std::printf("Keys of a job's TOML file; [section] name = value.\n\n");
   size_t widest = 0;
-  const std::vector<ConfigKey> keys = config_keys(config);
-  for (const ConfigKey& key : keys) widest = std::max(widest, key.name.size());
-  for (const ConfigKey& key : keys) {
-    std::printf("  %-*s  %s\n", static_cast<int>(widest), key.name.c_str(), std::string(key.doc).c_str());
-  }
+  const std::vector<KeyHelp> keys = all_keys();
+  for (const KeyHelp& key : keys) widest = std::max(widest, key.name.size());
+  for (const KeyHelp& key : keys)
+    std::printf("  %-*s  %s\n", static_cast<int>(widest), key.name.c_str(), key.doc.c_str());
   std::printf("\nThe defaults:\n\n%s", to_toml(JobConfig{}).c_str());
+  std::printf("\nThose of each kind of model and of data:\n%s", defaults_of_kinds().c_str());
 }
 
 int run(const CLI::App& app, const std::string& topic) {

@@ -18,6 +18,7 @@
 #include "trireme/train/infer/generate.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/job/model_size.h"
 #include "trireme/train/job/strategies.h"
 #include "trireme/train/loop/interrupt.h"
@@ -107,7 +108,7 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
                 static_cast<long long>(result.best_step), config.train.measure.c_str(), result.best);
   }
   if (config.train.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
-  if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary) {
+  if (writes_text(config)) {
     std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());
   }
 }
@@ -154,23 +155,6 @@ bool fits(const JobConfig& config, int ranks) {
   }
 }
 
-std::string describe_model(const JobConfig& config) {
-  const auto& m = config.model;
-  if (m.kind == "mlp") return fmt::format("mlp, hidden layers of {}", fmt::join(m.hidden, " and "));
-  if (m.kind == "resnet")
-    return m.blocks.empty() ? fmt::format("resnet-{}", m.depth)
-                            : fmt::format("resnet, blocks {}", fmt::join(m.blocks, ", "));
-  if (m.kind != "gpt" && m.kind != "llama") return m.kind;
-  return fmt::format("{}, {} layer{} of width {}, {} head{}{}", m.kind, m.layers, m.layers == 1 ? "" : "s", m.width,
-                     m.heads, m.heads == 1 ? "" : "s", m.experts > 0 ? fmt::format(", {} experts", m.experts) : "");
-}
-
-std::string describe_data(const JobConfig& config) {
-  const auto& d = config.data;
-  if (d.kind == "text") return fmt::format("text of {}, {} bytes a sample", fmt::join(d.paths, " "), d.seq);
-  return d.kind == "idx" ? fmt::format("{}, {}", d.images, d.labels) : fmt::format("{}, {} samples", d.kind, d.samples);
-}
-
 int work(const JobFlags& args) {
   ignore_save_signal();
   const JobConfig config = args.read();
@@ -187,14 +171,13 @@ int work(const JobFlags& args) {
   options.out = args.out;
   options.progress = !args.quiet;
   options.command = typed_command();
-  options.facts = {{"Model", describe_model(config)}, {"Data", describe_data(config)}};
+  options.facts = {{"Model", model_of(config).describe()}, {"Data", data_of(config).describe()}};
   std::string sample;
   if (job.rank() == 0) {
     options.on_start = [&](const Session& session, const StartInfo& info) {
       announce(config, session, info, args.out);
     };
-    if (!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary &&
-        config.train.sample_tokens > 0) {
+    if (writes_text(config) && config.train.sample_tokens > 0) {
       options.sample = [&](const std::function<View(std::string_view)>& parameter) {
         sample = write_sample(config, parameter, job.pool());
         return sample;
@@ -204,7 +187,8 @@ int work(const JobFlags& args) {
   FitOptions fit = fit_options(config);
   fit.validation = split.validation;
   fit.resume = args.resume;
-  Trainer trainer([&](const Tensor& x) { return (*model)(x); }, make_loss(config), make_optimizer(config), options);
+  Trainer trainer([&](const nn::Fields& batch) { return (*model)(batch); }, make_loss(config), make_optimizer(config),
+                  options);
   const FitResult result = trainer.fit(split.train, fit);
   if (job.rank() == 0) {
     if (!sample.empty()) std::printf("A sample the model wrote:\n%s\n\n", printable(sample).c_str());

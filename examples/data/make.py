@@ -6,7 +6,9 @@
 """
 
 import gzip
+import math
 import os
+import random
 import struct
 import subprocess
 import sys
@@ -73,8 +75,25 @@ def novel(deb):
         out.write(text)
 
 
+def visits():
+    """Visits to a shop that does not exist: who buys hangs on numbers, on ids, and on pairs of ids."""
+    draw = random.Random(20)
+    with open(os.path.join(HERE, "visits.csv"), "w") as out:
+        out.write("minutes,pages,basket,country,device,hour,bought\n")
+        for _ in range(2000):
+            minutes, pages, basket = draw.random() * 30, draw.randrange(1, 40), draw.randrange(0, 6)
+            country, device, hour = draw.randrange(12), draw.randrange(3), draw.randrange(24)
+            score = 0.08 * minutes + 0.03 * pages + 0.7 * basket - 3.6
+            score += 1.5 if (country + device) % 3 == 0 else -0.5  # of the pair, not of one of them
+            score += 0.8 if 17 <= hour < 22 else -0.2
+            bought = draw.random() < 1 / (1 + math.exp(-2 * score))
+            # Ids of different columns are different: 12 countries, then 3 devices, then 24 hours.
+            out.write(f"{minutes / 30:.3f},{pages / 40:.3f},{basket / 6:.3f},{country},{12 + device},{15 + hour},{int(bought)}\n")
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     digits(sys.argv[1])
     novel(sys.argv[2])
+    visits()

@@ -42,6 +42,7 @@ std::string model_of(const std::string& kind, Draw& draw) {
   std::string out = fmt::format("[model]\nkind = \"{}\"\n", kind);
   if (kind == "mlp")
     return out + fmt::format("hidden = {}\nclasses = 8\n", draw.of<const char*>({"[16]", "[16, 24]", "[32, 16, 8]"}));
+  if (kind == "wide_deep") return out + "vocabulary = 30\nwidth = 4\nhidden = [16, 8]\n";
   if (kind == "lenet") return out;
   out += fmt::format("layers = {}\nwidth = 16\nheads = 4\n", 1 + draw.below(2));
   if (kind == "gpt" && draw.chance(50)) out += "dropout = 0.1\n";
@@ -89,14 +90,17 @@ std::string parallel_of(const std::string& kind, int ranks, Draw& draw) {
 
 DrawnJob draw_job(uint64_t seed) {
   Draw draw(seed);
-  const std::string kind = draw.of<const char*>({"gpt", "llama", "mlp", "lenet"});
+  const std::string kind = draw.of<const char*>({"gpt", "llama", "mlp", "lenet", "wide_deep"});
   const int ranks = draw.of({1, 2, 2, 4});
   const bool text = kind == "gpt" || kind == "llama";
   DrawnJob out;
   out.toml = "name = \"drawn\"\n" + model_of(kind, draw);
-  out.toml += text && draw.chance(50)
-                  ? "[data]\nkind = \"text\"\npaths = [\"text.txt\"]\nseq = 16\n"
-                  : fmt::format("[data]\nkind = \"synthetic\"\nsamples = 64\n{}", text ? "seq = 16\n" : "");
+  out.toml += kind == "wide_deep" && draw.chance(50)
+                  ? "[data]\nkind = \"csv\"\npath = \"table.csv\"\nfields = [\"label i32 = y\", \"dense = [a, b, c]\", "
+                    "\"ids i32 = [u, v]\"]\n"
+              : text && draw.chance(50) ? "[data]\nkind = \"text\"\npaths = [\"text.txt\"]\nseq = 16\n"
+                                        : fmt::format("[data]\nkind = \"synthetic\"\nsamples = 64\n{}",
+                                                      text || kind == "wide_deep" ? "seq = 16\n" : "");
   out.toml += fmt::format("validation = {}\n", draw.of<const char*>({"0.0", "0.25"}));
   out.toml += train_of(text, draw) + parallel_of(kind, ranks, draw);
   out.words = {"-n", std::to_string(ranks), "--threads", draw.of<const char*>({"1", "2"})};
@@ -161,6 +165,11 @@ TEST_F(ExplainedTest, RandomJobsRunWhatIsExplained) {
   constexpr uint64_t kFirst = 1;
   constexpr uint64_t kCases = 24;
   write_gpt();  // and its text
+  std::string table = "a,u,b,v,c,y\n";
+  for (int row = 0; row < 64; ++row) {
+    table += fmt::format("{},{},{},{},0.5,{}\n", row % 7, row % 20, row % 3, 20 + row % 10, row % 2);
+  }
+  write("table.csv", table);
   int accepted = 0;
   for (uint64_t seed = kFirst; seed < kFirst + kCases; ++seed) {
     const DrawnJob job = draw_job(seed);

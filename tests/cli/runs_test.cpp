@@ -220,6 +220,43 @@ TEST_F(RunsTest, TheMergedFileHasEveryParameterWholeHoweverRanksCutThem) {
   EXPECT_EQ(merged.metadata.at("trireme_step"), "6");
 }
 
+// A batch of three fields, from columns of a table: read, cut over ranks, trained on, validated and evaluated.
+TEST_F(RunsTest, AWideDeepModelOnATableHasTheSameBitsOnOneRankAndOnTwo) {
+  std::string table = "number,user,other,item,bought\n";
+  for (int row = 0; row < 96; ++row) {
+    const int user = row * 7 % 5, item = row * 11 % 6;
+    table += fmt::format("{},{},{},{},{}\n", row % 10 * 0.1, user, row % 3 * 0.5, 5 + item, (user + item) % 2);
+  }
+  write("table.csv", table);
+  write("table.toml",
+        "[model]\nkind = \"wide_deep\"\nvocabulary = 11\nwidth = 4\nhidden = [16, 8]\n[data]\nkind = \"csv\"\npath = "
+        "\"table.csv\"\nfields = [\"label i32 = bought\", \"ids i32 = [user, item]\", \"dense = [number, "
+        "other]\"]\nvalidation = 0.25\n[train]\nepochs = 4\nbatch = 16\nlr = 0.01\nnumerics = "
+        "\"invariant\"\nmerged_save = "
+        "true\n");
+  std::vector<ckpt::TensorFile> merged;
+  std::vector<std::string> results;
+  for (const char* ranks : {"1", "2"}) {
+    const std::string out = std::string("run") + ranks;
+    const Outcome outcome = train("table.toml", {"--out", out, "-n", ranks});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("accuracy "));
+    merged.push_back(ckpt::read_safetensors(path(out + "/model.safetensors")));
+    const size_t at = outcome.out.find("Training loss");
+    results.push_back(outcome.out.substr(at, outcome.out.find('\n', at) - at));
+    const Outcome evaluated = run({"evaluate", out, "-n", ranks});
+    ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+    results.back() += evaluated.out.substr(evaluated.out.find('\n'));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  ASSERT_EQ(merged[0].tensors.size(), merged[1].tensors.size());
+  for (size_t i = 0; i < merged[0].tensors.size(); ++i) {
+    EXPECT_EQ(merged[0].tensors[i].name, merged[1].tensors[i].name);
+    EXPECT_TRUE(std::ranges::equal(merged[0].tensors[i].data.view().raw(), merged[1].tensors[i].data.view().raw()))
+        << merged[0].tensors[i].name;
+  }
+}
+
 TEST_F(RunsTest, EvaluateFindsWhatTheRunFoundOnAnyRanks) {
   write_mlp();
   ASSERT_EQ(train("mlp.toml", {"--out", "run", "-n", "2", "--set", "data.samples=107"}).code, 0);

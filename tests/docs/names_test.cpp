@@ -10,7 +10,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/docs/document.h"
-#include "trireme/train/job/config.h"
+#include "trireme/train/job/kinds.h"
 
 namespace docs {
 namespace {
@@ -143,9 +143,8 @@ TEST_F(NamesTest, DocumentsNameOptionsThatSomeCommandHas) {
 }
 
 TEST_F(NamesTest, DocumentsNameKeysThatAJobHas) {
-  trireme::JobConfig config;
   std::set<std::string> keys;
-  for (const trireme::ConfigKey& key : trireme::config_keys(config)) keys.insert(key.name);
+  for (const trireme::KeyHelp& key : trireme::all_keys()) keys.insert(key.name);
   for (const File& file : files({"docs"}, {".md"})) {
     for (
         const std::string& key : found(
@@ -157,8 +156,8 @@ TEST_F(NamesTest, DocumentsNameKeysThatAJobHas) {
 }
 
 TEST_F(NamesTest, EveryKeyOfAJobSaysWhatItIs) {
-  trireme::JobConfig config;
-  for (const trireme::ConfigKey& key : trireme::config_keys(config)) EXPECT_NE(key.doc, "") << key.name;
+  for (const trireme::KeyHelp& key : trireme::all_keys())
+    EXPECT_FALSE(key.doc.ends_with(": ") || key.doc.empty()) << key.name;
 }
 
 TEST_F(NamesTest, DocumentsHelpAndMessagesNameFilesThatAreThere) {

@@ -29,4 +29,38 @@ tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{}, {.mode = tr::Mode::kSem
   EXPECT_NE(text.find("f32[4,16] [-, tp]"), std::string::npos) << text;
 }
 
+// clang-format off
+struct Bought : tr::nn::Module {
+  tr::nn::Linear numbers{3, 8};
+  tr::nn::Embedding ids{39, 8};
+  tr::nn::Linear bought{8, 2}, spent{8, 1};
+  tr::nn::Fields forward_batch(const tr::nn::Fields& batch) override {
+    const tr::Tensor of_ids = tr::reduce_sum(ids(batch["ids"]), {1});
+    const tr::Tensor h = tr::relu(tr::add(numbers(batch["dense"]), of_ids));
+    return {{"bought", bought(h)}, {"spent", spent(h)}};
+  }
+};
+
+tr::Tensor two_targets(const tr::nn::Fields& predicted, const tr::nn::Fields& batch) {
+  const tr::Tensor wrong = tr::cross_entropy(predicted["bought"], batch["bought"]);
+  return tr::add(tr::mean(wrong), tr::mean(tr::square(tr::sub(predicted["spent"], batch["spent"]))));
+}
+// clang-format on
+
+TEST(Snippets, AModelOfSeveralFieldsHasALossOfTwoTargets) {
+  const tr::data::SourcePtr visits = tr::data::synthetic_fields({.samples = 32,
+                                                                 .fields = {{"dense", tr::DType::kF32, {3}},
+                                                                            {"ids", tr::DType::kI32, {2}, 39},
+                                                                            {"spent", tr::DType::kF32, {1}},
+                                                                            {"bought", tr::DType::kI32, {}, 2}}});
+  // clang-format off
+Bought net;
+tr::Trainer trainer{net, two_targets, tr::AdamW{}, {.accuracy = true, .progress = false}};
+const tr::FitResult result = trainer.fit(visits, {.steps = 5, .batch = 8, .validation = visits});
+  // clang-format on
+  EXPECT_EQ(result.step, 5);
+  EXPECT_GT(result.accuracy, 0);
+  EXPECT_LT(result.accuracy, 1);
+}
+
 }  // namespace

@@ -59,8 +59,6 @@ class Accumulation : public testing::TestWithParam<Case> {};
 TEST_P(Accumulation, TrainsAsTheWholeBatchDoes) {
   const Case& c = GetParam();
   JobConfig config;
-  config.model.kind = "gpt";
-  config.model.heads = 4;
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = c.tp;
   config.parallel.cp = c.cp;

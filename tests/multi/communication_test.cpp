@@ -108,7 +108,7 @@ TEST(Communication, gradients_of_experts_in_bf16_are_summed_in_f32_unless_it_is_
 
 TEST(Communication, every_sum_is_taken_in_f32_when_that_is_asked) {
   JobConfig config;
-  config.model.heads = 2;
+  set_keys(config, {"model.heads=2"});
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = 2;
   const auto types = [&](bool force) {

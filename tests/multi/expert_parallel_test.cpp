@@ -113,8 +113,7 @@ TEST(ExpertParallel, groups_that_ranks_cannot_share_are_refused) {
   JobConfig config;
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.ep = 2;
-  config.model.experts = 4;
-  config.model.expert_groups = 3;
+  set_keys(config, {"model.experts=4", "model.expert_groups=3"});
   try {
     parallel_of(config, 4);
     FAIL() << "4 ranks share 3 groups";

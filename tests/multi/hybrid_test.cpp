@@ -301,7 +301,7 @@ TEST(Layerwise, rules_that_cannot_be_are_refused) {
 
 JobConfig hybrid_config(const std::string& mode) {
   JobConfig config;
-  config.model.kind = "mlp";
+  set_keys(config, {"model.kind=mlp"});
   config.parallel.mode = mode;
   return config;
 }

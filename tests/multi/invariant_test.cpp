@@ -105,9 +105,9 @@ struct Case {
 
 Parallel parallel_for(const Case& c, const std::string& model) {
   JobConfig config;
-  config.model.kind = model;
-  config.model.heads = 4;
-  config.model.kv_heads = 2;
+  set_keys(config, {"model.kind=" + model});
+  if (model != "mlp") set_keys(config, {"model.heads=4"});
+  if (model == "llama") set_keys(config, {"model.kv_heads=2"});
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = c.tp;
   config.parallel.zero = c.zero;

@@ -40,8 +40,6 @@ class LossPieces : public testing::TestWithParam<Case> {};
 TEST_P(LossPieces, TrainAsTheWholeLossDoes) {
   const Case& c = GetParam();
   JobConfig config;
-  config.model.kind = "gpt";
-  config.model.heads = 4;
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = c.tp;
   config.parallel.zero = c.zero;

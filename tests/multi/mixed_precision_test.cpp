@@ -79,7 +79,7 @@ struct Case {
 
 Parallel parallel_of(const Case& c) {
   JobConfig config;
-  config.model.heads = 2;
+  set_keys(config, {"model.heads=2"});
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = c.tp;
   config.parallel.sp = c.sp;

@@ -65,9 +65,8 @@ struct Case {
 
 JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero) {
   JobConfig config;
-  config.model.kind = model;
-  config.model.heads = model == "llama" ? 4 : 2;
-  config.model.kv_heads = 2;
+  set_keys(config, {"model.kind=" + model, model == "llama" ? "model.heads=4" : "model.heads=2"});
+  if (model == "llama") set_keys(config, {"model.kv_heads=2"});
   config.parallel.mode = "semi_auto_parallel";
   config.parallel.tp = tp;
   config.parallel.sp = sp;
@@ -137,8 +136,7 @@ std::vector<Case> cases_of(const std::string& model) {
 Case experts(const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero, const std::string& model = "gpt",
              int64_t groups = 1) {
   JobConfig config = config_of(model, tp, false, zero);
-  config.model.experts = 4;
-  config.model.expert_groups = groups;
+  set_keys(config, {"model.experts=4", fmt::format("model.expert_groups={}", groups)});
   config.parallel.ep = ep;
   Case out{fmt::format("{}_experts_{}", model, name), ranks, parallel_of(config, ranks), model};
   out.experts = 4;
@@ -346,7 +344,7 @@ TEST(ContextParallel, the_ranks_that_share_heads_in_a_hybrid_are_those_that_are_
   const auto described = [](int64_t cp, int64_t degree, const char* algorithm = "hybrid",
                             int64_t tp = 1) -> std::string {
     JobConfig config = config_of("gpt", tp, false, 0);
-    config.model.heads = 4;
+    set_keys(config, {"model.heads=4"});
     config.parallel.cp = cp;
     config.parallel.cp_algorithm = algorithm;
     config.parallel.ulysses_degree = degree;
@@ -387,7 +385,7 @@ TEST(ReadyMade, too_few_ranks_or_no_experts_are_told_as_they_are) {
   const auto error = [](int64_t ranks, int64_t tp, int64_t ep, int64_t experts) {
     JobConfig config = config_of("gpt", tp, false, 0);
     config.parallel.ep = ep;
-    config.model.experts = experts;
+    set_keys(config, {fmt::format("model.experts={}", experts)});
     return testing_support::error_of([&] { parallel_of(config, ranks); });
   };
   EXPECT_THAT(

@@ -8,7 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/data/source.h"
+#include "trireme/data/data_spec.h"
 
 namespace trireme::data {
 namespace {
@@ -238,6 +238,59 @@ SourcePtr idx(const std::string& images, const std::string& labels, const ImageO
             sample, label, options.classes, options.classes - 1, label + 1);
   }
   return std::make_shared<Idx>(std::move(image_file), std::move(label_file), options);
+}
+
+namespace {
+
+class IdxSpec final : public DataSpecOf<IdxSpec> {
+ public:
+  std::string_view kind() const override { return "idx"; }
+  std::string_view doc() const override { return "images and labels in IDX files, as MNIST has them"; }
+
+  std::vector<Key> keys() override {
+    return {{"images", &images_, "the images' file, plain or gzip"},
+            {"labels", &labels_, "the labels' file, plain or gzip"},
+            {"mean", &mean_,
+             "of the pixels from 0 to 1, which it is taken from; the default is that of MNIST's training images",
+             check_finite},
+            {"std", &std_, "standard deviation that pixels are divided by then; the default is MNIST's"},
+            {"image", &image_, "height, width and channels of an image", check_size}};
+  }
+  void check(std::span<const FieldNeed>) const override {
+    image_shape(image_);
+    require(std_ >= std::numeric_limits<float>::min() && std_ <= std::numeric_limits<float>::max(),
+            "configuration: data.std = {}; pixels are divided by it: it must be above 0, within what f32 holds", std_);
+    require(!images_.empty() && !labels_.empty(), "configuration: data.images and data.labels must both name a file");
+  }
+
+  std::vector<FieldSpec> fields(std::span<const FieldNeed>) const override {
+    return {{"image", {DType::kF32, image_shape(image_)}}, {"label", {DType::kI32, {}}}};
+  }
+  SourcePtr open(std::span<const FieldNeed> needs) const override {
+    require_path("data.images", images_);
+    require_path("data.labels", labels_);
+    ImageOptions options{.mean = static_cast<float>(mean_), .std = static_cast<float>(std_)};
+    if (!needs.empty() && needs.back().below > 0) options.classes = needs.back().below;
+    SourcePtr images = idx(images_, labels_, options);
+    const Shape found = images->fields()[0].sample.shape;
+    require(found == image_shape(image_), "'{}' holds images of {} and data.image says {}; they must be equal", images_,
+            to_string(found), to_string(image_shape(image_)));
+    return images;
+  }
+  std::string reads() const override { return "data.images and data.labels"; }
+
+  std::string describe() const override { return fmt::format("{}, {}", images_, labels_); }
+
+ private:
+  std::string images_, labels_;
+  double mean_ = 0.1307, std_ = 0.3081;  // MNIST's
+  std::vector<int64_t> image_ = {28, 28, 1};
+};
+
+}  // namespace
+
+std::unique_ptr<DataSpec> idx_spec() {
+  return std::make_unique<IdxSpec>();
 }
 
 }  // namespace trireme::data

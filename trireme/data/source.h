@@ -9,16 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/tensor/shape.h"
+#include "trireme/tensor/field.h"
 #include "trireme/tensor/view.h"
 
 namespace trireme::data {
 
-struct FieldSpec {
-  std::string name;
-  TensorType sample;  // of one sample, without the batch dimension
-  friend bool operator==(const FieldSpec&, const FieldSpec&) = default;
-};
+using trireme::FieldSpec;
 
 // A part of one field of a sample: its first element, and where it goes, in the part's shape. Without
 // data it is not wanted.
@@ -136,14 +132,32 @@ struct SyntheticImages {
 // the same size. Fields as of idx(), with the shape given.
 SourcePtr synthetic_images(const SyntheticImages& options);
 
+struct SyntheticFields {
+  int64_t samples = 0;
+  std::vector<FieldNeed> fields = {};  // without sizes of 0
+  uint64_t seed = 0;
+};
+
+// Any fields, of which the last can be learnt from the others if it is a class: each class has a pattern of normal
+// values and of ids; a sample's numbers are its class's with noise of the same size over them, and three in four of its
+// ids are its class's.
+SourcePtr synthetic_fields(const SyntheticFields& options);
+
+// Columns of a table that make one field.
+struct CsvField {
+  std::string name;
+  std::vector<std::string> columns = {};  // none = all that no other field has, in their order
+  DType dtype = DType::kF32;              // or i32, for classes and ids
+  bool scalar = false;                    // of one column: [] and not [1]
+  int64_t below = 0;                      // i32 are from 0 to below this; 0: any
+};
+
 struct CsvOptions {
-  std::vector<std::string> features = {};  // columns of the field "features"; none = all but the label
-  std::string label;                       // the column of the field "label"
-  bool integer_label = true;               // i32[] (a class) or f32[] (a value to regress)
+  std::vector<CsvField> fields;
   char delimiter = ',';
 };
 
-// A table of numbers with a header line: fields "features" f32[columns] and "label".
+// A table of numbers with a header line: each line is a sample, with the fields that are asked for.
 SourcePtr csv(const std::string& path, const CsvOptions& options);
 
 // Text as byte tokens: the identity, vocabulary 256.

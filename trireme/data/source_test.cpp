@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "trireme/base/error.h"
@@ -277,8 +278,8 @@ TEST(Csv, ReadsNamedColumnsAndTheLabel) {
   const TempDirectory dir;
   atomic_write(dir / "t.csv", "a, b ,\"y\",c\r\n1,2.5,0,-3\r\n\r\n4,5e-1,2,6");
 
-  const auto all = csv(dir / "t.csv", {.label = "y"});
-  const auto some = csv(dir / "t.csv", {.features = {"c", "a"}, .label = "b", .integer_label = false});
+  const auto all = csv(dir / "t.csv", {{{"all", {}}, {"y", {"y"}, DType::kI32, true}}});
+  const auto some = csv(dir / "t.csv", {{{"some", {"c", "a"}}, {"b", {"b"}, DType::kF32, true}}});
 
   ASSERT_EQ(all->size(), 2);
   EXPECT_THAT(read(*all, 0).fields[0].as<float>(), ElementsAre(1, 2.5F, -3));
@@ -293,7 +294,7 @@ TEST(Csv, NamesTheLineAndTheColumnThatAreWrong) {
   const std::string path = dir / "t.csv";
   const auto with = [&](std::string_view content) {
     atomic_write(path, content);
-    return caught([&] { csv(path, {.label = "label"}); });
+    return caught([&] { csv(path, {{{"all", {}}, {"label", {"label"}, DType::kI32, true, 3}}}); });
   };
 
   EXPECT_EQ(with("a,labl\n1,2\n").text, fmt::format("'{}' has no column 'label'. Did you mean 'labl'?", path));
@@ -301,8 +302,39 @@ TEST(Csv, NamesTheLineAndTheColumnThatAreWrong) {
   EXPECT_EQ(with("a,label\nx,2\n").text, fmt::format("'{}' line 2: 'x' in column 'a' is not a finite number", path));
   EXPECT_EQ(with("a,label\ninf,2\n").kind, ErrorKind::kCorrupt);
   EXPECT_EQ(with("a,label\n1,2.5\n").text,
-            fmt::format("'{}' line 2: '2.5' in column 'label' is not a class (an integer)", path));
+            fmt::format("'{}' line 2: '2.5' in column 'label' is not a whole number of 32 bits, as field 'label' is of",
+                        path));
+  EXPECT_EQ(
+      with("a,label\n1,3\n").text,
+      fmt::format("'{}' line 2: 3 in column 'label' is out of range: the model takes field 'label' from 0 to 2", path));
+  EXPECT_THAT(with("a,label\n1,-1\n").text, HasSubstr("-1 in column 'label' is out of range"));
   EXPECT_EQ(with("a,label\n").text, fmt::format("'{}' has no line after its header", path));
+}
+
+TEST(SyntheticFields, AreWhatIsAskedForAndOfTheirClass) {
+  const std::vector<FieldNeed> fields{
+      {"dense", DType::kF32, {3}}, {"ids", DType::kI32, {4}, 50}, {"label", DType::kI32, {}, 3}};
+  const auto source = synthetic_fields({.samples = 300, .fields = fields, .seed = 5});
+  ASSERT_EQ(source->fields().size(), 3U);
+  EXPECT_EQ(source->fields()[1], (FieldSpec{"ids", {DType::kI32, {4}}}));
+  std::map<int32_t, std::map<int32_t, int>> first_ids;  // by class: how often each
+  for (int64_t sample = 0; sample < source->size(); ++sample) {
+    const auto found = read(*source, sample);
+    for (const int32_t id : found.fields[1].as<int32_t>()) EXPECT_TRUE(id >= 0 && id < 50);
+    const int32_t label = found.fields[2].as<int32_t>()[0];
+    EXPECT_TRUE(label >= 0 && label < 3);
+    ++first_ids[label][found.fields[1].as<int32_t>()[0]];
+  }
+  ASSERT_EQ(first_ids.size(), 3U);
+  for (const auto& [label, ids] : first_ids) {
+    int all = 0, most = 0;
+    for (const auto& [id, count] : ids) all += count, most = std::max(most, count);
+    EXPECT_GT(2 * most, all) << "a class has ids of its own";
+  }
+  EXPECT_EQ(caught([] {
+              synthetic_fields({.samples = 1, .fields = {{"ids", DType::kI32, {4}}}});
+            }).text,
+            "synthetic field 'ids' is i32; numbers are f32, and i32 from 0 to below a bound");
 }
 
 TEST(Bytes, EncodeAndDecodeAreInverseOnAllBytes) {

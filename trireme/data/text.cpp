@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -6,7 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/data/source.h"
+#include "trireme/data/data_spec.h"
 
 namespace trireme::data {
 namespace {
@@ -98,15 +100,17 @@ class JoinedText {
   int64_t bytes_ = 0;
 };
 
+std::vector<FieldSpec> fields_of_text(int64_t seq) {
+  return {{"tokens", {DType::kI32, {seq}}}, {"targets", {DType::kI32, {seq}}}};
+}
+
 class Text final : public Source {
  public:
   Text(JoinedText joined, int64_t seq, int64_t stride) : text_(std::move(joined)), seq_(seq), stride_(stride) {}
 
   int64_t size() const override { return (text_.bytes() - seq_ - 1) / stride_ + 1; }
   int64_t overlap() const override { return seq_ / stride_; }
-  std::vector<FieldSpec> fields() const override {
-    return {{"tokens", {DType::kI32, {seq_}}}, {"targets", {DType::kI32, {seq_}}}};
-  }
+  std::vector<FieldSpec> fields() const override { return fields_of_text(seq_); }
 
   void read(int64_t sample, std::span<const View> out) const override {
     check(sample);
@@ -158,6 +162,62 @@ SourcePtr text(const std::vector<std::string>& paths, const TextOptions& options
           "text: '{}'{} holds {} bytes in {} files; a sample of {} tokens and its next one needs {}", paths.front(),
           paths.size() > 1 ? " and the others" : "", joined.bytes(), files.size(), options.seq, options.seq + 1);
   return std::make_shared<Text>(std::move(joined), options.seq, options.stride > 0 ? options.stride : options.seq);
+}
+
+namespace {
+
+class TextSpec final : public DataSpecOf<TextSpec> {
+ public:
+  std::string_view kind() const override { return "text"; }
+  std::string_view doc() const override { return "bytes of text files as tokens"; }
+
+  std::vector<Key> keys() override {
+    return {{"paths", &paths_, "files and folders"},
+            {"extensions", &options_.extensions, "of the files taken from folders, like \".txt\"; none takes all"},
+            {"seq", &options_.seq, "tokens of a sample", check_size},
+            {"validation_blocks", &blocks_, "hold out the ends of this many equal parts; 1: the end of the text",
+             check_count}};
+  }
+  void check(std::span<const FieldNeed> needs) const override {
+    for (const FieldNeed& need : needs) {
+      require(need.below == 0 || need.below >= kByteVocabulary,
+              "configuration: model.vocabulary = {}; text is read as bytes and needs {}", need.below, +kByteVocabulary);
+    }
+    require(!paths_.empty(), "configuration: data.paths is empty; name the files or folders with the text");
+    for (const std::string& extension : options_.extensions) {
+      require(extension.size() > 1 && extension.front() == '.',
+              "configuration: data.extensions has '{}'; an extension begins with a dot, as in '.{}'", extension,
+              extension.empty() || extension == "." ? "txt" : extension);
+    }
+  }
+  std::vector<KeyWithoutEffect> without_effect(std::string_view, std::span<const FieldNeed>,
+                                               bool held_out) const override {
+    if (held_out) return {};
+    return {{"validation_blocks", "data.validation = 0"}};
+  }
+
+  std::vector<FieldSpec> fields(std::span<const FieldNeed>) const override { return fields_of_text(options_.seq); }
+  SourcePtr open(std::span<const FieldNeed>) const override {
+    for (const std::string& path : paths_) require_path("data.paths", path);
+    return text(paths_, options_);
+  }
+  std::string reads() const override { return "data.paths"; }
+  int64_t validation_blocks() const override { return blocks_; }
+
+  std::string describe() const override {
+    return fmt::format("text of {}, {} bytes a sample", fmt::join(paths_, " "), options_.seq);
+  }
+
+ private:
+  std::vector<std::string> paths_;
+  TextOptions options_{.seq = 256};
+  int64_t blocks_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<DataSpec> text_spec() {
+  return std::make_unique<TextSpec>();
 }
 
 }  // namespace trireme::data

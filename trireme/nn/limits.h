@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/keys.h"
 
 namespace trireme::nn {
 
+using trireme::kMostOfASize;
 inline constexpr int64_t kMostLayers = 100'000;
-inline constexpr int64_t kMostOfASize = (int64_t{1} << 31) - 1;
 
 // Throws kInvalidArgument naming the model and what is too large.
 inline void check_sizes(std::string_view model, int64_t layers,

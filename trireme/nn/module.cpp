@@ -98,6 +98,19 @@ Tensor Module::forward(const Tensor&) {
        name_.empty() ? kind() : name_);
 }
 
+Fields Module::operator()(const Fields& batch) {
+  const Scope scope(*this);
+  return forward_batch(batch);
+}
+
+Fields Module::forward_batch(const Fields& batch) {
+  require(batch.size() == 1 || batch.size() == 2,
+          "module '{}' is a function of one tensor, and the batch has {} fields ({}); a model of several has a "
+          "forward_batch of its own",
+          name_.empty() ? kind() : name_, batch.size(), batch.names());
+  return {{kPrediction, forward(batch.front().second)}};
+}
+
 Tensor Module::parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as) const {
   Trace& trace = Trace::current();
   const Tensor made = trace.parameter(join(trace.path_of(*this), name), type, init, saved_as);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "trireme/ir/tensor.h"
+#include "trireme/nn/fields.h"
 
 namespace trireme::nn {
 
@@ -100,6 +101,10 @@ class Module {
   Tensor operator()(const Tensor& x);
   // Modules of another signature have functions of their own, which open a Scope.
   virtual Tensor forward(const Tensor& x);
+  // The same of a batch, for a model as a whole: what it predicts, by name.
+  Fields operator()(const Fields& batch);
+  // The default is of models of one tensor: the first of two fields, which are the input and its target.
+  virtual Fields forward_batch(const Fields& batch);
   virtual std::string_view kind() const { return "module"; }
 
  protected:

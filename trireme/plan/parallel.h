@@ -74,6 +74,8 @@ struct Parallel {
   // numbers for each of them
   // ("{{1, 4}, {1}}").
   std::string dataset = "data_parallel";
+  // Name of a field of the batch -> its layout, "[dp, sp]", for its leading dimensions, instead of what `dataset` says.
+  std::vector<CutRule> fields;
   // Name of a parameter -> the layout it is stored in, "[-, tp]". Without a rule it is stored as the op that is asked
   // for has it, else as the first op that reads it; an op that wants it otherwise gets it resharded where it is read.
   std::vector<CutRule> parameters;

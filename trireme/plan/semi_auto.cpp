@@ -7,6 +7,7 @@
 #include "trireme/op/op_def.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
+#include "trireme/plan/batch_layouts.h"
 #include "trireme/plan/cuts.h"
 #include "trireme/plan/op_attributes.h"
 #include "trireme/plan/op_names.h"
@@ -28,11 +29,6 @@ Mesh without_interleaved(const Mesh& mesh) {
   std::vector<MeshAxis> axes = mesh.user_axes();
   std::erase_if(axes, [](const MeshAxis& axis) { return axis.name == kInterleavedAxis; });
   return Mesh(axes);
-}
-
-bool has_axis(const Mesh& mesh, std::string_view name) {
-  return std::any_of(mesh.user_axes().begin(), mesh.user_axes().end(),
-                     [&](const MeshAxis& axis) { return axis.name == name; });
 }
 
 // Who asked for a parameter's layout.
@@ -112,13 +108,15 @@ class SemiAuto {
   }
 
   void ask_data() {
+    const BatchLayouts layouts(graph_, parallel_, mesh_);
+    if (stored_ == nullptr) layouts.check_rules();  // a graph beside a step's need not have all fields
     size_t index = 0;
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       if (input.role == Role::kSchedule) asks_.inputs[i] = Layout::replicated(graph_.type(input.value).shape.rank());
       if (input.role != Role::kData) continue;
       asks_.inputs[i] =
-          stored_ != nullptr && stored_->contains(input.name) ? stored_data(input) : data_layout(input, index);
+          stored_ != nullptr && stored_->contains(input.name) ? stored_data(input) : layouts.of(input, index);
       ++index;
       cut_in_micro_batches(input, *asks_.inputs[i]);
     }
@@ -146,69 +144,6 @@ class SemiAuto {
     check(layout, graph_.type(input.value).shape, mesh_,
           fmt::format("data input '{}' cut as in the training step", input.name));
     return layout;
-  }
-
-  // A batch that nothing cuts is worked on by every rank, which is never what somebody means who does not say so.
-  void require_data_axis() const {
-    if (mesh_.devices() == 1 || has_axis(mesh_, "dp")) return;
-    std::vector<std::string> names;
-    for (const MeshAxis& axis : mesh_.user_axes()) {
-      if (axis.size > 1) names.push_back(axis.name);
-    }
-    fail(ErrorKind::kInvalidArgument,
-         "the mesh '{}' has no axis 'dp', over which the dataset strategy data_parallel cuts the batch; name the axis "
-         "'dp', or set how the batch is cut: parallel.dataset = '[{}]', or 'full_batch' where every rank works on all "
-         "of it",
-         to_string(mesh_), names.front());
-  }
-
-  Layout data_layout(const Input& input, size_t index) const {
-    const Shape& shape = graph_.type(input.value).shape;
-    Layout layout = Layout::replicated(shape.rank());
-    const std::string& how = parallel_.dataset;
-    if (how == "full_batch") return layout;
-    if (how == "data_parallel") {
-      require_data_axis();
-      if (has_axis(mesh_, "dp")) cut_batch(input, layout);
-      return layout;
-    }
-    if (how.starts_with('{')) {
-      layout.dims = axes_for_cuts(numbers_for(input, index), mesh_);
-    } else {
-      require(how.starts_with('['),
-              "dataset strategy '{}'; it must be data_parallel, full_batch, a layout like [dp, sp] or numbers like "
-              "{{{{4, 1}}, {{4}}}}",
-              how);
-      const Layout asked = parse_layout(how, mesh_);
-      for (size_t dim = 0; dim < std::min(asked.dims.size(), layout.dims.size()); ++dim)
-        layout.dims[dim] = asked.dims[dim];
-    }
-    check(layout, shape, mesh_, fmt::format("data input '{}' by dataset strategy '{}'", input.name, how));
-    return layout;
-  }
-
-  std::vector<int64_t> numbers_for(const Input& input, size_t index) const {
-    const std::vector<std::vector<int64_t>> all = parse_numbers(parallel_.dataset);
-    require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is one more", parallel_.dataset, all.size(),
-            input.name);
-    const int rank = graph_.type(input.value).shape.rank();
-    require(all[index].size() == static_cast<size_t>(rank),
-            "dataset strategy '{}': '{}' has {} dimensions ({}), not {}", parallel_.dataset, input.name, rank,
-            to_string(graph_.type(input.value)), all[index].size());
-    return all[index];
-  }
-
-  void cut_batch(const Input& input, Layout& layout) const {
-    const Shape& shape = graph_.type(input.value).shape;
-    require(shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
-    layout.dims[0] = mesh_.find("dp");
-    const int64_t parts = mesh_.size_of(layout.dims[0]);
-    if (shape[0] % parts == 0) return;
-    const int64_t below = shape[0] / parts * parts;
-    fail(ErrorKind::kInvalidArgument,
-         "the batch of {} samples ('{}' {}) does not divide over {} ranks; use {}{} samples, or {} ranks", shape[0],
-         input.name, to_string(graph_.type(input.value)), parts, below > 0 ? fmt::format("{} or ", below) : "",
-         below + parts, std::gcd(shape[0], parts));
   }
 
   void ask_parameters(const CutRule& rule) {
@@ -365,7 +300,7 @@ class SemiAuto {
     }
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       if (graph_.inputs()[i].role != Role::kData) continue;
-      strategy.why_inputs[i] = fmt::format("dataset strategy '{}'", parallel_.dataset);
+      strategy.why_inputs[i] = BatchLayouts(graph_, parallel_, mesh_).why(graph_.inputs()[i]);
     }
   }
 

@@ -10,9 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static MemoryFile file;
   if (size == 0) return 0;
   file.write(fuzz::text_of(data + 1, size - 1));
-  data::CsvOptions options{
-      .label = "y", .integer_label = (data[0] & 1) != 0, .delimiter = (data[0] & 2) != 0 ? ';' : ','};
-  if ((data[0] & 4) != 0) options.features = {"a", "b"};
+  data::CsvOptions options{.fields = {{.name = "features"}, {.name = "label", .columns = {"y"}, .scalar = true}},
+                           .delimiter = (data[0] & 2) != 0 ? ';' : ','};
+  if ((data[0] & 1) != 0) options.fields[1].dtype = DType::kI32;
+  if ((data[0] & 4) != 0) options.fields[0].columns = {"a", "b"};
   fuzz::accepts([&] {
     const data::SourcePtr source = data::csv(file.path(), options);
     HostTensor features(source->fields()[0].sample);

@@ -1,9 +1,10 @@
 #include "trireme/nn/models/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/base/error.h"
-#include "trireme/nn/limits.h"
+#include "trireme/nn/models/language.h"
 
 namespace trireme::nn {
 namespace {
@@ -102,6 +103,87 @@ Tensor Gpt::forward(const Tensor& tokens) {
   for (const auto& block : blocks_) x = (*block)(x);
   const Tensor last = ln_f_(x);
   return matmul(last, Trace::current().in_compute_type(wte_.weight()), false, true);
+}
+
+namespace {
+
+class GptSpec final : public ModelSpecOf<GptSpec> {
+ public:
+  std::string_view kind() const override { return "gpt"; }
+  std::string_view doc() const override { return "GPT-2, on tokens"; }
+  Task task() const override { return Task::kTokens; }
+
+  std::vector<Key> keys() override {
+    std::vector<Key> out{{"layers", &c_.layers, "blocks", check_layers},
+                         {"width", &c_.width, "of the residual stream", check_size},
+                         {"heads", &c_.heads, "attention heads; they divide the width", check_size},
+                         {"vocabulary", &c_.vocabulary, "tokens; bytes have 256", check_size}};
+    for (Key& key : mixture_keys(c_)) out.push_back(std::move(key));
+    out.push_back({"dropout", &c_.dropout, "probability, from 0 to below 1", check_share});
+    return out;
+  }
+  void check() const override {
+    check_heads_divide(c_.width, c_.heads);
+    check_mixture(c_.experts, c_.top_k);
+  }
+  std::vector<KeyWithoutEffect> without_effect() const override { return without_mixture(c_.experts); }
+
+  std::vector<FieldNeed> needs() const override { return needs_of_text(c_.vocabulary); }
+  std::unique_ptr<Module> make(std::span<const FieldSpec> fields) const override {
+    GptConfig config = c_;
+    config.context = context_of(fields);
+    return std::make_unique<Gpt>(config);
+  }
+  double least_parameters(std::span<const FieldSpec> fields) const override {
+    const auto width = static_cast<double>(c_.width);
+    const auto experts = static_cast<double>(std::max<int64_t>(1, c_.experts));
+    return static_cast<double>(c_.layers) * width * width * (4 + 8 * experts) +
+           width * static_cast<double>(c_.vocabulary + context_of(fields));
+  }
+
+  Cuttable cuttable() const override {
+    return {.weights = true,
+            .positions = true,
+            .vocabulary = true,
+            .mixture = true,
+            .heads = c_.heads,
+            .heads_key = "model.heads",
+            .experts = c_.experts,
+            .expert_groups = c_.expert_groups};
+  }
+  // As Megatron-LM: columns of the first product, rows of the second.
+  std::vector<Cut> cuts(const CutRequest& request) const override {
+    const std::string& between = request.between;
+    const std::string residual = residual_of(request);
+    const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
+    std::vector<Cut> rules{
+        {"wte", request.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", between, out)
+                                   : fmt::format("[-, -], [dp*ep, {}]", residual)},
+        {"wpe", fmt::format("[-, -], [{}]", residual)},
+        {"h.*.attn.c_attn", fmt::format("[dp*ep, {}, -], [-, -, tp]", between)},
+        {"h.*.attn/attention", attention_cuts(request)},
+        {"h.*.attn.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", between, out)},
+    };
+    if (request.vocabulary) rules.push_back({"/matmul", fmt::format("[dp*ep, {}, -], [tp, -]", between)});
+    if (c_.experts > 0) {
+      for (Cut& cut : mixture_cuts("h.*.moe", c_.expert_groups, false)) rules.push_back(std::move(cut));
+      return rules;
+    }
+    rules.push_back({"h.*.mlp.c_fc", fmt::format("[dp*ep, {}, -], [-, tp]", between)});
+    rules.push_back({"h.*.mlp.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", between, out)});
+    return rules;
+  }
+
+  std::string describe() const override { return describe_blocks(kind(), c_.layers, c_.width, c_.heads, c_.experts); }
+
+ private:
+  GptConfig c_;
+};
+
+}  // namespace
+
+std::unique_ptr<ModelSpec> gpt_spec() {
+  return std::make_unique<GptSpec>();
 }
 
 }  // namespace trireme::nn

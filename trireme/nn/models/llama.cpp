@@ -1,7 +1,10 @@
 #include "trireme/nn/models/llama.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "trireme/base/error.h"
-#include "trireme/nn/limits.h"
+#include "trireme/nn/models/language.h"
 
 namespace trireme::nn {
 namespace {
@@ -109,6 +112,117 @@ Tensor Llama::forward(const Tensor& tokens) {
     x = norm_(x);
   }
   return config_.tied ? matmul(x, Trace::current().in_compute_type(embed_tokens_.weight()), false, true) : lm_head_(x);
+}
+
+namespace {
+
+constexpr double kMostTheta = std::numeric_limits<float>::max();
+
+void check_theta(const std::string& name, const KeyTarget& target) {
+  const double value = *std::get<double*>(target);
+  require(value > 0 && value <= kMostTheta, "configuration: {} = {}; it must be above 0, within what f32 holds", name,
+          value);
+}
+
+class LlamaSpec final : public ModelSpecOf<LlamaSpec> {
+ public:
+  std::string_view kind() const override { return "llama"; }
+  std::string_view doc() const override {
+    return "Llama, on tokens: grouped-query attention, rotary positions, SwiGLU";
+  }
+  Task task() const override { return Task::kTokens; }
+
+  std::vector<Key> keys() override {
+    std::vector<Key> out{
+        {"layers", &c_.layers, "blocks", check_layers},
+        {"width", &c_.width, "of the residual stream", check_size},
+        {"heads", &c_.heads, "attention heads; they divide the width", check_size},
+        {"kv_heads", &c_.kv_heads, "heads of keys and values, which divide the heads; 0: as many", check_size_or_0},
+        {"mlp_width", &c_.hidden, "of the MLP; 0: 8/3 of the width, rounded up to a multiple of 64", check_size_or_0},
+        {"rope_theta", &c_.rope_theta, "base of the rotary angles", check_theta},
+        {"tied", &c_.tied, "the head is the embedding's table"},
+        {"vocabulary", &c_.vocabulary, "tokens; bytes have 256", check_size}};
+    for (Key& key : mixture_keys(c_)) out.push_back(std::move(key));
+    return out;
+  }
+  void check() const override {
+    check_heads_divide(c_.width, c_.heads);
+    require(c_.kv_heads == 0 || c_.heads % c_.kv_heads == 0,
+            "configuration: model.heads = {} is not divisible by model.kv_heads = {}; use kv_heads that divide the "
+            "heads",
+            c_.heads, c_.kv_heads);
+    require(c_.width / c_.heads % 2 == 0,
+            "configuration: model.width = {} over model.heads = {} is a head size of {}; llama needs an even one",
+            c_.width, c_.heads, c_.width / c_.heads);
+    check_mixture(c_.experts, c_.top_k);
+  }
+  std::vector<KeyWithoutEffect> without_effect() const override { return without_mixture(c_.experts); }
+
+  std::vector<FieldNeed> needs() const override { return needs_of_text(c_.vocabulary); }
+  std::unique_ptr<Module> make(std::span<const FieldSpec> fields) const override {
+    LlamaConfig config = c_;
+    config.context = context_of(fields);
+    return std::make_unique<Llama>(config);
+  }
+  double least_parameters(std::span<const FieldSpec>) const override {
+    const auto width = static_cast<double>(c_.width);
+    const auto experts = static_cast<double>(std::max<int64_t>(1, c_.experts));
+    const double shared = static_cast<double>(key_heads()) / static_cast<double>(c_.heads);
+    const double hidden = c_.hidden == 0 ? 8 * width / 3 : static_cast<double>(c_.hidden);
+    return static_cast<double>(c_.layers) * width * (width * (2 + 2 * shared) + 3 * hidden * experts) +
+           width * static_cast<double>(c_.vocabulary) * (c_.tied ? 1 : 2);
+  }
+
+  Cuttable cuttable() const override {
+    return {.weights = true,
+            .positions = true,
+            .vocabulary = true,
+            .mixture = true,
+            .heads = key_heads(),
+            .heads_key = "model.kv_heads",
+            .experts = c_.experts,
+            .expert_groups = c_.expert_groups};
+  }
+  // As of gpt: the products that read the residual stream by columns, those that write to it by rows. Weights are
+  // [out, in].
+  std::vector<Cut> cuts(const CutRequest& request) const override {
+    const std::string& between = request.between;
+    const std::string residual = residual_of(request);
+    const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
+    const std::string columns = fmt::format("[dp*ep, {}, -], [tp, -]", between);
+    const bool plain = c_.experts == 0;
+    std::vector<Cut> rules{
+        {"model.embed_tokens", request.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", between, out)
+                                                  : fmt::format("[-, -], [dp*ep, {}]", residual)},
+        {"model.layers.*.self_attn/attention", attention_cuts(request)}};
+    for (const char* name :
+         {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+      if (plain || !std::string_view(name).starts_with("mlp"))
+        rules.push_back({fmt::format("model.layers.*.{}", name), columns});
+    }
+    for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
+      if (plain || !std::string_view(name).starts_with("mlp"))
+        rules.push_back(
+            {fmt::format("model.layers.*.{}", name), fmt::format("[dp*ep, {}, tp], [-, tp]{}", between, out)});
+    }
+    if (request.vocabulary) rules.push_back({c_.tied ? "/matmul" : "lm_head", columns});
+    if (plain) return rules;
+    for (Cut& cut : mixture_cuts("model.layers.*.moe", c_.expert_groups, true)) rules.push_back(std::move(cut));
+    return rules;
+  }
+
+  std::string describe() const override { return describe_blocks(kind(), c_.layers, c_.width, c_.heads, c_.experts); }
+
+ private:
+  int64_t key_heads() const { return c_.kv_heads == 0 ? c_.heads : c_.kv_heads; }
+
+  LlamaConfig c_;
+};
+
+}  // namespace
+
+std::unique_ptr<ModelSpec> llama_spec() {
+  return std::make_unique<LlamaSpec>();
 }
 
 }  // namespace trireme::nn

@@ -1,9 +1,11 @@
 #include "trireme/nn/models/resnet.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 #include "trireme/base/error.h"
-#include "trireme/nn/limits.h"
+#include "trireme/nn/models/mlp.h"
 
 namespace trireme::nn {
 namespace {
@@ -89,6 +91,65 @@ Tensor ResNet::forward(const Tensor& x) {
     for (const auto& block : blocks_[stage]) h = (*block)(h);
   }
   return fc_(mean(h, {1, 2}));
+}
+
+namespace {
+
+class ResNetSpec final : public ModelSpecOf<ResNetSpec> {
+ public:
+  std::string_view kind() const override { return "resnet"; }
+  std::string_view doc() const override { return "ResNet-50, -101, -152 or smaller, on images"; }
+  Task task() const override { return Task::kClasses; }
+
+  std::vector<Key> keys() override {
+    return {{"classes", &c_.classes, "of the labels", check_size},
+            {"depth", &depth_, "50, 101 or 152 layers"},
+            {"blocks", &c_.blocks, "of each stage, instead of those of the depth", check_layers},
+            {"stem", &c_.width, "channels of the first convolution", check_size}};
+  }
+  void check() const override {
+    require(!c_.blocks.empty() || depth_ == 50 || depth_ == 101 || depth_ == 152,
+            "configuration: model.depth = {}; it must be 50, 101 or 152, or model.blocks must say how many blocks the "
+            "stages have",
+            depth_);
+  }
+  std::vector<KeyWithoutEffect> without_effect() const override {
+    if (c_.blocks.empty()) return {};
+    return {{"depth", "model.blocks, which say how many there are"}};
+  }
+
+  std::vector<FieldNeed> needs() const override {
+    return needs_of_classifier({.name = "image", .sizes = {0, 0, 0}}, c_.classes);
+  }
+  std::unique_ptr<Module> make(std::span<const FieldSpec> fields) const override {
+    ResNetConfig config = c_;
+    if (config.blocks.empty()) config.blocks = resnet_blocks(depth_);
+    config.channels = fields[0].sample.shape[2];
+    return std::make_unique<ResNet>(config);
+  }
+  double least_parameters(std::span<const FieldSpec>) const override {
+    auto width = static_cast<double>(c_.width);
+    double out = 0;
+    for (const int64_t blocks : c_.blocks) {  // 1 x 1 from four times the width and back to it, and 3 x 3 between
+      out += 17 * width * width * static_cast<double>(blocks);
+      width *= 2;
+    }
+    return out;
+  }
+  std::string describe() const override {
+    return c_.blocks.empty() ? fmt::format("resnet-{}", depth_)
+                             : fmt::format("resnet, blocks {}", fmt::join(c_.blocks, ", "));
+  }
+
+ private:
+  ResNetConfig c_{.blocks = {}, .classes = 10};
+  int64_t depth_ = 50;
+};
+
+}  // namespace
+
+std::unique_ptr<ModelSpec> resnet_spec() {
+  return std::make_unique<ResNetSpec>();
 }
 
 }  // namespace trireme::nn

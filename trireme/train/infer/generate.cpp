@@ -6,6 +6,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/step/session.h"
 
 namespace trireme {
@@ -33,13 +34,17 @@ int32_t draw(std::span<const float> logits, double temperature, float uniform) {
 
 std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
                      const GenerateOptions& options, const std::function<void(char)>& each) {
-  require(!predicts_classes(config) && config.model.vocabulary == data::kByteVocabulary,
-          "generate: the model is '{}' with a vocabulary of {}; it must be a gpt or llama over bytes (vocabulary {})",
-          config.model.kind, config.model.vocabulary, +data::kByteVocabulary);
+  const nn::ModelSpec& spec = model_of(config);
+  const auto vocabulary = static_cast<size_t>(spec.needs()[0].below);
+  require(
+      writes_text(config),
+      "generate: the model is '{}' with {}; it must be a language model over bytes (vocabulary {})", config.model.kind,
+      spec.task() == nn::Task::kTokens ? fmt::format("a vocabulary of {}", vocabulary) : "classes instead of tokens",
+      +data::kByteVocabulary);
   require(!options.prompt.empty(), "generate: the prompt is empty; give it one character at least");
   require(options.tokens >= 0, "generate: {} tokens; it must be 0 or more", options.tokens);
   require(options.temperature >= 0, "generate: temperature {}; it must be 0 or more", options.temperature);
-  const int64_t context = config.data.seq;
+  const int64_t context = fields_of(config)[0].sample.shape[0];
   const auto model = make_model(config);
   JobConfig alone = config;  // on one rank, whatever trained it
   alone.parallel = {};
@@ -60,7 +65,7 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
   Executor executor(compiled.plan, {.pool = pool, .external = external});
 
   std::vector<int32_t> tokens = data::encode(options.prompt);
-  const auto window = executor.input("tokens").as<int32_t>();
+  const auto window = executor.input(assembly.batch.front().name).as<int32_t>();
   const double begin_s = now_s();
   for (int64_t i = 0; i < options.tokens; ++i) {
     if (i > 0 && options.most_seconds > 0 && now_s() - begin_s > options.most_seconds) break;
@@ -68,7 +73,6 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
     std::fill(window.begin(), window.end(), 0);
     std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), window.begin());
     executor.run();
-    const auto vocabulary = static_cast<size_t>(config.model.vocabulary);
     const auto logits = executor.output("prediction").as<float>().subspan((seen - 1) * vocabulary, vocabulary);
     tokens.push_back(draw(logits, options.temperature, uniform01({options.seed, 0}, static_cast<uint64_t>(i), 0)));
     if (each) each(static_cast<char>(tokens.back()));

@@ -15,12 +15,9 @@ namespace {
 
 using testing::HasSubstr;
 
-JobConfig tiny() {
+JobConfig tiny(const std::string& kind = "gpt") {
   JobConfig config;
-  config.model.layers = 1;
-  config.model.width = 8;
-  config.model.heads = 2;
-  config.data.seq = 6;
+  set_keys(config, {"model.kind=" + kind, "model.layers=1", "model.width=8", "model.heads=2", "data.seq=6"});
   return config;
 }
 
@@ -29,7 +26,7 @@ class Parameters {
  public:
   explicit Parameters(const JobConfig& config) {
     const auto model = make_model(config);
-    const Graph graph = inference([&](const Tensor& x) { return (*model)(x); }, {"tokens", {DType::kI32, {1, 6}}});
+    const Graph graph = inference([&](const Tensor& x) { return (*model)(x); }, {{"tokens", {DType::kI32, {1, 6}}}});
     for (const Input& input : graph.inputs()) {
       if (input.role != Role::kParameter) continue;
       HostTensor tensor(graph.type(input.value));
@@ -84,19 +81,22 @@ TEST(Generate, ends_when_its_time_is_over_but_writes_one_byte) {
 }
 
 TEST(Generate, a_llama_writes_too) {
-  JobConfig config = tiny();
-  config.model.kind = "llama";
-  config.model.kv_heads = 1;
+  JobConfig config = tiny("llama");
+  set_keys(config, {"model.kv_heads=1"});
   const Parameters parameters(config);
   const std::string text = generate(config, parameters.by_name(), nullptr, {.prompt = "abc", .tokens = 9});
   EXPECT_EQ(text.size(), 12U);
 }
 
 TEST(Generate, what_cannot_be_is_refused) {
-  JobConfig images = tiny();
-  images.model.kind = "mlp";
-  EXPECT_THAT(error_of(images, {}),
-              HasSubstr("generate: the model is 'mlp' with a vocabulary of 256; it must be a gpt"));
+  JobConfig images;
+  set_keys(images, {"model.kind=mlp"});
+  EXPECT_THAT(
+      error_of(images, {}),
+      HasSubstr("generate: the model is 'mlp' with classes instead of tokens; it must be a language model over"));
+  JobConfig words = tiny();
+  set_keys(words, {"model.vocabulary=300"});
+  EXPECT_THAT(error_of(words, {}), HasSubstr("generate: the model is 'gpt' with a vocabulary of 300; it must be"));
   EXPECT_THAT(error_of(tiny(), {.prompt = ""}), HasSubstr("the prompt is empty; give it one character at least"));
   EXPECT_THAT(error_of(tiny(), {.tokens = -1}), HasSubstr("generate: -1 tokens; it must be 0 or more"));
   EXPECT_THAT(error_of(tiny(), {.temperature = -1}), HasSubstr("generate: temperature -1; it must be 0 or more"));

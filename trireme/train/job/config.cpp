@@ -3,13 +3,8 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/base/file.h"
-#include "trireme/nn/models/gpt.h"
-#include "trireme/nn/models/llama.h"
-#include "trireme/nn/models/mlp.h"
-#include "trireme/nn/models/resnet.h"
-#include "trireme/ops/ops.h"
 #include "trireme/train/job/config_impl.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/job/strategies.h"
 #include "trireme/train/step/precision.h"
 
@@ -72,6 +67,9 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
        "numerics = 'invariant')"},
       {"parallel.dataset", &c.parallel.dataset,
        "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
+      {"parallel.fields", &c.parallel.fields,
+       "layouts of fields of the batch, \"name = layout\", like \"tokens = [dp, sp]\"; others lie as parallel.dataset "
+       "has it"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters,
        "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
@@ -145,173 +143,11 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
 }  // namespace
 
 std::vector<ConfigKey> config_keys(JobConfig& c) {
-  std::vector<ConfigKey> keys{
-      {"name", &c.name, "of the run, in its report"},
-      {"model.kind", &c.model.kind, "gpt, llama, mlp, lenet or resnet"},
-      {"model.layers", &c.model.layers, "gpt, llama: blocks"},
-      {"model.width", &c.model.width, "gpt, llama: of the residual stream"},
-      {"model.heads", &c.model.heads, "gpt, llama: attention heads; they divide the width"},
-      {"model.kv_heads", &c.model.kv_heads, "llama: heads of keys and values, which divide the heads; 0: as many"},
-      {"model.mlp_width", &c.model.mlp_width, "llama: of the MLP; 0: 8/3 of the width, rounded up to a multiple of 64"},
-      {"model.rope_theta", &c.model.rope_theta, "llama: base of the rotary angles"},
-      {"model.tied", &c.model.tied, "llama: the head is the embedding's table"},
-      {"model.vocabulary", &c.model.vocabulary, "gpt, llama: tokens; bytes have 256"},
-      {"model.experts", &c.model.experts, "gpt, llama: experts of every block's MLP; 0: one plain MLP"},
-      {"model.top_k", &c.model.top_k, "gpt, llama: experts a token goes to, 1 or 2"},
-      {"model.capacity_factor", &c.model.capacity_factor,
-       "gpt, llama: places of an expert, as a multiple of its even share of tokens; inf: a place for every token"},
-      {"model.aux_loss_factor", &c.model.aux_loss_factor,
-       "gpt, llama: of the loss that keeps the experts evenly used, which is added to what is trained and not to the "
-       "loss that is told; 0: none"},
-      {"model.expert_groups", &c.model.expert_groups,
-       "gpt, llama: equal parts of the batch, each with its own places at every expert; ranks that divide them "
-       "exchange tokens by all-to-all"},
-      {"model.dropout", &c.model.dropout, "gpt: probability, from 0 to below 1"},
-      {"model.hidden", &c.model.hidden, "mlp: sizes of the hidden layers"},
-      {"model.classes", &c.model.classes, "mlp, lenet, resnet: of the labels"},
-      {"model.depth", &c.model.depth, "resnet: 50, 101 or 152 layers"},
-      {"model.blocks", &c.model.blocks, "resnet: of each stage, instead of those of the depth"},
-      {"model.stem", &c.model.stem, "resnet: channels of the first convolution"},
-      {"data.kind", &c.data.kind, "text, idx or synthetic"},
-      {"data.paths", &c.data.paths, "text: files and folders"},
-      {"data.extensions", &c.data.extensions, "text: of the files taken from folders, like \".txt\"; none takes all"},
-      {"data.images", &c.data.images, "idx: the images' file, plain or gzip"},
-      {"data.labels", &c.data.labels, "idx: the labels' file, plain or gzip"},
-      {"data.mean", &c.data.mean,
-       "idx: of the pixels from 0 to 1, which it is taken from; the default is that of MNIST's training images"},
-      {"data.std", &c.data.std, "idx: standard deviation that pixels are divided by then; the default is MNIST's"},
-      {"data.image", &c.data.image, "idx, synthetic: height, width and channels of an image"},
-      {"data.seq", &c.data.seq, "text: tokens of a sample"},
-      {"data.samples", &c.data.samples, "synthetic: how many"},
-      {"data.validation", &c.data.validation, "share of the samples that is held out"},
-      {"data.validation_blocks", &c.data.validation_blocks,
-       "text: hold out the ends of this many equal parts; 1: the end of the text"},
-  };
+  std::vector<ConfigKey> keys{{"name", &c.name, "of the run, in its report"}};
+  for (ConfigKey& key : keys_of_kinds(c)) keys.push_back(std::move(key));
   for (ConfigKey& key : train_keys(c)) keys.push_back(std::move(key));
   for (ConfigKey& key : parallel_keys(c)) keys.push_back(std::move(key));
   return keys;
-}
-
-namespace {
-
-Shape image_of(const JobConfig& config) {
-  return Shape(std::span<const int64_t>(config.data.image));
-}
-
-}  // namespace
-
-std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
-  const auto& m = config.model;
-  if (m.kind == "gpt") {
-    return std::make_unique<nn::Gpt>(nn::GptConfig{.vocabulary = m.vocabulary,
-                                                   .context = config.data.seq,
-                                                   .layers = m.layers,
-                                                   .width = m.width,
-                                                   .heads = m.heads,
-                                                   .dropout = m.dropout,
-                                                   .experts = m.experts,
-                                                   .top_k = m.top_k,
-                                                   .capacity_factor = m.capacity_factor,
-                                                   .aux_loss_factor = m.aux_loss_factor,
-                                                   .expert_groups = m.expert_groups});
-  }
-  if (m.kind == "llama") {
-    return std::make_unique<nn::Llama>(nn::LlamaConfig{.vocabulary = m.vocabulary,
-                                                       .context = config.data.seq,
-                                                       .layers = m.layers,
-                                                       .width = m.width,
-                                                       .heads = m.heads,
-                                                       .kv_heads = m.kv_heads,
-                                                       .hidden = m.mlp_width,
-                                                       .rope_theta = m.rope_theta,
-                                                       .tied = m.tied,
-                                                       .experts = m.experts,
-                                                       .top_k = m.top_k,
-                                                       .capacity_factor = m.capacity_factor,
-                                                       .aux_loss_factor = m.aux_loss_factor,
-                                                       .expert_groups = m.expert_groups});
-  }
-  if (m.kind == "lenet") return std::make_unique<nn::LeNet>(m.classes);
-  if (m.kind == "resnet") {
-    return std::make_unique<nn::ResNet>(
-        nn::ResNetConfig{.blocks = m.blocks.empty() ? nn::resnet_blocks(m.depth) : m.blocks,
-                         .width = m.stem,
-                         .channels = config.data.image[2],
-                         .classes = m.classes});
-  }
-  std::vector<int64_t> sizes{image_of(config).elements()};
-  sizes.insert(sizes.end(), m.hidden.begin(), m.hidden.end());
-  sizes.push_back(m.classes);
-  return std::make_unique<nn::Mlp>(sizes);
-}
-
-LossFn make_loss(const JobConfig& config) {
-  if (config.parallel.vocabulary) {
-    return [](const Tensor& prediction, const Tensor& target) { return cross_entropy_in_parts(prediction, target); };
-  }
-  const double smoothing = config.train.label_smoothing;
-  return [smoothing](const Tensor& prediction, const Tensor& target) {
-    return cross_entropy(prediction, target, MeanLossOptions{}.ignore_index, smoothing);
-  };
-}
-
-namespace {
-
-// The caller's mistake, not the disk's.
-void require_there(const char* key, const std::string& path) {
-  if (is_file(path) || is_directory(path)) return;
-  fail(ErrorKind::kNotFound,
-       "configuration: {}: there is no '{}'; paths are taken from the folder that the command is started in", key,
-       path);
-}
-
-data::SourcePtr make_source(const JobConfig& config) {
-  const auto& d = config.data;
-  if (d.kind == "text") {
-    for (const std::string& path : d.paths) require_there("data.paths", path);
-    return data::text(d.paths, {.seq = d.seq, .extensions = d.extensions});
-  }
-  if (d.kind == "idx") {
-    require_there("data.images", d.images);
-    require_there("data.labels", d.labels);
-    data::SourcePtr images = data::idx(
-        d.images, d.labels,
-        {.mean = static_cast<float>(d.mean), .std = static_cast<float>(d.std), .classes = config.model.classes});
-    const Shape found = images->fields()[0].sample.shape;
-    require(found == image_of(config), "'{}' holds images of {} and data.image says {}; they must be equal", d.images,
-            to_string(found), to_string(image_of(config)));
-    return images;
-  }
-  if (!predicts_classes(config)) {
-    return data::synthetic_tokens({.samples = d.samples, .seq = d.seq, .vocabulary = config.model.vocabulary});
-  }
-  return data::synthetic_images({.samples = d.samples, .image = image_of(config), .classes = config.model.classes});
-}
-
-}  // namespace
-
-data::Split make_data(const JobConfig& config) {
-  data::SourcePtr source;
-  try {
-    source = make_source(config);
-  } catch (Error& e) {
-    e.note(config.data.kind == "text" ? "while reading data.paths of the configuration"
-                                      : "while reading data.images and data.labels of the configuration");
-    throw;
-  }
-  const double share = config.data.validation;
-  if (share == 0) return {source, nullptr};
-  data::Split split =
-      data::split_fraction(source, share, static_cast<uint64_t>(config.train.seed), config.data.validation_blocks);
-  require(
-      split.train->size() >= config.train.batch,
-      "data: {} samples are {} to train on and {} held out (data.validation = {}), too few for a batch of {}; use a "
-      "smaller train.batch or more data, or data.validation = 0 to hold none out",
-      source->size(), split.train->size(), split.validation->size(), share, config.train.batch);
-  require(split.validation->size() >= 1,
-          "data: of {} samples data.validation = {} holds out none; use a larger share, or 0 to hold none out",
-          source->size(), share);
-  return split;
 }
 
 Optimizer make_optimizer(const JobConfig& config) {
@@ -324,10 +160,6 @@ Optimizer make_optimizer(const JobConfig& config) {
     return Lamb{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
   }
   return AdamW{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
-}
-
-bool predicts_classes(const JobConfig& config) {
-  return config.model.kind != "gpt" && config.model.kind != "llama";
 }
 
 namespace {
@@ -360,7 +192,7 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
                        .warmup_steps = config.train.warmup,
                        .final_ratio = config.train.final_ratio},
           .accuracy = classes,
-          .tokens_per_sample = classes ? 1 : config.data.seq,
+          .tokens_per_sample = classes ? 1 : fields_of(config)[0].sample.elements(),
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
           .parallel = parallel_of(config, ranks),
@@ -390,22 +222,13 @@ FitOptions fit_options(const JobConfig& config) {
 }
 
 Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks) {
-  return {.model = [&model](const Tensor& x) { return model(x); },
+  return {.model = [&model](const nn::Fields& batch) { return model(batch); },
           .loss = make_loss(config),
           .optimizer = make_optimizer(config),
           .batch = batch_of(config, config.train.batch),
           .evaluation_batch = config.data.validation > 0 ? batch_of(config, evaluation_batch_of(fit_options(config)))
                                                          : std::vector<BatchField>{},
           .options = trainer_options(config, ranks)};
-}
-
-std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch) {
-  if (!predicts_classes(config)) {
-    return {{"tokens", {DType::kI32, {batch, config.data.seq}}}, {"targets", {DType::kI32, {batch, config.data.seq}}}};
-  }
-  TensorType image{DType::kF32, {batch}};
-  for (const int64_t size : config.data.image) image.shape.push_back(size);
-  return {{"image", image}, {"label", {DType::kI32, {batch}}}};
 }
 
 }  // namespace trireme

@@ -4,48 +4,26 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include "trireme/data/source.h"
+#include "trireme/data/data_spec.h"
+#include "trireme/nn/model_spec.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/train/step/assembly.h"
 #include "trireme/train/step/fit_options.h"
 
 namespace trireme {
 
+// The sections [model] and [data] have the keys of their kinds, which choose_kinds sets: `spec` is that of `kind`.
 struct JobConfig {
   struct {
-    std::string kind = "gpt";  // gpt | llama | mlp | lenet | resnet
-    int64_t layers = 4;
-    int64_t width = 256;
-    int64_t heads = 4;
-    int64_t kv_heads = 0;   // of llama, as are the next three; 0: as many as heads
-    int64_t mlp_width = 0;  // 0: 8/3 of the width, rounded up to a multiple of 64
-    double rope_theta = 10000;
-    bool tied = false;
-    int64_t vocabulary = 256;
-    double dropout = 0;
-    int64_t experts = 0, top_k = 2;
-    double capacity_factor = 1.25, aux_loss_factor = 0.01;
-    int64_t expert_groups = 1;
-    std::vector<int64_t> hidden = {512, 512};  // of mlp
-    int64_t classes = 10;
-    int64_t depth = 50;           // of resnet, as are the next two
-    std::vector<int64_t> blocks;  // none: as the depth says
-    int64_t stem = 64;
+    std::string kind = "gpt";
+    Copied<nn::ModelSpec> spec = nn::model_spec("gpt");
   } model;
   struct {
-    std::string kind = "text";  // text | idx | synthetic
-    std::vector<std::string> paths;
-    std::vector<std::string> extensions;
-    std::string images, labels;
-    double mean = 0.1307, std = 0.3081;        // of idx: MNIST's
-    std::vector<int64_t> image = {28, 28, 1};  // height, width, channels
-    int64_t seq = 256;
-    int64_t samples = 4096;  // of synthetic
+    std::string kind = "text";
+    Copied<data::DataSpec> spec = data::data_spec("text");
     double validation = 0.1;
-    int64_t validation_blocks = 1;
   } data;
   struct {
     int64_t steps = 0;
@@ -102,7 +80,7 @@ struct JobConfig {
     int64_t gradient_accumulation_steps = 1;
     bool gradient_accumulation_shard = true;
     std::string dataset = "data_parallel";
-    std::vector<std::string> ops, parameters, layerwise;
+    std::vector<std::string> fields, ops, parameters, layerwise;
     int64_t zero = 0;
     int64_t zero_threshold_kb = 64;
     int64_t zero_shard_size = -1;
@@ -114,9 +92,10 @@ struct JobConfig {
 // One key of the file, and where its value goes.
 struct ConfigKey {
   std::string name;  // "train.lr"
-  std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<int64_t>*> target;
+  KeyTarget target;
   std::string_view doc;
 };
+// Of the sections [model] and [data] those of the configuration's kinds.
 std::vector<ConfigKey> config_keys(JobConfig& config);
 
 // Reads the file, then `overrides` of the form key=value. Unknown keys, values of another type and values out of range
@@ -124,7 +103,9 @@ std::vector<ConfigKey> config_keys(JobConfig& config);
 JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides = {});
 JobConfig parse_config(std::string_view text, const std::string& source,
                        const std::vector<std::string>& overrides = {});
-// Replaces keys of a configuration that was made in a program, as parse_config does.
+// Replaces keys of a configuration that was made in a program, as parse_config does; set_keys does not look whether
+// they go together.
+void set_keys(JobConfig& config, const std::vector<std::string>& overrides);
 void override_keys(JobConfig& config, const std::vector<std::string>& overrides);
 // What is asked of the ranks and has no effect, in words.
 std::vector<std::string> remarks(const JobConfig& config);
@@ -132,14 +113,16 @@ std::string to_toml(JobConfig config);  // reads back to the same configuration
 
 // The pieces a configuration describes.
 std::unique_ptr<nn::Module> make_model(const JobConfig& config);
-LossFn make_loss(const JobConfig& config);  // cross entropy, for all built-in models
+LossFn make_loss(const JobConfig& config);
 data::Split make_data(const JobConfig& config);
 Optimizer make_optimizer(const JobConfig& config);
-bool predicts_classes(const JobConfig& config);  // images: one class a sample; gpt and llama: one token a position
+bool predicts_classes(const JobConfig& config);  // one class a sample; else one token a position
+bool writes_text(const JobConfig& config);       // a language model over bytes
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
 FitOptions fit_options(const JobConfig& config);
 // What graphs and plans of the job are made from, without its data. The model outlives it.
 Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks);
+// The fields of a batch of so many samples.
 std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch);
 
 }  // namespace trireme

@@ -2,9 +2,9 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/nn/limits.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/config_impl.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/step/precision.h"
 
 namespace trireme {
@@ -37,89 +37,7 @@ void require_below_one(const std::string& key, double value) {
 // Sizes that a tensor of this library can have: tokens, labels and positions are numbered in 32 bits.
 void require_size(const std::string& key, int64_t value, int64_t low = 1) {
   require_from(key, value, low);
-  require(value <= nn::kMostOfASize, "configuration: {} = {}; it must be at most {}", key, value, +nn::kMostOfASize);
-}
-
-void check_llama(const JobConfig& c) {
-  const auto& m = c.model;
-  require_size("model.kv_heads", m.kv_heads, 0);
-  require_size("model.mlp_width", m.mlp_width, 0);
-  require(m.kv_heads == 0 || m.heads % m.kv_heads == 0,
-          "configuration: model.heads = {} is not divisible by model.kv_heads = {}; use kv_heads that divide the heads",
-          m.heads, m.kv_heads);
-  require(m.width / m.heads % 2 == 0,
-          "configuration: model.width = {} over model.heads = {} is a head size of {}; llama needs an even one",
-          m.width, m.heads, m.width / m.heads);
-  require(m.rope_theta > 0 && m.rope_theta <= kMost,
-          "configuration: model.rope_theta = {}; it must be above 0, within what f32 holds", m.rope_theta);
-}
-
-void check_mixture(const JobConfig& c) {
-  const auto& m = c.model;
-  require_size("model.experts", m.experts, 0);
-  require_size("model.expert_groups", m.expert_groups);
-  require(m.capacity_factor > 0, "configuration: model.capacity_factor = {}; it must be above 0", m.capacity_factor);
-  require_not_negative("model.aux_loss_factor", m.aux_loss_factor);
-  require(m.top_k == 1 || m.top_k == 2, "configuration: model.top_k = {}; it must be 1 or 2", m.top_k);
-  require(m.experts == 0 || m.top_k <= m.experts,
-          "configuration: model.top_k = {} of model.experts = {}; use more experts, or top_k = 1", m.top_k, m.experts);
-}
-
-void check_sizes(const JobConfig& c) {
-  require_from("model.layers", c.model.layers, 1);
-  require(c.model.layers <= nn::kMostLayers, "configuration: model.layers = {}; it must be at most {}", c.model.layers,
-          +nn::kMostLayers);
-  for (const auto& [key, value] : {std::pair<const char*, int64_t>{"model.width", c.model.width},
-                                   {"model.heads", c.model.heads},
-                                   {"model.vocabulary", c.model.vocabulary},
-                                   {"model.classes", c.model.classes},
-                                   {"data.seq", c.data.seq},
-                                   {"data.samples", c.data.samples},
-                                   {"train.batch", c.train.batch},
-                                   {"train.loss_pieces", c.train.loss_pieces}}) {
-    require_size(key, value);
-  }
-  for (const int64_t size : c.model.hidden) require_size("model.hidden", size);
-  require(predicts_classes(c) || c.model.width % c.model.heads == 0,
-          "configuration: model.width = {} is not divisible by model.heads = {}; use a width that is a multiple of the "
-          "heads",
-          c.model.width, c.model.heads);
-  if (c.model.kind == "llama") check_llama(c);
-  check_mixture(c);
-  require(c.data.kind != "text" || c.model.vocabulary >= data::kByteVocabulary,
-          "configuration: model.vocabulary = {}; text is read as bytes and needs {}", c.model.vocabulary,
-          +data::kByteVocabulary);
-}
-
-void check_product(const std::string& key, const std::vector<int64_t>& sizes) {
-  double product = 1;
-  for (const int64_t size : sizes) product *= static_cast<double>(size);
-  require(product <= static_cast<double>(nn::kMostOfASize),
-          "configuration: {}: its sizes make {:.3g} elements; they must make at most {}", key, product,
-          +nn::kMostOfASize);
-}
-
-void check_images(const JobConfig& c) {
-  require(c.data.image.size() == 3, "configuration: data.image has {} sizes; they are height, width and channels",
-          c.data.image.size());
-  for (const int64_t size : c.data.image) require_size("data.image", size);
-  check_product("data.image", c.data.image);
-  require(c.data.mean >= -kMost && c.data.mean <= kMost,
-          "configuration: data.mean = {}; it must be a number that f32 holds", c.data.mean);
-  require(c.data.std >= std::numeric_limits<float>::min() && c.data.std <= kMost,
-          "configuration: data.std = {}; pixels are divided by it: it must be above 0, within what f32 holds",
-          c.data.std);
-  if (c.model.kind != "resnet") return;
-  require_size("model.stem", c.model.stem);
-  for (const int64_t blocks : c.model.blocks) {
-    require_from("model.blocks", blocks, 1);
-    require(blocks <= nn::kMostLayers, "configuration: model.blocks = {}; each must be at most {}", blocks,
-            +nn::kMostLayers);
-  }
-  require(!c.model.blocks.empty() || c.model.depth == 50 || c.model.depth == 101 || c.model.depth == 152,
-          "configuration: model.depth = {}; it must be 50, 101 or 152, or model.blocks must say how many blocks the "
-          "stages have",
-          c.model.depth);
+  require(value <= kMostOfASize, "configuration: {} = {}; it must be at most {}", key, value, +kMostOfASize);
 }
 
 void check_training(const JobConfig& c) {
@@ -141,7 +59,6 @@ void check_training(const JobConfig& c) {
           "configuration: train.label_smoothing = {} with parallel.vocabulary; a loss that is cut by tokens has none, "
           "use 0",
           c.train.label_smoothing);
-  require_below_one("model.dropout", c.model.dropout);
   require_below_one("train.momentum", c.train.momentum);
   require_below_one("train.beta1", c.train.beta1);
   require_below_one("train.beta2", c.train.beta2);
@@ -174,8 +91,7 @@ void check_judging(const JobConfig& c) {
 }  // namespace
 
 void check_values(const JobConfig& c) {
-  require_one_of("model.kind", c.model.kind, {"gpt", "llama", "mlp", "lenet", "resnet"});
-  require_one_of("data.kind", c.data.kind, {"text", "idx", "synthetic"});
+  check_kinds(c);
   require_one_of("train.dtype", c.train.dtype, kComputeTypes);
   require_one_of("train.numerics", c.train.numerics, {"fast", "invariant"});
   require(c.train.numerics == "fast" || c.train.dtype == "f32",
@@ -191,10 +107,10 @@ void check_values(const JobConfig& c) {
                  {"data_parallel", "semi_auto_parallel", "hybrid_parallel", "stand_alone"});
   require_one_of("parallel.cp_algorithm", c.parallel.cp_algorithm, {"auto", "ulysses", "ring", "hybrid"});
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
-  check_sizes(c);
+  require_size("train.batch", c.train.batch);
+  require_size("train.loss_pieces", c.train.loss_pieces);
   check_training(c);
   check_judging(c);
-  check_images(c);
   require(c.parallel.device_num == -1 || (c.parallel.device_num >= 1 && c.parallel.device_num <= 4096),
           "configuration: parallel.device_num = {}; it must be from 1 to 4096, or -1 for as many ranks as are started",
           c.parallel.device_num);
@@ -218,22 +134,6 @@ void check_values(const JobConfig& c) {
   require(c.data.validation >= 0 && c.data.validation < 1,
           "configuration: data.validation = {}; it is the share of samples held out, from 0 to below 1",
           c.data.validation);
-  require(c.data.kind != "text" || !predicts_classes(c),
-          "configuration: data.kind 'text' needs model.kind 'gpt' or 'llama', not '{}'; use data.kind 'idx' for images",
-          c.model.kind);
-  require(c.data.kind != "idx" || predicts_classes(c),
-          "configuration: data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet', not '{}'; use data.kind 'text' "
-          "for text",
-          c.model.kind);
-  require(c.data.kind != "text" || !c.data.paths.empty(),
-          "configuration: data.paths is empty; name the files or folders with the text");
-  require(c.data.kind != "idx" || (!c.data.images.empty() && !c.data.labels.empty()),
-          "configuration: data.images and data.labels must both name a file");
-  for (const std::string& extension : c.data.extensions) {
-    require(extension.size() > 1 && extension.front() == '.',
-            "configuration: data.extensions has '{}'; an extension begins with a dot, as in '.{}'", extension,
-            extension.empty() || extension == "." ? "txt" : extension);
-  }
   check_effects(c);
 }
 

@@ -5,6 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/train/job/config_impl.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/job/strategies.h"
 
 namespace trireme {
@@ -12,30 +13,15 @@ namespace {
 
 // What the keys go with, in the words of the error; "" where they do.
 struct Without {
-  std::string text, llama, gpt, mlp, resnet, images, experts, text_data, idx, synthetic, held_out_text, sgd, moments,
-      falling_rate, tp, cp, zero, saved_strategy, plain_blocks;
+  std::string text, sgd, moments, falling_rate, tp, cp, zero, saved_strategy;
 };
 
 Without without(const JobConfig& c) {
   const std::string model = fmt::format("model.kind = '{}'", c.model.kind);
-  const std::string data = fmt::format("data.kind = '{}'", c.data.kind);
   const std::string optimizer = fmt::format("train.optimizer = '{}'", c.train.optimizer);
-  const bool text = !predicts_classes(c);
   const auto unless = [](bool holds, const std::string& words) { return holds ? std::string() : words; };
   Without out;
-  out.text = unless(text, model);
-  out.llama = unless(c.model.kind == "llama", model);
-  out.gpt = unless(c.model.kind == "gpt", model);
-  out.mlp = unless(c.model.kind == "mlp", model);
-  out.resnet = unless(c.model.kind == "resnet", model);
-  out.images = unless(!text, model);
-  out.experts = !text ? model : unless(c.model.experts > 0, "model.experts = 0");
-  out.plain_blocks =
-      c.model.kind != "resnet" ? model : unless(c.model.blocks.empty(), "model.blocks, which say how many there are");
-  out.text_data = unless(c.data.kind == "text", data);
-  out.idx = unless(c.data.kind == "idx", data);
-  out.synthetic = unless(c.data.kind == "synthetic", data);
-  out.held_out_text = c.data.kind != "text" ? data : unless(c.data.validation > 0, "data.validation = 0");
+  out.text = unless(!predicts_classes(c), model);
   out.sgd = unless(c.train.optimizer == "sgd", optimizer);
   out.moments = unless(c.train.optimizer != "sgd", optimizer);
   out.falling_rate = unless(c.train.schedule != "constant", "train.schedule = 'constant'");
@@ -48,36 +34,7 @@ Without without(const JobConfig& c) {
 
 std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
   const Without w = without(c);
-  std::map<std::string, std::string> all{{"model.layers", w.text},
-                                         {"model.width", w.text},
-                                         {"model.heads", w.text},
-                                         {"model.vocabulary", w.text},
-                                         {"model.experts", w.text},
-                                         {"model.top_k", w.experts},
-                                         {"model.capacity_factor", w.experts},
-                                         {"model.aux_loss_factor", w.experts},
-                                         {"model.expert_groups", w.experts},
-                                         {"model.kv_heads", w.llama},
-                                         {"model.mlp_width", w.llama},
-                                         {"model.rope_theta", w.llama},
-                                         {"model.tied", w.llama},
-                                         {"model.dropout", w.gpt},
-                                         {"model.hidden", w.mlp},
-                                         {"model.classes", w.images},
-                                         {"model.depth", w.plain_blocks},
-                                         {"model.blocks", w.resnet},
-                                         {"model.stem", w.resnet},
-                                         {"data.paths", w.text_data},
-                                         {"data.extensions", w.text_data},
-                                         {"data.validation_blocks", w.held_out_text},
-                                         {"data.images", w.idx},
-                                         {"data.labels", w.idx},
-                                         {"data.mean", w.idx},
-                                         {"data.std", w.idx},
-                                         {"data.image", w.images},
-                                         {"data.seq", w.text},
-                                         {"data.samples", w.synthetic},
-                                         {"train.momentum", w.sgd},
+  std::map<std::string, std::string> all{{"train.momentum", w.sgd},
                                          {"train.beta1", w.moments},
                                          {"train.beta2", w.moments},
                                          {"train.final_ratio", w.falling_rate},
@@ -90,13 +47,14 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
                                          {"parallel.zero_except", w.zero},
                                          {"parallel.gradient_accumulation_shard", w.zero},
                                          {"parallel.only_trainable_params", w.saved_strategy}};
+  for (const auto& [key, reason] : effects_of_kinds(c)) all[key] = reason;
   if (!c.parallel.strategy.empty()) {
     all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model
     const std::string file =
         fmt::format("parallel.strategy = '{}', which says how everything lies", c.parallel.strategy);
     if (is_file(c.parallel.strategy) && !has_parameters_only(strategy_text_of(c))) {
-      for (const char* key :
-           {"parallel.ops", "parallel.parameters", "parallel.dataset", "parallel.zero", "parallel.sp"})
+      for (const char* key : {"parallel.ops", "parallel.parameters", "parallel.fields", "parallel.dataset",
+                              "parallel.zero", "parallel.sp"})
         all[key] = file;
     }
   }
@@ -111,7 +69,7 @@ namespace {
 // Of the keys at other values than their defaults: "parallel.sp = true has no effect with parallel.tp = 1".
 std::vector<std::string> without_effect(const JobConfig& config, bool of_parallel) {
   JobConfig given = config;
-  JobConfig usual;
+  JobConfig usual = with_kinds_of(config);
   const std::vector<ConfigKey> keys = config_keys(given);
   const std::vector<ConfigKey> defaults = config_keys(usual);
   const std::map<std::string, std::string> all = keys_without_effect(config);

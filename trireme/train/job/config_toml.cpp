@@ -9,6 +9,7 @@
 #include "trireme/base/utf8.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/config_impl.h"
+#include "trireme/train/job/kinds.h"
 
 namespace trireme {
 namespace {
@@ -93,13 +94,17 @@ const ConfigKey& find_key(const std::vector<ConfigKey>& keys, const std::string&
        near.empty() ? " `trireme help config` lists the keys." : fmt::format(" Did you mean '{}'?", near));
 }
 
+// What the keys may be of which a table has others too: all of a job's, or some that are read before.
+enum class Others { kRefuse, kPass };
+
 void read_table(const toml::table& table, const std::string& prefix, const std::vector<ConfigKey>& keys,
-                const std::string& source) {
+                const std::string& source, Others others = Others::kRefuse) {
+  const auto is_known = [&](const std::string& name) { return std::ranges::count(keys, name, &ConfigKey::name) > 0; };
   for (const auto& [raw_name, node] : table) {
     const std::string name = prefix + std::string(raw_name.str());
     if (const toml::table* inner = node.as_table()) {
-      read_table(*inner, name + ".", keys, source);
-    } else {
+      read_table(*inner, name + ".", keys, source, others);
+    } else if (others == Others::kRefuse || is_known(name)) {
       assign(find_key(keys, name, where_of(node, source)), node, source);
     }
   }
@@ -138,20 +143,45 @@ void apply_override(const std::string& text, const std::vector<ConfigKey>& keys)
   }
 }
 
+// Which keys there are hangs on the kinds of model and of data, so that these are read before the others.
+void read_kinds(JobConfig& config, const toml::table& table, const std::string& source,
+                const std::vector<std::string>& overrides) {
+  const std::vector<ConfigKey> kinds{{"model.kind", &config.model.kind, ""}, {"data.kind", &config.data.kind, ""}};
+  read_table(table, "", kinds, source, Others::kPass);
+  for (const std::string& item : overrides) {
+    const bool is_kind =
+        std::ranges::any_of(kinds, [&](const ConfigKey& key) { return item.starts_with(key.name + "="); });
+    if (is_kind) apply_override(item, kinds);
+  }
+  choose_kinds(config);
+}
+
+void read_keys(JobConfig& config, const toml::table& table, const std::string& source,
+               const std::vector<std::string>& overrides) {
+  read_kinds(config, table, source, overrides);
+  const OtherKinds others(config);
+  std::vector<ConfigKey> keys = config_keys(config);
+  keys.insert(keys.end(), others.keys().begin(), others.keys().end());  // after those that count, which are found first
+  read_table(table, "", keys, source);
+  for (const std::string& item : overrides) apply_override(item, keys);
+  others.check(config);
+}
+
 }  // namespace
 
 JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides) {
   JobConfig config;
-  const std::vector<ConfigKey> keys = config_keys(config);
-  read_table(parse_toml(text, source), "", keys, source);
-  for (const std::string& item : overrides) apply_override(item, keys);
+  read_keys(config, parse_toml(text, source), source, overrides);
   check_values(config);
   return config;
 }
 
+void set_keys(JobConfig& config, const std::vector<std::string>& overrides) {
+  read_keys(config, toml::table{}, "", overrides);
+}
+
 void override_keys(JobConfig& config, const std::vector<std::string>& overrides) {
-  const std::vector<ConfigKey> keys = config_keys(config);
-  for (const std::string& item : overrides) apply_override(item, keys);
+  set_keys(config, overrides);
   check_values(config);
 }
 

@@ -8,6 +8,7 @@
 #include "trireme/base/hash.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job/config_impl.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/version.h"
 
 namespace trireme {
@@ -82,12 +83,13 @@ void compare_configurations(const std::string& saved, const std::string& now, co
         fmt::format("its configuration cannot be read ({}), so what has changed since is not known", e.text()));
     return;
   }
-  const std::vector<ConfigKey> old_keys = config_keys(before);
   const std::vector<ConfigKey> new_keys = config_keys(after);
-  for (size_t i = 0; i < old_keys.size(); ++i) {
-    const std::string old_value = value_text(old_keys[i]);
-    const std::string new_value = value_text(new_keys[i]);
-    const std::string& key = old_keys[i].name;
+  for (const ConfigKey& old_key : config_keys(before)) {
+    const auto same = std::ranges::find(new_keys, old_key.name, &ConfigKey::name);
+    if (same == new_keys.end()) continue;  // of another kind, which the section's first key has told
+    const std::string old_value = value_text(old_key);
+    const std::string new_value = value_text(*same);
+    const std::string& key = old_key.name;
     if (old_value == new_value || on_resume(key) == OnResume::kFree) continue;
     require(on_resume(key) == OnResume::kSaid,
             "checkpoint '{}' was trained with {} = {}, and this run has {}: it is another job; go on with {} = {}, or "
@@ -96,6 +98,13 @@ void compare_configurations(const std::string& saved, const std::string& now, co
             checkpoint, key, old_value, new_value, key, old_value);
     said.push_back(fmt::format("{} = {}, which was {}", key, new_value, old_value));
   }
+  const std::vector<FieldSpec> had = fields_of(before);
+  const std::vector<FieldSpec> has = fields_of(after);
+  require(had == has,
+          "checkpoint '{}' was trained on samples of {}, and this run's have {}: it is another job; go on with the "
+          "same, or "
+          "start a new run in another --out",
+          checkpoint, to_string(had), to_string(has));
 }
 
 }  // namespace

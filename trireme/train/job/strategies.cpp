@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/plan/strategy_json.h"
+#include "trireme/train/job/kinds.h"
 
 namespace trireme {
 namespace {
@@ -38,8 +39,7 @@ struct Positions {
 
 // Heads that attention may be cut by: a key head stays with the query heads that it serves.
 int64_t key_heads(const JobConfig& config) {
-  if (config.model.kind == "gpt" || config.model.kv_heads == 0) return config.model.heads;
-  return config.model.kv_heads;
+  return model_of(config).cuttable().heads;
 }
 
 // Ranks of `cp` over which heads are cut in attention; the others form a ring.
@@ -68,83 +68,6 @@ Positions positions_of(const JobConfig& config) {
   return {"cp*cph", "cp", "tp*cph"};
 }
 
-std::string attention_cuts(const std::string& batch, const Positions& positions) {
-  const std::string operand = fmt::format("[{}, {}, {}, -]", batch, positions.ring, positions.heads);
-  return fmt::format("{0}, {0}, {0} -> [{1}, {2}, tp, -], [{1}, {3}, {4}]", operand, batch, positions.between,
-                     positions.heads, positions.ring);
-}
-
-std::vector<CutRule> gpt_rules(const JobConfig& config) {
-  const auto& p = config.parallel;
-  const Positions positions = positions_of(config);
-  const std::string residual = p.sp ? positions.between + "*tp" : positions.between;
-  const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
-  std::vector<CutRule> rules{
-      {"wte", p.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", positions.between, out)
-                           : fmt::format("[-, -], [dp*ep, {}]", residual)},
-      {"wpe", fmt::format("[-, -], [{}]", residual)},
-      {"h.*.attn.c_attn", fmt::format("[dp*ep, {}, -], [-, -, tp]", positions.between)},
-      {"h.*.attn/attention", attention_cuts("dp*ep", positions)},
-      {"h.*.attn.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", positions.between, out)},
-  };
-  if (p.vocabulary) rules.push_back({"/matmul", fmt::format("[dp*ep, {}, -], [tp, -]", positions.between)});
-  if (config.model.experts > 0) return rules;
-  rules.push_back({"h.*.mlp.c_fc", fmt::format("[dp*ep, {}, -], [-, tp]", positions.between)});
-  rules.push_back({"h.*.mlp.c_proj", fmt::format("[dp*ep, {}, tp], [tp, -]{}", positions.between, out)});
-  return rules;
-}
-
-// Each rank of `ep` computes its own experts, and `tp` cuts each expert's weights. Groups of tokens go from the ranks
-// that have them to those of the experts and back; one group for all is summed and gathered.
-std::vector<CutRule> moe_rules(const JobConfig& config, const std::string& scope) {
-  const bool grouped = config.model.expert_groups > 1;
-  const char* places = grouped ? "dp" : "-";
-  std::vector<CutRule> rules;
-  for (const char* name : {"gate", "up"}) {
-    if (name == std::string_view("gate") && config.model.kind != "llama") continue;
-    rules.push_back({fmt::format("{}.{}/matmul", scope, name), fmt::format("[ep, {}, -], [ep, -, tp]", places)});
-  }
-  rules.push_back({scope + ".down/matmul", fmt::format("[ep, {0}, tp], [ep, tp, -] -> [ep, {0}, -]", places)});
-  if (grouped) rules.push_back({scope + "/gather_rows", "[dp*ep, -, -], [dp*ep, -]"});
-  return rules;
-}
-
-// As gpt_rules: the products that read the residual stream by columns, those that write to it by rows. Weights are
-// [out, in].
-std::vector<CutRule> llama_rules(const JobConfig& config) {
-  const auto& p = config.parallel;
-  const Positions positions = positions_of(config);
-  const std::string residual = p.sp ? positions.between + "*tp" : positions.between;
-  const std::string out = fmt::format(" -> [dp*ep, {}, -]", residual);
-  const std::string columns = fmt::format("[dp*ep, {}, -], [tp, -]", positions.between);
-  std::vector<CutRule> rules{
-      {"model.embed_tokens", p.vocabulary ? fmt::format("[tp, -], [dp*ep, {}]{}", positions.between, out)
-                                          : fmt::format("[-, -], [dp*ep, {}]", residual)},
-      {"model.layers.*.self_attn/attention", attention_cuts("dp*ep", positions)}};
-  for (const char* name :
-       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
-    if (config.model.experts > 0 && std::string_view(name).starts_with("mlp")) continue;
-    rules.push_back({fmt::format("model.layers.*.{}", name), columns});
-  }
-  for (const char* name : {"self_attn.o_proj", "mlp.down_proj"}) {
-    if (config.model.experts > 0 && std::string_view(name).starts_with("mlp")) continue;
-    rules.push_back(
-        {fmt::format("model.layers.*.{}", name), fmt::format("[dp*ep, {}, tp], [-, tp]{}", positions.between, out)});
-  }
-  if (p.vocabulary) rules.push_back({config.model.tied ? "/matmul" : "lm_head", columns});
-  return rules;
-}
-
-// Every other layer's weight by columns and by rows: [out, in] is cut on out, then on in.
-std::vector<CutRule> mlp_rules(size_t layers) {
-  std::vector<CutRule> rules;
-  for (size_t i = 0; i + 1 < layers; i += 2) {
-    rules.push_back({fmt::format("layers.{}", i), "[dp, -], [tp, -]"});
-    rules.push_back({fmt::format("layers.{}", i + 1), "[dp, tp], [-, tp]"});
-  }
-  return rules;
-}
-
 void check_degree(const JobConfig& config) {
   const auto& p = config.parallel;
   if (p.ulysses_degree == 0) return;
@@ -164,7 +87,7 @@ void check_degree(const JobConfig& config) {
           fit.empty() ? "another parallel.tp" : fmt::format("{}", fmt::join(fit, ", ")));
 }
 
-void check_heads(const JobConfig& config, const char* key) {
+void check_heads(const JobConfig& config, const std::string& key) {
   const auto& p = config.parallel;
   const int64_t ranks = ranks_of_heads(config);
   require(key_heads(config) % p.tp == 0,
@@ -178,56 +101,81 @@ void check_heads(const JobConfig& config, const char* key) {
           key, key_heads(config), p.tp, ranks);
 }
 
-void check_experts(const JobConfig& config, int64_t ranks) {
+void check_experts(const JobConfig& config, const nn::Cuttable& model, int64_t ranks) {
   const auto& p = config.parallel;
-  if (config.model.experts == 0 && p.ep == 1) return;
-  require(config.model.experts > 0,
+  if (model.experts == 0 && p.ep == 1) return;
+  require(model.experts > 0,
           "configuration: parallel.ep = {} ranks share the experts of a mixture, and the model has none; set "
           "model.experts to {} or a multiple "
           "of it, or leave parallel.ep out",
           p.ep, p.ep);
-  require(config.model.experts % p.ep == 0,
+  require(model.experts % p.ep == 0,
           "configuration: model.experts = {} does not divide over parallel.ep = {} ranks; use a multiple of {}",
-          config.model.experts, p.ep, p.ep);
+          model.experts, p.ep, p.ep);
   const int64_t batches = ranks / (p.tp * p.cp);
-  require(config.model.expert_groups == 1 || config.model.expert_groups % batches == 0,
+  require(model.expert_groups == 1 || model.expert_groups % batches == 0,
           "configuration: model.expert_groups = {} does not divide over {} ranks that have parts of the batch; use a "
           "multiple of "
           "{}, or 1",
-          config.model.expert_groups, batches, batches);
+          model.expert_groups, batches, batches);
+}
+
+// What is asked of the ready-made strategy must be what it has.
+void check_cuttable(const JobConfig& config, const nn::Cuttable& model) {
+  const auto& p = config.parallel;
+  const std::pair<bool, const char*> lacking[] = {{p.tp > 1 && !model.weights, "parallel.tp"},
+                                                  {p.cp > 1 && !model.positions, "parallel.cp"},
+                                                  {p.sp && !model.positions, "parallel.sp"},
+                                                  {p.vocabulary && !model.vocabulary, "parallel.vocabulary"},
+                                                  {p.ep > 1 && !model.mixture, "parallel.ep"}};
+  for (const auto& [lacks, key] : lacking) {
+    require(!lacks,
+            "configuration: {} has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
+            "parallel.ops",
+            key, config.model.kind);
+  }
 }
 
 std::vector<CutRule> ready_made(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (p.tp <= 1 && p.cp <= 1 && p.ep <= 1) return {};
-  if (config.model.kind == "gpt") {
-    check_heads(config, "model.heads");
-    check_experts(config, ranks);
-    std::vector<CutRule> rules = gpt_rules(config);
-    if (config.model.experts > 0) std::ranges::move(moe_rules(config, "h.*.moe"), std::back_inserter(rules));
-    return rules;
+  const nn::Cuttable model = model_of(config).cuttable();
+  check_cuttable(config, model);
+  if (model.heads > 0) check_heads(config, model.heads_key);
+  if (model.mixture) check_experts(config, model, ranks);
+  const Positions positions = positions_of(config);
+  std::vector<CutRule> rules;
+  for (nn::Cut& cut : model_of(config).cuts({.sequence = p.sp,
+                      .vocabulary = p.vocabulary,
+                      .between = positions.between,
+                      .ring = positions.ring,
+                      .heads = positions.heads})) {
+    rules.push_back({std::move(cut.pattern), std::move(cut.cuts)});
   }
-  if (config.model.kind == "llama") {
-    check_heads(config, "model.kv_heads");
-    check_experts(config, ranks);
-    std::vector<CutRule> rules = llama_rules(config);
-    if (config.model.experts > 0) std::ranges::move(moe_rules(config, "model.layers.*.moe"), std::back_inserter(rules));
-    return rules;
+  return rules;
+}
+
+// Every field has the batch in front. Positions are its next dimension by the dataset strategy of a model that has
+// them; here are the fields that have none, or others before them.
+std::vector<CutRule> ready_made_fields(const JobConfig& config) {
+  const std::vector<FieldNeed> needs = model_of(config).needs();
+  const std::vector<FieldSpec> fields = fields_of(config);
+  std::vector<CutRule> rules;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const int positions = needs[i].positions;
+    if (positions == 0 || fields[i].sample.shape.rank() == 0) continue;
+    std::string layout = "[dp*ep";
+    for (int dim = 0; dim < positions; ++dim) layout += ", -";
+    if (positions > 0) layout += ", " + positions_of(config).between;
+    rules.push_back({fields[i].name, layout + "]"});
   }
-  require(!p.sp && !p.vocabulary && p.cp <= 1 && p.ep <= 1,
-          "configuration: parallel.sp, cp, ep and vocabulary are for texts; model.kind '{}' reads none",
-          config.model.kind);
-  require(config.model.kind == "mlp",
-          "configuration: parallel.tp has no ready-made strategy for model.kind '{}'; say it with parallel.mesh and "
-          "parallel.ops",
-          config.model.kind);
-  return mlp_rules(config.model.hidden.size() + 1);
+  return rules;
 }
 
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
   return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.ep > 1 || p.sp || p.vocabulary ||
-         !p.ops.empty() || !p.parameters.empty() || p.dataset != "data_parallel";
+         !p.ops.empty() || !p.parameters.empty() || !p.fields.empty() || p.dataset != "data_parallel";
 }
 
 // What says how the compiler cuts a model has no place where the model's own code cuts it.
@@ -235,11 +183,11 @@ void check_mode(const JobConfig& config) {
   const auto& p = config.parallel;
   const bool hybrid = p.mode == "hybrid_parallel";
   JobConfig rest = config;
-  if (hybrid) rest.parallel.mesh.clear(), rest.parallel.dataset = "data_parallel";
+  if (hybrid) rest.parallel.mesh.clear(), rest.parallel.fields.clear(), rest.parallel.dataset = "data_parallel";
   require(p.mode == "semi_auto_parallel" || !cuts_by_hand(rest),
           "configuration: parallel.strategy, {}tp, cp, ep, sp, vocabulary, ops{} are for "
           "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
-          hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters and dataset", p.mode);
+          hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters, fields and dataset", p.mode);
   require(!hybrid || p.zero == 0, "configuration: parallel.zero = {} slices what the compiler cuts; the mode is '{}'",
           p.zero, p.mode);
   require(p.layerwise.empty() || p.zero == 0,
@@ -386,10 +334,14 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.communication.shard_accumulation =
       p.gradient_accumulation_shard && parse_numerics(config.train.numerics) == Numerics::kFast;
   out.mesh = mesh_of(config, ranks);
-  const bool ready =
-      !out.mesh.empty() && p.mesh.empty() && (config.model.kind == "gpt" || config.model.kind == "llama");
-  out.dataset =
-      ready && p.dataset == "data_parallel" ? fmt::format("[dp*ep, {}]", positions_of(config).between) : p.dataset;
+  const bool has_positions = model_of(config).cuttable().positions;
+  if (has_positions && !out.mesh.empty() && p.mesh.empty() && p.dataset == "data_parallel") {
+    out.dataset = fmt::format("[dp*ep, {}]", positions_of(config).between);
+    out.fields = ready_made_fields(config);
+  } else {
+    out.dataset = p.dataset;
+  }
+  for (const std::string& rule : p.fields) out.fields.push_back(parse_rule(rule, "parallel.fields"));
   out.ops = ready_made(config, ranks);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
   for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));

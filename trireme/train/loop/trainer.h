@@ -19,12 +19,21 @@ class Trainer {
   template <class Net>
   requires std::is_base_of_v<nn::Module, Net> Trainer(Net& net, Tensor (*loss)(const Tensor&, const Tensor&),
                                                       Optimizer optimizer, TrainerOptions options = {})
-      : Trainer([&net](const Tensor& x) { return net(x); }, LossFn(loss), std::move(optimizer), std::move(options)) {}
+      : Trainer(model_of(net), LossFn(loss), std::move(optimizer), std::move(options)) {}
+  // A module, and any other loss: a function of nn::Fields for batches of several fields.
+  template <class Net, class Loss>
+  requires(std::is_base_of_v<nn::Module, Net> && !std::is_convertible_v<Loss, Tensor (*)(const Tensor&, const Tensor&)>)
+      Trainer(Net& net, Loss loss, Optimizer optimizer, TrainerOptions options = {})
+      : Trainer(model_of(net), LossFn(std::move(loss)), std::move(optimizer), std::move(options)) {}
   ~Trainer();
 
   FitResult fit(const data::SourcePtr& train, const FitOptions& options);
 
  private:
+  static ModelFn model_of(nn::Module& net) {
+    return [&net](const nn::Fields& batch) { return net(batch); };
+  }
+
   ModelFn model_;
   LossFn loss_;
   Optimizer optimizer_;

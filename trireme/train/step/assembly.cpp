@@ -61,10 +61,10 @@ Graph evaluation_of(const Assembly& assembly, int64_t ranks) {
 }
 
 Graph inference_of(const Assembly& assembly, int64_t ranks) {
-  std::vector<BatchField> fields{assembly.batch.front()};
+  std::vector<BatchField> fields = assembly.batch;
   StepOptions how = step_options(assembly);
   cut_by_hand(parallel_of(assembly), ranks, fields, how);
-  return inference(assembly.model, fields.front(), how);
+  return inference(assembly.model, fields, how);
 }
 
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {

@@ -31,7 +31,7 @@ JobGraphs graphs_of(const Assembly& assembly, int64_t ranks);
 
 // Forward and loss, as validation has it, of a step's batch where nothing is held out.
 Graph evaluation_of(const Assembly& assembly, int64_t ranks);
-// The model alone, of a batch's first field.
+// The model alone, of the fields that it reads.
 Graph inference_of(const Assembly& assembly, int64_t ranks);
 
 // How the graphs are compiled; `parallel` is that of graphs_of.

@@ -69,7 +69,8 @@ Tensor sum_over_pieces(const Tensor& x, const Tensor& parameter, const Mesh& mes
 std::vector<BatchField> batch_of_rank(const std::vector<BatchField>& batch, const Parallel& parallel, int64_t ranks) {
   Graph inputs("batch");
   for (const BatchField& field : batch) inputs.add_input(field.name, field.type, Role::kData);
-  const Strategy strategy = semi_auto(inputs, ranks, {.mesh = parallel.mesh, .dataset = parallel.dataset});
+  const Strategy strategy =
+      semi_auto(inputs, ranks, {.mesh = parallel.mesh, .dataset = parallel.dataset, .fields = parallel.fields});
   std::vector<BatchField> out;
   for (size_t i = 0; i < batch.size(); ++i) {
     const Layout& layout = strategy.inputs[i];

@@ -10,22 +10,33 @@
 namespace trireme {
 namespace {
 
-std::vector<Tensor> add_batch(Graph& graph, const std::vector<BatchField>& batch) {
-  std::vector<Tensor> out;
+nn::Fields add_batch(Graph& graph, const std::vector<BatchField>& batch) {
+  nn::Fields out;
   for (const BatchField& field : batch) {
-    out.emplace_back(graph, graph.add_input(field.name, field.type, Role::kData, {}, {}, field.piece));
+    out.add(field.name, {graph, graph.add_input(field.name, field.type, Role::kData, {}, {}, field.piece)});
   }
   return out;
 }
 
-// What the model gives, in f32 whatever it computes in.
-Tensor predict(const ModelFn& model, const Tensor& x) {
-  const Tensor y = model(x);
-  return y.dtype() == DType::kBF16 ? cast(y, DType::kF32) : y;
+void check_batch(const ModelFn& model, const std::vector<BatchField>& batch, const char* of) {
+  require(!batch.empty(), "{}: the batch has no fields", of);
+  require(
+      !model.of_one_tensor() || batch.size() == 2,
+      "{}: {} batch fields; it takes the input and the target, as the model is a function of one tensor. Of several "
+      "fields it is a function of nn::Fields",
+      of, batch.size());
 }
 
-Tensor mean_loss(const LossFn& loss, const Tensor& prediction, const Tensor& target) {
-  const Tensor values = loss(prediction, target);
+// What the model gives, in f32 whatever it computes in.
+nn::Fields predict(const ModelFn& model, const nn::Fields& batch) {
+  nn::Fields out;
+  for (const auto& [name, y] : model(batch)) out.add(name, y.dtype() == DType::kBF16 ? cast(y, DType::kF32) : y);
+  require(out.size() > 0, "the model predicts nothing");
+  return out;
+}
+
+Tensor mean_loss(const LossFn& loss, const nn::Fields& predicted, const nn::Fields& batch) {
+  const Tensor values = loss(predicted, batch);
   return values.rank() == 0 ? values : mean(values);
 }
 
@@ -36,9 +47,10 @@ double holders_of(const BatchField& field, const Mesh& mesh) {
   return static_cast<double>(mesh.size_of(axes));
 }
 
-// How many targets are where the prediction is largest.
-Tensor count_correct(const Tensor& prediction, const Tensor& target) {
-  const Tensor best = argmax(prediction, -1);
+// How many elements of the last field are where the prediction is largest: the only one, or that of the field's name.
+Tensor count_correct(const nn::Fields& predicted, const nn::Fields& batch) {
+  const auto& [name, target] = batch.back();
+  const Tensor best = argmax(predicted.size() == 1 ? predicted.front().second : predicted[name], -1);
   return reduce_sum(cast(equal(cast(best, target.dtype()), target), DType::kF32));
 }
 
@@ -64,11 +76,11 @@ Tensor clip(Graph& graph, const std::vector<Tensor>& parameters, const std::vect
 
 Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
                     const Optimizer& optimizer, const StepOptions& options) {
-  require(batch.size() == 2, "training_step: {} batch fields; it takes the input and the target", batch.size());
+  check_batch(model, batch, "training_step");
   Graph graph(options.name);
-  const std::vector<Tensor> fields = add_batch(graph, batch);
+  const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = true, .seed = options.seed, .compute = options.compute});
-  const Tensor value = mean_loss(loss, predict(model, fields[0]), fields[1]);
+  const Tensor value = mean_loss(loss, predict(model, fields), fields);
   const auto ranks = static_cast<double>(options.by_hand ? options.by_hand->devices() : 1);
   graph.add_output("loss", (options.by_hand ? sum_over_ranks(value, *options.by_hand, ranks) : value).id());
   Tensor objective = value;
@@ -105,29 +117,44 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
 
 Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
                  const StepOptions& options) {
+  check_batch(model, batch, "evaluation");
   Graph graph(options.name + ".evaluation");
-  const std::vector<Tensor> fields = add_batch(graph, batch);
+  const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = false, .compute = options.compute});
-  const Tensor prediction = predict(model, fields[0]);
+  const nn::Fields predicted = predict(model, fields);
   mark_layerwise(trace.parameters(), options.layerwise);
-  Tensor value = mean_loss(loss, prediction, fields[1]);
-  Tensor correct = options.accuracy ? count_correct(prediction, fields[1]) : Tensor{};
+  Tensor value = mean_loss(loss, predicted, fields);
+  Tensor correct = options.accuracy ? count_correct(predicted, fields) : Tensor{};
   if (options.by_hand) {
     const auto ranks = static_cast<double>(options.by_hand->devices());
     value = sum_over_ranks(value, *options.by_hand, ranks);
-    if (correct) correct = sum_over_ranks(correct, *options.by_hand, holders_of(batch[0], *options.by_hand));
+    if (correct) correct = sum_over_ranks(correct, *options.by_hand, holders_of(batch.back(), *options.by_hand));
   }
   graph.add_output("loss", value.id());
   if (correct) graph.add_output("correct", correct.id());
   return without_dead_nodes(graph);
 }
 
-Graph inference(const ModelFn& model, const BatchField& field, const StepOptions& options) {
+Graph inference(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options) {
   Graph graph(options.name + ".inference");
-  const std::vector<Tensor> fields = add_batch(graph, {field});
+  const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = false, .compute = options.compute});
-  graph.add_output("prediction", predict(model, fields[0]).id());
-  return without_dead_nodes(graph);
+  for (const auto& [name, y] : predict(model, fields)) graph.add_output(name, y.id());
+  Graph live = without_dead_nodes(graph);
+  const std::vector<int> uses = live.use_counts();
+  std::vector<BatchField> read;  // targets are not there when a model is put to use
+  for (const BatchField& field : batch) {
+    if (uses[static_cast<size_t>(live.input(field.name).value)] > 0) read.push_back(field);
+  }
+  return read.empty() || read.size() == batch.size() ? live : inference(model, read, options);
+}
+
+const Tensor& LossFn::only_of(const nn::Fields& predicted) {
+  require(predicted.size() == 1,
+          "the loss is a function of one prediction and one target, and the model predicts {} ({}); take a function of "
+          "nn::Fields",
+          predicted.size(), predicted.names());
+  return predicted.front().second;
 }
 
 }  // namespace trireme

@@ -5,10 +5,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "trireme/ir/graph.h"
 #include "trireme/ir/tensor.h"
+#include "trireme/nn/fields.h"
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/plan/parallel.h"
@@ -22,10 +25,59 @@ struct BatchField {
   std::string piece = {};  // of a rank's part, for a model that is cut by hand: how the parts of all lie (ir/graph.h)
 };
 
-// The model as a function of the first field, and its loss against the second: a scalar, or values that are averaged.
-// The loss is given the prediction in f32.
-using ModelFn = std::function<Tensor(const Tensor& x)>;
-using LossFn = std::function<Tensor(const Tensor& prediction, const Tensor& target)>;
+// The model: a function of a batch's fields by name, which gives what it predicts by name (nn/fields.h), or as one
+// tensor; or a function of one tensor, which is given the first of two fields.
+class ModelFn {
+ public:
+  ModelFn() = default;
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, ModelFn>) ModelFn(F model)
+      : of_one_tensor_(!std::is_invocable_v<const F&, const nn::Fields&>) {  // NOLINT: any function
+    if constexpr (std::is_invocable_r_v<nn::Fields, const F&, const nn::Fields&>) {
+      call_ = std::move(model);
+    } else if constexpr (std::is_invocable_v<const F&, const nn::Fields&>) {
+      call_ = [model = std::move(model)](const nn::Fields& batch) -> nn::Fields {
+        return {{nn::kPrediction, model(batch)}};
+      };
+    } else {
+      call_ = [model = std::move(model)](const nn::Fields& batch) -> nn::Fields {
+        return {{nn::kPrediction, model(batch.front().second)}};
+      };
+    }
+  }
+
+  nn::Fields operator()(const nn::Fields& batch) const { return call_(batch); }
+  bool of_one_tensor() const { return of_one_tensor_; }
+
+ private:
+  std::function<nn::Fields(const nn::Fields&)> call_;
+  bool of_one_tensor_ = false;
+};
+
+// The loss: a function of what the model predicts and of the batch, by name; or of two tensors, the one prediction and
+// the last field. It gives a scalar, or values that are averaged, and is given predictions in f32.
+class LossFn {
+ public:
+  LossFn() = default;
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, LossFn>) LossFn(F loss) {  // NOLINT: any function
+    if constexpr (std::is_invocable_v<const F&, const nn::Fields&, const nn::Fields&>) {
+      call_ = std::move(loss);
+    } else {
+      call_ = [loss = std::move(loss)](const nn::Fields& predicted, const nn::Fields& batch) {
+        return loss(only_of(predicted), batch.back().second);
+      };
+    }
+  }
+
+  Tensor operator()(const nn::Fields& predicted, const nn::Fields& batch) const { return call_(predicted, batch); }
+
+ private:
+  // Throws kInvalidArgument where the model predicts more.
+  static const Tensor& only_of(const nn::Fields& predicted);
+
+  std::function<Tensor(const nn::Fields&, const nn::Fields&)> call_;
+};
 
 struct StepOptions {
   std::string name = "model";
@@ -40,7 +92,7 @@ struct StepOptions {
   std::optional<Mesh> by_hand = {};
   std::vector<CutRule> layerwise =
       {};                 // parameters of which each rank has a piece, or values of its own (plan/parallel.h)
-  bool accuracy = false;  // evaluation: also the share of targets that the largest output hits
+  bool accuracy = false;  // evaluation: also how many elements of the last field the largest output hits
 };
 
 // Outputs: "loss", "grad_norm" (with clipping), and every parameter and state, each updating its input. Inputs besides
@@ -55,7 +107,7 @@ Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<Bat
 // A rank's part of a batch, as parallel.dataset cuts it, for a model that is cut by hand.
 std::vector<BatchField> batch_of_rank(const std::vector<BatchField>& batch, const Parallel& parallel, int64_t ranks);
 
-// Output: "prediction".
-Graph inference(const ModelFn& model, const BatchField& field, const StepOptions& options = {});
+// Outputs: what the model predicts, "prediction" where it is one tensor. Inputs: the fields that it reads.
+Graph inference(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options = {});
 
 }  // namespace trireme

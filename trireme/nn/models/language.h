@@ -1,0 +1,52 @@
+// What the specs of language models share: their fields, the keys and cuts of mixtures of experts, and the cuts of
+// attention whose positions or heads ranks share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/nn/model_spec.h"
+
+namespace trireme::nn {
+
+// Tokens and, for each, the next one; `vocabulary` many. As many as the data have.
+std::vector<FieldNeed> needs_of_text(int64_t vocabulary);
+// The positions of the first field.
+int64_t context_of(std::span<const FieldSpec> fields);
+
+// A KeyCheck of a capacity factor: above 0, infinity included.
+void check_above_0(const std::string& name, const KeyTarget& target);
+void check_top_k(const std::string& name, const KeyTarget& target);
+
+// The keys of a mixture in a model's configuration.
+template <class Config>
+std::vector<Key> mixture_keys(Config& c) {
+  return {
+      {"experts", &c.experts, "experts of every block's MLP; 0: one plain MLP", check_size_or_0},
+      {"top_k", &c.top_k, "experts a token goes to, 1 or 2", check_top_k},
+      {"capacity_factor", &c.capacity_factor,
+       "places of an expert, as a multiple of its even share of tokens; inf: a place for every token", check_above_0},
+      {"aux_loss_factor", &c.aux_loss_factor,
+       "of the loss that keeps the experts evenly used, which is added to what is trained and not to the loss that "
+       "is told; 0: none",
+       check_not_negative},
+      {"expert_groups", &c.expert_groups,
+       "equal parts of the batch, each with its own places at every expert; ranks that divide them exchange tokens "
+       "by all-to-all",
+       check_size}};
+}
+void check_mixture(int64_t experts, int64_t top_k);
+std::vector<KeyWithoutEffect> without_mixture(int64_t experts);
+void check_heads_divide(int64_t width, int64_t heads);
+
+// Cuts of q, k and v and of the result.
+std::string attention_cuts(const CutRequest& request);
+// The axes of positions of the residual stream.
+std::string residual_of(const CutRequest& request);
+// Each rank of ep computes its own experts, and tp cuts each expert's weights. Groups of tokens go from the ranks that
+// have them to those of the experts and back; one group for all is summed and gathered.
+std::vector<Cut> mixture_cuts(const std::string& scope, int64_t expert_groups, bool gated);
+
+std::string describe_blocks(std::string_view kind, int64_t layers, int64_t width, int64_t heads, int64_t experts);
+
+}  // namespace trireme::nn

@@ -1,0 +1,266 @@
+#include "trireme/train/job/kinds.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job/config_impl.h"
+
+namespace trireme {
+namespace {
+
+void add_keys(std::vector<ConfigKey>& to, const char* section, std::vector<Key> keys) {
+  for (const Key& key : keys) to.push_back({fmt::format("{}.{}", section, key.name), key.target, key.doc});
+}
+
+template <class Spec>
+void check_each(const char* section, const Spec& spec) {
+  const auto copy = spec.copy();
+  for (const Key& key : copy->keys()) {
+    if (key.check != nullptr) key.check(fmt::format("{}.{}", section, key.name), key.target);
+  }
+}
+
+template <class Spec>
+std::string names_of_keys(const Spec& spec) {
+  const auto copy = spec.copy();
+  std::vector<std::string_view> names;
+  for (const Key& key : copy->keys()) names.push_back(key.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Kinds of model, at their defaults, that take these fields.
+std::vector<std::string> models_for(std::span<const FieldSpec> fields) {
+  std::vector<std::string> out;
+  for (const std::string& kind : nn::model_kinds()) {
+    if (fits(fields, nn::model_spec(kind)->needs())) out.push_back(kind);
+  }
+  return out;
+}
+
+void check_fit(const JobConfig& c) {
+  const std::vector<FieldNeed> needs = model_of(c).needs();
+  const std::vector<FieldSpec> fields = data_of(c).fields(needs);
+  if (fits(fields, needs)) return;
+  std::vector<std::string> others = models_for(fields);
+  std::erase(others, c.model.kind);
+  const std::string both = fmt::format("the data have {}, and the model takes {}", to_string(fields), to_string(needs));
+  require(others.empty(), "configuration: data.kind '{}' needs model.kind {}, not '{}': {}", c.data.kind,
+          others.empty() ? "" : quoted_list(others), c.model.kind, both);
+  fail(ErrorKind::kInvalidArgument, "configuration: data.kind '{}' does not go with model.kind '{}': {}", c.data.kind,
+       c.model.kind, both);
+}
+
+// Help of one section, in the order in which the kinds first name a key.
+template <class Make>
+void add_help(std::vector<KeyHelp>& to, const char* section, const std::vector<std::string>& kinds, Make&& make) {
+  std::vector<std::pair<KeyHelp, std::string>> found;  // and the kinds that have it
+  for (const std::string& kind : kinds) {
+    const auto spec = make(kind);
+    for (const Key& key : spec->keys()) {
+      const std::string name = fmt::format("{}.{}", section, key.name);
+      const auto same = std::ranges::find_if(
+          found, [&](const auto& each) { return each.first.name == name && each.first.doc == key.doc; });
+      if (same != found.end()) {
+        same->second += ", " + kind;
+      } else {
+        found.push_back({{name, std::string(key.doc), key.target}, kind});
+      }
+    }
+  }
+  std::vector<std::string> names;  // those of one name stand together
+  for (const auto& [key, of] : found) {
+    if (std::ranges::count(names, key.name) == 0) names.push_back(key.name);
+  }
+  for (const std::string& name : names) {
+    for (const auto& [key, of] : found) {
+      if (key.name == name) to.push_back({key.name, fmt::format("{}: {}", of, key.doc), key.target});
+    }
+  }
+}
+
+template <class Make>
+std::string kinds_with_docs(const std::vector<std::string>& kinds, Make&& make) {
+  std::string out;
+  for (const std::string& kind : kinds)
+    out += fmt::format("{}{} ({})", out.empty() ? "" : "; ", kind, make(kind)->doc());
+  return out;
+}
+
+}  // namespace
+
+const nn::ModelSpec& model_of(const JobConfig& config) {
+  invariant(config.model.spec->kind() == config.model.kind, "model.kind = '{}' beside a spec of '{}'",
+            config.model.kind, config.model.spec->kind());
+  return *config.model.spec;
+}
+
+const data::DataSpec& data_of(const JobConfig& config) {
+  invariant(config.data.spec->kind() == config.data.kind, "data.kind = '{}' beside a spec of '{}'", config.data.kind,
+            config.data.spec->kind());
+  return *config.data.spec;
+}
+
+std::vector<FieldSpec> fields_of(const JobConfig& config) {
+  return data_of(config).fields(model_of(config).needs());
+}
+
+void choose_kinds(JobConfig& config) {
+  if (config.model.spec->kind() != config.model.kind) config.model.spec = nn::model_spec(config.model.kind);
+  if (config.data.spec->kind() != config.data.kind) config.data.spec = data::data_spec(config.data.kind);
+}
+
+JobConfig with_kinds_of(const JobConfig& config) {
+  JobConfig out;
+  out.model.kind = config.model.kind;
+  out.data.kind = config.data.kind;
+  choose_kinds(out);
+  return out;
+}
+
+std::vector<ConfigKey> keys_of_kinds(JobConfig& config) {
+  std::vector<ConfigKey> out{{"model.kind", &config.model.kind, "of model"}};
+  add_keys(out, "model", config.model.spec->keys());
+  out.push_back({"data.kind", &config.data.kind, "of data"});
+  add_keys(out, "data", config.data.spec->keys());
+  out.push_back({"data.validation", &config.data.validation, "share of the samples that is held out"});
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> effects_of_kinds(const JobConfig& config) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const KeyWithoutEffect& key : model_of(config).without_effect()) {
+    out.emplace_back(fmt::format("model.{}", key.name), key.reason);
+  }
+  const bool held_out = config.data.validation > 0;
+  for (const KeyWithoutEffect& key :
+       data_of(config).without_effect(config.model.kind, model_of(config).needs(), held_out)) {
+    out.emplace_back(fmt::format("data.{}", key.name), key.reason);
+  }
+  return out;
+}
+
+void check_kinds(const JobConfig& config) {
+  check_each("model", model_of(config));
+  check_each("data", data_of(config));
+  model_of(config).check();
+  check_fit(config);
+  data_of(config).check(model_of(config).needs());
+}
+
+OtherKinds::OtherKinds(const JobConfig& config) {
+  for (const std::string& kind : nn::model_kinds()) {
+    if (kind != config.model.kind) add_keys(keys_, "model", models_.emplace_back(nn::model_spec(kind))->keys());
+  }
+  for (const std::string& kind : data::data_kinds()) {
+    if (kind != config.data.kind) add_keys(keys_, "data", data_.emplace_back(data::data_spec(kind))->keys());
+  }
+  for (const ConfigKey& key : keys_) defaults_.push_back(value_text(key));
+}
+
+void OtherKinds::check(const JobConfig& config) const {
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const std::string value = value_text(keys_[i]);
+    bool usual = false;
+    for (size_t k = 0; k < keys_.size(); ++k)
+      usual = usual || (keys_[k].name == keys_[i].name && defaults_[k] == value);
+    if (usual) continue;
+    const bool of_model = keys_[i].name.starts_with("model.");
+    fail(ErrorKind::kInvalidArgument,
+         "configuration: {} = {} has no effect with {}.kind = '{}', whose keys are {}; leave it out, or at its default "
+         "of "
+         "{}",
+         keys_[i].name, value, of_model ? "model" : "data", of_model ? config.model.kind : config.data.kind,
+         of_model ? names_of_keys(model_of(config)) : names_of_keys(data_of(config)), defaults_[i]);
+  }
+}
+
+std::vector<KeyHelp> all_keys() {
+  JobConfig usual;
+  const auto models = [](const std::string& kind) { return nn::model_spec(kind); };
+  const auto data = [](const std::string& kind) { return data::data_spec(kind); };
+  std::vector<KeyHelp> out;
+  for (const ConfigKey& key : config_keys(usual)) {
+    if (key.name == "model.kind") {
+      out.push_back({key.name, kinds_with_docs(nn::model_kinds(), models)});
+      add_help(out, "model", nn::model_kinds(), models);
+    } else if (key.name == "data.kind") {
+      out.push_back({key.name, kinds_with_docs(data::data_kinds(), data)});
+      add_help(out, "data", data::data_kinds(), data);
+    } else if (key.name == "data.validation" || !(key.name.starts_with("model.") || key.name.starts_with("data."))) {
+      out.push_back({key.name, std::string(key.doc), key.target});
+    }
+  }
+  return out;
+}
+
+std::string defaults_of_kinds() {
+  std::string out;
+  const auto add = [&](const char* section, const std::string& kind, std::vector<Key> keys) {
+    out += fmt::format("\n[{}]\nkind = \"{}\"\n", section, kind);
+    for (const Key& key : keys) out += fmt::format("{} = {}\n", key.name, value_text({"", key.target, ""}));
+  };
+  for (const std::string& kind : nn::model_kinds()) add("model", kind, nn::model_spec(kind)->keys());
+  for (const std::string& kind : data::data_kinds()) add("data", kind, data::data_spec(kind)->keys());
+  return out;
+}
+
+std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
+  return model_of(config).make(fields_of(config));
+}
+
+LossFn make_loss(const JobConfig& config) {
+  const nn::LossOptions options{.label_smoothing = config.train.label_smoothing,
+                                .in_parts = config.parallel.vocabulary};
+  return [spec = config.model.spec, options](const nn::Fields& predicted, const nn::Fields& batch) {
+    return spec->loss(predicted, batch, options);
+  };
+}
+
+data::Split make_data(const JobConfig& config) {
+  const data::DataSpec& spec = data_of(config);
+  data::SourcePtr source;
+  try {
+    source = spec.open(model_of(config).needs());
+  } catch (Error& e) {
+    if (!spec.reads().empty()) e.note(fmt::format("while reading {} of the configuration", spec.reads()));
+    throw;
+  }
+  invariant(source->fields() == fields_of(config), "data.kind '{}' gives {} and said {}", config.data.kind,
+            to_string(source->fields()), to_string(fields_of(config)));
+  const double share = config.data.validation;
+  if (share == 0) return {source, nullptr};
+  data::Split split =
+      data::split_fraction(source, share, static_cast<uint64_t>(config.train.seed), spec.validation_blocks());
+  require(
+      split.train->size() >= config.train.batch,
+      "data: {} samples are {} to train on and {} held out (data.validation = {}), too few for a batch of {}; use a "
+      "smaller train.batch or more data, or data.validation = 0 to hold none out",
+      source->size(), split.train->size(), split.validation->size(), share, config.train.batch);
+  require(split.validation->size() >= 1,
+          "data: of {} samples data.validation = {} holds out none; use a larger share, or 0 to hold none out",
+          source->size(), share);
+  return split;
+}
+
+std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch) {
+  std::vector<BatchField> out;
+  for (const FieldSpec& field : fields_of(config)) {
+    TensorType type{field.sample.dtype, {batch}};
+    for (const int64_t size : field.sample.shape) type.shape.push_back(size);
+    out.push_back({field.name, type});
+  }
+  return out;
+}
+
+bool predicts_classes(const JobConfig& config) {
+  return model_of(config).task() == nn::Task::kClasses;
+}
+
+bool writes_text(const JobConfig& config) {
+  const nn::ModelSpec& spec = model_of(config);
+  return spec.task() == nn::Task::kTokens && spec.needs()[0].below == data::kByteVocabulary;
+}
+
+}  // namespace trireme

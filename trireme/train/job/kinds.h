@@ -1,0 +1,60 @@
+// The kinds of model and data of a job: which there are, which keys they have, and what a job's configuration makes of
+// the two that it chose.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/train/job/config.h"
+
+namespace trireme {
+
+// Those that the configuration chose.
+const nn::ModelSpec& model_of(const JobConfig& config);
+const data::DataSpec& data_of(const JobConfig& config);
+
+// The fields of a sample, as the data give them and the model takes them.
+std::vector<FieldSpec> fields_of(const JobConfig& config);
+
+// Makes the specs those of the kinds that the configuration names, with their defaults where they were others. Throws
+// kInvalidArgument for kinds that there are not.
+void choose_kinds(JobConfig& config);
+// A configuration of defaults with the kinds of this one.
+JobConfig with_kinds_of(const JobConfig& config);
+
+// The keys of the sections [model] and [data], with their kinds.
+std::vector<ConfigKey> keys_of_kinds(JobConfig& config);
+// Keys of them that have no effect, and beside what.
+std::vector<std::pair<std::string, std::string>> effects_of_kinds(const JobConfig& config);
+// Throws kInvalidArgument where a value is out of range, two do not go together, or the model takes other data.
+void check_kinds(const JobConfig& config);
+
+// Keys of the kinds that a job did not choose. They may stand at their defaults, which ask for nothing.
+class OtherKinds {
+ public:
+  explicit OtherKinds(const JobConfig& config);
+  const std::vector<ConfigKey>& keys() const { return keys_; }
+  // Throws kInvalidArgument for a key that was given another value, with the keys that the kind has instead.
+  void check(const JobConfig& config) const;
+
+ private:
+  std::vector<std::unique_ptr<nn::ModelSpec>> models_;
+  std::vector<std::unique_ptr<data::DataSpec>> data_;
+  std::vector<ConfigKey> keys_;
+  std::vector<std::string> defaults_;  // of the keys
+};
+
+// A key as help lists it: once for all kinds that have it for the same.
+struct KeyHelp {
+  std::string name;
+  std::string doc;  // "gpt, llama: blocks"
+  // The type of its values: the target itself is not to be read.
+  KeyTarget target = static_cast<std::string*>(nullptr);
+};
+std::vector<KeyHelp> all_keys();
+// "[model]\nkind = "llama"\n..." of every kind of model and of data.
+std::string defaults_of_kinds();
+
+}  // namespace trireme
