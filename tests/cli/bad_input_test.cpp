@@ -80,6 +80,10 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
   expect_set("train.beta1=2", "configuration: train.beta1 = 2; it must be from 0 to below 1");
   expect_set("train.lr=0", "configuration: train.lr = 0; it must be above 0");
   expect_set("model.layers=1000000000", "configuration: model.layers = 1000000000; it must be at most 100000");
+}
+
+TEST_F(BadInputTest, ValuesTooLargeOrNoNumbers) {
+  write_gpt();
   for (const char* key : {"model.width", "model.heads", "model.vocabulary", "model.classes", "data.seq", "data.samples",
                           "train.batch", "model.experts"}) {
     expect_set(fmt::format("{}=9223372036854775807", key),

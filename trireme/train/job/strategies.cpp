@@ -269,6 +269,30 @@ void check_beside_strategy(const JobConfig& config, const std::string& file, int
           config.parallel.strategy, to_string(mesh), by_keys);
 }
 
+// What links between ranks bring: of a machine, or as a run measured.
+void add_links(const JobConfig& config, int64_t ranks, Communication& out) {
+  const auto& p = config.parallel;
+  if (!p.machine.empty()) {
+    require(is_file(p.machine),
+            "configuration: parallel.machine: there is no file '{}'; name one like those in machines/", p.machine);
+    out.machine = read_machine(p.machine);
+  }
+  if (!p.rates.empty()) {
+    require(p.machine.empty(),
+            "configuration: parallel.rates = '{}' and parallel.machine = '{}' both say what links bring; keep one",
+            p.rates, p.machine);
+    require(
+        is_file(p.rates),
+        "configuration: parallel.rates: there is no file '{}'; name rates.toml in the folder of a run over ucx or mpi",
+        p.rates);
+    out.measured = read_machine(p.rates);
+    require(out.measured->devices() == ranks,
+            "configuration: parallel.rates: '{}' was measured on {} ranks but the job has {}; name "
+            "one of as many",
+            p.rates, out.measured->devices(), ranks);
+  }
+}
+
 }  // namespace
 
 std::string strategy_text_of(const JobConfig& config) {
@@ -308,25 +332,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
                        .fuse_all_reduce = p.all_reduce_fusion,
                        .bucket_bytes = p.all_reduce_fusion_mb << 20,
                        .bucket_ends = p.all_reduce_fusion_config};
-  if (!p.machine.empty()) {
-    require(is_file(p.machine),
-            "configuration: parallel.machine: there is no file '{}'; name one like those in machines/", p.machine);
-    out.communication.machine = read_machine(p.machine);
-  }
-  if (!p.rates.empty()) {
-    require(p.machine.empty(),
-            "configuration: parallel.rates = '{}' and parallel.machine = '{}' both say what links bring; keep one",
-            p.rates, p.machine);
-    require(
-        is_file(p.rates),
-        "configuration: parallel.rates: there is no file '{}'; name rates.toml in the folder of a run over ucx or mpi",
-        p.rates);
-    out.communication.measured = read_machine(p.rates);
-    require(out.communication.measured->devices() == ranks,
-            "configuration: parallel.rates: '{}' was measured on {} ranks but the job has {}; name "
-            "one of as many",
-            p.rates, out.communication.measured->devices(), ranks);
-  }
+  add_links(config, ranks, out.communication);
   out.strategy = strategy_text_of(config);
   if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, ranks);
   out.accumulation = p.gradient_accumulation_steps;
