@@ -12,10 +12,12 @@
 namespace trireme {
 namespace {
 
-// "; over dp, ranks {0,1} {2,3}": whom a collective joins; of many groups the first ones.
+// "; over dp, ranks {0,1} {2,3}": whom a collective joins, of many groups the first ones; "" of what joins nobody.
 std::string joined_ranks(const Program& program, const Node& node) {
   constexpr int64_t kShown = 8;
+  if (!is_communication(def_of(node))) return "";
   const RankGroups groups = groups_of(node);
+  if (!groups.why_not(program.mesh).empty()) return "";  // for verify to say
   const int64_t count =
       (groups.ranks.empty() ? program.mesh.devices() : static_cast<int64_t>(groups.ranks.size())) / groups.size;
   std::string out = groups.ranks.empty() ? fmt::format("; over {}, ranks", groups.text(program.mesh)) : "; ranks";
@@ -239,9 +241,7 @@ std::string to_string(const Program& program) {
       }
       out += lies;
       const NodeId producer = program.graph.value(first).producer;
-      if (producer >= 0 && is_communication(def_of(program.graph.node(producer)))) {
-        out += joined_ranks(program, program.graph.node(producer));
-      }
+      if (producer >= 0) out += joined_ranks(program, program.graph.node(producer));
     }
     out += '\n';
   });
