@@ -10,7 +10,7 @@ namespace {
 TEST(MemoryPlan, buffers_that_are_never_live_together_share_bytes) {
   const MemoryPlan plan = plan_memory(std::vector<Lifetime>{{100, 0, 1}, {100, 2, 3}});
   EXPECT_EQ(plan.bytes, 128);
-  EXPECT_EQ(plan.arena().lower_bound, 128);
+  EXPECT_EQ(plan.lower_bound, 128);
 }
 
 TEST(MemoryPlan, a_buffer_is_live_at_its_first_and_its_last_step) {
@@ -21,7 +21,7 @@ TEST(MemoryPlan, a_buffer_is_live_at_its_first_and_its_last_step) {
 TEST(MemoryPlan, nothing_needs_nothing) {
   const MemoryPlan plan = plan_memory({});
   EXPECT_EQ(plan.bytes, 0);
-  EXPECT_EQ(plan.arena().lower_bound, 0);
+  EXPECT_EQ(plan.lower_bound, 0);
 }
 
 TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
@@ -43,8 +43,8 @@ TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
       ASSERT_LE(plan.offsets[i] + buffers[i].bytes, plan.bytes);
       ASSERT_EQ(plan.offsets[i] % kBufferAlignment, 0);
     }
-    EXPECT_GE(plan.bytes, plan.arena().lower_bound);
-    EXPECT_LE(static_cast<double>(plan.bytes), 1.25 * static_cast<double>(plan.arena().lower_bound)) << "seed " << seed;
+    EXPECT_GE(plan.bytes, plan.lower_bound);
+    EXPECT_LE(static_cast<double>(plan.bytes), 1.25 * static_cast<double>(plan.lower_bound)) << "seed " << seed;
   }
 }
 
