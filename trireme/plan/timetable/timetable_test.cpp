@@ -233,8 +233,8 @@ TEST(Timetable, what_a_schedule_does_not_take_is_refused) {
 TEST(Timetable, the_picture_shows_each_crews_units_and_where_it_idles) {
   const Timetable timetable = make_timetable("1f1b", {.crews = 2, .micro_batches = 2});
   EXPECT_EQ(picture_of(timetable, time_of(timetable), 9),
-            "crew  0 |F0 F1  .  . B0  =  . B1  = \n"
-            "crew  1 | . F0 B0  = F1 B1  =  .  . \n");
+            "crew  0 |F0 F1  .  . B0  =  . B1  =\n"
+            "crew  1 | . F0 B0  = F1 B1  =  .  .\n");
 }
 
 }  // namespace

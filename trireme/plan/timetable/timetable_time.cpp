@@ -102,6 +102,7 @@ std::string picture_of(const Timetable& timetable, const TimetableTime& time, in
       const bool goes_on = column > 0 && at == before && spans[at].begin <= middle - step;
       out += goes_on ? " = " : fmt::format("{}{:<2}", to_string(unit).front(), unit.micro_batch);
     }
+    out.erase(out.find_last_not_of(' ') + 1);
     out += '\n';
   }
   return out;
