@@ -29,7 +29,7 @@ std::optional<int> number_in(std::string_view text, int least, int most) {
   return value;
 }
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> split_words(std::string_view text) {
   std::vector<std::string_view> words;
   while (!(text = trim(text)).empty()) {
     words.push_back(text.substr(0, text.find(' ')));
@@ -59,7 +59,7 @@ std::optional<Unit> parse_unit(std::string_view word, int seq_chunks) {
 }
 
 void parse_head(std::string_view line, Timetable& out) {
-  const std::vector<std::string_view> words = words_of(line);
+  const std::vector<std::string_view> words = split_words(line);
   constexpr std::string_view kForm = "'timetable NAME stages=S micro_batches=M', and seq_chunks=C if positions are cut";
   require(words.size() >= 4 && words[0] == "timetable", "timetable line 1: '{}' is not {}", line, kForm);
   out.name = words[1];
@@ -220,7 +220,7 @@ Timetable parse_timetable(std::string_view text) {
             "timetable line {}: it begins with 'crew {}:', the crews being numbered in order (got '{}')", number,
             out.crews.size(), line.substr(0, std::min<size_t>(line.size(), 20)));
     std::vector<Unit>& crew = out.crews.emplace_back();
-    for (const std::string_view word : words_of(line.substr(colon + 1))) {
+    for (const std::string_view word : split_words(line.substr(colon + 1))) {
       const std::optional<Unit> unit = parse_unit(word, out.seq_chunks);
       require(unit.has_value(), "timetable line {}: '{}' is no unit; one is F, B, I or W and {}, as F0.{}", number,
               word, out.seq_chunks > 1 ? "stage.micro_batch.chunk" : "stage.micro_batch",
