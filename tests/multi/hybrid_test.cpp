@@ -53,9 +53,9 @@ Curve train(const Graph& graph, comm::World* world, const Parallel& parallel) {
   Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
   session.initialise();
   Curve out;
-  note_start(session, out);
+  note_start(session.step(), out);
   for (int64_t step = 1; step <= kSteps; ++step) out.losses.push_back(train_step(session, step, 0.2F));
-  note_end(session, out);
+  note_end(session.step(), out);
   return out;
 }
 

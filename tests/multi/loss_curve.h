@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,18 +36,18 @@ inline HostTensor copy_of(const View& view) {
   return out;
 }
 
-// Of a session that has been initialised, and of the same after its last step.
-inline void note_start(Session& session, Curve& curve) {
-  const ExecutionPlan& plan = session.step().plan();
-  for (const PlanInput& input : session.persistent()) {
-    curve.tensors[input.name] = {.whole = plan.values[static_cast<size_t>(input.value)].whole,
-                                 .box = session.step().input_box(input.name),
-                                 .before = copy_of(session.step().input(input.name)),
+// Of a step's executor whose parameters and state are there, and of the same after its last step.
+inline void note_start(Executor& step, Curve& curve) {
+  for (const PlanInput& input : step.plan().inputs) {
+    if (input.role != Role::kParameter && input.role != Role::kState) continue;
+    curve.tensors[input.name] = {.whole = step.plan().values[static_cast<size_t>(input.value)].whole,
+                                 .box = step.input_box(input.name),
+                                 .before = copy_of(step.input(input.name)),
                                  .after = {}};
   }
 }
-inline void note_end(Session& session, Curve& curve) {
-  for (auto& [name, moved] : curve.tensors) moved.after = copy_of(session.step().input(name));
+inline void note_end(Executor& step, Curve& curve) {
+  for (auto& [name, moved] : curve.tensors) moved.after = copy_of(step.input(name));
 }
 
 // Throws unless all ranks hold the same bits of the parameters and state that every rank has whole.
@@ -65,31 +65,29 @@ inline void require_equal_bits(Session& session, comm::World& world, int64_t ste
 }
 
 inline Curve train_curve(const Graph& graph, comm::World* world, const Parallel& parallel = {}, float lr = 0.2F,
-                         const PassOptions& passes = {}) {
+                         const PassOptions& passes = {}, int steps = kSteps) {
   Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel, .passes = passes});
   session.initialise();
   Curve out;
-  note_start(session, out);
-  for (int64_t step = 1; step <= kSteps; ++step) {
+  note_start(session.step(), out);
+  for (int64_t step = 1; step <= steps; ++step) {
     out.losses.push_back(train_step(session, step, lr));
-    if (world) require_equal_bits(session, *world, step);
+    if (world && (step <= kSteps || step == steps)) require_equal_bits(session, *world, step);
   }
-  note_end(session, out);
+  note_end(session.step(), out);
   return out;
 }
 
-// The losses of the first rank, whose pieces are those of the strategy.
-inline std::vector<float> train_losses(const Graph& graph, int ranks, const Parallel& parallel, int steps, float lr,
-                                       const PassOptions& passes = {}) {
-  std::vector<float> out;
-  std::mutex mutex;
-  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel, .passes = passes});
-    session.initialise();
-    std::vector<float> mine;
-    for (int step = 1; step <= steps; ++step) mine.push_back(train_step(session, step, lr));
-    const std::lock_guard lock(mutex);
-    if (world.rank() == 0) out = mine;
+// Of each rank.
+inline std::vector<Curve> train_curves(const Graph& graph, int ranks, const Parallel& parallel, float lr,
+                                       const PassOptions& passes = {}, int steps = kSteps) {
+  std::vector<Curve> out(static_cast<size_t>(ranks));
+  if (ranks == 1) {
+    out[0] = train_curve(graph, nullptr, parallel, lr, passes, steps);
+    return out;
+  }
+  comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {  // each rank has a place of its own
+    out[static_cast<size_t>(world.rank())] = train_curve(graph, &world, parallel, lr, passes, steps);
   });
   return out;
 }
@@ -97,8 +95,8 @@ inline std::vector<float> train_losses(const Graph& graph, int ranks, const Para
 // How far a run may lie from that of one device, as a share of each tensor's own movement (and of the loss): the ranks'
 // shares change only the order in which the terms of a step's sums are added, at most one unit of rounding for each
 // term and step.
-inline double rounding_share(double terms) {
-  return kSteps * terms * 0x1p-24;
+inline double rounding_share(double terms, int steps = kSteps) {
+  return steps * terms * 0x1p-24;
 }
 // The sums over the batch, and on the way to them those of each product over the width of its weight.
 inline double rounding_share(const Graph& graph) {
@@ -110,10 +108,15 @@ inline double rounding_share(const Graph& graph) {
   return rounding_share(static_cast<double>(terms));
 }
 
+// Of a model that computes in bf16, where each value is rounded by up to 2^-8 of itself, and one that lies between two
+// numbers of bf16 comes to be either.
+inline constexpr double kShareInBf16 = 0.05;
+
 // What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is
 // rounded as the elements are, each time.
-inline std::string difference_of(const Moved& piece, const Moved& whole, double share) {
-  const double bound = share * whole.distance() + kSteps * 0x1p-24 * largest_of(whole.after.as<float>());
+inline std::string difference_of(const Moved& piece, const Moved& whole, double share, size_t steps = kSteps) {
+  const double bound =
+      share * whole.distance() + static_cast<double>(steps) * 0x1p-24 * largest_of(whole.after.as<float>());
   HostTensor expected(piece.after.type());
   std::ranges::fill(expected.view().raw(), std::byte{0});  // what an uneven piece holds beyond the end
   copy_region(whole.after.view(), Box::whole(whole.whole), expected.view(), piece.box, held(piece.box, whole.whole));
@@ -130,9 +133,10 @@ inline std::string difference_of(const Curve& curve, const Curve& whole, double 
     if (std::fabs(static_cast<double>(curve.losses[i]) - whole.losses[i]) <= bound) continue;
     return fmt::format("the loss of step {} is {}, not {} within {}", i + 1, curve.losses[i], whole.losses[i], bound);
   }
+  if (curve.losses.size() != whole.losses.size()) return "the curves differ in length";
   if (curve.tensors.size() != whole.tensors.size()) return "the tensors differ in number";
   for (const auto& [name, moved] : whole.tensors) {
-    const std::string found = difference_of(curve.tensors.at(name), moved, share);
+    const std::string found = difference_of(curve.tensors.at(name), moved, share, whole.losses.size());
     if (!found.empty()) return name + " " + found;
   }
   return "";
@@ -146,39 +150,49 @@ inline std::string let_pass(const Curve& whole, double share) {
     const auto passes = [&, &name = name, &moved = moved](const std::string& what, const auto& change) {
       Moved wrong{moved.whole, moved.box, {}, moved.after.clone()};
       change(moved.before.as<float>(), wrong.after.as<float>());
-      if (difference_of(wrong, moved, share).empty()) out += fmt::format("{} {}\n", name, what);
+      if (difference_of(wrong, moved, share, whole.losses.size()).empty()) out += fmt::format("{} {}\n", name, what);
     };
     const auto without = [](float part) {
       return [part](std::span<const float> before, std::span<float> after) {
         for (size_t i = 0; i < after.size(); ++i) after[i] += part * (before[i] - after[i]);
       };
     };
-    passes("without half of a step's update", without(0.5F / kSteps));
+    passes("without half of a step's update", without(0.5F / static_cast<float>(whole.losses.size())));
     passes("without its updates", without(1));
     passes("with an element that is no number", [](auto, std::span<float> after) { after.back() = NAN; });
   }
   return out;
 }
 
-// What is wrong with ranks that should train as one device does, or with the comparison itself; "" when nothing is.
-inline std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, float lr,
-                                 const PassOptions& passes = {}) {
-  const Curve whole = train_curve(graph, nullptr, {}, lr);
-  const double share = rounding_share(graph);
+// Where a rank's losses, parameters or state have other bits in the second run, cut alike; "" when all are the same.
+inline std::string other_bits(std::span<const Curve> first, std::span<const Curve> second) {
+  for (size_t rank = 0; rank < first.size(); ++rank) {
+    if (first[rank].losses != second[rank].losses) return fmt::format("the losses of rank {}", rank);
+    if (first[rank].tensors.size() != second[rank].tensors.size()) return "the tensors differ in number";
+    for (const auto& [name, moved] : first[rank].tensors) {
+      const View other = second[rank].tensors.at(name).after.view();
+      if (!std::ranges::equal(moved.after.view().raw(), other.raw())) return fmt::format("{} of rank {}", name, rank);
+    }
+  }
+  return "";
+}
+
+// What is wrong with ranks that should train as another run does, whose tensors are whole, within this share; or with
+// the comparison itself. "" when nothing is.
+inline std::string difference_from(const Curve& whole, const std::vector<Curve>& ranks, double share) {
   std::string out = let_pass(whole, share);
-  std::mutex mutex;
-  const auto on_rank = [&](comm::World* world) {
-    const Curve mine = train_curve(graph, world, parallel, lr, passes);
-    const std::lock_guard lock(mutex);
-    const std::string found = difference_of(mine, whole, share);
-    if (!found.empty()) out += fmt::format("rank {}: {}\n", world ? world->rank() : 0, found);
-  };
-  if (ranks == 1) {
-    on_rank(nullptr);
-  } else {
-    comm::spawn_ranks(ranks, "threads", [&](comm::World& world) { on_rank(&world); });
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string found = difference_of(ranks[rank], whole, share);
+    if (!found.empty()) out += fmt::format("rank {}: {}\n", rank, found);
   }
   return out;
+}
+
+// The same from one device.
+inline std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, float lr,
+                                 const PassOptions& passes = {}) {
+  return difference_from(train_curve(graph, nullptr, {}, lr), train_curves(graph, ranks, parallel, lr, passes),
+                         rounding_share(graph));
 }
 
 }  // namespace trireme::testing_support

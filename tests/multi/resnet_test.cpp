@@ -41,13 +41,13 @@ Outcome run(const Graphs& graphs, const Parallel& parallel, comm::World* world) 
   Session session(graphs.step, graphs.evaluation, {.world = world, .seed = 5, .parallel = parallel});
   session.initialise();
   Outcome out;
-  note_start(session, out.curve);
+  note_start(session.step(), out.curve);
   for (int64_t step = 1; step <= kSteps; ++step) {
     out.curve.losses.push_back(train_step(session, step, 0.05F));
     const bool whole = parallel.optimizer.level == 0;  // else ranks have slices of the state
     if (world && whole) require_equal_bits(session, *world, step);
   }
-  note_end(session, out.curve);
+  note_end(session.step(), out.curve);
   fill_batch(session.evaluation(), "x", 1);
   fill_batch(session.evaluation(), "y", 1);
   session.evaluation().run();

@@ -34,7 +34,7 @@ Outcome run(const Graph& graph, const Parallel& parallel, comm::World* world) {
   Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
   session.initialise();
   Outcome out;
-  note_start(session, out.curve);
+  note_start(session.step(), out.curve);
   const auto sent = [&] {
     for (const comm::World::Traffic& t : world ? world->traffic() : std::vector<comm::World::Traffic>{}) {
       if (t.kind == "send") return t.bytes;
@@ -46,7 +46,7 @@ Outcome run(const Graph& graph, const Parallel& parallel, comm::World* world) {
     out.curve.losses.push_back(train_step(session, step, 0.02F));
     out.sent = sent() - before;
   }
-  note_end(session, out.curve);
+  note_end(session.step(), out.curve);
   for (const PlanTraffic& t : traffic_per_step(session.compiled().plan, world ? world->rank() : 0)) {
     if (t.op.ends_with("_windows")) out.planned += t.bytes;
   }

@@ -35,7 +35,7 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
   Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
   session.initialise();
   Trained out;
-  note_start(session, out.curve);
+  note_start(session.step(), out.curve);
   for (int step = 1; step <= kSteps; ++step) {
     const auto before = world ? traffic_of(*world) : out.traffic;
     out.curve.losses.push_back(train_step(session, step, kRate));
@@ -48,7 +48,7 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
       }
     }
   }
-  note_end(session, out.curve);
+  note_end(session.step(), out.curve);
   out.planned = traffic_per_step(session.compiled().plan);
   return out;
 }
