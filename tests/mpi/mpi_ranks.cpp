@@ -1,11 +1,28 @@
 // Run by mpirun: the collectives over MPI against plain computations. Exits with 1 and says why on
 // an error.
+#include <mpi.h>
+
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 
 #include "trireme/comm/comm.h"
 #include "trireme/tensor/host_tensor.h"
+
+namespace {
+std::atomic<int> communicators = 0;  // of groups
+}
+
+// Called in place of MPI's own, which are found under the names that begin with P.
+extern "C" int MPI_Comm_create_group(MPI_Comm of, MPI_Group members, int tag, MPI_Comm* made) {
+  ++communicators;
+  return PMPI_Comm_create_group(of, members, tag, made);
+}
+extern "C" int MPI_Comm_free(MPI_Comm* communicator) {
+  --communicators;
+  return PMPI_Comm_free(communicator);
+}
 
 namespace {
 
@@ -86,6 +103,23 @@ void check_group(comm::World& world) {
   expect_equal(both.as<int32_t>()[1], 1, "second of group [3,1]");
 }
 
+// A group that is destroyed leaves nothing, and the next one is a group as well.
+void check_destroyed(comm::World& world) {
+  std::vector<int> everyone;
+  for (int rank = world.size(); rank-- > 0;) everyone.push_back(rank);
+  const int before = communicators;
+  for (int i = 0; i < 3; ++i) {
+    comm::Group& group = world.group(everyone);
+    const HostTensor sum = HostTensor::of<int32_t>({1}, std::vector<int32_t>{world.rank()});
+    group.all_reduce(sum.view(), Reduce::kSum).wait();
+    expect_equal(sum.as<int32_t>()[0], world.size() * (world.size() - 1) / 2, "sum of a group made anew");
+    expect_equal(communicators - before, world.size() > 1 ? 1 : 0, "communicators of the group");
+    if (world.size() == 1) return;  // that is the world itself
+    world.destroy(group);
+    expect_equal(communicators, before, "communicators of a group that is destroyed");
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -95,6 +129,7 @@ int main() {
     for (const int64_t count : {1, 1001, 300'007}) check_collectives(*world, count);
     check_messages(*world);
     check_group(*world);
+    check_destroyed(*world);
     world->all().barrier().wait();
     return 0;
   } catch (const std::exception& e) {

@@ -28,6 +28,10 @@ bool sums_in_parts(DType dtype) {
 
 }  // namespace
 
+void P2pGroup::close() {
+  engine().transport().close(channel_);
+}
+
 P2pGroup::P2pGroup(Engine& engine, Members members, int channel)
     : GroupBase(engine, std::move(members)), sources_(static_cast<size_t>(size())), channel_(channel) {
   all_.place = rank();

@@ -15,6 +15,8 @@ class P2pGroup : public GroupBase {
  public:
   P2pGroup(Engine& engine, Members members, int channel);
 
+  void close() override;
+
  protected:
   Task run_all_reduce(Operation& operation, View inout, Reduce op) override;
   Task run_all_gather(Operation& operation, View in, View out) override;

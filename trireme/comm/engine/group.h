@@ -32,6 +32,9 @@ class GroupBase : public Group {
   Work recv(View to, int peer, int tag) override;
   Work barrier() override;
 
+  // Frees what the transport holds for it; nothing is started on it any more.
+  virtual void close() = 0;
+
  protected:
   virtual Task run_all_reduce(Operation& operation, View inout, Reduce op) = 0;
   virtual Task run_all_gather(Operation& operation, View in, View out) = 0;

@@ -1,6 +1,6 @@
 // Transport: messages between two ranks, the one interface over which the collectives of threads,
 // ucx and mpi are written. Calls are made by one thread at a time, the one that drives the engine,
-// except `wake`, `open` and `allocate`, which any thread may make beside it.
+// except `wake`, `open`, `close` and `allocate`, which any thread may make beside it.
 #pragma once
 
 #include <chrono>
@@ -40,6 +40,8 @@ class Transport {
   // A channel for the messages of these world ranks, equal on all of them; collective over them.
   // Groups of the same ranks have different numbers.
   virtual int open(const std::vector<int>& world_ranks, int number) = 0;
+  // Frees what the channel holds on this rank; its members have done all that they started on it, and each calls.
+  virtual void close(int channel) { static_cast<void>(channel); }
   // Messages from one peer with the same channel and tag arrive in the order they were sent. Both
   // sides must name the same number of bytes.
   virtual void send(Transfer& transfer) = 0;

@@ -107,14 +107,22 @@ class MpiTransport final : public Transport {
     check(status, "a group cannot be made");
     MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
     const std::lock_guard lock(mutex_);
-    communicators_.push_back(communicator);
+    const auto unused = std::ranges::find(communicators_, MPI_COMM_NULL);
+    const auto channel = static_cast<size_t>(unused - communicators_.begin());
+    if (unused == communicators_.end()) communicators_.emplace_back();
+    communicators_[channel] = communicator;
     ranks_.resize(communicators_.size());
-    std::vector<int>& ranks = ranks_.back();
+    std::vector<int>& ranks = ranks_[channel];
     ranks.assign(static_cast<size_t>(size_), -1);
     for (size_t i = 0; i < world_ranks.size(); ++i) {
       ranks[static_cast<size_t>(world_ranks[i])] = static_cast<int>(i);
     }
-    return static_cast<int>(communicators_.size()) - 1;
+    return static_cast<int>(channel);
+  }
+
+  void close(int channel) override {
+    const std::lock_guard lock(mutex_);
+    check(MPI_Comm_free(&communicators_[static_cast<size_t>(channel)]), "a group can not be freed");
   }
 
   void send(Transfer& transfer) override { start(transfer, true); }

@@ -61,7 +61,9 @@ class ConnectedWorld final : public World {
     require(busy < 0, "group {}: rank {} has messages pending on it; wait for them before it is destroyed",
             group.name(), busy);
     const std::lock_guard lock(mutex_);
-    groups_.erase(place_of(group));
+    const auto done = place_of(group);
+    done->second->close();
+    groups_.erase(done);
   }
 
   std::span<std::byte> allocate(size_t bytes) override { return engine_.transport().allocate(bytes); }
