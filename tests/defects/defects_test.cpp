@@ -1,4 +1,4 @@
-// Would the tests notice? Each defect of the compiler and the runtime (base/seeded_defect.h) is
+// Would the tests notice? Each defect of the compiler and the runtime (README.md beside this file) is
 // switched on alone, and random cases of tests/equivalence must find it, by a wrong result or by a
 // check that refuses the program or the plan.
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 #include <iostream>
 #include <sstream>
 
+#include "tests/defects/seeded_defect.h"
 #include "tests/equivalence/run.h"
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 
 namespace trireme {
 namespace {
@@ -51,16 +51,16 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-// The defects that stand in the sources, in the order of files and lines.
+// The defects that the patches put into the sources, in the order of files and lines.
 std::vector<std::string> all_defects() {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(TRIREME_SOURCE_DIR "/trireme")) {
-    if (entry.path().extension() == ".cpp") files.push_back(entry.path());
+  std::vector<std::filesystem::path> patches;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(TRIREME_SOURCE_DIR "/tests/defects/patches")) {
+    if (entry.path().extension() == ".patch") patches.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end());
+  std::sort(patches.begin(), patches.end());
   std::vector<std::string> out;
-  for (const std::filesystem::path& file : files) {
-    const std::string text = text_of(file);
+  for (const std::filesystem::path& patch : patches) {
+    const std::string text = text_of(patch);
     constexpr std::string_view kCall = "seeded_defect(\"";
     for (size_t at = text.find(kCall); at != std::string::npos; at = text.find(kCall, at)) {
       at += kCall.size();

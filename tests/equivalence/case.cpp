@@ -2,13 +2,18 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
 #include <sstream>
 
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/random_graph.h"
 #include "tests/equivalence/random_strategy.h"
+#include "tests/equivalence/shrink.h"
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
+#include "trireme/partition/by_hand.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/train/step/invariant.h"
@@ -39,6 +44,19 @@ std::vector<int64_t> numbers_after(std::string_view line, std::string_view key) 
 
 // How a training step is made, beside how it is cut.
 void add_options(Case& test, Draw& draw) {
+  test.bucket_bytes = draw.of({1, 200, 1000, 0});
+  test.passes = draw.chance(80);
+  test.all_to_all = draw.chance(80);
+  if (draw.chance(12)) {
+    static const std::vector<std::string> kTransports{"shm", "shm", "ucx", "mpi"};
+    test.transport = draw.of(kTransports);
+  }
+  test.evaluates = draw.chance(20) && !evaluation_of(test).outputs().empty();
+  if (draw.chance(30)) test.rates = draw.chance(60) ? "measured" : "named";
+  if (draw.chance(20)) {
+    static const std::vector<std::string> kSets{"baseline", "baseline", "avx2", "avx512"};
+    test.isa = draw.of(kSets);
+  }
   if (draw.chance(20)) {
     test.bucket_bytes = 0;
     for (int64_t end = draw.below(3) + 1; end < 9; end += draw.below(3) + 1) test.bucket_ends.push_back(end);
@@ -52,20 +70,40 @@ void add_options(Case& test, Draw& draw) {
   if (computes_in_bf16(test.graph) && sums < 2) test.sums = sums == 0 ? "narrow" : "f32";
 }
 
+int steps_of(const Graph& graph) {
+  const bool trains =
+      std::ranges::any_of(graph.outputs(), [](const Output& output) { return output.updates != kNoValue; });
+  return !trains ? 1 : computes_in_bf16(graph) ? 2 : 3;
+}
+
 Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
   Case out;
   out.seed = seed;
   out.numerics = numerics;
   out.graph = random_graph(draw, numerics);
   out.strategy = random_strategy(out.graph, draw, numerics);
-  for (const Output& output : out.graph.outputs()) {
-    if (output.updates != kNoValue) out.steps = computes_in_bf16(out.graph) ? 2 : 3;
-  }
-  out.bucket_bytes = draw.of({1, 200, 1000, 0});
-  out.passes = draw.chance(80);
-  out.all_to_all = draw.chance(80);
-  if (draw.chance(10)) out.transport = draw.chance(25) ? "ucx" : "shm";
+  out.steps = steps_of(out.graph);
   add_options(out, draw);
+  return out;
+}
+
+// Cuts nothing: the graph is what each rank runs.
+Strategy as_by_hand(const Graph& graph, const Mesh& mesh) {
+  return semi_auto(graph, mesh.devices(), {.mesh = to_string(mesh), .dataset = "full_batch", .follow_requests = false});
+}
+
+Case case_by_hand(uint32_t seed, Draw& draw) {
+  static const std::vector<std::string> kMeshes{"dp=2", "tp=2",      "dp=3",      "dp=4", "dp=2,tp=2",
+                                                "dp=6", "dp=3,tp=2", "dp=2,tp=4", "dp=8", "dp=2,tp=2,sp=2"};
+  const Mesh mesh = parse_mesh(draw.of(kMeshes));
+  Case out;
+  out.seed = seed;
+  out.by_hand = true;
+  out.graph = random_graph_by_hand(draw, mesh);
+  out.strategy = as_by_hand(out.graph, mesh);
+  out.steps = steps_of(out.graph);
+  add_options(out, draw);
+  out.sums = "own";
   return out;
 }
 
@@ -73,6 +111,11 @@ bool is_accepted(const Case& test) {
   try {
     require_invariant(test.graph, test.strategy);
     require_invariant(partitioned(test));
+    if (!test.evaluates) return true;
+    const Graph evaluation = evaluation_of(test);
+    const Strategy strategy = evaluation_strategy(test, evaluation);
+    require_invariant(evaluation, strategy);
+    require_invariant(partitioned(test, evaluation, strategy));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::kUnsupported) throw;
     return false;
@@ -84,6 +127,7 @@ bool is_accepted(const Case& test) {
 
 Case random_case(uint32_t seed) {
   Draw draw(seed);
+  if (seed % 16 == 3) return case_by_hand(seed, draw);
   if (seed % 8 != 5) return any_case(seed, Numerics::kFast, draw);
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -93,25 +137,88 @@ Case random_case(uint32_t seed) {
   fail(ErrorKind::kInternal, "numerics = 'invariant' refuses {} random cases", kAttempts);
 }
 
-Program partitioned(const Case& test) {
+Graph evaluation_of(const Case& test) {
+  const Graph& step = test.graph;
+  std::vector<char> is_forward;
+  for (const Output& output : step.outputs()) {
+    const NodeId producer = step.value(output.value).producer;
+    const bool made = output.updates == kNoValue && producer >= 0;
+    is_forward.push_back(made && step.node(producer).phase == Phase::kForward ? 1 : 0);
+  }
+  return with_outputs(test, is_forward).graph;
+}
+
+Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
+  const Mesh mesh = without_micro_batches(test.strategy.mesh);
+  if (test.by_hand) return as_by_hand(evaluation, mesh);
+  std::map<std::string, Layout> stored;
+  for (size_t i = 0; i < test.graph.inputs().size(); ++i) {
+    const Input& input = test.graph.inputs()[i];
+    if (input.role == Role::kParameter || input.role == Role::kState)
+      stored.emplace(input.name, test.strategy.inputs[i]);
+  }
+  Parallel parallel{.mesh = to_string(mesh), .accumulation = micro_batches(test.strategy.mesh)};
+  try {
+    return semi_auto(evaluation, mesh.devices(), parallel, {.stored = &stored, .numerics = test.numerics});
+  } catch (const Error& e) {  // a batch that does not divide
+    if (e.kind() != ErrorKind::kInvalidArgument) throw;
+  }
+  parallel.dataset = "full_batch";
+  parallel.accumulation = 1;
+  return semi_auto(evaluation, mesh.devices(), parallel, {.stored = &stored, .numerics = test.numerics});
+}
+
+Machine machine_of(const Case& test) {
+  Draw draw(test.seed * 2654435761U + 1);
+  const auto any = [&](double low, double high) { return std::exp(draw.between(std::log(low), std::log(high))); };
+  const Mesh mesh = without_micro_batches(test.strategy.mesh);
+  Machine out{.name = "drawn",
+              .devices_per_host = mesh.devices(),
+              .memory_bytes = int64_t{1} << 40,
+              .memory_bytes_per_s = any(1e8, 1e11),
+              .flops_per_s = {{"f32", any(1e6, 1e12)}, {"bf16", any(1e6, 1e12)}},
+              .achievable = draw.between(0.1, 1)};
+  for (int axis = mesh.axes(); axis-- > 0;) {  // the last joins ranks that are neighbours
+    out.levels.push_back(
+        {mesh.axis(axis).name, mesh.stride(axis) * mesh.axis(axis).size, any(1e-9, 1e-2), any(1e4, 1e11)});
+  }
+  if (out.levels.empty()) out.levels.push_back({"host", 1, 1e-6, 1e9});
+  check(out, "the machine of a case");
+  return out;
+}
+
+Rates rates_of(const Case& test) {
+  Communication how{.all_to_all = test.all_to_all};
+  if (test.rates != "usual") how.machine = machine_of(test);
+  return {reshard_costs(how, test.strategy.mesh), how.machine};
+}
+
+Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy) {
+  const Strategy saved = test.is_saved ? parse_strategy(to_string(graph, strategy), graph) : Strategy{};
+  const Strategy& cuts = test.is_saved ? saved : strategy;
+  if (test.by_hand) return by_hand(graph, cuts);
   const bool added_up_later = test.numerics == Numerics::kFast && test.seed % 3 == 0;  // another tree of sums
-  const Communication how{.all_to_all = test.all_to_all,
-                          .gradients_in_f32 = test.sums != "narrow",
-                          .all_in_f32 = test.sums == "f32",
-                          .shard_accumulation = added_up_later};
-  const Strategy saved = test.is_saved ? parse_strategy(to_string(test.graph, test.strategy), test.graph) : Strategy{};
-  return partition(test.graph, test.is_saved ? saved : test.strategy,
-                   {.costs = reshard_costs(how, test.strategy.mesh), .sum_types = sum_types(test.graph, how)});
+  Communication how{.all_to_all = test.all_to_all,
+                    .gradients_in_f32 = test.sums != "narrow",
+                    .all_in_f32 = test.sums == "f32",
+                    .shard_accumulation = added_up_later};
+  if (test.rates == "named") how.machine = machine_of(test);
+  return partition(graph, cuts, {.costs = reshard_costs(how, cuts.mesh), .sum_types = sum_types(graph, how)});
+}
+
+Program partitioned(const Case& test) {
+  return partitioned(test, test.graph, test.strategy);
 }
 
 std::string to_string(const Case& test) {
   return fmt::format(
       "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={:d} "
       "pieces={} "
-      "saved={:d} sums={} invariant={:d}\n{}{}",
+      "saved={:d} sums={} rates={} isa={} byhand={:d} evaluates={:d} invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
-      test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums,
-      test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
+      test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa,
+      test.by_hand, test.evaluates, test.numerics == Numerics::kInvariant, to_string(test.graph),
+      to_string(test.graph, test.strategy));
 }
 
 Case parse_case(std::string_view text) {
@@ -135,6 +242,10 @@ Case parse_case(std::string_view text) {
   out.loss_pieces = number_after(line, "pieces", 1);
   out.is_saved = number_after(line, "saved", 0) != 0;
   out.sums = word_after(line, "sums", "own");
+  out.rates = word_after(line, "rates", "usual");
+  out.isa = word_after(line, "isa", "machine");
+  out.by_hand = number_after(line, "byhand", 0) != 0;
+  out.evaluates = number_after(line, "evaluates", 0) != 0;
   out.numerics = number_after(line, "invariant", 0) != 0 ? Numerics::kInvariant : Numerics::kFast;
   out.graph = parse_graph(text.substr(end + 1, strategy - end - 1), find_op_base);
   out.strategy = parse_strategy(text.substr(strategy), out.graph);

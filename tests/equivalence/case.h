@@ -1,5 +1,5 @@
-// A case: a graph on whole tensors, a strategy that cuts it, and how both are run. It is text that
-// reads back equal, so a case that fails can be kept and run again.
+// A case: a graph on whole tensors and a strategy that cuts it, or a graph that is cut by hand, and how it is run. It
+// is text that reads back equal, so a case that fails can be kept and run again.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/op/numerics.h"
+#include "trireme/pass/step_times.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme::equivalence {
@@ -29,14 +31,30 @@ struct Case {
   bool is_saved = false;  // the strategy is read from its text
   std::string sums =
       "own";  // narrow sums over ranks of gradients: in f32 ("own"), as they are ("narrow"), or all in f32 ("f32")
+  // By what rates reshards are chosen and sums and updates placed: the "usual" ones; of a "named" machine; the latter
+  // alone, of a "measured" one (machine_of).
+  std::string rates = "usual";
+  std::string isa = "machine";  // the instruction set that kernels may use, if this machine has it
+  bool by_hand = false;         // the graph is what each rank runs; the strategy cuts nothing
+  bool evaluates = false;       // between the steps, in their memory and with their parameters (evaluation_of)
   // kInvariant: every output has the bits of one device's, which are those of any legal case of its graph.
   Numerics numerics = Numerics::kFast;
 };
 
-// The case of a seed: a random graph, mesh and strategy. One in eight is kInvariant.
+// The case of a seed: a random graph, mesh and strategy. One in eight is kInvariant, one in sixteen cut by hand.
 Case random_case(uint32_t seed);
 
-// As the ranks compute it, before micro-batches and passes.
+// The outputs of the forward part of the step, as a graph of its own, and how that is cut where parameters lie as the
+// step has them. Without outputs there is nothing to evaluate.
+Graph evaluation_of(const Case& test);
+Strategy evaluation_strategy(const Case& test, const Graph& evaluation);
+
+// A machine of any speed, with a level of links for each axis of the mesh, as a run measures it.
+Machine machine_of(const Case& test);
+Rates rates_of(const Case& test);  // by which passes go
+
+// A graph of the case as the ranks compute it, before micro-batches and passes.
+Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy);
 Program partitioned(const Case& test);
 
 std::string to_string(const Case& test);

@@ -28,19 +28,11 @@ class Equivalence : public testing::TestWithParam<uint32_t> {};
 
 constexpr uint32_t kGroups = 8;
 
-// The last group is computed as a machine without vector instructions of its own does: products of bf16 are done in f32
-// there.
-void use_isa_of(uint32_t group) {
-  set_isa(group + 1 == kGroups ? Isa::kBaseline : machine_isa());
-}
-
 TEST_P(Equivalence, ranks_compute_together_what_one_device_computes) {
-  use_isa_of(GetParam());
   const Tally tally = run_seeds(GetParam() * kCasesOfOne + 1, kCasesOfOne, true);
   EXPECT_EQ(tally.failure, "");
   // What is not compared must stay the exception.
   EXPECT_LE(tally.wild * 20, tally.cases);
-  set_isa(machine_isa());
   EXPECT_LE(tally.in_wide.vague * 10, tally.in_wide.compared);  // many are zero but for rounding
   EXPECT_LE(tally.in_bf16.vague * 4, tally.in_bf16.compared);
 }
@@ -128,10 +120,8 @@ bool counts_here(std::string& line) {
 TEST(Coverage, does_not_fall) {
   std::set<std::string> reached;
   for (uint32_t seed = 1; seed <= kGroups * kCasesOfOne; ++seed) {
-    use_isa_of((seed - 1) / kCasesOfOne);
     reached.merge(reached_by(random_case(seed)));
   }
-  set_isa(machine_isa());
   std::set<std::string> recorded;
   std::stringstream lines(read(TRIREME_SOURCE_DIR "/tests/equivalence/coverage.txt"));
   for (std::string line; std::getline(lines, line);) {

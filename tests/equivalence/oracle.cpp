@@ -1,13 +1,15 @@
 #include "tests/equivalence/oracle.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 
 #include "tests/equivalence/draw.h"
 #include "trireme/backend/kernels.h"
+#include "trireme/layout/simulate.h"
 #include "trireme/op/conformance.h"
-#include "trireme/op/interpret.h"
+#include "trireme/op/structural.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -114,6 +116,7 @@ Work work_of(const Graph& graph, NodeId id, size_t result, const Strategy& strat
 std::vector<std::vector<Work>> work_of_all(const Graph& graph, const Strategy& strategy) {
   std::vector<std::vector<Work>> out(graph.nodes().size());
   for (size_t id = 0; id < out.size(); ++id) {
+    if (def_of(graph.nodes()[id]).collective) continue;
     for (size_t i = 0; i < graph.nodes()[id].outputs.size(); ++i)
       out[id].push_back(work_of(graph, static_cast<NodeId>(id), i, strategy));
   }
@@ -152,6 +155,13 @@ bool is_selection(const HostTensor& result, const std::vector<double>& known) {
   return any;
 }
 
+void put(const HostTensor& tensor, int64_t i, double value) {
+  const auto at = static_cast<size_t>(i);
+  if (tensor.type().dtype == DType::kF32) tensor.as<float>()[at] = static_cast<float>(value);
+  if (tensor.type().dtype == DType::kF64) tensor.as<double>()[at] = value;
+  if (tensor.type().dtype == DType::kBF16) tensor.as<BFloat16>()[at] = BFloat16(static_cast<float>(value));
+}
+
 // Moves the elements that the op has computed; what is picked, and sums of whole numbers, are
 // exact.
 void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& result, const Work& work, Draw& draw) {
@@ -175,58 +185,128 @@ void disturb(const std::vector<const HostTensor*>& operands, const HostTensor& r
     // to bf16.
     const double own = narrow ? 0x1p-8 * std::fabs(x) : conformance::tolerance(result.type().dtype, 4, std::fabs(x));
     const bool relative = stands_alone && !(narrow && work.rounds_parts);
-    const double y = x + (relative ? own : narrow ? most + own : most) * draw.between(-1, 1);
-    const auto i = static_cast<size_t>(k);
-    if (result.type().dtype == DType::kF32) result.as<float>()[i] = static_cast<float>(y);
-    if (result.type().dtype == DType::kF64) result.as<double>()[i] = y;
-    if (result.type().dtype == DType::kBF16) result.as<BFloat16>()[i] = BFloat16(static_cast<float>(y));
+    put(result, k, x + (relative ? own : narrow ? most + own : most) * draw.between(-1, 1));
   }
 }
 
-// How a graph is disturbed.
-struct Disturbance {
-  Draw draw;
-  std::vector<std::vector<Work>> work;  // of each node's results
+// A sum over ranks, whose terms are rounded as they are added.
+void disturb_sum(const std::vector<const HostTensor*>& terms, const HostTensor& result, Draw& draw) {
+  if (!is_floating(result.type().dtype)) return;
+  double largest = 0;  // of any partial sum
+  bool exact = true;
+  for (const HostTensor* term : terms) {
+    largest += magnitude_of(*term);
+    std::vector<double> elements;
+    for (int64_t i = 0; i < term->type().elements(); ++i) elements.push_back(conformance::element(*term, i));
+    exact = exact && are_whole_numbers(elements);
+  }
+  if (exact) return;
+  const auto count = static_cast<int64_t>(terms.size());
+  const double most = result.type().dtype == DType::kBF16
+                          ? 0x1p-8 * largest * std::bit_width(static_cast<uint64_t>(count))
+                          : conformance::tolerance(result.type().dtype, count, largest);
+  for (int64_t i = 0; i < result.type().elements(); ++i) {
+    put(result, i, conformance::element(result, i) + most * draw.between(-1, 1));
+  }
+}
+
+// Disturbs what is made of a graph, on all ranks alike.
+class Disturbance {
+ public:
+  Disturbance(const Graph& graph, const Strategy& strategy) : graph_(graph), work_(work_of_all(graph, strategy)) {}
+
+  void begin(uint32_t seed) { draw_ = Draw(seed); }
+  Change change() {
+    return [this](const Made& made) { disturb_result(made); };
+  }
+
+ private:
+  void disturb_result(const Made& made) {
+    if (made.result == 0 && made.rank == 0) before_ = draw_;
+    if (made.result == 0 && made.rank > 0) draw_ = before_;
+    const Node& node = graph_.node(made.node);
+    if (!def_of(node).collective) {
+      return disturb(made.operands, made.tensor, work_[static_cast<size_t>(made.node)][made.result], draw_);
+    }
+    if (adds_up(node)) disturb_sum(made.operands, made.tensor, draw_);
+  }
+
+  static bool adds_up(const Node& node) {
+    if (node.op->name == "add_windows") return true;
+    const bool reduces = node.op->name == "all_reduce" || node.op->name == "reduce_scatter";
+    return reduces && node.attrs.as<CollectiveAttrs>().reduction == "sum";
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<Work>> work_;  // of each node's results
+  Draw draw_{0}, before_{0};
 };
 
-// Every node in turn; `by`, if given, disturbs what it computes.
-Tensors run_once(const Graph& graph, const Tensors& inputs, Disturbance* by) {
-  std::vector<HostTensor> values(graph.values().size());
-  for (const Input& input : graph.inputs()) {
-    values[static_cast<size_t>(input.value)] = inputs.at(input.name).clone();
-  }
-  for (const Node& node : graph.nodes()) {
-    std::vector<const HostTensor*> in;
-    for (const ValueId id : node.inputs) in.push_back(&values[static_cast<size_t>(id)]);
-    std::vector<TensorType> types;
-    for (const ValueId id : node.outputs) types.push_back(graph.type(id));
-    std::vector<HostTensor> results = run_reference(def_of(node), node.attrs, in, types);
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (by != nullptr)
-        disturb(in, results[i], by->work[static_cast<size_t>(&node - graph.nodes().data())][i], by->draw);
-      values[static_cast<size_t>(node.outputs[i])] = std::move(results[i]);
-    }
-  }
-  Tensors out;
-  for (const Output& output : graph.outputs()) {
-    out.insert_or_assign(output.name, values[static_cast<size_t>(output.value)].clone());
-  }
-  return out;
+Mesh mesh_of(const Case& test) {
+  return test.by_hand ? test.strategy.mesh : Mesh();
 }
 
-Tensors run_steps(const Graph& graph, const std::vector<Tensors>& inputs, Disturbance* by) {
-  Tensors now, results;
-  for (const Tensors& step : inputs) {
-    for (const auto& [name, tensor] : step) now.insert_or_assign(name, tensor.clone());
-    results = run_once(graph, now, by);
-    for (const Output& output : graph.outputs()) {
+// Puts each rank's pieces of the wholes in place of what it has.
+void cut_to(const Graph& graph, const Mesh& mesh, const Tensors& wholes, std::vector<Tensors>& now) {
+  for (const Input& input : graph.inputs()) {
+    const auto whole = wholes.find(input.name);
+    if (whole == wholes.end()) continue;
+    std::vector<HostTensor> pieces = cut(whole->second, layout_of(graph, input, mesh), mesh);
+    for (size_t rank = 0; rank < now.size(); ++rank) now[rank].insert_or_assign(input.name, std::move(pieces[rank]));
+  }
+}
+
+// A case as it is computed, step by step.
+class Steps {
+ public:
+  Steps(const Case& test, const CaseInputs& inputs) : test_(test), inputs_(inputs), mesh_(mesh_of(test)) {
+    Graph evaluation = test.evaluates ? evaluation_of(test) : Graph();
+    if (evaluation.outputs().empty()) return;
+    evaluation_ = std::move(evaluation);
+    evaluation_work_.emplace(*evaluation_, evaluation_strategy(test, *evaluation_));
+  }
+
+  // The outputs of the last step on each rank. seed: of a disturbance; 0: none.
+  std::vector<Tensors> run(uint32_t seed) {
+    step_work_.begin(seed);
+    std::vector<Tensors> now(static_cast<size_t>(mesh_.devices())), out;
+    for (size_t step = 0; step < inputs_.steps.size(); ++step) {
+      cut_to(test_.graph, mesh_, inputs_.steps[step], now);
+      out = run_in_lockstep(test_.graph, mesh_, now, seed == 0 ? Change{} : step_work_.change());
+      update(now, out);
+    }
+    if (evaluation_) evaluate(seed, std::move(now), out);
+    return out;
+  }
+
+ private:
+  void update(std::vector<Tensors>& now, const std::vector<Tensors>& out) const {
+    for (const Output& output : test_.graph.outputs()) {
       if (output.updates == kNoValue) continue;
-      const Value& updated = graph.value(output.updates);
-      now.insert_or_assign(graph.inputs()[static_cast<size_t>(updated.index)].name, results.at(output.name).clone());
+      const auto input = static_cast<size_t>(test_.graph.value(output.updates).index);
+      for (size_t rank = 0; rank < now.size(); ++rank) {
+        now[rank].insert_or_assign(test_.graph.inputs()[input].name, out[rank].at(output.name).clone());
+      }
     }
   }
-  return results;
-}
+
+  void evaluate(uint32_t seed, std::vector<Tensors> now, std::vector<Tensors>& out) {
+    evaluation_work_->begin(seed);
+    cut_to(*evaluation_, mesh_, inputs_.evaluation, now);
+    std::vector<Tensors> found =
+        run_in_lockstep(*evaluation_, mesh_, now, seed == 0 ? Change{} : evaluation_work_->change());
+    for (size_t rank = 0; rank < now.size(); ++rank) {
+      for (auto& [name, tensor] : found[rank]) out[rank].insert_or_assign(evaluated(name), std::move(tensor));
+    }
+  }
+
+  const Case& test_;
+  const CaseInputs& inputs_;
+  Mesh mesh_;
+  Disturbance step_work_{test_.graph, test_.strategy};
+  std::optional<Graph> evaluation_;
+  std::optional<Disturbance> evaluation_work_;
+};
 
 double distance(const HostTensor& a, const HostTensor& b) {
   double out = 0;
@@ -246,8 +326,15 @@ bool is_tame(const Tensors& tensors) {
   });
 }
 
+// On each rank, its pieces of wholes.
+std::vector<Tensors> pieces_of(const Graph& graph, const Mesh& mesh, const Tensors& wholes) {
+  std::vector<Tensors> out(static_cast<size_t>(mesh.devices()));
+  cut_to(graph, mesh, wholes, out);
+  return out;
+}
+
 // The loss with the inputs moved by `step` along a direction.
-double loss_at(const Graph& graph, const Tensors& inputs, const Tensors& direction, double step) {
+double loss_at(const Graph& graph, const Mesh& mesh, const Tensors& inputs, const Tensors& direction, double step) {
   Tensors moved;
   for (const auto& [name, tensor] : inputs) {
     HostTensor copy = tensor.clone();
@@ -257,25 +344,41 @@ double loss_at(const Graph& graph, const Tensors& inputs, const Tensors& directi
     }
     moved.emplace(name, std::move(copy));
   }
-  return run_once(graph, moved, nullptr).at("loss").as<double>()[0];
+  return run_in_lockstep(graph, mesh, pieces_of(graph, mesh, moved))[0].at("loss").as<double>()[0];
+}
+
+HostTensor random_whole(const Graph& graph, const Input& input, const Mesh& mesh, uint32_t seed, int step) {
+  HostTensor out(TensorType{graph.type(input.value).dtype, whole_of(graph, input, mesh)});
+  // By its name, so that a case keeps its values while it is shrunk.
+  uint32_t mixed = seed * 2654435761U + static_cast<uint32_t>(step);
+  for (const char c : input.name) mixed = mixed * 16777619U ^ static_cast<uint32_t>(c);
+  Draw draw(mixed);
+  if (input.role != Role::kState) fill(out, input.name, step + 1, draw);
+  return out;
+}
+
+bool is_kept(const Input& input) {
+  return input.role == Role::kParameter || input.role == Role::kState;
 }
 
 }  // namespace
 
-std::vector<Tensors> random_inputs(const Graph& graph, uint32_t seed, int steps) {
-  std::vector<Tensors> out(static_cast<size_t>(steps));
-  for (int step = 0; step < steps; ++step) {
-    for (const Input& input : graph.inputs()) {
-      const bool kept = input.role == Role::kParameter || input.role == Role::kState;
-      if (kept && step > 0) continue;
-      HostTensor tensor(graph.type(input.value));
-      // By its name, so that a case keeps its values while it is shrunk.
-      uint32_t mixed = seed * 2654435761U + static_cast<uint32_t>(step);
-      for (const char c : input.name) mixed = mixed * 16777619U ^ static_cast<uint32_t>(c);
-      Draw draw(mixed);
-      if (input.role != Role::kState) fill(tensor, input.name, step + 1, draw);
-      out[static_cast<size_t>(step)].emplace(input.name, std::move(tensor));
+std::string evaluated(const std::string& output) {
+  return "evaluation/" + output;
+}
+
+CaseInputs random_inputs(const Case& test) {
+  const Mesh mesh = mesh_of(test);
+  CaseInputs out{.steps = std::vector<Tensors>(static_cast<size_t>(test.steps)), .evaluation = {}};
+  for (int step = 0; step < test.steps; ++step) {
+    for (const Input& input : test.graph.inputs()) {
+      if (is_kept(input) && step > 0) continue;
+      out.steps[static_cast<size_t>(step)].emplace(input.name, random_whole(test.graph, input, mesh, test.seed, step));
     }
+  }
+  for (const Input& input : test.graph.inputs()) {  // a batch of its own
+    if (!test.evaluates || is_kept(input)) continue;
+    out.evaluation.emplace(input.name, random_whole(test.graph, input, mesh, test.seed, test.steps));
   }
   return out;
 }
@@ -284,24 +387,25 @@ bool computes_in_bf16(const Graph& graph) {
   return std::ranges::any_of(graph.values(), [](const Value& value) { return value.type.dtype == DType::kBF16; });
 }
 
-Expected one_device(const Case& test, const std::vector<Tensors>& inputs, int disturbed_runs) {
-  const Graph& graph = test.graph;
+Expected one_device(const Case& test, const CaseInputs& inputs, int disturbed_runs) {
   Expected out;
-  out.outputs = run_steps(graph, inputs, nullptr);
-  out.finite = is_tame(out.outputs);
+  Steps steps(test, inputs);
+  out.outputs = steps.run(0);
+  out.finite = std::ranges::all_of(out.outputs, is_tame);
   if (!out.finite) return out;
-  Disturbance by{Draw(0), work_of_all(graph, test.strategy)};
   std::map<std::string, double> sensitivity;
   for (int run = 0; run < disturbed_runs; ++run) {
-    by.draw = Draw(static_cast<uint32_t>(run + 1));
-    const Tensors disturbed = run_steps(graph, inputs, &by);
-    for (const auto& [name, tensor] : out.outputs) {
-      sensitivity[name] = std::max(sensitivity[name], distance(tensor, disturbed.at(name)));
+    const std::vector<Tensors> disturbed = steps.run(static_cast<uint32_t>(run + 1));
+    for (size_t rank = 0; rank < disturbed.size(); ++rank) {
+      for (const auto& [name, tensor] : out.outputs[rank]) {
+        sensitivity[name] = std::max(sensitivity[name], distance(tensor, disturbed[rank].at(name)));
+      }
     }
   }
-  const double too_sensitive = computes_in_bf16(graph) ? kTooSensitiveInBf16 : kTooSensitive;
-  for (const auto& [name, tensor] : out.outputs) {
-    const double magnitude = magnitude_of(tensor);
+  const double too_sensitive = computes_in_bf16(test.graph) ? kTooSensitiveInBf16 : kTooSensitive;
+  for (const auto& [name, tensor] : out.outputs[0]) {
+    double magnitude = 0;
+    for (const Tensors& of_rank : out.outputs) magnitude = std::max(magnitude, magnitude_of(of_rank.at(name)));
     const double allowed = kFewRuns * sensitivity[name] + conformance::tolerance(tensor.type().dtype, 4, magnitude);
     out.allowed[name] = allowed;
     if (allowed > too_sensitive * magnitude) out.vague.insert(name);
@@ -313,15 +417,51 @@ namespace {
 
 // Whether gradients leave the loss's slope on purpose: as the op is, or with these attributes as its examples say.
 bool leaves_the_slope(const Node& node) {
-  if (node.op->name == "stop_gradient") return true;
+  // The latter takes what the ranks of the group have for one value, of which each rank is given the whole gradient.
+  if (node.op->name == "stop_gradient" || node.op->name == "shard_slice") return true;
   return std::ranges::any_of(def_of(node).examples(), [&](const Example& example) {
     return !example.skip_gradient.empty() && example.attrs.text() == node.attrs.text();
   });
 }
 
+// What the loss changes by along a direction, as the gradients say, and the terms that make it.
+struct Slope {
+  Tensors direction;  // by input, on wholes
+  double slope = 0;
+  double terms = 1e-3;
+};
+
+Slope slope_of(const Graph& graph, const Mesh& mesh, const Tensors& inputs, uint32_t seed) {
+  Slope out;
+  Draw draw(seed);
+  const std::vector<Tensors> results = run_in_lockstep(graph, mesh, pieces_of(graph, mesh, inputs));
+  for (const Output& output : graph.outputs()) {
+    if (!output.name.starts_with("grad.")) continue;
+    const Input& input = graph.input(output.name.substr(5));
+    HostTensor along(TensorType{DType::kF64, whole_of(graph, input, mesh)});
+    fill(along, input.name, 0, draw);
+    const Layout layout = layout_of(graph, input, mesh);
+    const std::vector<HostTensor> pieces = cut(along, layout, mesh);
+    // All who hold the same of a parameter have the sum of their gradients.
+    const int64_t holders = input.role == Role::kParameter ? mesh.size_of(layout.replica_axes(mesh)) : 1;
+    for (size_t rank = 0; rank < pieces.size(); ++rank) {
+      const HostTensor& gradient = results[rank].at(output.name);
+      for (size_t i = 0; i < pieces[rank].as<double>().size(); ++i) {
+        const double term = pieces[rank].as<double>()[i] * gradient.as<double>()[i] / static_cast<double>(holders);
+        out.slope += term;
+        out.terms += std::fabs(term);
+      }
+    }
+    out.direction.emplace(input.name, std::move(along));
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t seed) {
+std::string check_gradients(const Case& test, const Tensors& inputs) {
+  const Graph& graph = test.graph;
+  const Mesh mesh = mesh_of(test);
   const bool has_loss = std::any_of(graph.outputs().begin(), graph.outputs().end(),
                                     [](const Output& output) { return output.name == "loss"; });
   if (!has_loss) return "";
@@ -331,26 +471,9 @@ std::string check_gradients(const Graph& graph, const Tensors& inputs, uint32_t 
   forward = without_dead_nodes(forward);
   if (std::ranges::any_of(forward.nodes(), leaves_the_slope)) return "";
   if (forward.type(forward.output("loss").value) != TensorType{DType::kF64, {}}) return "";
-  Draw draw(seed);
-  const Tensors results = run_once(graph, inputs, nullptr);
-  Tensors direction;
-  double slope = 0;
-  double terms = 1e-3;
-  for (const Output& output : graph.outputs()) {
-    if (!output.name.starts_with("grad.")) continue;
-    const std::string name = output.name.substr(5);
-    HostTensor along(graph.type(output.value));
-    fill(along, name, 0, draw);
-    const HostTensor& gradient = results.at(output.name);
-    for (size_t i = 0; i < along.as<double>().size(); ++i) {
-      const double term = along.as<double>()[i] * gradient.as<double>()[i];
-      slope += term;
-      terms += std::fabs(term);
-    }
-    direction.emplace(name, std::move(along));
-  }
+  const auto [direction, slope, terms] = slope_of(graph, mesh, inputs, test.seed);
   if (direction.empty()) return "";
-  const auto loss = [&](double h) { return loss_at(forward, inputs, direction, h); };
+  const auto loss = [&, &along = direction](double h) { return loss_at(forward, mesh, inputs, along, h); };
   const auto difference = [&](double h) { return (loss(h) - loss(-h)) / (2 * h); };
   constexpr double kStep = 5e-7;
   const double coarse = difference(4 * kStep);

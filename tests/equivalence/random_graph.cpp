@@ -4,11 +4,13 @@
 #include <map>
 #include <numeric>
 
+#include "tests/equivalence/random_collective.h"
+#include "tests/equivalence/random_updates.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
-#include "trireme/nn/optimizer.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
+#include "trireme/train/step/by_hand.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -18,12 +20,13 @@ constexpr int64_t kMostOfLarge = 20'000;  // in a graph whose dimensions fill se
 
 class RandomGraph {
  public:
-  RandomGraph(Draw& draw, Numerics numerics)
+  RandomGraph(Draw& draw, Numerics numerics, const Mesh* mesh)
       : draw_(draw),
         numerics_(numerics),
+        mesh_(mesh),
         real_(random_type(draw, numerics)),
         stored_(real_ == DType::kBF16 ? DType::kF32 : real_),
-        is_large_(real_ != DType::kF64 && draw.chance(6)) {}
+        is_large_(mesh == nullptr && real_ != DType::kF64 && draw.chance(6)) {}
 
   Graph build() {
     // Of bf16 no more than can be compared: each op errs by as much as 2^-8.
@@ -34,6 +37,9 @@ class RandomGraph {
         add_example();
       } else {
         add_block();
+      }
+      if (mesh_ != nullptr && !made_.empty() && draw_.chance(70)) {
+        keep(random_collective(draw_.chance(70) ? made_.back() : draw_.of(made_), *mesh_, most_elements(), draw_));
       }
     }
     add_loss();
@@ -53,10 +59,15 @@ class RandomGraph {
 
   // -- operands -----------------------------------------------------------------------------------
 
+  Tensor input(const std::string& name, const TensorType& type, Role role) {
+    const std::string piece = mesh_ == nullptr ? "" : random_piece(type.shape, *mesh_, draw_);
+    return {graph_, graph_.add_input(name, type, role, {}, {}, piece)};
+  }
+
   Tensor data(DType dtype, const Shape& shape, const std::string& values = "") {
     const std::string name = fmt::format("x{}{}", graph_.inputs().size(), values);
-    if (dtype == DType::kBF16) return cast({graph_, graph_.add_input(name, {stored_, shape}, Role::kData)}, dtype);
-    return {graph_, graph_.add_input(name, {dtype, shape}, Role::kData)};
+    if (dtype == DType::kBF16) return cast(input(name, {stored_, shape}, Role::kData), dtype);
+    return input(name, {dtype, shape}, Role::kData);
   }
 
   Tensor whole_numbers(const TensorType& type, int64_t low, int64_t high) {
@@ -71,15 +82,8 @@ class RandomGraph {
     }
     if (!alike.empty() && draw_.chance(50)) return cast(draw_.of(alike), real_);
     const std::string name = fmt::format("w{}", parameters_.size());
-    parameters_.emplace_back(graph_, graph_.add_input(name, {stored_, shape}, Role::kParameter));
+    parameters_.push_back(input(name, {stored_, shape}, Role::kParameter));
     return cast(parameters_.back(), real_);
-  }
-
-  Tensor schedule(const std::string& name, DType dtype) {
-    for (const Input& input : graph_.inputs()) {
-      if (input.name == name) return {graph_, input.value};
-    }
-    return {graph_, graph_.add_input(name, {dtype, {}}, Role::kSchedule)};
   }
 
   // A value of this shape: from the batch, a parameter, or made of what the graph has computed so
@@ -295,7 +299,7 @@ class RandomGraph {
       case 1:
         return keep(log_softmax(x));
       case 2:
-        return keep(dropout(x, schedule("step", DType::kI64), 0.25, 11, static_cast<int64_t>(made_.size())));
+        return keep(dropout(x, schedule(graph_, "step", DType::kI64), 0.25, 11, static_cast<int64_t>(made_.size())));
       default:
         return keep(x);
     }
@@ -340,9 +344,9 @@ class RandomGraph {
   void add_images() {
     const int64_t side = draw_.of({2, 3, 4, 5});
     const int64_t groups = is_large_ ? 1 : draw_.of({1, 1, 2});
-    const int64_t channels = is_large_ ? draw_.of({16, 32, 48}) : groups * draw_.of({1, 2, 3});
+    const int64_t channels = is_large_ ? draw_.of({32, 48, 64}) : groups * draw_.of({1, 2, 3});
     const Tensor x = operand({draw_.of({1, 2, 3, 4}), side, side, channels});
-    const int64_t filters = is_large_ ? draw_.of({16, 32}) : groups * draw_.of({1, 2, 3, 4});
+    const int64_t filters = is_large_ ? draw_.of({32, 64}) : groups * draw_.of({1, 2, 3, 4});
     const int64_t stride = is_large_ ? draw_.of({1, 2}) : 1;
     const Tensor weight = parameter({filters, 2, 2, channels / groups});
     Tensor y = conv2d(x, weight, {.stride = {stride, stride}, .padding = {1, 1}, .groups = groups});
@@ -408,7 +412,7 @@ class RandomGraph {
       const Tensor term = draw_.chance(60) ? mean(square(x)) : mean(mul(x, data(stored_, x.shape())));
       loss = loss ? add(loss, term) : term;
     }
-    graph_.add_output("loss", loss.id());
+    loss = over_all_ranks(loss);
     std::vector<Tensor> wrt = parameters_;
     if (draw_.chance(50)) {
       for (const Input& input : graph_.inputs()) {
@@ -417,9 +421,12 @@ class RandomGraph {
         }
       }
     }
-    const std::vector<Tensor> grads = gradients(loss, wrt);
+    std::vector<Tensor> grads = gradients(loss, wrt);
+    for (size_t i = 0; mesh_ != nullptr && i < parameters_.size(); ++i) {
+      if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters_[i], *mesh_);
+    }
     const bool trains = draw_.chance(60);
-    if (trains) add_updates(grads);
+    if (trains) add_random_updates(graph_, parameters_, grads, numerics_, mesh_, draw_);
     if (trains && !parameters_.empty() &&
         draw_.chance(15)) {  // a view of what the step replaces shows what was there before
       const Tensor x = draw_.of(parameters_);
@@ -430,6 +437,18 @@ class RandomGraph {
         if (grads[i]) graph_.add_output("grad." + name_of(wrt[i]), grads[i].id());
       }
     }
+  }
+
+  // The output "loss", and what gradients are taken of. By hand these are the mean over the ranks, and each rank's
+  // term.
+  Tensor over_all_ranks(const Tensor& loss) {
+    if (mesh_ == nullptr) {
+      graph_.add_output("loss", loss.id());
+      return loss;
+    }
+    const auto ranks = static_cast<double>(mesh_->devices());
+    graph_.add_output("loss", sum_over_ranks(loss, *mesh_, ranks).id());
+    return scale(loss, 1 / ranks);
   }
 
   // As models of language end: a product whose result only the cross-entropy reads, which can be taken in pieces of
@@ -445,43 +464,11 @@ class RandomGraph {
     return graph_.inputs()[static_cast<size_t>(graph_.value(input.id()).index)].name;
   }
 
-  Optimizer optimizer() {
-    const double eps = draw_.of(std::vector<double>{1, 1e-2});
-    return draw_.of(std::vector<Optimizer>{
-        Sgd{.weight_decay = 0.01}, Sgd{.momentum = 0.9}, Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
-        AdamW{.eps = eps}, Adam{.eps = eps, .weight_decay = 0.01}, Lamb{.eps = eps}});
-  }
-
-  void add_updates(const std::vector<Tensor>& grads) {
-    const Tensor lr = schedule("lr", DType::kF32);
-    const Tensor step = schedule("step", DType::kI64);
-    graph_.set_phase(Phase::kUpdate);
-    const Tensor factor = draw_.chance(40) ? clipping(grads) : constant(graph_, {DType::kF32, {}}, 1);
-    const Optimizer how = optimizer();
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (grads[i]) nn::add_update(how, {name_of(parameters_[i]), parameters_[i], grads[i], lr, step, factor});
-    }
-  }
-
-  Tensor clipping(const std::vector<Tensor>& grads) {
-    graph_.set_scope("clip");
-    const bool exact = numerics_ == Numerics::kInvariant && stored_ == DType::kF32;
-    Tensor sum;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (!grads[i]) continue;
-      const Tensor squares = exact ? exact_square_sum(grads[i]) : square_sum(grads[i]);
-      sum = sum ? add(sum, squares) : squares;
-    }
-    if (!sum) return constant(graph_, {stored_, {}}, 1);
-    if (exact) sum = total_of_digits(sum);
-    if (draw_.chance(50)) return clip_scale(sum, 0.5);
-    return clamp(scale(reciprocal(sqrt(sum) + 1e-6), 0.5), 0, 1);
-  }
-
   Draw& draw_;
   Numerics numerics_;
-  DType real_;    // what is computed in
-  DType stored_;  // of inputs
+  const Mesh* mesh_;  // of the ranks, of a graph that is cut by hand
+  DType real_;        // what is computed in
+  DType stored_;      // of inputs
   bool is_large_;
   Graph graph_{"random"};
   std::vector<Tensor> parameters_;
@@ -491,7 +478,11 @@ class RandomGraph {
 }  // namespace
 
 Graph random_graph(Draw& draw, Numerics numerics) {
-  return RandomGraph(draw, numerics).build();
+  return RandomGraph(draw, numerics, nullptr).build();
+}
+
+Graph random_graph_by_hand(Draw& draw, const Mesh& mesh) {
+  return RandomGraph(draw, Numerics::kFast, &mesh).build();
 }
 
 }  // namespace trireme::equivalence

@@ -8,6 +8,7 @@
 
 #include "tests/equivalence/draw.h"
 #include "trireme/ir/graph.h"
+#include "trireme/mesh/mesh.h"
 #include "trireme/op/numerics.h"
 
 namespace trireme::equivalence {
@@ -15,5 +16,9 @@ namespace trireme::equivalence {
 // Floating values are all f32, or all f64, or are computed in bf16 from inputs in f32. Where bits must not depend on
 // the cuts they are mostly f32, for whose sums there are kernels, and the norm of all gradients is exact.
 Graph random_graph(Draw& draw, Numerics numerics = Numerics::kFast);
+
+// Of a model that is cut by hand over this mesh: what each rank runs, with collectives among its ops, and inputs that
+// are the same on all ranks, pieces, or each rank's own.
+Graph random_graph_by_hand(Draw& draw, const Mesh& mesh);
 
 }  // namespace trireme::equivalence

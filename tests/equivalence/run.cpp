@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <tuple>
 
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/shrink.h"
+#include "trireme/backend/cpu/isa.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
@@ -26,19 +28,41 @@ namespace {
 constexpr uint32_t kBatch = 48;   // cases that are made, run and compared together
 constexpr int kCarefulRuns = 32;  // of the oracle, before a case is said to differ
 
-// A case on its way from the graph to its verdict.
-struct Running {
-  const Case* test = nullptr;
-  std::vector<Tensors> inputs;  // of each step
-  Expected expected;
-  Tensors bits;  // of the outputs as one rank with one thread computes them, where the case is to have them
+// A graph of a case on its way to the ranks: the step's, or the evaluation's.
+struct Built {
   Program program;
   ExecutionPlan plan;
   std::vector<std::vector<HostTensor>> outputs;  // of each output, every rank's piece
+};
+
+// A case on its way from the graph to its verdict.
+struct Running {
+  const Case* test = nullptr;
+  CaseInputs inputs;
+  Expected expected;
+  Tensors bits;  // of the outputs as one rank with one thread computes them, where the case is to have them
+  Built step;
+  std::optional<Built> evaluation;
   Verdict verdict;
 
   bool is_open() const { return verdict.kind == Verdict::Kind::kAgrees; }
   void fail(const std::string& text) { verdict = {Verdict::Kind::kFails, text}; }
+};
+
+// While it lives, kernels use what this instruction set has.
+class UsedIsa {
+ public:
+  explicit UsedIsa(const std::string& name) {
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (to_string(isa) == name) set_isa(std::min(isa, before_));
+    }
+  }
+  ~UsedIsa() { set_isa(before_); }
+  UsedIsa(const UsedIsa&) = delete;
+  UsedIsa& operator=(const UsedIsa&) = delete;
+
+ private:
+  Isa before_ = isa();
 };
 
 bool keeps_bits(const Case& test) {
@@ -63,30 +87,28 @@ Case uncut(const Case& test) {
   return out;
 }
 
-Program in_micro_batches(const Case& test) {
-  return in_micro_batches(partitioned(test), {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0});
+Program in_micro_batches(const Case& test, Program program) {
+  return in_micro_batches(std::move(program), {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0});
 }
 
-Program with_passes(const Case& test, const Program& program) {
+Program with_passes(const Case& test, Program program) {
   if (!test.passes) return program;
-  const Rates rates{reshard_costs({.all_to_all = test.all_to_all}, test.strategy.mesh)};
-  return run_passes(program,
-                    {.all_reduce = {.bucket_bytes = test.bucket_bytes, .bucket_ends = test.bucket_ends, .rates = rates},
-                     .recompute = test.recompute,
-                     .loss_pieces = test.loss_pieces});
+  return run_passes(
+      std::move(program),
+      {.all_reduce = {.bucket_bytes = test.bucket_bytes, .bucket_ends = test.bucket_ends, .rates = rates_of(test)},
+       .recompute = test.recompute,
+       .loss_pieces = test.loss_pieces});
 }
 
 void refuse(const std::vector<std::string>& findings, std::string_view what) {
   if (!findings.empty()) fail(ErrorKind::kInternal, "{}: {}", what, findings.front());
 }
 
-void check_texts(const Running& r) {
-  const Case& test = *r.test;
-  const std::string strategy = to_string(test.graph, test.strategy);
-  invariant(to_string(test.graph, parse_strategy(strategy, test.graph)) == strategy,
-            "the strategy reads back otherwise");
-  const std::string plan = to_string(r.plan);
-  invariant(to_string(parse_plan(plan)) == plan, "the plan reads back otherwise");
+void check_texts(const Graph& graph, const Strategy& strategy, const ExecutionPlan& plan) {
+  const std::string cuts = to_string(graph, strategy);
+  invariant(to_string(graph, parse_strategy(cuts, graph)) == cuts, "the strategy reads back otherwise");
+  const std::string text = to_string(plan);
+  invariant(to_string(parse_plan(text)) == text, "the plan reads back otherwise");
 }
 
 std::vector<std::string> check_all_ranks(const ExecutionPlan& plan) {
@@ -95,68 +117,121 @@ std::vector<std::string> check_all_ranks(const ExecutionPlan& plan) {
   return check_communication(calls);
 }
 
+Built build(const Case& test, const Graph& graph, const Strategy& strategy, bool external_parameters) {
+  Built out;
+  refuse(verify(graph), "graph");
+  const Program whole = partitioned(test, graph, strategy);
+  refuse(verify(whole), "partitioned program");
+  out.program = in_micro_batches(test, whole);
+  refuse(verify(out.program), "program in micro-batches");
+  out.program = with_passes(test, std::move(out.program));
+  out.plan = plan_execution(
+      out.program,
+      {.threads = threads_of(test), .numerics = test.numerics, .external_parameters = external_parameters});
+  refuse(verify(out.plan), "plan");
+  refuse(check_communication(out.plan), "communication");
+  if (test.seed % 8 == 0) refuse(check_all_ranks(out.plan), "communication of all ranks");
+  if (test.seed % 8 == 0) check_texts(graph, strategy, out.plan);
+  out.outputs.resize(out.plan.outputs.size());
+  for (auto& pieces : out.outputs) pieces.resize(static_cast<size_t>(out.plan.mesh.devices()));
+  return out;
+}
+
 void compile(Running& r) {
   const Case& test = *r.test;
   set_log_levels("error");  // many cases have no loss that can be taken in pieces
-  refuse(verify(test.graph), "graph");
-  refuse(verify(partitioned(test)), "partitioned program");
-  r.program = in_micro_batches(test);
-  refuse(verify(r.program), "program in micro-batches");
-  r.program = with_passes(test, r.program);
-  r.plan = plan_execution(r.program, {.threads = threads_of(test), .numerics = test.numerics});
-  refuse(verify(r.plan), "plan");
-  refuse(check_communication(r.plan), "communication");
-  if (test.seed % 8 == 0) refuse(check_all_ranks(r.plan), "communication of all ranks");
-  if (test.seed % 8 == 0) check_texts(r);
-  r.outputs.resize(r.plan.outputs.size());
-  for (auto& pieces : r.outputs) pieces.resize(static_cast<size_t>(r.plan.mesh.devices()));
+  r.step = build(test, test.graph, test.strategy, false);
+  const Graph evaluation = test.evaluates ? evaluation_of(test) : Graph();
+  if (evaluation.outputs().empty()) return;
+  r.evaluation = build(test, evaluation, evaluation_strategy(test, evaluation), true);
+  ExecutionPlan& plan = r.step.plan;  // has room for both, as a job's has
+  plan.arena().bytes = std::max(plan.arena().bytes, plan.arena().persistent + r.evaluation->plan.arena().bytes);
 }
 
-void run_on_rank(Running& r, const std::vector<Tensors>& steps, comm::World* world) {
-  std::optional<ThreadPool> pool;
-  if (r.plan.threads > 1) pool.emplace(r.plan.threads);
-  Executor executor(r.plan, {.world = world, .pool = pool ? &*pool : nullptr});
-  for (const Tensors& inputs : steps) {
-    for (const auto& [name, whole] : inputs) {
-      const Box box = executor.input_box(name);
-      std::ranges::fill(executor.input(name).raw(), std::byte{0});  // beyond the whole's end
-      copy_region(whole.view(), Box::whole(whole.shape()), executor.input(name), box, held(box, whole.shape()));
-    }
-    executor.run();
+void feed(Executor& executor, const Tensors& inputs) {
+  for (const PlanInput& input : executor.plan().inputs) {
+    const auto whole = inputs.find(input.name);
+    if (whole == inputs.end()) continue;
+    const Box box = executor.input_box(input.name);
+    const View piece = executor.input(input.name);
+    std::ranges::fill(piece.raw(), std::byte{0});  // beyond the whole's end
+    copy_region(whole->second.view(), Box::whole(whole->second.shape()), piece, box, held(box, whole->second.shape()));
   }
-  for (size_t i = 0; i < r.plan.outputs.size(); ++i) {
-    const View view = executor.output(r.plan.outputs[i].name);
+}
+
+// Where an output is found after a step: one that replaces an input, in its place.
+View found_at(const Executor& executor, const PlanOutput& output) {
+  for (const PlanInput& input : executor.plan().inputs) {
+    if (input.value == output.updates) return executor.input(input.name);
+  }
+  return executor.output(output.name);
+}
+
+// Those that replace what is kept, or all others. Each rank has a place of its own.
+void take_outputs(Built& built, const Executor& executor, int64_t rank, bool kept) {
+  for (size_t i = 0; i < built.plan.outputs.size(); ++i) {
+    if ((built.plan.outputs[i].updates >= 0) != kept) continue;
+    const View view = found_at(executor, built.plan.outputs[i]);
     HostTensor piece(view.type);
     std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
-    r.outputs[i][static_cast<size_t>(world == nullptr ? 0 : world->rank())] =
-        std::move(piece);  // each rank has a place of its own
+    built.outputs[i][static_cast<size_t>(rank)] = std::move(piece);
   }
 }
 
-Tensors run_alone(const Case& test, const std::vector<Tensors>& inputs) {
+void run_on_rank(Running& r, const CaseInputs& all, comm::World* world) {
+  std::optional<ThreadPool> pool;
+  if (r.step.plan.threads > 1) pool.emplace(r.step.plan.threads);
+  ExecutorOptions how{.world = world, .pool = pool ? &*pool : nullptr};
+  Executor executor(r.step.plan, how);
+  std::optional<Executor> evaluation;
+  if (r.evaluation) {
+    how.arena = executor.arena().subspan(static_cast<size_t>(r.step.plan.arena().persistent));
+    how.external = [&](std::string_view name) { return executor.input(name); };
+    evaluation.emplace(r.evaluation->plan, how);
+  }
+  const int64_t rank = world == nullptr ? 0 : world->rank();
+  for (const Tensors& inputs : all.steps) {
+    feed(executor, inputs);
+    executor.run();
+    take_outputs(r.step, executor, rank, false);
+    if (!evaluation) continue;
+    feed(*evaluation, all.evaluation);
+    evaluation->run();
+    take_outputs(*r.evaluation, *evaluation, rank, false);
+  }
+  take_outputs(r.step, executor, rank, true);  // as the evaluation leaves them
+}
+
+Tensors run_alone(const Case& test, const CaseInputs& inputs) {
   const Case alone = uncut(test);
   Running r;
   r.test = &alone;
   compile(r);
   run_on_rank(r, inputs, nullptr);
   Tensors out;
-  for (size_t i = 0; i < r.plan.outputs.size(); ++i)
-    out.emplace(r.plan.outputs[i].name, std::move(r.outputs[i].front()));
+  for (size_t i = 0; i < r.step.plan.outputs.size(); ++i) {
+    out.emplace(r.step.plan.outputs[i].name, std::move(r.step.outputs[i].front()));
+  }
+  if (!r.evaluation) return out;
+  for (size_t i = 0; i < r.evaluation->plan.outputs.size(); ++i) {
+    out.emplace(evaluated(r.evaluation->plan.outputs[i].name), std::move(r.evaluation->outputs[i].front()));
+  }
   return out;
 }
 
 Running begin(const Case& test) {
+  const UsedIsa isa(test.isa);
   Running r;
   r.test = &test;
   try {
-    r.inputs = random_inputs(test.graph, test.seed, test.steps);
+    r.inputs = random_inputs(test);
     r.expected = one_device(test, r.inputs);
     if (!r.expected.finite) {
       r.verdict.kind = Verdict::Kind::kWild;
       return r;
     }
-    if (test.seed % 4 == 0) {
-      const std::string wrong = check_gradients(test.graph, r.inputs.front(), test.seed);
+    if (test.seed % 4 == 0 || test.by_hand) {
+      const std::string wrong = check_gradients(test, r.inputs.steps.front());
       if (!wrong.empty()) r.verdict = {Verdict::Kind::kSlope, wrong};
     }
     compile(r);
@@ -168,10 +243,12 @@ Running begin(const Case& test) {
 }
 
 void run_together(std::span<Running* const> all) {
-  const auto ranks = static_cast<int>(all.front()->plan.mesh.devices());
-  comm::spawn_ranks(ranks, transport_of(*all.front()->test), [&](comm::World& world) {
-    for (Running* r : all) run_on_rank(*r, r->inputs, &world);
-  });
+  const Running& first = *all.front();
+  const UsedIsa isa(first.test->isa);
+  comm::spawn_ranks(static_cast<int>(first.step.plan.mesh.devices()), transport_of(*first.test),
+                    [&](comm::World& world) {
+                      for (Running* r : all) run_on_rank(*r, r->inputs, &world);
+                    });
 }
 
 // An error breaks the world, so cases that share one with it are run again on their own.
@@ -184,21 +261,41 @@ void run_on_ranks(std::span<Running* const> all) {
   }
 }
 
+// How an output lies too far from what is expected, or "".
+std::string difference(Running& r, const Built& built, size_t i, const std::string& name) {
+  const PlanOutput& output = built.plan.outputs[i];
+  const Layout& layout = built.plan.values[static_cast<size_t>(output.value)].layout;
+  const Shape& whole = built.plan.values[static_cast<size_t>(output.value)].whole;
+  const double allowed = r.expected.allowed.at(name);
+  ++r.verdict.compared;
+  if (r.expected.vague.contains(name)) ++r.verdict.vague;
+  if (r.test->by_hand) {
+    const std::vector<HostTensor>& got = built.outputs[i];
+    if (output.updates >= 0)
+      gather(got, layout, built.plan.mesh, {got[0].type().dtype, whole});  // throws at other bits
+    for (size_t rank = 0; rank < got.size(); ++rank) {
+      const std::string found = conformance::difference(got[rank], r.expected.outputs[rank].at(name), allowed);
+      if (!found.empty()) return fmt::format("on rank {}: {}", rank, found);
+    }
+    return "";
+  }
+  const HostTensor& want = r.expected.outputs[0].at(name);
+  const HostTensor got = gather(built.outputs[i], layout, built.plan.mesh, want.type());
+  if (keeps_bits(*r.test) && !std::ranges::equal(got.view().raw(), r.bits.at(name).view().raw()))
+    return "other bits than on one rank";
+  return conformance::difference(got, want, allowed);
+}
+
 // The first output that is too far from one device's, or "".
 std::string difference(Running& r) {
   r.verdict.compared = r.verdict.vague = 0;
-  for (size_t i = 0; i < r.plan.outputs.size(); ++i) {
-    const PlanOutput& output = r.plan.outputs[i];
-    const HostTensor& want = r.expected.outputs.at(output.name);
-    const Layout& layout = r.plan.values[static_cast<size_t>(output.value)].layout;
-    const double allowed = r.expected.allowed.at(output.name);
-    const HostTensor got = gather(r.outputs[i], layout, r.plan.mesh, want.type());
-    ++r.verdict.compared;
-    if (keeps_bits(*r.test) && !std::ranges::equal(got.view().raw(), r.bits.at(output.name).view().raw()))
-      return fmt::format("output '{}': other bits than on one rank", output.name);
-    if (r.expected.vague.contains(output.name)) ++r.verdict.vague;
-    const std::string found = conformance::difference(got, want, allowed);
-    if (!found.empty()) return fmt::format("output '{}': {}", output.name, found);
+  for (const Built* built : {&r.step, r.evaluation ? &*r.evaluation : nullptr}) {
+    for (size_t i = 0; built != nullptr && i < built->plan.outputs.size(); ++i) {
+      const std::string& output = built->plan.outputs[i].name;
+      const std::string name = built == &r.step ? output : evaluated(output);
+      const std::string found = difference(r, *built, i, name);
+      if (!found.empty()) return fmt::format("output '{}': {}", name, found);
+    }
   }
   return "";
 }
@@ -208,6 +305,15 @@ void compare(Running& r) {
   r.expected = one_device(*r.test, r.inputs, kCarefulRuns);
   const std::string found = difference(r);
   if (!found.empty()) r.verdict = {Verdict::Kind::kDiffers, found};
+}
+
+Verdict verdict_of(Running& r) {
+  try {
+    if (r.is_open()) compare(r);
+  } catch (const std::exception& e) {  // replicas that differ in some bit
+    r.verdict = {Verdict::Kind::kDiffers, e.what()};
+  }
+  return r.verdict;
 }
 
 std::string beginning(const std::string& text) {
@@ -226,7 +332,7 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   });
   std::string program;
   try {
-    program = to_string(with_passes(small, in_micro_batches(small)));
+    program = to_string(with_passes(small, in_micro_batches(small, partitioned(small))));
   } catch (const std::exception& e) {
     program = e.what();
   }
@@ -234,57 +340,97 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
                      to_string(small), program);
 }
 
-// "op matmul", "kernel matmul.onednn", "option recompute": what the plan of a case does.
-std::set<std::string> reached_by(const Case& test, const ExecutionPlan& plan) {
-  std::set<std::string> out;
+// "op matmul", "kernel matmul.onednn": what a plan of the case does.
+void note(const Case& test, const ExecutionPlan& plan, std::set<std::string>& out) {
   for (const Action& action : plan.actions) {
     out.insert(fmt::format("op {}{}", action.op->name, computes_in_bf16(test.graph) ? " in bf16" : ""));
     if (!action.kernel.empty()) out.insert("kernel " + action.kernel);
   }
-  const auto option = [&](bool is_on, std::string_view name) {
-    if (is_on) out.insert(fmt::format("option {}", name));
-  };
-  option(test.transport != "threads", test.transport);
-  option(plan.threads > 1, keeps_bits(test) ? "threads, invariant" : "threads");
-  option(test.sums != "own", "sums " + test.sums);
-  option(!test.bucket_ends.empty(), "bucket ends");
-  option(test.recompute, "recompute");
-  option(test.loss_pieces > 1, "loss pieces");
-  option(test.is_saved, "saved strategy");
-  option(!test.passes, "no passes");
-  option(!test.all_to_all, "no all-to-all");
-  option(micro_batches(test.strategy.mesh) > 1, "micro-batches");
-  option(keeps_bits(test), "invariant");
+}
+
+std::vector<std::string> options_of(const Case& test) {
+  const bool has_own = std::ranges::any_of(
+      test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });
+  const std::pair<bool, std::string> all[] = {
+      {test.transport != "threads", test.transport},
+      {threads_of(test) > 1, keeps_bits(test) ? "threads, invariant" : "threads"},
+      {test.sums != "own", "sums " + test.sums},
+      {test.rates != "usual", "rates " + test.rates},
+      {test.isa != "machine", "isa " + test.isa},
+      {!test.bucket_ends.empty(), "bucket ends"},
+      {test.recompute, "recompute"},
+      {test.loss_pieces > 1, "loss pieces"},
+      {test.is_saved, "saved strategy"},
+      {!test.passes, "no passes"},
+      {!test.all_to_all, "no all-to-all"},
+      {test.by_hand, "by hand"},
+      {has_own, "layerwise"},
+      {test.evaluates, "evaluation"},
+      {test.evaluates && test.by_hand, "evaluation, by hand"},
+      {test.evaluates && keeps_bits(test), "evaluation, invariant"},
+      {micro_batches(test.strategy.mesh) > 1, "micro-batches"},
+      {keeps_bits(test), "invariant"}};
+  std::vector<std::string> out;
+  for (const auto& [is_on, name] : all) {
+    if (is_on) out.push_back("option " + name);
+  }
   return out;
 }
 
 }  // namespace
 
 std::set<std::string> reached_by(const Case& test) {
+  const UsedIsa isa(test.isa);
   Running r;
   r.test = &test;
   compile(r);
-  return reached_by(test, r.plan);
+  std::set<std::string> out;
+  note(test, r.step.plan, out);
+  if (r.evaluation) note(test, r.evaluation->plan, out);
+  for (std::string& option : options_of(test)) out.insert(std::move(option));
+  return out;
 }
 
 std::vector<Verdict> run_cases(std::span<const Case> cases) {
   std::deque<Running> all;
   for (const Case& test : cases) all.push_back(begin(test));
-  std::map<std::pair<int64_t, std::string>, std::vector<Running*>> by_world;
+  std::map<std::tuple<int64_t, std::string, std::string>, std::vector<Running*>> by_world;
   for (Running& r : all) {
-    if (r.is_open()) by_world[{r.plan.mesh.devices(), transport_of(*r.test)}].push_back(&r);
+    if (r.is_open()) by_world[{r.step.plan.mesh.devices(), transport_of(*r.test), r.test->isa}].push_back(&r);
   }
   for (const auto& [world, group] : by_world) run_on_ranks(group);
   std::vector<Verdict> out;
-  for (Running& r : all) {
-    try {
-      if (r.is_open()) compare(r);
-    } catch (const std::exception& e) {  // replicas that differ in some bit
-      r.verdict = {Verdict::Kind::kDiffers, e.what()};
-    }
-    out.push_back(r.verdict);
-  }
+  for (Running& r : all) out.push_back(verdict_of(r));
   return out;
+}
+
+// Rank 0 gathers what each rank has of each output.
+void gather_outputs(Built& built, comm::World& world) {
+  for (std::vector<HostTensor>& pieces : built.outputs) {
+    const TensorType type = pieces[static_cast<size_t>(world.rank())].type();
+    const int64_t bytes = type.bytes();
+    const HostTensor all(TensorType{DType::kU8, {bytes * world.size()}});
+    const View mine{pieces[static_cast<size_t>(world.rank())].view().data, {DType::kU8, {bytes}}};
+    world.all().all_gather(mine, all.view()).wait();
+    for (int rank = 0; rank < world.size(); ++rank) {
+      HostTensor& piece = pieces[static_cast<size_t>(rank)];
+      if (rank != world.rank()) piece = HostTensor(type);
+      const auto from = all.view().raw().subspan(static_cast<size_t>(rank * bytes), static_cast<size_t>(bytes));
+      std::ranges::copy(from, piece.view().raw().begin());
+    }
+  }
+}
+
+Verdict run_case_over(comm::World& world, const Case& test) {
+  Running r = begin(test);
+  if (!r.is_open()) return r.verdict;
+  {
+    const UsedIsa isa(test.isa);
+    run_on_rank(r, r.inputs, &world);
+  }
+  gather_outputs(r.step, world);
+  if (r.evaluation) gather_outputs(*r.evaluation, world);
+  return verdict_of(r);
 }
 
 Tally run_seeds(uint32_t first, uint32_t count, bool shrink) {

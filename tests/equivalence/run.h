@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/equivalence/case.h"
+#include "trireme/comm/comm.h"
 
 namespace trireme::equivalence {
 
@@ -29,6 +30,10 @@ struct Verdict {
 
 // One verdict a case. Cases for the same number of ranks and transport share the threads.
 std::vector<Verdict> run_cases(std::span<const Case> cases);
+
+// One case on the ranks of this world, which are as many as its mesh has; collective. All ranks come to the same
+// verdict.
+Verdict run_case_over(comm::World& world, const Case& test);
 
 // The ops, kernels and options of a case's plan, by name.
 std::set<std::string> reached_by(const Case& test);

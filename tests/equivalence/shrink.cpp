@@ -244,6 +244,9 @@ class Shrinker {
     with([](Case& c) { c.loss_pieces = 1; });
     with([](Case& c) { c.is_saved = false; });
     with([](Case& c) { c.sums = "own"; });
+    with([](Case& c) { c.rates = "usual"; });
+    with([](Case& c) { c.isa = "machine"; });
+    with([](Case& c) { c.evaluates = false; });
     return changed;
   }
 
@@ -315,6 +318,7 @@ class Shrinker {
   }
 
   bool fewer_axes() {
+    if (best_.by_hand) return false;  // its collectives are over the mesh as it is
     bool changed = false;
     for (int axis = best_.strategy.mesh.axes(); axis-- > 0;) changed = attempt(without_axis(best_, axis)) || changed;
     return changed;
@@ -362,6 +366,10 @@ class Shrinker {
 };
 
 }  // namespace
+
+Case with_outputs(const Case& test, const std::vector<char>& keep) {
+  return Editor(test, {.keep_output = keep}).run();
+}
 
 Case shrunk(Case test, const std::function<bool(const Case&)>& goes_wrong) {
   return Shrinker(std::move(test), goes_wrong).run();

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/layout/box.h"
 #include "trireme/op/rank_groups.h"
@@ -27,8 +26,7 @@ void pack(const View& whole, std::byte* pieces, int dim, int64_t parts, bool unp
   piece.shape[dim] /= parts;
   for (int64_t i = 0; i < parts; ++i) {
     Box part = Box::whole(piece.shape);
-    const bool rotated = !unpack && seeded_defect("collective: each rank gets its neighbour's piece");
-    part.start[dim] = (rotated ? (i + 1) % parts : i) * piece.shape[dim];
+    part.start[dim] = i * piece.shape[dim];
     const View dense{pieces + i * piece.bytes(), piece};
     if (unpack) {
       copy_region(dense, part, whole, box, part);
@@ -39,7 +37,7 @@ void pack(const View& whole, std::byte* pieces, int dim, int64_t parts, bool unp
 }
 
 comm::Reduce comm_reduce(Reduction reduction) {
-  if (reduction == Reduction::kMax || seeded_defect("collective: sums are maxima")) return comm::Reduce::kMax;
+  if (reduction == Reduction::kMax) return comm::Reduce::kMax;
   return reduction == Reduction::kMin ? comm::Reduce::kMin : comm::Reduce::kSum;
 }
 
@@ -193,8 +191,7 @@ void BoundCollective::start() {
   } else if (work_ == GroupWork::kAllToAll) {
     works_.push_back(group_->all_to_all(sent, come));
   } else if (work_ == GroupWork::kRingShift) {
-    const int64_t by = seeded_defect("collective: pieces go around the other way") ? -call_.shift : call_.shift;
-    works_.push_back(group_->ring_shift(sent, come, static_cast<int>(by)));
+    works_.push_back(group_->ring_shift(sent, come, static_cast<int>(call_.shift)));
   } else {
     invariant(false, "a collective that no group does (work {})", static_cast<int>(work_));
   }
@@ -211,20 +208,11 @@ void BoundCollective::start_broadcast() {
 
 void BoundCollective::start_all_reduce() {
   for (size_t i = 0; i < in_.size(); ++i) {
-    if (seeded_defect("collective: all but the first of a bucket are stale") && i > 0) break;
     if (in_[i].data != out_[i].data) {
       std::memcpy(out_[i].data, in_[i].data, static_cast<size_t>(in_[i].bytes()));
     }
   }
-  if (seeded_defect("collective: nothing is reduced")) return;
-  for (const View& run : runs_) {
-    works_.push_back(group_->all_reduce(run, comm_reduce(call_.reduction)));
-    if (seeded_defect("collective: only the first run of a bucket is reduced")) return;
-    if (seeded_defect("collective: sums are taken twice")) {
-      works_.back().wait();
-      works_.push_back(group_->all_reduce(run, comm_reduce(call_.reduction)));
-    }
-  }
+  for (const View& run : runs_) works_.push_back(group_->all_reduce(run, comm_reduce(call_.reduction)));
 }
 
 void BoundCollective::wait() {
@@ -232,9 +220,8 @@ void BoundCollective::wait() {
   started_ = false;
   if (exchange_) return exchange_->wait();
   for (comm::Work& work : works_) work.wait();
-  if (call_.joined < 0 || scratch_.empty() || seeded_defect("collective: what arrived is not unpacked")) return;
-  const bool own = seeded_defect("collective: what was sent is unpacked");
-  pack(out_[0], own ? scratch_.data() : packed_result().data, call_.joined, group_->size(), true);
+  if (call_.joined < 0 || scratch_.empty()) return;
+  pack(out_[0], packed_result().data, call_.joined, group_->size(), true);
 }
 
 std::chrono::steady_clock::time_point BoundCollective::ended() const {

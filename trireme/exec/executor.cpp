@@ -9,7 +9,6 @@
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/exec/bound_message.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/rank_groups.h"
@@ -151,20 +150,12 @@ struct Executor::State {
   Place place_of(int value) const {
     const PlanValue& v = plan.values[static_cast<size_t>(value)];
     if (plan.by_hand) return {v.type.shape, Box::whole(v.type.shape).start};
-    const int64_t whose = seeded_defect("executor: pieces lie where rank 0 has them") ? 0 : rank;
     if (v.part_of) {
       const Mesh mesh = with_micro_batches(plan.mesh, plan.micro_batches);
-      const int64_t part =
-          seeded_defect("executor: micro-batches lie where the first does") ? 0 : v.part_of->micro_batch;
-      const int64_t place = whose * plan.micro_batches + part;
+      const int64_t place = rank * plan.micro_batches + v.part_of->micro_batch;
       return {v.part_of->whole, local_box(v.part_of->whole, v.part_of->layout, mesh, place).start};
     }
-    return {v.whole, local_box(v.whole, v.layout, plan.mesh, whose).start};
-  }
-
-  static std::span<const int> waits_of(const Action& action) {
-    if (seeded_defect("executor: nobody waits before the end of the step")) return {};
-    return action.waits;
+    return {v.whole, local_box(v.whole, v.layout, plan.mesh, rank).start};
   }
 
   void bind_actions() {
@@ -187,7 +178,7 @@ struct Executor::State {
         bound.scratch =
             arena(buffer.tier).subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
       }
-      for (const int comm : waits_of(action)) waited[static_cast<size_t>(comm)] = 1;
+      for (const int comm : action.waits) waited[static_cast<size_t>(comm)] = 1;
       bind_work(bound);
     }
     for (size_t i = 0; i < actions.size(); ++i) {
@@ -214,7 +205,6 @@ struct Executor::State {
     if (!is_communication(*action.op)) {
       bound.dim = action.op->collective->call(action.attrs).parted;
       bound.part = groups.place_of(rank, plan.mesh);
-      if (seeded_defect("executor: the first part is cut out")) bound.part = 0;
       return;
     }
     std::vector<int> members;
@@ -240,7 +230,7 @@ struct Executor::State {
   int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
 
   void run_action(Bound& bound) {
-    for (const int comm : waits_of(*bound.action)) wait(actions[static_cast<size_t>(comm)]);
+    for (const int comm : bound.action->waits) wait(actions[static_cast<size_t>(comm)]);
     const auto begin = timing ? Clock::now() : Clock::time_point{};
     if (bound.kernel != nullptr) {
       const KernelArgs args{bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
@@ -294,7 +284,6 @@ struct Executor::State {
     first_run = false;
     for (Bound* bound : in_flight_at_end) wait(*bound);
     communication = note_communication(begin);
-    if (seeded_defect("executor: updates that are not in place are lost")) return;
     for (const auto& [from, to] : copies) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
   }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "trireme/base/seeded_defect.h"
-
 namespace trireme {
 namespace {
 
@@ -70,13 +68,10 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
     int64_t best = -1;
     int64_t best_gap = 0;
     int64_t free_from = 0;
-    const bool touching_share = seeded_defect("memory: lifetimes that touch share bytes");
-    const int64_t need = seeded_defect("memory: a gap half as large will do") ? bytes / 2 : bytes;
     placed.each_beside(buffer, [&](size_t other) {
-      if (touching_share && buffers[other].last == buffer.first) return;
       if (buffers[other].last < buffer.first || buffer.last < buffers[other].first) return;
       const int64_t gap = plan.offsets[other] - free_from;
-      if (gap >= need && (best < 0 || gap < best_gap)) {
+      if (gap >= bytes && (best < 0 || gap < best_gap)) {
         best = free_from;
         best_gap = gap;
       }

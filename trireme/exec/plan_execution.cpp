@@ -5,7 +5,6 @@
 #include "trireme/backend/cpu/isa.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/exec/collective.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/exec/plan.h"
@@ -139,10 +138,9 @@ class Planner {
     for (const Output& output : graph_.outputs()) last(output.value) = end_;
     for (int i = 0; i < end_; ++i) {
       const bool comm = in_background(lane(i)) && !is_send(i);
-      const bool early = seeded_defect("plan: what is being sent is free at once");
-      const int until = comm && !early ? waited[static_cast<size_t>(i)] : i;
+      const int until = comm ? waited[static_cast<size_t>(i)] : i;
       const bool ends_in_step = until > i && until < end_;
-      const int read = until - (ends_in_step || seeded_defect("plan: operands are free one action early") ? 1 : 0);
+      const int read = until - (ends_in_step ? 1 : 0);
       for (const ValueId id : node(i).inputs) last(id) = std::max(last(id), read);
       for (const ValueId id : node(i).outputs) last(id) = std::max(last(id), until);
     }
@@ -185,7 +183,6 @@ class Planner {
       ValueId base = output.value;
       for (int i = from; i >= 0 && is_view(i); i = producer_[static_cast<size_t>(base)]) base = node(i).inputs[0];
       const bool replaced = base != output.updates && is_replaced_[static_cast<size_t>(base)] != 0;
-      if (seeded_defect("plan: a kept view sees the update")) continue;
       if (replaced && base != output.value) keeps_[static_cast<size_t>(from)] = 1;
     }
   }
@@ -204,8 +201,6 @@ class Planner {
     buffer_of_[static_cast<size_t>(id)] = buffer;
     users_[static_cast<size_t>(buffer)].push_back(id);
     Buffer& b = plan_.buffers[static_cast<size_t>(buffer)];
-    const bool is_first = users_[static_cast<size_t>(buffer)].size() == 1;
-    if (!is_first && seeded_defect("plan: what shares a buffer does not keep it alive")) return;
     b.last = std::max(b.last, last(id));
   }
 
@@ -260,13 +255,12 @@ class Planner {
       const int buffer = buffer_of_[static_cast<size_t>(from)];
       const Buffer& b = plan_.buffers[static_cast<size_t>(buffer)];
       if (graph_.type(from).bytes() != graph_.type(id).bytes() || b.bytes != graph_.type(id).bytes()) continue;
-      const bool kept = persistent(b.holding) && !seeded_defect("plan: parameters are overwritten");
+      const bool kept = persistent(b.holding);
       if (kept && !updates(id, from)) continue;
       if (taken_by_sibling(n, k, buffer) || times_read(n, from) > 1) continue;
       const int until = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm ? waited_[static_cast<size_t>(i)] : i;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
-        if (seeded_defect("plan: results are written over what is still read")) return true;
         return last_use_[static_cast<size_t>(user)] <= until && !read_after(user, i) && !in_flight(user, i);
       });
       if (free) return buffer;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/base/words.h"
 
 namespace trireme {
@@ -263,7 +262,6 @@ Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_
     const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
     out.size[dim] = longest_part(whole[dim], mesh.size_of(axes));
     out.start[dim] = mesh.index_along(rank, axes) * out.size[dim];
-    if (seeded_defect("layout: parts begin one element early") && out.start[dim] > 0) --out.start[dim];
   }
   return out;
 }

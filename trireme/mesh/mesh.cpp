@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/base/words.h"
 
 namespace trireme {
@@ -131,7 +130,6 @@ int64_t Mesh::index_along(int64_t rank, std::span<const int> axes) const {
   invariant(rank >= 0 && rank < devices_, "rank {} of a mesh of {} devices", rank, devices_);
   int64_t index = 0;
   for (int a : axes) index = index * axis(a).size + rank / stride(a) % axis(a).size;
-  if (seeded_defect("mesh: places of a group counted from its end")) return size_of(axes) - 1 - index;
   return index;
 }
 
@@ -150,8 +148,7 @@ std::vector<int64_t> Mesh::group_of(int64_t rank, std::span<const int> axes) con
     std::vector<int64_t> next;
     next.reserve(out.size() * static_cast<size_t>(axis(a).size));
     for (int64_t member : out) {
-      const int64_t step = seeded_defect("mesh: groups of neighbours, whatever the axis") ? 1 : stride(a);
-      for (int64_t i = 0; i < axis(a).size; ++i) next.push_back(member + i * step);
+      for (int64_t i = 0; i < axis(a).size; ++i) next.push_back(member + i * stride(a));
     }
     out = std::move(next);
   }

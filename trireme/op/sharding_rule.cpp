@@ -4,7 +4,6 @@
 #include <cctype>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/mesh/mesh.h"
 
 namespace trireme {
@@ -264,14 +263,14 @@ std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& c
   const bool ring = is_ring(rule, cuts);
   for (const DimFactors& tensor : rule.out) {
     Layout layout = layout_of(tensor, cuts);
-    if (!seeded_defect("rule: sums that flow through are taken for whole")) layout.partial = cuts.through;
+    layout.partial = cuts.through;
     for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
       if (stands_in(tensor, static_cast<int>(factor))) continue;
       if (ring && in_ring(rule, factor)) continue;  // all pieces have been around
       const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
         return stands_in(operand, static_cast<int>(factor));
       });
-      if (!in_operands || seeded_defect("rule: a cut sum is taken for whole")) continue;
+      if (!in_operands) continue;
       for (const int axis : cuts.axes[factor]) {
         layout.partial.push_back({axis, rule.factors[factor].reduction});
       }
@@ -402,7 +401,7 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
     }
     const Factor& factor = rule.factors[i];
     if (ways[i] > 1 && !factor.can_cut && !(ring && in_ring(rule, i))) return why_not_cut(rule, i);
-    if (factor.size % ways[i] == 0 || seeded_defect("rule: any factor may be uneven")) continue;
+    if (factor.size % ways[i] == 0) continue;
     if (std::string why = why_not_uneven(rule, cuts, i, mesh); !why.empty()) return why;
   }
   for (size_t i = 0; i < rule.factors.size(); ++i) {
@@ -429,7 +428,6 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
         bool all_cut = true;
         for (const int factor : dim) {
           const auto f = static_cast<size_t>(factor);
-          if (seeded_defect("rule: any factor of a compound dimension may be cut")) all_cut = true;
           if (ways[f] > 1 && !all_cut) return false;
           all_cut = all_cut && ways[f] == rule.factors[f].size;
         }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/structural.h"
 #include "trireme/partition/copies.h"
@@ -40,7 +39,7 @@ void each_uneven(const CutNode& cut, const DimFactors& tensor, const Mesh& mesh,
 ValueId ready_to_read(Program& program, const CutNode& cut, size_t operand, ValueId id) {
   each_uneven(cut, cut.rule.in[operand], program.mesh, [&](size_t dim, int factor) {
     const Reduction reduction = cut.rule.factors[static_cast<size_t>(factor)].reduction;
-    if (reduction == Reduction::kSum || seeded_defect("frames: zeros beyond the end are candidates")) return;
+    if (reduction == Reduction::kSum) return;
     id = fill(program, id, dim, reduction == Reduction::kMax ? "lowest" : "highest");
   });
   return id;
@@ -48,7 +47,7 @@ ValueId ready_to_read(Program& program, const CutNode& cut, size_t operand, Valu
 
 ValueId cleared(Program& program, const CutNode& cut, size_t result, ValueId id) {
   each_uneven(cut, cut.rule.out[result], program.mesh, [&](size_t dim, int factor) {
-    if (keeps_zeros(cut.rule, factor) || seeded_defect("frames: results are not cleared beyond the end")) return;
+    if (keeps_zeros(cut.rule, factor)) return;
     id = fill(program, id, dim, "zero");
   });
   return id;

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
@@ -190,9 +189,8 @@ class Unroll {
     ValueId& id = copies_[static_cast<size_t>(old_id)][static_cast<size_t>(m)];
     if (id != kNoValue) return id;
     if (const auto whole = of_all_.find(old_id); whole != of_all_.end()) {
-      const int64_t part = seeded_defect("micro-batches: the first is read again") ? 0 : m;
       to_.graph.set_mark({});
-      define(old_id, m, cut(whole->second, old_id, old_id, part));
+      define(old_id, m, cut(whole->second, old_id, old_id, m));
       return id;
     }
     const NodeId producer = graph_.value(old_id).producer;
@@ -332,8 +330,6 @@ class Unroll {
     waiting.push_back({find(node.inputs[0], m), 1});
     begin(id, m);
     const Reduction reduction = def_of(node).collective->call(node.attrs).reduction;
-    const bool lost = seeded_defect("micro-batches: a term is lost") && waiting.size() > 1;
-    if (lost) waiting.pop_back();
     const bool is_last = ++terms_[{id, group}] == node.attrs.as<CollectiveAttrs>().size;
     while (waiting.size() > 1 &&
            (is_last || !options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/op/build.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/structural.h"
@@ -259,7 +258,6 @@ class Partitioner {
   void place(ValueId whole_id, ValueId id, const Layout& layout) {
     placed_[static_cast<size_t>(whole_id)].push_back({layout, id});
     for (const Layout& want : wants_[static_cast<size_t>(whole_id)]) {
-      if (seeded_defect("partition: sums are not resharded where they are made") && layout.is_partial()) continue;
       if (want != layout) reshard(whole_id, id, layout, want, Phase::kForward);
     }
   }
@@ -330,9 +328,6 @@ class Partitioner {
     attrs.from_dim = std::max(step.from_dim, 0);
     attrs.size = strategy_.mesh.size_of(step.axes);
     attrs.reduction = std::string(to_string(step.reduction));
-    if (seeded_defect("partition: collectives among one rank")) attrs.axes.clear();
-    if (seeded_defect("partition: axes in the wrong order")) std::reverse(attrs.axes.begin(), attrs.axes.end());
-    if (seeded_defect("partition: maxima for sums")) attrs.reduction = "max";
     return add_to(program_, structural().step(step.kind), Attrs::of(attrs), {&id, 1}, {step.after}, {whole}).front();
   }
 
@@ -342,9 +337,8 @@ class Partitioner {
     const std::vector<Placed>& all = placed_[static_cast<size_t>(whole_id)];
     const bool per_pass = graph_.value(whole_id).producer < 0;
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool fits = all[i].layout == layout || seeded_defect("partition: readers get a value in any layout");
       const bool same_pass = (all[i].phase == Phase::kBackward) == (phase == Phase::kBackward) && all[i].phase <= phase;
-      if (fits && (!per_pass || i == 0 || same_pass)) return all[i].id;
+      if (all[i].layout == layout && (!per_pass || i == 0 || same_pass)) return all[i].id;
     }
     return kNoValue;
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "trireme/base/seeded_defect.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/rewrite.h"
 
@@ -44,9 +43,8 @@ Program early_gathers(Program program) {
   std::map<NodeId, bool> moves;
   for (size_t i = 1; i < gathers.size(); ++i) {
     if (gathers[i - 1].first_reader >= gathers[i].node) continue;
-    const bool late = seeded_defect("early gathers: one moves after its reader");
-    before[late ? gathers[i].first_reader + 1 : gathers[i - 1].first_reader].push_back(gathers[i].node);
-    moves[gathers[seeded_defect("early gathers: the one before is left out") ? i - 1 : i].node] = true;
+    before[gathers[i - 1].first_reader].push_back(gathers[i].node);
+    moves[gathers[i].node] = true;
   }
   if (moves.empty()) return program;
   Rewrite rewrite(program);

@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
 #include "trireme/pass/rewrite.h"
 
@@ -77,7 +76,7 @@ class EarlyUpdates {
     for (const ValueId operand : graph_.node(id).inputs) {
       const NodeId producer = graph_.value(operand).producer;
       if (producer >= 0) {
-        if (!seeded_defect("early updates: what they read need not be made")) wait(id, producer);
+        wait(id, producer);
         continue;
       }
       for (const NodeId reader : readers_of(operand)) {
@@ -125,8 +124,6 @@ class EarlyUpdates {
     const auto waiting = waited_by_.find(id);
     if (waiting == waited_by_.end()) return;
     for (const NodeId update : waiting->second) {
-      if (seeded_defect("early updates: one that waits for a sum is lost") && def_of(graph_.node(id)).collective)
-        continue;
       if (--waits_for_[static_cast<size_t>(update)] == 0) add_once(update);
     }
   }

@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "trireme/base/seeded_defect.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/bucket_model.h"
 #include "trireme/pass/rewrite.h"
@@ -35,8 +34,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const Rates
     const Node& node = graph.node(id);
     if (!does(node, ReshardStep::Kind::kAllReduce) || node.inputs.size() != 1) continue;
     const TensorType& type = graph.type(node.inputs[0]);
-    std::string key = node.attrs.text() + std::string(to_string(type.dtype));
-    if (seeded_defect("fuse: sums over other ranks join a bucket")) key = to_string(type.dtype);
+    const std::string key = node.attrs.text() + std::string(to_string(type.dtype));
     Sequence& sequence = out[key];
     sequence.nodes.push_back(id);
     sequence.members.push_back({.ready_s = starts[static_cast<size_t>(id)], .bytes = type.bytes()});
@@ -45,8 +43,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const Rates
   for (auto& [key, sequence] : out) {
     const std::vector<NodeId>& nodes = sequence.nodes;
     for (size_t i = 0; i < nodes.size(); ++i) {
-      NodeId reader = readers[static_cast<size_t>(graph.node(nodes[i]).outputs[0])];
-      if (seeded_defect("fuse: a bucket closes after its first reader")) reader = std::numeric_limits<NodeId>::max();
+      const NodeId reader = readers[static_cast<size_t>(graph.node(nodes[i]).outputs[0])];
       const auto after = std::lower_bound(nodes.begin(), nodes.end(), reader);
       sequence.members[i].last = static_cast<size_t>(after - nodes.begin()) - 1;
     }
@@ -114,7 +111,6 @@ Program fuse_all_reduce(Program program, const FuseAllReduceOptions& options) {
         in.push_back(from.node(member).inputs[0]);
         results.push_back(from.node(member).outputs[0]);
       }
-      if (seeded_defect("fuse: results in the reverse order")) std::reverse(results.begin(), results.end());
       rewrite.copy(id, in, results);
     } else if (!skip[static_cast<size_t>(id)]) {
       rewrite.copy(id);

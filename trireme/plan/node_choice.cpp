@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 
 namespace trireme {
 namespace {
@@ -71,7 +70,6 @@ void NodeChoice::let_partials_through(const std::vector<int64_t>& bytes, int64_t
 bool NodeChoice::fits_through(const std::vector<int>& members, const std::vector<PartialAxis>& partial) const {
   for (size_t i = 0; i < have_.size(); ++i) {
     if (is_among(members, static_cast<int>(i))) {
-      if (have_[i] && seeded_defect("propagate: sums flow on beside whole operands")) continue;
       if (!have_[i] || have_[i]->partial != partial) return false;
       continue;
     }

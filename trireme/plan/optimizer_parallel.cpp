@@ -2,7 +2,6 @@
 #include <optional>
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
@@ -26,8 +25,7 @@ std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, con
   std::vector<int> all;
   for (const int axis : gradient.partial_axes()) {
     if (is_micro_batch_axis(mesh, axis)) continue;
-    const bool is_used = parameter.uses(axis) && !seeded_defect("optimizer parallel: an axis cuts a parameter twice");
-    if (!is_used) all.push_back(axis);
+    if (!parameter.uses(axis)) all.push_back(axis);
   }
   if (size < 0) return all;
   return axes_of_size(all, mesh, size).value_or(all);

@@ -1,7 +1,6 @@
 #include "trireme/plan/propagate.h"
 
 #include "trireme/base/error.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
 #include "trireme/plan/first_readers.h"
@@ -142,7 +141,7 @@ void note_mean(Propagated& known, size_t index) {
 void place_outputs(Propagated& known) {
   for (size_t i = 0; i < known.graph.outputs().size(); ++i) {
     const Output& output = known.graph.outputs()[i];
-    const bool anew = output.updates == kNoValue || seeded_defect("propagate: what is updated is left whole");
+    const bool anew = output.updates == kNoValue;
     known.strategy.outputs.push_back(anew ? Layout::replicated(known.graph.type(output.value).shape.rank())
                                           : known.layout_or_whole(output.updates));
     if (output.updates != kNoValue) note_mean(known, i);

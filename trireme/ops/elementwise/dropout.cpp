@@ -4,7 +4,6 @@
 // The mask is a function of the element's place in the whole tensor, so every cut gives the same
 // one, and the gradient is the same op on dy: the mask is drawn again, never kept.
 #include "trireme/base/rng.h"
-#include "trireme/base/seeded_defect.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -49,9 +48,7 @@ void each_line(const KernelArgs& args, Fn&& fn) {
     int64_t place = 0;
     int64_t rest = first;
     for (int dim = rank - 1; dim >= 0; --dim) {
-      int64_t start = args.out_start(0, dim);
-      if (seeded_defect("dropout: every piece draws the first one's numbers")) start = 0;
-      place += (rest % shape[dim] + start) * strides[static_cast<size_t>(dim)];
+      place += (rest % shape[dim] + args.out_start(0, dim)) * strides[static_cast<size_t>(dim)];
       rest /= shape[dim];
     }
     fn(static_cast<size_t>(first), static_cast<size_t>(size), static_cast<uint64_t>(place));

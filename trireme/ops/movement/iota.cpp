@@ -1,6 +1,5 @@
 // iota: y[i] = coordinate of the element in dimension dim. The local form reads where its piece
 // lies.
-#include "trireme/base/seeded_defect.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
 
@@ -36,7 +35,7 @@ Cost cost(const TypeArgs& args) {
 void kernel(const KernelArgs& args) {
   const int dim = static_cast<int>(args.attrs.as<IotaAttrs>().dim);
   const Shape& shape = args.out[0].type.shape;
-  const int64_t start = seeded_defect("iota: every piece counts from 0") ? 0 : args.out_start(0, dim);
+  const int64_t start = args.out_start(0, dim);
   const int64_t step = shape.strides()[static_cast<size_t>(dim)];
   with_number("iota", args.out[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -6,7 +6,6 @@
 // piece.
 #include <algorithm>
 
-#include "trireme/base/seeded_defect.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -79,10 +78,7 @@ void each_row(const char* op, const View& ids, int64_t vocabulary, int64_t start
       const auto id = static_cast<int64_t>(values[token]);
       require(id >= 0 && id < vocabulary, "{}: id {} at position {} of a vocabulary of {}; use 0 to {}", op, id, token,
               vocabulary, vocabulary - 1);
-      if (id >= start && id < start + rows)
-        fn(token, static_cast<size_t>(id - start));
-      else if (seeded_defect("embedding: ids of other pieces find the first row"))
-        fn(token, 0);
+      if (id >= start && id < start + rows) fn(token, static_cast<size_t>(id - start));
     }
   });
 }

@@ -1,0 +1,20 @@
+// A random optimizer's step at the end of a random graph: with or without clipping, updates of parameters and state.
+#pragma once
+
+#include <vector>
+
+#include "tests/equivalence/draw.h"
+#include "trireme/ir/tensor.h"
+#include "trireme/mesh/mesh.h"
+#include "trireme/op/numerics.h"
+
+namespace trireme::equivalence {
+
+// `gradients` may be missing. mesh: of a graph that is cut by hand; else null.
+void add_random_updates(Graph& graph, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+                        Numerics numerics, const Mesh* mesh, Draw& draw);
+
+// The input of this name that is fed each step.
+Tensor schedule(Graph& graph, const std::string& name, DType dtype);
+
+}  // namespace trireme::equivalence
