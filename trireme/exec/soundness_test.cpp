@@ -30,14 +30,17 @@ Tensor input(Graph& graph, const std::string& name, Shape shape, Role role = Rol
 
 // Layers whose weights are cut over "tp" in turn along both dimensions, with a batch cut over "dp":
 // reduces, gathers and scatters over both axes and over both at once.
-ExecutionPlan layers_plan(const std::string& mesh_text, int layers, int64_t width) {
+// `growing`: every second layer gives twice as much, so that no two sums are of one size.
+ExecutionPlan layers_plan(const std::string& mesh_text, int layers, int64_t width, bool growing = false) {
   Graph graph("layers");
   const Mesh mesh = parse_mesh(mesh_text);
   Tensor x = input(graph, "x", {64, width}, Role::kData);
   std::vector<Layout> layouts{parse_layout("[dp, -]", mesh)};
   for (int i = 0; i < layers; ++i) {
     graph.set_scope(fmt::format("layer{}", i));
-    x = gelu(matmul(x, input(graph, fmt::format("w{}", i), {width, width})));
+    const int64_t next = growing && i % 2 == 1 ? 2 * width : width;
+    x = gelu(matmul(x, input(graph, fmt::format("w{}", i), {width, next})));
+    width = next;
     layouts.push_back(parse_layout(i % 2 == 0 ? "[-, tp]" : "[tp, -]", mesh));
   }
   graph.set_scope("loss");
@@ -273,10 +276,10 @@ TEST(Crews, two_stages_whose_messages_cross_are_sound) {
 TEST(Crews, two_stages_that_see_each_send_through_wait_for_each_other) {
   EXPECT_THAT(
       check(two_stages("", true)),
-      ElementsAre("operations wait for each other in a circle: rank 0 starts action 6 (recv of f32 x 4 from rank 1 "
-                  "with tag 2 at 'B0.0') only after the end of action 4 (send of f32 x 4 to rank 1 with tag 1 at "
-                  "'F0.1'); rank 1 starts action 4 (recv of f32 x 4 from rank 0 with tag 1 at 'F1.1') only after the "
-                  "end of action 2 (send of f32 x 4 to rank 0 with tag 2 at 'B1.0')"));
+      ElementsAre("operations wait for each other in a circle: rank 1 starts action 4 (recv of f32 x 4 from rank 0 "
+                  "with tag 1 at 'F1.1') only after the end of action 2 (send of f32 x 4 to rank 0 with tag 2 at "
+                  "'B1.0'); rank 0 starts action 6 (recv of f32 x 4 from rank 1 with tag 2 at 'B0.0') only after the "
+                  "end of action 4 (send of f32 x 4 to rank 1 with tag 1 at 'F0.1')"));
   EXPECT_THAT(check(two_stages("dp=2", true)), ElementsAre(AllOf(HasSubstr("crew 0 (ranks 0 to 1) starts action 6"),
                                                                  HasSubstr("crew 1 (ranks 2 to 3)"))));
   EXPECT_THAT(check_communication(calls_of_ranks(two_stages("dp=2", true))), ElementsAre(HasSubstr("in a circle")));
@@ -415,7 +418,7 @@ TEST(Deadlock, is_found_exactly_where_running_comes_to_no_end) {
 // -- mistakes that are put in ---------------------------------------------------------------------
 
 TEST(PutInMistakes, a_wait_that_is_left_out_is_found) {
-  const ExecutionPlan plan = layers_plan("dp=2,tp=2", 4, 8);
+  const ExecutionPlan plan = layers_plan("dp=2,tp=2", 8, 8, true);
   std::set<int> ended;
   int removed = 0;
   for (size_t i = 0; i < plan.actions.size(); ++i) {
@@ -434,7 +437,7 @@ TEST(PutInMistakes, a_wait_that_is_left_out_is_found) {
 }
 
 TEST(PutInMistakes, operations_that_one_rank_starts_in_another_order_are_found) {
-  const ExecutionPlan plan = layers_plan("dp=2,tp=2", 4, 8);
+  const ExecutionPlan plan = layers_plan("dp=2,tp=2", 8, 8, true);
   int swapped = 0;
   for (size_t i = 0; i < calls_of(plan, 2).size(); ++i) {
     for (size_t k = 0; k < i; ++k) {

@@ -47,7 +47,7 @@ std::string with(const std::string& line) {
 TEST(Config, values_are_read_and_the_rest_keeps_its_defaults) {
   const JobConfig config = parse_config(kText, "job.toml");
   EXPECT_EQ(config.name, "tiny");
-  EXPECT_THAT(to_toml(config), HasSubstr("kind = \"gpt\"\nlayers = 2\n"));
+  EXPECT_THAT(to_toml(config), HasSubstr("kind = 'gpt'\nlayers = 2\n"));
   EXPECT_EQ(config.train.lr, 1.0) << "a whole number is a number";
   EXPECT_EQ(config.train.batch, JobConfig{}.train.batch);
 }
@@ -281,7 +281,7 @@ TEST(ConfigKinds, a_kind_has_the_same_keys_and_values_when_its_text_is_read_agai
         parse_config("[data]\nkind = 'synthetic'\n[train]\nsteps = 1\n", "job.toml", {"model.kind=" + kind});
     const std::string text = to_toml(config);
     EXPECT_EQ(to_toml(parse_config(text, "again.toml")), text);
-    EXPECT_THAT(text, HasSubstr("kind = \"" + kind + "\""));
+    EXPECT_THAT(text, HasSubstr("kind = '" + kind + "'"));
     JobConfig usual = with_kinds_of(config);
     for (const ConfigKey& key : keys_of_kinds(usual)) {
       const size_t point = key.name.find('.');

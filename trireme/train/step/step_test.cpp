@@ -77,14 +77,15 @@ TEST(TrainingStep, models_that_cannot_be_trained_are_refused) {
     }
     return "";
   };
+  const BatchField target{.name = "y", .type = kBatch[0].type};
   const ModelFn nothing = [](const Tensor& x) { return x; };
-  EXPECT_THAT(error_of(nothing, {kBatch[0], kBatch[0]}), HasSubstr("the model 'net' has no parameters to train"));
+  EXPECT_THAT(error_of(nothing, {kBatch[0], target}), HasSubstr("the model 'net' has no parameters to train"));
   EXPECT_THAT(error_of(nothing, {kBatch[0]}), HasSubstr("1 batch fields; it takes the input and the target"));
   const ModelFn aside = [](const Tensor& x) {
     nn::Trace::current().parameter("unused", {DType::kF32, {1}}, {});
     return x;
   };
-  EXPECT_THAT(error_of(aside, {kBatch[0], kBatch[0]}), HasSubstr("the loss of 'net' does not depend on any parameter"));
+  EXPECT_THAT(error_of(aside, {kBatch[0], target}), HasSubstr("the loss of 'net' does not depend on any parameter"));
 }
 
 TEST(Evaluation, has_no_gradients_updates_or_dropout) {
