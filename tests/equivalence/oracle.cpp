@@ -417,8 +417,7 @@ namespace {
 
 // Whether gradients leave the loss's slope on purpose: as the op is, or with these attributes as its examples say.
 bool leaves_the_slope(const Node& node) {
-  // The latter takes what the ranks of the group have for one value, of which each rank is given the whole gradient.
-  if (node.op->name == "stop_gradient" || node.op->name == "shard_slice") return true;
+  if (node.op->name == "stop_gradient") return true;
   return std::ranges::any_of(def_of(node).examples(), [&](const Example& example) {
     return !example.skip_gradient.empty() && example.attrs.text() == node.attrs.text();
   });

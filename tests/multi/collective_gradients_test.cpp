@@ -26,8 +26,7 @@ struct Case {
   Collective apply;
   std::vector<Shape> operands;
   CollectiveAttrs attrs;
-  bool replicated = false;  // one variable for the ranks of a group, not one each
-  bool any_rank = false;    // ranks outside all groups may be there
+  bool any_rank = false;  // ranks outside all groups may be there
 };
 
 struct Setting {
@@ -127,14 +126,9 @@ struct Variable {
   size_t element = 0;
 };
 
-std::vector<Variable> variables_of(const Case& test, const Setting& setting, const CollectiveAttrs& attrs) {
-  const std::vector<int> axes(attrs.axes.begin(), attrs.axes.end());
-  std::vector<std::vector<int64_t>> owners = setting.groups;
-  if (test.replicated && owners.empty()) owners = setting.mesh.groups(axes);
-  if (!test.replicated) {
-    owners.clear();
-    for (int64_t rank = 0; rank < setting.mesh.devices(); ++rank) owners.push_back({rank});
-  }
+std::vector<Variable> variables_of(const Case& test, const Setting& setting) {
+  std::vector<std::vector<int64_t>> owners;
+  for (int64_t rank = 0; rank < setting.mesh.devices(); ++rank) owners.push_back({rank});
   std::vector<Variable> out;
   for (const std::vector<int64_t>& ranks : owners) {
     for (size_t i = 0; i < test.operands.size(); ++i) {
@@ -194,15 +188,7 @@ void expect_gradient(const Case& test, const Setting& setting, uint32_t seed) {
   ASSERT_TRUE(verify(graph).empty()) << verify(graph).front();
   const ExecutionPlan plan = plan_by_hand(graph, setting.mesh);
   std::vector<Pieces> inputs = draw_inputs(draw, graph, static_cast<int>(setting.mesh.devices()));
-  const std::vector<Variable> variables = variables_of(test, setting, attrs);
-  if (test.replicated) {
-    for (const Variable& v : variables) {
-      for (const int64_t rank : v.ranks) {
-        inputs[static_cast<size_t>(rank)].at(v.name).as<float>()[v.element] =
-            inputs[static_cast<size_t>(v.ranks[0])].at(v.name).as<float>()[v.element];
-      }
-    }
-  }
+  const std::vector<Variable> variables = variables_of(test, setting);
 
   const Measured measured = measure(plan, inputs, variables);
 
@@ -310,9 +296,9 @@ std::vector<Tensor> boxes_added(const std::vector<Tensor>& x, const CollectiveAt
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
-      {"sums", reduced, {{3, 4}, {5}}, {.reduction = "sum"}, false, true},
-      {"maxima", reduced, {{3, 4}, {5}}, {.reduction = "max"}, false, true},
-      {"minima", reduced, {{3, 4}, {5}}, {.reduction = "min"}, false, true},
+      {"sums", reduced, {{3, 4}, {5}}, {.reduction = "sum"}, true},
+      {"maxima", reduced, {{3, 4}, {5}}, {.reduction = "max"}, true},
+      {"minima", reduced, {{3, 4}, {5}}, {.reduction = "min"}, true},
       {"a gather of rows", gathered, {{2, 3}}, {.dim = 0}},
       {"a gather of columns", gathered, {{2, 3}}, {.dim = 1}},
       {"scattered sums of rows", scattered, {{4, 3}}, {.dim = 0}},
@@ -322,17 +308,17 @@ const std::vector<Case>& cases() {
       {"an exchange of rows for columns", exchanged, {{4, 3}}, {.dim = 0, .from_dim = 1}},
       {"an exchange of columns for rows", exchanged, {{3, 4}}, {.dim = 1, .from_dim = 0}},
       {"an exchange of rows", exchanged, {{8, 2}}, {.dim = 0, .from_dim = 0}},
-      {"a broadcast of the first", broadcasted, {{3, 2}, {4}}, {.root = 0}, false, true},
-      {"a broadcast of the last", broadcasted, {{3, 2}, {4}}, {.root = -1}, false, true},
+      {"a broadcast of the first", broadcasted, {{3, 2}, {4}}, {.root = 0}, true},
+      {"a broadcast of the last", broadcasted, {{3, 2}, {4}}, {.root = -1}, true},
       {"windows", windows_taken, {{2, 3}}, {}},
       {"sums of windows", windows_added, {{2, 5}}, {}},
       {"rows and columns of neighbors", rows_and_columns_of_neighbors, {{3, 2}}, {}},
       {"windows beside the blocks", windows_aside, {{2, 2}}, {}},
-      {"what is passed on", passed_on, {{3, 2}, {2}}, {}, false, true},
+      {"what is passed on", passed_on, {{3, 2}, {2}}, {}, true},
       {"tiles with borders", tiles_with_borders, {{1, 1, 2, 2}}, {}},
       {"boxes that are added", boxes_added, {{2, 2}}, {}},
-      {"a slice of rows", sliced, {{4, 3}}, {.dim = 0}, true},
-      {"a slice of columns", sliced, {{3, 4}}, {.dim = 1}, true},
+      {"a slice of rows", sliced, {{4, 3}}, {.dim = 0}},
+      {"a slice of columns", sliced, {{3, 4}}, {.dim = 1}},
   };
   return all;
 }

@@ -177,10 +177,19 @@ std::vector<Tensor> grad_broadcast(const GradArgs& args) {
   return out;
 }
 
-// The pieces' cotangents joined: padding with zeros and summing over the ranks, each of which took
-// its own piece.
+// The piece's cotangent where the piece lay, zeros elsewhere. The other pieces of the rank's operand went nowhere: what
+// other ranks took, they took of their own operands. Were the joined cotangents given here, ranks whose operand is the
+// same would count them once each when the gradients of what made it are summed.
 std::vector<Tensor> grad_shard_slice(const GradArgs& args) {
-  return {apply1(ops::all_gather, {args.dout[0]}, args.attrs)};
+  const auto& attrs = args.attrs.as<CollectiveAttrs>();
+  const Tensor& dy = args.dout[0];
+  CollectiveAttrs own = attrs;
+  own.dim = 0;
+  const Tensor number = apply1(ops::shard_slice, {iota(dy.graph(), {DType::kI32, {attrs.size}}, 0)}, Attrs::of(own));
+  const Tensor mine = one_hot(number, attrs.size, dy.dtype());  // [1, pieces]
+  std::vector<Tensor> pieces;
+  for (int64_t k = 0; k < attrs.size; ++k) pieces.push_back(mul(dy, reshape(slice(mine, 1, k, 1), {})));
+  return {concat(pieces, attrs.dim)};
 }
 
 std::vector<Example> examples_elementwise() {

@@ -79,7 +79,12 @@ TEST(Collectives, GatherScatteredSumsInTheGradient) {
   Graph graph;
 
   EXPECT_EQ(gradient_of(graph, "reduce_scatter", f32({6}), {.size = 2}).op->name, "all_gather");
-  EXPECT_EQ(gradient_of(graph, "shard_slice", f32({4}), {.size = 2}).op->name, "all_gather");
+}
+
+TEST(Collectives, LeaveZerosBesideASliceInItsGradient) {
+  Graph graph;
+
+  EXPECT_EQ(gradient_of(graph, "shard_slice", f32({4}), {.size = 2}).op->name, "concat");
 }
 
 TEST(Collectives, ExchangeBackInTheGradientOfAnExchange) {
