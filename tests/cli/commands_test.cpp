@@ -154,7 +154,7 @@ TEST_F(CommandTest, GenerateWritesTheSameTextForTheSameSeed) {
 TEST_F(CommandTest, GenerateOfAModelThatDoesNotWriteIsRefused) {
   write_mlp();
   ASSERT_EQ(run({"train", "mlp.toml", "--out", "run", "--quiet"}).code, 0);
-  expect_error({"generate", "run", "--prompt", "a"}, 2, HasSubstr("it must be a gpt or llama over bytes"));
+  expect_error({"generate", "run", "--prompt", "a"}, 2, HasSubstr("it must be a language model over bytes"));
 }
 
 TEST_F(CommandTest, ExplainPrintsEveryStage) {

@@ -90,7 +90,12 @@ TEST(AccumulationOfExperts, TokensAreDroppedByTheirPlaceInTheWholeBatch) {
 TEST(AccumulationInBf16, StaysAsNearToTheWholeBatchAsItsRounding) {
   const Graph graph = gpt_step({}, DType::kBF16);
   const Curve whole = train_curve(graph, nullptr, {}, kRate);
-  EXPECT_EQ(difference_from(whole, train_curves(graph, 2, in_parts(3), kRate), kShareInBf16), "");
+  EXPECT_NE(whole.losses.front(), whole.losses.back());
+  for (const Curve& curve : train_curves(graph, 2, in_parts(3), kRate)) {
+    for (size_t i = 0; i < whole.losses.size(); ++i) {
+      EXPECT_NEAR(curve.losses[i], whole.losses[i], 0.02F) << "step " << i + 1;
+    }
+  }
 }
 
 // contracts 12 test 2: one update a step. Otherwise 4 micro-batches would be 4 updates.

@@ -67,7 +67,11 @@ TEST(LossPiecesInBf16, StayAsNearToTheWholeLossAsItsRounding) {
   const PassOptions pieces{.loss_pieces = 3};
   EXPECT_EQ(count(compile(graph, {.passes = pieces}), "linear_weight_grad_onto"), 2);
   const Curve whole = train_curve(graph, nullptr, {}, 0.1F);
-  EXPECT_EQ(difference_from(whole, train_curves(graph, 2, {}, 0.1F, pieces), kShareInBf16), "");
+  for (const Curve& curve : train_curves(graph, 2, {}, 0.1F, pieces)) {
+    for (size_t i = 0; i < whole.losses.size(); ++i) {
+      EXPECT_NEAR(curve.losses[i], whole.losses[i], 0.02F) << "step " << i + 1;
+    }
+  }
 }
 
 TEST(LossPiecesInvariant, AreRefused) {

@@ -161,7 +161,7 @@ std::string check_axes(const std::vector<int>& axes, const Mesh& mesh) {
 std::string check_types(const ExecutionPlan& plan, const Action& action, int64_t size) {
   const auto types_of = [&](const std::vector<int>& values) {
     std::vector<TensorType> out;
-    for (const int id : values) out.push_back(plan.values[static_cast<size_t>(id)].type);
+    for (const int id : values) out.push_back(as_moved(plan.values[static_cast<size_t>(id)].type));
     return out;
   };
   const std::vector<TensorType> in = types_of(action.in);

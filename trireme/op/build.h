@@ -17,6 +17,12 @@ Tensor apply1(const OpDef& op, std::initializer_list<Tensor> in, Attrs attrs = {
 // throws.
 std::vector<TensorType> result_types(const OpDef& op, std::span<const TensorType> in, const Attrs& attrs);
 
+// A type as a collective of the compiler's moves it: bools as bytes, which a model's own code has to cast.
+inline TensorType as_moved(TensorType type) {
+  if (type.dtype == DType::kBool) type.dtype = DType::kU8;
+  return type;
+}
+
 // Adds what is wrong with phases: nodes that read what a later one makes.
 void check_phases(const Graph& graph, std::vector<std::string>& out);
 

@@ -38,8 +38,8 @@ std::string check_collective(const Program& program, const Node& node, size_t k)
 std::string check_call(const Program& program, const Node& node) {
   if (std::string wrong = groups_of(node).why_not(program.mesh); !wrong.empty()) return wrong;
   std::vector<TensorType> in, out;
-  for (const ValueId id : node.inputs) in.push_back(program.graph.type(id));
-  for (const ValueId id : node.outputs) out.push_back(program.graph.type(id));
+  for (const ValueId id : node.inputs) in.push_back(as_moved(program.graph.type(id)));
+  for (const ValueId id : node.outputs) out.push_back(as_moved(program.graph.type(id)));
   try {
     return result_types(def_of(node), in, node.attrs) == out ? "" : "makes pieces of other types than the op gives";
   } catch (const Error& e) {
