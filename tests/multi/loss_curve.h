@@ -108,10 +108,6 @@ inline double rounding_share(const Graph& graph) {
   return rounding_share(static_cast<double>(terms));
 }
 
-// Of a model that computes in bf16, where each value is rounded by up to 2^-8 of itself, and one that lies between two
-// numbers of bf16 comes to be either.
-inline constexpr double kShareInBf16 = 0.05;
-
 // What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is
 // rounded as the elements are, each time.
 inline std::string difference_of(const Moved& piece, const Moved& whole, double share, size_t steps = kSteps) {
