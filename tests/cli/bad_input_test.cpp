@@ -31,8 +31,9 @@ class BadInputTest : public CliTest {
     last_ = outcome;
   }
   // A key of another kind than the file's.
-  void expect_set_of(const std::string& kind, const std::string& set, const testing::Matcher<std::string>& text) {
-    expect_error({"train", "gpt.toml", "--quiet", "--set", kind, "--set", set}, kCaller, text);
+  void expect_set_of(const std::string& kinds, const std::string& set, const testing::Matcher<std::string>& text) {
+    write("other.toml", kinds + "\n[train]\nsteps = 1\n");
+    expect_error({"train", "other.toml", "--quiet", "--set", set}, kCaller, text);
   }
   void expect_set(const std::string& set, const testing::Matcher<std::string>& text) {
     expect_error({"train", "gpt.toml", "--quiet", "--set", set}, kCaller, text);
@@ -93,9 +94,9 @@ TEST_F(BadInputTest, ValuesTooLargeOrNoNumbers) {
     expect_set(fmt::format("{}=9223372036854775807", key),
                fmt::format("configuration: {} = 9223372036854775807; it must be at most 2147483647", key));
   }
-  expect_set_of("model.kind=mlp", "model.hidden=[4294967296]",
+  expect_set_of("[model]\nkind = 'mlp'\n[data]\nkind = 'synthetic'", "model.hidden=[4294967296]",
                 "configuration: model.hidden = 4294967296; it must be at most 2147483647");
-  expect_set_of("data.kind=synthetic", "data.image=[2147483647, 2147483647, 2147483647]",
+  expect_set_of("[data]\nkind = 'synthetic'", "data.image=[2147483647, 2147483647, 2147483647]",
                 "configuration: data.image: its sizes make 9.9e+27 elements; they must make at most 2147483647");
   expect_set("model.width=2000000000",
              HasSubstr("configuration: the model 'gpt' has at least 4.8e+19 parameters, 1788139"));
@@ -115,11 +116,12 @@ TEST_F(BadInputTest, ValuesTooLargeOrNoNumbers) {
              "configuration: train.beta2 = 0.9999999999; it must be from 0 to below 1, also in f32");
   expect_set("train.clip=-1", "configuration: train.clip = -1; it must be 0 or more");
   expect_set("train.steps=-5", "configuration: train.steps = -5; it must be 0 or more");
-  expect_set_of("data.kind=idx", "data.std=0",
+  expect_set_of("[model]\nkind = 'lenet'\n[data]\nkind = 'idx'\nimages = 'i'\nlabels = 'l'", "data.std=0",
                 "configuration: data.std = 0; pixels are divided by it: it must be above 0, within what f32 holds");
-  expect_set_of("data.kind=idx", "data.std=1e-60",
+  expect_set_of("[model]\nkind = 'lenet'\n[data]\nkind = 'idx'\nimages = 'i'\nlabels = 'l'", "data.std=1e-60",
                 "configuration: data.std = 1e-60; pixels are divided by it: it must be above 0, within what f32 holds");
-  expect_set_of("data.kind=idx", "data.mean=inf", "configuration: data.mean = inf; it must be a number that f32 holds");
+  expect_set_of("[model]\nkind = 'lenet'\n[data]\nkind = 'idx'\nimages = 'i'\nlabels = 'l'", "data.mean=inf",
+                "configuration: data.mean = inf; it must be a number that f32 holds");
   expect_set("parallel.gradient_accumulation_steps=5000",
              "configuration: parallel.gradient_accumulation_steps = 5000; it must be from 1 to 4096");
   expect_set("data.seq=100000",

@@ -111,6 +111,13 @@ std::vector<TensorType> infer_shard_slice(const InferArgs& args) {
   return {cut("shard_slice", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
 }
 
+// 1 / n where a rank holds the maximum or minimum as one of n, else 0. Shared out, because ranks may hold the same
+// value as copies of one: then all of them together have its gradient.
+Tensor share_of_holders(const Tensor& x, const Tensor& extreme, const CollectiveAttrs& sum, DType dtype) {
+  const Tensor holds = cast(equal(x, extreme), dtype);
+  return div(holds, apply1(ops::all_reduce, {holds}, Attrs::of(sum)));
+}
+
 // A sum over ranks gives every rank's cotangent to every rank. A maximum gives the sum to the ranks
 // that hold it.
 std::vector<Tensor> grad_all_reduce(const GradArgs& args) {
@@ -121,7 +128,7 @@ std::vector<Tensor> grad_all_reduce(const GradArgs& args) {
   for (size_t i = 0; i < args.in.size(); ++i) {
     if (!args.wanted[i] || !args.dout[i]) continue;
     const Tensor dy = apply1(ops::all_reduce, {args.dout[i]}, Attrs::of(sum));
-    out[i] = extreme ? mul(dy, cast(equal(args.in[i], args.out[i]), dy.dtype())) : dy;
+    out[i] = extreme ? mul(dy, share_of_holders(args.in[i], args.out[i], sum, dy.dtype())) : dy;
   }
   return out;
 }
@@ -137,7 +144,9 @@ std::vector<Tensor> grad_reduce_scatter(const GradArgs& args) {
   const Tensor dy = apply1(ops::all_gather, {args.dout[0]}, args.attrs);
   if (attrs.reduction == "sum") return {dy};
   const Tensor y = apply1(ops::all_gather, {args.out[0]}, args.attrs);
-  return {mul(dy, cast(equal(args.in[0], y), dy.dtype()))};
+  CollectiveAttrs sum = attrs;
+  sum.reduction = "sum";
+  return {mul(dy, share_of_holders(args.in[0], y, sum, dy.dtype()))};
 }
 
 std::vector<Tensor> grad_all_to_all(const GradArgs& args) {
