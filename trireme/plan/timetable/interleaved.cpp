@@ -10,8 +10,8 @@ Timetable make_interleaved(const ScheduleRequest& request, bool delayed) {
   const int crews = request.crews;
   const int per_crew = request.stages_per_crew;
   require(request.micro_batches % crews == 0,
-          "schedule 'interleaved': {} micro-batches do not go in groups of {}, the number of crews; give a multiple",
-          request.micro_batches, crews);
+          "schedule '{}': {} micro-batches do not go in groups of {}, the number of crews; give a multiple",
+          delayed ? "interleaved-delayed" : "interleaved", request.micro_batches, crews);
   const int units = request.micro_batches * per_crew;
   Timetable out{.stages = crews * per_crew, .micro_batches = request.micro_batches};
   for (int crew = 0; crew < crews; ++crew) {

@@ -49,9 +49,8 @@ Timetable make_timetable(std::string_view name, ScheduleRequest request) {
   require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both are from 1 on", name,
           crews, micro_batches);
   require(micro_batches >= crews,
-          "schedule '{}': {} micro-batches are fewer than {} stages' crews, so the pipeline would never be full; give "
-          "at least {}",
-          name, micro_batches, crews, crews);
+          "schedule '{}': with {} micro-batches for {} crews the pipeline would never be full; give at least {}", name,
+          micro_batches, crews, crews);
   if (found->stages_per_crew == 0) {
     require(per_crew >= 2, "schedule '{}': {} stages a crew; it is for 2 or more", name, per_crew);
   } else {
