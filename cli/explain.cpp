@@ -22,8 +22,8 @@
 namespace trireme::cli {
 namespace {
 
-const std::vector<std::string> kStages{"graph",  "grad",    "plan", "partition", "passes",
-                                       "memory", "traffic", "time", "actions"};
+const std::vector<std::string> kStages{"graph",  "grad",   "plan",    "partition", "timetable",
+                                       "passes", "memory", "traffic", "time",      "actions"};
 
 const std::vector<std::string> kGraphs{"step", "evaluation", "inference"};
 
@@ -85,6 +85,27 @@ std::string traffic_text(const ExecutionPlan& plan) {
   return out + fmt::format("{:<36} {:>16}\n", "all", bytes);
 }
 
+// "crew 1: ranks 2 to 3, stages 1"
+std::string heading_of(const Compiled& compiled, int crew) {
+  const int64_t ranks = compiled.plan(crew).mesh.devices();
+  std::string stages;
+  const std::vector<int> crews = crews_of_stages(*compiled.timetable);
+  for (size_t stage = 0; stage < crews.size(); ++stage) {
+    if (crews[stage] == crew) stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage);
+  }
+  return fmt::format(
+      "{}# crew {}: {}, {}\n", crew > 0 ? "\n" : "", crew,
+      ranks == 1 ? fmt::format("rank {}", crew) : fmt::format("ranks {} to {}", crew * ranks, (crew + 1) * ranks - 1),
+      stages.find(',') == std::string::npos ? "stage " + stages : "stages " + stages);
+}
+
+std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates) {
+  if (stage == "passes")
+    return to_string(crew.program) + fused_text(crew.program) + "\n" + all_reduce_table(crew.program, rates);
+  if (stage == "memory") return memory_text(crew.plan);
+  return stage == "traffic" ? traffic_text(crew.plan) : to_string(crew.plan);
+}
+
 // The graph that --of names, compiled as the job compiles it.
 Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int ranks, int threads) {
   JobGraphs graphs = graphs_of(assembly, ranks);
@@ -112,15 +133,18 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
   }
   if (args.stage == "plan") return strategy_file(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
-  if (args.stage == "passes") {
-    return to_string(compiled.program) + fused_text(compiled.program) + "\n" +
-           all_reduce_table(compiled.program, compiled.rates);
+  if (args.stage == "timetable") {
+    require(compiled.timetable.has_value(), "explain: --stage timetable is of a pipeline; add --pp 2 or more");
+    return to_string(*compiled.timetable);
   }
-  if (args.stage == "memory") return memory_text(compiled.plan);
-  if (args.stage == "time") return time_text(compiled.plan, compiled.rates, args.unlike);
-  if (args.stage != "traffic") return to_string(compiled.plan);
-  const std::string context = describe_context(config);
-  return traffic_text(compiled.plan) + (context.empty() ? "" : context + "\n");
+  if (args.stage == "time") return time_text(compiled.plans(), compiled.rates, args.unlike, config.train.trace);
+  std::string out;
+  for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
+    if (compiled.crews.size() > 1) out += heading_of(compiled, static_cast<int>(crew));
+    out += text_of_crew(args.stage, compiled.crews[crew], compiled.rates);
+  }
+  const std::string context = args.stage == "traffic" ? describe_context(config) : "";
+  return out + (context.empty() ? "" : context + "\n");
 }
 
 int run(const ExplainArgs& args) {
@@ -135,6 +159,8 @@ int run(const ExplainArgs& args) {
           args.of);
   const JobConfig config = args.job.read();
   log_remarks(config);
+  require(config.train.trace.empty() || args.stage == "time",
+          "explain: --trace is of the modelled step; add --stage time");
   if (!args.passes.dump_dir.empty()) disk().make_directory(args.passes.dump_dir);
   const auto model = make_model(config);
   const int ranks = args.job.ranks_in_all();
@@ -183,7 +209,8 @@ void add_explain(CLI::App& app, Action& chosen) {
   command
       ->add_option("--stage", args->stage,
                    "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
-                   "of one micro-batch on a mesh with the axis micro_batch where there are several; passes: after the "
+                   "of one micro-batch on a mesh with the axis micro_batch where there are several; timetable: of a "
+                   "pipeline, in which order each part of the ranks works; passes: after the "
                    "passes, all "
                    "micro-batches one after the other, the ops that were fused, and when each sum over ranks is ready, "
                    "begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a "

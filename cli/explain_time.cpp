@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/exec/virtual_time.h"
+#include "trireme/train/report/trace.h"
 
 namespace trireme::cli {
 namespace {
@@ -76,14 +78,27 @@ std::string ranks_table(const VirtualTime& time) {
   return out;
 }
 
+void write_trace(const std::vector<const ExecutionPlan*>& crews, const VirtualTime& time, const std::string& path) {
+  std::vector<std::pair<int, std::string>> events;
+  for (size_t crew = 0; crew < crews.size(); ++crew) {
+    Trace trace(static_cast<int>(static_cast<int64_t>(crew) * crews[crew]->mesh.devices()));
+    trace.add(*crews[crew], time.spans[crew]);
+    events.emplace_back(trace.rank(), trace.events());
+  }
+  atomic_write(path, trace_file(events));
+}
+
 }  // namespace
 
-std::string time_text(const ExecutionPlan& plan, const Rates& rates, const UnlikeRanks& unlike) {
-  const auto ranks = static_cast<size_t>(plan.mesh.devices());
-  const VirtualTime time = virtual_time(std::vector<const ExecutionPlan*>{&plan},
-                                        {.seconds = {action_seconds(plan, rates)},
-                                         .slowness = figures(unlike.slow, "--slow", ranks, 1, 1e-6),
-                                         .late_s = figures(unlike.late, "--late", ranks, 0, 0)});
+std::string time_text(const std::vector<const ExecutionPlan*>& crews, const Rates& rates, const UnlikeRanks& unlike,
+                      const std::string& trace) {
+  const size_t ranks = static_cast<size_t>(crews[0]->mesh.devices()) * crews.size();
+  std::vector<std::vector<double>> seconds;
+  for (const ExecutionPlan* plan : crews) seconds.push_back(action_seconds(*plan, rates));
+  const VirtualTime time = virtual_time(crews, {.seconds = std::move(seconds),
+                                                .slowness = figures(unlike.slow, "--slow", ranks, 1, 1e-6),
+                                                .late_s = figures(unlike.late, "--late", ranks, 0, 0)});
+  if (!trace.empty()) write_trace(crews, time, trace);
   std::string out =
       fmt::format("modelled step of {} rank{}: {} ms, by the rates of '{}'\n", ranks, ranks == 1 ? "" : "s",
                   ms(time.makespan_s), rates.machine ? rates.machine->name : Machine::this_host().name);
@@ -102,10 +117,13 @@ std::string time_text(const ExecutionPlan& plan, const Rates& rates, const Unlik
       "time a rank does not compute\n",
       ms(exposed_s / count), ms(busy_s / count), percent(busy_s - exposed_s, busy_s), ms(waiting_s / count),
       100 * time.idle_share());
-  const std::vector<LiveBytes> live = live_bytes(plan, time.spans[0]);
-  const auto most = std::max_element(live.begin(), live.end(),
-                                     [](const LiveBytes& a, const LiveBytes& b) { return a.bytes < b.bytes; });
-  out += fmt::format("most bytes in use: {} at {} ms\n", most->bytes, ms(most->at_s));
+  for (size_t crew = 0; crew < crews.size(); ++crew) {
+    const std::vector<LiveBytes> live = live_bytes(*crews[crew], time.spans[crew]);
+    const auto most = std::max_element(live.begin(), live.end(),
+                                       [](const LiveBytes& a, const LiveBytes& b) { return a.bytes < b.bytes; });
+    out += fmt::format("most bytes in use{}: {} at {} ms\n", crews.size() > 1 ? fmt::format(" on crew {}", crew) : "",
+                       most->bytes, ms(most->at_s));
+  }
   return unlike.given() ? out + ranks_table(time) : out;
 }
 

@@ -1,4 +1,4 @@
-// The modelled step of a plan as text: `trireme explain --stage time`.
+// The modelled step of a job's plans as text: `trireme explain --stage time`.
 #pragma once
 
 #include <string>
@@ -16,6 +16,8 @@ struct UnlikeRanks {
   bool given() const { return !slow.empty() || !late.empty(); }
 };
 
-std::string time_text(const ExecutionPlan& plan, const Rates& rates, const UnlikeRanks& unlike);
+// Of the plans of all crews. `trace`: file for a trace of the first rank of each crew (train/report/trace.h); "": none.
+std::string time_text(const std::vector<const ExecutionPlan*>& crews, const Rates& rates, const UnlikeRanks& unlike,
+                      const std::string& trace);
 
 }  // namespace trireme::cli

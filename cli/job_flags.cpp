@@ -64,6 +64,10 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
                        "The run ends after this many validations in a row without an improvement; 0: never");
   flags.keys.add_switch(command, "--merged-save,!--no-merged-save", "train.merged_save",
                         "Each checkpoint's parameters are also written as whole tensors to model.safetensors in --out");
+  flags.keys.add_text(command, "--trace", "train.trace",
+                      "File for a trace of a few steps, all ranks and lanes, for ui.perfetto.dev or chrome://tracing");
+  flags.keys.add_whole(command, "--trace-steps", "train.trace_steps",
+                       "With --trace: how many steps, from the run's second on; 3 unless given");
   flags.keys.add_whole(command, "--sample-tokens", "train.sample_tokens",
                        "Tokens that a language model over bytes writes at the end; 0: none");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();

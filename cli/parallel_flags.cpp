@@ -49,9 +49,24 @@ void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
                  "0: nothing")
       ->check(CLI::Range(0, 3));
   flags
-      .add_whole(command, "--gradient-accumulation-steps", "parallel.gradient_accumulation_steps",
-                 "Micro-batches into which a rank's part of the batch is divided, computed one after the other: only "
-                 "one's activations are kept at a time, and the step stays that of the whole batch")
+      .add_whole(
+          command, "--pp", "parallel.pp",
+          "Equal parts of the ranks that the model's stages are given to (pipeline parallel); --tp, --cp and --ep "
+          "cut each part")
+      ->check(CLI::Range(1, 4096));
+  flags.add_text(
+      command, "--schedule", "parallel.schedule",
+      "With --pp: in which order stages work on micro-batches, a name (`trireme timetable --list`) or a file; "
+      "1f1b if not given");
+  flags
+      .add_whole(command, "--virtual-stages", "parallel.virtual_stages",
+                 "With --pp: stages of each part of the ranks, for schedules that take several")
+      ->check(CLI::Range(1, 4096));
+  flags
+      .add_whole(
+          command, "--micro-batches,--gradient-accumulation-steps", "parallel.gradient_accumulation_steps",
+          "Micro-batches into which a rank's part of the batch is divided, computed one after the other: only "
+          "one's activations are kept at a time (in a pipeline a few), and the step stays that of the whole batch")
       ->check(CLI::Range(1, 4096));
 }
 

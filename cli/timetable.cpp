@@ -27,7 +27,7 @@ constexpr int kColumns = 60;  // of the picture, where the time has more slots t
 
 void list_schedules() {
   std::printf("Schedules:\n\n");
-  for (const Schedule& schedule : schedules()) {
+  for (const PipelineSchedule& schedule : schedules()) {
     std::printf("  %-20s %s\n", std::string(schedule.name).c_str(), std::string(schedule.meaning).c_str());
   }
   std::printf("\n`trireme timetable SCHEDULE --pp 4 --micro-batches 8` shows one.\n");
@@ -35,7 +35,7 @@ void list_schedules() {
 
 Timetable timetable_of(const TimetableArgs& args) {
   const auto all = schedules();
-  const bool named = std::ranges::find(all, args.schedule, &Schedule::name) != all.end();
+  const bool named = std::ranges::find(all, args.schedule, &PipelineSchedule::name) != all.end();
   if (named || !is_file(args.schedule)) return make_timetable(args.schedule, args.request);
   const Timetable timetable = parse_timetable(read_file(args.schedule));
   check(timetable);

@@ -47,7 +47,7 @@ std::string duration(double seconds) {
 // What the run will do, before it does it.
 void announce(const JobConfig& config, const Session& session, const StartInfo& info, const std::string& out) {
   const Job& job = Job::current();
-  const ExecutionPlan& plan = session.compiled().plan;
+  const ExecutionPlan& plan = session.plan();
   const double flops = flops_per_step(plan) * job.size();
   const std::string expected = info.expected_s > 0 ? fmt::format(", about {} in all", duration(info.expected_s)) : "";
   std::printf(
@@ -148,7 +148,8 @@ void check_fits(const JobConfig& config, int ranks) {
 bool fits(const JobConfig& config, int ranks) {
   try {
     check_fits(config, ranks);
-    mesh_of_ranks(parallel_of(config, ranks), ranks);
+    const Parallel parallel = parallel_of(config, ranks);
+    mesh_of_ranks(parallel, ranks_of_crew(parallel.pipeline, ranks));
     return true;
   } catch (const Error&) {
     return false;

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cli/program.h"
 #include "trireme/ckpt/checkpoint.h"
@@ -114,6 +116,61 @@ TEST_F(TrainTest, ABatchInMicroBatchesIsAnnouncedAndTrainsAsInOnePart) {
   EXPECT_THAT(one.out, HasSubstr(", batch 4, "));
   EXPECT_THAT(two.out, HasSubstr(", batch 4 in 2 micro-batches, "));
   expect_close(losses("one"), losses("two"));
+}
+
+// contracts 9.2: every rank has the loss; validation and checkpoints are those of one rank, and a run goes on with
+// another number of stages, or none.
+TEST_F(TrainTest, APipelineTrainsValidatesAndGoesOnAsOneRankDoes) {
+  write_gpt(kSgd);
+  const auto train = [&](const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--out", out, "--set", "train.lr=0.1", "--set", "data.validation=0.1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome one = train("one", {});
+  const Outcome two = train("two", {"-n", "2", "--pp", "2", "--micro-batches", "2", "--schedule", "zb-h1"});
+
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  expect_close(losses("one"), losses("two"));
+  for (const char* ranks : {"1", "2"}) {
+    Words more{"--resume", "--set", "train.steps=8", "-n", ranks};
+    if (ranks == std::string("2"))
+      more.insert(more.end(), {"--pp", "2", "--micro-batches", "4", "--set", "train.steps=9"});
+    const Outcome further = train("two", more);
+    EXPECT_EQ(further.code, 0) << further.err;
+  }
+  const Outcome sample = run({"generate", "two/checkpoints", "--prompt", "a", "--tokens", "3"});
+  EXPECT_EQ(sample.code, 0) << sample.err;
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
+// All ranks and lanes, in a form that browsers show.
+TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
+  write_gpt(kSgd);
+  const Outcome out = run({"train", "gpt.toml", "--out", "traced", "-n", "2", "--pp", "2", "--micro-batches", "2",
+                           "--trace", "trace.json", "--trace-steps", "2"});
+  ASSERT_EQ(out.code, 0) << out.err;
+  std::map<int, std::map<std::string, int>> events;  // by rank and lane
+  std::set<int> steps;
+  for (const auto& event : nlohmann::json::parse(read(path("trace.json")))["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    EXPECT_GE(event["ts"].get<double>(), 0);
+    EXPECT_GE(event["dur"].get<double>(), 0);
+    ++events[event["pid"].get<int>()][event["cat"].get<std::string>()];
+    steps.insert(event["args"]["step"].get<int>());
+  }
+  EXPECT_EQ(steps, (std::set<int>{2, 3}));
+  ASSERT_EQ(events.size(), 2U);
+  for (auto& [rank, lanes] : events) {
+    EXPECT_GT(lanes["compute"], 20) << rank;
+    EXPECT_GE(lanes["message"], 2 * 2 * 2) << rank;  // to and fro, for each micro-batch and step
+    EXPECT_GE(lanes["wait"], 2) << rank;
+  }
+  const Outcome modelled = run({"explain", "gpt.toml", "-n", "2", "--pp", "2", "--micro-batches", "2", "--stage",
+                                "time", "--trace", "modelled.json"});
+  ASSERT_EQ(modelled.code, 0) << modelled.err;
+  EXPECT_GT(nlohmann::json::parse(read(path("modelled.json")))["traceEvents"].size(), 40U);
 }
 
 // Of every step; the summary and the report have the mean.

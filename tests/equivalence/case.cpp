@@ -14,6 +14,8 @@
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
 #include "trireme/partition/by_hand.h"
+#include "trireme/partition/crews.h"
+#include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/train/step/invariant.h"
@@ -39,6 +41,26 @@ std::vector<int64_t> numbers_after(std::string_view line, std::string_view key) 
   std::vector<int64_t> out;
   std::stringstream all(word_after(line, key, ""));
   for (std::string number; std::getline(all, number, ',');) out.push_back(std::stoll(number));
+  return out;
+}
+
+int64_t devices_of(const Case& test) {
+  return without_micro_batches(test.strategy.mesh).devices();
+}
+
+// Stages of the parts in their order; one may have no op at all.
+ScopeStages any_stages(const Graph& graph, int count, Draw& draw) {
+  ScopeStages out;
+  std::vector<std::string> scopes;
+  for (const Node& node : graph.nodes()) {
+    const std::string scope(graph.scope_of(node));
+    if (node.phase != Phase::kForward || scope.empty() || std::ranges::find(scopes, scope) != scopes.end()) continue;
+    scopes.push_back(scope);
+  }
+  std::vector<int> numbers;
+  for (size_t i = 0; i < scopes.size(); ++i) numbers.push_back(static_cast<int>(draw.below(count)));
+  std::ranges::sort(numbers);
+  for (size_t i = 0; i < scopes.size(); ++i) out[scopes[i]] = numbers[i];
   return out;
 }
 
@@ -70,6 +92,35 @@ void add_options(Case& test, Draw& draw) {
   if (computes_in_bf16(test.graph) && sums < 2) test.sums = sums == 0 ? "narrow" : "f32";
 }
 
+// Stages of a pipeline, from draws of their own. What works on all micro-batches at once goes by gpipe.
+void add_pipeline(Case& test) {
+  Draw draw(test.seed * 2246822519U + 3);
+  const int64_t most = std::min<int64_t>(micro_batches(test.strategy.mesh), 8 / devices_of(test));
+  if (test.by_hand || most < 2 || !draw.chance(50)) return;
+  static const std::vector<std::string> kSchedules{"gpipe",     "1f1b",  "1f1b", "interleaved", "interleaved-delayed",
+                                                   "zb-h1",     "zb-h2", "zb-v", "v-half",      "v-min",
+                                                   "dualpipe-v"};
+  constexpr int kAttempts = 6;
+  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
+    Case trial = test;
+    trial.crews = 2 + draw.below(most - 1);
+    trial.schedule = attempt == kAttempts ? "gpipe" : draw.of(kSchedules);
+    try {
+      const Timetable timetable = timetable_for(trial, trial.graph, micro_batches(trial.strategy.mesh));
+      trial.strategy.stages = draw.chance(30) ? choose_stages(trial.graph, timetable.stages, {})
+                                              : any_stages(trial.graph, timetable.stages, draw);
+      stages_of(trial.graph, trial.strategy.stages);
+      in_crews(in_micro_batches(partitioned(trial), {}), timetable);
+    } catch (
+        const Error& e) {  // too few modules, micro-batches that the schedule does not take, or all of them at once
+      if (e.kind() != ErrorKind::kInvalidArgument) throw;
+      continue;
+    }
+    test = std::move(trial);
+    return;
+  }
+}
+
 int steps_of(const Graph& graph) {
   const bool trains =
       std::ranges::any_of(graph.outputs(), [](const Output& output) { return output.updates != kNoValue; });
@@ -84,6 +135,7 @@ Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
   out.strategy = random_strategy(out.graph, draw, numerics);
   out.steps = steps_of(out.graph);
   add_options(out, draw);
+  add_pipeline(out);
   return out;
 }
 
@@ -158,14 +210,28 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
       stored.emplace(input.name, test.strategy.inputs[i]);
   }
   Parallel parallel{.mesh = to_string(mesh), .accumulation = micro_batches(test.strategy.mesh)};
+  const auto cut = [&] {
+    Strategy out = semi_auto(evaluation, mesh.devices(), parallel,
+                             {.stored = &stored, .numerics = test.numerics, .stages = test.strategy.stages});
+    out.stages = test.strategy.stages;
+    return out;
+  };
   try {
-    return semi_auto(evaluation, mesh.devices(), parallel, {.stored = &stored, .numerics = test.numerics});
+    return cut();
   } catch (const Error& e) {  // a batch that does not divide
     if (e.kind() != ErrorKind::kInvalidArgument) throw;
   }
   parallel.dataset = "full_batch";
   parallel.accumulation = 1;
-  return semi_auto(evaluation, mesh.devices(), parallel, {.stored = &stored, .numerics = test.numerics});
+  return cut();
+}
+
+Timetable timetable_for(const Case& test, const Graph& graph, int64_t count) {
+  const Timetable of_step =
+      timetable_of({.crews = test.crews, .schedule = test.schedule}, micro_batches(test.strategy.mesh));
+  const bool trains =
+      std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.phase != Phase::kForward; });
+  return trains ? of_step : forward_only(of_step, count);
 }
 
 Machine machine_of(const Case& test) {
@@ -214,11 +280,11 @@ std::string to_string(const Case& test) {
   return fmt::format(
       "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={:d} "
       "pieces={} "
-      "saved={:d} sums={} rates={} isa={} byhand={:d} evaluates={:d} invariant={:d}\n{}{}",
+      "saved={:d} sums={} rates={} isa={} crews={} schedule={} byhand={:d} evaluates={:d} invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
       test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa,
-      test.by_hand, test.evaluates, test.numerics == Numerics::kInvariant, to_string(test.graph),
-      to_string(test.graph, test.strategy));
+      test.crews, test.schedule, test.by_hand, test.evaluates, test.numerics == Numerics::kInvariant,
+      to_string(test.graph), to_string(test.graph, test.strategy));
 }
 
 Case parse_case(std::string_view text) {
@@ -244,6 +310,8 @@ Case parse_case(std::string_view text) {
   out.sums = word_after(line, "sums", "own");
   out.rates = word_after(line, "rates", "usual");
   out.isa = word_after(line, "isa", "machine");
+  out.crews = number_after(line, "crews", 1);
+  out.schedule = word_after(line, "schedule", "1f1b");
   out.by_hand = number_after(line, "byhand", 0) != 0;
   out.evaluates = number_after(line, "evaluates", 0) != 0;
   out.numerics = number_after(line, "invariant", 0) != 0 ? Numerics::kInvariant : Numerics::kFast;

@@ -35,8 +35,10 @@ struct Case {
   // alone, of a "measured" one (machine_of).
   std::string rates = "usual";
   std::string isa = "machine";  // the instruction set that kernels may use, if this machine has it
-  bool by_hand = false;         // the graph is what each rank runs; the strategy cuts nothing
-  bool evaluates = false;       // between the steps, in their memory and with their parameters (evaluation_of)
+  int64_t crews = 1;            // of a pipeline, whose stages the strategy has
+  std::string schedule = "1f1b";
+  bool by_hand = false;    // the graph is what each rank runs; the strategy cuts nothing
+  bool evaluates = false;  // between the steps, in their memory and with their parameters (evaluation_of)
   // kInvariant: every output has the bits of one device's, which are those of any legal case of its graph.
   Numerics numerics = Numerics::kFast;
 };
@@ -56,6 +58,9 @@ Rates rates_of(const Case& test);  // by which passes go
 // A graph of the case as the ranks compute it, before micro-batches and passes.
 Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy);
 Program partitioned(const Case& test);
+
+// The order of work of the crews, for a graph of so many micro-batches: the step's, or the evaluation's.
+Timetable timetable_for(const Case& test, const Graph& graph, int64_t micro_batches);
 
 std::string to_string(const Case& test);
 Case parse_case(std::string_view text);

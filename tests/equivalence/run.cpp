@@ -16,6 +16,7 @@
 #include "trireme/layout/simulate.h"
 #include "trireme/op/build.h"
 #include "trireme/op/conformance.h"
+#include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
@@ -30,9 +31,22 @@ constexpr int kCarefulRuns = 32;  // of the oracle, before a case is said to dif
 
 // A graph of a case on its way to the ranks: the step's, or the evaluation's.
 struct Built {
-  Program program;
-  ExecutionPlan plan;
-  std::vector<std::vector<HostTensor>> outputs;  // of each output, every rank's piece
+  // An output as one crew has it: what a step reports all crews have.
+  struct Result {
+    int crew = 0;
+    size_t index = 0;                // among its plan's outputs
+    std::vector<HostTensor> pieces;  // every rank's
+  };
+
+  std::vector<ExecutionPlan> plans;  // of the crews
+  std::vector<Result> results;
+
+  int64_t ranks_of_crew() const { return plans[0].mesh.devices(); }
+  int64_t ranks() const { return ranks_of_crew() * static_cast<int64_t>(plans.size()); }
+  ExecutionPlan& plan_of(int64_t rank) { return plans[static_cast<size_t>(rank / ranks_of_crew())]; }
+  const PlanOutput& output(const Result& result) const {
+    return plans[static_cast<size_t>(result.crew)].outputs[result.index];
+  }
 };
 
 // A case on its way from the graph to its verdict.
@@ -82,6 +96,7 @@ std::string transport_of(const Case& test) {
 // The same case on one rank.
 Case uncut(const Case& test) {
   Case out = test;
+  out.crews = 1;
   out.strategy =
       propagate(test.graph, Mesh(), Asks{.inputs = std::vector<std::optional<Layout>>(test.graph.inputs().size())});
   return out;
@@ -104,17 +119,38 @@ void refuse(const std::vector<std::string>& findings, std::string_view what) {
   if (!findings.empty()) fail(ErrorKind::kInternal, "{}: {}", what, findings.front());
 }
 
-void check_texts(const Graph& graph, const Strategy& strategy, const ExecutionPlan& plan) {
+void check_texts(const Graph& graph, const Strategy& strategy, const std::vector<ExecutionPlan>& plans) {
   const std::string cuts = to_string(graph, strategy);
   invariant(to_string(graph, parse_strategy(cuts, graph)) == cuts, "the strategy reads back otherwise");
-  const std::string text = to_string(plan);
-  invariant(to_string(parse_plan(text)) == text, "the plan reads back otherwise");
+  for (const ExecutionPlan& plan : plans) {
+    const std::string text = to_string(plan);
+    invariant(to_string(parse_plan(text)) == text, "the plan reads back otherwise");
+  }
 }
 
-std::vector<std::string> check_all_ranks(const ExecutionPlan& plan) {
+std::vector<std::string> check_all_ranks(const std::vector<ExecutionPlan>& plans) {
   std::vector<std::vector<CommCall>> calls;
-  for (int64_t rank = 0; rank < plan.mesh.devices(); ++rank) calls.push_back(calls_of(plan, rank));
+  for (const ExecutionPlan& plan : plans) {
+    for (int64_t rank = 0; rank < plan.mesh.devices(); ++rank) calls.push_back(calls_of(plan, rank));
+  }
   return check_communication(calls);
+}
+
+// A program for each crew.
+std::vector<Program> programs_of(const Case& test, const Graph& graph, const Program& whole) {
+  Program all = in_micro_batches(test, whole);
+  refuse(verify(all), "program in micro-batches");
+  std::vector<Program> out;
+  if (test.crews > 1) {
+    out = in_crews(all, timetable_for(test, graph, all.micro_batches));
+  } else {
+    out.push_back(std::move(all));
+  }
+  for (Program& program : out) {
+    refuse(verify(program), "program of a crew");
+    program = with_passes(test, std::move(program));
+  }
+  return out;
 }
 
 Built build(const Case& test, const Graph& graph, const Strategy& strategy, bool external_parameters) {
@@ -122,18 +158,24 @@ Built build(const Case& test, const Graph& graph, const Strategy& strategy, bool
   refuse(verify(graph), "graph");
   const Program whole = partitioned(test, graph, strategy);
   refuse(verify(whole), "partitioned program");
-  out.program = in_micro_batches(test, whole);
-  refuse(verify(out.program), "program in micro-batches");
-  out.program = with_passes(test, std::move(out.program));
-  out.plan = plan_execution(
-      out.program,
-      {.threads = threads_of(test), .numerics = test.numerics, .external_parameters = external_parameters});
-  refuse(verify(out.plan), "plan");
-  refuse(check_communication(out.plan), "communication");
-  if (test.seed % 8 == 0) refuse(check_all_ranks(out.plan), "communication of all ranks");
-  if (test.seed % 8 == 0) check_texts(graph, strategy, out.plan);
-  out.outputs.resize(out.plan.outputs.size());
-  for (auto& pieces : out.outputs) pieces.resize(static_cast<size_t>(out.plan.mesh.devices()));
+  const std::vector<Program> programs = programs_of(test, graph, whole);
+  for (const Program& program : programs) {
+    const auto crew = static_cast<int>(out.plans.size());
+    const ExecutionPlan& plan =
+        out.plans.emplace_back(plan_execution(program, {.threads = threads_of(test),
+                                                        .numerics = test.numerics,
+                                                        .external_parameters = external_parameters,
+                                                        .crew = crew,
+                                                        .crews = static_cast<int>(test.crews)}));
+    refuse(verify(plan), "plan");
+    for (size_t i = 0; i < plan.outputs.size(); ++i)
+      out.results.push_back({crew, i, std::vector<HostTensor>(static_cast<size_t>(plan.mesh.devices()))});
+  }
+  std::vector<const ExecutionPlan*> plans;
+  for (const ExecutionPlan& plan : out.plans) plans.push_back(&plan);
+  refuse(check_communication(std::span<const ExecutionPlan* const>(plans)), "communication");
+  if (test.seed % 8 == 0) refuse(check_all_ranks(out.plans), "communication of all ranks");
+  if (test.seed % 8 == 0) check_texts(graph, strategy, out.plans);
   return out;
 }
 
@@ -144,8 +186,10 @@ void compile(Running& r) {
   const Graph evaluation = test.evaluates ? evaluation_of(test) : Graph();
   if (evaluation.outputs().empty()) return;
   r.evaluation = build(test, evaluation, evaluation_strategy(test, evaluation), true);
-  ExecutionPlan& plan = r.step.plan;  // has room for both, as a job's has
-  plan.arena().bytes = std::max(plan.arena().bytes, plan.arena().persistent + r.evaluation->plan.arena().bytes);
+  for (size_t crew = 0; crew < r.step.plans.size(); ++crew) {  // has room for both, as a job's has
+    Arena& arena = r.step.plans[crew].arena();
+    arena.bytes = std::max(arena.bytes, arena.persistent + r.evaluation->plans[crew].arena().bytes);
+  }
 }
 
 void feed(Executor& executor, const Tensors& inputs) {
@@ -169,27 +213,29 @@ View found_at(const Executor& executor, const PlanOutput& output) {
 
 // Those that replace what is kept, or all others. Each rank has a place of its own.
 void take_outputs(Built& built, const Executor& executor, int64_t rank, bool kept) {
-  for (size_t i = 0; i < built.plan.outputs.size(); ++i) {
-    if ((built.plan.outputs[i].updates >= 0) != kept) continue;
-    const View view = found_at(executor, built.plan.outputs[i]);
+  for (Built::Result& result : built.results) {
+    const PlanOutput& output = built.output(result);
+    if (rank / built.ranks_of_crew() != result.crew || (output.updates >= 0) != kept) continue;
+    const View view = found_at(executor, output);
     HostTensor piece(view.type);
     std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
-    built.outputs[i][static_cast<size_t>(rank)] = std::move(piece);
+    result.pieces[static_cast<size_t>(rank % built.ranks_of_crew())] = std::move(piece);
   }
 }
 
 void run_on_rank(Running& r, const CaseInputs& all, comm::World* world) {
+  const int64_t rank = world == nullptr ? 0 : world->rank();
+  const ExecutionPlan& plan = r.step.plan_of(rank);
   std::optional<ThreadPool> pool;
-  if (r.step.plan.threads > 1) pool.emplace(r.step.plan.threads);
+  if (plan.threads > 1) pool.emplace(plan.threads);
   ExecutorOptions how{.world = world, .pool = pool ? &*pool : nullptr};
-  Executor executor(r.step.plan, how);
+  Executor executor(plan, how);
   std::optional<Executor> evaluation;
   if (r.evaluation) {
-    how.arena = executor.arena().subspan(static_cast<size_t>(r.step.plan.arena().persistent));
+    how.arena = executor.arena().subspan(static_cast<size_t>(plan.arena().persistent));
     how.external = [&](std::string_view name) { return executor.input(name); };
-    evaluation.emplace(r.evaluation->plan, how);
+    evaluation.emplace(r.evaluation->plan_of(rank), how);
   }
-  const int64_t rank = world == nullptr ? 0 : world->rank();
   for (const Tensors& inputs : all.steps) {
     feed(executor, inputs);
     executor.run();
@@ -209,13 +255,11 @@ Tensors run_alone(const Case& test, const CaseInputs& inputs) {
   compile(r);
   run_on_rank(r, inputs, nullptr);
   Tensors out;
-  for (size_t i = 0; i < r.step.plan.outputs.size(); ++i) {
-    out.emplace(r.step.plan.outputs[i].name, std::move(r.step.outputs[i].front()));
-  }
+  for (Built::Result& result : r.step.results)
+    out.emplace(r.step.output(result).name, std::move(result.pieces.front()));
   if (!r.evaluation) return out;
-  for (size_t i = 0; i < r.evaluation->plan.outputs.size(); ++i) {
-    out.emplace(evaluated(r.evaluation->plan.outputs[i].name), std::move(r.evaluation->outputs[i].front()));
-  }
+  for (Built::Result& result : r.evaluation->results)
+    out.emplace(evaluated(r.evaluation->output(result).name), std::move(result.pieces.front()));
   return out;
 }
 
@@ -245,10 +289,9 @@ Running begin(const Case& test) {
 void run_together(std::span<Running* const> all) {
   const Running& first = *all.front();
   const UsedIsa isa(first.test->isa);
-  comm::spawn_ranks(static_cast<int>(first.step.plan.mesh.devices()), transport_of(*first.test),
-                    [&](comm::World& world) {
-                      for (Running* r : all) run_on_rank(*r, r->inputs, &world);
-                    });
+  comm::spawn_ranks(static_cast<int>(first.step.ranks()), transport_of(*first.test), [&](comm::World& world) {
+    for (Running* r : all) run_on_rank(*r, r->inputs, &world);
+  });
 }
 
 // An error breaks the world, so cases that share one with it are run again on their own.
@@ -262,17 +305,17 @@ void run_on_ranks(std::span<Running* const> all) {
 }
 
 // How an output lies too far from what is expected, or "".
-std::string difference(Running& r, const Built& built, size_t i, const std::string& name) {
-  const PlanOutput& output = built.plan.outputs[i];
-  const Layout& layout = built.plan.values[static_cast<size_t>(output.value)].layout;
-  const Shape& whole = built.plan.values[static_cast<size_t>(output.value)].whole;
+std::string difference(Running& r, const Built& built, const Built::Result& result, const std::string& name) {
+  const ExecutionPlan& plan = built.plans[static_cast<size_t>(result.crew)];
+  const PlanOutput& output = built.output(result);
+  const Layout& layout = plan.values[static_cast<size_t>(output.value)].layout;
+  const Shape& whole = plan.values[static_cast<size_t>(output.value)].whole;
   const double allowed = r.expected.allowed.at(name);
   ++r.verdict.compared;
   if (r.expected.vague.contains(name)) ++r.verdict.vague;
   if (r.test->by_hand) {
-    const std::vector<HostTensor>& got = built.outputs[i];
-    if (output.updates >= 0)
-      gather(got, layout, built.plan.mesh, {got[0].type().dtype, whole});  // throws at other bits
+    const std::vector<HostTensor>& got = result.pieces;
+    if (output.updates >= 0) gather(got, layout, plan.mesh, {got[0].type().dtype, whole});  // throws at other bits
     for (size_t rank = 0; rank < got.size(); ++rank) {
       const std::string found = conformance::difference(got[rank], r.expected.outputs[rank].at(name), allowed);
       if (!found.empty()) return fmt::format("on rank {}: {}", rank, found);
@@ -280,7 +323,7 @@ std::string difference(Running& r, const Built& built, size_t i, const std::stri
     return "";
   }
   const HostTensor& want = r.expected.outputs[0].at(name);
-  const HostTensor got = gather(built.outputs[i], layout, built.plan.mesh, want.type());
+  const HostTensor got = gather(result.pieces, layout, plan.mesh, want.type());
   if (keeps_bits(*r.test) && !std::ranges::equal(got.view().raw(), r.bits.at(name).view().raw()))
     return "other bits than on one rank";
   return conformance::difference(got, want, allowed);
@@ -290,11 +333,13 @@ std::string difference(Running& r, const Built& built, size_t i, const std::stri
 std::string difference(Running& r) {
   r.verdict.compared = r.verdict.vague = 0;
   for (const Built* built : {&r.step, r.evaluation ? &*r.evaluation : nullptr}) {
-    for (size_t i = 0; built != nullptr && i < built->plan.outputs.size(); ++i) {
-      const std::string& output = built->plan.outputs[i].name;
+    if (built == nullptr) continue;
+    for (const Built::Result& result : built->results) {
+      const std::string& output = built->output(result).name;
       const std::string name = built == &r.step ? output : evaluated(output);
-      const std::string found = difference(r, *built, i, name);
-      if (!found.empty()) return fmt::format("output '{}': {}", name, found);
+      const std::string found = difference(r, *built, result, name);
+      const std::string of_crew = built->plans.size() > 1 ? fmt::format(" of crew {}", result.crew) : "";
+      if (!found.empty()) return fmt::format("output '{}'{}: {}", name, of_crew, found);
     }
   }
   return "";
@@ -332,7 +377,7 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   });
   std::string program;
   try {
-    program = to_string(with_passes(small, in_micro_batches(small, partitioned(small))));
+    for (const Program& of_crew : programs_of(small, small.graph, partitioned(small))) program += to_string(of_crew);
   } catch (const std::exception& e) {
     program = e.what();
   }
@@ -341,10 +386,12 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
 }
 
 // "op matmul", "kernel matmul.onednn": what a plan of the case does.
-void note(const Case& test, const ExecutionPlan& plan, std::set<std::string>& out) {
-  for (const Action& action : plan.actions) {
-    out.insert(fmt::format("op {}{}", action.op->name, computes_in_bf16(test.graph) ? " in bf16" : ""));
-    if (!action.kernel.empty()) out.insert("kernel " + action.kernel);
+void note(const Case& test, const Built& built, std::set<std::string>& out) {
+  for (const ExecutionPlan& plan : built.plans) {
+    for (const Action& action : plan.actions) {
+      out.insert(fmt::format("op {}{}", action.op->name, computes_in_bf16(test.graph) ? " in bf16" : ""));
+      if (!action.kernel.empty()) out.insert("kernel " + action.kernel);
+    }
   }
 }
 
@@ -369,6 +416,9 @@ std::vector<std::string> options_of(const Case& test) {
       {test.evaluates && test.by_hand, "evaluation, by hand"},
       {test.evaluates && keeps_bits(test), "evaluation, invariant"},
       {micro_batches(test.strategy.mesh) > 1, "micro-batches"},
+      {test.crews > 1, "pipeline " + test.schedule},
+      {test.crews > 1 && keeps_bits(test), "pipeline, invariant"},
+      {test.crews > 1 && test.evaluates, "pipeline, evaluation"},
       {keeps_bits(test), "invariant"}};
   std::vector<std::string> out;
   for (const auto& [is_on, name] : all) {
@@ -383,10 +433,15 @@ std::set<std::string> reached_by(const Case& test) {
   const UsedIsa isa(test.isa);
   Running r;
   r.test = &test;
-  compile(r);
+  try {
+    compile(r);
+  } catch (Error& e) {
+    e.note(fmt::format("in the case of seed {}", test.seed));
+    throw;
+  }
   std::set<std::string> out;
-  note(test, r.step.plan, out);
-  if (r.evaluation) note(test, r.evaluation->plan, out);
+  note(test, r.step, out);
+  if (r.evaluation) note(test, *r.evaluation, out);
   for (std::string& option : options_of(test)) out.insert(std::move(option));
   return out;
 }
@@ -396,7 +451,7 @@ std::vector<Verdict> run_cases(std::span<const Case> cases) {
   for (const Case& test : cases) all.push_back(begin(test));
   std::map<std::tuple<int64_t, std::string, std::string>, std::vector<Running*>> by_world;
   for (Running& r : all) {
-    if (r.is_open()) by_world[{r.step.plan.mesh.devices(), transport_of(*r.test), r.test->isa}].push_back(&r);
+    if (r.is_open()) by_world[{r.step.ranks(), transport_of(*r.test), r.test->isa}].push_back(&r);
   }
   for (const auto& [world, group] : by_world) run_on_ranks(group);
   std::vector<Verdict> out;
@@ -406,16 +461,21 @@ std::vector<Verdict> run_cases(std::span<const Case> cases) {
 
 // Rank 0 gathers what each rank has of each output.
 void gather_outputs(Built& built, comm::World& world) {
-  for (std::vector<HostTensor>& pieces : built.outputs) {
-    const TensorType type = pieces[static_cast<size_t>(world.rank())].type();
+  const int64_t of_crew = built.ranks_of_crew();
+  for (Built::Result& result : built.results) {
+    const ExecutionPlan& plan = built.plans[static_cast<size_t>(result.crew)];
+    const TensorType type = plan.values[static_cast<size_t>(built.output(result).value)].type;
     const int64_t bytes = type.bytes();
+    HostTensor own(type);
+    if (world.rank() / of_crew == result.crew)
+      own = std::move(result.pieces[static_cast<size_t>(world.rank() % of_crew)]);
     const HostTensor all(TensorType{DType::kU8, {bytes * world.size()}});
-    const View mine{pieces[static_cast<size_t>(world.rank())].view().data, {DType::kU8, {bytes}}};
-    world.all().all_gather(mine, all.view()).wait();
-    for (int rank = 0; rank < world.size(); ++rank) {
-      HostTensor& piece = pieces[static_cast<size_t>(rank)];
-      if (rank != world.rank()) piece = HostTensor(type);
-      const auto from = all.view().raw().subspan(static_cast<size_t>(rank * bytes), static_cast<size_t>(bytes));
+    world.all().all_gather({own.view().data, {DType::kU8, {bytes}}}, all.view()).wait();
+    for (int64_t rank = 0; rank < of_crew; ++rank) {
+      HostTensor& piece = result.pieces[static_cast<size_t>(rank)];
+      piece = HostTensor(type);
+      const auto from = all.view().raw().subspan(static_cast<size_t>((result.crew * of_crew + rank) * bytes),
+                                                 static_cast<size_t>(bytes));
       std::ranges::copy(from, piece.view().raw().begin());
     }
   }

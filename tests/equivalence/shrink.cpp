@@ -30,7 +30,7 @@ class Editor {
     mark_needed();
     out_ = test_;
     out_.graph = Graph(from_.name());
-    out_.strategy = {.mesh = test_.strategy.mesh};
+    out_.strategy = {.mesh = test_.strategy.mesh, .stages = test_.strategy.stages};
     layouts_ = value_layouts(from_, test_.strategy);
     for (size_t id = 0; id < from_.values().size(); ++id) {
       if (needed_[id]) add(static_cast<ValueId>(id));

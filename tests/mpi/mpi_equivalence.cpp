@@ -29,7 +29,7 @@ std::string next_case(comm::World& world, uint32_t& seed, uint32_t end) {
   std::string text;
   for (; world.rank() == 0 && text.empty() && seed < end; ++seed) {
     const Case test = random_case(seed);
-    if (test.transport == "mpi" && without_micro_batches(test.strategy.mesh).devices() == world.size())
+    if (test.transport == "mpi" && without_micro_batches(test.strategy.mesh).devices() * test.crews == world.size())
       text = to_string(test);
   }
   return from_rank_0(world, text.empty() ? " " : text);

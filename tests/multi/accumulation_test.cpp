@@ -102,7 +102,7 @@ TEST(AccumulationInBf16, StaysAsNearToTheWholeBatchAsItsRounding) {
 TEST(AccumulationProgram, UpdatesEachParameterOnce) {
   const Compiled compiled = compile(mlp_step(), {.parallel = in_parts(4)});
   int updates = 0, products = 0;
-  for (const Action& action : compiled.plan.actions) {
+  for (const Action& action : compiled.plan().actions) {
     updates += action.op->name == "adam_update" ? 1 : 0;
     products += action.op->name == "linear_weight_grad" ? 1 : 0;
   }
@@ -116,7 +116,7 @@ TEST(AccumulationMemory, ActivationsFallWithTheNumberOfMicroBatches) {
     nn::Mlp mlp({12, 64, 64, 64, 64, 10});
     const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(4096), Sgd{}, {.name = "mlp"});
     const Compiled compiled = compile(graph, {.parallel = in_parts(count)});
-    const std::vector<int64_t> bytes = bytes_by_holding(compiled.plan);
+    const std::vector<int64_t> bytes = bytes_by_holding(compiled.plan());
     return static_cast<double>(bytes[static_cast<size_t>(Holding::kActivation)]);
   };
   const double whole = activations(1);
@@ -134,11 +134,11 @@ TEST(AccumulationMemory, SlicedGradientsTakeLessAndAreScatteredForEachMicroBatch
     const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(64), Sgd{}, {.name = "mlp"});
     const Compiled compiled = compile(graph, {.ranks = 4, .parallel = in_parts(4, 2, shard)});
     Found out;
-    for (const Action& action : compiled.plan.actions) {
-      const Shape& whole = compiled.plan.values[static_cast<size_t>(action.in.empty() ? 0 : action.in[0])].whole;
+    for (const Action& action : compiled.plan().actions) {
+      const Shape& whole = compiled.plan().values[static_cast<size_t>(action.in.empty() ? 0 : action.in[0])].whole;
       out.scatters += action.op->name == "reduce_scatter" && whole == Shape{256, 256} ? 1 : 0;
     }
-    out.gradients = compiled.plan.arena().bytes - compiled.plan.arena().persistent;
+    out.gradients = compiled.plan().arena().bytes - compiled.plan().arena().persistent;
     return out;
   };
   EXPECT_EQ(found(false).scatters, 5);
@@ -150,7 +150,7 @@ TEST(AccumulationMemory, WeightsInSlicesAreGatheredForEachPassOfEachMicroBatch) 
   const auto gathers = [](int64_t count) {
     int64_t out = 0;
     const Compiled compiled = compile(mlp_step(), {.ranks = 2, .parallel = in_parts(count, 3)});
-    for (const Action& action : compiled.plan.actions) out += action.op->name == "all_gather" ? 1 : 0;
+    for (const Action& action : compiled.plan().actions) out += action.op->name == "all_gather" ? 1 : 0;
     return out;
   };
   EXPECT_EQ(gathers(3), 3 * gathers(1));
@@ -160,7 +160,7 @@ TEST(AccumulationProgram, SumsOverRanksOncePerStep) {
   const auto reduced = [](int64_t count) {
     const Compiled compiled = compile(mlp_step(), {.ranks = 2, .parallel = in_parts(count)});
     size_t out = 0;
-    for (const Action& action : compiled.plan.actions) out += action.op->name == "all_reduce" ? action.in.size() : 0;
+    for (const Action& action : compiled.plan().actions) out += action.op->name == "all_reduce" ? action.in.size() : 0;
     return out;
   };
   EXPECT_EQ(reduced(4), reduced(1));
@@ -168,7 +168,7 @@ TEST(AccumulationProgram, SumsOverRanksOncePerStep) {
 
 TEST(AccumulationPlan, ReadsBackFromItsText) {
   const Compiled compiled = compile(gpt_step({.dropout = 0.1}), {.ranks = 2, .parallel = in_parts(3)});
-  const std::string text = to_string(compiled.plan);
+  const std::string text = to_string(compiled.plan());
   EXPECT_EQ(to_string(parse_plan(text)), text);
 }
 

@@ -51,7 +51,7 @@ Curve train(const Graph& graph, comm::World* world, int64_t ranks) {
   const ExecutionPlan plan = plan_execution(program);
   EXPECT_TRUE(verify(plan).empty()) << verify(plan).front();
   EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
-  if (world) agree(plan, *world);
+  if (world) agree({&plan}, *world);
   Executor executor(plan, {.world = world});
   for (const PlanInput& input : plan.inputs) {
     const View view = executor.input(input.name);

@@ -101,6 +101,8 @@ struct Case {
   int64_t ranks = 1, tp = 1, zero = 0;
   int threads = 1;
   int64_t micro_batches = 1;
+  int64_t pp = 1;
+  std::string schedule = "1f1b";
 };
 
 Parallel parallel_for(const Case& c, const std::string& model) {
@@ -113,6 +115,8 @@ Parallel parallel_for(const Case& c, const std::string& model) {
   config.parallel.zero = c.zero;
   config.parallel.zero_threshold_kb = 0;
   config.parallel.gradient_accumulation_steps = c.micro_batches;
+  config.parallel.pp = c.pp;
+  config.parallel.schedule = c.schedule;
   config.train.numerics = "invariant";
   return parallel_of(config, c.ranks);
 }
@@ -136,7 +140,22 @@ std::vector<Case> cases() {
           {"dp4_accumulation2_two_threads", 4, 1, 0, 2, 2},
           {"dp2_tp2_accumulation4", 4, 2, 0, 1, 4},
           {"zero2_dp4_accumulation4", 4, 1, 2, 1, 4},
-          {"dp2_tp2_zero3_accumulation8", 4, 2, 3, 1, 8}};
+          {"dp2_tp2_zero3_accumulation8", 4, 2, 3, 1, 8},
+          {"pp2", 2, 1, 0, 1, 4, 2},
+          {"pp2_gpipe_dp2", 4, 1, 0, 1, 4, 2, "gpipe"},
+          {"pp2_zb_h1_tp2", 4, 2, 0, 1, 2, 2, "zb-h1"},
+          {"pp2_dp2_tp2_zero1_two_threads", 8, 2, 1, 2, 2, 2}};
+}
+
+// Of more stages than an MLP has modules.
+std::vector<Case> deep_cases() {
+  return {{"pp4_zb_h2", 4, 1, 0, 1, 4, 4, "zb-h2"},
+          {"pp2_interleaved", 2, 1, 0, 1, 4, 2, "interleaved"},
+          {"pp2_interleaved_delayed_zero2_dp2", 4, 1, 2, 1, 4, 2, "interleaved-delayed"},
+          {"pp2_zb_v_tp2", 4, 2, 0, 1, 4, 2, "zb-v"},
+          {"pp2_v_half_zero3_dp2", 4, 1, 3, 1, 4, 2, "v-half"},
+          {"pp2_v_min", 2, 1, 0, 1, 8, 2, "v-min"},
+          {"pp2_dualpipe_v_dp2_zero3_tp2", 8, 2, 3, 1, 4, 2, "dualpipe-v"}};
 }
 
 class Invariant : public testing::TestWithParam<std::tuple<std::string, Case>> {};
@@ -157,6 +176,10 @@ TEST_P(Invariant, HasTheBitsOfOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
                          testing::Combine(testing::Values("mlp", "gpt", "llama"), testing::ValuesIn(cases())),
+                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param).name; });
+
+INSTANTIATE_TEST_SUITE_P(Pipelines, Invariant,
+                         testing::Combine(testing::Values("gpt", "llama"), testing::ValuesIn(deep_cases())),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param).name; });
 
 // So that the test above can fail: it is the mode that keeps the bits, not chance.

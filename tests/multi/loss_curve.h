@@ -50,17 +50,20 @@ inline void note_end(Executor& step, Curve& curve) {
   for (auto& [name, moved] : curve.tensors) moved.after = copy_of(step.input(name));
 }
 
-// Throws unless all ranks hold the same bits of the parameters and state that every rank has whole.
+// Throws unless all ranks of a crew hold the same bits of the parameters and state that each of them has whole.
 inline void require_equal_bits(Session& session, comm::World& world, int64_t step) {
+  std::vector<int> crew;
+  const auto size = static_cast<int>(session.plan().mesh.devices());
+  for (int rank = 0; rank < size; ++rank) crew.push_back(session.plan().crew * size + rank);
   for (const PlanInput& input : session.persistent()) {
     const View own = session.step().input(input.name);
     const Shape& whole = session.step().plan().values[static_cast<size_t>(input.value)].whole;
     if (session.step().input_box(input.name) != Box::whole(whole)) continue;
     const HostTensor first(own.type);
     std::memcpy(first.view().data, own.data, static_cast<size_t>(own.bytes()));
-    world.all().broadcast(first.view(), 0).wait();
+    world.group(crew).broadcast(first.view(), 0).wait();
     require(std::ranges::equal(first.view().raw(), own.raw()),
-            "after step {} ranks {} and 0 hold different bits of '{}'", step, world.rank(), input.name);
+            "after step {} ranks {} and {} hold different bits of '{}'", step, world.rank(), crew[0], input.name);
   }
 }
 

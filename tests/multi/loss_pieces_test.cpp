@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 int count(const Compiled& compiled, std::string_view op) {
   int out = 0;
-  for (const Action& action : compiled.plan.actions) out += action.op->name == op ? 1 : 0;
+  for (const Action& action : compiled.plan().actions) out += action.op->name == op ? 1 : 0;
   return out;
 }
 

@@ -115,12 +115,12 @@ TEST_P(MixedPrecisionOverRanks, parameters_and_their_gradients_are_f32_and_cut_a
   const CompileOptions options{.ranks = GetParam().ranks, .parallel = parallel};
   const Compiled wide = compile(gpt_step(DType::kF32), options);
   const Compiled narrow = compile(gpt_step(DType::kBF16), options);
-  EXPECT_EQ(narrow.plan.arena().persistent, wide.plan.arena().persistent);
-  ASSERT_EQ(narrow.plan.inputs.size(), wide.plan.inputs.size());
-  for (size_t i = 0; i < wide.plan.inputs.size(); ++i) {
-    const PlanValue& a = wide.plan.values[static_cast<size_t>(wide.plan.inputs[i].value)];
-    const PlanValue& b = narrow.plan.values[static_cast<size_t>(narrow.plan.inputs[i].value)];
-    EXPECT_EQ(to_string(a.type), to_string(b.type)) << wide.plan.inputs[i].name;
+  EXPECT_EQ(narrow.plan().arena().persistent, wide.plan().arena().persistent);
+  ASSERT_EQ(narrow.plan().inputs.size(), wide.plan().inputs.size());
+  for (size_t i = 0; i < wide.plan().inputs.size(); ++i) {
+    const PlanValue& a = wide.plan().values[static_cast<size_t>(wide.plan().inputs[i].value)];
+    const PlanValue& b = narrow.plan().values[static_cast<size_t>(narrow.plan().inputs[i].value)];
+    EXPECT_EQ(to_string(a.type), to_string(b.type)) << wide.plan().inputs[i].name;
   }
 }
 

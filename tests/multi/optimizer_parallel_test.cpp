@@ -74,8 +74,8 @@ TEST(OptimizerParallel, contracts_8_5_2_state_of_sliced_parameters_is_an_eighth_
   const Compiled first = compile(graph, {.ranks = 8, .parallel = sliced(1)});
   const Compiled third = compile(graph, {.ranks = 8, .parallel = sliced(3)});
   const int64_t weight = int64_t{512} * 512 * 4;
-  EXPECT_EQ(plain.plan.arena().persistent - first.plan.arena().persistent, 2 * weight * 7 / 8);
-  EXPECT_EQ(plain.plan.arena().persistent - third.plan.arena().persistent, 3 * weight * 7 / 8);
+  EXPECT_EQ(plain.plan().arena().persistent - first.plan().arena().persistent, 2 * weight * 7 / 8);
+  EXPECT_EQ(plain.plan().arena().persistent - third.plan().arena().persistent, 3 * weight * 7 / 8);
 }
 
 TEST(OptimizerParallel,
@@ -126,7 +126,7 @@ Graph deep_step(double clip_norm) {
 // The clip waits for all gradients: nothing but the bound on sums in flight frees those that are whole.
 TEST(OptimizerParallel, clipped_gradients_are_whole_only_until_their_slices_are_summed) {
   for (const int level : {2, 3}) {
-    const ExecutionPlan plan = compile(deep_step(1), {.ranks = 4, .parallel = sliced(level)}).plan;
+    const ExecutionPlan plan = compile(deep_step(1), {.ranks = 4, .parallel = sliced(level)}).plan();
     std::vector<Buffer> whole;
     for (const Action& action : plan.actions) {
       if (action.op->name != "reduce_scatter") continue;
@@ -142,7 +142,7 @@ TEST(OptimizerParallel, clipped_gradients_are_whole_only_until_their_slices_are_
 
 TEST(OptimizerParallel, gathered_parameters_are_written_over_the_old_ones) {
   for (const double clip : {0.0, 1.0}) {
-    const ExecutionPlan plan = compile(deep_step(clip), {.ranks = 4, .parallel = sliced(2)}).plan;
+    const ExecutionPlan plan = compile(deep_step(clip), {.ranks = 4, .parallel = sliced(2)}).plan();
     int gathered = 0;
     for (const Action& action : plan.actions) {
       if (action.op->name != "all_gather") continue;

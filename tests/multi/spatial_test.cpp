@@ -47,7 +47,7 @@ Outcome run(const Graph& graph, const Parallel& parallel, comm::World* world) {
     out.sent = sent() - before;
   }
   note_end(session.step(), out.curve);
-  for (const PlanTraffic& t : traffic_per_step(session.compiled().plan, world ? world->rank() : 0)) {
+  for (const PlanTraffic& t : traffic_per_step(session.plan(), world ? world->rank() : 0)) {
     if (t.op.ends_with("_windows")) out.planned += t.bytes;
   }
   return out;

@@ -49,7 +49,7 @@ Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) 
     }
   }
   note_end(session.step(), out.curve);
-  out.planned = traffic_per_step(session.compiled().plan);
+  out.planned = traffic_per_step(session.plan());
   return out;
 }
 

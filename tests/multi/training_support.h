@@ -73,8 +73,9 @@ inline Graph llama_step(const Optimizer& optimizer, bool loss_in_parts = false, 
   return language_step(llama, optimizer, loss_in_parts, clip_norm);
 }
 
-// The batch of a step: normal numbers and ids below 10.
+// The batch of a step: normal numbers and ids below 10. A crew of a pipeline need not read a field.
 inline void fill_batch(Executor& executor, std::string_view name, int64_t step) {
+  if (!executor.has_input(name)) return;
   const View view = executor.input(name);
   const Box box = executor.input_box(name);
   const ExecutionPlan& plan = executor.plan();
@@ -101,8 +102,8 @@ inline float train_step(Session& session, int64_t step, float lr) {
   Executor& executor = session.step();
   fill_batch(executor, "x", step);
   fill_batch(executor, "y", step);
-  executor.input("lr").as<float>()[0] = lr;
-  executor.input("step").as<int64_t>()[0] = step;
+  if (executor.has_input("lr")) executor.input("lr").as<float>()[0] = lr;
+  if (executor.has_input("step")) executor.input("step").as<int64_t>()[0] = step;
   executor.run();
   return executor.output("loss").as<float>()[0];
 }

@@ -46,7 +46,7 @@ std::map<std::string, HostTensor> put_together(int ranks, const std::function<vo
     run(session, &world);
     const std::lock_guard lock(mutex);
     for (const PlanInput& input : session.persistent()) {
-      const PlanValue& value = session.compiled().plan.values[static_cast<size_t>(input.value)];
+      const PlanValue& value = session.plan().values[static_cast<size_t>(input.value)];
       HostTensor& whole = out.try_emplace(input.name, TensorType{value.type.dtype, value.whole}).first->second;
       const Box box = session.step().input_box(input.name);
       copy_region(session.step().input(input.name), box, whole.view(), Box::whole(value.whole), held(box, value.whole));

@@ -336,7 +336,7 @@ TEST_P(PyTorchParity, the_loss_is_the_same_at_each_of_20_steps) {
   std::vector<std::vector<double>> losses(static_cast<size_t>(GetParam().ranks));
   on_ranks(GetParam().ranks, [&](comm::World* world, int64_t ranks) {
     const Compiled compiled = compile(graph, {.ranks = ranks});
-    Executor executor(compiled.plan, {.world = world});
+    Executor executor(compiled.plan(), {.world = world});
     start(executor, c.fixture);
     std::vector<double>& mine = losses[world ? static_cast<size_t>(world->rank()) : 0];
     for (int64_t step = 0; step < steps; ++step) {
@@ -367,7 +367,7 @@ TEST_P(PyTorchParity, every_gradient_of_the_first_step_is_the_same) {
   std::mutex mutex;
   on_ranks(GetParam().ranks, [&](comm::World* world, int64_t ranks) {
     const Compiled compiled = compile(graph, {.ranks = ranks});
-    Executor executor(compiled.plan, {.world = world});
+    Executor executor(compiled.plan(), {.world = world});
     start(executor, c.fixture);
     fill_batch(executor, c, 0);
     executor.run();
@@ -387,7 +387,7 @@ TEST_P(PyTorchParity, every_gradient_of_the_first_step_is_the_same) {
 TEST_P(GradientBound, is_kept_by_pytorch_and_not_by_a_model_that_is_slightly_off) {
   const Case c = make_case(GetParam());
   const Compiled compiled = compile(gradient_graph(c), {});
-  Executor executor(compiled.plan, {});
+  Executor executor(compiled.plan(), {});
   start(executor, c.fixture);
   fill_batch(executor, c, 0);
   const std::vector<std::string> names = c.fixture.names("grad.f64.");
@@ -423,7 +423,7 @@ std::vector<std::string> worse_gradients(const std::string& model, float weight)
   const Case c = make_case(model);
   const Fixture narrow(model + "_bf16");
   const Compiled compiled = compile(gradient_graph(c, DType::kBF16), {});
-  Executor executor(compiled.plan, {});
+  Executor executor(compiled.plan(), {});
   start(executor, c.fixture);
   fill_batch(executor, c, 0);
   const std::vector<std::string> names = narrow.names("grad.bf16.");
@@ -450,7 +450,7 @@ TEST_P(Bf16Parity, losses_of_20_steps_err_as_pytorchs_do) {
   const Case c = make_case(GetParam());
   const Fixture narrow(GetParam() + "_bf16");
   const Compiled compiled = compile(step_graph(c, DType::kBF16), {});
-  Executor executor(compiled.plan, {});
+  Executor executor(compiled.plan(), {});
   start(executor, c.fixture);
   std::vector<double> ours;
   for (int64_t step = 0; step < narrow.count("steps"); ++step) {

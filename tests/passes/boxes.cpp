@@ -7,10 +7,12 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"
+#include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/propagate.h"
+#include "trireme/plan/timetable/schedules.h"
 
 namespace trireme::boxes {
 namespace {
@@ -58,17 +60,36 @@ Result gradients_of(Case& test) {
   return {std::move(before), to_string(without_dead_nodes(graph))};
 }
 
+// "first = 0; second = 1"
+ScopeStages stages_asked(Case& test) {
+  ScopeStages out;
+  std::string text = test.take("stages");
+  while (!text.empty()) {
+    const std::string rule = text.substr(0, text.find(';'));
+    text.erase(0, rule.size() + 1);
+    const size_t equals = rule.find('=');
+    require(equals != std::string::npos, "'{}' is no stage; write scope = number", rule);
+    out.emplace(trimmed(std::string_view(rule).substr(0, equals)),
+                static_cast<int>(number(std::string(trimmed(std::string_view(rule).substr(equals + 1))))));
+  }
+  return out;
+}
+
 // "x = [dp, -]" asks for the layout of an input.
 Strategy strategy_of(Case& test, const Graph& graph) {
   const Mesh mesh = parse_mesh(test.take("mesh"));
   Asks asks;
+  const ScopeStages stages = stages_asked(test);
+  asks.across_stages = nodes_across_stages(graph, stages);
   for (const Input& input : graph.inputs()) {
     const std::string layout = test.take(input.name);
     asks.inputs.push_back(layout.empty()
                               ? std::nullopt
                               : std::optional(parse_layout(layout, mesh, graph.type(input.value).shape.rank())));
   }
-  return propagate(graph, mesh, std::move(asks));
+  Strategy out = propagate(graph, mesh, std::move(asks));
+  out.stages = stages;
+  return out;
 }
 
 // What is chosen, and how each value lies then.
@@ -94,6 +115,22 @@ Result partition_box(Case& test) {
 Result micro_batches_box(Case& test) {
   const Program program = program_of(test);
   return {to_string(program), to_string(in_micro_batches(program))};
+}
+
+// The program of each crew, one after the other.
+Result crews_box(Case& test) {
+  const Program program = program_of(test);
+  const Timetable timetable =
+      make_timetable(test.take("schedule", "1f1b"), {.crews = static_cast<int>(number(test.take("crews", "2"))),
+                                                     .stages_per_crew = 0,
+                                                     .micro_batches = static_cast<int>(program.micro_batches)});
+  std::string out;
+  for (const Program& crew : in_crews(program, timetable)) {
+    const std::vector<std::string> wrong = verify(crew);
+    require(wrong.empty(), "a crew's program is not sound: {}", wrong.empty() ? "" : wrong.front());
+    out += fmt::format("{}{}", out.empty() ? "" : "\n", to_string(crew));
+  }
+  return {to_string(program), out};
 }
 
 // A machine on which the times of a step are the same everywhere.
@@ -152,7 +189,8 @@ const std::vector<Box>& all() {
     std::vector<Box> out{{"gradients", gradients_of},
                          {"propagate", propagate_box},
                          {"partition", partition_box},
-                         {"micro_batches", micro_batches_box}};
+                         {"micro_batches", micro_batches_box},
+                         {"crews", crews_box}};
     for (const Pass& pass : passes()) {
       out.push_back({std::string(pass.name), [&pass](Case& test) { return pass_box(pass, test); }});
     }

@@ -8,6 +8,7 @@
 
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
+#include "trireme/base/hash.h"
 #include "trireme/base/heap.h"
 #include "trireme/exec/bound_message.h"
 #include "trireme/exec/collective.h"
@@ -55,7 +56,9 @@ struct Executor::State {
   std::vector<Interval> flights, stops;       // of the step, as in communication_time; room for all is there
   std::vector<std::pair<View, View>> copies;  // from, to: updates that are not in place
   CommunicationTime communication;            // of the last step
+  std::vector<ActionTrace> trace;             // of the last step, if it is traced
   bool timing = false;
+  bool tracing = false;
   bool first_run = true;
 
   State(const ExecutionPlan& p, const ExecutorOptions& o) : plan(p), options(o) {
@@ -231,7 +234,8 @@ struct Executor::State {
 
   void run_action(Bound& bound) {
     for (const int comm : bound.action->waits) wait(actions[static_cast<size_t>(comm)]);
-    const auto begin = timing ? Clock::now() : Clock::time_point{};
+    const bool timed = timing || tracing;
+    const auto begin = timed ? Clock::now() : Clock::time_point{};
     if (bound.kernel != nullptr) {
       const KernelArgs args{bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
                             bound.scratch, options.pool, &bound.kernel_state};
@@ -241,8 +245,13 @@ struct Executor::State {
     } else if (bound.action->op->collective) {
       copy_part(bound.in[0], bound.out[0], bound.dim, bound.part);
     }
-    if (timing) bound.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    if (!timed) return;
+    const auto end = Clock::now();
+    bound.seconds += std::chrono::duration<double>(end - begin).count();
+    if (tracing && !bound.sends) trace.push_back({number_of(bound), false, begin, end});
   }
+
+  int number_of(const Bound& bound) const { return static_cast<int>(bound.action - plan.actions.data()); }
 
   void start(Bound& bound) {
     if (!bound.sends) return bound.background->start();
@@ -257,6 +266,7 @@ struct Executor::State {
     bound.background->wait();
     stops.push_back({begin, Clock::now()});
     if (timing) bound.seconds += std::chrono::duration<double>(stops.back().end - begin).count();
+    if (tracing) trace.push_back({number_of(bound), true, begin, stops.back().end});
   }
 
   CommunicationTime note_communication(Clock::time_point begin) {
@@ -270,6 +280,7 @@ struct Executor::State {
   void run() {
     const auto begin = Clock::now();
     stops.clear();
+    trace.clear();
     for (Bound& bound : actions) {
       if (first_run) trim_heap(kMostKeptBytes);
       try {
@@ -284,6 +295,8 @@ struct Executor::State {
     first_run = false;
     for (Bound* bound : in_flight_at_end) wait(*bound);
     communication = note_communication(begin);
+    for (size_t i = 0; tracing && i < sending.size(); ++i)
+      trace.push_back({number_of(*sending[i]), false, sending[i]->sent, sending[i]->background->ended()});
     for (const auto& [from, to] : copies) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
   }
 
@@ -307,6 +320,9 @@ std::span<std::byte> Executor::arena() const {
   return state_->arena(Tier::kDevice);
 }
 
+bool Executor::has_input(std::string_view name) const {
+  return std::ranges::any_of(state_->plan.inputs, [&](const PlanInput& input) { return input.name == name; });
+}
 View Executor::input(std::string_view name) const {
   return state_->views[static_cast<size_t>(state_->plan.input(name).value)];
 }
@@ -335,6 +351,16 @@ std::vector<ActionTime> Executor::times() const {
     out.push_back({bound.action->op->name, bound.action->scope, bound.action->lane, bound.seconds});
   }
   return out;
+}
+
+void Executor::set_tracing(bool on) {
+  state_->tracing = on;
+  state_->trace.clear();
+  if (on) state_->trace.reserve(3 * state_->actions.size());  // it runs, and is waited for once, perhaps at the end
+}
+
+std::span<const ActionTrace> Executor::trace() const {
+  return state_->trace;
 }
 
 namespace {
@@ -368,8 +394,10 @@ std::string first_difference(std::string_view a, std::string_view b, int rank_of
 
 }  // namespace
 
-void agree(const ExecutionPlan& plan, comm::World& world) {
-  uint64_t mine = hash(plan);
+void agree(const std::vector<const ExecutionPlan*>& crews, comm::World& world) {
+  std::string text;
+  for (const ExecutionPlan* plan : crews) text += to_string(*plan);
+  uint64_t mine = hash64(text);
   std::vector<uint64_t> all(static_cast<size_t>(world.size()));
   const View in{reinterpret_cast<std::byte*>(&mine), {DType::kI64, {1}}};
   const View out{reinterpret_cast<std::byte*>(all.data()), {DType::kI64, {world.size()}}};
@@ -381,7 +409,6 @@ void agree(const ExecutionPlan& plan, comm::World& world) {
   if (others.empty()) return;
   std::string list;
   for (const int rank : others) list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
-  const std::string text = to_string(plan);
   const std::string first = text_of(0, text, world);
   const std::string other = text_of(others[0], text, world);
   fail(

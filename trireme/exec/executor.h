@@ -2,6 +2,7 @@
 // allocates nothing, looks nothing up and decides nothing.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -34,6 +35,14 @@ struct ActionTime {
   double seconds = 0;  // compute: of the kernel; communication: of the calling thread, starting and waiting
 };
 
+// When an action of a step ran: one of compute from its begin to its end, one in the background from its start to its
+// end. Or when the calling thread waited for an action in the background.
+struct ActionTrace {
+  int action = 0;
+  bool is_wait = false;
+  std::chrono::steady_clock::time_point begin, end;
+};
+
 class Executor {
  public:
   // Collective over the mesh's ranks when the plan has communication. The plan must outlive the executor.
@@ -46,6 +55,8 @@ class Executor {
 
   const ExecutionPlan& plan() const;
   std::span<std::byte> arena() const;  // the device's
+  // Of a crew's plan: a crew has the inputs that its stages read.
+  bool has_input(std::string_view name) const;
   // The local piece of an input or output, and where it lies in the whole tensor.
   View input(std::string_view name) const;
   View output(std::string_view name) const;
@@ -59,13 +70,17 @@ class Executor {
   void set_timing(bool on);
   std::vector<ActionTime> times() const;
 
+  // Notes from now on when each action of a step runs. Room for a step is made here, so that a step makes none.
+  void set_tracing(bool on);
+  std::span<const ActionTrace> trace() const;  // of the last step, in the order of their ends on the calling thread
+
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// The plan's hash agreed by all ranks of the world before anything runs; throws kInvalidArgument naming the ranks
-// that differ and the first line of the plans that does.
-void agree(const ExecutionPlan& plan, comm::World& world);
+// The hash of the plans of all crews agreed by all ranks of the world before anything runs; throws kInvalidArgument
+// naming the ranks that differ and the first line of the plans that does.
+void agree(const std::vector<const ExecutionPlan*>& crews, comm::World& world);
 
 }  // namespace trireme

@@ -229,7 +229,7 @@ TEST(Agree, ranks_that_planned_something_else_are_named) {
   std::vector<std::string> errors;
   comm::spawn_ranks(4, "threads", [&](comm::World& world) {
     const ExecutionPlan plan = plan_with(world.rank() % 2 == 0 ? 1.0 : 2.0);
-    const std::string what = error_of([&] { agree(plan, world); });
+    const std::string what = error_of([&] { agree({&plan}, world); });
     const std::lock_guard lock(mutex);
     errors.push_back(what);
   });
@@ -245,7 +245,7 @@ TEST(Agree, equal_plans_pass) {
   Graph graph;
   graph.add_output("y", exp(input(graph, "x", {8}, Role::kData)).id());
   const ExecutionPlan plan = plan_of(graph, 2);
-  EXPECT_NO_THROW(comm::spawn_ranks(2, "threads", [&](comm::World& world) { agree(plan, world); }));
+  EXPECT_NO_THROW(comm::spawn_ranks(2, "threads", [&](comm::World& world) { agree({&plan}, world); }));
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include "trireme/exec/hand_plan_impl.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/exec/traffic.h"
+#include "trireme/op/build.h"
+#include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -75,7 +77,7 @@ TEST(Sends, one_that_nobody_waits_for_ends_when_its_bytes_are_used_again) {
 TEST(Sends, what_is_sent_stays_until_there_is_an_answer) {
   OneRank rank;
   const Tensor x = rank.data("x");
-  send(exp(x), 1, 0);
+  apply(*find_op("send"), {exp(x)}, Attrs::of(SendAttrs{.to = 1, .tag = 0, .answer = 1}));
   const Tensor answer = rank.recv(1);
   rank.graph().add_output("y", add(exp(answer), square(x)).id());
   const ExecutionPlan plan = rank.plan();
@@ -116,7 +118,7 @@ TEST(Messages, stand_in_the_text_of_a_plan) {
   EXPECT_THAT(text, HasSubstr("action message recv kernel=\"\" in=[] out=[0] waits=[] scratch=-1 scope=\"F1.0\" "
                               "attrs={from=0, tag=7, dtype=f32, shape=[4]}"));
   EXPECT_THAT(text, HasSubstr("action message send kernel=\"\" in=[0] out=[] waits=[0] scratch=-1 scope=\"\" "
-                              "attrs={to=2, tag=131}"));
+                              "attrs={to=2, tag=131, answer=-1}"));
   EXPECT_EQ(to_string(parse_plan(text)), text);
 }
 

@@ -150,20 +150,23 @@ class Planner {
     }
   }
 
-  // What is sent keeps its bytes until something comes from the crew that it goes to, if anything does: by then it has
-  // mostly been taken, and whoever uses the bytes next waits for nobody.
+  // What is sent keeps its bytes until its answer is there (op/message.h): by then it has been asked for, and whoever
+  // uses the bytes next waits for no crew that waits for this one.
   void keep_sent() {
-    std::map<int64_t, int> answers;  // by crew: the next action that waits for something from it
+    std::map<std::pair<int64_t, int64_t>, int> there;  // by crew and tag: the first action that waits for the message
     for (int i = end_; i-- > 0;) {
       for (const int wait : plan_.actions[static_cast<size_t>(i)].waits) {
-        if (lane(wait) == Lane::kMessage && !is_send(wait)) answers[crew_of(wait)] = i;
+        if (lane(wait) == Lane::kMessage && !is_send(wait)) there[{message(wait).crew, message(wait).tag}] = i;
       }
-      if (!is_send(i) || !answers.contains(crew_of(i))) continue;
+    }
+    for (int i = 0; i < end_; ++i) {
+      if (!is_send(i) || message(i).answer < 0) continue;
+      const auto answer = there.find({message(i).crew, message(i).answer});
       const ValueId sent = node(i).inputs[0];
-      last(sent) = std::max(last(sent), answers[crew_of(i)]);
+      last(sent) = std::max(last(sent), answer == there.end() ? end_ - 1 : answer->second);
     }
   }
-  int64_t crew_of(int action) const { return message_of(def_of(node(action)), node(action).attrs).crew; }
+  Message message(int action) const { return message_of(def_of(node(action)), node(action).attrs); }
 
   void find_replaced() {
     replaces_.resize(graph_.values().size());
@@ -432,7 +435,7 @@ class Planner {
       if (action.scratch >= 0) {
         end(range(i, action.scratch, plan_.buffers[static_cast<size_t>(action.scratch)].bytes));
       }
-      if (is_send(i)) under_way.push_back(range_of(i, action.in[0]));
+      if (is_send(i) && range_of(i, action.in[0]).begin >= 0) under_way.push_back(range_of(i, action.in[0]));
     }
   }
 

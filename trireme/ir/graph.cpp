@@ -94,7 +94,7 @@ void Graph::set_scope(std::string_view scope) {
 
 void Graph::mark_as(const Graph& from, const Node& node, NodeId gradient_of) {
   set_scope(from.scope_of(node));
-  mark_ = {mark_.scope, node.phase, gradient_of, node.again};
+  mark_ = {mark_.scope, node.phase, gradient_of, node.again, node.stage, node.micro_batch};
 }
 
 void Graph::add_gradient(ValueId of, ValueId gradient) {
@@ -282,6 +282,7 @@ Graph without_dead_nodes(const Graph& graph) {
   out.carry_gradients(graph, map);
   out.carry_updates(graph, map);
   for (const ShardRequest& request : graph.shard_requests()) out.add_shard_request(request);
+  for (const StageRequest& request : graph.stage_requests()) out.add_stage_request(request);
   for (const Output& output : graph.outputs()) {
     out.add_output(output.name, map[static_cast<size_t>(output.value)],
                    output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);

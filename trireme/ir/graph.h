@@ -83,6 +83,10 @@ struct Mark {
   Phase phase = Phase::kForward;
   NodeId gradient_of = -1;  // kBackward: the node whose gradient it is part of; -1: of no single one
   bool again = false;       // kForward: makes what was made before a second time, for the backward pass
+  // In a program of a pipeline (plan/stages.h): the stage, -1 where each stage that reads it makes its own; and the
+  // micro-batch, -1 where it is of all of them.
+  int stage = -1;
+  int micro_batch = -1;
 };
 
 struct Node : Mark {
@@ -98,6 +102,13 @@ struct Update {
   ValueId parameter = kNoValue;
   ValueId gradient = kNoValue;
   std::vector<ValueId> states;
+};
+
+// What the model's code asks of a pipeline: that the ops of the scope, and of those inside it, are of this stage.
+struct StageRequest {
+  std::string scope;
+  int stage = 0;
+  friend bool operator==(const StageRequest&, const StageRequest&) = default;
 };
 
 // What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is the
@@ -138,6 +149,8 @@ class Graph {
   void set_mark(const Mark& mark) { mark_ = mark; }
   void set_phase(Phase phase) { mark_.phase = phase; }
   void set_made_again() { mark_.again = true; }
+  void set_stage(int stage) { mark_.stage = stage; }
+  void set_micro_batch(int micro_batch) { mark_.micro_batch = micro_batch; }
   // As this node of another graph is, whose `gradient_of` is this node here.
   void mark_as(const Graph& from, const Node& node, NodeId gradient_of);
 
@@ -158,6 +171,8 @@ class Graph {
 
   void add_shard_request(ShardRequest request) { shard_requests_.push_back(std::move(request)); }
   const std::vector<ShardRequest>& shard_requests() const { return shard_requests_; }
+  void add_stage_request(StageRequest request) { stage_requests_.push_back(std::move(request)); }
+  const std::vector<StageRequest>& stage_requests() const { return stage_requests_; }
 
   const std::string& name() const { return name_; }
   const std::vector<Input>& inputs() const { return inputs_; }
@@ -179,6 +194,7 @@ class Graph {
   std::vector<std::string> scopes_;
   std::vector<int> scopes_by_name_ = {0};  // numbers of scopes, sorted by their names
   std::vector<ShardRequest> shard_requests_;
+  std::vector<StageRequest> stage_requests_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;

@@ -9,12 +9,14 @@
 //   %9: f32[32,512] d%2 = gelu_grad(%7, %8) @"grad/act" backward of 3
 //   %12: f32[512,784] = sgd_plain_update(%1, %10, %11, %6) {weight_decay=0} @"update/up.weight" update
 //   shard "up" "[dp, -], [tp, -]"
+//   stage "up" 0
 //   output "loss" %9
 //   output "up.weight" %12 updates %1
 //   update %1 from %10
 //
 // "d%2" is said of a gradient of %2; "backward of 3", of a part of the gradient of node 3, by order from 0; "again", of
-// what is made a second time; "update %1 from %10 with %3 %4", of a parameter, its gradient and its state.
+// what is made a second time; "stage 2" and "micro_batch 0", of a node of a pipeline; "update %1 from %10 with %3 %4",
+// of a parameter, its gradient and its state.
 
 #include <charconv>
 #include <map>
@@ -41,7 +43,10 @@ std::string mark_text(const Node& node) {
   std::string out;
   if (node.phase != Phase::kForward) out += fmt::format(" {}", to_string(node.phase));
   if (node.gradient_of >= 0) out += fmt::format(" of {}", node.gradient_of);
-  return node.again ? out + " again" : out;
+  if (node.again) out += " again";
+  if (node.stage >= 0) out += fmt::format(" stage {}", node.stage);
+  if (node.micro_batch >= 0) out += fmt::format(" micro_batch {}", node.micro_batch);
+  return out;
 }
 
 std::string made_text(const Graph& graph, ValueId id) {
@@ -84,6 +89,9 @@ std::string to_string(const Graph& graph) {
   }
   for (const ShardRequest& request : graph.shard_requests()) {
     out += fmt::format("shard {} {}\n", quoted(request.scope), quoted(request.cuts));
+  }
+  for (const StageRequest& request : graph.stage_requests()) {
+    out += fmt::format("stage {} {}\n", quoted(request.scope), request.stage);
   }
   write_inputs_below(static_cast<ValueId>(graph.values().size()));
   for (const Output& output : graph.outputs()) {
@@ -150,6 +158,14 @@ class Line {
       wrong("expected the number of a node above");
     rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
     return id;
+  }
+  int count() {
+    skip_spaces();
+    int out = -1;
+    const auto [next, status] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), out);
+    if (status != std::errc() || out < 0) wrong("expected a number from 0");
+    rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
+    return out;
   }
   std::string quoted() {
     skip_spaces();
@@ -236,6 +252,9 @@ class Reader {
     if (line.take("shard ")) {
       std::string scope = line.quoted();
       graph_.add_shard_request({std::move(scope), line.quoted()});
+    } else if (line.take("stage ")) {
+      std::string scope = line.quoted();
+      graph_.add_stage_request({std::move(scope), line.count()});
     } else if (line.take("graph")) {
       if (begun_) line.wrong("the graph's name must stand first");
       graph_ = Graph(line.quoted());
@@ -315,6 +334,8 @@ class Reader {
     }
     if (line.take("of")) mark.gradient_of = line.node(graph_.nodes().size());
     mark.again = line.take("again");
+    if (line.take("stage")) mark.stage = line.count();
+    if (line.take("micro_batch")) mark.micro_batch = line.count();
     graph_.set_mark(mark);
   }
   void define(const Line& line, ValueId text_id, ValueId id) {

@@ -79,6 +79,7 @@ const std::string& Trace::path_of(const Module& module) {
   }
   const std::string& path = paths_.emplace(&module, join(scope_, name)).first->second;
   if (!module.shard_.empty()) graph_.add_shard_request({path, module.shard_});
+  if (module.stage_ >= 0) graph_.add_stage_request({path, module.stage_});
   return path;
 }
 

@@ -92,6 +92,9 @@ class Module {
   void shard(std::string cuts) { shard_ = std::move(cuts); }
   void shard(const std::vector<std::vector<int64_t>>& cuts);
 
+  // In a pipeline: the module and what is inside it are of this stage (plan/stages.h).
+  void pipeline_stage(int stage) { stage_ = stage; }
+
   // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the
   // pieces of larger tensors that lie as `pieces` says, by the mesh's axes ("[tp, -]"), or tensors that nothing makes
   // one (kOwnPiece). They are left out where parameters are made equal and their gradients summed over ranks.
@@ -120,6 +123,7 @@ class Module {
   std::string name_;
   std::string shard_;
   std::string layerwise_;
+  int stage_ = -1;  // -1: nothing is asked
 };
 
 // Enters a module's name scope for as long as it lives.

@@ -9,11 +9,18 @@ namespace trireme {
 
 inline constexpr int64_t kMostCrews = 1 << 20;
 inline constexpr int64_t kMessageTags = 1 << 29;  // tags are below; the transport keeps those above for collectives
+inline constexpr int64_t kStepsEnd = kMessageTags;
 
 struct SendAttrs {
   int64_t to = 0;  // a crew
   int64_t tag = 0;
-  static constexpr auto fields() { return std::tuple{field("to", &SendAttrs::to), field("tag", &SendAttrs::tag)}; }
+  // The tag of a message that the other crew sends when it has asked for this one: until that is there, the bytes of
+  // this one stay, so that nobody waits for a crew that waits for them. kStepsEnd: they stay all step; -1: the crew has
+  // asked before this one is sent, and whoever writes there waits.
+  int64_t answer = -1;
+  static constexpr auto fields() {
+    return std::tuple{field("to", &SendAttrs::to), field("tag", &SendAttrs::tag), field("answer", &SendAttrs::answer)};
+  }
 };
 
 struct RecvAttrs {
@@ -31,6 +38,7 @@ struct Message {
   bool sends = false;
   int64_t crew = 0;  // the other one
   int64_t tag = 0;
+  int64_t answer = -1;  // of one that is sent
 };
 
 inline bool is_message(const OpDef& op) {

@@ -20,7 +20,9 @@ const Structural& structural() {
                                .fill_beyond = op("fill_beyond"),
                                .take_windows = op("take_windows"),
                                .add_windows = op("add_windows"),
-                               .fused_rows = op("fused_rows")};
+                               .fused_rows = op("fused_rows"),
+                               .send = op("send"),
+                               .recv = op("recv")};
   return kOps;
 }
 

@@ -22,6 +22,8 @@ struct Structural {
   const OpDef& take_windows;
   const OpDef& add_windows;
   const OpDef& fused_rows;
+  const OpDef& send;
+  const OpDef& recv;
 
   // Of two terms.
   const OpDef& reduced(Reduction reduction) const;

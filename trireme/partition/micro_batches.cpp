@@ -30,6 +30,7 @@ class Unroll {
     to_.mesh = without_micro_batches(from.mesh);
     to_.micro_batches = count_;
     to_.by_hand = from.by_hand;
+    in_stages_ = std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.stage >= 0; });
   }
 
   Program run() {
@@ -79,6 +80,16 @@ class Unroll {
     return out;
   }
   AxisSet differs_along(ValueId id) const { return differs_along(layout_of(id)); }
+
+  // What the node makes, and what it reads but where it joins or cuts micro-batches.
+  AxisSet differs_along(const Node& node) const {
+    AxisSet out = 0;
+    for (const ValueId id : node.outputs) out |= differs_along(id);
+    if (steps_[static_cast<size_t>(&node - graph_.nodes().data())] == Step::kOrdinary) {
+      for (const ValueId id : node.inputs) out |= differs_along(id);
+    }
+    return out;
+  }
 
   // The first micro-batch that has the same coordinates along these axes.
   int64_t first_like(int64_t m, AxisSet along) const {
@@ -189,7 +200,7 @@ class Unroll {
     ValueId& id = copies_[static_cast<size_t>(old_id)][static_cast<size_t>(m)];
     if (id != kNoValue) return id;
     if (const auto whole = of_all_.find(old_id); whole != of_all_.end()) {
-      to_.graph.set_mark({});
+      to_.graph.set_mark({.micro_batch = in_stages_ ? static_cast<int>(m) : -1});
       define(old_id, m, cut(whole->second, old_id, old_id, m));
       return id;
     }
@@ -245,7 +256,7 @@ class Unroll {
     to_.whole.push_back(whole);
   }
 
-  void begin(NodeId id, int64_t m) {
+  void begin(NodeId id, int64_t m, bool of_one = false) {
     const Node& node = graph_.node(id);
     NodeId of = -1;
     if (node.gradient_of >= 0) {
@@ -253,6 +264,7 @@ class Unroll {
       if (!made.empty()) of = made[std::min(static_cast<size_t>(m), made.size() - 1)];
     }
     to_.graph.mark_as(graph_, node, of);
+    if (in_stages_ && of_one) to_.graph.set_micro_batch(static_cast<int>(m));
     std::vector<NodeId>& made = made_of_[static_cast<size_t>(id)];
     made.resize(static_cast<size_t>(m) + 1, static_cast<NodeId>(to_.graph.nodes().size()));
   }
@@ -263,12 +275,7 @@ class Unroll {
     const Step step = steps_[static_cast<size_t>(id)];
     if (step == Step::kSum) return add_when_there(id, m);
     if (repeats_[static_cast<size_t>(id)] != 0) return;
-    AxisSet along = 0;
-    for (const ValueId out : node.outputs) along |= differs_along(out);
-    if (step == Step::kOrdinary) {
-      for (const ValueId in : node.inputs) along |= differs_along(in);
-    }
-    if (first_like(m, along) != m) return;
+    if (first_like(m, differs_along(node)) != m) return;
     if (step == Step::kOrdinary) return add_ordinary(id, m);
     const ValueId out = node.outputs[0];
     define(out, m, step == Step::kGather ? gather(id, m) : slice(id, m));
@@ -278,7 +285,7 @@ class Unroll {
     const Node& node = graph_.node(id);
     std::vector<ValueId> in;
     for (const ValueId operand : node.inputs) in.push_back(find(operand, m));
-    begin(id, m);
+    begin(id, m, repeats_[static_cast<size_t>(id)] != 0 || differs_along(node) != 0);
     const std::vector<ValueId> out = emit(*node.op, node.attrs, in, node.outputs, m);
     for (size_t i = 0; i < out.size(); ++i) {
       if (repeats_[static_cast<size_t>(id)] != 0) {
@@ -292,7 +299,7 @@ class Unroll {
   ValueId slice(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
     const ValueId in = find(node.inputs[0], m);
-    begin(id, m);
+    begin(id, m, true);
     return cut(in, node.inputs[0], node.outputs[0], m);
   }
 
@@ -347,6 +354,7 @@ class Unroll {
   const MicroBatchOptions& options_;
   std::vector<int> axes_;
   int64_t count_;
+  bool in_stages_ = false;
   std::vector<std::vector<ValueId>> copies_;  // of each value, per micro-batch
   std::map<ValueId, ValueId> of_all_;         // inputs that hold all micro-batches
   std::vector<int> level_of_value_;

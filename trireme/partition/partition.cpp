@@ -25,6 +25,7 @@ class Partitioner {
         placed_(graph.values().size()) {
     program_.graph = Graph(graph.name());
     program_.mesh = strategy.mesh;
+    if (!strategy.stages.empty()) stages_ = stages_of(graph, strategy.stages);
   }
 
   Program run() {
@@ -42,6 +43,7 @@ class Partitioner {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Output& output = graph_.outputs()[i];
       const auto mean = strategy_.means.find(i);
+      program_.graph.set_stage(stage_of(graph_.value(output.value).producer));
       const ValueId value = mean == strategy_.means.end() ? find(output.value, strategy_.outputs[i], Phase::kUpdate)
                                                           : mean_of(output.value, mean->second, strategy_.outputs[i]);
       program_.graph.add_output(output.name, value, output.updates == kNoValue ? kNoValue : as_made(output.updates));
@@ -59,7 +61,10 @@ class Partitioner {
     Layout layout;
     ValueId id;
     Phase phase = Phase::kForward;  // that it is made for
+    int stage = -1;                 // that it is made on
   };
+
+  int stage_of(NodeId node) const { return node < 0 || stages_.empty() ? -1 : stages_[static_cast<size_t>(node)]; }
 
   ValueId as_made(ValueId whole_id) const { return placed_[static_cast<size_t>(whole_id)].front().id; }
 
@@ -88,6 +93,7 @@ class Partitioner {
     const std::vector<Layout> in = operand_layouts(rule, cuts);
     const std::vector<Layout> out = result_layouts(rule, cuts);
     program_.graph.mark_as(graph_, node, node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
+    program_.graph.set_stage(stage_of(static_cast<NodeId>(&node - graph_.nodes().data())));
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId read = find(node.inputs[i], in[i], node.phase);
@@ -274,7 +280,7 @@ class Partitioner {
       id = known;
     } else {
       id = resized(program_, take_steps(whole_id, id, have, middle, phase), from, between, whole.shape);
-      placed_[static_cast<size_t>(whole_id)].push_back({middle, id, phase});
+      placed_[static_cast<size_t>(whole_id)].push_back({middle, id, phase, program_.graph.mark().stage});
     }
     Shape widened = between;
     for (int dim = 0; dim < to.rank(); ++dim) {
@@ -293,7 +299,8 @@ class Partitioner {
         id = known;
       } else {
         id = add_step_in(sum_type(whole_id, step), id, step, natural ? graph_.type(whole_id) : whole);
-        if (natural) placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, phase});
+        if (natural)
+          placed_[static_cast<size_t>(whole_id)].push_back({step.after, id, phase, program_.graph.mark().stage});
       }
       have = step.after;
     }
@@ -331,13 +338,14 @@ class Partitioner {
     return add_to(program_, structural().step(step.kind), Attrs::of(attrs), {&id, 1}, {step.after}, {whole}).front();
   }
 
-  // An input of the graph in another layout is made once for the forward and once for the backward pass, each time
-  // where it is first read: a weight gathered from its slices is not kept in between.
+  // An input of the graph in another layout is made once for the forward and once for the backward pass of a stage,
+  // each time where it is first read: a weight gathered from its slices is not kept in between.
   ValueId lookup(ValueId whole_id, const Layout& layout, Phase phase) const {
     const std::vector<Placed>& all = placed_[static_cast<size_t>(whole_id)];
     const bool per_pass = graph_.value(whole_id).producer < 0;
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool same_pass = (all[i].phase == Phase::kBackward) == (phase == Phase::kBackward) && all[i].phase <= phase;
+      const bool same_pass = (all[i].phase == Phase::kBackward) == (phase == Phase::kBackward) &&
+                             all[i].phase <= phase && all[i].stage == program_.graph.mark().stage;
       if (all[i].layout == layout && (!per_pass || i == 0 || same_pass)) return all[i].id;
     }
     return kNoValue;
@@ -367,6 +375,7 @@ class Partitioner {
   const Strategy& strategy_;
   const PartitionOptions& options_;
   ReshardPlanner planner_;
+  std::vector<int> stages_;  // of the graph's nodes; empty: there is no pipeline
   std::vector<std::vector<Layout>> wants_;
   std::vector<std::vector<Placed>> placed_;  // per whole value: where it is already; the first is its own
   std::vector<RuleOf> rules_;

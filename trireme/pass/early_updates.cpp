@@ -63,7 +63,7 @@ class EarlyUpdates {
     }
     for (size_t i = 0; i < updates_.size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (!node.inputs.empty() || node.outputs.empty()) continue;
+      if (!node.inputs.empty() || node.outputs.empty() || def_of(node).traits.message) continue;
       const std::vector<NodeId>& readers = readers_of(node.outputs[0]);
       if (!readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId id) { return is_update(id); })) {
         updates_[i] = 1;

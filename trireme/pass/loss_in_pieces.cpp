@@ -169,7 +169,8 @@ class LossInPieces {
     return mine.rank() == other.rank() && std::equal(mine.begin(), mine.end() - 1, other.begin());
   }
 
-  // The operands of all, as far as they are made after the product. They may not need what it makes, nor other ranks.
+  // The operands of all, as far as they are made after the product. They may not need what it makes, nor other ranks or
+  // crews.
   bool find_first(Head& head) const {
     std::vector<char> seen(graph_.nodes().size(), 0);
     bool possible = true;
@@ -180,7 +181,7 @@ class LossInPieces {
         return;
       }
       seen[at(id)] = 1;
-      possible = possible && !is_communication(def(id));
+      possible = possible && !is_communication(def(id)) && !def(id).traits.message;
       for (const ValueId one : graph_.node(id).inputs) self(self, one);
       head.first.push_back(id);
     };

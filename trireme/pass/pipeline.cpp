@@ -69,7 +69,8 @@ Program run_passes(Program program, const PassOptions& options) {
     TRIREME_LOG(kDebug, "pass", "{} {}  ms={:.1f} nodes={}->{}", pass.name, changed ? "ran" : "changed nothing", ms,
                 before, program.graph.nodes().size());
     if (changed && !options.dump_dir.empty()) {
-      atomic_write(fmt::format("{}/{:03}_{}.program", options.dump_dir, number, pass.name), to_string(program));
+      atomic_write(fmt::format("{}/{}{:03}_{}.program", options.dump_dir, options.dump_name, number, pass.name),
+                   to_string(program));
     }
     if (pass.name == options.stop_after) break;
   }

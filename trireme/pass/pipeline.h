@@ -18,6 +18,7 @@ struct PassOptions {
   std::vector<std::string> disabled;  // names of passes to leave out
   std::string stop_after;             // the last pass to run; "" runs all
   std::string dump_dir;               // writes NNN_<pass>.program after each pass that changed something
+  std::string dump_name;              // stands before the names of these files
 };
 
 struct Pass {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "trireme/plan/strategy.h"
@@ -21,6 +22,9 @@ struct Asks {
   // Whether partial sums may flow through linear ops. Where they may not they are reduced before anything reads them:
   // (a + b) summed over ranks has other bits than the sum of a over ranks and that of b.
   bool sums_flow = true;
+  // Nodes that read what another stage of a pipeline makes: sums over micro-batches do not flow through them, so that
+  // what goes from stage to stage is one sum instead of a term for each micro-batch.
+  std::set<NodeId> across_stages;
   // Nodes that take their operands as those come, uncut only where sums must be done first (plan/vouched.h). Their
   // results are taken to lie as given or, where nothing is given, cut by the same axes.
   std::map<NodeId, std::vector<Layout>> as_it_comes;

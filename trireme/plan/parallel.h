@@ -18,6 +18,7 @@
 #include "trireme/mesh/machine.h"
 #include "trireme/op/numerics.h"
 #include "trireme/plan/propagate.h"
+#include "trireme/plan/stages.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme {
@@ -84,6 +85,8 @@ struct Parallel {
   // These win over what the model's code asks with Module::shard.
   std::vector<CutRule> ops;
   OptimizerParallel optimizer;
+  // Of the ranks, `mesh` is of one crew's.
+  PipelineParallel pipeline;
   Communication communication;
   // The graph is cut by hand: it is what each rank runs, with collectives of the model's own code (ir/graph.h,
   // Input::piece). Of the rest, `mesh` counts, and `dataset` for the batch that a rank is given.
@@ -100,6 +103,7 @@ struct SemiAutoOptions {
   const std::map<std::string, Layout>* stored =
       nullptr;                          // of parameters that are already there, by name; null: none are
   Numerics numerics = Numerics::kFast;  // kInvariant: sums are taken before anything reads them
+  ScopeStages stages = {};              // of a pipeline; empty: there is none
 };
 
 // Throws kInvalidArgument for whatever does not fit: a mesh of another size, a rule that matches nothing, cuts that do
@@ -110,8 +114,11 @@ Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, 
 // divide, naming the batches that would.
 Strategy data_parallel(const Graph& graph, int64_t ranks);
 
-// The mesh of the ranks, without the axes that take none, and the micro-batches of a step, where no strategy is given.
-// Throw kInvalidArgument as semi_auto does.
+// The ranks of each crew of a pipeline; all, without one. Throws kInvalidArgument where they do not divide.
+int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks);
+
+// The mesh of the ranks (of a crew), without the axes that take none, and the micro-batches of a step, where no
+// strategy is given. Throw kInvalidArgument as semi_auto does.
 Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks);
 int64_t micro_batches_of(const Parallel& parallel);
 

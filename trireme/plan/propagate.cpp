@@ -70,6 +70,12 @@ void take_as_it_comes(const Propagated& known, const Node& node, const ShardingR
   choice.why = "vouched for: skip_redistribution";
 }
 
+void end_sums_over_micro_batches(std::vector<std::optional<Layout>>& layouts, const Mesh& mesh) {
+  for (std::optional<Layout>& layout : layouts) {
+    if (layout) std::erase_if(layout->partial, [&](const PartialAxis& p) { return is_micro_batch_axis(mesh, p.axis); });
+  }
+}
+
 // The cuts that the operands come with, or those of the node it is part of the gradient of.
 Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& rule) {
   const Node& node = known.graph.node(id);
@@ -90,6 +96,7 @@ Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& r
   }
   int64_t result_bytes = 0;
   for (const ValueId result : node.outputs) result_bytes += known.graph.type(result).bytes();
+  if (known.asks.across_stages.contains(id)) end_sums_over_micro_batches(have, known.mesh());
   NodeChoice choice(rule, have, known.mesh());
   out.cuts = choice.choose(bytes, result_bytes, known.asks.sums_flow);
   out.why = choice.why() + as_gradient(known, node);

@@ -50,6 +50,7 @@ class SemiAuto {
         copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
     asks_.sums_flow = options.numerics == Numerics::kFast;
+    asks_.across_stages = nodes_across_stages(graph, options.stages);
   }
 
   Strategy run() {
@@ -381,6 +382,14 @@ Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ran
 }
 
 }  // namespace
+
+int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks) {
+  require(pipeline.crews >= 1, "a pipeline of {} parts; it has 1 or more", pipeline.crews);
+  require(ranks % pipeline.crews == 0,
+          "the pipeline has {} equal parts of the ranks (parallel.pp), and the job has {} ranks; start {}",
+          pipeline.crews, ranks, (ranks + pipeline.crews - 1) / pipeline.crews * pipeline.crews);
+  return ranks / pipeline.crews;
+}
 
 Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
   require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);

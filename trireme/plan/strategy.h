@@ -12,6 +12,7 @@
 #include "trireme/layout/layout.h"
 #include "trireme/mesh/mesh.h"
 #include "trireme/op/computed_rule.h"
+#include "trireme/plan/stages.h"
 
 namespace trireme {
 
@@ -22,6 +23,7 @@ struct Strategy {
   std::vector<Layout> outputs;    // of graph.outputs()
   // Outputs, by index, of which ranks make values of their own, and the axes over which their mean is taken.
   std::map<size_t, std::vector<int>> means;
+  ScopeStages stages;  // of a pipeline; empty: there is none
   // Who or what chose, of inputs and nodes, for people; the text form leaves it out, and so it may be empty.
   std::vector<std::string> why_inputs;
   std::vector<std::string> why_nodes;

@@ -21,6 +21,7 @@ struct StrategyLines {
   bool parameters_only = false;
   std::string graph, model;  // hashes of what it was written for; "": not told
   std::vector<StrategyLine> inputs, nodes, outputs;
+  ScopeStages stages;
   int last = 0;
 };
 

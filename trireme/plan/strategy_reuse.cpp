@@ -147,9 +147,11 @@ Strategy reuse_strategy(std::string_view text, const Graph& graph, const SemiAut
   Asks asks;
   asks.inputs.resize(graph.inputs().size());
   asks.sums_flow = options.numerics == Numerics::kFast;
+  asks.across_stages = nodes_across_stages(graph, options.stages.empty() ? lines.stages : options.stages);
   ask_inputs(lines, graph, options, asks);
   ask_nodes(lines, graph, is_step, asks);
   Strategy out = propagate(graph, lines.mesh, std::move(asks));
+  out.stages = lines.stages;
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const StrategyLine* line = line_of(lines.outputs, graph.outputs()[i].name);
     if (line == nullptr || type_text(*line) != to_string(graph.type(graph.outputs()[i].value))) continue;

@@ -2,6 +2,7 @@
 //
 //   strategy mesh="dp=2" graph=88c0e06d5a1ebd5f model=0d3a0fd0e0ccd2b1
 //   input "image" f32[64,784] [dp, -]
+//   stage "layers.0" 1
 //   node "layers.0/matmul" m=dp
 //   node "layers.0/add#1" through=dp set=0
 //   output "loss" f32[] []
@@ -13,8 +14,8 @@
 //
 // A node is named by its scope and op, and by how many of these come before it where there are several
 // (plan/op_names.h). Its line names the factors of its sharding rule that are cut, and the axes; a node that is not
-// named cuts nothing. The hashes are of the graph it was written for, and of the model in it; without them it is for
-// whatever graph it fits.
+// named cuts nothing. A scope's ops are of a stage of a pipeline (plan/stages.h). The hashes are of the graph it was
+// written for, and of the model in it; without them it is for whatever graph it fits.
 #include <algorithm>
 #include <charconv>
 
@@ -220,6 +221,17 @@ StrategyLines read_strategy_lines(std::string_view text) {
       at_line(line, [&] { read_head(rest, out, line); });
       continue;
     }
+    if (kind == "stage") {
+      const std::string_view scope = unquoted(next_word(rest), kind, line);
+      const std::string_view number = next_word(rest);
+      int stage = -1;
+      const auto [last, status] = std::from_chars(number.data(), number.data() + number.size(), stage);
+      if (status != std::errc() || last != number.data() + number.size() || stage < 0)
+        wrong_strategy(line, fmt::format("'{}' is no stage; stages are whole numbers from 0", number));
+      if (!out.stages.emplace(scope, stage).second)
+        wrong_strategy(line, fmt::format("\"{}\" is given two stages", scope));
+      continue;
+    }
     if (kind != "input" && kind != "node" && kind != "output")
       wrong_strategy(line, fmt::format("unexpected '{}'", kind));
     std::vector<StrategyLine>& lines = kind == "input" ? out.inputs : kind == "node" ? out.nodes : out.outputs;
@@ -295,6 +307,7 @@ std::string to_string(const Graph& graph, const Strategy& strategy) {
     out += layout_line("input", graph.inputs()[i].name, graph.type(graph.inputs()[i].value), strategy.inputs[i],
                        strategy.mesh);
   }
+  for (const auto& [scope, stage] : strategy.stages) out += fmt::format("stage \"{}\" {}\n", scope, stage);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const FactorCuts& cuts = strategy.nodes[i];
@@ -336,6 +349,7 @@ Strategy parse_strategy(std::string_view text, const Graph& graph) {
   const StrategyLines lines = read_strategy_lines(text);
   Strategy strategy;
   strategy.mesh = lines.mesh;
+  strategy.stages = lines.stages;
   if (lines.inputs.size() != graph.inputs().size() || lines.outputs.size() != graph.outputs().size()) {
     wrong_strategy(lines.last,
                    fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", lines.inputs.size(),

@@ -7,7 +7,7 @@ Timetable gpipe(const ScheduleRequest& request) {
   for (int stage = 0; stage < request.crews; ++stage) {
     std::vector<Unit>& crew = out.crews.emplace_back();
     for (int i = 0; i < request.micro_batches; ++i) crew.push_back({Unit::Pass::kForward, stage, i});
-    for (int i = request.micro_batches; i-- > 0;) crew.push_back({Unit::Pass::kBackward, stage, i});
+    for (int i = 0; i < request.micro_batches; ++i) crew.push_back({Unit::Pass::kBackward, stage, i});
   }
   return out;
 }

@@ -9,37 +9,39 @@ namespace trireme {
 namespace {
 
 constexpr std::array kSchedules{
-    Schedule{"gpipe", "all forward passes, then all backward passes", 1, false, schedule::gpipe},
-    Schedule{"1f1b", "one forward, one backward: crew s of S keeps at most S - s micro-batches", 1, false,
-             schedule::one_forward_one_backward},
-    Schedule{"seq-1f1b", "1f1b over chunks of each micro-batch's positions", 1, true,
-             schedule::one_forward_one_backward},
-    Schedule{"interleaved", "1f1b with several stages a crew: a shorter bubble, more messages", 0, false,
-             schedule::interleaved},
-    Schedule{"interleaved-delayed", "the same, forward passes as late as they can be: fewer activations", 0, false,
-             schedule::interleaved_delayed},
-    Schedule{"zb-h1", "1f1b, weight gradients in its bubbles: a third of the bubble, the same memory", 1, false,
-             schedule::zero_bubble_h1},
-    Schedule{"zb-h2", "no bubble where all passes take the same, twice the memory", 1, false, schedule::zero_bubble_h2},
-    Schedule{"zb-v", "two stages a crew in a V: no bubble where all passes take the same, the memory of 1f1b", 2, false,
-             schedule::zero_bubble_v},
-    Schedule{"v-half", "two stages a crew in a V: half the memory of 1f1b", 2, false, schedule::v_half},
-    Schedule{"v-min", "two stages a crew in a V: a third of the memory of 1f1b", 2, false, schedule::v_min},
-    Schedule{"dualpipe-v", "two stages a crew in a V, forward passes beside backward passes", 2, false,
-             schedule::dual_pipe_v},
+    PipelineSchedule{"gpipe", "all forward passes, then all backward passes", 1, false, schedule::gpipe},
+    PipelineSchedule{"1f1b", "one forward, one backward: crew s of S keeps at most S - s micro-batches", 1, false,
+                     schedule::one_forward_one_backward},
+    PipelineSchedule{"seq-1f1b", "1f1b over chunks of each micro-batch's positions", 1, true,
+                     schedule::one_forward_one_backward},
+    PipelineSchedule{"interleaved", "1f1b with several stages a crew: a shorter bubble, more messages", 0, false,
+                     schedule::interleaved},
+    PipelineSchedule{"interleaved-delayed", "the same, forward passes as late as they can be: fewer activations", 0,
+                     false, schedule::interleaved_delayed},
+    PipelineSchedule{"zb-h1", "1f1b, weight gradients in its bubbles: a third of the bubble, the same memory", 1, false,
+                     schedule::zero_bubble_h1},
+    PipelineSchedule{"zb-h2", "no bubble where all passes take the same, twice the memory", 1, false,
+                     schedule::zero_bubble_h2},
+    PipelineSchedule{"zb-v", "two stages a crew in a V: no bubble where all passes take the same, the memory of 1f1b",
+                     2, false, schedule::zero_bubble_v},
+    PipelineSchedule{"v-half", "two stages a crew in a V: half the memory of 1f1b", 2, false, schedule::v_half},
+    PipelineSchedule{"v-min", "two stages a crew in a V: a third of the memory of 1f1b", 2, false, schedule::v_min},
+    PipelineSchedule{"dualpipe-v", "two stages a crew in a V, forward passes beside backward passes", 2, false,
+                     schedule::dual_pipe_v},
 };
 
 }  // namespace
 
-std::span<const Schedule> schedules() {
+std::span<const PipelineSchedule> schedules() {
   return kSchedules;
 }
 
 Timetable make_timetable(std::string_view name, ScheduleRequest request) {
-  const auto found = std::ranges::find(kSchedules, name, &Schedule::name);
+  const auto found = std::ranges::find(kSchedules, name, &PipelineSchedule::name);
   if (found == kSchedules.end()) {
     std::string names;
-    for (const Schedule& schedule : kSchedules) names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
+    for (const PipelineSchedule& schedule : kSchedules)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
     fail(ErrorKind::kNotFound, "schedule '{}': there is none of that name; there are {}", name, names);
   }
   if (request.stages_per_crew == 0)

@@ -18,7 +18,7 @@ struct ScheduleRequest {
   int seq_chunks = 1;
 };
 
-struct Schedule {
+struct PipelineSchedule {
   std::string_view name;     // "1f1b"
   std::string_view meaning;  // a line for help
   int stages_per_crew;       // that it is for; 0: any from 2 on
@@ -26,7 +26,7 @@ struct Schedule {
   Timetable (*make)(const ScheduleRequest& request);
 };
 
-std::span<const Schedule> schedules();
+std::span<const PipelineSchedule> schedules();
 
 // Throws kNotFound for a name that is none, and kInvalidArgument where the schedule cannot have so many crews, stages
 // or micro-batches, with what it can have: fewer micro-batches than crews (a pipeline that never fills) are refused by
@@ -35,7 +35,8 @@ Timetable make_timetable(std::string_view name, ScheduleRequest request);
 
 namespace schedule {
 
-// Huang et al. 2019: all forward passes, then all backward passes in reverse order. A crew keeps every micro-batch.
+// Huang et al. 2019: all forward passes, then all backward passes, here in the order of the forward passes, so that
+// gradients are summed in one order under every schedule. A crew keeps every micro-batch.
 Timetable gpipe(const ScheduleRequest& request);
 // Narayanan et al. 2019 (PipeDream-Flush): crew s keeps at most S - s micro-batches. With chunks of positions (Sun et
 // al. 2024, Seq1F1B): the same over chunks, backward passes from a micro-batch's last chunk to its first.

@@ -61,11 +61,11 @@ TEST(Timetable, the_orders_of_1f1b_are_those_of_the_papers) {
   EXPECT_EQ(line_of(timetable, 0), "F0 F1 F2 F3 B0 B1 B2 B3");
 }
 
-TEST(Timetable, gpipe_runs_backwards_in_reverse_order) {
+TEST(Timetable, gpipe_runs_backwards_in_the_order_of_the_forward_passes) {
   const Timetable timetable = make_timetable("gpipe", {.crews = 2, .micro_batches = 3});
 
-  EXPECT_EQ(line_of(timetable, 0), "F0 F1 F2 B2 B1 B0");
-  EXPECT_EQ(line_of(timetable, 1), "F0 F1 F2 B2 B1 B0");
+  EXPECT_EQ(line_of(timetable, 0), "F0 F1 F2 B0 B1 B2");
+  EXPECT_EQ(line_of(timetable, 1), "F0 F1 F2 B0 B1 B2");
 }
 
 TEST(Timetable, gpipe_and_1f1b_take_as_long_and_keep_what_theory_says) {
@@ -154,7 +154,7 @@ TEST(Timetable, every_schedule_reads_back_and_is_sound_at_random_sizes) {
   std::mt19937 rng(kSeed);
   SCOPED_TRACE(fmt::format("seed {}", kSeed));
   const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(rng); };
-  for (const Schedule& schedule : schedules()) {
+  for (const PipelineSchedule& schedule : schedules()) {
     for (int i = 0; i < 20; ++i) {
       const int crews = draw(1, 9);
       const ScheduleRequest request{

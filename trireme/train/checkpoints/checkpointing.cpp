@@ -98,11 +98,11 @@ std::vector<SavedBox> saved_boxes(const Shape& whole, const Box& box, const Shap
 // Pieces that a model's own code cut are saved as they are.
 Shape saved_as(const Session& session, const PlanInput& input) {
   const Input& declared = session.compiled().graph.input(input.name);
-  return session.compiled().plan.by_hand && !declared.piece.empty() ? Shape{} : declared.saved_as;
+  return session.plan().by_hand && !declared.piece.empty() ? Shape{} : declared.saved_as;
 }
 
 bool is_own(const Session& session, const PlanInput& input) {
-  return session.compiled().plan.by_hand && session.compiled().graph.input(input.name).piece == kOwnPiece;
+  return session.plan().by_hand && session.compiled().graph.input(input.name).piece == kOwnPiece;
 }
 
 // In a checkpoint's index: the tensors that are the values of each rank's own, one after the other along dimension 0.
@@ -174,7 +174,7 @@ void join_own(const ckpt::Reader& reader, const std::string& name, const Wanted&
 
 std::string save_session(Session& session, comm::World* world, const SaveRequest& request) {
   const int rank = world ? world->rank() : 0;
-  const ExecutionPlan& plan = session.compiled().plan;
+  const ExecutionPlan& plan = session.plan();
   std::vector<ckpt::Piece> pieces;
   std::deque<HostTensor> copies;
   for (const PlanInput& input : session.pieces_to_write(rank)) {
@@ -221,7 +221,7 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
 
 void load_session(Session& session, const ckpt::Reader& reader) {
   for (const std::string& note : reader.notes()) TRIREME_LOG(kWarn, "ckpt", "{}", note);
-  const ExecutionPlan& plan = session.compiled().plan;
+  const ExecutionPlan& plan = session.plan();
   const std::vector<std::string> own = own_names(reader);
   for (const PlanInput& input : session.persistent()) {
     const PlanValue& value = plan.values[static_cast<size_t>(input.value)];

@@ -62,7 +62,7 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
     }
     return view;
   };
-  Executor executor(compiled.plan, {.pool = pool, .external = external});
+  Executor executor(compiled.plan(), {.pool = pool, .external = external});
 
   std::vector<int32_t> tokens = data::encode(options.prompt);
   const auto window = executor.input(assembly.batch.front().name).as<int32_t>();

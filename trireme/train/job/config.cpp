@@ -59,9 +59,19 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
        "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
       {"parallel.ep", &c.parallel.ep, "gpt, llama: data parallel ranks that share the experts of a block"},
+      {"parallel.pp", &c.parallel.pp,
+       "equal parts of the ranks that the model's stages are given to, one after the other (pipeline parallel)"},
+      {"parallel.schedule", &c.parallel.schedule,
+       "the order in which stages work on micro-batches: a name, of those that `trireme timetable` "
+       "lists, or a file as it prints them"},
+      {"parallel.virtual_stages", &c.parallel.virtual_stages,
+       "stages of each part of the ranks; 0: as few as the schedule takes"},
+      {"parallel.stages", &c.parallel.stages,
+       "stages of modules, \"scope = stage\", like \"h.0..5 = 0\"; none: stages that take about as long as each other"},
       {"parallel.gradient_accumulation_steps", &c.parallel.gradient_accumulation_steps,
-       "micro-batches that a rank's part of the batch is worked through in, one after the other; the step stays the "
-       "same"},
+       "micro-batches that a rank's part of the batch is worked through in, one after the other, or stage by stage in "
+       "a "
+       "pipeline; the step stays the same"},
       {"parallel.gradient_accumulation_shard", &c.parallel.gradient_accumulation_shard,
        "with zero: a rank adds up its slice of the gradients only, summed over ranks for each micro-batch (not with "
        "numerics = 'invariant')"},
@@ -93,6 +103,9 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
       {"train.numerics", &c.train.numerics,
        "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep them is "
        "refused"},
+      {"train.trace", &c.train.trace,
+       "file for a trace of all ranks and lanes, which ui.perfetto.dev and chrome://tracing show"},
+      {"train.trace_steps", &c.train.trace_steps, "steps that the trace has, from the run's second on"},
       {"train.recompute", &c.train.recompute,
        "the backward pass computes activation functions and norms again instead of keeping them: less memory, the same "
        "bits"},
@@ -199,6 +212,8 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .passes = {.recompute = config.train.recompute, .loss_pieces = config.train.loss_pieces},
           .save_strategy = config.parallel.save_strategy,
           .only_trained_parameters = config.parallel.only_trainable_params,
+          .trace = config.train.trace,
+          .trace_steps = config.train.trace_steps,
           .gradient_scale = gradient_scale(config, ranks),
           .parameter_broadcast = config.parallel.parameter_broadcast};
 }

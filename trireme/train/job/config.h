@@ -57,6 +57,8 @@ struct JobConfig {
     int64_t sample_tokens = 320;
     int64_t keep = 2;
     int64_t seed = 1;
+    std::string trace;  // file
+    int64_t trace_steps = 3;
   } train;
   struct {
     std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | hybrid_parallel | stand_alone
@@ -74,6 +76,9 @@ struct JobConfig {
     bool only_trainable_params = false;   // of save_strategy
     std::string mesh;                     // and the rest: plan/parallel.h and train/job/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;
+    int64_t pp = 1, virtual_stages = 0;  // 0: as few as the schedule takes
+    std::string schedule = "1f1b";       // a name, or a file
+    std::vector<std::string> stages;
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;

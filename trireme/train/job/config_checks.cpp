@@ -109,6 +109,7 @@ void check_values(const JobConfig& c) {
   require_one_of("parallel.transport", c.parallel.transport, {"auto", "shm", "ucx", "mpi"});
   require_size("train.batch", c.train.batch);
   require_size("train.loss_pieces", c.train.loss_pieces);
+  require_size("train.trace_steps", c.train.trace_steps);
   check_training(c);
   check_judging(c);
   require(c.parallel.device_num == -1 || (c.parallel.device_num >= 1 && c.parallel.device_num <= 4096),
@@ -117,6 +118,11 @@ void check_values(const JobConfig& c) {
   require_from("parallel.tp", c.parallel.tp, 1);
   require_from("parallel.cp", c.parallel.cp, 1);
   require_from("parallel.ep", c.parallel.ep, 1);
+  require_from("parallel.pp", c.parallel.pp, 1);
+  require_from("parallel.virtual_stages", c.parallel.virtual_stages, 0);
+  require(c.parallel.pp <= 4096 && c.parallel.virtual_stages <= 4096,
+          "configuration: parallel.pp = {}, parallel.virtual_stages = {}; they must be 4096 or less", c.parallel.pp,
+          c.parallel.virtual_stages);
   require_from("parallel.ulysses_degree", c.parallel.ulysses_degree, 0);
   require_from("parallel.gradient_accumulation_steps", c.parallel.gradient_accumulation_steps, 1);
   require(c.parallel.gradient_accumulation_steps <= 4096,

@@ -13,7 +13,7 @@ namespace {
 
 // What the keys go with, in the words of the error; "" where they do.
 struct Without {
-  std::string text, sgd, moments, falling_rate, tp, cp, zero, saved_strategy;
+  std::string text, sgd, moments, falling_rate, tp, cp, pp, zero, saved_strategy, trace;
 };
 
 Without without(const JobConfig& c) {
@@ -27,7 +27,9 @@ Without without(const JobConfig& c) {
   out.falling_rate = unless(c.train.schedule != "constant", "train.schedule = 'constant'");
   out.tp = unless(c.parallel.tp > 1, "parallel.tp = 1");
   out.cp = unless(c.parallel.cp > 1, "parallel.cp = 1");
+  out.pp = unless(c.parallel.pp > 1, "parallel.pp = 1");
   out.zero = unless(c.parallel.zero > 0, "parallel.zero = 0");
+  out.trace = unless(!c.train.trace.empty(), "no file to write, train.trace");
   out.saved_strategy = unless(!c.parallel.save_strategy.empty(), "no file to save, parallel.save_strategy");
   return out;
 }
@@ -39,9 +41,13 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
                                          {"train.beta2", w.moments},
                                          {"train.final_ratio", w.falling_rate},
                                          {"train.sample_tokens", w.text},
+                                         {"train.trace_steps", w.trace},
                                          {"parallel.sp", w.tp},
                                          {"parallel.vocabulary", w.tp},
                                          {"parallel.cp_algorithm", w.cp},
+                                         {"parallel.schedule", w.pp},
+                                         {"parallel.virtual_stages", w.pp},
+                                         {"parallel.stages", w.pp},
                                          {"parallel.zero_threshold_kb", w.zero},
                                          {"parallel.zero_shard_size", w.zero},
                                          {"parallel.zero_except", w.zero},
@@ -54,7 +60,7 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
         fmt::format("parallel.strategy = '{}', which says how everything lies", c.parallel.strategy);
     if (is_file(c.parallel.strategy) && !has_parameters_only(strategy_text_of(c))) {
       for (const char* key : {"parallel.ops", "parallel.parameters", "parallel.fields", "parallel.dataset",
-                              "parallel.zero", "parallel.sp"})
+                              "parallel.zero", "parallel.sp", "parallel.stages"})
         all[key] = file;
     }
   }

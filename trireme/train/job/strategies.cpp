@@ -3,10 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/words.h"
 #include "trireme/plan/strategy_json.h"
+#include "trireme/plan/timetable/schedules.h"
 #include "trireme/train/job/kinds.h"
 
 namespace trireme {
@@ -295,6 +298,58 @@ void add_links(const JobConfig& config, int64_t ranks, Communication& out) {
 
 }  // namespace
 
+namespace {
+
+// "h.0..5 = 0"
+StageRule parse_stage_rule(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  const auto refuse = [&] {
+    fail(ErrorKind::kInvalidArgument,
+         "configuration: parallel.stages: '{}' is not \"scope = stage\", like \"h.0..5 = 0\"", text);
+  };
+  if (equals == std::string::npos) refuse();
+  const std::string pattern(trim(std::string_view(text).substr(0, equals)));
+  const std::string number(trim(std::string_view(text).substr(equals + 1)));
+  int stage = -1;
+  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), stage);
+  if (pattern.empty() || number.empty() || status != std::errc() || end != number.data() + number.size() || stage < 0)
+    refuse();
+  return {pattern, stage};
+}
+
+// A schedule's name, or what stands in a file.
+std::string schedule_of(const JobConfig& config) {
+  const std::string& given = config.parallel.schedule;
+  if (std::ranges::find(schedules(), given, &PipelineSchedule::name) != schedules().end()) return given;
+  std::string names;
+  for (const PipelineSchedule& schedule : schedules())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
+  require(
+      is_file(given),
+      "configuration: parallel.schedule = '{}' is neither a schedule nor a file; schedules are {}, and a file is as "
+      "`trireme timetable` prints it",
+      given, names);
+  std::string text = read_file(given);
+  require(text.starts_with("timetable "),
+          "configuration: parallel.schedule: '{}' is no timetable; it begins with "
+          "'timetable NAME stages=S micro_batches=M'",
+          given);
+  return text;
+}
+
+PipelineParallel pipeline_of(const JobConfig& config) {
+  const auto& p = config.parallel;
+  if (p.pp == 1) return {};
+  require(p.mode != "stand_alone",
+          "configuration: parallel.pp = {} with parallel.mode = 'stand_alone', which is one rank", p.pp);
+  PipelineParallel out{
+      .crews = p.pp, .stages_per_crew = p.virtual_stages, .schedule = schedule_of(config), .rules = {}};
+  for (const std::string& rule : p.stages) out.rules.push_back(parse_stage_rule(rule));
+  return out;
+}
+
+}  // namespace
+
 std::string strategy_text_of(const JobConfig& config) {
   const std::string& path = config.parallel.strategy;
   if (path.empty()) return "";
@@ -323,6 +378,8 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
       "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
   check_fusion(config);
   Parallel out;
+  out.pipeline = pipeline_of(config);
+  const int64_t of_crew = ranks_of_crew(out.pipeline, ranks);
   out.follow_requests = p.mode == "semi_auto_parallel";
   out.by_hand = p.mode == "hybrid_parallel" || (p.mode == "data_parallel" && !p.layerwise.empty());
   for (const std::string& rule : p.layerwise) out.layerwise.push_back(parse_layerwise(rule));
@@ -334,12 +391,12 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
                        .bucket_ends = p.all_reduce_fusion_config};
   add_links(config, ranks, out.communication);
   out.strategy = strategy_text_of(config);
-  if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, ranks);
+  if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, of_crew);
   out.accumulation = p.gradient_accumulation_steps;
   // The bits are those of one sum order only where a rank adds up what it has before ranks do.
   out.communication.shard_accumulation =
       p.gradient_accumulation_shard && parse_numerics(config.train.numerics) == Numerics::kFast;
-  out.mesh = mesh_of(config, ranks);
+  out.mesh = mesh_of(config, of_crew);
   const bool has_positions = model_of(config).cuttable().positions;
   if (has_positions && !out.mesh.empty() && p.mesh.empty() && p.dataset == "data_parallel") {
     out.dataset = fmt::format("[dp*ep, {}]", positions_of(config).between);
@@ -348,7 +405,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
     out.dataset = p.dataset;
   }
   for (const std::string& rule : p.fields) out.fields.push_back(parse_rule(rule, "parallel.fields"));
-  out.ops = ready_made(config, ranks);
+  out.ops = ready_made(config, of_crew);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
   for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
   out.optimizer = {.level = static_cast<int>(p.zero),
@@ -373,8 +430,9 @@ std::string describe_context(const JobConfig& config) {
 
 int64_t data_parallel_degree(const JobConfig& config, int64_t ranks) {
   if (config.parallel.dataset != "data_parallel" || !config.parallel.strategy.empty()) return 1;
-  const std::string text = mesh_of(config, ranks);
-  if (text.empty()) return ranks;
+  const int64_t of_crew = ranks_of_crew({.crews = config.parallel.pp}, ranks);
+  const std::string text = mesh_of(config, of_crew);
+  if (text.empty()) return of_crew;
   const Mesh mesh = parse_mesh(text);
   int64_t degree = 1;
   for (const MeshAxis& axis : mesh.user_axes()) {

@@ -39,7 +39,7 @@ Made compiled(const JobConfig& config) {
   const CompileOptions how = compile_options(assembly, graphs.parallel, kRanks, 1);
   const CompiledJob made = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
   const Compiled inference = compile_beside(made.step, inference_of(assembly, kRanks), how);
-  return {to_string(made.step.plan), to_string(made.evaluation->plan), to_string(inference.plan),
+  return {to_string(made.step.plan()), to_string(made.evaluation->plan()), to_string(inference.plan()),
           strategy_file(made.step.graph, made.step.strategy)};
 }
 

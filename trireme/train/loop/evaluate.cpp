@@ -10,7 +10,7 @@ Evaluator::Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, 
     : executor_(executor), source_(std::move(source)), batch_(batch), accuracy_(accuracy) {
   const std::vector<BatchField> fields = batch_fields(*source_, batch);
   slices_ = slices_of(executor, fields);
-  for (const BatchField& field : fields) views_.push_back(executor.input(field.name));
+  for (const BatchField& field : fields) views_.push_back(input_of(executor, field));
 }
 
 EvaluationResult Evaluator::run(int64_t most_batches) const {

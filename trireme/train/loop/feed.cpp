@@ -14,11 +14,23 @@ std::vector<BatchField> batch_fields(const data::Source& source, int64_t batch) 
   return out;
 }
 
+View input_of(const Executor& executor, const BatchField& field) {
+  if (executor.has_input(field.name)) return executor.input(field.name);
+  TensorType none{field.type.dtype, {}};
+  for (int dim = 0; dim < field.type.shape.rank(); ++dim) none.shape.push_back(0);
+  return {nullptr, none};
+}
+
 std::vector<data::FieldSlice> slices_of(const Executor& executor, const std::vector<BatchField>& fields) {
   std::vector<data::FieldSlice> out;
   for (const BatchField& field : fields) {
-    const Box box = executor.input_box(field.name);
-    out.push_back({box.start, box.size});
+    if (executor.has_input(field.name)) {
+      const Box box = executor.input_box(field.name);
+      out.push_back({box.start, box.size});
+    } else {
+      const Shape none = input_of(executor, field).type.shape;
+      out.push_back({none, none});
+    }
   }
   return out;
 }
@@ -26,7 +38,7 @@ std::vector<data::FieldSlice> slices_of(const Executor& executor, const std::vec
 Feed::Feed(const data::SourcePtr& source, const data::BatchOptions& options, Executor& executor,
            const std::vector<BatchField>& fields, int64_t first, int64_t end)
     : batches_(source, options), end_(end), next_(first) {
-  for (const BatchField& field : fields) targets_.push_back(executor.input(field.name));
+  for (const BatchField& field : fields) targets_.push_back(input_of(executor, field));
   for (auto& stage : stages_) {
     for (const View& target : targets_) stage.emplace_back(target.type);
   }

@@ -16,6 +16,8 @@ namespace trireme {
 std::vector<BatchField> batch_fields(const data::Source& source, int64_t batch);
 
 // This rank's part of each field, as the plan cuts it.
+// The executor's input of a field; one without elements where its crew does not read the field.
+View input_of(const Executor& executor, const BatchField& field);
 std::vector<data::FieldSlice> slices_of(const Executor& executor, const std::vector<BatchField>& fields);
 
 class Feed {

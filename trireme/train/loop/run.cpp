@@ -62,9 +62,12 @@ FitResult Run::run() {
 }
 
 void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt) {
+  Tracer tracer({.path = options_.trace, .steps = options_.trace_steps}, session_.step(), job_.world(), first_ + 1);
   saved_at_s_ = now_s();
   while (result_.step < total_ && !result_.interrupted && !result_.stopped_early) {
+    tracer.begin(result_.step + 1);
     train_step(feed, recorder);
+    tracer.end(result_.step);
     const int64_t step = result_.step;
     Wishes mine = interrupt.take();
     mine.due = !options_.out.empty() && fit_.save_every_minutes > 0 && job_.rank() == 0 &&
@@ -91,6 +94,7 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
     }
     if (wishes.save && job_.rank() == 0) say_saved();
   }
+  tracer.finish();
   if (unproven_ && validated_ == result_.step && std::isfinite(result_.validation_loss)) prune();
 }
 
@@ -101,8 +105,8 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
   feed.take();
   data_s_ += now_s() - begin_s;
   Executor& executor = session_.step();
-  executor.input("lr").as<float>()[0] = static_cast<float>(lr_);
-  executor.input("step").as<int64_t>()[0] = step;
+  if (executor.has_input("lr")) executor.input("lr").as<float>()[0] = static_cast<float>(lr_);
+  if (executor.has_input("step")) executor.input("step").as<int64_t>()[0] = step;
   executor.run();
   result_.step = step;
   result_.loss = executor.output("loss").as<float>()[0];

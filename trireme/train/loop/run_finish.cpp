@@ -62,8 +62,9 @@ std::string describe(const Schedule& schedule, double peak) {
 
 bool Run::are_whole() {
   const std::vector<PlanInput>& inputs = session_.persistent();
+  if (session_.compiled().crews.size() > 1) return false;  // others have the rest
   return std::all_of(inputs.begin(), inputs.end(), [&](const PlanInput& input) {
-    const PlanValue& value = session_.compiled().plan.values[static_cast<size_t>(input.value)];
+    const PlanValue& value = session_.plan().values[static_cast<size_t>(input.value)];
     return input.role != Role::kParameter || value.layout.is_replicated();
   });
 }
@@ -97,7 +98,7 @@ bool Run::sample_is_quick() {
 }
 
 std::vector<std::pair<std::string, std::string>> Run::facts() const {
-  const ExecutionPlan& plan = session_.compiled().plan;
+  const ExecutionPlan& plan = session_.plan();
   std::vector<std::pair<std::string, std::string>> out = options_.facts;
   const std::vector<std::pair<std::string, std::string>> own{
       {"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
@@ -145,7 +146,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   report.facts = facts();
   if (job_.size() > 1 && failure.empty())
     report.facts.emplace_back("Communication", trireme::to_string(result_.communication));
-  report.memory = memory_by_holding(session_.compiled().plan);
+  report.memory = memory_by_holding(session_.plan());
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);
   report.run_time = {{fmt::format("{} step{}", steps, steps == 1 ? "" : "s"), steps_s_}};

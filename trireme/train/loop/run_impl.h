@@ -15,6 +15,7 @@
 #include "trireme/train/loop/interrupt.h"
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/report/recorder.h"
+#include "trireme/train/report/trace.h"
 #include "trireme/train/step/assembly.h"
 #include "trireme/train/step/fit_options.h"
 

@@ -148,7 +148,7 @@ double Run::expected_seconds() {
   double pass_s = 0;
   for (int i = 0; i < 2; ++i) {  // the first warms up
     for (const BatchField& field : batch_fields(*fit_.validation, evaluation_batch())) {
-      const View view = executor.input(field.name);
+      const View view = input_of(executor, field);
       std::fill(view.raw().begin(), view.raw().end(), std::byte{0});
     }
     const double begin_s = now_s();

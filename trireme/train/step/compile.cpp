@@ -1,11 +1,13 @@
 #include "trireme/train/step/compile.h"
 
 #include <algorithm>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/op/build.h"
 #include "trireme/partition/by_hand.h"
+#include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/step/invariant.h"
@@ -26,6 +28,7 @@ void check_by_hand(const CompileOptions& options) {
       p.accumulation);
   const Communication usual;
   const std::pair<bool, std::string> given[] = {
+      {p.pipeline.crews != 1, fmt::format("a pipeline of {} parts (pp)", p.pipeline.crews)},
       {p.optimizer.level != 0, fmt::format("optimizer parallelism of level {} (zero)", p.optimizer.level)},
       {!p.strategy.empty(), "a strategy"},
       {!p.ops.empty(), p.ops.empty() ? "" : fmt::format("the rule for ops '{}'", p.ops.front().pattern)},
@@ -42,11 +45,22 @@ void check_by_hand(const CompileOptions& options) {
   }
 }
 
-}  // namespace
+// The stages of a graph that is compiled beside a step are the step's.
+ScopeStages stages_for(const Graph& graph, const CompileOptions& options) {
+  const Parallel& parallel = options.parallel;
+  if (parallel.pipeline.crews == 1 || !options.stages.empty()) return options.stages;
+  const Timetable timetable = timetable_of(parallel.pipeline, micro_batches_of(parallel));
+  return choose_stages(graph, timetable.stages, parallel.pipeline.rules);
+}
 
-Compiled compile(Graph graph, const CompileOptions& options) {
-  const std::vector<std::string> wrong = verify(graph);
-  invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
+// The timetable of the graph's micro-batches: of forward passes alone where it trains nothing.
+Timetable timetable_for(const Graph& graph, const Parallel& parallel, int64_t micro_batches) {
+  const bool trains = std::ranges::any_of(graph.nodes(), [](const Node& n) { return n.phase == Phase::kBackward; });
+  const Timetable of_step = timetable_of(parallel.pipeline, trains ? micro_batches : micro_batches_of(parallel));
+  return trains ? of_step : forward_only(of_step, micro_batches);
+}
+
+Compiled partitioned(Graph graph, const CompileOptions& options) {
   Compiled out;
   out.graph = std::move(graph);
   const Communication& how = options.parallel.communication;
@@ -55,13 +69,41 @@ Compiled compile(Graph graph, const CompileOptions& options) {
     out.strategy = semi_auto(out.graph, options.ranks,
                              {.mesh = options.parallel.mesh, .dataset = "full_batch", .follow_requests = false});
     out.partitioned = by_hand(out.graph, out.strategy);
-  } else {
-    out.strategy =
-        semi_auto(out.graph, options.ranks, options.parallel, {.stored = options.stored, .numerics = options.numerics});
-    out.partitioned =
-        partition(out.graph, out.strategy,
-                  {.costs = reshard_costs(how, out.strategy.mesh), .sum_types = sum_types(out.graph, how)});
+    return out;
   }
+  const ScopeStages stages = stages_for(out.graph, options);
+  out.strategy = semi_auto(out.graph, ranks_of_crew(options.parallel.pipeline, options.ranks), options.parallel,
+                           {.stored = options.stored, .numerics = options.numerics, .stages = stages});
+  if (out.strategy.stages.empty()) out.strategy.stages = stages;  // else a strategy that was written down has them
+  out.partitioned = partition(out.graph, out.strategy,
+                              {.costs = reshard_costs(how, out.strategy.mesh), .sum_types = sum_types(out.graph, how)});
+  return out;
+}
+
+ExecutionPlan planned(const Program& program, const CompileOptions& options, int crew, int crews) {
+  ExecutionPlan out = plan_execution(program, {.threads = options.threads,
+                                               .numerics = options.numerics,
+                                               .external_parameters = options.external_parameters,
+                                               .crew = crew,
+                                               .crews = crews});
+  const std::vector<std::string> unsound = verify(out);
+  invariant(unsound.empty(), "plan '{}': {}", out.name, unsound.empty() ? "" : unsound.front());
+  return out;
+}
+
+}  // namespace
+
+std::vector<const ExecutionPlan*> Compiled::plans() const {
+  std::vector<const ExecutionPlan*> out;
+  for (const CompiledCrew& crew : crews) out.push_back(&crew.plan);
+  return out;
+}
+
+Compiled compile(Graph graph, const CompileOptions& options) {
+  const std::vector<std::string> wrong = verify(graph);
+  invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
+  Compiled out = partitioned(std::move(graph), options);
+  const Communication& how = options.parallel.communication;
   const bool in_tree = options.numerics == Numerics::kInvariant;
   PassOptions passes = options.passes;
   if (in_tree) {
@@ -77,15 +119,51 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   out.rates = {reshard_costs(by_rates, out.strategy.mesh), by_rates.machine};
   passes.all_reduce = {.bucket_bytes = how.bucket_bytes, .bucket_ends = how.bucket_ends, .rates = out.rates};
   if (!how.fuse_all_reduce) passes.disabled.emplace_back("fuse_all_reduce");
-  out.program = run_passes(in_micro_batches(out.partitioned, {.sums_in_tree = in_tree}), passes);
-  out.plan = plan_execution(
-      out.program,
-      {.threads = options.threads, .numerics = options.numerics, .external_parameters = options.external_parameters});
-  std::vector<std::string> unsound = verify(out.plan);
-  if (unsound.empty()) unsound = check_communication(out.plan);
-  invariant(unsound.empty(), "plan '{}': {}", out.plan.name, unsound.empty() ? "" : unsound.front());
+  Program whole = in_micro_batches(out.partitioned, {.sums_in_tree = in_tree});
+  std::vector<Program> programs;
+  if (options.parallel.pipeline.crews > 1) {
+    out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
+    programs = in_crews(whole, *out.timetable);
+  } else {
+    programs.push_back(std::move(whole));
+  }
+  for (Program& program : programs) {
+    if (programs.size() > 1) passes.dump_name = fmt::format("crew{}_", out.crews.size());
+    CompiledCrew crew{run_passes(std::move(program), passes), {}};
+    crew.plan = planned(crew.program, options, static_cast<int>(out.crews.size()), static_cast<int>(programs.size()));
+    out.crews.push_back(std::move(crew));
+  }
+  if (out.crews.size() == 1) {
+    const std::vector<std::string> unsound = check_communication(out.plan());
+    invariant(unsound.empty(), "plan '{}': {}", out.plan().name, unsound.empty() ? "" : unsound.front());
+  } else {
+    const std::vector<std::string> unsound = check_communication(std::span<const ExecutionPlan* const>(out.plans()));
+    require(unsound.empty(), "the schedule '{}' is not one that this model can be run by: {}; use the schedule gpipe",
+            out.timetable->name, unsound.empty() ? "" : unsound.front());
+  }
   return out;
 }
+
+namespace {
+
+// Where the step's forward ops are, by their scopes; a scope that has several stages says nothing.
+ScopeStages stages_of_step(const Compiled& step) {
+  if (step.strategy.stages.empty()) return {};
+  const std::vector<int> stages = stages_of(step.graph, step.strategy.stages);
+  ScopeStages out;
+  std::set<std::string, std::less<>> several;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const Node& node = step.graph.nodes()[i];
+    const std::string scope(step.graph.scope_of(node));
+    if (node.phase != Phase::kForward || stages[i] < 0) continue;
+    const auto [known, is_new] = out.emplace(scope, stages[i]);
+    if (!is_new && known->second != stages[i]) several.insert(scope);
+  }
+  for (const std::string& scope : several) out.erase(scope);
+  return out;
+}
+
+}  // namespace
 
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options) {
   CompileOptions how = options;
@@ -94,14 +172,17 @@ Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions&
   how.parallel.communication.measured = step.measured;
   if (!how.parallel.strategy.empty()) how.parallel.mesh = to_string(step.strategy.mesh);  // the file brings its own
   std::map<std::string, Layout> stored;
-  for (const PlanInput& input : step.plan.inputs) {
-    const bool is_kept = input.role == Role::kParameter || input.role == Role::kState;
-    const bool is_batch =
-        input.role == Role::kData && !how.parallel.strategy.empty();  // the file says how it is cut, too
-    if (!is_kept && !is_batch) continue;
-    stored.emplace(input.name, step.plan.values[static_cast<size_t>(input.value)].layout);
+  for (const CompiledCrew& crew : step.crews) {
+    for (const PlanInput& input : crew.plan.inputs) {
+      const bool is_kept = input.role == Role::kParameter || input.role == Role::kState;
+      const bool is_batch =
+          input.role == Role::kData && !how.parallel.strategy.empty();  // the file says how it is cut, too
+      if (!is_kept && !is_batch) continue;
+      stored.emplace(input.name, crew.plan.values[static_cast<size_t>(input.value)].layout);
+    }
   }
   how.stored = &stored;
+  how.stages = stages_of_step(step);
   return compile(std::move(graph), how);
 }
 
@@ -109,8 +190,10 @@ CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOp
   CompiledJob out{compile(std::move(step), options), std::nullopt};
   if (!evaluation) return out;
   out.evaluation = compile_beside(out.step, std::move(*evaluation), options);
-  ExecutionPlan& plan = out.step.plan;
-  plan.arena().bytes = std::max(plan.arena().bytes, plan.arena().persistent + out.evaluation->plan.arena().bytes);
+  for (size_t crew = 0; crew < out.step.crews.size(); ++crew) {
+    Arena& arena = out.step.crews[crew].plan.arena();
+    arena.bytes = std::max(arena.bytes, arena.persistent + out.evaluation->crews[crew].plan.arena().bytes);
+  }
   return out;
 }
 

@@ -21,10 +21,18 @@ struct CompileOptions {
   Numerics numerics = Numerics::kFast;
   PassOptions passes = {};  // but for all_reduce, which follows from parallel.communication and measure
   bool external_parameters = false;
-  const std::map<std::string, Layout>* stored = nullptr;  // layouts of parameters that are there already
+  // Layouts of parameters that are there already, and the stages they are read on.
+  const std::map<std::string, Layout>* stored = nullptr;
+  ScopeStages stages = {};
   // By what sums over ranks are put together and updates placed, where parallel.communication names no machine; none:
   // what a host usually has.
   std::function<Machine(const Mesh&)> measure = {};
+};
+
+// What one crew runs.
+struct CompiledCrew {
+  Program program;
+  ExecutionPlan plan;
 };
 
 struct Compiled {
@@ -32,9 +40,13 @@ struct Compiled {
   Rates rates;                      // of it, of the named one, or of what a host usually has
   Graph graph;
   Strategy strategy;
-  Program partitioned;  // before the passes
-  Program program;
-  ExecutionPlan plan;
+  Program partitioned;                 // of all crews, before the passes
+  std::optional<Timetable> timetable;  // of a pipeline
+  std::vector<CompiledCrew> crews;     // one, without a pipeline
+
+  const Program& program(int crew = 0) const { return crews[static_cast<size_t>(crew)].program; }
+  const ExecutionPlan& plan(int crew = 0) const { return crews[static_cast<size_t>(crew)].plan; }
+  std::vector<const ExecutionPlan*> plans() const;  // of all crews
 };
 
 Compiled compile(Graph graph, const CompileOptions& options);

@@ -59,8 +59,11 @@ Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
                              static_cast<float>(1 / peak.triad_bytes_per_s)};
   const size_t first_link = slowest.size();
   for (int axis = 0; axis < ranks.axes(); ++axis) {
-    const std::vector<int64_t> members = ranks.group_of(world.rank(), std::vector{axis});
-    const LinkCost link = link_of(world.group({members.begin(), members.end()}), values);
+    const int64_t first = world.rank() / ranks.devices() * ranks.devices();  // of the crew
+    std::vector<int> members;
+    for (const int64_t member : ranks.group_of(world.rank() - first, std::vector{axis}))
+      members.push_back(static_cast<int>(first + member));
+    const LinkCost link = link_of(world.group(members), values);
     slowest.insert(slowest.end(), {static_cast<float>(link.latency_s), static_cast<float>(1 / link.bytes_per_s)});
   }
   agree(world, slowest);

@@ -52,28 +52,30 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   CompiledJob made = compile(std::move(step), std::move(evaluation), how);
   compiled_ = std::move(made.step);
   compiled_evaluation_ = std::move(made.evaluation);
+  if (options.world) crew_ = static_cast<int>(options.world->rank() / plan().mesh.devices());
   if (options.world && options.world->size() > 1) {
-    agree(compiled_.plan, *options.world);
-    if (compiled_evaluation_) agree(compiled_evaluation_->plan, *options.world);
+    agree(compiled_.plans(), *options.world);
+    if (compiled_evaluation_) agree(compiled_evaluation_->plans(), *options.world);
   }
-  require_memory(compiled_.plan);
-  log_plan("step", compiled_.plan);
-  if (compiled_evaluation_) log_plan("evaluation", compiled_evaluation_->plan);
-  step_ = std::make_unique<Executor>(compiled_.plan, ExecutorOptions{.world = options.world, .pool = options.pool});
-  if (compiled_evaluation_) {
+  require_memory(plan());
+  log_plan("step", plan());
+  const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
+  if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);
+  step_ = std::make_unique<Executor>(plan(), ExecutorOptions{.world = options.world, .pool = options.pool});
+  if (of_evaluation != nullptr) {
     ExecutorOptions eval{.world = options.world, .pool = options.pool};
-    eval.arena = step_->arena().subspan(static_cast<size_t>(compiled_.plan.arena().persistent));
+    eval.arena = step_->arena().subspan(static_cast<size_t>(plan().arena().persistent));
     eval.external = [this](std::string_view name) { return step_->input(name); };
-    evaluation_ = std::make_unique<Executor>(compiled_evaluation_->plan, eval);
+    evaluation_ = std::make_unique<Executor>(*of_evaluation, eval);
   }
-  for (const PlanInput& input : compiled_.plan.inputs) {
+  for (const PlanInput& input : plan().inputs) {
     if (input.role == Role::kParameter || input.role == Role::kState) persistent_.push_back(input);
   }
 }
 
 void Session::initialise() {
   for (const PlanInput& input : persistent_) {
-    const PlanValue& value = compiled_.plan.values[static_cast<size_t>(input.value)];
+    const PlanValue& value = plan().values[static_cast<size_t>(input.value)];
     trireme::initialise(step_->input(input.name), step_->input_box(input.name), value.whole, input.init, options_.seed,
                         input.name);
   }
@@ -81,31 +83,33 @@ void Session::initialise() {
 }
 
 void Session::broadcast_parameters() {
-  const Mesh& mesh = compiled_.plan.mesh;
+  const Mesh& mesh = plan().mesh;
+  const auto first = crew_ * mesh.devices();
   for (const PlanInput& input : persistent_) {
     if (input.role != Role::kParameter) continue;
-    const std::vector<int> axes = compiled_.plan.values[static_cast<size_t>(input.value)].layout.replica_axes(mesh);
-    const std::vector<int64_t> holders = mesh.group_of(options_.world->rank(), axes);
+    const std::vector<int> axes = plan().values[static_cast<size_t>(input.value)].layout.replica_axes(mesh);
+    std::vector<int> holders;
+    for (const int64_t holder : mesh.group_of(options_.world->rank() - first, axes))
+      holders.push_back(static_cast<int>(first + holder));
     if (holders.size() < 2) continue;
-    options_.world->group({holders.begin(), holders.end()}).broadcast(step_->input(input.name), 0).wait();
+    options_.world->group(holders).broadcast(step_->input(input.name), 0).wait();
   }
 }
 
 int64_t Session::parameter_count() const {
   int64_t count = 0;
-  for (const PlanInput& input : persistent_) {
-    if (input.role != Role::kParameter) continue;
-    count += compiled_.plan.values[static_cast<size_t>(input.value)].whole.elements();
+  for (const Input& input : compiled_.graph.inputs()) {
+    if (input.role == Role::kParameter) count += compiled_.graph.type(input.value).shape.elements();
   }
   return count;
 }
 
 std::vector<PlanInput> Session::pieces_to_write(int64_t rank) const {
-  const Mesh& mesh = compiled_.plan.mesh;
+  const Mesh& mesh = plan().mesh;
   std::vector<ckpt::Replicas> boxes;
   std::vector<size_t> input_of;
   for (size_t i = 0; i < persistent_.size(); ++i) {
-    const PlanValue& value = compiled_.plan.values[static_cast<size_t>(persistent_[i].value)];
+    const PlanValue& value = plan().values[static_cast<size_t>(persistent_[i].value)];
     for (const std::vector<int64_t>& holders : mesh.groups(value.layout.replica_axes(mesh))) {
       boxes.push_back({value.type.bytes(), {holders.begin(), holders.end()}});
       input_of.push_back(i);
@@ -114,7 +118,7 @@ std::vector<PlanInput> Session::pieces_to_write(int64_t rank) const {
   const std::vector<int> writers = ckpt::assign_writers(boxes, static_cast<int>(mesh.devices()));
   std::vector<PlanInput> out;
   for (size_t i = 0; i < boxes.size(); ++i) {
-    if (writers[i] == rank) out.push_back(persistent_[input_of[i]]);
+    if (writers[i] == rank - crew_ * mesh.devices()) out.push_back(persistent_[input_of[i]]);
   }
   return out;
 }

@@ -36,9 +36,10 @@ class Session {
   Executor& evaluation() { return *evaluation_; }
   bool has_evaluation() const { return evaluation_ != nullptr; }
   const Compiled& compiled() const { return compiled_; }
+  const ExecutionPlan& plan() const { return compiled_.plan(crew_); }  // that this rank runs
   const std::optional<Compiled>& compiled_evaluation() const { return compiled_evaluation_; }
 
-  // Parameters and state, in the order of the graph's inputs.
+  // Parameters and state that lie on this rank's crew, in the order of the graph's inputs.
   const std::vector<PlanInput>& persistent() const { return persistent_; }
   int64_t parameter_count() const;  // of the whole model
 
@@ -50,6 +51,7 @@ class Session {
   void broadcast_parameters();
 
   Options options_;
+  int crew_ = 0;
   Compiled compiled_;
   std::optional<Compiled> compiled_evaluation_;
   std::vector<PlanInput> persistent_;

@@ -102,7 +102,7 @@ TEST(Session, evaluation_runs_in_the_steps_memory_and_changes_nothing_that_is_ke
       EXPECT_EQ(bits(session), before);
       const auto step_arena = session.step().arena();
       const auto arena = session.evaluation().arena();
-      EXPECT_GE(arena.data(), step_arena.data() + session.compiled().plan.arena().persistent);
+      EXPECT_GE(arena.data(), step_arena.data() + session.plan().arena().persistent);
       EXPECT_LE(arena.data() + arena.size(), step_arena.data() + step_arena.size());
       const float loss = session.evaluation().output("loss").as<float>()[0];
       EXPECT_EQ(loss, step(session, 2)) << "the step's loss is that of the same parameters";
@@ -222,7 +222,7 @@ TrainedGpt train_gpt(const PassOptions& passes, DType dtype, int32_t batch_size 
                               {.clip_norm = 1, .compute = dtype});
   Session session(std::move(graph), std::nullopt, {.seed = 5, .passes = passes});
   session.initialise();
-  TrainedGpt out{.losses = {}, .tensors = {}, .bytes = session.compiled().plan.arena().bytes};
+  TrainedGpt out{.losses = {}, .tensors = {}, .bytes = session.plan().arena().bytes};
   for (int64_t number = 1; number <= 5; ++number) {
     Executor& executor = session.step();
     int32_t next = 7;

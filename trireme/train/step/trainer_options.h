@@ -54,6 +54,8 @@ struct TrainerOptions {
   PassOptions passes = {};               // recompute, loss_pieces; which are left out
   std::string save_strategy;             // file that rank 0 writes the strategy to, for Parallel::strategy; "": none
   bool only_trained_parameters = false;  // of the strategy that is saved
+  std::string trace;                     // file that rank 0 writes a trace to (train/report/trace.h); "": none
+  int64_t trace_steps = 3;               // that it has, from the run's second on
   double gradient_scale = 1;             // multiplies every gradient, before clipping
   bool parameter_broadcast = false;      // starting values come from the first rank (Session::Options)
   // On rank 0, before the first step.

@@ -1,0 +1,208 @@
+// Pipelines: a step whose stages run on several crews is the step of one rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/multi/loss_curve.h"
+#include "trireme/base/error.h"
+#include "trireme/nn/models/resnet.h"
+#include "trireme/train/job/strategies.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr float kRate = 0.1F;
+
+Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32) {
+  nn::GptConfig config = given;
+  config.vocabulary = 20;
+  config.context = 8;
+  config.width = 16;
+  config.heads = 4;
+  nn::Gpt gpt(config);
+  return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), gpt_batch(), Sgd{.momentum = 0.9},
+                       {.name = "gpt", .seed = 3, .clip_norm = 0.5, .compute = compute});
+}
+
+Parallel pipeline(int64_t crews, int64_t micro_batches, const std::string& schedule = "1f1b", int64_t tp = 1,
+                  int64_t zero = 0, int64_t ranks = 0) {
+  JobConfig config;
+  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.pp = crews;
+  config.parallel.schedule = schedule;
+  config.parallel.tp = tp;
+  config.parallel.zero = zero;
+  config.parallel.zero_threshold_kb = 0;
+  config.parallel.gradient_accumulation_steps = micro_batches;
+  return parallel_of(config, std::max(ranks, crews * tp));
+}
+
+// What is wrong with curves of all ranks that should be one device's: each rank has the tensors of its stages, and
+// together they have all.
+std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, double share = 0) {
+  const Curve whole = train_curve(graph, nullptr, {}, kRate);
+  std::set<std::string> seen;
+  for (const Curve& curve : train_curves(graph, ranks, parallel, kRate)) {
+    Curve own{whole.losses, {}};
+    for (const auto& [name, moved] : curve.tensors) {
+      own.tensors[name] = {.whole = whole.tensors.at(name).whole,
+                           .box = whole.tensors.at(name).box,
+                           .before = copy_of(whole.tensors.at(name).before.view()),
+                           .after = copy_of(whole.tensors.at(name).after.view())};
+      seen.insert(name);
+    }
+    const std::string found = difference_of(curve, own, share > 0 ? share : rounding_share(graph));
+    if (!found.empty()) return found;
+  }
+  return seen.size() == whole.tensors.size() ? "" : "some tensor is on no rank";
+}
+
+struct Case {
+  std::string name;
+  int ranks = 2;
+  int64_t crews = 2, micro_batches = 4;
+  std::string schedule = "1f1b";
+  int64_t tp = 1, zero = 0;
+};
+
+class Pipeline : public testing::TestWithParam<Case> {};
+
+// contracts 9.6: stages, schedules, and what they go together with.
+TEST_P(Pipeline, trains_as_one_rank_does) {
+  const Case& c = GetParam();
+  const Graph graph = text_step({.layers = 4, .dropout = 0.1});
+  EXPECT_EQ(difference_on(c.ranks, graph, pipeline(c.crews, c.micro_batches, c.schedule, c.tp, c.zero, c.ranks)), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Pipeline,
+                         testing::Values(Case{"gpipe", 2, 2, 4, "gpipe"}, Case{"one_f_one_b", 4, 4, 6},
+                                         Case{"zb_h1", 4, 4, 8, "zb-h1"}, Case{"zb_h2", 2, 2, 4, "zb-h2"},
+                                         Case{"interleaved", 2, 2, 4, "interleaved"},
+                                         Case{"interleaved_delayed", 2, 2, 4, "interleaved-delayed"},
+                                         Case{"zb_v", 2, 2, 4, "zb-v"}, Case{"v_half", 2, 2, 4, "v-half"},
+                                         Case{"v_min", 2, 2, 8, "v-min"}, Case{"dualpipe_v", 2, 2, 4, "dualpipe-v"},
+                                         Case{"dp2", 4, 2, 4}, Case{"tp2", 4, 2, 4, "1f1b", 2},
+                                         Case{"dp2_zero3", 4, 2, 2, "1f1b", 1, 3}, Case{"dp2_tp2", 8, 2, 4, "zb-h1", 2},
+                                         Case{"dp2_tp2_zero2", 8, 2, 2, "1f1b", 2, 2}),
+                         [](const auto& each) { return each.param.name; });
+
+TEST(PipelineOfExperts, aligned_groups_without_a_loss_of_all_go_by_any_schedule) {
+  const Graph graph = text_step({.layers = 2, .experts = 4, .top_k = 2, .aux_loss_factor = 0, .expert_groups = 4});
+  EXPECT_EQ(difference_on(2, graph, pipeline(2, 4)), "");
+}
+
+TEST(PipelineOfExperts, places_in_the_whole_batch_need_gpipe) {
+  const Graph graph = text_step({.layers = 2, .experts = 4, .top_k = 2, .capacity_factor = 0.75});
+  EXPECT_EQ(difference_on(2, graph, pipeline(2, 4, "gpipe")), "");
+  try {
+    compile(text_step({.layers = 2, .experts = 4, .top_k = 2, .capacity_factor = 0.75}),
+            {.ranks = 2, .parallel = pipeline(2, 4)});
+    ADD_FAILURE() << "nothing is refused";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.text(), AllOf(HasSubstr("works on all micro-batches at once"), HasSubstr("schedule '1f1b'"),
+                                HasSubstr("use the schedule gpipe")));
+  }
+}
+
+TEST(PipelineInBf16, stays_as_near_as_its_rounding) {
+  const Graph graph = text_step({.layers = 4}, DType::kBF16);
+  const Curve whole = train_curve(graph, nullptr, {}, kRate);
+  for (const Curve& curve : train_curves(graph, 2, pipeline(2, 4), kRate)) {
+    for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(curve.losses[i], whole.losses[i], 0.02F);
+  }
+}
+
+// -- where things are -----------------------------------------------------------------------------
+
+std::set<std::string> inputs_of(const ExecutionPlan& plan, Role role) {
+  std::set<std::string> out;
+  for (const PlanInput& input : plan.inputs) {
+    if (input.role == role) out.insert(input.name);
+  }
+  return out;
+}
+
+TEST(PipelinePlans, a_crew_has_what_its_stages_read_and_a_tied_weight_has_one_owner) {
+  const Compiled made = compile(text_step({.layers = 2}), {.ranks = 2, .parallel = pipeline(2, 4)});
+  ASSERT_EQ(made.crews.size(), 2U);
+  const std::set<std::string> first = inputs_of(made.plan(0), Role::kParameter);
+  const std::set<std::string> last = inputs_of(made.plan(1), Role::kParameter);
+  EXPECT_TRUE(first.contains("wte.weight"));
+  for (const std::string& name : first) EXPECT_FALSE(last.contains(name)) << name;
+  EXPECT_EQ(first.size() + last.size(),
+            inputs_of(compile(text_step({.layers = 2}), {}).plan(), Role::kParameter).size());
+  EXPECT_EQ(inputs_of(made.plan(0), Role::kData), std::set<std::string>{"x"});
+  EXPECT_EQ(inputs_of(made.plan(1), Role::kData), std::set<std::string>{"y"});
+}
+
+int count(const ExecutionPlan& plan, std::string_view op) {
+  return static_cast<int>(std::ranges::count(plan.actions, op, [](const Action& action) { return action.op->name; }));
+}
+
+// The tied weight goes there and its gradient back once a step, activations and their gradients once a micro-batch, and
+// of the norm of all gradients one term goes on and the factor comes back; the loss is told.
+TEST(PipelinePlans, send_no_more_than_they_must) {
+  for (const int64_t micro_batches : {2, 4, 8}) {
+    const Compiled made = compile(text_step({.layers = 2}), {.ranks = 2, .parallel = pipeline(2, micro_batches)});
+    EXPECT_EQ(count(made.plan(0), "send"), micro_batches + 2) << micro_batches;
+    EXPECT_EQ(count(made.plan(0), "send"), count(made.plan(1), "recv"));
+    EXPECT_EQ(count(made.plan(1), "send"), count(made.plan(0), "recv"));
+    EXPECT_LE(count(made.plan(1), "send"), micro_batches + 4) << micro_batches;
+  }
+}
+
+// 1F1B keeps as many micro-batches as there are stages from a stage on, GPipe all.
+TEST(PipelinePlans, keep_as_many_micro_batches_as_the_schedule_says) {
+  const auto bytes = [](const std::string& schedule, int64_t micro_batches) {
+    const Compiled made =
+        compile(text_step({.layers = 4}), {.ranks = 2, .parallel = pipeline(2, micro_batches, schedule)});
+    return made.plan(0).arena().bytes - made.plan(0).arena().persistent;
+  };
+  EXPECT_LT(bytes("1f1b", 8), bytes("1f1b", 4));
+  EXPECT_GT(10 * bytes("gpipe", 8), 17 * bytes("1f1b", 8));
+}
+
+// -- refused --------------------------------------------------------------------------------------
+
+std::string refusal(const Graph& graph, int64_t ranks, const Parallel& parallel) {
+  try {
+    compile(graph, {.ranks = ranks, .parallel = parallel});
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "";
+}
+
+TEST(PipelineErrors, say_what_does_not_fit) {
+  const Graph graph = text_step({.layers = 2});
+  EXPECT_THAT(refusal(graph, 3, pipeline(2, 4, "1f1b", 1, 0, 2)), HasSubstr("the job has 3 ranks; start 4"));
+  EXPECT_THAT(refusal(graph, 8, pipeline(8, 8)), HasSubstr("there are 8 stages; use fewer"));
+  EXPECT_THAT(refusal(graph, 2, pipeline(2, 1)), HasSubstr("with 1 micro-batches for 2 crews"));
+  Parallel late = pipeline(2, 4);
+  late.pipeline.rules = {{"h.0", 1}, {"h.1", 0}};
+  EXPECT_THAT(refusal(graph, 2, late),
+              AllOf(HasSubstr("a pipeline goes forward"), HasSubstr("'h.1"), HasSubstr("'h.0")));
+  late.pipeline.rules = {{"h.0", 2}};
+  EXPECT_THAT(refusal(graph, 2, late), HasSubstr("there is no stage 2; the pipeline has the stages 0 to 1"));
+  late.pipeline.rules = {{"h.7", 1}};
+  EXPECT_THAT(refusal(graph, 2, late), HasSubstr("'h.7 = 1' matches no part of the model"));
+  late.pipeline.rules = {{"h.0..1", 0}, {"ln_f", 0}};
+  EXPECT_THAT(refusal(graph, 2, late), HasSubstr("no part of the model is of stage 1"));
+}
+
+TEST(PipelineRules, uneven_stages_and_those_that_the_model_asks_for) {
+  const Graph graph = text_step({.layers = 4});
+  Parallel uneven = pipeline(2, 4);
+  uneven.pipeline.rules = {{"h.0..2", 0}, {"h.3", 1}, {"ln_f", 1}};
+  EXPECT_EQ(difference_on(2, graph, uneven), "");
+}
+
+}  // namespace
+}  // namespace trireme

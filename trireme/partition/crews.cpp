@@ -1,0 +1,518 @@
+#include "trireme/partition/crews.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/op/message.h"
+#include "trireme/op/structural.h"
+#include "trireme/plan/stages.h"
+
+namespace trireme {
+namespace {
+
+using Pass = Unit::Pass;
+
+// What all crews know of the program.
+class Stages {
+ public:
+  Stages(const Program& program, const Timetable& timetable)
+      : program_(program),
+        graph_(program.graph),
+        timetable_(timetable),
+        crews_(crews_of_stages(timetable)),
+        index_(timetable),
+        in_parts_(has_parts(timetable)) {
+    find_stages();
+    if (in_parts_) find_input_grads();
+    find_units();
+    find_readers();
+  }
+
+  const Program& program() const { return program_; }
+  const Timetable& timetable() const { return timetable_; }
+  const Node& node(NodeId id) const { return graph_.node(id); }
+
+  // -1: of each crew that reads it.
+  int crew_of(NodeId id) const {
+    const int stage = node(id).stage;
+    return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
+  }
+  int crew_of_value(ValueId id) const {
+    const Value& value = graph_.value(id);
+    if (value.producer >= 0) return crew_of(value.producer);
+    const int stage = of_inputs_[static_cast<size_t>(value.index)];
+    return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
+  }
+
+  // Where the node's unit stands in its crew's order; -1: it is of no unit.
+  int unit_of(NodeId id) const { return units_[static_cast<size_t>(id)]; }
+  // Whether the node is of a unit, or depends on one of any crew.
+  bool follows_unit(NodeId id) const { return follows_unit_[static_cast<size_t>(id)] != 0; }
+
+  // The crews besides its own that read the value.
+  const std::set<int>& readers_of(ValueId id) const { return readers_[static_cast<size_t>(id)]; }
+
+ private:
+  static bool has_parts(const Timetable& timetable) {
+    return std::ranges::any_of(timetable.crews, [](const std::vector<Unit>& units) {
+      return std::ranges::any_of(units, [](const Unit& unit) { return unit.pass == Pass::kInputGrad; });
+    });
+  }
+
+  Pass pass_of(NodeId id, int micro_batch) const {
+    if (node(id).phase == Phase::kForward) return Pass::kForward;
+    const bool is_whole = index_.place_of({Pass::kBackward, node(id).stage, micro_batch}).crew >= 0;
+    if (!in_parts_ || is_whole) return Pass::kBackward;
+    return is_input_grad_[static_cast<size_t>(id)] != 0 ? Pass::kInputGrad : Pass::kWeightGrad;
+  }
+
+  void find_stages() {
+    std::vector<int> of_nodes;
+    for (const Node& n : graph_.nodes()) {
+      require(n.stage < timetable_.stages, "{} of '{}' is of stage {}; the timetable '{}' has {}", n.op->name,
+              graph_.scope_of(n), n.stage, timetable_.name, timetable_.stages);
+      of_nodes.push_back(n.stage);
+      for (const ValueId in : n.inputs) {
+        const NodeId producer = graph_.value(in).producer;
+        invariant(n.stage >= 0 || producer < 0 || node(producer).stage < 0,
+                  "{} of '{}' is of no stage and reads what is", n.op->name, graph_.scope_of(n));
+      }
+    }
+    of_inputs_ = stages_of_inputs(graph_, of_nodes);
+  }
+
+  // What the gradient of another op depends on, or another stage. Goes back through the nodes, readers first.
+  void find_input_grads() {
+    is_input_grad_.assign(graph_.nodes().size(), 0);
+    std::vector<std::vector<NodeId>> readers(graph_.values().size());
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      for (const ValueId in : node(id).inputs) readers[static_cast<size_t>(in)].push_back(id);
+    }
+    for (auto id = static_cast<NodeId>(graph_.nodes().size()); id-- > 0;) {
+      const Node& n = node(id);
+      if (n.phase != Phase::kBackward) continue;
+      const auto leads_on = [&](NodeId reader) {
+        const Node& r = node(reader);
+        if (r.phase != Phase::kBackward || r.micro_batch != n.micro_batch) return false;
+        const bool of_another = r.gradient_of >= 0 && r.gradient_of != n.gradient_of;
+        return r.stage != n.stage || of_another || is_input_grad_[static_cast<size_t>(reader)] != 0;
+      };
+      is_input_grad_[static_cast<size_t>(id)] = std::ranges::any_of(
+          n.outputs, [&](ValueId out) { return std::ranges::any_of(readers[static_cast<size_t>(out)], leads_on); });
+    }
+  }
+
+  int place_of(NodeId id) const {
+    const Node& n = node(id);
+    if (n.stage < 0 || n.phase == Phase::kUpdate) return -1;
+    const int micro_batch = program_.micro_batches == 1 ? 0 : n.micro_batch;
+    if (micro_batch < 0) return -1;
+    const UnitIndex::Place place = index_.place_of({pass_of(id, micro_batch), n.stage, micro_batch});
+    invariant(place.crew == crew_of(id), "the timetable '{}' has no unit for {} of '{}'", timetable_.name, n.op->name,
+              graph_.scope_of(n));
+    return place.at;
+  }
+
+  void find_units() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      units_.push_back(place_of(id));
+      const bool follows = std::ranges::any_of(node(id).inputs, [&](ValueId in) {
+        const NodeId producer = graph_.value(in).producer;
+        return producer >= 0 && follows_unit(producer);
+      });
+      follows_unit_.push_back(units_.back() >= 0 || follows ? 1 : 0);
+    }
+  }
+
+  void find_readers() {
+    readers_.resize(graph_.values().size());
+    const auto read = [&](ValueId id, int crew) {
+      const int own = crew_of_value(id);
+      if (own >= 0 && crew >= 0 && crew != own) readers_[static_cast<size_t>(id)].insert(crew);
+    };
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      for (const ValueId in : node(id).inputs) read(in, crew_of(id));
+    }
+    for (const Output& output : graph_.outputs()) {
+      if (output.updates != kNoValue) {
+        read(output.value, crew_of_value(output.updates));
+      } else {
+        for (int crew = 0; crew < static_cast<int>(timetable_.crews.size()); ++crew) read(output.value, crew);
+      }
+    }
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const Timetable& timetable_;
+  std::vector<int> crews_;  // of stages
+  UnitIndex index_;
+  bool in_parts_;
+  std::vector<int> of_inputs_;  // their stages
+  std::vector<char> is_input_grad_;
+  std::vector<int> units_;              // of nodes
+  std::vector<char> follows_unit_;      // of nodes
+  std::vector<std::set<int>> readers_;  // of values
+};
+
+// In which order a crew does its nodes and messages.
+struct Step {
+  enum class Kind { kNode, kSend, kRecv } kind = Kind::kNode;
+  int32_t id = 0;       // a node; the value that a message is of
+  int crew = 0;         // that it is sent to
+  int64_t answer = -1;  // SendAttrs::answer
+};
+
+class Order {
+ public:
+  Order(const Stages& stages, int crew)
+      : stages_(stages),
+        graph_(stages.program().graph),
+        crew_(crew),
+        units_(stages.timetable().crews[static_cast<size_t>(crew)]),
+        has_(graph_.values().size(), 0),
+        done_(graph_.nodes().size(), 0),
+        missing_(graph_.nodes().size(), 0),
+        readers_(graph_.values().size()) {
+    find_nodes();
+  }
+
+  std::vector<Step> run() {
+    for (const Input& input : graph_.inputs()) {
+      if (is_ours(input.value)) send(input.value);
+    }
+    for (const NodeId id : sent_first_) add(id);
+    for (size_t i = 0; i < units_.size(); ++i) {
+      at_ = static_cast<int>(i);
+      ask_for(i);
+      if (i + 1 < units_.size()) ask_for(i + 1);
+      for (const NodeId id : of_unit_[i]) add(id);
+      add_ready();
+    }
+    at_ = static_cast<int>(units_.size());
+    for (const NodeId id : of_no_unit_) add(id);
+    for (const Output& output : graph_.outputs()) {
+      if (output.updates == kNoValue || is_ours(output.updates)) need(output.value, -1);
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  bool is_ours(ValueId id) const { return stages_.crew_of_value(id) == crew_; }
+  bool is_elsewhere(ValueId id) const {
+    const int crew = stages_.crew_of_value(id);
+    return crew >= 0 && crew != crew_;
+  }
+
+  void find_nodes() {
+    of_unit_.resize(units_.size());
+    incoming_.resize(units_.size());
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      if (stages_.crew_of(id) != crew_) continue;
+      const Node& node = graph_.node(id);
+      const int unit = stages_.unit_of(id);
+      if (unit >= 0) {
+        of_unit_[static_cast<size_t>(unit)].push_back(id);
+        for (const ValueId in : node.inputs) {
+          if (is_elsewhere(in)) incoming_[static_cast<size_t>(unit)].push_back(in);
+        }
+        continue;
+      }
+      note_of_no_unit(id);
+    }
+  }
+
+  // A sum over micro-batches, and what is made of it, is ready when all is that it reads of units; what reads another
+  // crew's values is left to the end.
+  void note_of_no_unit(NodeId id) {
+    const Node& node = graph_.node(id);
+    const bool early =
+        node.phase != Phase::kUpdate && std::ranges::none_of(node.inputs, [&](ValueId in) { return is_elsewhere(in); });
+    if (!stages_.follows_unit(id) && node.phase != Phase::kUpdate) {  // where it is read
+      const auto is_sent = [&](ValueId out) { return !stages_.readers_of(out).empty(); };
+      if (std::ranges::any_of(node.outputs, is_sent)) sent_first_.push_back(id);
+      return;
+    }
+    of_no_unit_.push_back(id);
+    if (!early) return;
+    for (const ValueId in : node.inputs) {
+      const NodeId producer = graph_.value(in).producer;
+      if (producer < 0 || stages_.crew_of(producer) != crew_ || !stages_.follows_unit(producer)) continue;
+      readers_[static_cast<size_t>(in)].push_back(id);
+      ++missing_[static_cast<size_t>(id)];
+    }
+  }
+
+  void ask_for(size_t unit) {
+    for (const ValueId id : incoming_[unit]) receive(id);
+  }
+
+  void receive(ValueId id) {
+    if (has_[static_cast<size_t>(id)] != 0) return;
+    has_[static_cast<size_t>(id)] = 1;
+    steps_.push_back({Step::Kind::kRecv, id, 0});
+  }
+
+  void send(ValueId id) {
+    for (const int crew : stages_.readers_of(id)) steps_.push_back({Step::Kind::kSend, id, crew});
+  }
+
+  void need(ValueId id, NodeId reader) {
+    const NodeId producer = graph_.value(id).producer;
+    if (is_elsewhere(id)) return receive(id);
+    if (producer < 0 || has_[static_cast<size_t>(id)] != 0) return;
+    if (stages_.unit_of(producer) > at_) check_early(producer, reader);
+    add(producer);
+  }
+
+  // A unit that reads what a later one makes works on all micro-batches at once.
+  void check_early(NodeId producer, NodeId reader) const {
+    const auto is_forward = [](const Unit& unit) { return unit.pass == Pass::kForward; };
+    const auto first_backward = std::ranges::find_if_not(units_, is_forward);
+    const bool in_a_row = std::none_of(first_backward, units_.end(), is_forward);
+    const Unit& here = units_[static_cast<size_t>(at_)];
+    const Unit& there = units_[static_cast<size_t>(stages_.unit_of(producer))];
+    const Node& node = graph_.node(reader < 0 ? producer : reader);
+    require(in_a_row && is_forward(here) == is_forward(there),
+            "{} of '{}' works on all micro-batches at once ({} reads what {} makes), which the schedule '{}' does not "
+            "allow; use the schedule gpipe",
+            node.op->name, graph_.scope_of(node), to_string(here), to_string(there), stages_.timetable().name);
+  }
+
+  void add(NodeId id) {
+    if (done_[static_cast<size_t>(id)] != 0) return;
+    done_[static_cast<size_t>(id)] = 1;
+    const Node& node = graph_.node(id);
+    for (const ValueId in : node.inputs) need(in, id);
+    steps_.push_back({Step::Kind::kNode, id, 0});
+    for (const ValueId out : node.outputs) {
+      has_[static_cast<size_t>(out)] = 1;
+      if (stages_.crew_of(id) == crew_) send(out);
+      for (const NodeId reader : readers_[static_cast<size_t>(out)]) {
+        if (--missing_[static_cast<size_t>(reader)] == 0) ready_.insert(reader);
+      }
+    }
+  }
+
+  void add_ready() {
+    while (!ready_.empty()) {
+      const NodeId id = *ready_.begin();
+      ready_.erase(ready_.begin());
+      add(id);
+    }
+  }
+
+  const Stages& stages_;
+  const Graph& graph_;
+  int crew_;
+  const std::vector<Unit>& units_;
+  std::vector<char> has_;                       // by value: it is made, or on its way
+  std::vector<char> done_;                      // by node
+  std::vector<int> missing_;                    // by node of no unit: operands that are still to be made
+  std::vector<std::vector<NodeId>> readers_;    // by value: nodes of no unit that wait for it
+  std::vector<std::vector<NodeId>> of_unit_;    // by unit
+  std::vector<std::vector<ValueId>> incoming_;  // by unit
+  std::vector<NodeId> of_no_unit_;
+  std::vector<NodeId> sent_first_;  // what depends on parameters alone, and is read by other crews
+  std::set<NodeId> ready_;
+  std::vector<Step> steps_;
+  int at_ = 0;  // the unit
+};
+
+// The messages of one crew to another, and where both have them in their orders.
+class Messages {
+ public:
+  Messages(const Graph& graph, const std::vector<Step>& sender, const std::vector<Step>& receiver, int to) {
+    std::map<ValueId, size_t> by_value;
+    for (size_t i = 0; i < sender.size(); ++i) {
+      if (sender[i].kind != Step::Kind::kSend || sender[i].crew != to) continue;
+      by_value[sender[i].id] = all_.size();
+      all_.push_back({i, receiver.size(), receiver.size(), sender[i].id});
+    }
+    for (size_t i = 0; i < receiver.size() && !all_.empty(); ++i) {
+      if (receiver[i].kind == Step::Kind::kRecv) {
+        if (const auto found = by_value.find(receiver[i].id); found != by_value.end()) all_[found->second].asked = i;
+      } else if (receiver[i].kind == Step::Kind::kNode) {
+        for (const ValueId in : graph.node(receiver[i].id).inputs) {
+          const auto found = by_value.find(in);
+          if (found == by_value.end()) continue;
+          all_[found->second].read = i;
+          by_value.erase(found);
+        }
+      }
+    }
+  }
+
+  struct Message {
+    size_t sent = 0;   // in the sender's order
+    size_t asked = 0;  // in the receiver's
+    size_t read = 0;   // there, first
+    ValueId value = kNoValue;
+  };
+  const std::vector<Message>& all() const { return all_; }
+
+ private:
+  std::vector<Message> all_;
+};
+
+// Gives each send of a crew the message by which it knows that it was asked for: of those that the other crew sends
+// later than it asks, the one that is read first.
+void find_answers(const Messages& there, const Messages& back, std::vector<Step>& order) {
+  std::vector<size_t> first(back.all().size() + 1, back.all().size());  // of the messages from each on, the first read
+  for (size_t i = back.all().size(); i-- > 0;) {
+    const size_t next = first[i + 1];
+    first[i] = next < back.all().size() && back.all()[next].read < back.all()[i].read ? next : i;
+  }
+  for (const Messages::Message& message : there.all()) {
+    const auto later = std::ranges::upper_bound(back.all(), message.asked, {}, &Messages::Message::sent);
+    const size_t answer = first[static_cast<size_t>(later - back.all().begin())];
+    Step& send = order[message.sent];
+    if (answer == back.all().size() || back.all()[answer].read == order.size()) {
+      send.answer = kStepsEnd;
+    } else if (back.all()[answer].read > message.sent) {
+      send.answer = back.all()[answer].value;
+    }
+  }
+}
+
+// The crew's program, by its order.
+class CrewProgram {
+ public:
+  CrewProgram(const Stages& stages, int crew)
+      : from_(stages.program()),
+        stages_(stages),
+        crew_(crew),
+        to_{Graph(from_.graph.name()), from_.mesh, {}, {}, from_.by_hand, from_.micro_batches},
+        map_(from_.graph.values().size(), kNoValue),
+        made_of_(from_.graph.nodes().size(), -1) {}
+
+  Program run(const std::vector<Step>& steps) {
+    add_inputs(steps);
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::kNode) add(step.id);
+      if (step.kind == Step::Kind::kSend) send(step);
+      if (step.kind == Step::Kind::kRecv) receive(step.id);
+    }
+    add_outputs();
+    return std::move(to_);
+  }
+
+ private:
+  bool is_ours(ValueId id) const { return stages_.crew_of_value(id) == crew_; }
+
+  void define(ValueId old_id, ValueId id) {
+    const auto at = static_cast<size_t>(old_id);
+    map_[at] = id;
+    if (const auto part = from_.part_of.find(old_id); part != from_.part_of.end())
+      to_.part_of.emplace(id, part->second);
+    to_.layouts.push_back(from_.layouts[at]);
+    to_.whole.push_back(from_.whole[at]);
+  }
+
+  // Parameters and state that lie here, and of the rest what is read.
+  void add_inputs(const std::vector<Step>& steps) {
+    std::vector<char> is_read(map_.size(), 0);
+    for (const Step& step : steps) {
+      if (step.kind != Step::Kind::kNode) continue;
+      for (const ValueId in : from_.graph.node(step.id).inputs) is_read[static_cast<size_t>(in)] = 1;
+    }
+    for (const Input& input : from_.graph.inputs()) {
+      const bool kept = input.role == Role::kParameter || input.role == Role::kState;
+      if (kept ? !is_ours(input.value) : is_read[static_cast<size_t>(input.value)] == 0) continue;
+      define(input.value, to_.graph.add_input(input.name, from_.graph.type(input.value), input.role, input.init,
+                                              input.saved_as, input.piece));
+    }
+  }
+
+  ValueId here(ValueId old_id) const {
+    const ValueId id = map_[static_cast<size_t>(old_id)];
+    invariant(id != kNoValue, "crew {} reads %{} before it has it", crew_, old_id);
+    return id;
+  }
+
+  void add(NodeId old_id) {
+    const Node& node = from_.graph.node(old_id);
+    std::vector<ValueId> inputs;
+    std::vector<TensorType> types;
+    for (const ValueId in : node.inputs) inputs.push_back(here(in));
+    for (const ValueId out : node.outputs) types.push_back(from_.graph.type(out));
+    to_.graph.mark_as(from_.graph, node, node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
+    const NodeId made = to_.graph.add_node(*node.op, node.attrs, inputs, types);
+    made_of_[static_cast<size_t>(old_id)] = made;
+    for (size_t i = 0; i < node.outputs.size(); ++i) define(node.outputs[i], to_.graph.node(made).outputs[i]);
+  }
+
+  // Messages carry the marks of what makes their value, whose number in the program of all stages is their tag.
+  void mark_message(ValueId id) {
+    const NodeId producer = from_.graph.value(id).producer;
+    if (producer < 0) return to_.graph.set_mark({});
+    to_.graph.mark_as(from_.graph, from_.graph.node(producer), -1);
+  }
+
+  void send(const Step& step) {
+    mark_message(step.id);
+    const ValueId sent = here(step.id);
+    to_.graph.add_node(structural().send, Attrs::of(SendAttrs{step.crew, step.id, step.answer}), {&sent, 1}, {});
+  }
+
+  void receive(ValueId id) {
+    mark_message(id);
+    const TensorType& type = from_.graph.type(id);
+    const Attrs attrs = Attrs::of(RecvAttrs{stages_.crew_of_value(id), id, type.dtype, type.shape});
+    define(id, to_.graph.node(to_.graph.add_node(structural().recv, attrs, {}, {&type, 1})).outputs[0]);
+  }
+
+  void add_outputs() {
+    for (const Output& output : from_.graph.outputs()) {
+      if (output.updates == kNoValue) {
+        to_.graph.add_output(output.name, here(output.value));
+      } else if (is_ours(output.updates)) {
+        to_.graph.add_output(output.name, here(output.value), here(output.updates));
+      }
+    }
+    to_.graph.carry_gradients(from_.graph, map_);
+    for (Update update : from_.graph.updates()) {
+      if (!is_ours(update.parameter)) continue;
+      update = {here(update.parameter), here(update.gradient), std::move(update.states)};
+      for (ValueId& state : update.states) state = here(state);
+      to_.graph.add_update(std::move(update));
+    }
+  }
+
+  const Program& from_;
+  const Stages& stages_;
+  int crew_;
+  Program to_;
+  std::vector<ValueId> map_;
+  std::vector<NodeId> made_of_;
+};
+
+}  // namespace
+
+std::vector<Program> in_crews(const Program& program, const Timetable& timetable) {
+  require(program.micro_batches == timetable.micro_batches,
+          "the timetable '{}' is for {} micro-batches; the program has {}", timetable.name, timetable.micro_batches,
+          program.micro_batches);
+  require(timetable.seq_chunks == 1, "the timetable '{}' has {} chunks of positions, which programs do not have",
+          timetable.name, timetable.seq_chunks);
+  const Stages stages(program, timetable);
+  const auto count = static_cast<int>(timetable.crews.size());
+  std::vector<std::vector<Step>> orders;
+  for (int crew = 0; crew < count; ++crew) orders.push_back(Order(stages, crew).run());
+  for (int a = 0; a < count; ++a) {
+    for (int b = a + 1; b < count; ++b) {
+      const Messages there(program.graph, orders[static_cast<size_t>(a)], orders[static_cast<size_t>(b)], b);
+      const Messages back(program.graph, orders[static_cast<size_t>(b)], orders[static_cast<size_t>(a)], a);
+      find_answers(there, back, orders[static_cast<size_t>(a)]);
+      find_answers(back, there, orders[static_cast<size_t>(b)]);
+    }
+  }
+  std::vector<Program> out;
+  for (int crew = 0; crew < count; ++crew)
+    out.push_back(CrewProgram(stages, crew).run(orders[static_cast<size_t>(crew)]));
+  return out;
+}
+
+}  // namespace trireme
