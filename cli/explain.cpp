@@ -159,7 +159,7 @@ int run(const ExplainArgs& args) {
 
 std::string names_of_passes() {
   std::string out;
-  for (const Pass& pass : passes()) out += (out.empty() ? "" : ", ") + std::string(pass.name);
+  for (const Pass* pass : passes()) out += (out.empty() ? "" : ", ") + std::string(pass->name);
   return out;
 }
 
