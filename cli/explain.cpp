@@ -185,7 +185,7 @@ int run(const ExplainArgs& args) {
 
 std::string names_of_passes() {
   std::string out;
-  for (const Pass& pass : passes()) out += (out.empty() ? "" : ", ") + std::string(pass.name);
+  for (const Pass* pass : passes()) out += (out.empty() ? "" : ", ") + std::string(pass->name);
   return out;
 }
 

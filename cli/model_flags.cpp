@@ -48,6 +48,13 @@ void add_keys_of_models(CLI::App& command, KeyFlags& flags) {
   }
 }
 
+std::string doc_of_key(std::string_view name) {
+  const std::vector<KeyHelp> keys = all_keys();
+  const auto found = std::ranges::find(keys, name, &KeyHelp::name);
+  invariant(found != keys.end(), "no key '{}'", name);
+  return found->doc;
+}
+
 std::vector<std::string> models_of_bench() {
   std::vector<std::string> out = nn::model_kinds();
   out.emplace_back("resnet50");  // of 1,000 classes, on images of --image
@@ -77,7 +84,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
                  "backward; the logits of one are kept at a time")
       ->check(CLI::Range(1, 4096))
       ->default_str("1");
-  keys.add_text(command, "--optimizer", "train.optimizer", "sgd, adam, adamw or lamb")->default_str("adamw");
+  keys.add_text(command, "--optimizer", "train.optimizer", doc_of_key("train.optimizer"))->default_str("adamw");
   keys.add_real(command, "--clip", "train.clip", "Largest gradient norm; 0 does not clip")->default_str("0");
 }
 

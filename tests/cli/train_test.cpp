@@ -210,7 +210,7 @@ TEST_F(TrainTest, TheReportHasTheCommandAsItWasGivenAndTheTimeOfStepsAlone) {
   EXPECT_THAT(report, HasSubstr("trireme train gpt.toml --out &#39;my run&#39; -n 2 --set "
                                 "&#39;data.paths=[&quot;text.txt&quot;]&#39; --set"));
   for (const char* fact :
-       {"<dd>gpt, 1 layer of width 16, 2 heads</dd>", "<dt>Optimizer</dt><dd>AdamW, betas ", "<dt>Learning rate</dt>",
+       {"<dd>gpt, 1 layer of width 16, 2 heads</dd>", "<dt>Optimizer</dt><dd>AdamW, beta1 ", "<dt>Learning rate</dt>",
         "<dt>Host</dt>", "<dt>Ended</dt>", "<dt>Version</dt><dd>trireme 0."}) {
     EXPECT_THAT(report, HasSubstr(fact));
   }

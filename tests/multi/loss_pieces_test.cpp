@@ -1,4 +1,4 @@
-// A loss in pieces (pass/loss_in_pieces.h): training goes as with the loss in one piece, on any number of ranks.
+// A loss in pieces (pass/loss_in_pieces): training goes as with the loss in one piece, on any number of ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -144,7 +144,7 @@ Rates fixed_rates(Case& test) {
 
 Result pass_box(const Pass& pass, Case& test) {
   const Program program = program_of(test);
-  PassOptions options{.recompute = true};
+  PassOptions options;
   options.loss_pieces = number(test.take("loss_pieces", "2"));
   options.all_reduce.bucket_bytes = number(test.take("bucket_bytes", "0"));
   options.all_reduce.rates = fixed_rates(test);
@@ -191,8 +191,8 @@ const std::vector<Box>& all() {
                          {"partition", partition_box},
                          {"micro_batches", micro_batches_box},
                          {"crews", crews_box}};
-    for (const Pass& pass : passes()) {
-      out.push_back({std::string(pass.name), [&pass](Case& test) { return pass_box(pass, test); }});
+    for (const Pass* pass : passes()) {
+      out.push_back({std::string(pass->name), [pass](Case& test) { return pass_box(*pass, test); }});
     }
     return out;
   }();

@@ -23,8 +23,8 @@ void each_number(const std::string& name, const KeyTarget& target, Fn&& fn) {
 
 void check_whole(const std::string& name, const KeyTarget& target, int64_t low, int64_t most) {
   each_number<int64_t>(name, target, [&](int64_t value) {
-    require(value >= low, "configuration: {} = {}; it must be {} or more", name, value, low);
-    require(value <= most, "configuration: {} = {}; it must be at most {}", name, value, most);
+    require(value >= low, "{} = {}; it must be {} or more", name, value, low);
+    require(value <= most, "{} = {}; it must be at most {}", name, value, most);
   });
 }
 
@@ -44,22 +44,21 @@ void check_count(const std::string& name, const KeyTarget& target) {
 
 void check_share(const std::string& name, const KeyTarget& target) {
   each_number<double>(name, target, [&](double value) {
-    require(value >= 0 && static_cast<float>(value) < 1, "configuration: {} = {}; it must be from 0 to below 1{}", name,
-            value, value < 1 ? ", also in f32" : "");
+    require(value >= 0 && static_cast<float>(value) < 1, "{} = {}; it must be from 0 to below 1{}", name, value,
+            value < 1 ? ", also in f32" : "");
   });
 }
 
 void check_not_negative(const std::string& name, const KeyTarget& target) {
   each_number<double>(name, target, [&](double value) {
-    require(value >= 0, "configuration: {} = {}; it must be 0 or more", name, value);
-    require(value <= kMostInF32, "configuration: {} = {}; it must be a number that f32 holds", name, value);
+    require(value >= 0, "{} = {}; it must be 0 or more", name, value);
+    require(value <= kMostInF32, "{} = {}; it must be a number that f32 holds", name, value);
   });
 }
 
 void check_finite(const std::string& name, const KeyTarget& target) {
   each_number<double>(name, target, [&](double value) {
-    require(value >= -kMostInF32 && value <= kMostInF32, "configuration: {} = {}; it must be a number that f32 holds",
-            name, value);
+    require(value >= -kMostInF32 && value <= kMostInF32, "{} = {}; it must be a number that f32 holds", name, value);
   });
 }
 

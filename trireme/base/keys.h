@@ -1,5 +1,6 @@
-// Key: one setting of a kind of model or of data: its name in a job's file, where its value is, what it is for and
-// which values it may have. Copied: an owning pointer to a thing of some kind, whose copy owns a copy of the thing.
+// Key: one setting of a kind of model, of data or of optimizer: its name in a job's file, where its value is, what it
+// is for and which values it may have. Copied: an owning pointer to a thing of some kind, whose copy owns a copy of the
+// thing.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace trireme {
 using KeyTarget =
     std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<int64_t>*>;
 
-// Throws kInvalidArgument, with the key's name, for a value that the key may not have.
+// Throws kInvalidArgument for a value that the key may not have. The message begins with `name`, which says where the
+// key is from: "configuration: model.layers", "optimizer: beta1".
 using KeyCheck = void (*)(const std::string& name, const KeyTarget& target);
 
 struct Key {
@@ -34,7 +36,7 @@ struct KeyWithoutEffect {
 // What a size of a tensor can be: tokens, labels and positions are numbered in 32 bits.
 inline constexpr int64_t kMostOfASize = (int64_t{1} << 31) - 1;
 
-// Throw kInvalidArgument, "configuration: model.layers = 0; it must be 1 or more". Of a list each number is looked at.
+// Throw kInvalidArgument, "NAME = 0; it must be 1 or more". Of a list each number is looked at.
 void check_size(const std::string& name, const KeyTarget& target);          // a size of a tensor, 1 or more
 void check_size_or_0(const std::string& name, const KeyTarget& target);     // the same, or 0
 void check_count(const std::string& name, const KeyTarget& target);         // 1 or more

@@ -2,11 +2,11 @@
 // that the update replaces. Options and arithmetic are PyTorch's (LAMB: You et al., 2020).
 #pragma once
 
-#include <string>
-#include <variant>
-#include <vector>
+#include <concepts>
+#include <memory>
+#include <utility>
 
-#include "trireme/ir/tensor.h"
+#include "trireme/nn/optimizer_spec.h"
 
 namespace trireme {
 
@@ -37,7 +37,28 @@ struct Lamb {
   double eps = 1e-6;
   double weight_decay = 0.01;
 };
-using Optimizer = std::variant<Sgd, Adam, AdamW, Lamb>;
+
+// Each stands in the file of its optimizer.
+std::unique_ptr<nn::OptimizerSpec> spec_of(const Sgd& numbers);
+std::unique_ptr<nn::OptimizerSpec> spec_of(const Adam& numbers);
+std::unique_ptr<nn::OptimizerSpec> spec_of(const AdamW& numbers);
+std::unique_ptr<nn::OptimizerSpec> spec_of(const Lamb& numbers);
+
+// An optimizer with its numbers: one of the structs above, or a spec of a program's own.
+class Optimizer {
+ public:
+  template <class Numbers>
+  requires requires(const Numbers& numbers) {
+    { spec_of(numbers) } -> std::same_as<std::unique_ptr<nn::OptimizerSpec>>;
+  }
+  Optimizer(const Numbers& numbers) : spec_(spec_of(numbers)) {}                  // NOLINT: Sgd{} is one
+  Optimizer(std::unique_ptr<nn::OptimizerSpec> spec) : spec_(std::move(spec)) {}  // NOLINT: so is a spec
+
+  const nn::OptimizerSpec& spec() const { return *spec_; }
+
+ private:
+  Copied<nn::OptimizerSpec> spec_;
+};
 
 double learning_rate(const Optimizer& optimizer);
 
@@ -47,15 +68,8 @@ void check(const Optimizer& optimizer);
 
 namespace nn {
 
-struct UpdateOperands {
-  std::string name;  // of the parameter
-  Tensor param, grad;
-  Tensor lr;     // f32[]
-  Tensor step;   // i64[], from 1
-  Tensor scale;  // f32[], multiplies the gradient
-};
-// Adds the state inputs ("<name>.m", "<name>.v", "<name>.velocity"), the update, and the outputs that replace
-// parameter and state; the graph knows of it by Graph::updates. Its nodes are in the scope "update/<name>".
+// Adds the state inputs, the update, and the outputs that replace parameter and state; the graph knows of it by
+// Graph::updates. Its nodes are in the scope "update/<name>".
 void add_update(const Optimizer& optimizer, const UpdateOperands& in);
 
 }  // namespace nn

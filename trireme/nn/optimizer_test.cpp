@@ -88,6 +88,27 @@ TEST(Optimizer, its_learning_rate_can_be_asked) {
   EXPECT_EQ(learning_rate(Lamb{.lr = 0.25}), 0.25);
 }
 
+TEST(Optimizer, a_copy_keeps_its_numbers) {
+  Optimizer optimizer = AdamW{.eps = 0.5};
+  const Optimizer copy = optimizer;
+  optimizer = Sgd{.momentum = 0.9, .nesterov = true};
+  EXPECT_EQ(nn::describe(copy.spec()), "AdamW, beta1 0.9, beta2 0.999, eps 0.5, weight decay 0.01");
+  EXPECT_EQ(nn::describe(optimizer.spec()), "SGD, momentum 0.9, nesterov");
+}
+
+// What a program adds to the list: every optimizer is looked at.
+TEST(Optimizer, each_has_a_name_of_its_own_and_replaces_every_state_that_it_takes) {
+  for (const std::string& kind : nn::optimizer_kinds()) {
+    EXPECT_EQ(nn::optimizer_spec(kind)->kind(), kind);
+    const Built built = build(nn::optimizer_spec(kind));
+    std::vector<std::string> expected{"w updates w"};
+    for (const std::string& state : built.states) expected.push_back(state + " updates " + state);
+    EXPECT_EQ(built.outputs, expected) << kind;
+    ASSERT_EQ(built.graph.updates().size(), 1U) << kind;
+    EXPECT_EQ(built.graph.updates()[0].states.size(), built.states.size()) << kind;
+  }
+}
+
 TEST(Optimizer, NumbersWithWhichNoStepIsFiniteAreRefused) {
   const auto error_of = [](const Optimizer& optimizer) {
     try {
@@ -103,12 +124,12 @@ TEST(Optimizer, NumbersWithWhichNoStepIsFiniteAreRefused) {
   for (const double lr : {kInf, 1e39, 0.0, -1.0, 1e-60, std::nan("")}) {
     EXPECT_THAT(error_of(AdamW{.lr = lr}), testing::HasSubstr("it must be above 0, within what f32 holds")) << lr;
   }
-  EXPECT_EQ(error_of(Sgd{.momentum = 1}), "optimizer: momentum 1; it must be from 0 to below 1 in f32");
+  EXPECT_EQ(error_of(Sgd{.momentum = 1}), "optimizer: momentum = 1; it must be from 0 to below 1");
   EXPECT_EQ(error_of(Adam{.beta2 = 0.9999999999}),
-            "optimizer: beta2 0.9999999999; it must be from 0 to below 1 in f32");
-  EXPECT_EQ(error_of(Lamb{.weight_decay = kInf}),
-            "optimizer: weight decay inf; it must be 0 or more, within what f32 holds");
-  EXPECT_EQ(error_of(AdamW{.eps = -1}), "optimizer: eps -1; it must be 0 or more, within what f32 holds");
+            "optimizer: beta2 = 0.9999999999; it must be from 0 to below 1, also in f32");
+  EXPECT_EQ(error_of(Lamb{.weight_decay = kInf}), "optimizer: weight_decay = inf; it must be a number that f32 holds");
+  EXPECT_EQ(error_of(AdamW{.eps = -1}), "optimizer: eps = -1; it must be 0 or more");
+  EXPECT_EQ(error_of(Sgd{.nesterov = true}), "optimizer: nesterov = true needs a momentum above 0; it is 0");
 }
 
 }  // namespace

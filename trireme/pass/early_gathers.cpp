@@ -1,9 +1,13 @@
-#include "trireme/pass/early_gathers.h"
-
+// Gathers weights that are stored in slices one reader ahead.
+//
+// Before: a weight that is stored cut and read whole is gathered right before the op that reads it, which waits for the
+// bytes. After: its gather begins before the reader of the weight before it, and runs under that op (the prefetch of
+// ZeRO-3 and FSDP). At most one more weight is whole at a time.
 #include <algorithm>
 #include <map>
 
 #include "trireme/op/structural.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -35,9 +39,7 @@ std::vector<Gather> gathers_of(const Graph& graph) {
   return out;
 }
 
-}  // namespace
-
-Program early_gathers(Program program) {
+Program gather_early(Program program) {
   const std::vector<Gather> gathers = gathers_of(program.graph);
   std::map<NodeId, std::vector<NodeId>> before;  // gathers that move, by the node they move before
   std::map<NodeId, bool> moves;
@@ -56,5 +58,15 @@ Program early_gathers(Program program) {
   }
   return rewrite.finish();
 }
+
+}  // namespace
+
+namespace pass {
+extern const Pass early_gathers{
+    .name = "early_gathers",
+    .doc = "weights that lie in slices are gathered one reader ahead",
+    .run = [](Program program, const PassOptions&) { return gather_early(std::move(program)); },
+};
+}  // namespace pass
 
 }  // namespace trireme

@@ -1,14 +1,17 @@
-#include "trireme/pass/early_gathers.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {
+
+Program early_gathers(const Program& program) {
+  return pass::early_gathers.run(program, {});
+}
 
 // A chain of products whose weights are stored in slices and read whole.
 Program sliced_chain(int layers) {

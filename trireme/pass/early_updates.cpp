@@ -1,10 +1,19 @@
-#include "trireme/pass/early_updates.h"
-
+// Updates parameters as soon as their gradients are ready.
+//
+// Before: all updates stand after the whole backward pass, and every gradient is alive until then. After: a gradient is
+// used up while it is in the cache and its bytes serve the next one (LOMO, Lv et al., 2023, does the same by hand).
+// Where all gradients must be known first, as for clipping by their global norm, nothing moves.
+//
+// An update waits until nobody else reads the parameter, which it overwrites. The result of a collective counts as
+// ready when another collective has begun. The sum over ranks, which may be under way for long, counts as ready when a
+// collective begins after its end in the modelled step (step_times.h). Over a slow link most updates stand at the end:
+// the backward pass waits for none.
 #include <algorithm>
 #include <limits>
 #include <map>
 
 #include "trireme/op/op_def.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -140,8 +149,12 @@ class EarlyUpdates {
 
 }  // namespace
 
-Program early_updates(const Program& program, const Rates& rates) {
-  return EarlyUpdates(program, rates).run();
-}
+namespace pass {
+extern const Pass early_updates{
+    .name = "early_updates",
+    .doc = "parameters are updated as soon as their gradients are ready",
+    .run = [](Program program, const PassOptions& o) { return EarlyUpdates(program, o.all_reduce.rates).run(); },
+};
+}  // namespace pass
 
 }  // namespace trireme

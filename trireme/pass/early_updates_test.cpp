@@ -1,5 +1,3 @@
-#include "trireme/pass/early_updates.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +13,10 @@
 
 namespace trireme {
 namespace {
+
+Program early_updates(const Program& program, const Rates& rates = {}) {
+  return pass::early_updates.run(program, {.all_reduce = {.rates = rates}});
+}
 
 constexpr int kLayers = 4;
 constexpr int64_t kWidth = 64;

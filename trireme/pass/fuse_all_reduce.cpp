@@ -1,11 +1,16 @@
-#include "trireme/pass/fuse_all_reduce.h"
-
+// Fuses all-reduces over the same ranks into buckets, each of which is one operation.
+//
+// Before: every partial gradient has an all-reduce of its own. After: neighbours in the order in which they become
+// ready are one operation with many operands, whose buffers the memory plan lays side by side. All members of a bucket
+// are reduced at the place of the last one. No member moves past its first reader. Where buckets end is chosen by a
+// model of the step (bucket_model.h, step_times.h), unless the options give it.
 #include <algorithm>
 #include <limits>
 #include <map>
 
 #include "trireme/op/structural.h"
 #include "trireme/pass/bucket_model.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -94,9 +99,7 @@ std::map<NodeId, std::vector<NodeId>> choose_buckets(const Program& program, con
   return out;
 }
 
-}  // namespace
-
-Program fuse_all_reduce(Program program, const FuseAllReduceOptions& options) {
+Program fuse_sums(Program program, const FuseAllReduceOptions& options) {
   const Graph& from = program.graph;
   std::vector<char> skip(from.nodes().size(), 0);
   const std::map<NodeId, std::vector<NodeId>> buckets = choose_buckets(program, options, skip);
@@ -118,5 +121,15 @@ Program fuse_all_reduce(Program program, const FuseAllReduceOptions& options) {
   }
   return rewrite.finish();
 }
+
+}  // namespace
+
+namespace pass {
+extern const Pass fuse_all_reduce{
+    .name = "fuse_all_reduce",
+    .doc = "all-reduces over the same ranks become buckets",
+    .run = [](Program program, const PassOptions& o) { return fuse_sums(std::move(program), o.all_reduce); },
+};
+}  // namespace pass
 
 }  // namespace trireme

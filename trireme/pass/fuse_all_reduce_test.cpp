@@ -1,14 +1,17 @@
-#include "trireme/pass/fuse_all_reduce.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
 
 namespace trireme {
 namespace {
+
+Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& options = {}) {
+  return pass::fuse_all_reduce.run(program, {.all_reduce = options});
+}
 
 using testing::ElementsAre;
 using testing::IsEmpty;

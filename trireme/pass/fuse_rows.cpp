@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -221,10 +222,6 @@ class FuseRows {
 
 }  // namespace
 
-Program fuse_rows(const Program& program) {
-  return FuseRows(program).run();
-}
-
 std::string fused_text(const Program& program) {
   std::string out;
   for (const Node& node : program.graph.nodes()) {
@@ -236,5 +233,13 @@ std::string fused_text(const Program& program) {
   }
   return out;
 }
+
+namespace pass {
+extern const Pass fuse_rows{
+    .name = "fuse_rows",
+    .doc = "ops that work on rows of the same tensors become one, block by block",
+    .run = [](Program program, const PassOptions&) { return FuseRows(program).run(); },
+};
+}  // namespace pass
 
 }  // namespace trireme

@@ -12,8 +12,6 @@
 
 namespace trireme {
 
-Program fuse_rows(const Program& program);
-
 // What was fused, a line each: "fused 2 ops at 'h.0.mlp': add, gelu".
 std::string fused_text(const Program& program);
 

@@ -8,6 +8,7 @@
 #include "trireme/exec/executor.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 
@@ -26,7 +27,7 @@ Program program_of(const Graph& graph) {
 }
 
 Program fused(const Graph& graph) {
-  Program out = fuse_rows(program_of(graph));
+  Program out = pass::fuse_rows.run(program_of(graph), {});
   EXPECT_THAT(verify(out), IsEmpty());
   return out;
 }

@@ -1,5 +1,3 @@
-#include "trireme/pass/loss_in_pieces.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,10 +8,15 @@
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {
+
+Program loss_in_pieces(const Program& program, int64_t pieces) {
+  return run_passes(program, {.loss_pieces = pieces, .stop_after = "loss_in_pieces"});
+}
 
 using testing::IsEmpty;
 

@@ -1,33 +1,52 @@
 // The passes over a partitioned program, in the order they run.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/pass/fuse_all_reduce.h"
+#include "trireme/pass/step_times.h"
 
 namespace trireme {
 
+// Where the buckets of all-reduces end (fuse_all_reduce.cpp).
+struct FuseAllReduceOptions {
+  int64_t bucket_bytes = 0;  // a bucket is closed when the next member would make it larger; 0: by the model
+  std::vector<int64_t> bucket_ends =
+      {};  // instead: how many gradients, counted in each type and group, stand before each cut
+  Rates rates = {};
+};
+
 struct PassOptions {
   FuseAllReduceOptions all_reduce = {};
-  bool recompute = false;             // recompute_rows does nothing without it
-  int64_t loss_pieces = 1;            // loss_in_pieces does nothing with one
+  bool recompute = false;             // recompute_rows runs with it alone
+  int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;  // names of passes to leave out
   std::string stop_after;             // the last pass to run; "" runs all
   std::string dump_dir;               // writes NNN_<pass>.program after each pass that changed something
   std::string dump_name;              // stands before the names of these files
 };
 
+// Each is the record at the end of its file, in the namespace `pass`, and a line of pass_list.def
+// (docs/howto/add_a_pass.md).
 struct Pass {
   std::string_view name;
   std::string_view doc;
-  Program (*run)(Program, const PassOptions&);  // what it does not change is not copied
+  bool (*asked_for)(const PassOptions&) = nullptr;  // whether it runs; null: always
+  Program (*run)(Program, const PassOptions&);      // what it does not change is not copied
 };
 
-const std::vector<Pass>& passes();
+namespace pass {
+#define TRIREME_PASS(name) extern const Pass name;
+#include "trireme/pass/pass_list.def"
+#undef TRIREME_PASS
+}  // namespace pass
+
+// In the order they run.
+const std::vector<const Pass*>& passes();
 
 // Runs them, each timed and logged, and verified after. Throws kNotFound for a name that is no pass, kInternal when a
 // pass breaks the program.

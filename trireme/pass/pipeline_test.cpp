@@ -118,6 +118,13 @@ TEST(Pipeline, stops_after_the_pass_named) {
   EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.stop_after = "fuse_all_reduce"})), 1);
 }
 
+// A pass that is left out, or not asked for, ends the row all the same.
+TEST(Pipeline, stops_after_a_pass_that_does_not_run) {
+  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.stop_after = "recompute_rows"})), 2);
+  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.disabled = {"loss_in_pieces"}, .stop_after = "loss_in_pieces"})),
+            2);
+}
+
 TEST(Pipeline, a_name_that_is_no_pass_is_refused_with_the_likely_one) {
   EXPECT_THAT(error_of({.disabled = {"fuse_al_reduce"}}),
               HasSubstr("no pass named 'fuse_al_reduce'. Did you mean 'fuse_all_reduce'?"));

@@ -1,8 +1,14 @@
-#include "trireme/pass/recompute_rows.h"
-
+// Values that the backward pass reads and that are cheap to compute again are not kept for it: activation functions and
+// norms are computed a second time, just before their first reader in the backward pass, from operands that are kept
+// anyway. Where possible that reader changes places with the op before it, so that the recomputed values and that op's
+// results are not in memory at the same time.
+//
+// Before: any program. After: the same results, with the same bits; each such op stands in the program twice. It runs
+// first, so that the other passes place and fuse the second ones too.
 #include <algorithm>
 
 #include "trireme/op/row_steps.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {
@@ -114,8 +120,13 @@ class RecomputeRows {
 
 }  // namespace
 
-Program recompute_rows(const Program& program) {
-  return RecomputeRows(program).run();
-}
+namespace pass {
+extern const Pass recompute_rows{
+    .name = "recompute_rows",
+    .doc = "what is cheap is recomputed for the backward pass, if asked for",
+    .asked_for = [](const PassOptions& o) { return o.recompute; },
+    .run = [](Program program, const PassOptions&) { return RecomputeRows(program).run(); },
+};
+}  // namespace pass
 
 }  // namespace trireme

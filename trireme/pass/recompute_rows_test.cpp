@@ -1,5 +1,3 @@
-#include "trireme/pass/recompute_rows.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,10 +8,15 @@
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {
+
+Program recompute_rows(const Program& program) {
+  return pass::recompute_rows.run(program, {});
+}
 
 using testing::IsEmpty;
 

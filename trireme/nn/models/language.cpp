@@ -17,12 +17,12 @@ int64_t context_of(std::span<const FieldSpec> fields) {
 
 void check_above_0(const std::string& name, const KeyTarget& target) {
   const double value = *std::get<double*>(target);
-  require(value > 0, "configuration: {} = {}; it must be above 0", name, value);
+  require(value > 0, "{} = {}; it must be above 0", name, value);
 }
 
 void check_top_k(const std::string& name, const KeyTarget& target) {
   const int64_t value = *std::get<int64_t*>(target);
-  require(value == 1 || value == 2, "configuration: {} = {}; it must be 1 or 2", name, value);
+  require(value == 1 || value == 2, "{} = {}; it must be 1 or 2", name, value);
 }
 
 void check_mixture(int64_t experts, int64_t top_k) {

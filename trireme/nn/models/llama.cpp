@@ -120,8 +120,7 @@ constexpr double kMostTheta = std::numeric_limits<float>::max();
 
 void check_theta(const std::string& name, const KeyTarget& target) {
   const double value = *std::get<double*>(target);
-  require(value > 0 && value <= kMostTheta, "configuration: {} = {}; it must be above 0, within what f32 holds", name,
-          value);
+  require(value > 0 && value <= kMostTheta, "{} = {}; it must be above 0, within what f32 holds", name, value);
 }
 
 class LlamaSpec final : public ModelSpecOf<LlamaSpec> {

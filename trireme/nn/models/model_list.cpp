@@ -43,7 +43,7 @@ Tensor ModelSpec::loss(const Fields& predicted, const Fields& batch, const LossO
 void check_layers(const std::string& name, const KeyTarget& target) {
   check_count(name, target);
   const auto check_one = [&](int64_t value, const char* what) {
-    require(value <= kMostLayers, "configuration: {} = {}; {} must be at most {}", name, value, what, +kMostLayers);
+    require(value <= kMostLayers, "{} = {}; {} must be at most {}", name, value, what, +kMostLayers);
   };
   if (auto* const* one = std::get_if<int64_t*>(&target)) return check_one(**one, "it");
   for (const int64_t value : *std::get<std::vector<int64_t>*>(target)) check_one(value, "each");

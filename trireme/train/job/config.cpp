@@ -93,7 +93,7 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
   };
 }
 
-std::vector<ConfigKey> train_keys(JobConfig& c) {
+std::vector<ConfigKey> step_keys(JobConfig& c) {
   return {
       {"train.steps", &c.train.steps, "how many; or set train.epochs"},
       {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
@@ -112,14 +112,12 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
       {"train.loss_pieces", &c.train.loss_pieces,
        "the last product and the loss are worked through in so many pieces of a rank's positions, forward and "
        "backward, so that the logits of one piece are there at a time: less memory, other last bits"},
-      {"train.optimizer", &c.train.optimizer, "sgd, adam, adamw or lamb"},
+  };
+}
+
+std::vector<ConfigKey> run_keys(JobConfig& c) {
+  return {
       {"train.lr", &c.train.lr, "peak learning rate"},
-      {"train.momentum", &c.train.momentum, "sgd"},
-      {"train.beta1", &c.train.beta1, "adam, adamw, lamb"},
-      {"train.beta2", &c.train.beta2, "adam, adamw, lamb"},
-      {"train.weight_decay", &c.train.weight_decay,
-       "share of a parameter by which a step shrinks it, times the rate (adamw, lamb); sgd and adam add it to the "
-       "gradient"},
       {"train.schedule", &c.train.schedule, "constant, linear or cosine"},
       {"train.warmup", &c.train.warmup, "steps in which the rate rises from 0"},
       {"train.final_ratio", &c.train.final_ratio, "the last step's rate as a share of the peak"},
@@ -158,21 +156,17 @@ std::vector<ConfigKey> train_keys(JobConfig& c) {
 std::vector<ConfigKey> config_keys(JobConfig& c) {
   std::vector<ConfigKey> keys{{"name", &c.name, "of the run, in its report"}};
   for (ConfigKey& key : keys_of_kinds(c)) keys.push_back(std::move(key));
-  for (ConfigKey& key : train_keys(c)) keys.push_back(std::move(key));
+  for (ConfigKey& key : step_keys(c)) keys.push_back(std::move(key));
+  for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));
+  for (ConfigKey& key : run_keys(c)) keys.push_back(std::move(key));
   for (ConfigKey& key : parallel_keys(c)) keys.push_back(std::move(key));
   return keys;
 }
 
 Optimizer make_optimizer(const JobConfig& config) {
-  const auto& t = config.train;
-  if (t.optimizer == "sgd") return Sgd{.lr = t.lr, .momentum = t.momentum, .weight_decay = t.weight_decay};
-  if (t.optimizer == "adam") {
-    return Adam{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
-  }
-  if (t.optimizer == "lamb") {
-    return Lamb{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
-  }
-  return AdamW{.lr = t.lr, .beta1 = t.beta1, .beta2 = t.beta2, .weight_decay = t.weight_decay};
+  std::unique_ptr<nn::OptimizerSpec> spec = optimizer_of(config).copy();
+  spec->set_learning_rate(config.train.lr);
+  return spec;
 }
 
 namespace {

@@ -14,7 +14,8 @@
 
 namespace trireme {
 
-// The sections [model] and [data] have the keys of their kinds, which choose_kinds sets: `spec` is that of `kind`.
+// The sections [model] and [data], and the optimizer's numbers in [train], have the keys of their kinds, which
+// choose_kinds sets: `spec` is that of `kind`, `numbers` that of `optimizer`.
 struct JobConfig {
   struct {
     std::string kind = "gpt";
@@ -33,12 +34,9 @@ struct JobConfig {
     std::string numerics = "fast";  // fast | invariant
     bool recompute = false;
     int64_t loss_pieces = 1;
-    std::string optimizer = "adamw";  // sgd | adam | adamw | lamb
+    std::string optimizer = "adamw";
     double lr = 1e-3;
-    double momentum = 0.9;
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double weight_decay = 0.01;
+    Copied<nn::OptimizerSpec> numbers = nn::optimizer_spec("adamw");  // the optimizer's others
     std::string schedule = "cosine";
     int64_t warmup = 0;
     double final_ratio = 0.1;
@@ -100,7 +98,7 @@ struct ConfigKey {
   KeyTarget target;
   std::string_view doc;
 };
-// Of the sections [model] and [data] those of the configuration's kinds.
+// Those of the configuration's kinds.
 std::vector<ConfigKey> config_keys(JobConfig& config);
 
 // Reads the file, then `overrides` of the form key=value. Unknown keys, values of another type and values out of range

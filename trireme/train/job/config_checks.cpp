@@ -59,10 +59,7 @@ void check_training(const JobConfig& c) {
           "configuration: train.label_smoothing = {} with parallel.vocabulary; a loss that is cut by tokens has none, "
           "use 0",
           c.train.label_smoothing);
-  require_below_one("train.momentum", c.train.momentum);
-  require_below_one("train.beta1", c.train.beta1);
-  require_below_one("train.beta2", c.train.beta2);
-  require_not_negative("train.weight_decay", c.train.weight_decay);
+  nn::check_numbers(optimizer_of(c), "configuration: train.");
   require_not_negative("train.clip", c.train.clip);
   require_not_negative("train.final_ratio", c.train.final_ratio);
 }
@@ -101,7 +98,6 @@ void check_values(const JobConfig& c) {
           "configuration: train.numerics = 'invariant' sums in an order of its own, train.loss_pieces = {} in pieces; "
           "leave one out",
           c.train.loss_pieces);
-  require_one_of("train.optimizer", c.train.optimizer, {"sgd", "adam", "adamw", "lamb"});
   require_one_of("train.schedule", c.train.schedule, {"constant", "linear", "cosine"});
   require_one_of("parallel.mode", c.parallel.mode,
                  {"data_parallel", "semi_auto_parallel", "hybrid_parallel", "stand_alone"});

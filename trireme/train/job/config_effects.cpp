@@ -13,17 +13,14 @@ namespace {
 
 // What the keys go with, in the words of the error; "" where they do.
 struct Without {
-  std::string text, sgd, moments, falling_rate, tp, cp, pp, zero, saved_strategy, trace;
+  std::string text, falling_rate, tp, cp, pp, zero, saved_strategy, trace;
 };
 
 Without without(const JobConfig& c) {
   const std::string model = fmt::format("model.kind = '{}'", c.model.kind);
-  const std::string optimizer = fmt::format("train.optimizer = '{}'", c.train.optimizer);
   const auto unless = [](bool holds, const std::string& words) { return holds ? std::string() : words; };
   Without out;
   out.text = unless(!predicts_classes(c), model);
-  out.sgd = unless(c.train.optimizer == "sgd", optimizer);
-  out.moments = unless(c.train.optimizer != "sgd", optimizer);
   out.falling_rate = unless(c.train.schedule != "constant", "train.schedule = 'constant'");
   out.tp = unless(c.parallel.tp > 1, "parallel.tp = 1");
   out.cp = unless(c.parallel.cp > 1, "parallel.cp = 1");
@@ -36,10 +33,7 @@ Without without(const JobConfig& c) {
 
 std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
   const Without w = without(c);
-  std::map<std::string, std::string> all{{"train.momentum", w.sgd},
-                                         {"train.beta1", w.moments},
-                                         {"train.beta2", w.moments},
-                                         {"train.final_ratio", w.falling_rate},
+  std::map<std::string, std::string> all{{"train.final_ratio", w.falling_rate},
                                          {"train.sample_tokens", w.text},
                                          {"train.trace_steps", w.trace},
                                          {"parallel.sp", w.tp},

@@ -143,10 +143,10 @@ void apply_override(const std::string& text, const std::vector<ConfigKey>& keys)
   }
 }
 
-// Which keys there are hangs on the kinds of model and of data, so that these are read before the others.
+// Which keys there are hangs on the kinds of model, data and optimizer, so that these are read before the others.
 void read_kinds(JobConfig& config, const toml::table& table, const std::string& source,
                 const std::vector<std::string>& overrides) {
-  const std::vector<ConfigKey> kinds{{"model.kind", &config.model.kind, ""}, {"data.kind", &config.data.kind, ""}};
+  const std::vector<ConfigKey> kinds = names_of_kinds(config);
   read_table(table, "", kinds, source, Others::kPass);
   for (const std::string& item : overrides) {
     const bool is_kind =

@@ -18,7 +18,7 @@ template <class Spec>
 void check_each(const char* section, const Spec& spec) {
   const auto copy = spec.copy();
   for (const Key& key : copy->keys()) {
-    if (key.check != nullptr) key.check(fmt::format("{}.{}", section, key.name), key.target);
+    if (key.check != nullptr) key.check(fmt::format("configuration: {}.{}", section, key.name), key.target);
   }
 }
 
@@ -80,6 +80,13 @@ void add_help(std::vector<KeyHelp>& to, const char* section, const std::vector<s
   }
 }
 
+// "sgd, adam or adamw".
+std::string any_of(std::vector<std::string> kinds) {
+  const std::string last = kinds.back();
+  kinds.pop_back();
+  return kinds.empty() ? last : fmt::format("{} or {}", fmt::join(kinds, ", "), last);
+}
+
 template <class Make>
 std::string kinds_with_docs(const std::vector<std::string>& kinds, Make&& make) {
   std::string out;
@@ -102,6 +109,12 @@ const data::DataSpec& data_of(const JobConfig& config) {
   return *config.data.spec;
 }
 
+const nn::OptimizerSpec& optimizer_of(const JobConfig& config) {
+  invariant(config.train.numbers->kind() == config.train.optimizer, "train.optimizer = '{}' beside numbers of '{}'",
+            config.train.optimizer, config.train.numbers->kind());
+  return *config.train.numbers;
+}
+
 std::vector<FieldSpec> fields_of(const JobConfig& config) {
   return data_of(config).fields(model_of(config).needs());
 }
@@ -109,13 +122,28 @@ std::vector<FieldSpec> fields_of(const JobConfig& config) {
 void choose_kinds(JobConfig& config) {
   if (config.model.spec->kind() != config.model.kind) config.model.spec = nn::model_spec(config.model.kind);
   if (config.data.spec->kind() != config.data.kind) config.data.spec = data::data_spec(config.data.kind);
+  if (config.train.numbers->kind() != config.train.optimizer)
+    config.train.numbers = nn::optimizer_spec(config.train.optimizer);
 }
 
 JobConfig with_kinds_of(const JobConfig& config) {
   JobConfig out;
   out.model.kind = config.model.kind;
   out.data.kind = config.data.kind;
+  out.train.optimizer = config.train.optimizer;
   choose_kinds(out);
+  return out;
+}
+
+std::vector<ConfigKey> names_of_kinds(JobConfig& config) {
+  return {{"model.kind", &config.model.kind, ""},
+          {"data.kind", &config.data.kind, ""},
+          {"train.optimizer", &config.train.optimizer, ""}};
+}
+
+std::vector<ConfigKey> optimizer_keys(JobConfig& config) {
+  std::vector<ConfigKey> out{{"train.optimizer", &config.train.optimizer, "which"}};
+  add_keys(out, "train", config.train.numbers->keys());
   return out;
 }
 
@@ -156,6 +184,10 @@ OtherKinds::OtherKinds(const JobConfig& config) {
   for (const std::string& kind : data::data_kinds()) {
     if (kind != config.data.kind) add_keys(keys_, "data", data_.emplace_back(data::data_spec(kind))->keys());
   }
+  for (const std::string& kind : nn::optimizer_kinds()) {
+    if (kind != config.train.optimizer)
+      add_keys(keys_, "train", optimizers_.emplace_back(nn::optimizer_spec(kind))->keys());
+  }
   for (const ConfigKey& key : keys_) defaults_.push_back(value_text(key));
 }
 
@@ -166,6 +198,9 @@ void OtherKinds::check(const JobConfig& config) const {
     for (size_t k = 0; k < keys_.size(); ++k)
       usual = usual || (keys_[k].name == keys_[i].name && defaults_[k] == value);
     if (usual) continue;
+    require(!keys_[i].name.starts_with("train."),
+            "configuration: {} = {} has no effect with train.optimizer = '{}'; leave it out, or at its default of {}",
+            keys_[i].name, value, config.train.optimizer, defaults_[i]);
     const bool of_model = keys_[i].name.starts_with("model.");
     fail(ErrorKind::kInvalidArgument,
          "configuration: {} = {} has no effect with {}.kind = '{}', whose keys are {}; leave it out, or at its default "
@@ -180,6 +215,9 @@ std::vector<KeyHelp> all_keys() {
   JobConfig usual;
   const auto models = [](const std::string& kind) { return nn::model_spec(kind); };
   const auto data = [](const std::string& kind) { return data::data_spec(kind); };
+  const auto optimizers = [](const std::string& kind) { return nn::optimizer_spec(kind); };
+  std::vector<KeyHelp> numbers;
+  add_help(numbers, "train", nn::optimizer_kinds(), optimizers);
   std::vector<KeyHelp> out;
   for (const ConfigKey& key : config_keys(usual)) {
     if (key.name == "model.kind") {
@@ -188,6 +226,11 @@ std::vector<KeyHelp> all_keys() {
     } else if (key.name == "data.kind") {
       out.push_back({key.name, kinds_with_docs(data::data_kinds(), data)});
       add_help(out, "data", data::data_kinds(), data);
+    } else if (key.name == "train.optimizer") {
+      out.push_back({key.name, any_of(nn::optimizer_kinds())});
+      out.insert(out.end(), numbers.begin(), numbers.end());
+    } else if (std::ranges::count(numbers, key.name, &KeyHelp::name) > 0) {
+      continue;  // listed with train.optimizer
     } else if (key.name == "data.validation" || !(key.name.starts_with("model.") || key.name.starts_with("data."))) {
       out.push_back({key.name, std::string(key.doc), key.target});
     }
@@ -197,12 +240,15 @@ std::vector<KeyHelp> all_keys() {
 
 std::string defaults_of_kinds() {
   std::string out;
-  const auto add = [&](const char* section, const std::string& kind, std::vector<Key> keys) {
-    out += fmt::format("\n[{}]\nkind = \"{}\"\n", section, kind);
+  const auto add = [&](const char* section, const std::string& kind, std::vector<Key> keys,
+                       const char* names_kind = "kind") {
+    out += fmt::format("\n[{}]\n{} = \"{}\"\n", section, names_kind, kind);
     for (const Key& key : keys) out += fmt::format("{} = {}\n", key.name, value_text({"", key.target, ""}));
   };
   for (const std::string& kind : nn::model_kinds()) add("model", kind, nn::model_spec(kind)->keys());
   for (const std::string& kind : data::data_kinds()) add("data", kind, data::data_spec(kind)->keys());
+  for (const std::string& kind : nn::optimizer_kinds())
+    add("train", kind, nn::optimizer_spec(kind)->keys(), "optimizer");
   return out;
 }
 

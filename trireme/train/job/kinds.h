@@ -1,5 +1,5 @@
-// The kinds of model and data of a job: which there are, which keys they have, and what a job's configuration makes of
-// the two that it chose.
+// The kinds of model, data and optimizer of a job: which there are, which keys they have, and what a job's
+// configuration makes of those that it chose.
 #pragma once
 
 #include <memory>
@@ -14,6 +14,7 @@ namespace trireme {
 // Those that the configuration chose.
 const nn::ModelSpec& model_of(const JobConfig& config);
 const data::DataSpec& data_of(const JobConfig& config);
+const nn::OptimizerSpec& optimizer_of(const JobConfig& config);
 
 // The fields of a sample, as the data give them and the model takes them.
 std::vector<FieldSpec> fields_of(const JobConfig& config);
@@ -24,8 +25,12 @@ void choose_kinds(JobConfig& config);
 // A configuration of defaults with the kinds of this one.
 JobConfig with_kinds_of(const JobConfig& config);
 
+// The keys that name the kinds: model.kind, data.kind, train.optimizer.
+std::vector<ConfigKey> names_of_kinds(JobConfig& config);
 // The keys of the sections [model] and [data], with their kinds.
 std::vector<ConfigKey> keys_of_kinds(JobConfig& config);
+// train.optimizer and the optimizer's numbers, but for its rate.
+std::vector<ConfigKey> optimizer_keys(JobConfig& config);
 // Keys of them that have no effect, and beside what.
 std::vector<std::pair<std::string, std::string>> effects_of_kinds(const JobConfig& config);
 // Throws kInvalidArgument where a value is out of range, two do not go together, or the model takes other data.
@@ -36,12 +41,13 @@ class OtherKinds {
  public:
   explicit OtherKinds(const JobConfig& config);
   const std::vector<ConfigKey>& keys() const { return keys_; }
-  // Throws kInvalidArgument for a key that was given another value, with the keys that the kind has instead.
+  // Throws kInvalidArgument for a key that was given another value.
   void check(const JobConfig& config) const;
 
  private:
   std::vector<std::unique_ptr<nn::ModelSpec>> models_;
   std::vector<std::unique_ptr<data::DataSpec>> data_;
+  std::vector<std::unique_ptr<nn::OptimizerSpec>> optimizers_;
   std::vector<ConfigKey> keys_;
   std::vector<std::string> defaults_;  // of the keys
 };
@@ -54,7 +60,7 @@ struct KeyHelp {
   KeyTarget target = static_cast<std::string*>(nullptr);
 };
 std::vector<KeyHelp> all_keys();
-// "[model]\nkind = "llama"\n..." of every kind of model and of data.
+// "[model]\nkind = "llama"\n..." of every kind of model, of data and of optimizer.
 std::string defaults_of_kinds();
 
 }  // namespace trireme

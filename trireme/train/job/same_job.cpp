@@ -1,7 +1,6 @@
 #include "trireme/train/job/same_job.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "trireme/base/error.h"
@@ -66,11 +65,6 @@ std::string hash_of_model(const Assembly& assembly) {
   return fmt::format("{:016x}", hash64(to_string(graph)));
 }
 
-std::string name_of(const Optimizer& optimizer) {
-  constexpr std::array<const char*, std::variant_size_v<Optimizer>> kNames{"sgd", "adam", "adamw", "lamb"};
-  return kNames[optimizer.index()];
-}
-
 // Of configurations that both can be read: what differs, a word on each.
 void compare_configurations(const std::string& saved, const std::string& now, const std::string& checkpoint,
                             std::vector<std::string>& said) {
@@ -113,7 +107,7 @@ std::map<std::string, std::string> identity_of(const Assembly& assembly, const d
                                                const data::Source* held_out) {
   return {{"name", assembly.options.name},
           {"config", assembly.options.config_text},
-          {"optimizer", name_of(assembly.optimizer)},
+          {"optimizer", std::string(assembly.optimizer.spec().kind())},
           {"model", hash_of_model(assembly)},
           {"made_by", std::string(kVersion)},
           {"data", describe(train)},

@@ -28,27 +28,6 @@ std::string utc_text(std::time_t time) {
   return text.data();
 }
 
-std::string decay(double weight_decay) {
-  return weight_decay > 0 ? fmt::format(", weight decay {}", weight_decay) : "";
-}
-
-std::string describe(const Sgd& o) {
-  return fmt::format("SGD{}{}{}", o.momentum > 0 ? fmt::format(", momentum {}", o.momentum) : "",
-                     o.nesterov ? ", Nesterov" : "", decay(o.weight_decay));
-}
-std::string with_betas(std::string_view name, const auto& o) {
-  return fmt::format("{}, betas {} and {}{}", name, o.beta1, o.beta2, decay(o.weight_decay));
-}
-std::string describe(const Adam& o) {
-  return with_betas("Adam", o);
-}
-std::string describe(const AdamW& o) {
-  return with_betas("AdamW", o);
-}
-std::string describe(const Lamb& o) {
-  return with_betas("LAMB", o);
-}
-
 std::string describe(const Schedule& schedule, double peak) {
   std::string out = fmt::format("{}", peak);
   if (schedule.warmup_steps > 0) out += fmt::format(" after {} steps of warm-up", schedule.warmup_steps);
@@ -104,7 +83,7 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
       {"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
       {"Samples", describe_data()},
       {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
-      {"Optimizer", std::visit([](const auto& o) { return describe(o); }, optimizer_)},
+      {"Optimizer", describe(optimizer_.spec())},
       {"Learning rate", describe(options_.schedule, learning_rate(optimizer_))},
       {"Computed in", std::string(to_string(options_.compute))},
       {"Seed", std::to_string(options_.seed)},
