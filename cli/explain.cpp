@@ -200,12 +200,25 @@ void add_pass_flags(CLI::App& command, PassOptions& passes) {
                      "TRIREME_LOG=pass=debug shows how long each took");
 }
 
+// What is taken so that the command line of a run can be given as it is: for where the run writes, how it goes on and
+// how its ranks meet.
+void leave_out_of_help(CLI::App& command) {
+  for (const char* name :
+       {"--out",          "--resume",    "--quiet",       "--restarts",      "--insecure",    "--save-every-minutes",
+        "--keep-best",    "--patience",  "--merged-save", "--sample-tokens", "--trace-steps", "--node-rank",
+        "--master",       "--last-call", "--node-id",     "--address",       "--window",      "--heartbeat",
+        "--secret-file",  "--tls-cert",  "--tls-key",     "--tls-ca",        "--tls-crl",     "--tls-password-file",
+        "--tls-warn-days"})
+    command.get_option(name)->group("");
+}
+
 }  // namespace
 
 void add_explain(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<ExplainArgs>();
   CLI::App* command = app.add_subcommand("explain", "Print what a configuration becomes, stage by stage");
   add_job_flags(*command, args->job);
+  leave_out_of_help(*command);
   command
       ->add_option("--stage", args->stage,
                    "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
@@ -234,8 +247,10 @@ void add_explain(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   add_pass_flags(*command, args->passes);
   command->footer(
-      "The options of `trireme train` are accepted too, so that the same command line explains and trains; ranks are\n"
-      "planned for, but none is started. Options for where a run writes, how it goes on and how its ranks meet change\n"
+      "Ranks are planned for, but none is started. The other options of `trireme train`, for where a run writes, how "
+      "it\n"
+      "goes on and how its ranks meet, are accepted too, so that the same command line explains and trains; they "
+      "change\n"
       "no plan.\n\n"
       "Example:\n  trireme explain examples/gpt_text.toml -n 2 --stage partition");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });

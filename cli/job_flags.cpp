@@ -15,9 +15,13 @@ void log_remarks(const JobConfig& config) {
 }
 
 JobConfig JobFlags::read() const {
-  std::vector<std::string> overrides = with_mode(keys);
+  std::vector<std::string> overrides = keys.overrides();
   overrides.insert(overrides.end(), set.begin(), set.end());
-  return read_config(config, overrides);
+  JobConfig out = read_config(config, overrides);
+  const bool says_mode =
+      std::ranges::any_of(set, [](const std::string& key) { return key.starts_with("parallel.mode="); });
+  if (!says_mode) ask_for_mode(keys, out);
+  return out;
 }
 
 int JobFlags::ranks_in_all() const {

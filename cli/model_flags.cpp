@@ -105,7 +105,8 @@ JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view com
   config.train.seed = 0;
   config.train.steps = 1;
   config.train.clip = 0;
-  override_keys(config, with_mode(flags.keys));
+  override_keys(config, flags.keys.overrides());
+  ask_for_mode(flags.keys, config);
   config.train.batch = flags.batch * data_parallel_degree(config, ranks);
   set_keys(config, {fmt::format("data.samples={}", config.train.batch)});
   return config;

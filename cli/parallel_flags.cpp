@@ -5,17 +5,17 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/train/job/config.h"
+
 namespace trireme::cli {
 
-std::vector<std::string> with_mode(const KeyFlags& flags) {
-  std::vector<std::string> out = flags.overrides();
+void ask_for_mode(const KeyFlags& flags, JobConfig& config) {
   constexpr std::array kCuts{"parallel.tp", "parallel.cp", "parallel.ep", "parallel.sp", "parallel.vocabulary"};
   const bool cuts = std::ranges::any_of(kCuts, [&](const char* key) {
     const std::string* value = flags.given(key);
     return value != nullptr && *value != "1" && *value != "false";
   });
-  if (cuts) out.insert(out.begin(), "parallel.mode=semi_auto_parallel");
-  return out;
+  if (cuts && config.parallel.mode == JobConfig().parallel.mode) config.parallel.mode = "semi_auto_parallel";
 }
 
 void add_parallel_flags(CLI::App& command, KeyFlags& flags) {

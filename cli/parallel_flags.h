@@ -2,16 +2,18 @@
 // time and explain.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "cli/key_flags.h"
+
+namespace trireme {
+struct JobConfig;
+}
 
 namespace trireme::cli {
 
 void add_parallel_flags(CLI::App& command, KeyFlags& flags);
 
-// Flags that cut the model ask for the mode in which the compiler does: the overrides, with that before them.
-std::vector<std::string> with_mode(const KeyFlags& flags);
+// Flags that cut the model ask for the mode in which the compiler does, where the configuration has the usual one. A
+// mode in which the model is not cut, or cuts itself, stays, and is refused beside them (train/job/strategies).
+void ask_for_mode(const KeyFlags& flags, JobConfig& config);
 
 }  // namespace trireme::cli

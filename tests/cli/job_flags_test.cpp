@@ -1,6 +1,9 @@
 // Flags in the place of keys of the configuration.
 #include <gmock/gmock.h>
 
+#include <map>
+#include <set>
+
 #include "tests/cli/program.h"
 
 namespace trireme::cli {
@@ -50,19 +53,74 @@ TEST_F(JobFlagsTest, OfAnOptionGivenTwiceTheLastWins) {
   EXPECT_EQ(explained("", {"--set", "parallel.zero=3", "--set", "parallel.zero=1"}), one);
 }
 
-TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakes) {
-  const std::string words = run({"help", "train"}).out;
-  const std::string explain = run({"help", "explain"}).out;
-  int flags = 0;
-  for (size_t at = words.find("\n  -"); at != std::string::npos; at = words.find("\n  -", at + 1)) {
-    const size_t from = words.find("--", at);
-    const std::string flag = words.substr(from, words.find_first_of(" ,{\n", from) - from);
-    EXPECT_THAT(explain, HasSubstr(flag)) << flag;
-    ++flags;
+// A file says that the model cuts itself, or that nothing is cut; a flag does not change that without a word.
+TEST_F(JobFlagsTest, FlagsThatCutTheModelAreRefusedBesideAModeThatDoesNot) {
+  write_gpt();
+  const auto expect_refused = [&](const Words& words, const std::string& mode) {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("are for parallel.mode = 'semi_auto_parallel'; the mode is '" + mode + "'"));
+  };
+  for (const std::string mode : {"hybrid_parallel", "stand_alone"}) {
+    write("job.toml", read(path("gpt.toml")) + "[parallel]\nmode = \"" + mode + "\"\n");
+    for (const Words& flags : {Words{"--tp", "2"}, Words{"--cp", "2"}, Words{"--vocab-parallel"}}) {
+      Words words{"explain", "job.toml", "-n", "2"};
+      words.insert(words.end(), flags.begin(), flags.end());
+      expect_refused(words, mode);
+    }
   }
-  EXPECT_GT(flags, 25);
+  expect_refused({"explain", "gpt.toml", "-n", "2", "--tp", "2", "--set", "parallel.mode=data_parallel"},
+                 "data_parallel");
+  EXPECT_EQ(explained("", {"--tp", "2"}), explained("mode = \"semi_auto_parallel\"\ntp = 2\n", {}));
+}
+
+// "--ranks" of every line of options.
+std::set<std::string> flags_of(const std::string& help) {
+  std::set<std::string> out;
+  for (size_t at = help.find("\n  -"); at != std::string::npos; at = help.find("\n  -", at + 1)) {
+    const size_t from = help.find("--", at);
+    out.insert(help.substr(from, help.find_first_of(" ,{\n", from) - from));
+  }
+  return out;
+}
+
+// Those that change no plan are taken, and not listed.
+TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakesAndListsWhatItUses) {
+  write("secret", "a secret of the job");
+  const std::map<std::string, Words> of_runs{{"--out", {"elsewhere"}},
+                                             {"--resume", {}},
+                                             {"--quiet", {}},
+                                             {"--restarts", {"2"}},
+                                             {"--insecure", {}},
+                                             {"--save-every-minutes", {"1"}},
+                                             {"--keep-best", {"--set", "train.eval_every=1"}},
+                                             {"--patience", {"3", "--set", "train.eval_every=1"}},
+                                             {"--merged-save", {}},
+                                             {"--sample-tokens", {"5"}},
+                                             {"--node-rank", {"0"}},
+                                             {"--master", {"10.0.0.5"}},
+                                             {"--last-call", {"1"}},
+                                             {"--node-id", {"a"}},
+                                             {"--address", {"10.0.0.6"}},
+                                             {"--window", {"9"}},
+                                             {"--heartbeat", {"9"}},
+                                             {"--secret-file", {"secret"}},
+                                             {"--tls-cert", {"a"}},
+                                             {"--tls-key", {"b"}},
+                                             {"--tls-ca", {"c"}},
+                                             {"--tls-crl", {"d"}},
+                                             {"--tls-password-file", {"e"}},
+                                             {"--tls-warn-days", {"30"}}};
+  const std::set<std::string> train = flags_of(run({"help", "train"}).out);
+  const std::set<std::string> explain = flags_of(run({"help", "explain"}).out);
+  EXPECT_GT(train.size(), 40U);
+  for (const std::string& flag : train) EXPECT_NE(explain.contains(flag), of_runs.contains(flag)) << flag;
   const std::string plan = explained("", {});
-  EXPECT_EQ(explained("", {"--out", "elsewhere", "--resume", "--quiet", "--restarts", "2", "--insecure"}), plan);
+  for (const auto& [flag, value] : of_runs) {
+    Words words{flag};
+    words.insert(words.end(), value.begin(), value.end());
+    EXPECT_EQ(explained("", words), plan) << flag;
+  }
   EXPECT_NE(explained("", {"--nnodes", "2", "--master", "10.0.0.5"}), plan);  // 4 ranks
 }
 

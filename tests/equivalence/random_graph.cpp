@@ -255,6 +255,7 @@ class RandomGraph {
   Tensor activated(const Tensor& x) {
     const int64_t kind = draw_.below(6);
     if (kind == 0) return gelu(x, draw_.chance(50));
+    if (kind == 4) return select(greater(x, full(graph_, {x.dtype(), {}}, 0)), x, x * 0.3);
     return kind == 1 ? relu(x) : kind == 2 ? silu(x) : kind == 3 ? tanh(x) : x;
   }
 

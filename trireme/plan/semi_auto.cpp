@@ -368,7 +368,7 @@ Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t r
 Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks, const SemiAutoOptions& options) {
   const bool exact = options.stored == nullptr && is_written_for(parallel.strategy, graph);
   Strategy strategy = exact ? parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); })
-                            : reuse_strategy(parallel.strategy, graph, options);
+                            : reuse_strategy(parallel.strategy, graph, parallel.optimizer, options);
   check_ranks(strategy.mesh, ranks);
   require(
       parallel.accumulation == 1 || parallel.accumulation == micro_batches(strategy.mesh),

@@ -130,7 +130,41 @@ void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Ask
   }
 }
 
+// ZeRO for state of which the file, written under an optimizer without any, says nothing. Of the parameters it has said
+// where they lie.
+void ask_new_state(const StrategyLines& lines, const Graph& graph, OptimizerParallel optimizer, Asks& asks) {
+  const auto index = [&](ValueId id) { return static_cast<size_t>(graph.value(id).index); };
+  bool any = false;
+  for (const Update& update : graph.updates()) {
+    const bool is_new =
+        std::ranges::any_of(update.states, [&](ValueId state) { return !asks.inputs[index(state)].has_value(); });
+    if (!is_new) optimizer.except.push_back(graph.inputs()[index(update.parameter)].name);
+    any = any || is_new;
+  }
+  if (!any || optimizer.level == 0) return;
+  optimizer.level = std::min(optimizer.level, 2);
+  ask_optimizer_parallel(graph, propagate(graph, lines.mesh, asks), optimizer, asks);
+}
+
 }  // namespace
+
+bool knows_state(std::string_view text) {
+  std::vector<std::string_view> names;
+  constexpr std::string_view kInput = "input \"";
+  for (size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size() - 1) + 1) {
+    if (!text.substr(at).starts_with(kInput)) continue;
+    const std::string_view rest = text.substr(at + kInput.size());
+    names.push_back(rest.substr(0, rest.find('"')));
+  }
+  std::ranges::sort(names);
+  for (size_t i = 1; i < names.size(); ++i) {
+    for (size_t dot = names[i].rfind('.'); dot != std::string_view::npos && dot > 0;
+         dot = names[i].rfind('.', dot - 1)) {
+      if (std::ranges::binary_search(names, names[i].substr(0, dot))) return true;
+    }
+  }
+  return false;
+}
 
 bool is_written_for(std::string_view text, const Graph& graph) {
   const StrategyLines lines = read_strategy_lines(text);
@@ -140,7 +174,8 @@ bool is_written_for(std::string_view text, const Graph& graph) {
          std::ranges::equal(lines.outputs, graph.outputs(), {}, &StrategyLine::name, &Output::name);
 }
 
-Strategy reuse_strategy(std::string_view text, const Graph& graph, const SemiAutoOptions& options) {
+Strategy reuse_strategy(std::string_view text, const Graph& graph, const OptimizerParallel& optimizer,
+                        const SemiAutoOptions& options) {
   const StrategyLines lines = read_strategy_lines(text);
   const bool is_step = updates_something(graph);
   if (is_step && lines.model != hash_of_model(graph)) refuse_other_model(lines, graph);
@@ -150,6 +185,7 @@ Strategy reuse_strategy(std::string_view text, const Graph& graph, const SemiAut
   asks.across_stages = nodes_across_stages(graph, options.stages.empty() ? lines.stages : options.stages);
   ask_inputs(lines, graph, options, asks);
   ask_nodes(lines, graph, is_step, asks);
+  if (is_step && options.stored == nullptr) ask_new_state(lines, graph, optimizer, asks);
   Strategy out = propagate(graph, lines.mesh, std::move(asks));
   out.stages = lines.stages;
   for (size_t i = 0; i < graph.outputs().size(); ++i) {

@@ -10,8 +10,13 @@ namespace trireme {
 
 // What the file says of inputs and nodes that the graph has too is asked, by their names; the rest follows. Throws
 // kInvalidArgument where the graph is a training step of another model, saying what differs. A graph that updates
-// nothing has what it has of the step.
-Strategy reuse_strategy(std::string_view text, const Graph& graph, const SemiAutoOptions& options);
+// nothing has what it has of the step. Where the file knows no state of a parameter, because its optimizer had none,
+// the state lies as `optimizer` says.
+Strategy reuse_strategy(std::string_view text, const Graph& graph, const OptimizerParallel& optimizer,
+                        const SemiAutoOptions& options);
+
+// Whether the text has an input that is an optimizer's state of another, by the names.
+bool knows_state(std::string_view text);
 
 // Whether the text was written for exactly this graph, or does not say for which.
 bool is_written_for(std::string_view text, const Graph& graph);

@@ -26,8 +26,9 @@ dnnl_cpu_isa_t dnnl_isa(Isa isa) {
 }  // namespace
 
 void prepare_onednn() {
-  // oneDNN takes its instruction set once, before its first use.
-  [[maybe_unused]] static const auto capped = dnnl_set_max_cpu_isa(dnnl_isa(isa()));
+  // oneDNN takes its instruction set once, before its first use. What a test has capped by then must not stay, nor make
+  // the ranks of a job compute with different ones.
+  [[maybe_unused]] static const auto capped = dnnl_set_max_cpu_isa(dnnl_isa(process_isa()));
   [[maybe_unused]] thread_local const bool prepared = [] {
     omp_set_num_threads(1);
     have_signal_stack();

@@ -21,11 +21,11 @@ struct Gemm {
 // On the calling thread.
 void gemm(const Gemm& g);
 
-// Makes oneDNN use the calling thread alone and no instruction set above isa(), and signals whose handlers ask for it
-// use a stack of their own (base/signal_stack.h says why). Every task that calls oneDNN calls this first.
+// Makes oneDNN use the calling thread alone and no instruction set above process_isa(), and signals whose handlers ask
+// for it use a stack of their own (base/signal_stack.h says why). Every task that calls oneDNN calls this first.
 void prepare_onednn();
 
-// Whether oneDNN uses this instruction set, which it takes once a process.
+// Whether oneDNN uses this instruction set. It takes it once a process, so that set_isa does not change it.
 bool onednn_has(Isa isa);
 
 }  // namespace trireme::cpu

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -22,6 +23,19 @@ void scribble(int) {
   volatile char mine[16 << 10];
   for (volatile char& c : mine) c = 0x5a;
   answered = answered + 1;
+}
+
+// In a process of its own, whose first use of oneDNN comes while a test has capped the instruction set.
+TEST(OneDnn, has_the_processs_instruction_set_whatever_was_capped_when_it_was_first_used) {
+  if (process_isa() < Isa::kAvx2) GTEST_SKIP() << "this process has no more than the baseline";
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto use_while_capped = [] {
+    set_isa(Isa::kBaseline);
+    prepare_onednn();
+    set_isa(process_isa());
+    std::exit(onednn_has(Isa::kAvx2) ? 0 : 1);
+  };
+  EXPECT_EXIT(use_while_capped(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Gemm, a_signal_that_meets_a_product_writes_over_nothing) {

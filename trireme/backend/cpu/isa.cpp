@@ -55,10 +55,15 @@ Isa machine_isa() {
   return Isa::kBaseline;
 }
 
+Isa process_isa() {
+  static const Isa chosen = from_environment();
+  return chosen;
+}
+
 Isa isa() {
   const int known = current.load(std::memory_order_relaxed);
   if (known != kUnknown) return static_cast<Isa>(known);
-  const Isa chosen = from_environment();
+  const Isa chosen = process_isa();
   current.store(static_cast<int>(chosen), std::memory_order_relaxed);
   return chosen;
 }

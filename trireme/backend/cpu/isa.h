@@ -9,9 +9,10 @@ enum class Isa { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
 std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "avx512_bf16"
 
-// What the machine has, and what is used: the environment is read at the first call. An unknown
-// word in TRIREME_ISA throws kInvalidArgument.
+// What the machine has, what this process has of it by TRIREME_ISA, and what is used, which is the same but in tests.
+// The environment is read at the first call; an unknown word in TRIREME_ISA throws kInvalidArgument.
 Isa machine_isa();
+Isa process_isa();
 Isa isa();
 
 // Caps the instruction set from now on (never above the machine's, unless it is emulated): for tests, which compare

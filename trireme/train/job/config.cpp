@@ -177,18 +177,37 @@ Mode parse_mode(const std::string& mode) {
   return mode == "semi_auto_parallel" ? Mode::kSemiAuto : Mode::kDataParallel;
 }
 
+// The parts in which ranks that are cut by hand have the batch, whatever the axes of their mesh are called.
+int64_t parts_of_batch(const JobConfig& config, const Parallel& parallel, int64_t ranks) {
+  const std::vector<BatchField> whole = batch_of(config, config.train.batch);
+  const std::vector<BatchField> of_rank = batch_of_rank(whole, parallel, ranks);
+  const auto parts = [&](size_t i) { return whole[i].type.shape[0] / of_rank[i].type.shape[0]; };
+  for (size_t i = 1; i < whole.size(); ++i) {
+    require(parts(i) == parts(0),
+            "configuration: parallel.gradients_mean = false sums over the parts of the batch, and '{}' is cut in {} "
+            "parts, '{}' in {}; cut the samples of both alike",
+            whole[0].name, parts(0), whole[i].name, parts(i));
+  }
+  require(parts(0) > 1 || ranks == 1,
+          "configuration: parallel.gradients_mean = false has no effect where every rank has the whole batch; leave it "
+          "out, or cut the batch by parallel.dataset");
+  return parts(0);
+}
+
 // Ranks that each train on a part of the batch add up the gradients of their own means. Where the compiler cuts the
 // model, there is one loss, the mean over the whole batch, and its gradient is that sum without a division
 // (docs/guide/02).
-double gradient_scale(const JobConfig& config, int64_t ranks) {
+double gradient_scale(const JobConfig& config, const Parallel& parallel, int64_t ranks) {
   if (config.parallel.gradients_mean || config.parallel.mode == "semi_auto_parallel") return 1;
-  return static_cast<double>(data_parallel_degree(config, ranks));
+  const int64_t of_crew = ranks_of_crew(parallel.pipeline, ranks);
+  return static_cast<double>(parallel.by_hand ? parts_of_batch(config, parallel, ranks) : of_crew);
 }
 
 }  // namespace
 
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
   const bool classes = predicts_classes(config);
+  const Parallel parallel = parallel_of(config, ranks);
   return {.name = config.name,
           .mode = parse_mode(config.parallel.mode),
           .seed = static_cast<uint64_t>(config.train.seed),
@@ -202,13 +221,13 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .tokens_per_sample = classes ? 1 : fields_of(config)[0].sample.elements(),
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
-          .parallel = parallel_of(config, ranks),
+          .parallel = parallel,
           .passes = {.recompute = config.train.recompute, .loss_pieces = config.train.loss_pieces},
           .save_strategy = config.parallel.save_strategy,
           .only_trained_parameters = config.parallel.only_trainable_params,
           .trace = config.train.trace,
           .trace_steps = config.train.trace_steps,
-          .gradient_scale = gradient_scale(config, ranks),
+          .gradient_scale = gradient_scale(config, parallel, ranks),
           .parameter_broadcast = config.parallel.parameter_broadcast};
 }
 

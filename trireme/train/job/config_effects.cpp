@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/plan/strategy_reuse.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/strategies.h"
@@ -52,10 +53,12 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
     all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model
     const std::string file =
         fmt::format("parallel.strategy = '{}', which says how everything lies", c.parallel.strategy);
-    if (is_file(c.parallel.strategy) && !has_parameters_only(strategy_text_of(c))) {
+    const std::string text = is_file(c.parallel.strategy) ? strategy_text_of(c) : "";
+    if (!text.empty() && !has_parameters_only(text)) {
       for (const char* key : {"parallel.ops", "parallel.parameters", "parallel.fields", "parallel.dataset",
-                              "parallel.zero", "parallel.sp", "parallel.stages"})
+                              "parallel.sp", "parallel.stages"})
         all[key] = file;
+      if (knows_state(text)) all["parallel.zero"] = file;
     }
   }
   std::erase_if(all, [](const auto& each) { return each.second.empty(); });

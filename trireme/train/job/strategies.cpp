@@ -364,11 +364,6 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   check_mode(config);
   check_degree(config);
-  require(p.gradients_mean || p.mode == "semi_auto_parallel" || p.dataset == "data_parallel",
-          "configuration: parallel.gradients_mean = false sums over the data parallel ranks; with parallel.mode = '{}' "
-          "it goes with "
-          "parallel.dataset = 'data_parallel', not '{}'",
-          p.mode, p.dataset);
   require(p.device_num == -1 || p.device_num == ranks,
           "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key",
           p.device_num, ranks, p.device_num);

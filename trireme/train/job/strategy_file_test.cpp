@@ -103,6 +103,23 @@ TEST_F(StrategyFile, stays_valid_for_other_clipping_and_another_optimizer) {
   }
 }
 
+// ZeRO slices state that the file knows nothing of, and leaves the parameters where the file has them.
+TEST_F(StrategyFile, of_an_optimizer_without_state_leaves_that_of_another_to_zero) {
+  const std::vector<std::string> plain{"train.optimizer=sgd", "train.momentum=0", "parallel.zero_threshold_kb=0"};
+  for (const std::string zero : {"parallel.zero=0", "parallel.zero=1", "parallel.zero=2", "parallel.zero=3"}) {
+    for (const std::string adds : {"train.optimizer=adamw", "train.momentum=0.9"}) {
+      SCOPED_TRACE(zero + " " + adds);
+      const std::string file = written(with(plain, zero));
+      const std::vector<std::string> other{"train.optimizer=sgd", adds, zero, "parallel.zero_threshold_kb=0"};
+      expect_same(compiled(job(with(other, file))), compiled(job(other)));
+      EXPECT_THAT(remarks(job(with(other, file))), testing::Not(testing::Contains(HasSubstr("parallel.strategy"))));
+    }
+  }
+  const std::string uncut = written(with(plain, "parallel.zero=0"));
+  const std::vector<std::string> sliced{"train.optimizer=adamw", "parallel.zero=1", "parallel.zero_threshold_kb=0"};
+  expect_same(compiled(job(with(sliced, uncut))), compiled(job(sliced)));
+}
+
 TEST_F(StrategyFile, of_another_model_says_what_differs) {
   const std::string file = written({"parallel.tp=2"});
   EXPECT_THAT(error_of(job({file, "model.width=32"})),

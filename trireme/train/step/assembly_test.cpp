@@ -75,9 +75,28 @@ TEST(GradientsMean, false_adds_up_what_data_parallel_ranks_have_and_changes_no_g
   expect_times(movement(job(""), 2), 1, one);
   expect_times(movement(job(no_mean + "'data_parallel'"), 2), 2, one);
   expect_times(movement(job(no_mean + "'hybrid_parallel'"), 2), 2, one);
+  const std::string by_hand = no_mean + "'hybrid_parallel'\n";
+  expect_times(movement(job(by_hand + "mesh = 'data=2'\ndataset = '[data]'"), 2), 2, one);
+  expect_times(movement(job(by_hand + "mesh = 'data=2'\nfields = ['image = [data]', 'label = [data]']"), 2), 2, one);
+  expect_times(movement(job(by_hand + "mesh = 'dp=2,more=2'\ndataset = '[dp*more]'"), 4), 4, one);
+  expect_times(movement(job(by_hand + "mesh = 'dp=2,tp=2'"), 4), 2, one);
   expect_times(movement(job(no_mean + "'semi_auto_parallel'"), 2), 1, one);
   expect_times(movement(job(no_mean + "'semi_auto_parallel'\ndataset = 'full_batch'"), 2), 1, one);
   expect_times(movement(job(no_mean + "'semi_auto_parallel'\nmesh = 'dp=2,tp=2'"), 4), 1, one);
+}
+
+TEST(GradientsMean, false_is_refused_where_the_batch_is_not_cut_or_its_fields_are_cut_differently) {
+  const auto error = [](const std::string& lines) -> std::string {
+    try {
+      trainer_options(job("[parallel]\ngradients_mean = false\nmode = 'hybrid_parallel'\n" + lines), 4);
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return "none";
+  };
+  EXPECT_THAT(error("dataset = 'full_batch'"), testing::HasSubstr("no effect where every rank has the whole batch"));
+  EXPECT_THAT(error("mesh = 'a=2,b=2'\nfields = ['image = [a]', 'label = [a*b]']"),
+              testing::HasSubstr("'image' is cut in 2 parts, 'label' in 4; cut the samples of both alike"));
 }
 
 TEST(Assembly, makes_every_graph_of_a_job_of_its_keys) {
