@@ -51,8 +51,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   flags.keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in");
   flags.keys.add_text(command, "--numerics", "train.numerics",
                       "fast, or invariant: the same bits however the job is cut");
-  flags.keys.add_switch(command, "--recompute,!--no-recompute", "train.recompute",
-                        "The backward pass computes activation functions and norms again instead of keeping them");
+  flags.keys.add_text(command, "--recompute", "train.recompute", recompute_help());
   flags.keys
       .add_whole(command, "--loss-pieces", "train.loss_pieces",
                  "The last product and the loss are computed in this many pieces of the positions; the logits of one "

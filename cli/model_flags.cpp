@@ -77,8 +77,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in")->default_str("f32");
   keys.add_text(command, "--numerics", "train.numerics", "fast, or invariant: the same bits however the job is cut")
       ->default_str("fast");
-  keys.add_switch(command, "--recompute,!--no-recompute", "train.recompute",
-                  "The backward pass computes activation functions and norms again instead of keeping them");
+  keys.add_text(command, "--recompute", "train.recompute", recompute_help())->default_str("none");
   keys.add_whole(command, "--loss-pieces", "train.loss_pieces",
                  "The last product and the loss are computed in this many pieces of the positions, forward and "
                  "backward; the logits of one are kept at a time")

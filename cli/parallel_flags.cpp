@@ -18,6 +18,11 @@ void ask_for_mode(const KeyFlags& flags, JobConfig& config) {
   if (cuts && config.parallel.mode == JobConfig().parallel.mode) config.parallel.mode = "semi_auto_parallel";
 }
 
+const char* recompute_help() {
+  return "What the backward pass computes again instead of finding it kept: none, selective (activation functions and "
+         "norms), full (all that is inside a block), or N, the first N blocks";
+}
+
 void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
   flags
       .add_whole(command, "--tp", "parallel.tp",

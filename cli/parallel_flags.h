@@ -10,6 +10,9 @@ struct JobConfig;
 
 namespace trireme::cli {
 
+// Of --recompute.
+const char* recompute_help();
+
 void add_parallel_flags(CLI::App& command, KeyFlags& flags);
 
 // Flags that cut the model ask for the mode in which the compiler does, where the configuration has the usual one. A

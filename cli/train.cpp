@@ -107,6 +107,7 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
     std::printf("Best:       %s/checkpoints/best, of step %lld: validation %s %.4f\n", args.out.c_str(),
                 static_cast<long long>(result.best_step), config.train.measure.c_str(), result.best);
   }
+  if (!config.train.trace.empty()) std::printf("Trace:      %s\n", config.train.trace.c_str());
   if (config.train.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
   if (writes_text(config)) {
     std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());

@@ -4,7 +4,8 @@ Written as its users would for speed: fused AdamW, fused attention, gradients se
 in the buckets. `-n` starts that many workers; with `--compile` the model goes through torch.compile. `--tp` cuts the GPT's
 layers by DTensor (columns, then rows), `--zero 3` and `--zero 2` shard it by FSDP2 with and without freeing the gathered
 weights between the passes, `--zero 1` is DDP with ZeroRedundancyOptimizer. `--tp` with more ranks than it takes goes with
-`--zero 2` or `3`: FSDP2 over the mesh's other dimension.
+`--zero 2` or `3`: FSDP2 over the mesh's other dimension. `--pp` cuts the GPT's blocks over that many ranks by
+torch.distributed.pipelining; the head there has a weight of its own, as stages have no common one.
 """
 
 import sys
@@ -16,6 +17,10 @@ PARSER.add_argument("--tp", type=int, default=1)
 PARSER.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0)
 PARSER.add_argument("--compile", action="store_true")
 PARSER.add_argument("--recompute", action="store_true", help="keep a block's input alone for the backward pass")
+PARSER.add_argument("--pp", type=int, default=1)
+PARSER.add_argument("--micro-batches", type=int, default=1)
+PARSER.add_argument("--schedule", choices=("gpipe", "1f1b", "interleaved", "zb-h1"), default="1f1b",
+                    help="zb-h1: PyTorch's InterleavedZeroBubble, two stages a rank, which is what it has of that kind")
 PARSER.add_argument("--bucket-mb", type=float, default=25, help="of DistributedDataParallel")
 ARGS = common.begin(PARSER)  # ends the process that starts several ranks, before it has loaded all of PyTorch
 
@@ -74,6 +79,67 @@ def make_gpt(args):
             return F.cross_entropy(logits.view(-1, args.vocab), targets.view(-1))
 
     return Gpt()
+
+
+def make_stages(model, args):
+    """The parts of the GPT that this rank has, in their order, each with its number: blocks in equal shares."""
+    per_rank = 2 if args.schedule in ("interleaved", "zb-h1") else 1
+    stages = args.pp * per_rank
+    blocks = len(model.blocks)
+
+    class Stage(nn.Module):
+        def __init__(self, number):
+            super().__init__()
+            self.number = number
+            self.blocks = nn.ModuleList(model.blocks[number * blocks // stages:(number + 1) * blocks // stages])
+            if number == 0:
+                self.wte, self.wpe = model.wte, model.wpe
+            if number == stages - 1:
+                self.ln_f = model.ln_f
+                self.head = nn.Linear(args.width, args.vocab, bias=False)
+
+        def forward(self, x):
+            if self.number == 0:
+                x = self.wte(x) + self.wpe.weight[: x.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.ln_f(x)) if self.number == stages - 1 else x
+
+    return [Stage(args.rank + i * args.pp) for i in range(per_rank)], stages
+
+
+def run_pipeline(args):
+    import torch.distributed as dist
+    from torch.distributed import pipelining
+
+    dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
+    parts, count = make_stages(make_gpt(args), args)
+    model = nn.ModuleList(parts)
+    stages = [pipelining.PipelineStage(part, part.number, count, torch.device("cpu")) for part in parts]
+    loss = lambda logits, targets: F.cross_entropy(logits.view(-1, args.vocab), targets.view(-1))
+    if len(stages) == 1:
+        kind = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B}[args.schedule]
+        schedule = kind(stages[0], args.micro_batches, loss_fn=loss)
+    else:
+        kind = {"interleaved": pipelining.ScheduleInterleaved1F1B, "zb-h1": pipelining.ScheduleInterleavedZeroBubble}[args.schedule]
+        schedule = kind(stages, args.micro_batches, loss_fn=loss)
+    x, y = (torch.from_numpy(part) for part in common.batch(args))
+    y = y.long()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    is_first, is_last = args.rank == 0, args.rank == args.pp - 1
+
+    def step():
+        losses = []
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+            schedule.step(*([x] if is_first else []), **({"target": y, "losses": losses} if is_last else {}))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return float(sum(losses)) / max(1, len(losses))
+
+    common.measure(args, step, {"parameters": sum(p.numel() for p in model.parameters()), "peer": "pytorch", "compiled": False,
+                                "version": torch.__version__, "products": products()}, 1)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def make_resnet50():
@@ -187,6 +253,8 @@ def products():
 def run(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
+    if args.pp > 1:
+        return run_pipeline(args)
     model = make_gpt(args) if args.model == "gpt" else make_classifier(args)
     x, y = (torch.from_numpy(part) for part in common.batch(args))
     if x.dim() == 4:

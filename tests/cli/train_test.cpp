@@ -153,7 +153,8 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
   ASSERT_EQ(out.code, 0) << out.err;
   std::map<int, std::map<std::string, int>> events;  // by rank and lane
   std::set<int> steps;
-  for (const auto& event : nlohmann::json::parse(read(path("trace.json")))["traceEvents"]) {
+  const nlohmann::json trace = nlohmann::json::parse(read(path("trace.json")));
+  for (const auto& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;
     EXPECT_GE(event["ts"].get<double>(), 0);
     EXPECT_GE(event["dur"].get<double>(), 0);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -84,7 +85,10 @@ void add_options(Case& test, Draw& draw) {
     for (int64_t end = draw.below(3) + 1; end < 9; end += draw.below(3) + 1) test.bucket_ends.push_back(end);
   }
   test.is_saved = draw.chance(15);
-  test.recompute = draw.chance(25);
+  if (draw.chance(25)) {
+    static const std::array kRecompute{"rows", "rows", "blocks", "most", "local"};
+    test.recompute = kRecompute[test.seed % kRecompute.size()];
+  }
   if (test.numerics == Numerics::kInvariant) return;  // has threads of its own, and takes no loss in pieces
   if (draw.chance(8)) test.threads = static_cast<int>(draw.of({2, 3}));
   if (draw.chance(40)) test.loss_pieces = draw.of({2, 3});
@@ -278,7 +282,7 @@ Program partitioned(const Case& test) {
 
 std::string to_string(const Case& test) {
   return fmt::format(
-      "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={:d} "
+      "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={} "
       "pieces={} "
       "saved={:d} sums={} rates={} isa={} crews={} schedule={} byhand={:d} evaluates={:d} invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
@@ -304,7 +308,7 @@ Case parse_case(std::string_view text) {
   out.all_to_all = number_after(line, "alltoall", 1) != 0;
   out.transport = word_after(line, "transport", "threads");
   out.threads = static_cast<int>(number_after(line, "threads", 1));
-  out.recompute = number_after(line, "recompute", 0) != 0;
+  out.recompute = word_after(line, "recompute", "none");
   out.loss_pieces = number_after(line, "pieces", 1);
   out.is_saved = number_after(line, "saved", 0) != 0;
   out.sums = word_after(line, "sums", "own");

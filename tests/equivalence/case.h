@@ -26,7 +26,7 @@ struct Case {
   bool all_to_all = true;                 // whether reshards may exchange pieces
   std::string transport = "threads";      // or shm, or ucx, which is shm where it is not built in
   int threads = 1;                        // of a rank
-  bool recompute = false;
+  std::string recompute = "none";  // or rows, blocks, most (blocks, and some ops by rules), local (no collectives)
   int64_t loss_pieces = 1;
   bool is_saved = false;  // the strategy is read from its text
   std::string sums =

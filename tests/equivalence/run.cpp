@@ -106,12 +106,21 @@ Program in_micro_batches(const Case& test, Program program) {
   return in_micro_batches(std::move(program), {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0});
 }
 
+// Parts of a random graph are modules.
+Recompute recompute_of(const Case& test) {
+  if (test.recompute == "none") return {};
+  if (test.recompute == "rows") return {.rows = true};
+  Recompute out{.rules = {{"part*"}}, .communication = test.recompute != "local"};
+  if (test.recompute == "most") out.rules.insert(out.rules.end(), {{"part*/matmul", false}, {"loss"}, {"*/add"}});
+  return out;
+}
+
 Program with_passes(const Case& test, Program program) {
   if (!test.passes) return program;
   return run_passes(
       std::move(program),
       {.all_reduce = {.bucket_bytes = test.bucket_bytes, .bucket_ends = test.bucket_ends, .rates = rates_of(test)},
-       .recompute = test.recompute,
+       .recompute = recompute_of(test),
        .loss_pieces = test.loss_pieces});
 }
 
@@ -405,7 +414,7 @@ std::vector<std::string> options_of(const Case& test) {
       {test.rates != "usual", "rates " + test.rates},
       {test.isa != "machine", "isa " + test.isa},
       {!test.bucket_ends.empty(), "bucket ends"},
-      {test.recompute, "recompute"},
+      {test.recompute != "none", "recompute " + test.recompute},
       {test.loss_pieces > 1, "loss pieces"},
       {test.is_saved, "saved strategy"},
       {!test.passes, "no passes"},

@@ -240,7 +240,7 @@ class Shrinker {
     with([](Case& c) { c.bucket_ends.clear(); });
     with([](Case& c) { c.transport = "threads"; });
     with([](Case& c) { c.threads = 1; });
-    with([](Case& c) { c.recompute = false; });
+    with([](Case& c) { c.recompute = "none"; });
     with([](Case& c) { c.loss_pieces = 1; });
     with([](Case& c) { c.is_saved = false; });
     with([](Case& c) { c.sums = "own"; });

@@ -46,7 +46,7 @@ TEST_P(LossPieces, TrainAsTheWholeLossDoes) {
   config.parallel.zero_threshold_kb = 0;
   config.parallel.gradient_accumulation_steps = c.micro_batches;
   config.train.loss_pieces = c.pieces;
-  config.train.recompute = c.recompute;
+  config.train.recompute = c.recompute ? "selective" : "none";
   const Graph graph = text_step();
   const TrainerOptions options = trainer_options(config, c.ranks);
   EXPECT_EQ(count(compile(graph, {.ranks = c.ranks, .parallel = options.parallel, .passes = options.passes}),

@@ -142,9 +142,26 @@ Rates fixed_rates(Case& test) {
   return {.links = links, .machine = machine};
 }
 
+// "h.* = again; h.*/matmul = memory"; rows, where nothing is said.
+Recompute recompute_asked(Case& test) {
+  Recompute out;
+  std::string text = test.take("keep");
+  out.rows = text.empty();
+  while (!text.empty()) {
+    const std::string rule = text.substr(0, text.find(';'));
+    text.erase(0, rule.size() + 1);
+    const size_t equals = rule.find('=');
+    require(equals != std::string::npos, "'{}' is no rule; write scope = again", rule);
+    out.rules.push_back({std::string(trimmed(std::string_view(rule).substr(0, equals))),
+                         trimmed(std::string_view(rule).substr(equals + 1)) == "again"});
+  }
+  return out;
+}
+
 Result pass_box(const Pass& pass, Case& test) {
   const Program program = program_of(test);
   PassOptions options;
+  if (pass.name == pass::recompute.name) options.recompute = recompute_asked(test);
   options.loss_pieces = number(test.take("loss_pieces", "2"));
   options.all_reduce.bucket_bytes = number(test.take("bucket_bytes", "0"));
   options.all_reduce.rates = fixed_rates(test);

@@ -20,9 +20,25 @@ struct FuseAllReduceOptions {
   Rates rates = {};
 };
 
+// What the backward pass does not find kept, but computes again (recompute.cpp).
+struct Recompute {
+  bool rows = false;   // activation functions and norms
+  int64_t blocks = 0;  // modules that have a number, "h.0": so many, from 0 on; -1: all of them
+  // For a module, "h.*", or its ops of a name, "h.*/matmul"; the last that matches counts.
+  struct Rule {
+    std::string pattern;
+    bool again = true;  // false: kept, whatever else says
+    friend bool operator==(const Rule&, const Rule&) = default;
+  };
+  std::vector<Rule> rules = {};
+  bool communication = true;  // false: what collectives make is kept
+
+  bool is_asked_for() const { return rows || blocks != 0 || !rules.empty(); }
+};
+
 struct PassOptions {
   FuseAllReduceOptions all_reduce = {};
-  bool recompute = false;             // recompute_rows runs with it alone
+  Recompute recompute = {};           // the pass runs if any is asked for
   int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;  // names of passes to leave out
   std::string stop_after;             // the last pass to run; "" runs all

@@ -79,7 +79,7 @@ Program training_program(int level, int64_t micro_batches) {
 TEST(Pipeline, what_a_graph_says_of_training_is_true_after_every_pass) {
   for (const int level : {0, 1, 2, 3}) {
     for (const int64_t micro_batches : {1, 2}) {
-      const Program program = run_passes(training_program(level, micro_batches), {.recompute = true});
+      const Program program = run_passes(training_program(level, micro_batches), {.recompute = {.rows = true}});
       const Graph& graph = program.graph;
       const std::string text = to_string(graph);
       EXPECT_EQ(to_string(parse_graph(text, find_op_base)), text);
@@ -120,7 +120,7 @@ TEST(Pipeline, stops_after_the_pass_named) {
 
 // A pass that is left out, or not asked for, ends the row all the same.
 TEST(Pipeline, stops_after_a_pass_that_does_not_run) {
-  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.stop_after = "recompute_rows"})), 2);
+  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.stop_after = "recompute"})), 2);
   EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.disabled = {"loss_in_pieces"}, .stop_after = "loss_in_pieces"})),
             2);
 }

@@ -68,6 +68,11 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
        "stages of each part of the ranks; 0: as few as the schedule takes"},
       {"parallel.stages", &c.parallel.stages,
        "stages of modules, \"scope = stage\", like \"h.0..5 = 0\"; none: stages that take about as long as each other"},
+      {"parallel.keep", &c.parallel.keep,
+       "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed again), or "
+       "\"scope/op = memory\" (it is, whatever train.recompute says)"},
+      {"parallel.recompute_communication", &c.parallel.recompute_communication,
+       "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"},
       {"parallel.gradient_accumulation_steps", &c.parallel.gradient_accumulation_steps,
        "micro-batches that a rank's part of the batch is worked through in, one after the other, or stage by stage in "
        "a "
@@ -107,8 +112,8 @@ std::vector<ConfigKey> step_keys(JobConfig& c) {
        "file for a trace of all ranks and lanes, which ui.perfetto.dev and chrome://tracing show"},
       {"train.trace_steps", &c.train.trace_steps, "steps that the trace has, from the run's second on"},
       {"train.recompute", &c.train.recompute,
-       "the backward pass computes activation functions and norms again instead of keeping them: less memory, the same "
-       "bits"},
+       "what the backward pass computes again instead of finding it kept, with the same bits: none, selective "
+       "(activation functions and norms), full (all that is inside a block), or a number, of the first blocks"},
       {"train.loss_pieces", &c.train.loss_pieces,
        "the last product and the loss are worked through in so many pieces of a rank's positions, forward and "
        "backward, so that the logits of one piece are there at a time: less memory, other last bits"},
@@ -222,7 +227,7 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
           .parallel = parallel,
-          .passes = {.recompute = config.train.recompute, .loss_pieces = config.train.loss_pieces},
+          .passes = {.recompute = recompute_of(config), .loss_pieces = config.train.loss_pieces},
           .save_strategy = config.parallel.save_strategy,
           .only_trained_parameters = config.parallel.only_trainable_params,
           .trace = config.train.trace,

@@ -106,6 +106,11 @@ void check_values(const JobConfig& c) {
   require_size("train.batch", c.train.batch);
   require_size("train.loss_pieces", c.train.loss_pieces);
   require_size("train.trace_steps", c.train.trace_steps);
+  const std::string& again = c.train.recompute;
+  const bool is_number =
+      !again.empty() && again.size() < 7 && again.find_first_not_of("0123456789") == std::string::npos;
+  require(is_number || again == "none" || again == "selective" || again == "full",
+          "configuration: train.recompute = '{}'; it must be 'none', 'selective', 'full' or a number of blocks", again);
   check_training(c);
   check_judging(c);
   require(c.parallel.device_num == -1 || (c.parallel.device_num >= 1 && c.parallel.device_num <= 4096),

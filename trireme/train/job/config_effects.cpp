@@ -14,7 +14,7 @@ namespace {
 
 // What the keys go with, in the words of the error; "" where they do.
 struct Without {
-  std::string text, falling_rate, tp, cp, pp, zero, saved_strategy, trace;
+  std::string text, falling_rate, tp, cp, pp, zero, saved_strategy, trace, recompute;
 };
 
 Without without(const JobConfig& c) {
@@ -27,6 +27,7 @@ Without without(const JobConfig& c) {
   out.cp = unless(c.parallel.cp > 1, "parallel.cp = 1");
   out.pp = unless(c.parallel.pp > 1, "parallel.pp = 1");
   out.zero = unless(c.parallel.zero > 0, "parallel.zero = 0");
+  out.recompute = unless(c.train.recompute != "none" || !c.parallel.keep.empty(), "train.recompute = 'none'");
   out.trace = unless(!c.train.trace.empty(), "no file to write, train.trace");
   out.saved_strategy = unless(!c.parallel.save_strategy.empty(), "no file to save, parallel.save_strategy");
   return out;
@@ -43,6 +44,7 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
                                          {"parallel.schedule", w.pp},
                                          {"parallel.virtual_stages", w.pp},
                                          {"parallel.stages", w.pp},
+                                         {"parallel.recompute_communication", w.recompute},
                                          {"parallel.zero_threshold_kb", w.zero},
                                          {"parallel.zero_shard_size", w.zero},
                                          {"parallel.zero_except", w.zero},

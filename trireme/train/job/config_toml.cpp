@@ -76,6 +76,12 @@ void assign(const ConfigKey& key, const toml::node& node, const std::string& sou
           if (!node.is_number()) wrong_type(key, where, describe(node));
           const toml::value<int64_t>* whole = node.as_integer();  // toml++ gives none from 2^53 on as a double
           *target = whole != nullptr ? static_cast<double>(whole->get()) : node.as_floating_point()->get();
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          // Once a switch.
+          const bool was_switch = key.name == "train.recompute" && node.is_boolean();
+          const auto value = node.value_exact<T>();
+          if (!value && !was_switch) wrong_type(key, where, describe(node));
+          *target = was_switch ? (node.as_boolean()->get() ? "selective" : "none") : *value;
         } else {
           const auto value = node.value_exact<T>();
           if (!value) wrong_type(key, where, describe(node));

@@ -360,6 +360,21 @@ std::string strategy_text_of(const JobConfig& config) {
   return text;
 }
 
+Recompute recompute_of(const JobConfig& config) {
+  Recompute out{.communication = config.parallel.recompute_communication};
+  const std::string& blocks = config.train.recompute;
+  out.rows = blocks == "selective";
+  if (blocks == "full") out.blocks = -1;
+  if (!blocks.empty() && blocks.find_first_not_of("0123456789") == std::string::npos) out.blocks = std::stoll(blocks);
+  for (const std::string& text : config.parallel.keep) {
+    const CutRule rule = parse_rule(text, "parallel.keep");
+    require(rule.cuts == "again" || rule.cuts == "memory",
+            "configuration: parallel.keep: '{}': what is kept is in 'memory', or computed 'again'", text);
+    out.rules.push_back({rule.pattern, rule.cuts == "again"});
+  }
+  return out;
+}
+
 Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   check_mode(config);

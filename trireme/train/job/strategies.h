@@ -23,6 +23,9 @@ std::string strategy_text_of(const JobConfig& config);
 // How attention is computed on positions that are cut over `cp`, in words; "" where they are not.
 std::string describe_context(const JobConfig& config);
 
+// What of a step's values is computed again. Throws kInvalidArgument for a rule that is none.
+Recompute recompute_of(const JobConfig& config);
+
 // In how many parts the batch falls; 1 where a strategy file or another dataset strategy than data_parallel says it.
 int64_t data_parallel_degree(const JobConfig& config, int64_t ranks);
 

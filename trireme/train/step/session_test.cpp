@@ -254,10 +254,34 @@ TEST(Session, a_gpt_learns_the_same_to_the_bit_with_fused_ops_and_takes_no_more_
 
 TEST(Session, a_gpt_that_recomputes_learns_the_same_to_the_bit_in_less_memory) {
   const TrainedGpt plain = train_gpt({}, DType::kF32, 64);
-  const TrainedGpt recomputed = train_gpt({.recompute = true}, DType::kF32, 64);
+  const TrainedGpt recomputed = train_gpt({.recompute = {.rows = true}}, DType::kF32, 64);
   EXPECT_EQ(recomputed.losses, plain.losses);
   EXPECT_EQ(recomputed.tensors, plain.tensors);
   EXPECT_LT(recomputed.bytes, plain.bytes);
+}
+
+// contracts 13.3: the same losses, and for ten blocks the documented share of the step's memory.
+TEST(Session, ten_blocks_that_are_computed_again_learn_the_same_to_the_bit_in_less_than_half_of_the_memory) {
+  const auto of_step = [](const Recompute& recompute) {
+    nn::Gpt gpt({.vocabulary = 64, .context = 64, .layers = 10, .width = 64, .heads = 4, .dropout = 0.1});
+    const std::vector<BatchField> batch{{"x", {DType::kI32, {4, 64}}}, {"y", {DType::kI32, {4, 64}}}};
+    const Graph graph =
+        training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), batch, AdamW{}, {.seed = 3});
+    const Compiled made = compile(graph, {.passes = {.recompute = recompute}});
+    return static_cast<double>(made.plan().arena().bytes - made.plan().arena().persistent);
+  };
+  const double kept = of_step({});
+  EXPECT_LE(of_step({.blocks = -1}), 0.45 * kept);
+  EXPECT_LE(of_step({.rows = true}), 0.65 * kept);
+  EXPECT_LT(of_step({.blocks = -1}), of_step({.blocks = 5}));
+  EXPECT_LT(of_step({.blocks = 5}), 0.8 * kept);
+  for (const Recompute& how :
+       {Recompute{.blocks = -1}, Recompute{.blocks = 1}, Recompute{.rules = {{"h.*"}, {"h.1/gelu", false}}}}) {
+    const TrainedGpt plain = train_gpt({}, DType::kF32, 8);
+    const TrainedGpt again = train_gpt({.recompute = how}, DType::kF32, 8);
+    EXPECT_EQ(again.losses, plain.losses);
+    EXPECT_EQ(again.tensors, plain.tensors);
+  }
 }
 
 }  // namespace

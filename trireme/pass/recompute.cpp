@@ -1,0 +1,210 @@
+// Values that the backward pass reads are not kept for it where that is asked for: what makes them runs a second time,
+// just before their first reader in the backward pass, and so does what makes its operands, as far as these are not
+// kept either (Chen et al., 2016). What is asked:
+//   modules   of a module (Recompute::blocks, or a rule for its scope) all values but those that other modules read, so
+//             that the module's operands and results are what is kept
+//   ops       the results of the ops of a rule "scope/op"
+//   rows      activation functions and norms, whose operands are kept anyway: cheap, for most of the memory. Where
+//             possible the reader changes places with the op before it, so that the recomputed values and that op's
+//             results are not in memory at the same time
+//
+// Before: any program. After: the same results, with the same bits, dropout included: random bits are a function of
+// seed, step and element. It runs first, so that the other passes place and fuse the second ones too. What messages
+// bring from another crew is kept.
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/op/row_steps.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/pass/rewrite.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kFewestBytes = 64 << 10;  // of a value that is worth it
+
+// "h.*" against "h.3.mlp": the part of the scope that the pattern is of, "h.3"; nothing where it does not match.
+std::string_view matched_scope(std::string_view pattern, std::string_view scope) {
+  for (size_t end = 0; end <= scope.size(); ++end) {
+    end = std::min(scope.find('.', end), scope.size());
+    if (matches(pattern, scope.substr(0, end))) return scope.substr(0, end);
+  }
+  return {};
+}
+
+// The path up to its first number, "h.3", and that number.
+std::pair<std::string_view, int64_t> block_of(std::string_view scope) {
+  for (size_t begin = 0; begin < scope.size();) {
+    const size_t end = std::min(scope.find('.', begin), scope.size());
+    int64_t number = 0;
+    const auto [last, error] = std::from_chars(scope.data() + begin, scope.data() + end, number);
+    if (error == std::errc() && last == scope.data() + end) return {scope.substr(0, end), number};
+    begin = end + 1;
+  }
+  return {{}, -1};
+}
+
+class Recomputing {
+ public:
+  Recomputing(const Program& program, const Recompute& options)
+      : program_(program),
+        graph_(program.graph),
+        options_(options),
+        is_output_(graph_.values().size(), 0),
+        is_sent_(graph_.values().size(), 0),
+        last_late_(graph_.values().size(), -1),
+        again_(graph_.nodes().size(), 0),
+        module_(graph_.nodes().size()) {}
+
+  Program run() {
+    for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
+    for (NodeId id = 0; id < size(); ++id) {
+      const Node& node = graph_.node(id);
+      for (const ValueId operand : node.inputs) {
+        if (is_late(id)) last_late_[at(operand)] = id;
+        if (is_communication(def_of(node))) is_sent_[at(operand)] = 1;
+      }
+    }
+    find_modules();
+    for (NodeId id = 0; id < size(); ++id) again_[at(id)] = is_asked(id) || (options_.rows && is_worth_it(id)) ? 1 : 0;
+    Rewrite rewrite(program_);
+    for (NodeId id = 0; id < size(); ++id) {
+      const bool swapped = may_wait(id);
+      if (swapped) copy(rewrite, id + 1);
+      copy(rewrite, id);
+      if (swapped) ++id;
+    }
+    return rewrite.finish();
+  }
+
+ private:
+  static size_t at(int32_t id) { return static_cast<size_t>(id); }
+  NodeId size() const { return static_cast<NodeId>(graph_.nodes().size()); }
+  bool is_late(NodeId id) const { return graph_.node(id).phase == Phase::kBackward; }
+
+  // The module whose values are made again that each op stands in; the last rule that matches counts.
+  void find_modules() {
+    crosses_.assign(graph_.values().size(), 0);
+    kept_.assign(graph_.nodes().size(), 0);
+    by_op_.assign(graph_.nodes().size(), 0);
+    for (NodeId id = 0; id < size(); ++id) {
+      const Node& node = graph_.node(id);
+      const std::string_view scope = graph_.scope_of(node);
+      const auto [block, number] = block_of(scope);
+      if (number >= 0 && (options_.blocks < 0 || number < options_.blocks)) module_[at(id)] = block;
+      for (const Recompute::Rule& rule : options_.rules) {
+        const size_t slash = rule.pattern.rfind('/');
+        const std::string_view pattern = std::string_view(rule.pattern).substr(0, slash);
+        if (slash != std::string::npos && rule.pattern.substr(slash + 1) != node.op->name) continue;
+        const std::string_view found = matched_scope(pattern, scope);
+        if (found.empty() && !matches(pattern, scope)) continue;
+        kept_[at(id)] = rule.again ? 0 : 1;
+        by_op_[at(id)] = rule.again && slash != std::string::npos ? 1 : 0;
+        if (slash == std::string::npos) module_[at(id)] = rule.again ? found : std::string_view();
+      }
+    }
+    for (NodeId id = 0; id < size(); ++id) {
+      for (const ValueId operand : graph_.node(id).inputs) {
+        const NodeId producer = graph_.value(operand).producer;
+        if (producer < 0 || is_late(id)) continue;
+        if (module_[at(id)] != module_[at(producer)] || def_of(graph_.node(id)).traits.message)
+          crosses_[at(operand)] = 1;
+      }
+    }
+  }
+
+  bool is_asked(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.phase != Phase::kForward || kept_[at(id)] != 0 || def_of(node).traits.message) return false;
+    if (is_communication(def_of(node)) && !options_.communication) return false;
+    const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
+    if (std::ranges::any_of(node.outputs, is_output)) return false;
+    if (by_op_[at(id)] != 0) return true;
+    const auto crosses = [&](ValueId value) { return crosses_[at(value)] != 0; };
+    return !module_[at(id)].empty() && std::ranges::none_of(node.outputs, crosses);
+  }
+
+  // A cheap op of the forward pass on rows, that the backward pass reads and all of whose operands are there then.
+  bool is_worth_it(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.phase != Phase::kForward || kept_[at(id)] != 0) return false;
+    const auto large = [&](ValueId value) {
+      return last_late_[at(value)] >= 0 && graph_.type(value).bytes() >= kFewestBytes;
+    };
+    if (std::none_of(node.outputs.begin(), node.outputs.end(), large)) return false;
+    const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), is_output)) return false;
+    const bool there = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId value) {
+      const NodeId producer = graph_.value(value).producer;
+      return producer < 0 || last_late_[at(value)] >= 0 || again_[at(producer)] != 0;
+    });
+    return there && is_cheap(node);
+  }
+
+  bool is_cheap(const Node& node) const {
+    std::vector<TensorType> in, out;
+    for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
+    for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
+    return cheap_row_op(def_of(node), {in, out, node.attrs}).has_value();
+  }
+
+  void copy(Rewrite& rewrite, NodeId id) {
+    if (is_late(id)) make_operands_again(rewrite, id);
+    rewrite.copy(id);
+  }
+
+  // Whether the next node, for which something is recomputed, goes first: then that is not in memory beside this one's
+  // results, which nobody needs yet. (Of a layer these are the gradients of its input and of its weight.) Ranks that
+  // exchange the results do need them.
+  bool may_wait(NodeId id) const {
+    if (!is_late(id) || id + 1 == size() || !is_late(id + 1)) return false;
+    const Node& node = graph_.node(id);
+    if (is_communication(def_of(node))) return false;
+    const auto is_made_again = [&](ValueId value) {
+      const NodeId producer = graph_.value(value).producer;
+      return producer >= 0 && again_[at(producer)] != 0;
+    };
+    const auto& next = graph_.node(id + 1).inputs;
+    if (std::none_of(next.begin(), next.end(), is_made_again)) return false;
+    if (std::any_of(node.inputs.begin(), node.inputs.end(), is_made_again)) return false;
+    return std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId value) {
+      return is_sent_[at(value)] != 0 || std::find(next.begin(), next.end(), value) != next.end();
+    });
+  }
+
+  // Before the first reader in the backward pass; later ones find it made.
+  void make_operands_again(Rewrite& rewrite, NodeId reader) {
+    for (const ValueId operand : graph_.node(reader).inputs) {
+      const NodeId producer = graph_.value(operand).producer;
+      if (producer < 0 || again_[at(producer)] == 0) continue;
+      again_[at(producer)] = 0;
+      make_operands_again(rewrite, producer);
+      rewrite.copy(producer);
+    }
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const Recompute& options_;
+  std::vector<char> is_output_;           // of values
+  std::vector<char> is_sent_;             // of values: to other ranks
+  std::vector<NodeId> last_late_;         // of values: the last node of the backward pass that reads it
+  std::vector<char> again_;               // of nodes: to be made a second time
+  std::vector<std::string_view> module_;  // of nodes: whose values are made again; nothing: they are kept
+  std::vector<char> crosses_;             // of values: another module reads it in the forward pass
+  std::vector<char> kept_, by_op_;        // of nodes: a rule says so
+};
+
+}  // namespace
+
+namespace pass {
+extern const Pass recompute{
+    .name = "recompute",
+    .doc = "what is not to be kept for the backward pass is computed again, if asked for",
+    .asked_for = [](const PassOptions& o) { return o.recompute.is_asked_for(); },
+    .run = [](Program program, const PassOptions& o) { return Recomputing(program, o.recompute).run(); },
+};
+}  // namespace pass
+
+}  // namespace trireme
