@@ -100,7 +100,7 @@ void add_options(Case& test, Draw& draw) {
 void add_pipeline(Case& test) {
   Draw draw(test.seed * 2246822519U + 3);
   const int64_t most = std::min<int64_t>(micro_batches(test.strategy.mesh), 8 / devices_of(test));
-  if (test.by_hand || most < 2 || !draw.chance(50)) return;
+  if (test.by_hand || most < 2 || !draw.chance(85)) return;
   static const std::vector<std::string> kSchedules{"gpipe",     "1f1b",  "1f1b", "interleaved", "interleaved-delayed",
                                                    "zb-h1",     "zb-h2", "zb-v", "v-half",      "v-min",
                                                    "dualpipe-v"};

@@ -26,7 +26,6 @@
 namespace trireme::equivalence {
 namespace {
 
-constexpr uint32_t kBatch = 48;   // cases that are made, run and compared together
 constexpr int kCarefulRuns = 32;  // of the oracle, before a case is said to differ
 
 // A graph of a case on its way to the ranks: the step's, or the evaluation's.
@@ -370,30 +369,6 @@ Verdict verdict_of(Running& r) {
   return r.verdict;
 }
 
-std::string beginning(const std::string& text) {
-  return text.substr(0, 24);
-}
-
-std::string report(const Case& test, const Verdict& verdict, bool shrink) {
-  const std::string what = fmt::format("seed {}: {}\n", test.seed, verdict.text);
-  if (!shrink) return what;
-  // A gradient belongs to its whole graph.
-  if (verdict.kind == Verdict::Kind::kSlope) return what + to_string(test);
-  const Case small = shrunk(test, [&](const Case& smaller) {
-    const Verdict now = run_cases({&smaller, 1}).front();
-    if (now.kind != verdict.kind) return false;
-    return now.kind == Verdict::Kind::kDiffers || beginning(now.text) == beginning(verdict.text);
-  });
-  std::string program;
-  try {
-    for (const Program& of_crew : programs_of(small, small.graph, partitioned(small))) program += to_string(of_crew);
-  } catch (const std::exception& e) {
-    program = e.what();
-  }
-  return fmt::format("{}the smallest case like it: {}\n{}its program:\n{}", what, run_cases({&small, 1}).front().text,
-                     to_string(small), program);
-}
-
 // "op matmul", "kernel matmul.onednn": what a plan of the case does.
 void note(const Case& test, const Built& built, std::set<std::string>& out) {
   for (const ExecutionPlan& plan : built.plans) {
@@ -455,6 +430,16 @@ std::set<std::string> reached_by(const Case& test) {
   return out;
 }
 
+std::string program_text(const Case& test) {
+  try {
+    std::string out;
+    for (const Program& of_crew : programs_of(test, test.graph, partitioned(test))) out += to_string(of_crew);
+    return out;
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
 std::vector<Verdict> run_cases(std::span<const Case> cases) {
   std::deque<Running> all;
   for (const Case& test : cases) all.push_back(begin(test));
@@ -500,33 +485,6 @@ Verdict run_case_over(comm::World& world, const Case& test) {
   gather_outputs(r.step, world);
   if (r.evaluation) gather_outputs(*r.evaluation, world);
   return verdict_of(r);
-}
-
-Tally run_seeds(uint32_t first, uint32_t count, bool shrink) {
-  Tally tally;
-  for (uint32_t from = first; from < first + count; from += kBatch) {
-    std::vector<Case> cases;
-    for (uint32_t seed = from; seed < std::min(from + kBatch, first + count); ++seed) {
-      try {
-        cases.push_back(random_case(seed));
-      } catch (const std::exception& e) {
-        tally.failure = fmt::format("seed {}: no case can be made: {}", seed, e.what());
-        return tally;
-      }
-    }
-    const std::vector<Verdict> verdicts = run_cases(cases);
-    for (size_t i = 0; i < cases.size(); ++i) {
-      ++tally.cases;
-      tally.wild += verdicts[i].kind == Verdict::Kind::kWild ? 1 : 0;
-      Tally::Outputs& outputs = computes_in_bf16(cases[i].graph) ? tally.in_bf16 : tally.in_wide;
-      outputs.compared += verdicts[i].compared;
-      outputs.vague += verdicts[i].vague;
-      if (!verdicts[i].is_bad()) continue;
-      tally.failure = report(cases[i], verdicts[i], shrink);
-      return tally;
-    }
-  }
-  return tally;
 }
 
 }  // namespace trireme::equivalence

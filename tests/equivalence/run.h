@@ -38,6 +38,9 @@ Verdict run_case_over(comm::World& world, const Case& test);
 // The ops, kernels and options of a case's plan, by name.
 std::set<std::string> reached_by(const Case& test);
 
+// The case's program as its ranks run it, of each crew; or what is wrong with it.
+std::string program_text(const Case& test);
+
 // Random cases of these seeds, up to the first that is bad: then what is wrong, the seed, and the
 // smallest case that goes wrong in the same way. "" when all agree.
 struct Tally {

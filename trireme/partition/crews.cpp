@@ -7,155 +7,12 @@
 #include "trireme/base/error.h"
 #include "trireme/op/message.h"
 #include "trireme/op/structural.h"
-#include "trireme/plan/stages.h"
+#include "trireme/partition/crew_units.h"
 
 namespace trireme {
 namespace {
 
 using Pass = Unit::Pass;
-
-// What all crews know of the program.
-class Stages {
- public:
-  Stages(const Program& program, const Timetable& timetable)
-      : program_(program),
-        graph_(program.graph),
-        timetable_(timetable),
-        crews_(crews_of_stages(timetable)),
-        index_(timetable),
-        in_parts_(has_parts(timetable)) {
-    find_stages();
-    if (in_parts_) find_input_grads();
-    find_units();
-    find_readers();
-  }
-
-  const Program& program() const { return program_; }
-  const Timetable& timetable() const { return timetable_; }
-  const Node& node(NodeId id) const { return graph_.node(id); }
-
-  // -1: of each crew that reads it.
-  int crew_of(NodeId id) const {
-    const int stage = node(id).stage;
-    return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
-  }
-  int crew_of_value(ValueId id) const {
-    const Value& value = graph_.value(id);
-    if (value.producer >= 0) return crew_of(value.producer);
-    const int stage = of_inputs_[static_cast<size_t>(value.index)];
-    return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
-  }
-
-  // Where the node's unit stands in its crew's order; -1: it is of no unit.
-  int unit_of(NodeId id) const { return units_[static_cast<size_t>(id)]; }
-  // Whether the node is of a unit, or depends on one of any crew.
-  bool follows_unit(NodeId id) const { return follows_unit_[static_cast<size_t>(id)] != 0; }
-
-  // The crews besides its own that read the value.
-  const std::set<int>& readers_of(ValueId id) const { return readers_[static_cast<size_t>(id)]; }
-
- private:
-  static bool has_parts(const Timetable& timetable) {
-    return std::ranges::any_of(timetable.crews, [](const std::vector<Unit>& units) {
-      return std::ranges::any_of(units, [](const Unit& unit) { return unit.pass == Pass::kInputGrad; });
-    });
-  }
-
-  Pass pass_of(NodeId id, int micro_batch) const {
-    if (node(id).phase == Phase::kForward) return Pass::kForward;
-    const bool is_whole = index_.place_of({Pass::kBackward, node(id).stage, micro_batch}).crew >= 0;
-    if (!in_parts_ || is_whole) return Pass::kBackward;
-    return is_input_grad_[static_cast<size_t>(id)] != 0 ? Pass::kInputGrad : Pass::kWeightGrad;
-  }
-
-  void find_stages() {
-    std::vector<int> of_nodes;
-    for (const Node& n : graph_.nodes()) {
-      require(n.stage < timetable_.stages, "{} of '{}' is of stage {}; the timetable '{}' has {}", n.op->name,
-              graph_.scope_of(n), n.stage, timetable_.name, timetable_.stages);
-      of_nodes.push_back(n.stage);
-      for (const ValueId in : n.inputs) {
-        const NodeId producer = graph_.value(in).producer;
-        invariant(n.stage >= 0 || producer < 0 || node(producer).stage < 0,
-                  "{} of '{}' is of no stage and reads what is", n.op->name, graph_.scope_of(n));
-      }
-    }
-    of_inputs_ = stages_of_inputs(graph_, of_nodes);
-  }
-
-  // What the gradient of another op depends on, or another stage. Goes back through the nodes, readers first.
-  void find_input_grads() {
-    is_input_grad_.assign(graph_.nodes().size(), 0);
-    std::vector<std::vector<NodeId>> readers(graph_.values().size());
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      for (const ValueId in : node(id).inputs) readers[static_cast<size_t>(in)].push_back(id);
-    }
-    for (auto id = static_cast<NodeId>(graph_.nodes().size()); id-- > 0;) {
-      const Node& n = node(id);
-      if (n.phase != Phase::kBackward) continue;
-      const auto leads_on = [&](NodeId reader) {
-        const Node& r = node(reader);
-        if (r.phase != Phase::kBackward || r.micro_batch != n.micro_batch) return false;
-        const bool of_another = r.gradient_of >= 0 && r.gradient_of != n.gradient_of;
-        return r.stage != n.stage || of_another || is_input_grad_[static_cast<size_t>(reader)] != 0;
-      };
-      is_input_grad_[static_cast<size_t>(id)] = std::ranges::any_of(
-          n.outputs, [&](ValueId out) { return std::ranges::any_of(readers[static_cast<size_t>(out)], leads_on); });
-    }
-  }
-
-  int place_of(NodeId id) const {
-    const Node& n = node(id);
-    if (n.stage < 0 || n.phase == Phase::kUpdate) return -1;
-    const int micro_batch = program_.micro_batches == 1 ? 0 : n.micro_batch;
-    if (micro_batch < 0) return -1;
-    const UnitIndex::Place place = index_.place_of({pass_of(id, micro_batch), n.stage, micro_batch});
-    invariant(place.crew == crew_of(id), "the timetable '{}' has no unit for {} of '{}'", timetable_.name, n.op->name,
-              graph_.scope_of(n));
-    return place.at;
-  }
-
-  void find_units() {
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      units_.push_back(place_of(id));
-      const bool follows = std::ranges::any_of(node(id).inputs, [&](ValueId in) {
-        const NodeId producer = graph_.value(in).producer;
-        return producer >= 0 && follows_unit(producer);
-      });
-      follows_unit_.push_back(units_.back() >= 0 || follows ? 1 : 0);
-    }
-  }
-
-  void find_readers() {
-    readers_.resize(graph_.values().size());
-    const auto read = [&](ValueId id, int crew) {
-      const int own = crew_of_value(id);
-      if (own >= 0 && crew >= 0 && crew != own) readers_[static_cast<size_t>(id)].insert(crew);
-    };
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      for (const ValueId in : node(id).inputs) read(in, crew_of(id));
-    }
-    for (const Output& output : graph_.outputs()) {
-      if (output.updates != kNoValue) {
-        read(output.value, crew_of_value(output.updates));
-      } else {
-        for (int crew = 0; crew < static_cast<int>(timetable_.crews.size()); ++crew) read(output.value, crew);
-      }
-    }
-  }
-
-  const Program& program_;
-  const Graph& graph_;
-  const Timetable& timetable_;
-  std::vector<int> crews_;  // of stages
-  UnitIndex index_;
-  bool in_parts_;
-  std::vector<int> of_inputs_;  // their stages
-  std::vector<char> is_input_grad_;
-  std::vector<int> units_;              // of nodes
-  std::vector<char> follows_unit_;      // of nodes
-  std::vector<std::set<int>> readers_;  // of values
-};
 
 // In which order a crew does its nodes and messages.
 struct Step {
@@ -167,7 +24,7 @@ struct Step {
 
 class Order {
  public:
-  Order(const Stages& stages, int crew)
+  Order(const CrewUnits& stages, int crew)
       : stages_(stages),
         graph_(stages.program().graph),
         crew_(crew),
@@ -304,7 +161,7 @@ class Order {
     }
   }
 
-  const Stages& stages_;
+  const CrewUnits& stages_;
   const Graph& graph_;
   int crew_;
   const std::vector<Unit>& units_;
@@ -380,7 +237,7 @@ void find_answers(const Messages& there, const Messages& back, std::vector<Step>
 // The crew's program, by its order.
 class CrewProgram {
  public:
-  CrewProgram(const Stages& stages, int crew)
+  CrewProgram(const CrewUnits& stages, int crew)
       : from_(stages.program()),
         stages_(stages),
         crew_(crew),
@@ -482,7 +339,7 @@ class CrewProgram {
   }
 
   const Program& from_;
-  const Stages& stages_;
+  const CrewUnits& stages_;
   int crew_;
   Program to_;
   std::vector<ValueId> map_;
@@ -497,7 +354,7 @@ std::vector<Program> in_crews(const Program& program, const Timetable& timetable
           program.micro_batches);
   require(timetable.seq_chunks == 1, "the timetable '{}' has {} chunks of positions, which programs do not have",
           timetable.name, timetable.seq_chunks);
-  const Stages stages(program, timetable);
+  const CrewUnits stages(program, timetable);
   const auto count = static_cast<int>(timetable.crews.size());
   std::vector<std::vector<Step>> orders;
   for (int crew = 0; crew < count; ++crew) orders.push_back(Order(stages, crew).run());

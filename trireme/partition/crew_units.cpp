@@ -1,0 +1,129 @@
+#include "trireme/partition/crew_units.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/stages.h"
+
+namespace trireme {
+namespace {
+
+using Pass = Unit::Pass;
+
+bool has_parts(const Timetable& timetable) {
+  return std::ranges::any_of(timetable.crews, [](const std::vector<Unit>& units) {
+    return std::ranges::any_of(units, [](const Unit& unit) { return unit.pass == Pass::kInputGrad; });
+  });
+}
+
+}  // namespace
+
+CrewUnits::CrewUnits(const Program& program, const Timetable& timetable)
+    : program_(program),
+      graph_(program.graph),
+      timetable_(timetable),
+      crews_(crews_of_stages(timetable)),
+      index_(timetable),
+      in_parts_(has_parts(timetable)) {
+  find_stages();
+  if (in_parts_) find_input_grads();
+  find_units();
+  find_readers();
+}
+
+int CrewUnits::crew_of(NodeId id) const {
+  const int stage = node(id).stage;
+  return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
+}
+
+int CrewUnits::crew_of_value(ValueId id) const {
+  const Value& value = graph_.value(id);
+  if (value.producer >= 0) return crew_of(value.producer);
+  const int stage = of_inputs_[static_cast<size_t>(value.index)];
+  return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
+}
+
+Pass CrewUnits::pass_of(NodeId id, int micro_batch) const {
+  if (node(id).phase == Phase::kForward) return Pass::kForward;
+  const bool is_whole = index_.place_of({Pass::kBackward, node(id).stage, micro_batch}).crew >= 0;
+  if (!in_parts_ || is_whole) return Pass::kBackward;
+  return is_input_grad_[static_cast<size_t>(id)] != 0 ? Pass::kInputGrad : Pass::kWeightGrad;
+}
+
+void CrewUnits::find_stages() {
+  std::vector<int> of_nodes;
+  for (const Node& n : graph_.nodes()) {
+    require(n.stage < timetable_.stages, "{} of '{}' is of stage {}; the timetable '{}' has {}", n.op->name,
+            graph_.scope_of(n), n.stage, timetable_.name, timetable_.stages);
+    of_nodes.push_back(n.stage);
+    for (const ValueId in : n.inputs) {
+      const NodeId producer = graph_.value(in).producer;
+      invariant(n.stage >= 0 || producer < 0 || node(producer).stage < 0, "{} of '{}' is of no stage and reads what is",
+                n.op->name, graph_.scope_of(n));
+    }
+  }
+  of_inputs_ = stages_of_inputs(graph_, of_nodes);
+}
+
+// What the gradient of another op depends on, or another stage. Goes back through the nodes, readers first.
+void CrewUnits::find_input_grads() {
+  is_input_grad_.assign(graph_.nodes().size(), 0);
+  std::vector<std::vector<NodeId>> readers(graph_.values().size());
+  for (NodeId id = 0; id < nodes(); ++id) {
+    for (const ValueId in : node(id).inputs) readers[static_cast<size_t>(in)].push_back(id);
+  }
+  for (auto id = nodes(); id-- > 0;) {
+    const Node& n = node(id);
+    if (n.phase != Phase::kBackward) continue;
+    const auto leads_on = [&](NodeId reader) {
+      const Node& r = node(reader);
+      if (r.phase != Phase::kBackward || r.micro_batch != n.micro_batch) return false;
+      const bool of_another = r.gradient_of >= 0 && r.gradient_of != n.gradient_of;
+      return r.stage != n.stage || of_another || is_input_grad_[static_cast<size_t>(reader)] != 0;
+    };
+    is_input_grad_[static_cast<size_t>(id)] = std::ranges::any_of(
+        n.outputs, [&](ValueId out) { return std::ranges::any_of(readers[static_cast<size_t>(out)], leads_on); });
+  }
+}
+
+int CrewUnits::place_of(NodeId id) const {
+  const Node& n = node(id);
+  if (n.stage < 0 || n.phase == Phase::kUpdate) return -1;
+  const int micro_batch = program_.micro_batches == 1 ? 0 : n.micro_batch;
+  if (micro_batch < 0) return -1;
+  const UnitIndex::Place place = index_.place_of({pass_of(id, micro_batch), n.stage, micro_batch});
+  invariant(place.crew == crew_of(id), "the timetable '{}' has no unit for {} of '{}'", timetable_.name, n.op->name,
+            graph_.scope_of(n));
+  return place.at;
+}
+
+void CrewUnits::find_units() {
+  for (NodeId id = 0; id < nodes(); ++id) {
+    units_.push_back(place_of(id));
+    const bool follows = std::ranges::any_of(node(id).inputs, [&](ValueId in) {
+      const NodeId producer = graph_.value(in).producer;
+      return producer >= 0 && follows_unit(producer);
+    });
+    follows_unit_.push_back(units_.back() >= 0 || follows ? 1 : 0);
+  }
+}
+
+void CrewUnits::find_readers() {
+  readers_.resize(graph_.values().size());
+  const auto read = [&](ValueId id, int crew) {
+    const int own = crew_of_value(id);
+    if (own >= 0 && crew >= 0 && crew != own) readers_[static_cast<size_t>(id)].insert(crew);
+  };
+  for (NodeId id = 0; id < nodes(); ++id) {
+    for (const ValueId in : node(id).inputs) read(in, crew_of(id));
+  }
+  for (const Output& output : graph_.outputs()) {
+    if (output.updates != kNoValue) {
+      read(output.value, crew_of_value(output.updates));
+    } else {
+      for (int crew = 0; crew < static_cast<int>(timetable_.crews.size()); ++crew) read(output.value, crew);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+// CrewUnits: of which crew and which unit of the timetable each node of a pipeline's program is, and which crews read
+// each value. crews.cpp makes the crews' programs by it.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "trireme/ir/program.h"
+#include "trireme/plan/timetable/timetable.h"
+
+namespace trireme {
+
+class CrewUnits {
+ public:
+  // Both must outlive this. Throws kInvalidArgument for a node of a stage that the timetable does not have.
+  CrewUnits(const Program& program, const Timetable& timetable);
+
+  const Program& program() const { return program_; }
+  const Timetable& timetable() const { return timetable_; }
+
+  // -1: of each crew that reads it.
+  int crew_of(NodeId id) const;
+  int crew_of_value(ValueId id) const;
+
+  // Where the node's unit stands in its crew's order; -1: it is of no unit.
+  int unit_of(NodeId id) const { return units_[static_cast<size_t>(id)]; }
+  // Whether the node is of a unit, or depends on one of any crew.
+  bool follows_unit(NodeId id) const { return follows_unit_[static_cast<size_t>(id)] != 0; }
+
+  // The crews besides its own that read the value.
+  const std::set<int>& readers_of(ValueId id) const { return readers_[static_cast<size_t>(id)]; }
+
+ private:
+  const Node& node(NodeId id) const { return graph_.node(id); }
+  NodeId nodes() const { return static_cast<NodeId>(graph_.nodes().size()); }
+  Unit::Pass pass_of(NodeId id, int micro_batch) const;
+  int place_of(NodeId id) const;
+  void find_stages();
+  void find_input_grads();
+  void find_units();
+  void find_readers();
+
+  const Program& program_;
+  const Graph& graph_;
+  const Timetable& timetable_;
+  std::vector<int> crews_;  // of stages
+  UnitIndex index_;
+  bool in_parts_;                    // some backward passes come in two
+  std::vector<int> of_inputs_;       // their stages
+  std::vector<char> is_input_grad_;  // of nodes
+  std::vector<int> units_;
+  std::vector<char> follows_unit_;
+  std::vector<std::set<int>> readers_;  // of values
+};
+
+}  // namespace trireme
