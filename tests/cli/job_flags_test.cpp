@@ -97,6 +97,7 @@ TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakesAndListsWhatItUses) {
                                              {"--patience", {"3", "--set", "train.eval_every=1"}},
                                              {"--merged-save", {}},
                                              {"--sample-tokens", {"5"}},
+                                             {"--trace-steps", {"3"}},
                                              {"--node-rank", {"0"}},
                                              {"--master", {"10.0.0.5"}},
                                              {"--last-call", {"1"}},
