@@ -54,25 +54,26 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   flags.keys.add_text(command, "--recompute", "train.recompute", recompute_help());
   flags.keys
       .add_whole(command, "--loss-pieces", "train.loss_pieces",
-                 "The last product and the loss are computed in this many pieces of the positions; the logits of one "
-                 "are kept at a time")
+                 "The last product and the loss are computed in this many pieces of the positions; only one piece's "
+                 "logits are kept at a time")
       ->check(CLI::Range(1, 4096));
   add_parallel_flags(command, flags.keys);
   add_node_flags(command, flags.nodes);
   flags.keys.add_real(command, "--save-every-minutes", "train.save_every_minutes",
                       "Minutes between checkpoints, besides train.save_every");
   flags.keys.add_switch(command, "--keep-best,!--no-keep-best", "train.keep_best",
-                        "A checkpoint that a validation finds better than all before is saved and kept");
+                        "Save and keep the checkpoint with the best validation so far");
   flags.keys.add_whole(command, "--patience", "train.patience",
-                       "The run ends after this many validations in a row without an improvement; 0: never");
-  flags.keys.add_switch(command, "--merged-save,!--no-merged-save", "train.merged_save",
-                        "Each checkpoint's parameters are also written as whole tensors to model.safetensors in --out");
+                       "End the run after this many validations in a row without an improvement; 0: never");
+  flags.keys.add_switch(
+      command, "--merged-save,!--no-merged-save", "train.merged_save",
+      "With each checkpoint, also write its parameters as whole tensors to model.safetensors in --out");
   flags.keys.add_text(command, "--trace", "train.trace",
                       "File for a trace of a few steps, all ranks and lanes, for ui.perfetto.dev or chrome://tracing");
   flags.keys.add_whole(command, "--trace-steps", "train.trace_steps",
                        "With --trace: how many steps, from the run's second on; 3 unless given");
   flags.keys.add_whole(command, "--sample-tokens", "train.sample_tokens",
-                       "Tokens that a language model over bytes writes at the end; 0: none");
+                       "Tokens of sample text that a language model over bytes writes at the end; 0: none");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();
   command.add_flag("--resume", flags.resume, "Go on from the newest checkpoint in --out");
   command.add_flag("--quiet", flags.quiet, "No progress bar");

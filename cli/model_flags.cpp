@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <set>
 
 #include "cli/parallel_flags.h"
 #include "trireme/base/error.h"
@@ -24,11 +23,23 @@ std::string flag_of(std::string_view key) {
   return out == "--vocabulary" ? "--vocab,--vocabulary" : out;
 }
 
-// Every key that some kind of model has, once.
+// The keys that some kind of model has, each once, with what it is for all kinds that have it, and their defaults.
+std::vector<KeyHelp> keys_of_models() {
+  std::vector<KeyHelp> out;
+  for (KeyHelp& key : all_keys()) {
+    if (!key.name.starts_with("model.") || key.name == "model.kind") continue;
+    key.doc += fmt::format(" (default {})", key.usual);
+    if (!out.empty() && out.back().name == key.name) {
+      out.back().doc += "; " + key.doc;
+    } else {
+      out.push_back(std::move(key));
+    }
+  }
+  return out;
+}
+
 void add_keys_of_models(CLI::App& command, KeyFlags& flags) {
-  std::set<std::string> added;
-  for (const KeyHelp& key : all_keys()) {
-    if (!key.name.starts_with("model.") || key.name == "model.kind" || !added.insert(key.name).second) continue;
+  for (const KeyHelp& key : keys_of_models()) {
     const std::string names = flag_of(key.name.substr(6));
     const auto add = [&]([[maybe_unused]] auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
@@ -69,10 +80,10 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
       ->capture_default_str();
   add_keys_of_models(command, keys);
   keys.add_whole(command, "--seq", "data.seq",
-                 "Of models of rows of any length: tokens of a sample, or numbers of a row")
+                 "For models that take rows of any length: tokens in a sample, or numbers in a row")
       ->default_str("256");
   add_parallel_flags(command, keys);
-  command.add_option("--batch", flags.batch, "Samples of one data parallel rank")->capture_default_str();
+  command.add_option("--batch", flags.batch, "Samples of a data parallel rank in a step")->capture_default_str();
   command.add_option("--image", flags.image, "resnet50: height and width of an image")->capture_default_str();
   keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in")->default_str("f32");
   keys.add_text(command, "--numerics", "train.numerics", "fast, or invariant: the same bits however the job is cut")
@@ -80,11 +91,11 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   keys.add_text(command, "--recompute", "train.recompute", recompute_help())->default_str("none");
   keys.add_whole(command, "--loss-pieces", "train.loss_pieces",
                  "The last product and the loss are computed in this many pieces of the positions, forward and "
-                 "backward; the logits of one are kept at a time")
+                 "backward; only one piece's logits are kept at a time")
       ->check(CLI::Range(1, 4096))
       ->default_str("1");
   keys.add_text(command, "--optimizer", "train.optimizer", doc_of_key("train.optimizer"))->default_str("adamw");
-  keys.add_real(command, "--clip", "train.clip", "Largest gradient norm; 0 does not clip")->default_str("0");
+  keys.add_real(command, "--clip", "train.clip", "Largest gradient norm; 0: no clipping")->default_str("0");
 }
 
 JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view command) {

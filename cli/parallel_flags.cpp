@@ -37,8 +37,8 @@ void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
       ->check(CLI::IsMember({"auto", "ulysses", "ring", "hybrid"}));
   flags
       .add_whole(command, "--ulysses-degree", "parallel.ulysses_degree",
-                 "With --cp-algorithm hybrid: ranks that share the heads, while the others form rings; 0: as many as "
-                 "divide --cp and the heads")
+                 "With --cp-algorithm hybrid: ranks that share the heads, while the others form rings; 0: the largest "
+                 "number that divides --cp and the heads")
       ->check(CLI::Range(0, 4096));
   flags
       .add_whole(command, "--ep", "parallel.ep",
@@ -70,7 +70,7 @@ void add_parallel_flags(CLI::App& command, KeyFlags& flags) {
   flags
       .add_whole(
           command, "--micro-batches,--gradient-accumulation-steps", "parallel.gradient_accumulation_steps",
-          "Micro-batches into which a rank's part of the batch is divided, computed one after the other: only "
+          "Micro-batches that a rank's part of the batch is divided into and computed in, one after the other: only "
           "one's activations are kept at a time (in a pipeline a few), and the step stays that of the whole batch")
       ->check(CLI::Range(1, 4096));
 }

@@ -120,6 +120,14 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
                "train: -n two: it must be a number from 1, or two joined by a colon, as in 2:4");
 }
 
+// A flag for a key of models says what it is for every kind that has it, and what it is where it is not given.
+TEST_F(CommandTest, BenchSaysTheModelsDefaults) {
+  const std::string help = run({"bench", "step", "--help"}).out;
+  EXPECT_THAT(help, HasSubstr("gpt, llama: blocks (default 4)"));
+  EXPECT_THAT(help, HasSubstr("gpt, llama: width of the residual stream (default 256); wide_deep: size of the vector"));
+  EXPECT_THAT(help, HasSubstr("sizes of the hidden layers (default mlp ["));
+}
+
 TEST_F(CommandTest, AVariableThatMeansNothingIsWarnedAbout) {
   const Outcome outcome = run({"help", "env"}, {"TRIREME_THREDS=2"});
   EXPECT_EQ(outcome.code, 0);

@@ -59,29 +59,36 @@ Curve train(const Graph& graph, comm::World* world, const Parallel& parallel) {
   return out;
 }
 
-Graph hand_step(const Parallel& parallel, int64_t ranks, const Optimizer& optimizer) {
+struct How {
+  std::string name;
+  int ranks;
+  Optimizer optimizer = Sgd{.momentum = 0.9};
+  LossFn loss = class_loss();
+};
+
+Graph hand_step(const Parallel& parallel, const How& how) {
   std::vector<BatchField> batch = mlp_batch();
   StepOptions options{.name = "mlp", .clip_norm = 0.5};
-  cut_by_hand(parallel, ranks, batch, options);
-  return training_step([&](const Tensor& x) { return hand_mlp(x, *options.by_hand); }, class_loss(), batch, optimizer,
+  cut_by_hand(parallel, how.ranks, batch, options);
+  return training_step([&](const Tensor& x) { return hand_mlp(x, *options.by_hand); }, how.loss, batch, how.optimizer,
                        options);
 }
 
-Graph dense_step(const Optimizer& optimizer) {
+Graph dense_step(const How& how) {
   nn::Mlp mlp({12, 16, 10});
-  return training_step(mlp_model(mlp), class_loss(), mlp_batch(), optimizer, {.name = "mlp", .clip_norm = 0.5});
+  return training_step(mlp_model(mlp), how.loss, mlp_batch(), how.optimizer, {.name = "mlp", .clip_norm = 0.5});
 }
 
-class HandCutTraining : public testing::TestWithParam<int> {};
+class HandCutTraining : public testing::TestWithParam<How> {};
 
 // Contracts 17.2 and 17.3: a product cut over two cards, with the sum in the model's code, is the dense one.
 TEST_P(HandCutTraining, contracts_17_2_trains_as_the_dense_model_on_one_rank) {
-  const int ranks = GetParam();
-  const Optimizer optimizer = Sgd{.momentum = 0.9};
-  const Graph dense = dense_step(optimizer);
+  const How& how = GetParam();
+  const int ranks = how.ranks;
+  const Graph dense = dense_step(how);
   const Curve whole = train(dense, nullptr, {});
   const Parallel parallel{.mesh = fmt::format("dp={},tp=2", ranks / 2), .by_hand = true};
-  const Graph graph = hand_step(parallel, ranks, optimizer);
+  const Graph graph = hand_step(parallel, how);
   const double share = rounding_share(dense);
   EXPECT_EQ(let_pass(whole, share), "");
   std::mutex mutex;
@@ -92,8 +99,15 @@ TEST_P(HandCutTraining, contracts_17_2_trains_as_the_dense_model_on_one_rank) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, HandCutTraining, testing::Values(2, 4),
-                         [](const auto& instance) { return fmt::format("{}_ranks", instance.param); });
+// Of labels that are ignored ranks have different numbers.
+const LossFn kSomeCount = [](const Tensor& y, const Tensor& t) {
+  return cross_entropy_counted(y, t, {.ignore_index = 3});
+};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, HandCutTraining,
+                         testing::Values(How{"2_ranks", 2}, How{"4_ranks", 4}, How{"lamb", 4, Lamb{}},
+                                         How{"labels_that_do_not_count", 4, Sgd{.momentum = 0.9}, kSomeCount}),
+                         [](const auto& instance) { return instance.param.name; });
 
 // -- values of each rank's own ----------------------------------------------------------------------------
 

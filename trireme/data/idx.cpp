@@ -248,13 +248,15 @@ class IdxSpec final : public DataSpecOf<IdxSpec> {
   std::string_view doc() const override { return "images and labels in IDX files, as MNIST has them"; }
 
   std::vector<Key> keys() override {
-    return {{"images", &images_, "the images' file, plain or gzip"},
-            {"labels", &labels_, "the labels' file, plain or gzip"},
-            {"mean", &mean_,
-             "of the pixels from 0 to 1, which it is taken from; the default is that of MNIST's training images",
-             check_finite},
-            {"std", &std_, "standard deviation that pixels are divided by then; the default is MNIST's"},
-            {"image", &image_, "height, width and channels of an image", check_size}};
+    return {
+        {"images", &images_, "the images' file, plain or gzip"},
+        {"labels", &labels_, "the labels' file, plain or gzip"},
+        {"mean", &mean_,
+         "subtracted from the pixels, which are from 0 to 1; the default is the mean of MNIST's training images",
+         check_finite},
+        {"std", &std_,
+         "what the pixels are divided by after that; the default is the standard deviation of MNIST's training images"},
+        {"image", &image_, "height, width and channels of an image", check_size}};
   }
   void check(std::span<const FieldNeed>) const override {
     image_shape(image_);

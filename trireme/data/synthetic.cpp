@@ -178,12 +178,13 @@ bool is_image(const FieldNeed& need) {
 class SyntheticSpec final : public DataSpecOf<SyntheticSpec> {
  public:
   std::string_view kind() const override { return "synthetic"; }
-  std::string_view doc() const override { return "made up for the model, and learnt with ease"; }
+  std::string_view doc() const override { return "made up for the model, and easy to learn"; }
 
   std::vector<Key> keys() override {
-    return {{"samples", &samples_, "how many", check_size},
-            {"seq", &seq_, "for a model of rows of any length: tokens of a sample, or numbers of a row", check_size},
-            {"image", &image_, "for a model of images of any size: height, width and channels", check_size}};
+    return {
+        {"samples", &samples_, "number of samples", check_size},
+        {"seq", &seq_, "for models that take rows of any length: tokens in a sample, or numbers in a row", check_size},
+        {"image", &image_, "for models that take images of any size: height, width and channels", check_size}};
   }
   void check(std::span<const FieldNeed>) const override { image_shape(image_); }
   std::vector<KeyWithoutEffect> without_effect(std::string_view model, std::span<const FieldNeed> needs,

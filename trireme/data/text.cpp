@@ -173,9 +173,11 @@ class TextSpec final : public DataSpecOf<TextSpec> {
 
   std::vector<Key> keys() override {
     return {{"paths", &paths_, "files and folders"},
-            {"extensions", &options_.extensions, "of the files taken from folders, like \".txt\"; none takes all"},
-            {"seq", &options_.seq, "tokens of a sample", check_size},
-            {"validation_blocks", &blocks_, "hold out the ends of this many equal parts; 1: the end of the text",
+            {"extensions", &options_.extensions,
+             "extensions of the files to take from folders, like \".txt\"; an empty list takes all"},
+            {"seq", &options_.seq, "tokens in a sample", check_size},
+            {"validation_blocks", &blocks_,
+             "divide the text into this many equal parts and hold out the end of each; 1: the end of the text",
              check_count}};
   }
   void check(std::span<const FieldNeed> needs) const override {

@@ -3,6 +3,7 @@
 // lists; nothing else names an optimizer (docs/howto/add_an_optimizer.md).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ struct UpdateOperands {
   Tensor lr;     // f32[]
   Tensor step;   // i64[], from 1
   Tensor scale;  // f32[], multiplies the gradient
+  // Of a piece that a model cut by hand has of the parameter: the sum over all pieces of a scalar that each rank has
+  // of its own. Empty: `param` is the whole.
+  std::function<Tensor(const Tensor&)> sum_of_pieces = {};
 };
 
 // The update of one parameter while it is built.

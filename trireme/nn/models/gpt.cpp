@@ -115,11 +115,11 @@ class GptSpec final : public ModelSpecOf<GptSpec> {
 
   std::vector<Key> keys() override {
     std::vector<Key> out{{"layers", &c_.layers, "blocks", check_layers},
-                         {"width", &c_.width, "of the residual stream", check_size},
-                         {"heads", &c_.heads, "attention heads; they divide the width", check_size},
-                         {"vocabulary", &c_.vocabulary, "tokens; bytes have 256", check_size}};
+                         {"width", &c_.width, "width of the residual stream", check_size},
+                         {"heads", &c_.heads, "attention heads; they must divide the width", check_size},
+                         {"vocabulary", &c_.vocabulary, "number of tokens; 256 for bytes", check_size}};
     for (Key& key : mixture_keys(c_)) out.push_back(std::move(key));
-    out.push_back({"dropout", &c_.dropout, "probability, from 0 to below 1", check_share});
+    out.push_back({"dropout", &c_.dropout, "probability, at least 0 and below 1", check_share});
     return out;
   }
   void check() const override {

@@ -21,19 +21,18 @@ void check_top_k(const std::string& name, const KeyTarget& target);
 // The keys of a mixture in a model's configuration.
 template <class Config>
 std::vector<Key> mixture_keys(Config& c) {
-  return {
-      {"experts", &c.experts, "experts of every block's MLP; 0: one plain MLP", check_size_or_0},
-      {"top_k", &c.top_k, "experts a token goes to, 1 or 2", check_top_k},
-      {"capacity_factor", &c.capacity_factor,
-       "places of an expert, as a multiple of its even share of tokens; inf: a place for every token", check_above_0},
-      {"aux_loss_factor", &c.aux_loss_factor,
-       "of the loss that keeps the experts evenly used, which is added to what is trained and not to the loss that "
-       "is told; 0: none",
-       check_not_negative},
-      {"expert_groups", &c.expert_groups,
-       "equal parts of the batch, each with its own places at every expert; ranks that divide them exchange tokens "
-       "by all-to-all",
-       check_size}};
+  return {{"experts", &c.experts, "experts in each block's MLP; 0: one plain MLP", check_size_or_0},
+          {"top_k", &c.top_k, "experts that each token goes to, 1 or 2", check_top_k},
+          {"capacity_factor", &c.capacity_factor,
+           "how many tokens an expert has room for, as a multiple of an even share; inf: all tokens", check_above_0},
+          {"aux_loss_factor", &c.aux_loss_factor,
+           "weight of the auxiliary loss that keeps the experts evenly used; it is trained, but not part of the loss "
+           "that is reported; 0: none",
+           check_not_negative},
+          {"expert_groups", &c.expert_groups,
+           "equal parts of the batch, each with room of its own at every expert; ranks that share them out exchange "
+           "tokens by all-to-all",
+           check_size}};
 }
 void check_mixture(int64_t experts, int64_t top_k);
 std::vector<KeyWithoutEffect> without_mixture(int64_t experts);

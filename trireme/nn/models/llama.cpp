@@ -132,15 +132,16 @@ class LlamaSpec final : public ModelSpecOf<LlamaSpec> {
   Task task() const override { return Task::kTokens; }
 
   std::vector<Key> keys() override {
-    std::vector<Key> out{
-        {"layers", &c_.layers, "blocks", check_layers},
-        {"width", &c_.width, "of the residual stream", check_size},
-        {"heads", &c_.heads, "attention heads; they divide the width", check_size},
-        {"kv_heads", &c_.kv_heads, "heads of keys and values, which divide the heads; 0: as many", check_size_or_0},
-        {"mlp_width", &c_.hidden, "of the MLP; 0: 8/3 of the width, rounded up to a multiple of 64", check_size_or_0},
-        {"rope_theta", &c_.rope_theta, "base of the rotary angles", check_theta},
-        {"tied", &c_.tied, "the head is the embedding's table"},
-        {"vocabulary", &c_.vocabulary, "tokens; bytes have 256", check_size}};
+    std::vector<Key> out{{"layers", &c_.layers, "blocks", check_layers},
+                         {"width", &c_.width, "width of the residual stream", check_size},
+                         {"heads", &c_.heads, "attention heads; they must divide the width", check_size},
+                         {"kv_heads", &c_.kv_heads,
+                          "key and value heads; they must divide the heads; 0: as many as heads", check_size_or_0},
+                         {"mlp_width", &c_.hidden,
+                          "width of the MLP; 0: 8/3 of the width, rounded up to a multiple of 64", check_size_or_0},
+                         {"rope_theta", &c_.rope_theta, "base of the rotary angles", check_theta},
+                         {"tied", &c_.tied, "the output head shares the embedding's table"},
+                         {"vocabulary", &c_.vocabulary, "number of tokens; 256 for bytes", check_size}};
     for (Key& key : mixture_keys(c_)) out.push_back(std::move(key));
     return out;
   }

@@ -72,7 +72,7 @@ class MlpSpec final : public ModelSpecOf<MlpSpec> {
 
   std::vector<Key> keys() override {
     return {{"hidden", &hidden_, "sizes of the hidden layers", check_size},
-            {"classes", &classes_, "of the labels", check_size}};
+            {"classes", &classes_, "number of classes", check_size}};
   }
   std::vector<FieldNeed> needs() const override {
     return needs_of_classifier({.name = "image", .sizes = {0, 0, 0}, .any_shape = true}, classes_);
@@ -109,7 +109,7 @@ class LeNetSpec final : public ModelSpecOf<LeNetSpec> {
   std::string_view doc() const override { return "LeNet-5, on images of 28 x 28 with one channel"; }
   Task task() const override { return Task::kClasses; }
 
-  std::vector<Key> keys() override { return {{"classes", &classes_, "of the labels", check_size}}; }
+  std::vector<Key> keys() override { return {{"classes", &classes_, "number of classes", check_size}}; }
   std::vector<FieldNeed> needs() const override {
     return needs_of_classifier({.name = "image", .sizes = {28, 28, 1}}, classes_);
   }

@@ -102,9 +102,9 @@ class ResNetSpec final : public ModelSpecOf<ResNetSpec> {
   Task task() const override { return Task::kClasses; }
 
   std::vector<Key> keys() override {
-    return {{"classes", &c_.classes, "of the labels", check_size},
+    return {{"classes", &c_.classes, "number of classes", check_size},
             {"depth", &depth_, "50, 101 or 152 layers"},
-            {"blocks", &c_.blocks, "of each stage, instead of those of the depth", check_layers},
+            {"blocks", &c_.blocks, "blocks in each stage, instead of those of model.depth", check_layers},
             {"stem", &c_.width, "channels of the first convolution", check_size}};
   }
   void check() const override {

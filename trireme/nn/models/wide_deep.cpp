@@ -62,10 +62,10 @@ class WideDeepSpec final : public ModelSpecOf<WideDeepSpec> {
   Task task() const override { return Task::kClasses; }
 
   std::vector<Key> keys() override {
-    return {{"vocabulary", &c_.vocabulary, "ids, of all columns together", check_size},
-            {"width", &c_.width, "of an id's vector", check_size},
+    return {{"vocabulary", &c_.vocabulary, "number of ids, in all columns together", check_size},
+            {"width", &c_.width, "size of the vector that stands for an id", check_size},
             {"hidden", &c_.hidden, "sizes of the hidden layers", check_size},
-            {"classes", &c_.classes, "of the labels", check_size}};
+            {"classes", &c_.classes, "number of classes", check_size}};
   }
   std::vector<FieldNeed> needs() const override {
     return {{.name = "dense", .dtype = DType::kF32, .sizes = {0}},

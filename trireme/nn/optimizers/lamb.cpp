@@ -1,7 +1,7 @@
 // LAMB (You et al., 2020): Adam's direction with decoupled weight decay, scaled for each parameter by the ratio of the
 // norms of the parameter and of the direction.
+#include "trireme/ops/update/lamb.h"
 #include "trireme/nn/optimizer.h"
-#include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace nn {
@@ -24,7 +24,7 @@ class LambSpec final : public OptimizerSpecOf<LambSpec, Lamb> {
     const Tensor m = build.state("m");
     const Tensor v = build.state("v");
     const AdamUpdate out = lamb_update({in.param, in.grad, m, v, in.lr, in.step, in.scale},
-                                       {o_.beta1, o_.beta2, o_.eps, o_.weight_decay, true});
+                                       {o_.beta1, o_.beta2, o_.eps, o_.weight_decay, true}, in.sum_of_pieces);
     build.replace(in.param, out.param);
     build.replace(m, out.m);
     build.replace(v, out.v);

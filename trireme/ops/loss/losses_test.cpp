@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "trireme/op/interpret.h"
-#include "trireme/ops/ops.h"
+#include "trireme/ops/loss/counted_loss.h"
 #include "trireme/ops/run_op_impl.h"
 
 namespace trireme {
@@ -81,20 +81,21 @@ TEST(Softmax, GivesProbabilitiesAndTheirLogarithms) {
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(p[i], std::exp(want[i]), kTol);
 }
 
-double mean_loss(const MeanLossOptions& options) {
+TEST(CrossEntropyMean, DividesByAllPositionsOrSaysWhichCount) {
   Graph graph;
   const Tensor x(graph, graph.add_input("x", {DType::kF32, {2, 3}}, Role::kData));
   const Tensor y(graph, graph.add_input("y", {DType::kI32, {2}}, Role::kData));
-  graph.add_output("loss", cross_entropy_mean(x, y, options).id());
+  graph.add_output("mean", cross_entropy_mean(x, y).id());
+  const CountedLoss loss = cross_entropy_counted(x, y);
+  graph.add_output("values", loss.values.id());
+  graph.add_output("counted", cast(loss.counted, DType::kF32).id());
   std::map<std::string, HostTensor> inputs;
   inputs.emplace("x", rows(2, {1, 2, 3, 1, 2, 3}));
   inputs.emplace("y", labels({-100, 1}));
-  return values(interpret(graph, inputs).at("loss"))[0];
-}
-
-TEST(CrossEntropyMean, DividesByAllPositionsOrByThoseCounted) {
-  EXPECT_NEAR(mean_loss({}), (kLogSum - 2) / 2, kTol);
-  EXPECT_NEAR(mean_loss({.only_counted = true}), kLogSum - 2, kTol);
+  const auto out = interpret(graph, inputs);
+  EXPECT_NEAR(values(out.at("mean"))[0], (kLogSum - 2) / 2, kTol);
+  EXPECT_THAT(values(out.at("values")), Pointwise(DoubleNear(kTol), std::vector<double>{0, kLogSum - 2}));
+  EXPECT_EQ(values(out.at("counted")), (std::vector<double>{0, 1}));
 }
 
 TEST(Mse, IsTheMeanOfSquaredDifferences) {

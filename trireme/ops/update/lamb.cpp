@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "trireme/ops/ops.h"
+#include "trireme/ops/update/lamb.h"
 #include "trireme/ops/update/update.h"
 
 namespace trireme {
@@ -134,10 +135,16 @@ extern const OpDef lamb_apply{
 };
 }  // namespace ops
 
-AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& o) {
+AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options) {
+  return lamb_update(in, options, {});
+}
+
+AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& o,
+                       const std::function<Tensor(const Tensor&)>& sum_of_pieces) {
   const std::vector<Tensor> out = apply(ops::lamb_direction, {in.param, in.grad, in.m, in.v, in.step, in.scale},
                                         Attrs::of(AdamAttrs{o.beta1, o.beta2, o.eps, o.weight_decay, true}));
-  const Tensor param = apply1(ops::lamb_apply, {in.param, out[0], square_sum(in.param), square_sum(out[0]), in.lr});
+  const auto squares = [&](const Tensor& x) { return sum_of_pieces ? sum_of_pieces(square_sum(x)) : square_sum(x); };
+  const Tensor param = apply1(ops::lamb_apply, {in.param, out[0], squares(in.param), squares(out[0]), in.lr});
   return {param, out[1], out[2]};
 }
 

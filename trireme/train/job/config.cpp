@@ -15,46 +15,49 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
   return {
       {"parallel.mode", &c.parallel.mode, "data_parallel, semi_auto_parallel, hybrid_parallel or stand_alone"},
       {"parallel.transport", &c.parallel.transport, "auto, shm, ucx or mpi"},
-      {"parallel.device_num", &c.parallel.device_num, "ranks the job must be started with, 1 to 4096; -1: any number"},
+      {"parallel.device_num", &c.parallel.device_num,
+       "number of ranks that the job must be started with, 1 to 4096; -1: any number"},
       {"parallel.gradients_mean", &c.parallel.gradients_mean,
-       "false: gradients are sums over the data parallel ranks, of each one's mean"},
+       "data_parallel, hybrid_parallel: false: each rank's mean gradients are summed over the data parallel ranks "
+       "instead of averaged"},
       {"parallel.parameter_broadcast", &c.parallel.parameter_broadcast,
-       "starting values come from the first rank that holds them"},
+       "every rank takes the starting values from the first rank that holds them"},
       {"parallel.gradient_fp32_sync", &c.parallel.gradient_fp32_sync,
        "false: gradients of layers in bf16 are summed over ranks in bf16"},
       {"parallel.force_fp32_communication", &c.parallel.force_fp32_communication,
        "every sum over ranks is taken in f32"},
       {"parallel.loss_repeated_mean", &c.parallel.loss_repeated_mean,
-       "accepted, changes nothing: a loss that ranks repeat counts once"},
+       "accepted, but changes nothing: a loss that several ranks compute alike counts once"},
       {"parallel.enable_alltoall", &c.parallel.enable_alltoall,
-       "false: an exchange between ranks is an all-gather and a slice"},
+       "false: where ranks would exchange pieces, an all-gather and a slice are used instead"},
       {"parallel.machine", &c.parallel.machine,
-       "file of a machine, like machines/h100x8.toml: its links decide how layouts are changed and which sums go "
-       "together"},
+       "file that describes a machine, like machines/h100x8.toml; its links decide how layouts are changed and which "
+       "sums are taken together"},
       {"parallel.rates", &c.parallel.rates,
-       "file of rates that a run measured, rates.toml of its folder: which sums go together is by them, instead of by "
-       "measuring again"},
+       "file of rates that an earlier run measured, rates.toml in its folder; they decide which sums are taken "
+       "together, and nothing is measured again"},
       {"parallel.all_reduce_fusion", &c.parallel.all_reduce_fusion,
        "false: every gradient is summed over ranks in an operation of its own"},
       {"parallel.all_reduce_fusion_mb", &c.parallel.all_reduce_fusion_mb,
        "MiB of gradients that are summed over ranks in one operation; 0: chosen by a model of the step"},
       {"parallel.all_reduce_fusion_config", &c.parallel.all_reduce_fusion_config,
-       "instead: after how many gradients, in the order they are ready, an operation ends, like [20, 35]"},
+       "instead of a size: after which gradients, counted in the order they become ready, an operation ends, like [20, "
+       "35]"},
       {"parallel.strategy", &c.parallel.strategy,
        "file with the layout of everything, as `trireme explain --stage plan` prints it"},
       {"parallel.save_strategy", &c.parallel.save_strategy,
-       "file to write the strategy of everything to, before the first step"},
+       "file to write the whole strategy to, before the first step"},
       {"parallel.only_trainable_params", &c.parallel.only_trainable_params,
        "true: save_strategy has the layouts of trained parameters only"},
-      {"parallel.mesh", &c.parallel.mesh, "axes of the ranks, like dp=2,tp=2"},
+      {"parallel.mesh", &c.parallel.mesh, "named axes of the ranks, like dp=2,tp=2"},
       {"parallel.tp", &c.parallel.tp, "ranks a layer's weights are cut over (gpt, llama, mlp)"},
       {"parallel.cp", &c.parallel.cp, "gpt, llama: ranks that positions are cut over"},
       {"parallel.cp_algorithm", &c.parallel.cp_algorithm,
        "attention over cp: ulysses (an all-to-all to heads and back), ring, hybrid, or auto: ulysses where the heads "
        "divide, else ring"},
       {"parallel.ulysses_degree", &c.parallel.ulysses_degree,
-       "hybrid attention over cp: ranks that share the heads, the others form rings; it divides cp and the heads; 0: "
-       "as many as do"},
+       "with cp_algorithm = 'hybrid': ranks that share the heads, while the others form rings; it must divide cp and "
+       "the heads; 0: the largest number that does"},
       {"parallel.vocabulary", &c.parallel.vocabulary,
        "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens"},
       {"parallel.sp", &c.parallel.sp, "gpt, llama: the ranks of tp also cut the positions between the products"},
@@ -74,35 +77,38 @@ std::vector<ConfigKey> parallel_keys(JobConfig& c) {
       {"parallel.recompute_communication", &c.parallel.recompute_communication,
        "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"},
       {"parallel.gradient_accumulation_steps", &c.parallel.gradient_accumulation_steps,
-       "micro-batches that a rank's part of the batch is worked through in, one after the other, or stage by stage in "
+       "micro-batches that a rank's part of the batch is divided into and computed in, one after the other, or stage "
+       "by stage in "
        "a "
        "pipeline; the step stays the same"},
       {"parallel.gradient_accumulation_shard", &c.parallel.gradient_accumulation_shard,
-       "with zero: a rank adds up its slice of the gradients only, summed over ranks for each micro-batch (not with "
-       "numerics = 'invariant')"},
+       "with zero: a rank accumulates only its slice of the gradients, which are summed over ranks for every "
+       "micro-batch (not with numerics = 'invariant')"},
       {"parallel.dataset", &c.parallel.dataset,
        "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {"parallel.fields", &c.parallel.fields,
-       "layouts of fields of the batch, \"name = layout\", like \"tokens = [dp, sp]\"; others lie as parallel.dataset "
-       "has it"},
+       "layouts of fields of the batch, \"name = layout\", like \"tokens = [dp, sp]\"; the others are laid out as "
+       "parallel.dataset says"},
       {"parallel.ops", &c.parallel.ops, "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {"parallel.parameters", &c.parallel.parameters,
        "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
       {"parallel.layerwise", &c.parallel.layerwise,
        "data_parallel, hybrid_parallel: parameters of which each rank has values of its own, \"name\", or pieces of "
        "larger ones, \"name = [tp, -]\""},
-      {"parallel.zero", &c.parallel.zero, "optimizer parallelism: 1 state, 2 and gradients, 3 and weights are sliced"},
-      {"parallel.zero_threshold_kb", &c.parallel.zero_threshold_kb, "smaller parameters are not sliced"},
-      {"parallel.zero_shard_size", &c.parallel.zero_shard_size, "ranks that share one copy; -1: all"},
-      {"parallel.zero_except", &c.parallel.zero_except, "patterns of parameters that are not sliced"},
+      {"parallel.zero", &c.parallel.zero,
+       "ZeRO: slice over data parallel ranks 1: the optimizer's state, 2: also gradients, 3: also weights; 0: nothing"},
+      {"parallel.zero_threshold_kb", &c.parallel.zero_threshold_kb, "parameters of fewer KiB than this are not sliced"},
+      {"parallel.zero_shard_size", &c.parallel.zero_shard_size,
+       "number of ranks that one copy is sliced over; -1: all"},
+      {"parallel.zero_except", &c.parallel.zero_except, "patterns of the names of parameters that are not sliced"},
   };
 }
 
 std::vector<ConfigKey> step_keys(JobConfig& c) {
   return {
-      {"train.steps", &c.train.steps, "how many; or set train.epochs"},
-      {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps goes first"},
-      {"train.batch", &c.train.batch, "samples of a step over all ranks"},
+      {"train.steps", &c.train.steps, "number of steps; or set train.epochs"},
+      {"train.epochs", &c.train.epochs, "passes over the training samples; train.steps takes precedence"},
+      {"train.batch", &c.train.batch, "samples in a step, over all ranks"},
       {"train.dtype", &c.train.dtype,
        "f32 or bf16: what layers compute in; parameters, their state and the loss are f32"},
       {"train.numerics", &c.train.numerics,
@@ -115,8 +121,8 @@ std::vector<ConfigKey> step_keys(JobConfig& c) {
        "what the backward pass computes again instead of finding it kept, with the same bits: none, selective "
        "(activation functions and norms), full (all that is inside a block), or a number, of the first blocks"},
       {"train.loss_pieces", &c.train.loss_pieces,
-       "the last product and the loss are worked through in so many pieces of a rank's positions, forward and "
-       "backward, so that the logits of one piece are there at a time: less memory, other last bits"},
+       "the last product and the loss are computed in this many pieces of a rank's positions, forward and backward, so "
+       "that only one piece's logits exist at a time: less memory, different last bits"},
   };
 }
 
@@ -124,42 +130,44 @@ std::vector<ConfigKey> run_keys(JobConfig& c) {
   return {
       {"train.lr", &c.train.lr, "peak learning rate"},
       {"train.schedule", &c.train.schedule, "constant, linear or cosine"},
-      {"train.warmup", &c.train.warmup, "steps in which the rate rises from 0"},
+      {"train.warmup", &c.train.warmup, "steps over which the rate rises from 0"},
       {"train.final_ratio", &c.train.final_ratio, "the last step's rate as a share of the peak"},
-      {"train.clip", &c.train.clip, "largest global norm of the gradients; 0 does not clip"},
+      {"train.clip", &c.train.clip, "largest global norm of the gradients; 0: no clipping"},
       {"train.label_smoothing", &c.train.label_smoothing,
-       "share of the target that is spread over all classes, from 0 to below 1"},
+       "share of the target that is spread over all classes, at least 0 and below 1"},
       {"train.eval_every", &c.train.eval_every, "steps between validations; 0: at the end only"},
-      {"train.eval_batches", &c.train.eval_batches, "batches of a validation; 0: all samples that are held out"},
+      {"train.eval_batches", &c.train.eval_batches, "batches in a validation; 0: all samples that are held out"},
       {"train.eval_batch", &c.train.eval_batch,
-       "samples of a batch of a validation, over all ranks; 0: train.batch. What is left of the held-out samples after "
-       "whole batches is counted too, with its own weight"},
+       "samples in a validation batch, over all ranks; 0: train.batch. Samples that are left over after whole batches "
+       "count too, with their own weight"},
       {"train.save_every", &c.train.save_every, "steps between checkpoints; 0: at the end only"},
       {"train.save_every_minutes", &c.train.save_every_minutes,
        "minutes between checkpoints by the first rank's clock, besides train.save_every; 0: none"},
       {"train.measure", &c.train.measure,
-       "loss or accuracy: what of a validation train.keep_best and train.patience go by"},
+       "loss or accuracy: the result of a validation that train.keep_best and train.patience go by"},
       {"train.keep_best", &c.train.keep_best,
-       "what a validation finds better than all before is saved and stays, besides the newest; checkpoints/best leads "
-       "to it"},
+       "save and keep the checkpoint with the best validation so far, besides the newest; checkpoints/best points to "
+       "it"},
       {"train.patience", &c.train.patience,
-       "validations in a row that find nothing better after which the run ends; 0: it goes on to its last step"},
-      {"train.min_improvement", &c.train.min_improvement, "a validation that is better by this or less is not better"},
+       "the run ends after this many validations in a row without an improvement; 0: never"},
+      {"train.min_improvement", &c.train.min_improvement,
+       "a validation must be better by more than this to count as an improvement"},
       {"train.merged_save", &c.train.merged_save,
-       "with each checkpoint its parameters are also written whole to model.safetensors of the run's folder"},
+       "with each checkpoint, also write its parameters as whole tensors to model.safetensors in the run's folder"},
       {"train.sample_tokens", &c.train.sample_tokens,
-       "tokens that a language model over bytes writes at the end, within ten seconds; 0: none"},
+       "tokens of sample text that a language model over bytes writes at the end, in at most ten seconds; 0: none"},
       {"train.keep", &c.train.keep,
-       "newest checkpoints of the run that stay, and with 1 also the one before until a step from the newest was "
-       "finite; 0: all. An earlier run's files in the same folder are moved to earlier-1, -2 and so on, and all stay"},
-      {"train.seed", &c.train.seed, "of starting values, dropout and the order of samples"},
+       "how many of the newest checkpoints to keep; 1 keeps the one before too until a step from the newest was "
+       "finite; 0: all. An earlier run's files in the same folder are moved to earlier-1, -2 and so on, and are all "
+       "kept"},
+      {"train.seed", &c.train.seed, "seed of the starting values, of dropout and of the order of samples"},
   };
 }
 
 }  // namespace
 
 std::vector<ConfigKey> config_keys(JobConfig& c) {
-  std::vector<ConfigKey> keys{{"name", &c.name, "of the run, in its report"}};
+  std::vector<ConfigKey> keys{{"name", &c.name, "name of the run, shown in its report"}};
   for (ConfigKey& key : keys_of_kinds(c)) keys.push_back(std::move(key));
   for (ConfigKey& key : step_keys(c)) keys.push_back(std::move(key));
   for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));

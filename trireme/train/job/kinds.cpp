@@ -52,30 +52,45 @@ void check_fit(const JobConfig& c) {
        c.model.kind, both);
 }
 
+// "4" where all kinds have it, else "gpt 4, llama 8".
+std::string of_kinds(const std::vector<std::string>& kinds, const std::vector<std::string>& values) {
+  if (std::ranges::count(values, values.front()) == std::ssize(values)) return values.front();
+  std::string out;
+  for (size_t i = 0; i < kinds.size(); ++i) out += fmt::format("{}{} {}", i > 0 ? ", " : "", kinds[i], values[i]);
+  return out;
+}
+
 // Help of one section, in the order in which the kinds first name a key.
 template <class Make>
 void add_help(std::vector<KeyHelp>& to, const char* section, const std::vector<std::string>& kinds, Make&& make) {
-  std::vector<std::pair<KeyHelp, std::string>> found;  // and the kinds that have it
+  struct Found {
+    KeyHelp help;
+    std::vector<std::string> kinds, values;  // that have it, and their defaults
+  };
+  std::vector<Found> found;
   for (const std::string& kind : kinds) {
     const auto spec = make(kind);
     for (const Key& key : spec->keys()) {
       const std::string name = fmt::format("{}.{}", section, key.name);
-      const auto same = std::ranges::find_if(
-          found, [&](const auto& each) { return each.first.name == name && each.first.doc == key.doc; });
-      if (same != found.end()) {
-        same->second += ", " + kind;
-      } else {
-        found.push_back({{name, std::string(key.doc), key.target}, kind});
-      }
+      auto same = std::ranges::find_if(
+          found, [&](const Found& each) { return each.help.name == name && each.help.doc == key.doc; });
+      if (same == found.end())
+        same = found.insert(found.end(), {{.name = name, .doc = std::string(key.doc), .target = key.target}, {}, {}});
+      same->kinds.push_back(kind);
+      same->values.push_back(value_text({"", key.target, ""}));
     }
   }
   std::vector<std::string> names;  // those of one name stand together
-  for (const auto& [key, of] : found) {
-    if (std::ranges::count(names, key.name) == 0) names.push_back(key.name);
+  for (const Found& each : found) {
+    if (std::ranges::count(names, each.help.name) == 0) names.push_back(each.help.name);
   }
   for (const std::string& name : names) {
-    for (const auto& [key, of] : found) {
-      if (key.name == name) to.push_back({key.name, fmt::format("{}: {}", of, key.doc), key.target});
+    for (const Found& each : found) {
+      if (each.help.name != name) continue;
+      KeyHelp help = each.help;
+      help.doc = fmt::format("{}: {}", fmt::join(each.kinds, ", "), help.doc);
+      help.usual = of_kinds(each.kinds, each.values);
+      to.push_back(std::move(help));
     }
   }
 }
@@ -152,7 +167,7 @@ std::vector<ConfigKey> keys_of_kinds(JobConfig& config) {
   add_keys(out, "model", config.model.spec->keys());
   out.push_back({"data.kind", &config.data.kind, "of data"});
   add_keys(out, "data", config.data.spec->keys());
-  out.push_back({"data.validation", &config.data.validation, "share of the samples that is held out"});
+  out.push_back({"data.validation", &config.data.validation, "share of the samples that is held out for validation"});
   return out;
 }
 

@@ -58,6 +58,7 @@ struct KeyHelp {
   std::string doc;  // "gpt, llama: blocks"
   // The type of its values: the target itself is not to be read.
   KeyTarget target = static_cast<std::string*>(nullptr);
+  std::string usual;  // of a kind's key, its default: "4", or where kinds differ "gpt 4, llama 8"
 };
 std::vector<KeyHelp> all_keys();
 // "[model]\nkind = "llama"\n..." of every kind of model, of data and of optimizer.

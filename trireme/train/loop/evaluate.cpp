@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "trireme/base/error.h"
 #include "trireme/train/loop/feed.h"
 
 namespace trireme {
 
 Evaluator::Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, bool accuracy)
     : executor_(executor), source_(std::move(source)), batch_(batch), accuracy_(accuracy) {
+  counts_ = std::ranges::any_of(executor.plan().outputs, [](const PlanOutput& out) { return out.name == "counted"; });
   const std::vector<BatchField> fields = batch_fields(*source_, batch);
   slices_ = slices_of(executor, fields);
   for (const BatchField& field : fields) views_.push_back(input_of(executor, field));
@@ -17,20 +19,26 @@ EvaluationResult Evaluator::run(int64_t most_batches) const {
   std::vector<data::SampleRange> parts = data::one_pass(source_->size(), batch_);
   if (most_batches > 0 && most_batches <= source_->size() / batch_) parts.resize(static_cast<size_t>(most_batches));
   EvaluationResult out;
+  double counted = 0;  // losses, of each sample once
   double correct = 0;
+  const auto output = [&](const char* name) { return static_cast<double>(executor_.output(name).as<float>()[0]); };
   for (const data::SampleRange& part : parts) {
     data::read_rows(
         *source_, slices_, [&](int64_t row) { return part.first + row % part.count; }, views_);
     executor_.run();
-    const auto count = static_cast<double>(part.count);
-    out.loss += count * static_cast<double>(executor_.output("loss").as<float>()[0]);
-    if (accuracy_)
-      correct += count / static_cast<double>(batch_) * static_cast<double>(executor_.output("correct").as<float>()[0]);
+    // Fewer samples fill the batch by turns.
+    const double share = static_cast<double>(part.count) / static_cast<double>(batch_);
+    const double weight = counts_ ? share * output("counted") : static_cast<double>(part.count);
+    if (weight > 0) out.loss += weight * output("loss");
+    counted += weight;
+    if (accuracy_) correct += share * output("correct");
     out.samples += part.count;
   }
-  const auto samples = static_cast<double>(out.samples);
-  out.loss /= samples;
-  out.accuracy = correct / (samples * static_cast<double>(source_->fields().back().sample.shape.elements()));
+  require(counted > 0, "of the targets of {} samples that are held out none counts; hold out others, or more of them",
+          out.samples);
+  out.loss /= counted;
+  const int64_t targets = source_->fields().back().sample.shape.elements();
+  out.accuracy = correct / (counts_ ? counted : counted * static_cast<double>(targets));
   return out;
 }
 

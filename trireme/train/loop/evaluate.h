@@ -1,5 +1,6 @@
 // Evaluator: loss and accuracy over a held-out set. Every sample counts once and alike, whatever the batch and however
-// the batch is cut: the loss is the mean over the samples, as one batch of all of them would give it.
+// the batch is cut: the loss is the mean over the samples, or over their targets that count (CountedLoss), as one batch
+// of all of them would give it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace trireme {
 
 struct EvaluationResult {
   double loss = 0;
-  double accuracy = 0;  // in [0, 1], over all targets; 0 where the graph does not count right answers
+  double accuracy =
+      0;  // in [0, 1], over all targets, or those that count; 0 where the graph does not count right answers
   int64_t samples = 0;
 };
 
@@ -21,13 +23,15 @@ class Evaluator {
   // The executor of a graph made by `evaluation` (train/step/step.h) for a batch of so many samples of the source.
   Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, bool accuracy);
 
-  EvaluationResult run(int64_t most_batches = 0) const;  // 0: all samples. Collective
+  // Over the first so many batches; 0: all samples. Collective. Throws kInvalidArgument where no target counts.
+  EvaluationResult run(int64_t most_batches = 0) const;
 
  private:
   Executor& executor_;
   data::SourcePtr source_;
   int64_t batch_;
   bool accuracy_;
+  bool counts_ = false;  // the graph says how many targets count
   std::vector<data::FieldSlice> slices_;
   std::vector<View> views_;
 };

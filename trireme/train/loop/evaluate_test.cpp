@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 
+#include "trireme/base/error.h"
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
@@ -23,6 +25,7 @@ struct Case {
   std::string name;
   ModelFn model;
   data::SourcePtr held_out;
+  LossFn loss = class_loss();
 };
 
 Case images(int64_t samples) {
@@ -37,6 +40,31 @@ Case tokens(int64_t samples) {
             return (*net)(x);
           },
           data::synthetic_tokens({.samples = samples, .seq = 8, .vocabulary = 12})};
+}
+
+constexpr int32_t kIgnored = 2;
+
+// Samples of which the targets from 8 to 15 are ignored, and some of the others.
+class SomeIgnored final : public data::Source {
+ public:
+  explicit SomeIgnored(data::SourcePtr all) : all_(std::move(all)) {}
+  std::vector<data::FieldSpec> fields() const override { return all_->fields(); }
+  int64_t size() const override { return all_->size(); }
+  void read(int64_t sample, std::span<const View> out) const override {
+    all_->read(sample, out);
+    if (out.back().data != nullptr && (sample / 8 == 1 || sample % 5 == 1))
+      std::ranges::fill(out.back().as<int32_t>(), kIgnored);
+  }
+
+ private:
+  data::SourcePtr all_;
+};
+
+Case some_ignored(Case all) {
+  all.name += " of which some are ignored";
+  all.held_out = std::make_shared<SomeIgnored>(all.held_out);
+  all.loss = [](const Tensor& y, const Tensor& t) { return cross_entropy_counted(y, t, {.ignore_index = kIgnored}); };
+  return all;
 }
 
 struct Layout {
@@ -54,8 +82,8 @@ EvaluationResult evaluate(const Case& what, int64_t batch, int64_t eval_batch, c
     StepOptions options{.name = what.name, .accuracy = true};
     cut_by_hand(how.parallel, how.ranks, step_fields, options);
     cut_by_hand(how.parallel, how.ranks, fields, options);
-    Session session(training_step(what.model, class_loss(), step_fields, AdamW{}, options),
-                    evaluation(what.model, class_loss(), fields, options),
+    Session session(training_step(what.model, what.loss, step_fields, AdamW{}, options),
+                    evaluation(what.model, what.loss, fields, options),
                     {.world = world, .seed = 3, .parallel = how.parallel});
     session.initialise();
     const Evaluator evaluator(session.evaluation(), what.held_out, eval_batch, true);
@@ -95,7 +123,8 @@ constexpr double kClose = 2e-5;
 
 TEST(Evaluator, every_held_out_sample_counts_once_in_every_layout) {
   for (const int64_t samples : {1, 5, 16, 21}) {
-    for (const Case& what : {images(samples), tokens(samples)}) {
+    for (const Case& what :
+         {images(samples), tokens(samples), some_ignored(images(samples)), some_ignored(tokens(samples))}) {
       const EvaluationResult whole = in_one_pass(what);
       EXPECT_EQ(whole.samples, samples);
       for (const Layout& how : kLayouts) {
@@ -110,6 +139,18 @@ TEST(Evaluator, every_held_out_sample_counts_once_in_every_layout) {
       }
     }
   }
+}
+
+TEST(Evaluator, refuses_samples_of_which_no_target_counts) {
+  Case what = some_ignored(images(16));
+  what.held_out = data::slice(what.held_out, 8, 8);
+  std::string text;
+  try {
+    in_one_pass(what);
+  } catch (const Error& e) {
+    text = e.text();
+  }
+  EXPECT_EQ(text, "of the targets of 8 samples that are held out none counts; hold out others, or more of them");
 }
 
 TEST(Evaluator, a_limit_on_batches_takes_the_first_ones) {

@@ -35,9 +35,28 @@ nn::Fields predict(const ModelFn& model, const nn::Fields& batch) {
   return out;
 }
 
-Tensor mean_loss(const LossFn& loss, const nn::Fields& predicted, const nn::Fields& batch) {
-  const Tensor values = loss(predicted, batch);
-  return values.rank() == 0 ? values : mean(values);
+// The mean over the batch. Of a model that is cut by hand it is a rank's term, and the mean of the terms is the
+// batch's: the rank's own mean or, where only some values count and ranks have different numbers of them, its sum
+// divided by what a rank has on average.
+struct MeanLoss {
+  Tensor value;
+  Tensor mask;     // of what counts; empty: all
+  Tensor counted;  // on all ranks, with those that several ranks hold; empty: all
+};
+
+MeanLoss mean_loss(const CountedLoss& loss, const StepOptions& options) {
+  const Tensor& values = loss.values;
+  if (!loss.counted) return {values.rank() == 0 ? values : mean(values), {}, {}};
+  require(loss.counted.shape() == values.shape() && loss.counted.dtype() == DType::kBool,
+          "the loss gives values {} and says with {} which of them count; it takes a bool for each value",
+          to_string(values.type()), to_string(loss.counted.type()));
+  Tensor counted = reduce_sum(cast(loss.counted, values.dtype()));
+  Tensor divisor = counted;
+  if (options.by_hand) {
+    counted = sum_over_ranks(counted, *options.by_hand, 1);
+    divisor = scale(counted, 1 / static_cast<double>(options.by_hand->devices()));
+  }
+  return {div(reduce_sum(values), divisor), loss.counted, counted};
 }
 
 // How many ranks are given the same part of the batch.
@@ -48,10 +67,19 @@ double holders_of(const BatchField& field, const Mesh& mesh) {
 }
 
 // How many elements of the last field are where the prediction is largest: the only one, or that of the field's name.
-Tensor count_correct(const nn::Fields& predicted, const nn::Fields& batch) {
+// Where a mask of the target's shape says which count, of those.
+Tensor count_correct(const nn::Fields& predicted, const nn::Fields& batch, const Tensor& mask) {
   const auto& [name, target] = batch.back();
   const Tensor best = argmax(predicted.size() == 1 ? predicted.front().second : predicted[name], -1);
-  return reduce_sum(cast(equal(cast(best, target.dtype()), target), DType::kF32));
+  Tensor correct = equal(cast(best, target.dtype()), target);
+  if (mask) {
+    require(mask.shape() == target.shape(),
+            "right answers are counted of the targets '{}' {}, and the loss says with {} which of its values count; it "
+            "takes a value for each target",
+            name, to_string(target.type()), to_string(mask.type()));
+    correct = logical_and(correct, mask);
+  }
+  return reduce_sum(cast(correct, DType::kF32));
 }
 
 // The factor that brings the gradients' global norm down to the limit; also names the norm as an output.
@@ -80,7 +108,7 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   Graph graph(options.name);
   const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = true, .seed = options.seed, .compute = options.compute});
-  const Tensor value = mean_loss(loss, predict(model, fields), fields);
+  const Tensor value = mean_loss(loss(predict(model, fields), fields), options).value;
   const auto ranks = static_cast<double>(options.by_hand ? options.by_hand->devices() : 1);
   graph.add_output("loss", (options.by_hand ? sum_over_ranks(value, *options.by_hand, ranks) : value).id());
   Tensor objective = value;
@@ -109,8 +137,12 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
       options.clip_norm > 0 ? clip(graph, parameters, grads, options) : constant(graph, {DType::kF32, {}}, 1);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!grads[i]) continue;
-    const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;
-    nn::add_update(optimizer, {name, parameters[i], grads[i], lr, step, factor});
+    const Input& input = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)];
+    nn::UpdateOperands operands{input.name, parameters[i], grads[i], lr, step, factor};
+    if (options.by_hand && !input.piece.empty() && input.piece != kOwnPiece) {
+      operands.sum_of_pieces = [&, i](const Tensor& x) { return sum_over_pieces(x, parameters[i], *options.by_hand); };
+    }
+    nn::add_update(optimizer, operands);
   }
   return without_dead_nodes(graph);
 }
@@ -123,14 +155,17 @@ Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<Bat
   nn::Trace trace(graph, {.training = false, .compute = options.compute});
   const nn::Fields predicted = predict(model, fields);
   mark_layerwise(trace.parameters(), options.layerwise);
-  Tensor value = mean_loss(loss, predicted, fields);
-  Tensor correct = options.accuracy ? count_correct(predicted, fields) : Tensor{};
+  auto [value, mask, counted] = mean_loss(loss(predicted, fields), options);
+  Tensor correct = options.accuracy ? count_correct(predicted, fields, mask) : Tensor{};
   if (options.by_hand) {
-    const auto ranks = static_cast<double>(options.by_hand->devices());
-    value = sum_over_ranks(value, *options.by_hand, ranks);
-    if (correct) correct = sum_over_ranks(correct, *options.by_hand, holders_of(batch.back(), *options.by_hand));
+    const Mesh& mesh = *options.by_hand;
+    const double holders = holders_of(batch.back(), mesh);
+    value = sum_over_ranks(value, mesh, static_cast<double>(mesh.devices()));
+    if (counted && holders != 1) counted = scale(counted, 1 / holders);
+    if (correct) correct = sum_over_ranks(correct, mesh, holders);
   }
   graph.add_output("loss", value.id());
+  if (counted) graph.add_output("counted", cast(counted, DType::kF32).id());
   if (correct) graph.add_output("correct", correct.id());
   return without_dead_nodes(graph);
 }

@@ -14,6 +14,7 @@
 #include "trireme/nn/fields.h"
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/ops/loss/counted_loss.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
@@ -55,7 +56,8 @@ class ModelFn {
 };
 
 // The loss: a function of what the model predicts and of the batch, by name; or of two tensors, the one prediction and
-// the last field. It gives a scalar, or values that are averaged, and is given predictions in f32.
+// the last field. It gives a scalar, values that are averaged, or values of which only some count (CountedLoss in
+// ops/loss), and is given predictions in f32.
 class LossFn {
  public:
   LossFn() = default;
@@ -64,19 +66,19 @@ class LossFn {
     if constexpr (std::is_invocable_v<const F&, const nn::Fields&, const nn::Fields&>) {
       call_ = std::move(loss);
     } else {
-      call_ = [loss = std::move(loss)](const nn::Fields& predicted, const nn::Fields& batch) {
+      call_ = [loss = std::move(loss)](const nn::Fields& predicted, const nn::Fields& batch) -> CountedLoss {
         return loss(only_of(predicted), batch.back().second);
       };
     }
   }
 
-  Tensor operator()(const nn::Fields& predicted, const nn::Fields& batch) const { return call_(predicted, batch); }
+  CountedLoss operator()(const nn::Fields& predicted, const nn::Fields& batch) const { return call_(predicted, batch); }
 
  private:
   // Throws kInvalidArgument where the model predicts more.
   static const Tensor& only_of(const nn::Fields& predicted);
 
-  std::function<Tensor(const nn::Fields&, const nn::Fields&)> call_;
+  std::function<CountedLoss(const nn::Fields&, const nn::Fields&)> call_;
 };
 
 struct StepOptions {
@@ -100,7 +102,8 @@ struct StepOptions {
 Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
                     const Optimizer& optimizer, const StepOptions& options = {});
 
-// Outputs: "loss", and "correct" (how many, f32) if asked for.
+// Outputs: "loss"; "counted" (f32, how many losses it is the mean of) where only some count; and "correct" (f32, how
+// many, of those that count) if asked for.
 Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
                  const StepOptions& options = {});
 
