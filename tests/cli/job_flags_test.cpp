@@ -40,8 +40,8 @@ TEST_F(JobFlagsTest, AFlagThatSaysTheDefaultOverridesTheFile) {
   EXPECT_EQ(explained(mode + "cp = 2\ncp_algorithm = \"ring\"\n", {"--cp-algorithm", "auto"}),
             explained(mode + "cp = 2\n", {}));
   write("bf16.toml", read(path("gpt.toml")) + "dtype = \"bf16\"\nrecompute = true\nloss_pieces = 2\n");
-  const Outcome f32 =
-      run({"explain", "bf16.toml", "--dtype", "f32", "--recompute", "none", "--loss-pieces", "1", "--stage", "actions"});
+  const Outcome f32 = run(
+      {"explain", "bf16.toml", "--dtype", "f32", "--recompute", "none", "--loss-pieces", "1", "--stage", "actions"});
   EXPECT_EQ(f32.out, run({"explain", "gpt.toml", "--stage", "actions"}).out);
 }
 

@@ -30,8 +30,9 @@ struct JobConfig {
     int64_t steps = 0;
     int64_t epochs = 0;
     int64_t batch = 32;
-    std::string dtype = "f32";      // f32 | bf16
-    std::string numerics = "fast";  // fast | invariant
+    std::string dtype = "f32";       // f32 | bf16
+    std::string numerics = "fast";   // fast | invariant
+    std::string device = "cpu";      // backend/device.h
     std::string recompute = "none";  // none | selective | full | a number
     int64_t loss_pieces = 1;
     std::string optimizer = "adamw";
@@ -80,7 +81,7 @@ struct JobConfig {
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;
-    std::vector<std::string> keep;      // "scope = again", "scope/op = memory"
+    std::vector<std::string> keep;  // "scope = again", "scope/op = memory"
     bool recompute_communication = true;
     int64_t gradient_accumulation_steps = 1;
     bool gradient_accumulation_shard = true;

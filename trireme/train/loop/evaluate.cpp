@@ -8,9 +8,8 @@ namespace trireme {
 
 Evaluator::Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, bool accuracy)
     : executor_(executor), source_(std::move(source)), batch_(batch), accuracy_(accuracy) {
-  const std::vector<BatchField> fields = batch_fields(*source_, batch);
-  slices_ = slices_of(executor, fields);
-  for (const BatchField& field : fields) views_.push_back(input_of(executor, field));
+  fields_ = batch_fields(*source_, batch);
+  slices_ = slices_of(executor, fields_);
 }
 
 EvaluationResult Evaluator::run(int64_t most_batches) const {
@@ -19,13 +18,15 @@ EvaluationResult Evaluator::run(int64_t most_batches) const {
   EvaluationResult out;
   double correct = 0;
   for (const data::SampleRange& part : parts) {
-    data::read_rows(
-        *source_, slices_, [&](int64_t row) { return part.first + row % part.count; }, views_);
+    fill_fields(executor_, fields_, [&](std::span<const View> views) {
+      data::read_rows(
+          *source_, slices_, [&](int64_t row) { return part.first + row % part.count; }, views);
+    });
     executor_.run();
     const auto count = static_cast<double>(part.count);
-    out.loss += count * static_cast<double>(executor_.output("loss").as<float>()[0]);
+    out.loss += count * static_cast<double>(executor_.read_number<float>("loss"));
     if (accuracy_)
-      correct += count / static_cast<double>(batch_) * static_cast<double>(executor_.output("correct").as<float>()[0]);
+      correct += count / static_cast<double>(batch_) * static_cast<double>(executor_.read_number<float>("correct"));
     out.samples += part.count;
   }
   const auto samples = static_cast<double>(out.samples);

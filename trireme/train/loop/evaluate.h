@@ -29,7 +29,7 @@ class Evaluator {
   int64_t batch_;
   bool accuracy_;
   std::vector<data::FieldSlice> slices_;
-  std::vector<View> views_;
+  std::vector<BatchField> fields_;
 };
 
 }  // namespace trireme
