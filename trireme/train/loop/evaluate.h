@@ -7,6 +7,7 @@
 
 #include "trireme/data/batches.h"
 #include "trireme/exec/executor.h"
+#include "trireme/train/step/step.h"
 
 namespace trireme {
 
