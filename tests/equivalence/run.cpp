@@ -426,6 +426,7 @@ std::vector<std::string> options_of(const Case& test) {
       {test.device != "cpu" && test.by_hand, fmt::format("device {}, by hand", test.device)},
       {test.device != "cpu" && test.evaluates, fmt::format("device {}, evaluation", test.device)},
       {test.device != "cpu" && keeps_bits(test), fmt::format("device {}, invariant", test.device)},
+      {test.device != "cpu" && test.crews > 1, fmt::format("device {}, pipeline", test.device)},
       {!test.bucket_ends.empty(), "bucket ends"},
       {test.recompute != "none", "recompute " + test.recompute},
       {test.loss_pieces > 1, "loss pieces"},
