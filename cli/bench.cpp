@@ -96,17 +96,17 @@ void print(const Json& line, bool json) {
 // Random data of the right kind, different on each data parallel rank.
 void fill_batch(Executor& executor, const std::vector<BatchField>& fields, const std::vector<FieldNeed>& needs) {
   for (size_t i = 0; i < fields.size(); ++i) {
-    if (!executor.has_input(fields[i].name)) continue;
-    const View view = executor.input(fields[i].name);
-    const auto first = static_cast<uint64_t>(executor.input_box(fields[i].name).start[0]) *
-                       static_cast<uint64_t>(view.elements() / std::max<int64_t>(1, view.type.shape[0]));
-    if (view.type.dtype == DType::kF32) {
-      fill_normal({1, 1}, first, 0, view.as<float>());
-      continue;
-    }
-    const auto below = static_cast<uint32_t>(needs[i].below);
-    uint64_t at = first;
-    for (int32_t& id : view.as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % below);
+    const std::string& name = fields[i].name;
+    if (!executor.has_input(name)) continue;
+    executor.fill_inputs({&name, 1}, [&](std::span<const View> views) {
+      const View& view = views[0];
+      const auto first = static_cast<uint64_t>(executor.input_box(name).start[0]) *
+                         static_cast<uint64_t>(view.elements() / std::max<int64_t>(1, view.type.shape[0]));
+      if (view.type.dtype == DType::kF32) return fill_normal({1, 1}, first, 0, view.as<float>());
+      const auto below = static_cast<uint32_t>(needs[i].below);
+      uint64_t at = first;
+      for (int32_t& id : view.as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % below);
+    });
   }
 }
 
@@ -135,8 +135,8 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
   for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
     if (args.by_op && i == args.warmup + 1) executor.set_timing(true);
     fill_batch(executor, fields, needs);  // a step may use its batch's memory for something else
-    if (executor.has_input("lr")) executor.input("lr").as<float>()[0] = 1e-4F;
-    if (executor.has_input("step")) executor.input("step").as<int64_t>()[0] = i;
+    if (executor.has_input("lr")) executor.write_number("lr", 1e-4F);
+    if (executor.has_input("step")) executor.write_number("step", i);
     if (i == 1) out.ready_s = since_start_s();
     const double begin = now_s();
     executor.run();
@@ -201,7 +201,7 @@ int step(const StepArgs& args) {
          {"first_step_s", first_step_s},
          {"rss_mb", rss},
          {"rss_of_session_mb", grown},
-         {"loss", session.step().output("loss").as<float>()[0]},
+         {"loss", session.step().read_number<float>("loss")},
          {"flops", flops_per_step(session.plan()) * job.size()},
          {"gflops_per_s", flops_per_step(session.plan()) * job.size() / median / 1e6},
          {"arena_bytes", session.plan().arena().bytes},

@@ -24,7 +24,7 @@ struct EvaluateArgs {
   bool json = false;
 };
 
-// The job's configuration, on the ranks of this command: how the run that trained it was cut does not matter.
+// The job's configuration, on the ranks of this command: how and where the run that trained it ran does not matter.
 JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_t ranks) {
   const auto meta = reader.meta().find("config");
   require(meta != reader.meta().end(), "evaluate: '{}' was not written by `trireme train`: it has no configuration",
@@ -32,6 +32,7 @@ JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
   JobConfig trained = parse_config(meta->second, reader.path() + " (configuration)");
   trained.parallel = {};
   const JobConfig plain;
+  trained.train.device = plain.train.device;
   trained.train.keep_best =
       plain.train.keep_best;  // nothing is judged here, so other data may be given without more ado
   trained.train.patience = plain.train.patience;

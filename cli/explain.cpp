@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/explain_time.h"
 #include "cli/job_flags.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
@@ -49,8 +50,13 @@ std::string arena_text(const ExecutionPlan& plan, Tier tier) {
   return out;
 }
 
-std::string memory_text(const ExecutionPlan& plan) {
-  std::string out = arena_text(plan, Tier::kDevice);
+std::string memory_text(const ExecutionPlan& plan, const Device& device) {
+  std::string out;
+  if (device.memory_bytes() > 0) {
+    out += fmt::format("device '{}' has {} bytes, in buffers aligned to {}\n", device.name(), device.memory_bytes(),
+                       device.alignment());
+  }
+  out += arena_text(plan, Tier::kDevice);
   if (plan.arena(Tier::kHost).bytes > 0) out += arena_text(plan, Tier::kHost);
   std::vector<std::string> names(plan.buffers.size());
   for (const PlanInput& input : plan.inputs) {
@@ -99,11 +105,21 @@ std::string heading_of(const Compiled& compiled, int crew) {
       stages.find(',') == std::string::npos ? "stage " + stages : "stages " + stages);
 }
 
-std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates) {
+std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates, const Device& device) {
   if (stage == "passes")
     return to_string(crew.program) + fused_text(crew.program) + "\n" + all_reduce_table(crew.program, rates);
-  if (stage == "memory") return memory_text(crew.plan);
+  if (stage == "memory") return memory_text(crew.plan, device);
   return stage == "traffic" ? traffic_text(crew.plan) : to_string(crew.plan);
+}
+
+// What does not fit is worth seeing, too.
+void require_fit(const Compiled& compiled, const Device& device, const std::string& text) {
+  try {
+    for (const CompiledCrew& crew : compiled.crews) require_fits(crew.plan, device);
+  } catch (const Error&) {
+    std::fputs(text.c_str(), stdout);
+    throw;
+  }
 }
 
 // The graph that --of names, compiled as the job compiles it.
@@ -138,11 +154,13 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
     return to_string(*compiled.timetable);
   }
   if (args.stage == "time") return time_text(compiled.plans(), compiled.rates, args.unlike, config.train.trace);
+  const std::shared_ptr<Device> device = make_device(assembly.options.device);
   std::string out;
   for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
     if (compiled.crews.size() > 1) out += heading_of(compiled, static_cast<int>(crew));
-    out += text_of_crew(args.stage, compiled.crews[crew], compiled.rates);
+    out += text_of_crew(args.stage, compiled.crews[crew], compiled.rates, *device);
   }
+  if (args.stage == "memory" && device->memory_bytes() > 0) require_fit(compiled, *device, out);
   const std::string context = args.stage == "traffic" ? describe_context(config) : "";
   return out + (context.empty() ? "" : context + "\n");
 }

@@ -29,7 +29,8 @@ int run(const GenerateArgs& args) {
   const auto meta = reader.meta().find("config");
   require(meta != reader.meta().end(), "generate: '{}' was not written by `trireme train`: it has no configuration",
           reader.path());
-  const JobConfig config = parse_config(meta->second, reader.path() + " (configuration)");
+  JobConfig config = parse_config(meta->second, reader.path() + " (configuration)");
+  config.train.device = JobConfig{}.train.device;  // wherever the run that trained it ran
   const Job job({.threads = args.threads});
   std::map<std::string, HostTensor, std::less<>> parameters;
   const auto parameter = [&](std::string_view name) {

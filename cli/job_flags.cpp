@@ -51,6 +51,8 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   flags.keys.add_text(command, "--dtype", "train.dtype", "f32 or bf16: what layers compute in");
   flags.keys.add_text(command, "--numerics", "train.numerics",
                       "fast, or invariant: the same bits however the job is cut");
+  flags.keys.add_text(command, "--device", "train.device",
+                      "cpu, guarded[:SEED], or described:FILE, a machine's file, to plan for it");
   flags.keys.add_text(command, "--recompute", "train.recompute", recompute_help());
   flags.keys
       .add_whole(command, "--loss-pieces", "train.loss_pieces",

@@ -179,9 +179,7 @@ bool is_accepted(const Case& test) {
   return true;
 }
 
-}  // namespace
-
-Case random_case(uint32_t seed) {
+Case case_of(uint32_t seed) {
   Draw draw(seed);
   if (seed % 16 == 3) return case_by_hand(seed, draw);
   if (seed % 8 != 5) return any_case(seed, Numerics::kFast, draw);
@@ -191,6 +189,15 @@ Case random_case(uint32_t seed) {
     if (is_accepted(out)) return out;
   }
   fail(ErrorKind::kInternal, "numerics = 'invariant' refuses {} random cases", kAttempts);
+}
+
+}  // namespace
+
+Case random_case(uint32_t seed) {
+  Case out = case_of(seed);
+  Draw draw(seed * 2246822519U + 1);  // of its own: all else is as it is on the CPU
+  if (draw.chance(12)) out.device = "guarded";
+  return out;
 }
 
 Graph evaluation_of(const Case& test) {
@@ -284,10 +291,11 @@ std::string to_string(const Case& test) {
   return fmt::format(
       "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={} "
       "pieces={} "
-      "saved={:d} sums={} rates={} isa={} crews={} schedule={} byhand={:d} evaluates={:d} invariant={:d}\n{}{}",
+      "saved={:d} sums={} rates={} isa={} device={} crews={} schedule={} byhand={:d} evaluates={:d} "
+      "invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
       test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa,
-      test.crews, test.schedule, test.by_hand, test.evaluates, test.numerics == Numerics::kInvariant,
+      test.device, test.crews, test.schedule, test.by_hand, test.evaluates, test.numerics == Numerics::kInvariant,
       to_string(test.graph), to_string(test.graph, test.strategy));
 }
 
@@ -314,6 +322,7 @@ Case parse_case(std::string_view text) {
   out.sums = word_after(line, "sums", "own");
   out.rates = word_after(line, "rates", "usual");
   out.isa = word_after(line, "isa", "machine");
+  out.device = word_after(line, "device", "cpu");
   out.crews = number_after(line, "crews", 1);
   out.schedule = word_after(line, "schedule", "1f1b");
   out.by_hand = number_after(line, "byhand", 0) != 0;

@@ -35,6 +35,7 @@ struct Case {
   // alone, of a "measured" one (machine_of).
   std::string rates = "usual";
   std::string isa = "machine";  // the instruction set that kernels may use, if this machine has it
+  std::string device = "cpu";   // or guarded, whose memory the host cannot touch
   int64_t crews = 1;            // of a pipeline, whose stages the strategy has
   std::string schedule = "1f1b";
   bool by_hand = false;    // the graph is what each rank runs; the strategy cuts nothing
@@ -43,7 +44,8 @@ struct Case {
   Numerics numerics = Numerics::kFast;
 };
 
-// The case of a seed: a random graph, mesh and strategy. One in eight is kInvariant, one in sixteen cut by hand.
+// The case of a seed: a random graph, mesh and strategy. One in eight is kInvariant, one in sixteen cut by hand, one in
+// eight runs on guarded.
 Case random_case(uint32_t seed);
 
 // The outputs of the forward part of the step, as a graph of its own, and how that is cut where parameters lie as the

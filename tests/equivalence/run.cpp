@@ -8,6 +8,7 @@
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/shrink.h"
 #include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
@@ -51,6 +52,7 @@ struct Built {
 // A case on its way from the graph to its verdict.
 struct Running {
   const Case* test = nullptr;
+  std::shared_ptr<Device> device;
   CaseInputs inputs;
   Expected expected;
   Tensors bits;  // of the outputs as one rank with one thread computes them, where the case is to have them
@@ -161,7 +163,8 @@ std::vector<Program> programs_of(const Case& test, const Graph& graph, const Pro
   return out;
 }
 
-Built build(const Case& test, const Graph& graph, const Strategy& strategy, bool external_parameters) {
+Built build(const Case& test, const Device& device, const Graph& graph, const Strategy& strategy,
+            bool external_parameters) {
   Built out;
   refuse(verify(graph), "graph");
   const Program whole = partitioned(test, graph, strategy);
@@ -171,6 +174,7 @@ Built build(const Case& test, const Graph& graph, const Strategy& strategy, bool
     const auto crew = static_cast<int>(out.plans.size());
     const ExecutionPlan& plan =
         out.plans.emplace_back(plan_execution(program, {.threads = threads_of(test),
+                                                        .device = &device,
                                                         .numerics = test.numerics,
                                                         .external_parameters = external_parameters,
                                                         .crew = crew,
@@ -190,10 +194,11 @@ Built build(const Case& test, const Graph& graph, const Strategy& strategy, bool
 void compile(Running& r) {
   const Case& test = *r.test;
   set_log_levels("error");  // many cases have no loss that can be taken in pieces
-  r.step = build(test, test.graph, test.strategy, false);
+  r.device = make_device(test.device == "guarded" ? fmt::format("guarded:{}", test.seed) : test.device);
+  r.step = build(test, *r.device, test.graph, test.strategy, false);
   const Graph evaluation = test.evaluates ? evaluation_of(test) : Graph();
   if (evaluation.outputs().empty()) return;
-  r.evaluation = build(test, evaluation, evaluation_strategy(test, evaluation), true);
+  r.evaluation = build(test, *r.device, evaluation, evaluation_strategy(test, evaluation), true);
   for (size_t crew = 0; crew < r.step.plans.size(); ++crew) {  // has room for both, as a job's has
     Arena& arena = r.step.plans[crew].arena();
     arena.bytes = std::max(arena.bytes, arena.persistent + r.evaluation->plans[crew].arena().bytes);
@@ -205,18 +210,20 @@ void feed(Executor& executor, const Tensors& inputs) {
     const auto whole = inputs.find(input.name);
     if (whole == inputs.end()) continue;
     const Box box = executor.input_box(input.name);
-    const View piece = executor.input(input.name);
-    std::ranges::fill(piece.raw(), std::byte{0});  // beyond the whole's end
-    copy_region(whole->second.view(), Box::whole(whole->second.shape()), piece, box, held(box, whole->second.shape()));
+    executor.fill_inputs({&input.name, 1}, [&](std::span<const View> pieces) {
+      const Shape& shape = whole->second.shape();
+      std::ranges::fill(pieces[0].raw(), std::byte{0});  // beyond the whole's end
+      copy_region(whole->second.view(), Box::whole(shape), pieces[0], box, held(box, shape));
+    });
   }
 }
 
 // Where an output is found after a step: one that replaces an input, in its place.
-View found_at(const Executor& executor, const PlanOutput& output) {
+HostPiece found_at(const Executor& executor, const PlanOutput& output) {
   for (const PlanInput& input : executor.plan().inputs) {
-    if (input.value == output.updates) return executor.input(input.name);
+    if (input.value == output.updates) return executor.read_input(input.name);
   }
-  return executor.output(output.name);
+  return executor.read_output(output.name);
 }
 
 // Those that replace what is kept, or all others. Each rank has a place of its own.
@@ -224,9 +231,9 @@ void take_outputs(Built& built, const Executor& executor, int64_t rank, bool kep
   for (Built::Result& result : built.results) {
     const PlanOutput& output = built.output(result);
     if (rank / built.ranks_of_crew() != result.crew || (output.updates >= 0) != kept) continue;
-    const View view = found_at(executor, output);
-    HostTensor piece(view.type);
-    std::copy(view.raw().begin(), view.raw().end(), piece.view().raw().begin());
+    const HostPiece found = found_at(executor, output);
+    HostTensor piece(found.view.type);
+    std::ranges::copy(found.view.raw(), piece.view().raw().begin());
     result.pieces[static_cast<size_t>(rank % built.ranks_of_crew())] = std::move(piece);
   }
 }
@@ -236,7 +243,7 @@ void run_on_rank(Running& r, const CaseInputs& all, comm::World* world) {
   const ExecutionPlan& plan = r.step.plan_of(rank);
   std::optional<ThreadPool> pool;
   if (plan.threads > 1) pool.emplace(plan.threads);
-  ExecutorOptions how{.world = world, .pool = pool ? &*pool : nullptr};
+  ExecutorOptions how{.world = world, .pool = pool ? &*pool : nullptr, .device = r.device.get()};
   Executor executor(plan, how);
   std::optional<Executor> evaluation;
   if (r.evaluation) {
@@ -257,7 +264,8 @@ void run_on_rank(Running& r, const CaseInputs& all, comm::World* world) {
 }
 
 Tensors run_alone(const Case& test, const CaseInputs& inputs) {
-  const Case alone = uncut(test);
+  Case alone = uncut(test);
+  alone.device = "cpu";
   Running r;
   r.test = &alone;
   compile(r);
@@ -388,6 +396,12 @@ std::vector<std::string> options_of(const Case& test) {
       {test.sums != "own", "sums " + test.sums},
       {test.rates != "usual", "rates " + test.rates},
       {test.isa != "machine", "isa " + test.isa},
+      {test.device != "cpu", "device " + test.device},
+      {test.device != "cpu" && test.transport != "threads", fmt::format("device {}, {}", test.device, test.transport)},
+      {test.device != "cpu" && test.by_hand, fmt::format("device {}, by hand", test.device)},
+      {test.device != "cpu" && test.evaluates, fmt::format("device {}, evaluation", test.device)},
+      {test.device != "cpu" && keeps_bits(test), fmt::format("device {}, invariant", test.device)},
+      {test.device != "cpu" && test.crews > 1, fmt::format("device {}, pipeline", test.device)},
       {!test.bucket_ends.empty(), "bucket ends"},
       {test.recompute != "none", "recompute " + test.recompute},
       {test.loss_pieces > 1, "loss pieces"},

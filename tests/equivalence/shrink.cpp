@@ -246,6 +246,7 @@ class Shrinker {
     with([](Case& c) { c.sums = "own"; });
     with([](Case& c) { c.rates = "usual"; });
     with([](Case& c) { c.isa = "machine"; });
+    with([](Case& c) { c.device = "cpu"; });
     with([](Case& c) { c.evaluates = false; });
     return changed;
   }

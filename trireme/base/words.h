@@ -1,4 +1,4 @@
-// Text in pieces.
+// Text in pieces, and by patterns.
 #pragma once
 
 #include <string_view>
@@ -10,6 +10,18 @@ constexpr std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
+}
+
+// Whether the pattern names it; `*` stands for any characters.
+constexpr bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t from = star; from <= name.size(); ++from) {
+    if (matches(rest, name.substr(from))) return true;
+  }
+  return false;
 }
 
 }  // namespace trireme

@@ -9,6 +9,8 @@ namespace trireme {
 class Background {
  public:
   virtual ~Background() = default;
+  // Called before start(): brings what the work reads to where it reads it. May wait for this rank's device.
+  virtual void prepare() {}
   virtual void start() = 0;               // does not wait for other ranks
   virtual void wait() = 0;                // ends what start began; nothing to do when nothing was started
   virtual bool is_under_way() const = 0;  // started and not yet waited for

@@ -231,10 +231,4 @@ std::chrono::steady_clock::time_point BoundCollective::ended() const {
   return last;
 }
 
-void copy_part(const View& from, const View& to, int dim, int64_t index) {
-  Box part = Box::whole(to.type.shape);
-  part.start[dim] = index * to.type.shape[dim];
-  copy_region(from, Box::whole(from.type.shape), to, part, part);
-}
-
 }  // namespace trireme

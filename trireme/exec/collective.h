@@ -74,7 +74,4 @@ class BoundCollective : public Background {
   bool started_ = false;
 };
 
-// The local cut of a replicated value: part `index` of `parts` along `dim`.
-void copy_part(const View& from, const View& to, int dim, int64_t index);
-
 }  // namespace trireme

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 
-#include "trireme/backend/kernels.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
-#include "trireme/base/hash.h"
 #include "trireme/base/heap.h"
 #include "trireme/exec/bound_message.h"
+#include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/rank_groups.h"
 
@@ -21,13 +20,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostKeptBytes = 8 << 20;  // freed memory in the first run, in which kernels make what they keep
 
-struct FreeArena {
-  void operator()(std::byte* p) const { std::free(p); }
-};
-
 // One action with everything it needs, ready to run.
 struct Bound {
   const Action* action = nullptr;
+  std::string what;  // "in matmul at 'h.0'", for errors
   std::vector<View> in, out;
   std::vector<Place> in_place, out_place;
   std::span<std::byte> scratch;
@@ -46,10 +42,12 @@ struct Bound {
 struct Executor::State {
   const ExecutionPlan& plan;
   ExecutorOptions options;
-  int64_t rank = 0;                                               // of the mesh
-  std::array<std::unique_ptr<std::byte, FreeArena>, kTiers> own;  // arenas that nobody gave
+  Device& device;
+  int64_t rank = 0;                      // of the mesh
+  std::array<DeviceMemory, kTiers> own;  // arenas that nobody gave
   std::array<std::span<std::byte>, kTiers> arenas;
-  std::vector<View> views;  // per value
+  std::vector<DeviceMemory> copied;  // of external parameters that the host has
+  std::vector<View> views;           // per value
   std::vector<Bound> actions;
   std::vector<Bound*> in_flight_at_end;
   std::vector<Bound*> sending;                // actions that communicate, in their order
@@ -60,8 +58,12 @@ struct Executor::State {
   bool timing = false;
   bool tracing = false;
   bool first_run = true;
+  // Of kernels, and of copies from the device to the host and back where work in the background needs them; they end
+  // first, for their work uses all of the above.
+  std::unique_ptr<DeviceStream> stream, outward, inward;
 
-  State(const ExecutionPlan& p, const ExecutorOptions& o) : plan(p), options(o) {
+  State(const ExecutionPlan& p, const ExecutorOptions& o)
+      : plan(p), options(o), device(o.device ? *o.device : cpu_device()), stream(device.stream()) {
     const int64_t ranks = o.world ? o.world->size() : 1;
     const int64_t planned = p.mesh.devices() * p.crews;
     require(ranks == planned, "the plan is for {} ranks ({}'{}'); this job has {}", planned,
@@ -70,6 +72,8 @@ struct Executor::State {
     require(of_world / p.mesh.devices() == p.crew, "rank {} is of crew {} (crews of {} ranks); the plan is for crew {}",
             of_world, of_world / p.mesh.devices(), p.mesh.devices(), p.crew);
     rank = of_world % p.mesh.devices();
+    require(p.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", p.device, device.name());
+    if (!device.sends_in_place()) outward = device.stream(), inward = device.stream();
     take_arenas();
     bind_values();
     bind_actions();
@@ -111,22 +115,29 @@ struct Executor::State {
       require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
               options.arena.size());
       arena(Tier::kDevice) = options.arena.first(bytes);
-    } else if (options.world && options.world->size() > 1) {
-      arena(Tier::kDevice) = options.world->allocate(bytes).first(bytes);
     } else {
-      take_own(Tier::kDevice);
+      take(Tier::kDevice);
     }
-    take_own(Tier::kHost);
+    take(Tier::kHost);
+  }
+
+  // What is sent lies where other ranks read it in place, if that is in the host's memory: results of kernels, or their
+  // staging.
+  void take(Tier tier) {
+    const bool is_sent = tier == Tier::kDevice ? device.memory() == Memory::kHost : !device.sends_in_place();
+    const auto bytes = static_cast<size_t>(plan.arena(tier).bytes);
+    if (!is_sent || bytes == 0 || options.world == nullptr || options.world->size() == 1) return take_own(tier);
+    arena(tier) = options.world->allocate(bytes).first(bytes);
   }
 
   void take_own(Tier tier) {
-    const auto bytes = static_cast<size_t>(plan.arena(tier).bytes);
-    if (bytes == 0) return;
-    auto& memory = own[static_cast<size_t>(tier)];
-    memory.reset(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
-    if (!memory) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
-    arena(tier) = {memory.get(), bytes};
+    if (plan.arena(tier).bytes == 0) return;
+    DeviceMemory& memory = own[static_cast<size_t>(tier)];
+    memory = (tier == Tier::kDevice ? device : cpu_device()).allocate(plan.arena(tier).bytes);
+    arena(tier) = memory.bytes;
   }
+
+  Memory memory_of(Tier tier) const { return tier == Tier::kDevice ? device.memory() : Memory::kHost; }
 
   void bind_values() {
     views.resize(plan.values.size());
@@ -134,20 +145,30 @@ struct Executor::State {
       const PlanValue& value = plan.values[i];
       const Buffer& buffer = plan.buffers[static_cast<size_t>(value.buffer)];
       if (buffer.offset >= 0) {
-        views[i] = {arena(buffer.tier).data() + buffer.offset, value.type};
+        views[i] = {arena(buffer.tier).data() + buffer.offset, value.type, memory_of(buffer.tier)};
       }
     }
     for (const PlanInput& input : plan.inputs) {
       const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
       if (plan.buffers[static_cast<size_t>(value.buffer)].offset >= 0) continue;
       invariant(static_cast<bool>(options.external), "input '{}' is external and no memory is given", input.name);
-      const View view = options.external(input.name);
+      View view = options.external(input.name);
       invariant(view.type == value.type, "input '{}' is {}; the memory given is {}", input.name, to_string(value.type),
                 to_string(view.type));
+      if (view.memory == Memory::kHost) view = on_device(view);
       for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
-        if (plan.values[i].buffer == value.buffer) views[i] = {view.data, plan.values[i].type};
+        if (plan.values[i].buffer == value.buffer) views[i] = view.with(plan.values[i].type);
       }
     }
+  }
+
+  // The host's bytes where kernels reach them.
+  View on_device(const View& view) {
+    if (device.memory() == Memory::kHost) return view;
+    const DeviceMemory& copy = copied.emplace_back(device.allocate(view.bytes()));
+    const View to{copy.bytes.data(), view.type, Memory::kDevice};
+    write(to, view);
+    return to;
   }
 
   Place place_of(int value) const {
@@ -168,6 +189,9 @@ struct Executor::State {
       const Action& action = plan.actions[i];
       Bound& bound = actions[i];
       bound.action = &action;
+      bound.what =
+          fmt::format("in {}{}", action.op->name,
+                      action.scope.empty() ? ", outside of all modules" : fmt::format(" at '{}'", action.scope));
       for (const int id : action.in) {
         bound.in.push_back(views[static_cast<size_t>(id)]);
         bound.in_place.push_back(place_of(id));
@@ -197,11 +221,10 @@ struct Executor::State {
     if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
     if (is_message(*action.op)) return bind_message(bound);
     if (!action.op->collective) {
-      for (const Kernel* kernel : kernels_of(*action.op)) {
-        if (kernel->name == action.kernel) bound.kernel = kernel->run;
-      }
-      require(bound.kernel != nullptr, "the plan asks for kernel '{}' of op '{}', which this build does not have",
-              action.kernel, action.op->name);
+      bound.kernel = device.kernel(*action.op, action.kernel);
+      require(bound.kernel != nullptr,
+              "the plan asks for kernel '{}' of op '{}', which device '{}' of this build does not have", action.kernel,
+              action.op->name, device.name());
       return;
     }
     const RankGroups groups = groups_of(*action.op, action.attrs);
@@ -216,18 +239,36 @@ struct Executor::State {
     if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
     bound.sends = members.size() > 1;
     if (bound.sends) ranks.group = &options.world->group(members);
-    bound.background =
-        std::make_unique<BoundCollective>(*action.op, action.attrs, bound.in, bound.out, bound.scratch, ranks);
+    std::vector<TensorType> in, out;
+    for (const View& view : bound.in) in.push_back(view.type);
+    for (const View& view : bound.out) out.push_back(view.type);
+    carry(bound, collective_scratch(*action.op, {in, out, action.attrs}), [&](const Staging& at) {
+      return std::make_unique<BoundCollective>(*action.op, action.attrs, at.in, at.out, at.scratch, ranks);
+    });
+  }
+
+  // Binds work in the background to its operands and results, on the host's side of a device that has one.
+  template <class Bind>
+  void carry(Bound& bound, int64_t work_bytes, Bind&& bind) {
+    if (!inward) {
+      bound.background = bind(Staging{.in = bound.in, .out = bound.out, .scratch = bound.scratch});
+      return;
+    }
+    Staging staging = stage(bound.in, bound.out, bound.scratch, work_bytes);
+    auto work = bind(staging);
+    bound.background = std::make_unique<CarriedWork>(std::move(work), std::move(staging), device,
+                                                     CopyStreams{*stream, *outward, *inward});
   }
 
   void bind_message(Bound& bound) {
     const Message message = message_of(*bound.action->op, bound.action->attrs);
     require(options.world != nullptr && message.crew >= 0 && message.crew < plan.crews,
             "the plan sends to crew {} of {}; no such ranks are here", message.crew, plan.crews);
-    const View& view = message.sends ? bound.in.at(0) : bound.out.at(0);
     bound.sends = true;
-    bound.background =
-        std::make_unique<BoundMessage>(options.world->all(), world_rank(message.crew, rank), message, view);
+    carry(bound, 0, [&](const Staging& at) {
+      const View& view = message.sends ? at.in.at(0) : at.out.at(0);
+      return std::make_unique<BoundMessage>(options.world->all(), world_rank(message.crew, rank), message, view);
+    });
   }
 
   int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
@@ -239,11 +280,11 @@ struct Executor::State {
     if (bound.kernel != nullptr) {
       const KernelArgs args{bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
                             bound.scratch, options.pool, &bound.kernel_state};
-      bound.kernel(args);
+      stream->launch(bound.kernel, args, bound.what);
     } else if (bound.background) {
       start(bound);
     } else if (bound.action->op->collective) {
-      copy_part(bound.in[0], bound.out[0], bound.dim, bound.part);
+      cut(bound);
     }
     if (!timed) return;
     const auto end = Clock::now();
@@ -253,7 +294,16 @@ struct Executor::State {
 
   int number_of(const Bound& bound) const { return static_cast<int>(bound.action - plan.actions.data()); }
 
+  // The local cut of a replicated value.
+  void cut(const Bound& bound) {
+    const Shape& piece = bound.out[0].type.shape;
+    Box part = Box::whole(piece);
+    part.start[bound.dim] = bound.part * piece[bound.dim];
+    stream->copy_region(bound.in[0], Box::whole(bound.in[0].type.shape), bound.out[0], part, part);
+  }
+
   void start(Bound& bound) {
+    bound.background->prepare();
     if (!bound.sends) return bound.background->start();
     bound.sent = Clock::now();
     bound.background->start();
@@ -286,9 +336,7 @@ struct Executor::State {
       try {
         run_action(bound);
       } catch (Error& e) {
-        const std::string& scope = bound.action->scope;
-        e.note(fmt::format("in {}{}", bound.action->op->name,
-                           scope.empty() ? ", outside of all modules" : fmt::format(" at '{}'", scope)));
+        e.note(bound.what);
         throw;
       }
     }
@@ -297,7 +345,21 @@ struct Executor::State {
     communication = note_communication(begin);
     for (size_t i = 0; tracing && i < sending.size(); ++i)
       trace.push_back({number_of(*sending[i]), false, sending[i]->sent, sending[i]->background->ended()});
-    for (const auto& [from, to] : copies) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
+    for (const auto& [from, to] : copies) stream->copy(from, to);
+    stream->synchronize();
+  }
+
+  HostPiece read(const View& piece) {
+    if (piece.memory == Memory::kHost) return {piece};
+    HostTensor copy(piece.type);
+    stream->copy(piece, copy.view());
+    stream->synchronize();
+    return {copy.view(), std::move(copy)};
+  }
+
+  void write(const View& to, const View& from) {
+    stream->copy(from, to);
+    stream->synchronize();
   }
 
   Box box_of(int value) const {
@@ -323,6 +385,34 @@ std::span<std::byte> Executor::arena() const {
 bool Executor::has_input(std::string_view name) const {
   return std::ranges::any_of(state_->plan.inputs, [&](const PlanInput& input) { return input.name == name; });
 }
+
+void Executor::write_input(std::string_view name, const View& from) {
+  const View to = input(name);
+  require(from.type == to.type, "input '{}' is {}; it cannot be written from {}", name, to_string(to.type),
+          to_string(from.type));
+  state_->write(to, from);
+}
+
+void Executor::fill_inputs(std::span<const std::string> names, const std::function<void(std::span<const View>)>& fill) {
+  std::vector<View> views;
+  std::vector<HostTensor> copies;
+  for (const std::string& name : names) {
+    const View view = input(name);
+    views.push_back(view.memory == Memory::kHost ? view : copies.emplace_back(view.type).view());
+  }
+  fill(views);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (const View to = input(names[i]); to.memory != Memory::kHost) state_->write(to, views[i]);
+  }
+}
+
+HostPiece Executor::read_input(std::string_view name) const {
+  return state_->read(input(name));
+}
+HostPiece Executor::read_output(std::string_view name) const {
+  return state_->read(output(name));
+}
+
 View Executor::input(std::string_view name) const {
   return state_->views[static_cast<size_t>(state_->plan.input(name).value)];
 }
@@ -361,61 +451,6 @@ void Executor::set_tracing(bool on) {
 
 std::span<const ActionTrace> Executor::trace() const {
   return state_->trace;
-}
-
-namespace {
-
-// What rank `root` has, on all ranks.
-std::string text_of(int root, const std::string& mine, comm::World& world) {
-  auto size = static_cast<int64_t>(mine.size());
-  world.all().broadcast({reinterpret_cast<std::byte*>(&size), {DType::kI64, {1}}}, root).wait();
-  std::string out = mine;
-  out.resize(static_cast<size_t>(size));
-  world.all().broadcast({reinterpret_cast<std::byte*>(out.data()), {DType::kU8, {size}}}, root).wait();
-  return out;
-}
-
-// The first line in which the texts of two plans differ, as each has it.
-std::string first_difference(std::string_view a, std::string_view b, int rank_of_b) {
-  const auto next_line = [](std::string_view& text) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    return line;
-  };
-  for (int number = 1; !a.empty() || !b.empty(); ++number) {
-    const std::string_view in_a = next_line(a);
-    const std::string_view in_b = next_line(b);
-    if (in_a == in_b) continue;
-    return fmt::format("line {} of the plan is first to differ: '{}' on rank 0, '{}' on rank {}", number,
-                       in_a.substr(0, 200), in_b.substr(0, 200), rank_of_b);
-  }
-  return "";
-}
-
-}  // namespace
-
-void agree(const std::vector<const ExecutionPlan*>& crews, comm::World& world) {
-  std::string text;
-  for (const ExecutionPlan* plan : crews) text += to_string(*plan);
-  uint64_t mine = hash64(text);
-  std::vector<uint64_t> all(static_cast<size_t>(world.size()));
-  const View in{reinterpret_cast<std::byte*>(&mine), {DType::kI64, {1}}};
-  const View out{reinterpret_cast<std::byte*>(all.data()), {DType::kI64, {world.size()}}};
-  world.all().all_gather(in, out).wait();
-  std::vector<int> others;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (all[static_cast<size_t>(rank)] != all[0]) others.push_back(rank);
-  }
-  if (others.empty()) return;
-  std::string list;
-  for (const int rank : others) list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
-  const std::string first = text_of(0, text, world);
-  const std::string other = text_of(others[0], text, world);
-  fail(
-      ErrorKind::kInvalidArgument,
-      "the ranks have planned different programs: rank {} (plan {:016x}) differs from rank 0 (plan {:016x}); {}; start "
-      "all ranks with the same configuration, program and TRIREME_* settings",
-      list, all[static_cast<size_t>(others[0])], all[0], first_difference(first, other, others[0]));
 }
 
 }  // namespace trireme

@@ -13,17 +13,19 @@
 #include "trireme/exec/communication_time.h"
 #include "trireme/exec/plan.h"
 #include "trireme/layout/box.h"
-#include "trireme/tensor/view.h"
+#include "trireme/tensor/host_tensor.h"
 
 namespace trireme {
 
 struct ExecutorOptions {
   comm::World* world = nullptr;  // null: one rank
   ThreadPool* pool = nullptr;    // null: computes on the calling thread
+  Device* device = nullptr;      // that the plan was made for; null: cpu. Outlives the executor.
   // Bytes to run in; empty: the executor takes its own. At least arena_bytes, and not shared by two executors that run
   // at the same time. (A validation plan runs in the step's transient part, which is free between steps.)
   std::span<std::byte> arena = {};
-  // Gives the memory of a parameter or state by its name, for plans with external_parameters.
+  // Gives the memory of a parameter or state by its name, for plans with external_parameters. What is the host's is
+  // copied, once, for a device that works elsewhere.
   std::function<View(std::string_view)> external = {};
 };
 
@@ -43,6 +45,18 @@ struct ActionTrace {
   std::chrono::steady_clock::time_point begin, end;
 };
 
+// A local piece as the host reads it: the executor's bytes themselves, until the next step, where the host can touch
+// them, otherwise a copy.
+struct HostPiece {
+  View view;
+  HostTensor copy = {};
+
+  template <class T>
+  std::span<const T> as() const {
+    return view.as<T>();
+  }
+};
+
 class Executor {
  public:
   // Collective over the mesh's ranks when the plan has communication. The plan must outlive the executor.
@@ -57,7 +71,25 @@ class Executor {
   std::span<std::byte> arena() const;  // the device's
   // Of a crew's plan: a crew has the inputs that its stages read.
   bool has_input(std::string_view name) const;
-  // The local piece of an input or output, and where it lies in the whole tensor.
+  // Between the host and the local pieces, between steps. Pieces are dense and row-major, of the plan's types; throw
+  // kInvalidArgument for others.
+  void write_input(std::string_view name, const View& from);
+  HostPiece read_input(std::string_view name) const;
+  HostPiece read_output(std::string_view name) const;
+  // Lets `fill` write all bytes of these inputs, given in their order: in place where the host can touch them,
+  // otherwise in memory of the host that is copied when `fill` returns.
+  void fill_inputs(std::span<const std::string> names, const std::function<void(std::span<const View>)>& fill);
+  // Of one number each.
+  template <class T>
+  void write_number(std::string_view input, T value) {
+    write_input(input, {reinterpret_cast<std::byte*>(&value), {dtype_of<T>, {}}});
+  }
+  template <class T>
+  T read_number(std::string_view output) const {
+    return read_output(output).as<T>()[0];
+  }
+
+  // Where the local piece of an input or output is, and which box of the whole tensor it has.
   View input(std::string_view name) const;
   View output(std::string_view name) const;
   Box input_box(std::string_view name) const;

@@ -173,7 +173,8 @@ TEST(Executor, a_kernel_this_build_does_not_have_is_refused) {
   ExecutionPlan plan = plan_of(graph);
   plan.actions[0].kernel = "exp.quantum";
   EXPECT_THAT(error_of([&] { Executor executor(plan, {}); }),
-              HasSubstr("the plan asks for kernel 'exp.quantum' of op 'exp', which this build does not have"));
+              HasSubstr("the plan asks for kernel 'exp.quantum' of op 'exp', which device 'cpu' of this "
+                        "build does not have"));
 }
 
 TEST(Executor, errors_carry_the_op_and_its_scope) {

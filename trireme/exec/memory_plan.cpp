@@ -58,13 +58,13 @@ class Placed {
 };
 
 // Places buffers one by one, each in the smallest gap among those it overlaps in time that holds it.
-MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order) {
+MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order, int64_t alignment) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
   Placed placed(buffers, plan.offsets);
   for (const size_t id : order) {
     const Lifetime& buffer = buffers[id];
-    const int64_t bytes = align_buffer(buffer.bytes);
+    const int64_t bytes = align_buffer(buffer.bytes, alignment);
     int64_t best = -1;
     int64_t best_gap = 0;
     int64_t free_from = 0;
@@ -75,7 +75,7 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
         best = free_from;
         best_gap = gap;
       }
-      free_from = std::max(free_from, plan.offsets[other] + align_buffer(buffers[other].bytes));
+      free_from = std::max(free_from, plan.offsets[other] + align_buffer(buffers[other].bytes, alignment));
     });
     plan.offsets[id] = best >= 0 ? best : free_from;
     plan.bytes = std::max(plan.bytes, plan.offsets[id] + bytes);
@@ -84,11 +84,11 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
   return plan;
 }
 
-int64_t most_live(std::span<const Lifetime> buffers) {
+int64_t most_live(std::span<const Lifetime> buffers, int64_t alignment) {
   std::vector<std::pair<int, int64_t>> events;  // at a step, bytes that come alive (freed at last + 1)
   for (const Lifetime& buffer : buffers) {
-    events.emplace_back(buffer.first, align_buffer(buffer.bytes));
-    events.emplace_back(buffer.last + 1, -align_buffer(buffer.bytes));
+    events.emplace_back(buffer.first, align_buffer(buffer.bytes, alignment));
+    events.emplace_back(buffer.last + 1, -align_buffer(buffer.bytes, alignment));
   }
   std::sort(events.begin(), events.end());
   int64_t live = 0;
@@ -102,12 +102,12 @@ int64_t most_live(std::span<const Lifetime> buffers) {
 
 }  // namespace
 
-int64_t align_buffer(int64_t bytes) {
-  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+int64_t align_buffer(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
-MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
-  const int64_t bound = most_live(buffers);
+MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
+  const int64_t bound = most_live(buffers, alignment);
   const auto length = [](const Lifetime& b) { return static_cast<int64_t>(b.last) - b.first + 1; };
   MemoryPlan best;
   best.bytes = -1;
@@ -121,7 +121,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
       if (attempt == 1) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
       return a.bytes * length(a) > b.bytes * length(b);
     });
-    MemoryPlan plan = place(buffers, order);
+    MemoryPlan plan = place(buffers, order, alignment);
     if (best.bytes < 0 || plan.bytes < best.bytes) best = std::move(plan);
     if (best.bytes <= bound) break;
   }

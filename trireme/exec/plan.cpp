@@ -35,11 +35,12 @@ const PlanOutput& ExecutionPlan::output(std::string_view wanted) const {
 
 std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier) {
   const auto steps = static_cast<int>(plan.actions.size());
+  const int64_t alignment = tier == Tier::kDevice ? plan.alignment : kBufferAlignment;
   std::vector<int64_t> live(static_cast<size_t>(steps) + 3, 0);  // steps -1 .. end, and one past
   for (const Buffer& b : plan.buffers) {
     if (b.offset < 0 || b.tier != tier) continue;
-    live[static_cast<size_t>(b.first + 1)] += align_buffer(b.bytes);
-    live[static_cast<size_t>(b.last + 2)] -= align_buffer(b.bytes);
+    live[static_cast<size_t>(b.first + 1)] += align_buffer(b.bytes, alignment);
+    live[static_cast<size_t>(b.last + 2)] -= align_buffer(b.bytes, alignment);
   }
   int peak = -1;
   int64_t now = 0;
@@ -54,7 +55,7 @@ std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier) {
   std::vector<int64_t> out(kHoldings, 0);
   for (const Buffer& b : plan.buffers) {
     if (b.offset >= 0 && b.tier == tier && b.first <= peak && peak <= b.last) {
-      out[static_cast<size_t>(b.holding)] += align_buffer(b.bytes);
+      out[static_cast<size_t>(b.holding)] += align_buffer(b.bytes, alignment);
     }
   }
   return out;

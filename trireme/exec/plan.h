@@ -37,11 +37,17 @@ Lane lane_of(const OpDef& op);
 enum class Holding { kParameter, kState, kData, kActivation, kGradient, kScratch };
 std::string_view to_string(Holding holding);
 inline constexpr int kHoldings = 6;
+// Whether it keeps its bytes between steps.
+inline bool is_persistent(Holding holding) {
+  return holding == Holding::kParameter || holding == Holding::kState;
+}
 
 // Memory that a rank has, each kind with an arena of its own.
 enum class Tier {
   kDevice,  // where kernels work
-  kHost,    // besides, of the host's: what need not lie where kernels work all the time
+  // Besides, of the host's: what need not lie where kernels work all the time, and staging of what is sent for devices
+  // whose memory the host cannot touch.
+  kHost,
 };
 std::string_view to_string(Tier tier);
 inline constexpr int kTiers = 2;
@@ -101,8 +107,10 @@ struct ExecutionPlan {
   // A job of several crews runs a plan for each, on meshes of as many ranks: rank r of this plan's mesh is the world's
   // rank crew * mesh.devices() + r.
   int crew = 0, crews = 1;
-  int threads = 1;            // compute threads per rank that scratch sizes are made for
-  std::string bits = "fast";  // what is promised of them: "fast", or "invariant on <isa>"
+  std::string device = "cpu";  // whose kernels it names
+  int64_t alignment = 64;      // of buffers in the device's arena, bytes
+  int threads = 1;             // compute threads per rank that scratch sizes are made for
+  std::string bits = "fast";   // what is promised of them: "fast", or "invariant on <isa>"
   std::array<Arena, kTiers> arenas;
   int64_t micro_batches = 1;  // that a rank's step consists of
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
@@ -121,8 +129,11 @@ struct ExecutionPlan {
   }
 };
 
+class Device;  // backend/device.h
+
 struct PlanOptions {
   int threads = 1;
+  const Device* device = nullptr;  // whose kernels run it; null: cpu
   // kInvariant: kernels are chosen by the whole types, so that no cut changes the choice.
   Numerics numerics = Numerics::kFast;
   // Parameters and state are not in the arena: another executor holds them. For programs that only read them.

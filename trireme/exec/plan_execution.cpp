@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <map>
 
-#include "trireme/backend/cpu/isa.h"
-#include "trireme/backend/kernels.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
-#include "trireme/exec/memory_plan.h"
+#include "trireme/exec/place_buffers.h"
 #include "trireme/exec/plan.h"
 #include "trireme/op/message.h"
 #include "trireme/op/overwrites.h"
@@ -20,6 +20,7 @@ class Planner {
       : program_(program),
         graph_(program.graph),
         options_(options),
+        device_(options.device ? *options.device : cpu_device()),
         end_(static_cast<int>(graph_.nodes().size())),
         last_use_(graph_.values().size(), -1),
         buffer_of_(graph_.values().size(), -1),
@@ -33,7 +34,9 @@ class Planner {
     plan_.crew = options_.crew;
     plan_.crews = options_.crews;
     plan_.threads = options_.threads;
-    if (options_.numerics == Numerics::kInvariant) plan_.bits = fmt::format("invariant on {}", to_string(isa()));
+    plan_.device = device_.name();
+    plan_.alignment = device_.alignment();
+    plan_.bits = device_.bits(options_.numerics);
     plan_.by_hand = program_.by_hand;
     plan_.micro_batches = program_.micro_batches;
     add_actions();
@@ -51,7 +54,7 @@ class Planner {
       const auto part = program_.part_of.find(static_cast<ValueId>(id));
       if (part != program_.part_of.end()) plan_.values.back().part_of = part->second;
     }
-    place();
+    place_buffers(plan_, together_, options_.external_parameters);
     end_sends();
     return std::move(plan_);
   }
@@ -75,9 +78,9 @@ class Planner {
       if (action.lane == Lane::kComm) {
         scratch = collective_scratch(*action.op, types);
       } else if (action.op->kernel) {
-        const Kernel& kernel = kernel_of(n, types);
-        action.kernel = kernel.name;
-        scratch = kernel.scratch_bytes(types, options_.threads);
+        KernelChoice kernel = kernel_of(n, types);
+        action.kernel = std::move(kernel.name);
+        scratch = kernel.scratch_bytes;
       }
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
       for (const ValueId id : n.inputs) {
@@ -111,8 +114,9 @@ class Planner {
     if (action.op->collective->work == GroupWork::kReduceScatter) scattering_.push_back(i);
   }
 
-  const Kernel& kernel_of(const Node& n, const TypeArgs& local) const {
-    if (options_.numerics == Numerics::kFast) return choose_kernel(def_of(n), local);
+  KernelChoice kernel_of(const Node& n, const TypeArgs& local) const {
+    if (options_.numerics == Numerics::kFast)
+      return device_.choose({def_of(n), local, local, Numerics::kFast, options_.threads});
     std::vector<TensorType> in, out;
     const auto whole = [&](ValueId id) {
       const auto part = program_.part_of.find(id);
@@ -120,7 +124,7 @@ class Planner {
     };
     for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, whole(id)});
     for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, whole(id)});
-    return choose_kernel(def_of(n), {in, out, n.attrs}, Numerics::kInvariant);
+    return device_.choose({def_of(n), local, {in, out, n.attrs}, Numerics::kInvariant, options_.threads});
   }
 
   Lane lane(int action) const { return plan_.actions[static_cast<size_t>(action)].lane; }
@@ -207,8 +211,6 @@ class Planner {
     b.last = std::max(b.last, last(id));
   }
 
-  static bool persistent(Holding holding) { return holding == Holding::kParameter || holding == Holding::kState; }
-
   void add_input(const Input& input) {
     const bool kept = input.role == Role::kParameter || input.role == Role::kState;
     const Holding holding = input.role == Role::kParameter ? Holding::kParameter
@@ -239,12 +241,32 @@ class Planner {
       }
       put(n.outputs[k], buffer);
     }
-    if (const int64_t bytes = scratch_bytes_[static_cast<size_t>(i)]; bytes > 0) {
+    const bool is_carried = in_background(lane(i)) && !device_.sends_in_place();
+    const int64_t bytes = scratch_bytes_[static_cast<size_t>(i)] + (is_carried ? staged_bytes(i) : 0);
+    if (bytes > 0) {
       const bool comm = in_background(lane(i));
-      plan_.actions[static_cast<size_t>(i)].scratch =
+      const int scratch =
           new_buffer(Holding::kScratch, bytes, i, comm ? std::min(waited_[static_cast<size_t>(i)], end_) : i);
+      plan_.actions[static_cast<size_t>(i)].scratch = scratch;
+      if (is_carried) plan_.buffers[static_cast<size_t>(scratch)].tier = Tier::kHost;
     }
     keep_together(i);
+  }
+
+  // What is carried between the device and the host's memory (exec/carrier.h).
+  int64_t staged_bytes(int i) const {
+    std::vector<int> buffers;
+    for (const auto& ids : {node(i).inputs, node(i).outputs}) {
+      for (const ValueId id : ids) {
+        const int buffer = buffer_of_[static_cast<size_t>(id)];
+        if (plan_.buffers[static_cast<size_t>(buffer)].tier == Tier::kDevice) buffers.push_back(buffer);
+      }
+    }
+    std::ranges::sort(buffers);
+    buffers.erase(std::ranges::unique(buffers).begin(), buffers.end());
+    std::vector<int64_t> bytes;
+    for (const int buffer : buffers) bytes.push_back(plan_.buffers[static_cast<size_t>(buffer)].bytes);
+    return staging_bytes(bytes);
   }
 
   // The buffer of an operand that result k may be written over, or -1. A persistent buffer may only be
@@ -258,7 +280,7 @@ class Planner {
       const int buffer = buffer_of_[static_cast<size_t>(from)];
       const Buffer& b = plan_.buffers[static_cast<size_t>(buffer)];
       if (graph_.type(from).bytes() != graph_.type(id).bytes() || b.bytes != graph_.type(id).bytes()) continue;
-      const bool kept = persistent(b.holding);
+      const bool kept = is_persistent(b.holding);
       if (kept && !updates(id, from)) continue;
       if (taken_by_sibling(n, k, buffer) || times_read(n, from) > 1) continue;
       const int until = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm ? waited_[static_cast<size_t>(i)] : i;
@@ -320,7 +342,7 @@ class Planner {
   // from step to step ends before it is overwritten; what is of the step alone has better bytes to go to than to wait
   // for.
   bool in_flight(ValueId id, int i) const {
-    const bool stays = persistent(plan_.buffers[static_cast<size_t>(buffer_of_[static_cast<size_t>(id)])].holding);
+    const bool stays = is_persistent(plan_.buffers[static_cast<size_t>(buffer_of_[static_cast<size_t>(id)])].holding);
     return std::ranges::any_of(sent_by_[static_cast<size_t>(id)], [&](int j) {
       return j < i && waited_[static_cast<size_t>(j)] > i && !(stays && is_send(j));
     });
@@ -346,7 +368,7 @@ class Planner {
     std::vector<int> members;
     for (const ValueId id : node(i).inputs) {
       const int buffer = buffer_of_[static_cast<size_t>(id)];
-      if (persistent(plan_.buffers[static_cast<size_t>(buffer)].holding)) return;
+      if (is_persistent(plan_.buffers[static_cast<size_t>(buffer)].holding)) return;
       if (std::find(members.begin(), members.end(), buffer) != members.end()) return;
       for (const auto& other : together_) {
         if (std::find(other.begin(), other.end(), buffer) != other.end()) return;
@@ -354,52 +376,6 @@ class Planner {
       members.push_back(buffer);
     }
     together_.push_back(std::move(members));
-  }
-
-  void place() {
-    for (Buffer& buffer : plan_.buffers) {
-      if (!persistent(buffer.holding)) continue;
-      int64_t& at = plan_.arena(buffer.tier).persistent;
-      buffer.offset = options_.external_parameters ? -1 : at;
-      if (!options_.external_parameters) at += align_buffer(buffer.bytes);
-    }
-    for (Arena& arena : plan_.arenas) arena.bytes = arena.lower_bound = arena.persistent;
-
-    std::vector<Lifetime> lifetimes;
-    std::vector<std::vector<int>> members;
-    std::vector<char> grouped(plan_.buffers.size(), 0);
-    for (const std::vector<int>& group : together_) {
-      Lifetime all{0, end_, -1};
-      for (const int id : group) {
-        const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-        all = {all.bytes + align_buffer(buffer.bytes), std::min(all.first, buffer.first),
-               std::max(all.last, buffer.last)};
-        grouped[static_cast<size_t>(id)] = 1;
-      }
-      for (const int id : group) {  // their bytes are reserved as one
-        plan_.buffers[static_cast<size_t>(id)].first = all.first;
-        plan_.buffers[static_cast<size_t>(id)].last = all.last;
-      }
-      lifetimes.push_back(all);
-      members.push_back(group);
-    }
-    for (size_t id = 0; id < plan_.buffers.size(); ++id) {
-      const Buffer& buffer = plan_.buffers[id];
-      if (grouped[id] || persistent(buffer.holding)) continue;
-      lifetimes.push_back({buffer.bytes, buffer.first, buffer.last});
-      members.push_back({static_cast<int>(id)});
-    }
-    const MemoryPlan memory = plan_memory(lifetimes);
-    for (size_t i = 0; i < members.size(); ++i) {
-      int64_t offset = plan_.arena().persistent + memory.offsets[i];
-      for (const int id : members[i]) {
-        Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-        buffer.offset = offset;
-        offset += align_buffer(buffer.bytes);
-      }
-    }
-    plan_.arena().bytes = plan_.arena().persistent + memory.bytes;
-    plan_.arena().lower_bound = plan_.arena().persistent + memory.lower_bound;
   }
 
   // A send has ended when the first action writes where its operand lies.
@@ -442,6 +418,7 @@ class Planner {
   const Program& program_;
   const Graph& graph_;
   const PlanOptions& options_;
+  const Device& device_;
   int end_;
   std::vector<int> last_use_;
   std::vector<int> buffer_of_;

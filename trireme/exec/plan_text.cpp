@@ -8,7 +8,8 @@
 //   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
 //   output "loss" value=9 updates=-1
 //
-// An arena that has no bytes has no line.
+// An arena that has no bytes has no line. A plan for a device other than cpu ends its first line with device="..."
+// alignment=64.
 #include <array>
 #include <cctype>
 
@@ -100,9 +101,12 @@ class Fields {
     }
     wrong(fmt::format("unknown word '{}'", word));
   }
-  void done() {
+  bool at_end() {
     while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
-    if (!rest_.empty()) wrong("unexpected text");
+    return rest_.empty();
+  }
+  void done() {
+    if (!at_end()) wrong("unexpected text");
   }
 
  private:
@@ -166,6 +170,9 @@ class PlanReader {
     plan_.bits = f.get<std::string>("bits");
     plan_.micro_batches = f.integer("micro_batches", 1, 1 << 20);
     plan_.by_hand = f.get<bool>("by_hand");
+    if (f.at_end()) return;
+    plan_.device = f.get<std::string>("device");
+    plan_.alignment = f.integer("alignment", 1, 1 << 20);
   }
   void arena(Fields& f) {
     Arena& arena = plan_.arena(static_cast<Tier>(f.one_of(kTierNames)));
@@ -256,9 +263,11 @@ std::string_view to_string(Holding holding) {
 }
 
 std::string to_string(const ExecutionPlan& plan) {
-  std::string out = fmt::format(
-      "plan 2 {} mesh=\"{}\" crew={} crews={} threads={} bits={} micro_batches={} by_hand={}\n", quote(plan.name),
-      to_string(plan.mesh), plan.crew, plan.crews, plan.threads, quote(plan.bits), plan.micro_batches, plan.by_hand);
+  std::string out = fmt::format("plan 2 {} mesh=\"{}\" crew={} crews={} threads={} bits={} micro_batches={} by_hand={}",
+                                quote(plan.name), to_string(plan.mesh), plan.crew, plan.crews, plan.threads,
+                                quote(plan.bits), plan.micro_batches, plan.by_hand);
+  if (plan.device != "cpu") out += fmt::format(" device={} alignment={}", quote(plan.device), plan.alignment);
+  out += '\n';
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
     const Arena& arena = plan.arena(tier);
     if (arena.bytes == 0) continue;

@@ -281,8 +281,8 @@ std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const Act
   };
   for (const Buffer& buffer : plan.buffers) {
     if (buffer.offset < 0 || buffer.tier != Tier::kDevice) continue;
-    change[at(buffer.first)] += align_buffer(buffer.bytes);
-    change[at(int64_t{buffer.last} + 1)] -= align_buffer(buffer.bytes);
+    change[at(buffer.first)] += align_buffer(buffer.bytes, plan.alignment);
+    change[at(int64_t{buffer.last} + 1)] -= align_buffer(buffer.bytes, plan.alignment);
   }
   std::vector<LiveBytes> out;
   int64_t bytes = 0;

@@ -55,6 +55,8 @@ int64_t offset_in(const Box& box, const Shape& start) {
 void copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box, const Box& region) {
   invariant(from.type.dtype == to.type.dtype, "copy_region between {} and {}", to_string(from.type.dtype),
             to_string(to.type.dtype));
+  from.require_host();
+  to.require_host();
   const int64_t element = size_of(from.type.dtype);
   each_run(from_box, to_box, region, [&](int64_t from_at, int64_t to_at, int64_t elements) {
     std::memcpy(to.data + to_at * element, from.data + from_at * element, static_cast<size_t>(elements * element));

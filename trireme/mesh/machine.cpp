@@ -5,6 +5,7 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fstream>
 #include <optional>
@@ -83,10 +84,20 @@ const std::vector<std::string>& element_types() {
 }
 
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
-  const Reader device(table, where, "device.", {"memory_bytes", "memory_bytes_per_s", "achievable", "flops_per_s"});
+  const Reader device(table, where, "device.",
+                      {"memory_bytes", "memory_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch"});
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
   if (device.has("achievable")) out.achievable = device.number("achievable");
+  if (device.has("alignment")) out.alignment = device.integer("alignment");
+  if (device.has("scratch")) {
+    for (const toml::node& node : device.tables("scratch")) {
+      const Reader rule(*node.as_table(), where, "device.scratch.", {"ops", "bytes", "of_operands", "of_results"});
+      out.scratch.push_back({rule.text("ops"), rule.has("bytes") ? rule.integer("bytes") : 0,
+                             rule.has("of_operands") ? rule.number("of_operands") : 0,
+                             rule.has("of_results") ? rule.number("of_results") : 0});
+    }
+  }
   const toml::table& rates = device.table("flops_per_s");
   const Reader flops(rates, where, "device.flops_per_s.", element_types());
   for (const auto& [key, node] : rates) {
@@ -150,6 +161,19 @@ void check(const Machine& machine, std::string_view where) {
   positive("device.memory_bytes_per_s", machine.memory_bytes_per_s);
   require(machine.achievable > 0 && machine.achievable <= 1,
           "{}: 'device.achievable' is {}; it must be more than 0 and at most 1", where, machine.achievable);
+  constexpr int64_t kMostAlignment = 1 << 20;
+  require(machine.alignment >= 64 && machine.alignment <= kMostAlignment &&
+              std::has_single_bit(static_cast<uint64_t>(machine.alignment)),
+          "{}: 'device.alignment' is {}; it must be a power of two from 64 to 2^20", where, machine.alignment);
+  for (const ScratchRule& rule : machine.scratch) {
+    constexpr double kMost = 1e6;
+    const auto is_share = [](double value) { return value >= 0 && value <= kMost; };
+    require(!rule.ops.empty() && rule.bytes >= 0 && rule.bytes <= machine.memory_bytes && is_share(rule.of_operands) &&
+                is_share(rule.of_results),
+            "{}: a 'device.scratch' of '{}' has bytes = {}, of_operands = {}, of_results = {}; it must name ops, and "
+            "its figures must be from 0 to the device's memory and to 1e6",
+            where, rule.ops, rule.bytes, rule.of_operands, rule.of_results);
+  }
   require(machine.flops_per_s.contains("f32"), "{}: the key 'device.flops_per_s.f32' is missing", where);
   for (const auto& [dtype, rate] : machine.flops_per_s) {
     positive("device.flops_per_s." + dtype, rate);
@@ -203,8 +227,13 @@ std::string to_string(const Machine& machine) {
                                 machine.devices_per_host);
   out += fmt::format("\n[device]\nmemory_bytes = {}\nmemory_bytes_per_s = {}\nachievable = {}\n", machine.memory_bytes,
                      machine.memory_bytes_per_s, machine.achievable);
+  if (machine.alignment != Machine{}.alignment) out += fmt::format("alignment = {}\n", machine.alignment);
   out += "\n[device.flops_per_s]\n";
   for (const auto& [dtype, rate] : machine.flops_per_s) out += fmt::format("{} = {}\n", dtype, rate);
+  for (const ScratchRule& rule : machine.scratch) {
+    out += fmt::format("\n[[device.scratch]]\nops = {}\nbytes = {}\nof_operands = {}\nof_results = {}\n",
+                       quoted(rule.ops), rule.bytes, rule.of_operands, rule.of_results);
+  }
   for (const LinkLevel& level : machine.levels) {
     out += fmt::format("\n[[level]]\nname = {}\ndevices = {}\nlatency_s = {}\nbytes_per_s = {}\n", quoted(level.name),
                        level.devices, level.latency_s, level.bytes_per_s);

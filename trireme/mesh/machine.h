@@ -20,6 +20,15 @@ struct LinkLevel {
   friend bool operator==(const LinkLevel&, const LinkLevel&) = default;
 };
 
+// Memory that a device's kernels need beside their operands and results: in a call of an op that the pattern names, so
+// many bytes, and so many times those of the operands and of the results. In a pattern * stands for any characters.
+struct ScratchRule {
+  std::string ops;
+  int64_t bytes = 0;
+  double of_operands = 0, of_results = 0;
+  friend bool operator==(const ScratchRule&, const ScratchRule&) = default;
+};
+
 struct Machine {
   std::string name;
   int64_t hosts = 1;
@@ -28,6 +37,8 @@ struct Machine {
   double memory_bytes_per_s = 0;              // of one device
   std::map<std::string, double> flops_per_s;  // of one device, by element type: "f32", "bf16"
   double achievable = 1.0;                    // share of flops_per_s that large kernels reach
+  int64_t alignment = 64;                     // of buffers in a device's memory, bytes
+  std::vector<ScratchRule> scratch;           // the first that names an op counts; an op without one needs none
   std::vector<LinkLevel> levels;              // smallest first; the last reaches every device
 
   int64_t devices() const { return hosts * devices_per_host; }

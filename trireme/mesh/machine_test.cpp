@@ -90,6 +90,33 @@ TEST(Machine, large_rates_and_odd_names_survive_their_text) {
   EXPECT_EQ(back.flops_per_s, machine.flops_per_s);
 }
 
+// What a step takes on its devices (backend/described).
+constexpr std::string_view kMemory = R"(achievable = 0.5
+alignment = 256
+
+[[device.scratch]]
+ops = "*matmul*"
+bytes = 33554432
+
+[[device.scratch]]
+ops = "attention_grad"
+of_operands = 2
+of_results = 0.67
+)";
+
+TEST(Machine, says_how_a_devices_memory_is_used) {
+  std::string text(kText);
+  text.replace(text.find("achievable = 0.5\n"), 17, kMemory);
+  const Machine machine = parse_machine(text);
+
+  EXPECT_EQ(parse_machine(kText).alignment, 64);
+  EXPECT_EQ(machine.alignment, 256);
+  ASSERT_EQ(machine.scratch.size(), 2U);
+  EXPECT_EQ(machine.scratch[0], (ScratchRule{"*matmul*", 33554432, 0, 0}));
+  EXPECT_EQ(machine.scratch[1], (ScratchRule{"attention_grad", 0, 2, 0.67}));
+  EXPECT_EQ(parse_machine(to_string(machine)), machine);
+}
+
 TEST(Machine, this_host_is_valid_and_survives_its_text) {
   const Machine machine = Machine::this_host();
 
@@ -123,6 +150,15 @@ TEST(Machine, shipped_files_are_valid_and_named_as_their_machine) {
     ++files;
   }
   EXPECT_GE(files, 3);
+}
+
+TEST(MachineErrors, figures_of_memory_that_cannot_be_are_refused) {
+  EXPECT_EQ(error_with("achievable = 0.5", "alignment = 100"),
+            "m.toml: 'device.alignment' is 100; it must be a power of two from 64 to 2^20");
+  EXPECT_EQ(
+      error_with("achievable = 0.5", "[[device.scratch]]\nops = \"exp\"\nof_results = -1\n"),
+      "m.toml: a 'device.scratch' of 'exp' has bytes = 0, of_operands = 0, of_results = -1; it must name ops, and "
+      "its figures must be from 0 to the device's memory and to 1e6");
 }
 
 TEST(MachineErrors, unknown_keys_name_the_likely_one) {

@@ -18,7 +18,8 @@
 
 namespace trireme {
 
-class ThreadPool;  // base/thread_pool.h
+class ThreadPool;    // base/thread_pool.h
+class DeviceStream;  // backend/device.h
 struct OpDef;
 
 // A facet of an op: a function, or the reason why there is none.
@@ -82,7 +83,8 @@ struct Place {
 
 // One call of a kernel. Kernels read shapes from the views, never from attributes, so that one kernel serves
 // whole and cut tensors. `scratch` has the bytes the kernel asked for; `state` is the kernel's own, kept
-// from call to call of the same action (cached primitives).
+// from call to call of the same action (cached primitives). Operands, scalars among them, are read when the kernel's
+// turn in its stream comes, never before.
 struct KernelArgs {
   std::span<const View> in;
   std::span<const View> out;
@@ -92,6 +94,7 @@ struct KernelArgs {
   std::span<std::byte> scratch;
   ThreadPool* pool = nullptr;  // null: run on the calling thread
   std::shared_ptr<void>* state = nullptr;
+  DeviceStream* stream = nullptr;  // that its work belongs to; null: the kernel is called by hand, outside of any
 
   // First coordinate of a piece in dimension `dim` of its whole tensor, and that whole tensor's shape.
   int64_t in_start(size_t i, int dim) const { return in_place.empty() ? 0 : in_place[i].start[dim]; }

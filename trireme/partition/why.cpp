@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/layout/reshard.h"
 #include "trireme/plan/op_names.h"
 #include "trireme/plan/parallel.h"

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "trireme/base/words.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/pass/rewrite.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/plan/cuts.h"
 
 namespace trireme {

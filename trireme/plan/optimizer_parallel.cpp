@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {

@@ -23,13 +23,12 @@
 
 namespace trireme {
 
-// For every name that matches the pattern (`*` stands for any characters). The last rule that matches a name counts.
+// For every name that matches the pattern (base/words.h). The last rule that matches a name counts.
 struct CutRule {
   std::string pattern;
   std::string cuts;
   friend bool operator==(const CutRule&, const CutRule&) = default;
 };
-bool matches(std::string_view pattern, std::string_view name);
 
 // ZeRO (Rajbhandari et al., 2020). A parameter is sliced when all hold: `level` is not 0, no pattern of `except`
 // matches, it has `threshold_kb` KiB or more, its gradient is summed over some axes, and dimension 0 of

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
@@ -321,21 +322,6 @@ class SemiAuto {
   std::map<NodeId, AskedOp> ops_;
   std::map<ValueId, Asked> parameters_;
 };
-
-}  // namespace
-
-bool matches(std::string_view pattern, std::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (size_t from = star; from <= name.size(); ++from) {
-    if (matches(rest, name.substr(from))) return true;
-  }
-  return false;
-}
-
-namespace {
 
 template <class Parse>
 auto parsed(const Graph& graph, Parse&& parse) {

@@ -1,4 +1,4 @@
-// View: bytes somewhere, read as a dense row-major tensor. It owns nothing.
+// View: bytes somewhere, read as a dense row-major tensor. It owns nothing, and knows whether the host may touch them.
 #pragma once
 
 #include <span>
@@ -8,17 +8,40 @@
 
 namespace trireme {
 
+// Who may touch bytes.
+enum class Memory {
+  kHost,    // the host's threads, and the device where it works in the host's memory
+  kDevice,  // what runs on the device alone; to the host they are an address
+};
+
 struct View {
   std::byte* data = nullptr;
   TensorType type;
+  Memory memory = Memory::kHost;
 
   int64_t elements() const { return type.elements(); }
   int64_t bytes() const { return type.bytes(); }
-  std::span<std::byte> raw() const { return {data, static_cast<size_t>(bytes())}; }
+  // The bytes; throws kInvalidArgument for those of a device that the host cannot touch.
+  std::span<std::byte> raw() const {
+    require_host();
+    return {data, static_cast<size_t>(bytes())};
+  }
+  // Others at the same place.
+  View with(TensorType other) const { return {data, other, memory}; }
 
-  // The elements; throws kInternal when T is not the view's element type.
+  void require_host() const {
+    if (memory == Memory::kHost) [[likely]]
+      return;
+    fail(ErrorKind::kInvalidArgument,
+         "a view of {} lies in device memory, which the host cannot touch; copy it (Executor::read_input, read_output "
+         "and write_input)",
+         to_string(type));
+  }
+
+  // The elements; throws kInternal when T is not the view's element type, kInvalidArgument as raw().
   template <class T>
   std::span<T> as() const {
+    require_host();
     invariant(type.dtype == dtype_of<std::remove_const_t<T>>, "view of {} read as {}", to_string(type),
               to_string(dtype_of<std::remove_const_t<T>>));
     return {reinterpret_cast<T*>(data), static_cast<size_t>(elements())};

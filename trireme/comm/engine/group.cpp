@@ -41,6 +41,7 @@ std::shared_ptr<Operation> GroupBase::operation(std::string_view kind, const Vie
   operation->turns = &turns_;
   operation->kind = kind;
   if (view != nullptr) {
+    view->require_host();
     operation->bytes = view->bytes();
     operation->dtype = view->type.dtype;
   }

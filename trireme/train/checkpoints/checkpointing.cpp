@@ -170,6 +170,34 @@ void join_own(const ckpt::Reader& reader, const std::string& name, const Wanted&
   }
 }
 
+// Fills this rank's piece of an input.
+void load_piece(const Session& session, const Executor& step, const ckpt::Reader& reader, const PlanInput& input,
+                const View& data) {
+  const PlanValue& value = session.plan().values[static_cast<size_t>(input.value)];
+  const Box box = step.input_box(input.name);
+  const std::vector<std::string> own = own_names(reader);
+  if (std::ranges::find(own, input.name) != own.end()) {
+    const bool as_saved = is_own(session, input) && session.plan().mesh.devices() == reader.world();
+    if (!as_saved) {
+      const std::string& piece = session.compiled().graph.input(input.name).piece;
+      return join_own(reader, input.name, {value, !piece.empty() && piece != kOwnPiece, box, data});
+    }
+  }
+  const Shape saved = saved_as(session, input);
+  reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? value.whole : saved});
+  const Box inside = held(box, value.whole);
+  if (inside != box) std::ranges::fill(data.raw(), std::byte{0});
+  for (const SavedBox& part : saved_boxes(value.whole, inside, saved)) {
+    if (part.inner == box) {
+      reader.read(input.name, part.saved, data.with({data.type.dtype, part.saved.size}));
+      continue;
+    }
+    const HostTensor copy({data.type.dtype, part.inner.size});
+    reader.read(input.name, part.saved, copy.view().with({data.type.dtype, part.saved.size}));
+    copy_region(copy.view(), part.inner, data, box, part.inner);
+  }
+}
+
 }  // namespace
 
 std::string save_session(Session& session, comm::World* world, const SaveRequest& request) {
@@ -177,11 +205,12 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
   const ExecutionPlan& plan = session.plan();
   std::vector<ckpt::Piece> pieces;
   std::deque<HostTensor> copies;
+  std::deque<HostPiece> held_pieces;  // what is written has its bytes here, where the host cannot read the executor's
   for (const PlanInput& input : session.pieces_to_write(rank)) {
     const Shape& whole = plan.values[static_cast<size_t>(input.value)].whole;
     const Shape saved = saved_as(session, input);
     const Box box = session.step().input_box(input.name);
-    const View data = session.step().input(input.name);
+    const View data = held_pieces.emplace_back(session.step().read_input(input.name)).view;
     const std::vector<SavedBox> boxes = saved_boxes(whole, held(box, whole), saved);
     for (const SavedBox& part : boxes) {
       View bytes = data;
@@ -221,35 +250,10 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
 
 void load_session(Session& session, const ckpt::Reader& reader) {
   for (const std::string& note : reader.notes()) TRIREME_LOG(kWarn, "ckpt", "{}", note);
-  const ExecutionPlan& plan = session.plan();
-  const std::vector<std::string> own = own_names(reader);
+  Executor& step = session.step();
   for (const PlanInput& input : session.persistent()) {
-    const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
-    if (std::ranges::find(own, input.name) != own.end()) {
-      const bool as_saved = is_own(session, input) && plan.mesh.devices() == reader.world();
-      if (!as_saved) {
-        const std::string& piece = session.compiled().graph.input(input.name).piece;
-        join_own(reader, input.name,
-                 {value, !piece.empty() && piece != kOwnPiece, session.step().input_box(input.name),
-                  session.step().input(input.name)});
-        continue;
-      }
-    }
-    const Shape saved = saved_as(session, input);
-    reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? value.whole : saved});
-    const Box box = session.step().input_box(input.name);
-    const View data = session.step().input(input.name);
-    const Box inside = held(box, value.whole);
-    if (inside != box) std::ranges::fill(data.raw(), std::byte{0});
-    for (const SavedBox& part : saved_boxes(value.whole, inside, saved)) {
-      if (part.inner == box) {
-        reader.read(input.name, part.saved, {data.data, {data.type.dtype, part.saved.size}});
-        continue;
-      }
-      const HostTensor copy({data.type.dtype, part.inner.size});
-      reader.read(input.name, part.saved, {copy.view().data, {data.type.dtype, part.saved.size}});
-      copy_region(copy.view(), part.inner, data, box, part.inner);
-    }
+    step.fill_inputs({&input.name, 1},
+                     [&](std::span<const View> data) { load_piece(session, step, reader, input, data[0]); });
   }
 }
 

@@ -1,5 +1,6 @@
 #include "trireme/train/infer/evaluate_checkpoint.h"
 
+#include "trireme/backend/device.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/step/assembly.h"
 
@@ -14,6 +15,7 @@ EvaluationResult evaluate_checkpoint(const ckpt::Reader& reader, const JobConfig
   Session session(evaluation_of(assembly, job.size()), std::nullopt,
                   {.world = job.world(),
                    .pool = &job.pool(),
+                   .device = make_device(assembly.options.device),
                    .parallel = how.parallel,
                    .numerics = how.numerics,
                    .passes = how.passes});

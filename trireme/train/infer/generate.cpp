@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/backend/device.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
@@ -62,18 +63,22 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
     }
     return view;
   };
-  Executor executor(compiled.plan(), {.pool = pool, .external = external});
+  const std::shared_ptr<Device> device = make_device(assembly.options.device);
+  Executor executor(compiled.plan(), {.pool = pool, .device = device.get(), .external = external});
 
   std::vector<int32_t> tokens = data::encode(options.prompt);
-  const auto window = executor.input(assembly.batch.front().name).as<int32_t>();
+  HostTensor window(executor.input(assembly.batch.front().name).type);
   const double begin_s = now_s();
   for (int64_t i = 0; i < options.tokens; ++i) {
     if (i > 0 && options.most_seconds > 0 && now_s() - begin_s > options.most_seconds) break;
     const auto seen = std::min<size_t>(tokens.size(), static_cast<size_t>(context));
-    std::fill(window.begin(), window.end(), 0);
-    std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), window.begin());
+    const auto ids = window.as<int32_t>();
+    std::fill(ids.begin(), ids.end(), 0);
+    std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), ids.begin());
+    executor.write_input(assembly.batch.front().name, window.view());
     executor.run();
-    const auto logits = executor.output("prediction").as<float>().subspan((seen - 1) * vocabulary, vocabulary);
+    const HostPiece prediction = executor.read_output("prediction");
+    const auto logits = prediction.as<float>().subspan((seen - 1) * vocabulary, vocabulary);
     tokens.push_back(draw(logits, options.temperature, uniform01({options.seed, 0}, static_cast<uint64_t>(i), 0)));
     if (each) each(static_cast<char>(tokens.back()));
   }

@@ -114,6 +114,10 @@ std::vector<ConfigKey> step_keys(JobConfig& c) {
       {"train.numerics", &c.train.numerics,
        "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep them is "
        "refused"},
+      {"train.device", &c.train.device,
+       "where kernels run: cpu; guarded, which finds mistakes of the code around kernels; or described:FILE, a "
+       "machine's "
+       "file, for which a job is planned and not run"},
       {"train.trace", &c.train.trace,
        "file for a trace of all ranks and lanes, which ui.perfetto.dev and chrome://tracing show"},
       {"train.trace_steps", &c.train.trace_steps, "steps that the trace has, from the run's second on"},
@@ -227,6 +231,7 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .clip_norm = config.train.clip,
           .compute = parse_compute_type(config.train.dtype, "configuration: train.dtype ="),
           .numerics = parse_numerics(config.train.numerics),
+          .device = config.train.device,
           .schedule = {.kind = parse_schedule(config.train.schedule),
                        .warmup_steps = config.train.warmup,
                        .final_ratio = config.train.final_ratio},

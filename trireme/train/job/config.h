@@ -32,6 +32,7 @@ struct JobConfig {
     int64_t batch = 32;
     std::string dtype = "f32";       // f32 | bf16
     std::string numerics = "fast";   // fast | invariant
+    std::string device = "cpu";      // backend/device.h
     std::string recompute = "none";  // none | selective | full | a number
     int64_t loss_pieces = 1;
     std::string optimizer = "adamw";

@@ -10,9 +10,8 @@ namespace trireme {
 Evaluator::Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, bool accuracy)
     : executor_(executor), source_(std::move(source)), batch_(batch), accuracy_(accuracy) {
   counts_ = std::ranges::any_of(executor.plan().outputs, [](const PlanOutput& out) { return out.name == "counted"; });
-  const std::vector<BatchField> fields = batch_fields(*source_, batch);
-  slices_ = slices_of(executor, fields);
-  for (const BatchField& field : fields) views_.push_back(input_of(executor, field));
+  fields_ = batch_fields(*source_, batch);
+  slices_ = slices_of(executor, fields_);
 }
 
 EvaluationResult Evaluator::run(int64_t most_batches) const {
@@ -21,10 +20,12 @@ EvaluationResult Evaluator::run(int64_t most_batches) const {
   EvaluationResult out;
   double counted = 0;  // losses, of each sample once
   double correct = 0;
-  const auto output = [&](const char* name) { return static_cast<double>(executor_.output(name).as<float>()[0]); };
+  const auto output = [&](const char* name) { return static_cast<double>(executor_.read_number<float>(name)); };
   for (const data::SampleRange& part : parts) {
-    data::read_rows(
-        *source_, slices_, [&](int64_t row) { return part.first + row % part.count; }, views_);
+    fill_fields(executor_, fields_, [&](std::span<const View> views) {
+      data::read_rows(
+          *source_, slices_, [&](int64_t row) { return part.first + row % part.count; }, views);
+    });
     executor_.run();
     // Fewer samples fill the batch by turns.
     const double share = static_cast<double>(part.count) / static_cast<double>(batch_);

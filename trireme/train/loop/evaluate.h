@@ -8,6 +8,7 @@
 
 #include "trireme/data/batches.h"
 #include "trireme/exec/executor.h"
+#include "trireme/train/step/step.h"
 
 namespace trireme {
 
@@ -33,7 +34,7 @@ class Evaluator {
   bool accuracy_;
   bool counts_ = false;  // the graph says how many targets count
   std::vector<data::FieldSlice> slices_;
-  std::vector<View> views_;
+  std::vector<BatchField> fields_;
 };
 
 }  // namespace trireme

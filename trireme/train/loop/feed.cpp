@@ -35,12 +35,29 @@ std::vector<data::FieldSlice> slices_of(const Executor& executor, const std::vec
   return out;
 }
 
+void fill_fields(Executor& executor, std::span<const BatchField> fields,
+                 const std::function<void(std::span<const View>)>& fill) {
+  std::vector<std::string> names;
+  for (const BatchField& field : fields) {
+    if (executor.has_input(field.name)) names.push_back(field.name);
+  }
+  executor.fill_inputs(names, [&](std::span<const View> found) {
+    std::vector<View> views;
+    for (const BatchField& field : fields) {
+      const bool is_read = executor.has_input(field.name);
+      views.push_back(is_read ? found.front() : input_of(executor, field));
+      if (is_read) found = found.subspan(1);
+    }
+    fill(views);
+  });
+}
+
 Feed::Feed(const data::SourcePtr& source, const data::BatchOptions& options, Executor& executor,
            const std::vector<BatchField>& fields, int64_t first, int64_t end)
-    : batches_(source, options), end_(end), next_(first) {
-  for (const BatchField& field : fields) targets_.push_back(input_of(executor, field));
-  for (auto& stage : stages_) {
-    for (const View& target : targets_) stage.emplace_back(target.type);
+    : batches_(source, options), executor_(executor), end_(end), next_(first) {
+  for (const BatchField& field : fields) {
+    names_.push_back(field.name);
+    for (auto& stage : stages_) stage.emplace_back(input_of(executor, field).type);
   }
   for (size_t i = 0; i < stages_.size(); ++i) ask();
 }
@@ -48,8 +65,8 @@ Feed::Feed(const data::SourcePtr& source, const data::BatchOptions& options, Exe
 void Feed::take() {
   batches_.wait();
   const std::vector<HostTensor>& stage = stages_[static_cast<size_t>(taken_++ % 2)];
-  for (size_t i = 0; i < targets_.size(); ++i) {
-    std::copy(stage[i].view().raw().begin(), stage[i].view().raw().end(), targets_[i].raw().begin());
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (executor_.has_input(names_[i])) executor_.write_input(names_[i], stage[i].view());
   }
   ask();
 }

@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "trireme/data/batches.h"
@@ -15,9 +18,12 @@ namespace trireme {
 // The fields of a batch with this many samples.
 std::vector<BatchField> batch_fields(const data::Source& source, int64_t batch);
 
-// This rank's part of each field, as the plan cuts it.
 // The executor's input of a field; one without elements where its crew does not read the field.
 View input_of(const Executor& executor, const BatchField& field);
+// Executor::fill_inputs of all fields, in their order; of those that its crew does not read, as input_of has them.
+void fill_fields(Executor& executor, std::span<const BatchField> fields,
+                 const std::function<void(std::span<const View>)>& fill);
+// This rank's part of each field, as the plan cuts it.
 std::vector<data::FieldSlice> slices_of(const Executor& executor, const std::vector<BatchField>& fields);
 
 class Feed {
@@ -33,7 +39,8 @@ class Feed {
 
   std::array<std::vector<HostTensor>, 2> stages_;  // outlive the reading thread in batches_
   data::Batches batches_;
-  std::vector<View> targets_;
+  Executor& executor_;
+  std::vector<std::string> names_;  // of the fields
   int64_t end_;
   int64_t next_;
   int64_t asked_ = 0;

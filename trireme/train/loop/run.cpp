@@ -105,11 +105,11 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
   feed.take();
   data_s_ += now_s() - begin_s;
   Executor& executor = session_.step();
-  if (executor.has_input("lr")) executor.input("lr").as<float>()[0] = static_cast<float>(lr_);
-  if (executor.has_input("step")) executor.input("step").as<int64_t>()[0] = step;
+  if (executor.has_input("lr")) executor.write_number("lr", static_cast<float>(lr_));
+  if (executor.has_input("step")) executor.write_number("step", step);
   executor.run();
   result_.step = step;
-  result_.loss = executor.output("loss").as<float>()[0];
+  result_.loss = executor.read_number<float>("loss");
   StepRecord record{.step = step,
                     .loss = result_.loss,
                     .lr = lr_,
@@ -117,7 +117,7 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
                     .communication = executor.communication()};
   communication_ += record.communication;
   steps_s_ += record.seconds;
-  if (options_.clip_norm > 0) record.grad_norm = executor.output("grad_norm").as<float>()[0];
+  if (options_.clip_norm > 0) record.grad_norm = executor.read_number<float>("grad_norm");
   recorder.step(record);
   launch::note_step();
   if (!std::isfinite(result_.loss))

@@ -49,7 +49,14 @@ bool Run::are_whole() {
 }
 
 std::function<View(std::string_view)> Run::parameters() {
-  if (are_whole()) return [this](std::string_view name) { return session_.step().input(name); };
+  if (are_whole()) {
+    const auto pieces = std::make_shared<std::map<std::string, HostPiece, std::less<>>>();
+    return [this, pieces](std::string_view name) {
+      auto found = pieces->find(name);
+      if (found == pieces->end()) found = pieces->emplace(name, session_.step().read_input(name)).first;
+      return found->second.view;
+    };
+  }
   const auto reader = std::make_shared<ckpt::Reader>(result_.checkpoint);
   const auto read = std::make_shared<std::map<std::string, HostTensor, std::less<>>>();
   return [reader, read](std::string_view name) {

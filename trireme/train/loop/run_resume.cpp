@@ -147,10 +147,9 @@ double Run::expected_seconds() {
   Executor& executor = session_.evaluation();
   double pass_s = 0;
   for (int i = 0; i < 2; ++i) {  // the first warms up
-    for (const BatchField& field : batch_fields(*fit_.validation, evaluation_batch())) {
-      const View view = input_of(executor, field);
-      std::fill(view.raw().begin(), view.raw().end(), std::byte{0});
-    }
+    fill_fields(executor, batch_fields(*fit_.validation, evaluation_batch()), [](std::span<const View> views) {
+      for (const View& view : views) std::ranges::fill(view.raw(), std::byte{0});
+    });
     const double begin_s = now_s();
     executor.run();
     pass_s = now_s() - begin_s;

@@ -52,8 +52,8 @@ void Run::move_earlier_run_away() {
 
 bool Run::parameters_are_finite() {
   const bool finite = std::ranges::all_of(session_.persistent(), [&](const PlanInput& input) {
-    const View view = session_.step().input(input.name);
-    return input.role != Role::kParameter || view.type.dtype != DType::kF32 || all_finite(view.as<float>());
+    if (input.role != Role::kParameter || session_.step().input(input.name).type.dtype != DType::kF32) return true;
+    return all_finite(session_.step().read_input(input.name).as<float>());
   });
   return !any_rank(job_.world(), !finite);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trireme/backend/device.h"
 #include "trireme/train/step/by_hand.h"
 
 namespace trireme {
@@ -70,6 +71,7 @@ Graph inference_of(const Assembly& assembly, int64_t ranks) {
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {
   return {.ranks = ranks,
           .threads = threads,
+          .device = make_device(assembly.options.device),
           .parallel = parallel,
           .numerics = assembly.options.numerics,
           .passes = assembly.options.passes};
@@ -80,6 +82,7 @@ Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* poo
   return Session(std::move(graphs.step), std::move(graphs.evaluation),
                  {.world = world,
                   .pool = pool,
+                  .device = make_device(assembly.options.device),
                   .seed = assembly.options.seed,
                   .parallel = std::move(graphs.parallel),
                   .numerics = assembly.options.numerics,

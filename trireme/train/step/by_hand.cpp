@@ -1,6 +1,7 @@
 #include "trireme/train/step/by_hand.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/by_hand.h"
 

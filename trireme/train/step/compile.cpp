@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/exec/soundness.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/op/build.h"
 #include "trireme/partition/by_hand.h"
 #include "trireme/partition/crews.h"
@@ -82,6 +84,7 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
 
 ExecutionPlan planned(const Program& program, const CompileOptions& options, int crew, int crews) {
   ExecutionPlan out = plan_execution(program, {.threads = options.threads,
+                                               .device = options.device.get(),
                                                .numerics = options.numerics,
                                                .external_parameters = options.external_parameters,
                                                .crew = crew,
@@ -142,6 +145,23 @@ Compiled compile(Graph graph, const CompileOptions& options) {
             out.timetable->name, unsound.empty() ? "" : unsound.front());
   }
   return out;
+}
+
+void require_fits(const ExecutionPlan& plan, const Device& device) {
+  const Machine host = Machine::this_host();
+  const bool is_named = device.memory_bytes() > 0;
+  const int64_t memory = is_named ? device.memory_bytes() : host.memory_bytes * host.devices_per_host;
+  int64_t bytes = plan.arena().bytes, persistent = plan.arena().persistent;
+  if (!is_named) {
+    bytes += plan.arena(Tier::kHost).bytes;
+    persistent += plan.arena(Tier::kHost).persistent;
+  }
+  const auto gib = [](int64_t of) { return static_cast<double>(of) / (1024.0 * 1024 * 1024); };
+  require(bytes <= memory,
+          "'{}' takes {:.1f} GiB on each rank ({:.1f} GiB of parameters and state), and {} has {:.1f} GiB; cut it over "
+          "more ranks, or see docs/howto/train_in_less_memory.md",
+          plan.name, gib(bytes), gib(persistent), is_named ? fmt::format("device '{}'", device.name()) : "this host",
+          gib(memory));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@ namespace trireme {
 struct CompileOptions {
   int64_t ranks = 1;
   int threads = 1;
+  std::shared_ptr<const Device> device = {};  // whose kernels and memory; null: cpu
   Parallel parallel = {};
   Numerics numerics = Numerics::kFast;
   PassOptions passes = {};  // but for all_reduce, which follows from parallel.communication and measure
@@ -57,6 +59,10 @@ struct CompiledJob {
   std::optional<Compiled> evaluation;
 };
 CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOptions& options);
+
+// Throws kInvalidArgument, with both, when a rank's memory on the device, or of this host where the device names none,
+// does not hold what the plan takes.
+void require_fits(const ExecutionPlan& plan, const Device& device);
 
 // A graph that reads the parameters of a compiled step as they lie there.
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/soundness.h"
-#include "trireme/mesh/machine.h"
 #include "trireme/train/step/initialise.h"
 #include "trireme/train/step/measure_rates.h"
 
@@ -20,19 +20,6 @@ bool sends_messages(const Session::Options& options) {
          world->transport() != "threads";
 }
 
-void require_memory(const ExecutionPlan& plan) {
-  const Machine host = Machine::this_host();
-  const double memory = static_cast<double>(host.memory_bytes) * static_cast<double>(host.devices_per_host);
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  const int64_t bytes = plan.arena().bytes + plan.arena(Tier::kHost).bytes;
-  const int64_t persistent = plan.arena().persistent + plan.arena(Tier::kHost).persistent;
-  require(static_cast<double>(bytes) <= memory,
-          "'{}' takes {:.1f} GiB on each rank ({:.1f} GiB of parameters and state), and this host has {:.1f} GiB; cut "
-          "it over more "
-          "ranks, or see docs/howto/train_in_less_memory.md",
-          plan.name, static_cast<double>(bytes) / kGiB, static_cast<double>(persistent) / kGiB, memory / kGiB);
-}
-
 void log_plan(const char* of, const ExecutionPlan& plan) {
   TRIREME_LOG(kDebug, "train", "plan  of={} hash={:016x} actions={} arena_bytes={} persistent_bytes={}", of, hash(plan),
               plan.actions.size(), plan.arena().bytes, plan.arena().persistent);
@@ -43,6 +30,7 @@ void log_plan(const char* of, const ExecutionPlan& plan) {
 Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
   CompileOptions how{.ranks = options.world ? options.world->size() : 1,
                      .threads = options.pool ? options.pool->size() : 1,
+                     .device = options.device,
                      .parallel = options.parallel,
                      .numerics = options.numerics,
                      .passes = options.passes};
@@ -57,13 +45,14 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
     agree(compiled_.plans(), *options.world);
     if (compiled_evaluation_) agree(compiled_evaluation_->plans(), *options.world);
   }
-  require_memory(plan());
+  require_fits(plan(), options.device ? *options.device : cpu_device());
   log_plan("step", plan());
   const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
   if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);
-  step_ = std::make_unique<Executor>(plan(), ExecutorOptions{.world = options.world, .pool = options.pool});
+  const ExecutorOptions run{.world = options.world, .pool = options.pool, .device = options.device.get()};
+  step_ = std::make_unique<Executor>(plan(), run);
   if (of_evaluation != nullptr) {
-    ExecutorOptions eval{.world = options.world, .pool = options.pool};
+    ExecutorOptions eval = run;
     eval.arena = step_->arena().subspan(static_cast<size_t>(plan().arena().persistent));
     eval.external = [this](std::string_view name) { return step_->input(name); };
     evaluation_ = std::make_unique<Executor>(*of_evaluation, eval);
@@ -76,8 +65,9 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
 void Session::initialise() {
   for (const PlanInput& input : persistent_) {
     const PlanValue& value = plan().values[static_cast<size_t>(input.value)];
-    trireme::initialise(step_->input(input.name), step_->input_box(input.name), value.whole, input.init, options_.seed,
-                        input.name);
+    step_->fill_inputs({&input.name, 1}, [&](std::span<const View> out) {
+      trireme::initialise(out[0], step_->input_box(input.name), value.whole, input.init, options_.seed, input.name);
+    });
   }
   if (options_.parameter_broadcast && options_.world && options_.world->size() > 1) broadcast_parameters();
 }
@@ -92,7 +82,9 @@ void Session::broadcast_parameters() {
     for (const int64_t holder : mesh.group_of(options_.world->rank() - first, axes))
       holders.push_back(static_cast<int>(first + holder));
     if (holders.size() < 2) continue;
-    options_.world->group(holders).broadcast(step_->input(input.name), 0).wait();
+    const HostPiece piece = step_->read_input(input.name);
+    options_.world->group(holders).broadcast(piece.view, 0).wait();
+    step_->write_input(input.name, piece.view);
   }
 }
 

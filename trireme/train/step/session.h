@@ -18,7 +18,8 @@ class Session {
   struct Options {
     comm::World* world = nullptr;  // null: one rank
     ThreadPool* pool = nullptr;
-    uint64_t seed = 0;  // of the starting values
+    std::shared_ptr<Device> device = {};  // null: cpu
+    uint64_t seed = 0;                    // of the starting values
     Parallel parallel = {};
     Numerics numerics = Numerics::kFast;
     // Starting values of parameters come from the first of the ranks that hold the same piece, whatever the others'

@@ -40,6 +40,7 @@ struct TrainerOptions {
   double clip_norm = 0;         // 0: gradients are not clipped
   DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h)
   Numerics numerics = Numerics::kFast;
+  std::string device = "cpu";  // make_device (backend/device.h)
   Schedule schedule = {};
   bool accuracy = false;          // evaluation counts right answers: for targets that are classes
   std::string out;                // folder for logs, report and checkpoints; "": none are written

@@ -1,0 +1,83 @@
+// The device cpu: work is done where it is put in, by the calling thread and the pool that KernelArgs names.
+#include "trireme/backend/device.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/kernels.h"
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+class CpuStream : public DeviceStream {
+ public:
+  void launch(KernelFn* kernel, const KernelArgs& args, const std::string& /*what*/) override {
+    KernelArgs mine = args;
+    mine.stream = this;
+    kernel(mine);
+  }
+  void copy(const View& from, const View& to) override {
+    if (from.data != to.data) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
+  }
+  void copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box,
+                   const Box& region) override {
+    trireme::copy_region(from, from_box, to, to_box, region);
+  }
+  // Whatever was put in is done.
+  void record(DeviceEvent& /*event*/) override {}
+  void wait(const DeviceEvent& /*event*/) override {}
+  void synchronize() override {}
+};
+
+class CpuDevice : public Device {
+ public:
+  const std::string& name() const override {
+    static const std::string kName = "cpu";
+    return kName;
+  }
+  KernelChoice choose(const KernelQuery& query) const override {
+    const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
+    return {std::string(kernel.name), kernel.scratch_bytes(query.types, query.threads)};
+  }
+  KernelFn* kernel(const OpDef& op, std::string_view name) const override {
+    for (const Kernel* kernel : kernels_of(op)) {
+      if (kernel->name == name) return kernel->run;
+    }
+    return nullptr;
+  }
+  std::string bits(Numerics numerics) const override {
+    return numerics == Numerics::kInvariant ? fmt::format("invariant on {}", to_string(isa())) : "fast";
+  }
+  Memory memory() const override { return Memory::kHost; }
+  bool sends_in_place() const override { return true; }
+  int64_t memory_bytes() const override { return 0; }
+  int64_t alignment() const override { return kAlignment; }
+  DeviceMemory allocate(int64_t bytes) override {
+    constexpr size_t kPage = 4096;
+    const auto size = static_cast<size_t>(bytes);
+    auto* const data = static_cast<std::byte*>(std::aligned_alloc(kPage, (size + kPage - 1) / kPage * kPage));
+    if (data == nullptr) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
+    return {{data, size}, std::shared_ptr<void>(data, [](void* p) { std::free(p); })};
+  }
+  std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CpuStream>(); }
+  std::unique_ptr<DeviceEvent> event() override { return std::make_unique<DeviceEvent>(); }
+
+ private:
+  static constexpr int64_t kAlignment = 64;  // of a cache line
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_cpu(std::string_view told) {
+  require(told.empty(), "the device 'cpu' is told nothing, not '{}'; write cpu", told);
+  return std::make_shared<CpuDevice>();
+}
+
+Device& cpu_device() {
+  static CpuDevice device;
+  return device;
+}
+
+}  // namespace trireme
