@@ -1,4 +1,5 @@
 // Where kernels run: --device and train.device.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <regex>

@@ -104,6 +104,10 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
                               build_info().options)},
       {"Command", options_.command.empty() ? job_.command() : options_.command}};
   out.insert(out.end(), own.begin(), own.end());
+  if (const std::optional<Timetable>& timetable = session_.compiled().timetable)
+    out.emplace_back("Pipeline",
+                     fmt::format("{} stages on {} parts of the ranks, schedule {}, {} micro-batches", timetable->stages,
+                                 timetable->crews.size(), timetable->name, timetable->micro_batches));
   if (first_ > 0) out.emplace_back("Resumed", fmt::format("after step {}", first_));
   return out;
 }
