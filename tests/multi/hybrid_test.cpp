@@ -64,6 +64,8 @@ struct How {
   int ranks;
   Optimizer optimizer = Sgd{.momentum = 0.9};
   LossFn loss = class_loss();
+
+  friend void PrintTo(const How& how, std::ostream* out) { *out << how.name; }
 };
 
 Graph hand_step(const Parallel& parallel, const How& how) {

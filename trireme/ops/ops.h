@@ -148,11 +148,9 @@ Tensor stop_gradient(const Tensor& x);
 struct MeanLossOptions {
   int64_t ignore_index = -100;
   double label_smoothing = 0;
-  // Divide by the number of labels that are not ignored (PyTorch's mean), which takes a sum over all ranks before the
-  // backward pass; otherwise by the number of all positions.
-  bool only_counted = false;
 };
-// The mean of cross_entropy over all positions, a scalar in nats.
+// The mean of cross_entropy over all positions, a scalar in nats. Where ignored labels are not to count in it:
+// cross_entropy_counted (ops/loss/counted_loss.h).
 Tensor cross_entropy_mean(const Tensor& logits, const Tensor& labels, const MeanLossOptions& options = {});
 // The mean of (x - target)^2, a scalar.
 Tensor mse(const Tensor& x, const Tensor& target);
