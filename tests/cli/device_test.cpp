@@ -43,7 +43,7 @@ TEST_F(DeviceTest, AnotherDevicesArenaIsPlannedFromItsFile) {
 }
 
 TEST_F(DeviceTest, AJobThatDoesNotFitIsRefusedWithItsArena) {
-  const Outcome planned = run({"explain", "gpt.toml", "--device", machine(5000), "--stage", "memory"});
+  const Outcome planned = run({"explain", "gpt.toml", "--device", machine(10000), "--stage", "memory"});
   EXPECT_EQ(planned.code, 2);
   EXPECT_THAT(planned.out, HasSubstr("first written by"));
   EXPECT_THAT(planned.err, HasSubstr("and device 'toy' has 0.0 GiB; cut it over more ranks"));

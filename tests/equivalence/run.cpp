@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "tests/equivalence/options.h"
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/shrink.h"
 #include "trireme/backend/cpu/isa.h"
@@ -79,15 +80,6 @@ class UsedIsa {
  private:
   Isa before_ = isa();
 };
-
-bool keeps_bits(const Case& test) {
-  return test.numerics == Numerics::kInvariant;
-}
-
-int threads_of(const Case& test) {
-  if (!keeps_bits(test)) return test.threads;
-  return test.strategy.mesh.devices() == 1 ? 1 : 1 + static_cast<int>(test.seed / 8 % 3);
-}
 
 std::string transport_of(const Case& test) {
   const std::vector<std::string>& known = comm::transports_of_threads();
@@ -385,44 +377,6 @@ void note(const Case& test, const Built& built, std::set<std::string>& out) {
       if (!action.kernel.empty()) out.insert("kernel " + action.kernel);
     }
   }
-}
-
-std::vector<std::string> options_of(const Case& test) {
-  const bool has_own = std::ranges::any_of(
-      test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });
-  const std::pair<bool, std::string> all[] = {
-      {test.transport != "threads", test.transport},
-      {threads_of(test) > 1, keeps_bits(test) ? "threads, invariant" : "threads"},
-      {test.sums != "own", "sums " + test.sums},
-      {test.rates != "usual", "rates " + test.rates},
-      {test.isa != "machine", "isa " + test.isa},
-      {test.device != "cpu", "device " + test.device},
-      {test.device != "cpu" && test.transport != "threads", fmt::format("device {}, {}", test.device, test.transport)},
-      {test.device != "cpu" && test.by_hand, fmt::format("device {}, by hand", test.device)},
-      {test.device != "cpu" && test.evaluates, fmt::format("device {}, evaluation", test.device)},
-      {test.device != "cpu" && keeps_bits(test), fmt::format("device {}, invariant", test.device)},
-      {test.device != "cpu" && test.crews > 1, fmt::format("device {}, pipeline", test.device)},
-      {!test.bucket_ends.empty(), "bucket ends"},
-      {test.recompute != "none", "recompute " + test.recompute},
-      {test.loss_pieces > 1, "loss pieces"},
-      {test.is_saved, "saved strategy"},
-      {!test.passes, "no passes"},
-      {!test.all_to_all, "no all-to-all"},
-      {test.by_hand, "by hand"},
-      {has_own, "layerwise"},
-      {test.evaluates, "evaluation"},
-      {test.evaluates && test.by_hand, "evaluation, by hand"},
-      {test.evaluates && keeps_bits(test), "evaluation, invariant"},
-      {micro_batches(test.strategy.mesh) > 1, "micro-batches"},
-      {test.crews > 1, "pipeline " + test.schedule},
-      {test.crews > 1 && keeps_bits(test), "pipeline, invariant"},
-      {test.crews > 1 && test.evaluates, "pipeline, evaluation"},
-      {keeps_bits(test), "invariant"}};
-  std::vector<std::string> out;
-  for (const auto& [is_on, name] : all) {
-    if (is_on) out.push_back("option " + name);
-  }
-  return out;
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+#include "tests/equivalence/options.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace trireme::equivalence {
+
+bool keeps_bits(const Case& test) {
+  return test.numerics == Numerics::kInvariant;
+}
+
+int threads_of(const Case& test) {
+  if (!keeps_bits(test)) return test.threads;
+  return test.strategy.mesh.devices() == 1 ? 1 : 1 + static_cast<int>(test.seed / 8 % 3);
+}
+
+std::vector<std::string> options_of(const Case& test) {
+  const bool has_own = std::ranges::any_of(
+      test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });
+  const bool is_elsewhere = test.device != "cpu";
+  const std::string device = "device " + test.device;
+  const std::pair<bool, std::string> all[] = {
+      {test.transport != "threads", test.transport},
+      {threads_of(test) > 1, keeps_bits(test) ? "threads, invariant" : "threads"},
+      {test.sums != "own", "sums " + test.sums},
+      {test.rates != "usual", "rates " + test.rates},
+      {test.isa != "machine", "isa " + test.isa},
+      {is_elsewhere, device},
+      {is_elsewhere && test.transport != "threads", fmt::format("{}, {}", device, test.transport)},
+      {is_elsewhere && test.by_hand, device + ", by hand"},
+      {is_elsewhere && test.evaluates, device + ", evaluation"},
+      {is_elsewhere && keeps_bits(test), device + ", invariant"},
+      {is_elsewhere && test.crews > 1, device + ", pipeline"},
+      {!test.bucket_ends.empty(), "bucket ends"},
+      {test.recompute != "none", "recompute " + test.recompute},
+      {test.loss_pieces > 1, "loss pieces"},
+      {test.is_saved, "saved strategy"},
+      {!test.passes, "no passes"},
+      {!test.all_to_all, "no all-to-all"},
+      {test.by_hand, "by hand"},
+      {has_own, "layerwise"},
+      {test.evaluates, "evaluation"},
+      {test.evaluates && test.by_hand, "evaluation, by hand"},
+      {test.evaluates && keeps_bits(test), "evaluation, invariant"},
+      {micro_batches(test.strategy.mesh) > 1, "micro-batches"},
+      {test.crews > 1, "pipeline " + test.schedule},
+      {test.crews > 1 && keeps_bits(test), "pipeline, invariant"},
+      {test.crews > 1 && test.evaluates, "pipeline, evaluation"},
+      {keeps_bits(test), "invariant"}};
+  std::vector<std::string> out;
+  for (const auto& [is_on, name] : all) {
+    if (is_on) out.push_back("option " + name);
+  }
+  return out;
+}
+
+}  // namespace trireme::equivalence
