@@ -178,14 +178,14 @@ int step(const StepArgs& args) {
   const double first_step_s = over_ranks(job.world(), steps.first_step_s);
   const double median = over_ranks(job.world(), steps.ms[steps.ms.size() / 2]);
   const CommunicationTime communication = over_ranks(job.world(), steps.communication).mean;
-  const double units = static_cast<double>(config.train.batch * assembly.options.tokens_per_sample);
+  const double units = static_cast<double>(config.train.fit.batch * assembly.options.tokens_per_sample);
   if (job.rank() != 0) return 0;
   if (args.by_op) print_by_op(session.step(), args.steps);
   print({{"model", args.model.model},
          {"world", job.size()},
          {"threads", job.pool().size()},
-         {"dtype", config.train.dtype},
-         {"numerics", config.train.numerics},
+         {"dtype", to_string(config.train.dtype)},
+         {"numerics", to_string(config.train.numerics)},
          {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
          {"batch", args.model.batch},
          {"parameters", session.parameter_count()},

@@ -33,25 +33,27 @@ JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
   trained.parallel = {};
   const JobConfig plain;
   trained.train.device = plain.train.device;
-  trained.train.keep_best =
-      plain.train.keep_best;  // nothing is judged here, so other data may be given without more ado
-  trained.train.patience = plain.train.patience;
-  trained.train.measure = plain.train.measure;
-  trained.train.min_improvement = plain.train.min_improvement;
+  trained.train.fit.keep_best =
+      plain.train.fit.keep_best;  // nothing is judged here, so other data may be given without more ado
+  trained.train.fit.patience = plain.train.fit.patience;
+  trained.train.fit.measure = plain.train.fit.measure;
+  trained.train.fit.min_improvement = plain.train.fit.min_improvement;
   JobConfig out = parse_config(to_toml(trained), reader.path() + " (configuration)", args.set);
   const bool given = args.batch > 0;
-  const int64_t batch = given ? args.batch : out.train.eval_batch > 0 ? out.train.eval_batch : out.train.batch;
+  const int64_t batch = given                          ? args.batch
+                        : out.train.fit.eval_batch > 0 ? out.train.fit.eval_batch
+                                                       : out.train.fit.batch;
   require(!given || batch % ranks == 0, "evaluate: --batch {} does not divide over {} ranks; use {}", batch, ranks,
           (batch + ranks - 1) / ranks * ranks);
-  out.train.batch = (batch + ranks - 1) / ranks * ranks;
-  out.train.eval_batch = 0;
+  out.train.fit.batch = (batch + ranks - 1) / ranks * ranks;
+  out.train.fit.eval_batch = 0;
   return out;
 }
 
 // What a run with this configuration holds out; all samples where it holds none out.
 data::SourcePtr samples_of(const JobConfig& config) {
   JobConfig any = config;
-  any.train.batch = 1;  // of the samples that are trained on none is needed
+  any.train.fit.batch = 1;  // of the samples that are trained on none is needed
   data::Split split = make_data(any);
   return split.validation ? split.validation : split.train;
 }

@@ -18,6 +18,7 @@
 #include "trireme/pass/step_times.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/job/strategies.h"
 
 namespace trireme::cli {
@@ -221,12 +222,13 @@ void add_pass_flags(CLI::App& command, PassOptions& passes) {
 // What is taken so that the command line of a run can be given as it is: for where the run writes, how it goes on and
 // how its ranks meet.
 void leave_out_of_help(CLI::App& command) {
+  for (const KeyHelp& key : all_keys()) {
+    if (key.row.of_run) command.get_option(std::string(key.row.flag))->group("");
+  }
   for (const char* name :
-       {"--out",          "--resume",    "--quiet",       "--restarts",      "--insecure",    "--save-every-minutes",
-        "--keep-best",    "--patience",  "--merged-save", "--sample-tokens", "--trace-steps", "--node-rank",
-        "--master",       "--last-call", "--node-id",     "--address",       "--window",      "--heartbeat",
-        "--secret-file",  "--tls-cert",  "--tls-key",     "--tls-ca",        "--tls-crl",     "--tls-password-file",
-        "--tls-warn-days"})
+       {"--out", "--resume", "--quiet", "--restarts", "--insecure", "--node-rank", "--master", "--last-call",
+        "--node-id", "--address", "--window", "--heartbeat", "--tls-cert", "--tls-key", "--secret-file", "--tls-ca",
+        "--tls-crl", "--tls-password-file", "--tls-warn-days"})
     command.get_option(name)->group("");
 }
 

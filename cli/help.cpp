@@ -26,7 +26,8 @@ void print_config_keys() {
   const std::vector<KeyHelp> keys = all_keys();
   for (const KeyHelp& key : keys) widest = std::max(widest, key.name.size());
   for (const KeyHelp& key : keys)
-    std::printf("  %-*s  %s\n", static_cast<int>(widest), key.name.c_str(), key.doc.c_str());
+    std::printf("  %-*s  %s%s\n", static_cast<int>(widest), key.name.c_str(), key.doc.c_str(),
+                key.row.flag.empty() ? "" : fmt::format(" ({})", key.row.flag).c_str());
   std::printf("\nThe defaults:\n\n%s", to_toml(JobConfig{}).c_str());
   std::printf("\nThose of each kind of model and of data:\n%s", defaults_of_kinds().c_str());
 }

@@ -5,45 +5,64 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cctype>
+
+#include "trireme/train/job/kinds.h"
+
 namespace trireme::cli {
+namespace {
 
-CLI::Option* KeyFlags::add_text(CLI::App& command, const std::string& names, const std::string& key,
-                                const std::string& help) {
-  return command.add_option_function<std::string>(
-      names, [given = given_, key](const std::string& value) { given->emplace_back(key, value); }, help);
+std::string text_of(int64_t value) {
+  return std::to_string(value);
+}
+std::string text_of(double value) {
+  return fmt::format("{}", value);
+}
+std::string text_of(const std::string& value) {
+  return value;
 }
 
-CLI::Option* KeyFlags::add_whole(CLI::App& command, const std::string& names, const std::string& key,
-                                 const std::string& help) {
-  return command.add_option_function<int64_t>(
-      names, [given = given_, key](const int64_t& value) { given->emplace_back(key, std::to_string(value)); }, help);
+// "Ranks that positions are cut over (parallel.cp)"; names of values and of models stay as they are written.
+std::string help_of(const KeyHelp& key) {
+  std::string out = key.doc;
+  const size_t space = std::min(out.find(' '), out.size());
+  const bool is_list =
+      space == 0 || out[space - 1] == ',' || out[space - 1] == ':' || out.substr(space).starts_with(" or ");
+  if (!is_list) out[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out[0])));
+  return fmt::format("{} ({})", out, key.name);
 }
 
-CLI::Option* KeyFlags::add_real(CLI::App& command, const std::string& names, const std::string& key,
-                                const std::string& help) {
-  return command.add_option_function<double>(
-      names, [given = given_, key](const double& value) { given->emplace_back(key, fmt::format("{}", value)); }, help);
-}
+}  // namespace
 
-CLI::Option* KeyFlags::add_list(CLI::App& command, const std::string& names, const std::string& key,
-                                const std::string& help) {
-  return command
-      .add_option_function<std::vector<int64_t>>(
-          names,
-          [given = given_, key](const std::vector<int64_t>& values) {
-            given->emplace_back(key, fmt::format("[{}]", fmt::join(values, ", ")));
-          },
-          help)
-      ->delimiter(',')
-      ->allow_extra_args(false);
-}
-
-CLI::Option* KeyFlags::add_switch(CLI::App& command, const std::string& names, const std::string& key,
-                                  const std::string& help) {
-  return command
-      .add_flag_function(
-          names, [given = given_, key](int64_t count) { given->emplace_back(key, count > 0 ? "true" : "false"); }, help)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+CLI::Option* KeyFlags::add(CLI::App& command, const std::string& names, const std::string& key, const KeyTarget& type,
+                           const std::string& help) {
+  const auto add_one = [&](auto value) {
+    using T = decltype(value);
+    return command.add_option_function<T>(
+        names, [given = given_, key](const T& found) { given->emplace_back(key, text_of(found)); }, help);
+  };
+  const auto add_as = [&](const auto& target) -> CLI::Option* {
+    using T = std::remove_pointer_t<std::remove_cvref_t<decltype(target)>>;
+    if constexpr (std::is_same_v<T, bool>) {
+      const auto set = [given = given_, key](int64_t count) { given->emplace_back(key, count > 0 ? "true" : "false"); };
+      return command.add_flag_function(names, set, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, uint64_t>) {
+      return add_one(int64_t{});
+    } else if constexpr (std::is_same_v<T, double>) {
+      return add_one(double{});
+    } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+      const auto set = [given = given_, key](const std::vector<int64_t>& values) {
+        given->emplace_back(key, fmt::format("[{}]", fmt::join(values, ", ")));
+      };
+      return command.add_option_function<std::vector<int64_t>>(names, set, help)
+          ->delimiter(',')
+          ->allow_extra_args(false);
+    } else {
+      return add_one(std::string());
+    }
+  };
+  return std::visit(add_as, type);
 }
 
 std::vector<std::string> KeyFlags::overrides() const {
@@ -58,6 +77,32 @@ const std::string* KeyFlags::given(const std::string& key) const {
     if (name == key) found = &value;
   }
   return found;
+}
+
+std::string flag_names(const std::string& flag, const KeyTarget& type) {
+  std::string out = flag;
+  std::ranges::replace(out, '_', '-');
+  return std::holds_alternative<bool*>(type) ? fmt::format("{0},!--no-{1}", out, out.substr(2)) : out;
+}
+
+void ask_implied(const KeyFlags& flags, JobConfig& config, const std::vector<std::string>& set) {
+  for (const KeyHelp& key : all_keys()) {
+    const std::string* value = flags.given(key.name);
+    if (key.row.implies.empty() || value == nullptr || *value == key.usual) continue;
+    const std::string implied = key.name.substr(0, key.name.find('.') + 1) + std::string(key.row.implies);
+    const std::string other = implied.substr(0, implied.find('='));
+    const bool is_said = flags.given(other) != nullptr || std::ranges::any_of(set, [&](const std::string& each) {
+                           return each.starts_with(other + "=");
+                         });
+    if (!is_said) set_where_usual(config, implied);
+  }
+}
+
+void add_flags_of_keys(CLI::App& command, KeyFlags& flags, FlagsOf which) {
+  for (const KeyHelp& key : all_keys()) {
+    if (key.row.flag.empty() || (which == FlagsOf::kBench && !key.row.in_bench)) continue;
+    flags.add(command, flag_names(std::string(key.row.flag), key.row.target), key.name, key.row.target, help_of(key));
+  }
 }
 
 }  // namespace trireme::cli

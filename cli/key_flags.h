@@ -8,22 +8,24 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/keys.h"
+
 namespace CLI {
 class App;
 class Option;
 }  // namespace CLI
 
+namespace trireme {
+struct JobConfig;
+}
+
 namespace trireme::cli {
 
 class KeyFlags {
  public:
-  CLI::Option* add_text(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
-  CLI::Option* add_whole(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
-  CLI::Option* add_real(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
-  CLI::Option* add_list(CLI::App& command, const std::string& names, const std::string& key,
-                        const std::string& help);  // of whole numbers
-  // With a name like "--sp,!--no-sp".
-  CLI::Option* add_switch(CLI::App& command, const std::string& names, const std::string& key, const std::string& help);
+  // A flag of these names, "--sp,!--no-sp" of a key that is true or false, for the key of this type of values.
+  CLI::Option* add(CLI::App& command, const std::string& names, const std::string& key, const KeyTarget& type,
+                   const std::string& help);
 
   // What was given, as "key=value" in the order it was given.
   std::vector<std::string> overrides() const;
@@ -34,5 +36,16 @@ class KeyFlags {
   using Given = std::vector<std::pair<std::string, std::string>>;
   std::shared_ptr<Given> given_ = std::make_shared<Given>();  // filled as the command line is read, shared by copies
 };
+
+// The flags that rows of keys have: of a job's, or of those alone that say what `trireme bench step` times.
+enum class FlagsOf { kJob, kBench };
+void add_flags_of_keys(CLI::App& command, KeyFlags& flags, FlagsOf which);
+
+// What flags at other values than their defaults imply (base/keys.h), where neither a flag nor `set` nor the job's file
+// says otherwise: --tp asks for the mode in which the compiler cuts the model.
+void ask_implied(const KeyFlags& flags, JobConfig& config, const std::vector<std::string>& set = {});
+
+// "--kv-heads" of "kv_heads"; with "!--no-..." where values are true or false.
+std::string flag_names(const std::string& flag, const KeyTarget& type);
 
 }  // namespace trireme::cli

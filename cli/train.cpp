@@ -59,7 +59,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       compact_number(static_cast<double>(session.parameter_count())).c_str(), info.data.c_str(), job.size(),
       job.size() == 1 ? "" : "s", job.pool().size(), job.pool().size() == 1 ? "" : "s",
       job.world() ? fmt::format(" over {}", job.world()->transport()).c_str() : "",
-      static_cast<long long>(config.train.batch),
+      static_cast<long long>(config.train.fit.batch),
       plan.micro_batches == 1 ? "" : fmt::format(" in {} micro-batches", plan.micro_batches).c_str(),
       static_cast<double>(plan.arena().bytes) / 1048576.0,
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().persistent) / 1048576.0).c_str(),
@@ -80,7 +80,7 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
         "Nothing is left to train: the run stopped early at step %lld, after %lld validations that found nothing "
         "better than that of "
         "step %lld.\nTo go on, raise --patience, or set it to 0.\n",
-        static_cast<long long>(result.step), static_cast<long long>(config.train.patience),
+        static_cast<long long>(result.step), static_cast<long long>(config.train.fit.patience),
         static_cast<long long>(result.best_step));
     return;
   }
@@ -89,7 +89,7 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
         "Nothing is left to train: %s is at step %lld of %s.\nFor more, raise the number of steps, as in --set "
         "train.steps=%lld.\n",
         result.checkpoint.c_str(), static_cast<long long>(result.step),
-        config.train.steps > 0 ? std::to_string(config.train.steps).c_str() : "the last epoch",
+        config.train.fit.steps > 0 ? std::to_string(config.train.fit.steps).c_str() : "the last epoch",
         static_cast<long long>(2 * result.step));
     return;
   }
@@ -98,17 +98,18 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
   if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
   if (result.stopped_early) {
     std::printf("\nStopped early at step %lld: %lld validations found nothing better than that of step %lld",
-                static_cast<long long>(result.step), static_cast<long long>(config.train.patience),
+                static_cast<long long>(result.step), static_cast<long long>(config.train.fit.patience),
                 static_cast<long long>(result.best_step));
   }
   if (Job::current().size() > 1) std::printf("\nCommunication %s", to_string(result.communication).c_str());
   std::printf("\nReport:     %s\nCheckpoint: %s\n", result.report.c_str(), result.checkpoint.c_str());
-  if (config.train.keep_best && result.best_step >= 0) {
+  if (config.train.fit.keep_best && result.best_step >= 0) {
     std::printf("Best:       %s/checkpoints/best, of step %lld: validation %s %.4f\n", args.out.c_str(),
-                static_cast<long long>(result.best_step), config.train.measure.c_str(), result.best);
+                static_cast<long long>(result.best_step),
+                config.train.fit.measure == Measure::kLoss ? "loss" : "accuracy", result.best);
   }
   if (!config.train.trace.empty()) std::printf("Trace:      %s\n", config.train.trace.c_str());
-  if (config.train.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
+  if (config.train.fit.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
   if (writes_text(config)) {
     std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());
   }
@@ -142,8 +143,8 @@ void check_fits(const JobConfig& config, int ranks) {
             parts, parts == 1 ? "" : "s", whole ? "" : fmt::format(" x {} micro-batches", micro_batches), key,
             sizes_that_divide(batch, parts * micro_batches), whole ? "" : "other --gradient-accumulation-steps, ");
   };
-  check("a batch", "train.batch", config.train.batch);
-  check("an evaluation batch", "train.eval_batch", config.train.eval_batch);  // 0 is the training batch
+  check("a batch", "train.batch", config.train.fit.batch);
+  check("an evaluation batch", "train.eval_batch", config.train.fit.eval_batch);  // 0 is the training batch
 }
 
 bool fits(const JobConfig& config, int ranks) {
@@ -186,7 +187,7 @@ int work(const JobFlags& args) {
       };
     }
   }
-  FitOptions fit = fit_options(config);
+  FitOptions fit = config.train.fit;
   fit.validation = split.validation;
   fit.resume = args.resume;
   Trainer trainer([&](const nn::Fields& batch) { return (*model)(batch); }, make_loss(config), make_optimizer(config),

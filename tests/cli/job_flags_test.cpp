@@ -45,6 +45,19 @@ TEST_F(JobFlagsTest, AFlagThatSaysTheDefaultOverridesTheFile) {
   EXPECT_EQ(f32.out, run({"explain", "gpt.toml", "--stage", "actions"}).out);
 }
 
+// A flag is its key under another name, and the help of each names the other.
+TEST_F(JobFlagsTest, AFlagSaysWhatItsKeySays) {
+  const std::string plain = explained("", {});
+  EXPECT_NE(explained("", {"--batch", "8"}), plain);
+  EXPECT_EQ(explained("", {"--batch", "8"}), explained("", {"--set", "train.batch=8"}));
+  EXPECT_EQ(explained("", {"--optimizer", "sgd", "--clip", "0"}),
+            explained("", {"--set", "train.optimizer=sgd", "--set", "train.clip=0"}));
+  const Outcome wrong = run({"explain", "gpt.toml", "--lr", "0"});
+  EXPECT_THAT(wrong.err, HasSubstr("configuration: train.lr = 0; it must be above 0"));
+  EXPECT_THAT(run({"help", "train"}).out, HasSubstr("(train.loss_pieces)"));
+  EXPECT_THAT(run({"help", "config"}).out, HasSubstr("(--loss-pieces)"));
+}
+
 TEST_F(JobFlagsTest, OfAnOptionGivenTwiceTheLastWins) {
   const std::string one = explained("", {"--zero", "1"});
   EXPECT_EQ(explained("", {"--zero", "3", "--zero", "1"}), one);
@@ -98,6 +111,13 @@ TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakesAndListsWhatItUses) {
                                              {"--merged-save", {}},
                                              {"--sample-tokens", {"5"}},
                                              {"--trace-steps", {"3"}},
+                                             {"--steps", {"5"}},
+                                             {"--epochs", {"1"}},
+                                             {"--eval-every", {"2"}},
+                                             {"--save-every", {"2"}},
+                                             {"--lr", {"0.5"}},
+                                             {"--lr-schedule", {"linear"}},
+                                             {"--warmup", {"1"}},
                                              {"--node-rank", {"0"}},
                                              {"--master", {"10.0.0.5"}},
                                              {"--last-call", {"1"}},

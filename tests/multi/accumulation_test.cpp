@@ -59,14 +59,14 @@ class Accumulation : public testing::TestWithParam<Case> {};
 TEST_P(Accumulation, TrainsAsTheWholeBatchDoes) {
   const Case& c = GetParam();
   JobConfig config;
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = c.tp;
   config.parallel.cp = c.cp;
   config.parallel.sp = c.sp;
-  config.parallel.zero = c.zero;
-  config.parallel.zero_threshold_kb = 0;
+  config.parallel.zero.level = c.zero;
+  config.parallel.zero.threshold_kb = 0;
   config.parallel.gradient_accumulation_steps = c.micro_batches;
-  config.parallel.gradient_accumulation_shard = c.shard;
+  config.parallel.communication.shard_accumulation = c.shard;
   const Graph graph = gpt_step({.dropout = 0.1});
   EXPECT_EQ(difference_on(c.ranks, graph, parallel_of(config, c.ranks), kRate), "");
 }

@@ -109,10 +109,10 @@ TEST(Communication, gradients_of_experts_in_bf16_are_summed_in_f32_unless_it_is_
 TEST(Communication, every_sum_is_taken_in_f32_when_that_is_asked) {
   JobConfig config;
   set_keys(config, {"model.heads=2"});
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = 2;
   const auto types = [&](bool force) {
-    config.parallel.force_fp32_communication = force;
+    config.parallel.communication.all_in_f32 = force;
     const Compiled compiled = compile(bf16_step(0), {.ranks = 2, .parallel = parallel_of(config, 2)});
     return count_by_type(compiled.partitioned, "all_reduce");
   };
@@ -159,7 +159,7 @@ TEST(Communication, a_loss_that_every_rank_repeats_counts_once) {
   const OnRanks one = run_on_ranks(graph, 1, {});
   for (const bool repeated_mean : {true, false}) {
     JobConfig config;
-    config.parallel.mode = "semi_auto_parallel";
+    config.parallel.mode = Mode::kSemiAuto;
     config.parallel.dataset = "full_batch";
     config.parallel.loss_repeated_mean = repeated_mean;
     EXPECT_EQ(run_on_ranks(graph, 4, parallel_of(config, 4)).outputs, one.outputs) << repeated_mean;

@@ -218,7 +218,7 @@ TEST(CutRules, what_a_model_that_is_cut_by_hand_cannot_follow_is_refused) {
   EXPECT_THAT(error({.communication = {.all_in_f32 = true}}), HasSubstr("force_fp32_communication is for what"));
   JobConfig config;
   set_keys(config, {"model.kind=mlp"});
-  config.parallel.zero = 1;
+  config.parallel.zero.level = 1;
   config.parallel.layerwise = {"layers.1.bias"};
   EXPECT_THAT(error_of([&] { parallel_of(config, 2); }),
               HasSubstr("parallel.zero = 1 slices what the compiler cuts, and parallel.layerwise has ranks run the "

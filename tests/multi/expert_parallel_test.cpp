@@ -111,7 +111,7 @@ TEST(ExpertParallelBytes, are_two_exchanges_of_the_places_in_each_direction_cont
 
 TEST(ExpertParallel, groups_that_ranks_cannot_share_are_refused) {
   JobConfig config;
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.ep = 2;
   set_keys(config, {"model.experts=4", "model.expert_groups=3"});
   try {

@@ -315,7 +315,7 @@ TEST(Layerwise, rules_that_cannot_be_are_refused) {
 
 // -- the job's file -----------------------------------------------------------------------------------
 
-JobConfig hybrid_config(const std::string& mode) {
+JobConfig config_of_mode(Mode mode) {
   JobConfig config;
   set_keys(config, {"model.kind=mlp"});
   config.parallel.mode = mode;
@@ -332,7 +332,7 @@ std::string config_error(const JobConfig& config) {
 }
 
 TEST(HybridConfig, names_layerwise_parameters_with_and_without_layouts) {
-  JobConfig config = hybrid_config("hybrid_parallel");
+  JobConfig config = config_of_mode(Mode::kHybrid);
   config.parallel.mesh = "tp=2";
   config.parallel.layerwise = {"layers.0.* = [tp, -]", "layers.1.bias"};
   const Parallel parallel = parallel_of(config, 2);
@@ -342,16 +342,16 @@ TEST(HybridConfig, names_layerwise_parameters_with_and_without_layouts) {
 }
 
 TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
-  JobConfig config = hybrid_config("hybrid_parallel");
+  JobConfig config = config_of_mode(Mode::kHybrid);
   config.parallel.tp = 2;
   EXPECT_EQ(config_error(config),
             "configuration: parallel.strategy, tp, cp, ep, sp, vocabulary, ops and parameters are for parallel.mode = "
             "'semi_auto_parallel'; the mode is 'hybrid_parallel'");
-  config = hybrid_config("hybrid_parallel");
-  config.parallel.zero = 1;
+  config = config_of_mode(Mode::kHybrid);
+  config.parallel.zero.level = 1;
   EXPECT_EQ(config_error(config),
             "configuration: parallel.zero = 1 slices what the compiler cuts; the mode is 'hybrid_parallel'");
-  config = hybrid_config("semi_auto_parallel");
+  config = config_of_mode(Mode::kSemiAuto);
   config.parallel.layerwise = {"layers.1.bias"};
   EXPECT_EQ(
       config_error(config),

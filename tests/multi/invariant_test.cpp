@@ -110,14 +110,14 @@ Parallel parallel_for(const Case& c, const std::string& model) {
   set_keys(config, {"model.kind=" + model});
   if (model != "mlp") set_keys(config, {"model.heads=4"});
   if (model == "llama") set_keys(config, {"model.kv_heads=2"});
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = c.tp;
-  config.parallel.zero = c.zero;
-  config.parallel.zero_threshold_kb = 0;
+  config.parallel.zero.level = c.zero;
+  config.parallel.zero.threshold_kb = 0;
   config.parallel.gradient_accumulation_steps = c.micro_batches;
   config.parallel.pp = c.pp;
   config.parallel.schedule = c.schedule;
-  config.train.numerics = "invariant";
+  config.train.numerics = Numerics::kInvariant;
   return parallel_of(config, c.ranks);
 }
 

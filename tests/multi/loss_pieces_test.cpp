@@ -40,13 +40,13 @@ class LossPieces : public testing::TestWithParam<Case> {};
 TEST_P(LossPieces, TrainAsTheWholeLossDoes) {
   const Case& c = GetParam();
   JobConfig config;
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = c.tp;
-  config.parallel.zero = c.zero;
-  config.parallel.zero_threshold_kb = 0;
+  config.parallel.zero.level = c.zero;
+  config.parallel.zero.threshold_kb = 0;
   config.parallel.gradient_accumulation_steps = c.micro_batches;
-  config.train.loss_pieces = c.pieces;
-  config.train.recompute = c.recompute ? "selective" : "none";
+  config.train.passes.loss_pieces = c.pieces;
+  config.train.passes.recompute.rows = c.recompute;
   const Graph graph = text_step();
   const TrainerOptions options = trainer_options(config, c.ranks);
   EXPECT_EQ(count(compile(graph, {.ranks = c.ranks, .parallel = options.parallel, .passes = options.passes}),

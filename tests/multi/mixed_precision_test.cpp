@@ -80,13 +80,13 @@ struct Case {
 Parallel parallel_of(const Case& c) {
   JobConfig config;
   set_keys(config, {"model.heads=2"});
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = c.tp;
   config.parallel.sp = c.sp;
-  config.parallel.zero = c.zero;
+  config.parallel.zero.level = c.zero;
   config.parallel.cp = c.ring;
   config.parallel.cp_algorithm = "ring";
-  config.parallel.zero_threshold_kb = 0;
+  config.parallel.zero.threshold_kb = 0;
   return trireme::parallel_of(config, c.ranks);
 }
 

@@ -34,12 +34,12 @@ Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32) {
 Parallel pipeline(int64_t crews, int64_t micro_batches, const std::string& schedule = "1f1b", int64_t tp = 1,
                   int64_t zero = 0, int64_t ranks = 0) {
   JobConfig config;
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.pp = crews;
   config.parallel.schedule = schedule;
   config.parallel.tp = tp;
-  config.parallel.zero = zero;
-  config.parallel.zero_threshold_kb = 0;
+  config.parallel.zero.level = zero;
+  config.parallel.zero.threshold_kb = 0;
   config.parallel.gradient_accumulation_steps = micro_batches;
   return parallel_of(config, std::max(ranks, crews * tp));
 }

@@ -67,11 +67,11 @@ JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero)
   JobConfig config;
   set_keys(config, {"model.kind=" + model, model == "llama" ? "model.heads=4" : "model.heads=2"});
   if (model == "llama") set_keys(config, {"model.kv_heads=2"});
-  config.parallel.mode = "semi_auto_parallel";
+  config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = tp;
   config.parallel.sp = sp;
-  config.parallel.zero = zero;
-  config.parallel.zero_threshold_kb = 0;
+  config.parallel.zero.level = zero;
+  config.parallel.zero.threshold_kb = 0;
   return config;
 }
 

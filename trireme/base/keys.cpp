@@ -42,6 +42,16 @@ void check_count(const std::string& name, const KeyTarget& target) {
   check_whole(name, target, 1, std::numeric_limits<int64_t>::max());
 }
 
+void check_not_below_0(const std::string& name, const KeyTarget& target) {
+  check_whole(name, target, 0, std::numeric_limits<int64_t>::max());
+}
+
+void check_range(const std::string& name, const KeyTarget& target, int64_t low, int64_t high) {
+  each_number<int64_t>(name, target, [&](int64_t value) {
+    require(value >= low && value <= high, "{} = {}; it must be from {} to {}", name, value, low, high);
+  });
+}
+
 void check_share(const std::string& name, const KeyTarget& target) {
   each_number<double>(name, target, [&](double value) {
     require(value >= 0 && static_cast<float>(value) < 1, "{} = {}; it must be from 0 to below 1{}", name, value,

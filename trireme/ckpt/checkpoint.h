@@ -37,7 +37,7 @@ struct SaveInfo {
   std::string mesh = {};
   int64_t data_position = 0;
   std::map<std::string, std::string> meta = {};
-  int keep_last = 0;                     // complete checkpoints left in the root after this one; 0 = all
+  int64_t keep_last = 0;                 // complete checkpoints left in the root after this one; 0 = all
   std::vector<int64_t> keep_steps = {};  // stay besides
 };
 

@@ -12,7 +12,7 @@
 namespace trireme::ckpt {
 
 struct Keep {
-  int last = 0;                     // the newest that stay; 0: all
+  int64_t last = 0;                 // the newest that stay; 0: all
   std::vector<int64_t> steps = {};  // stay besides
 };
 

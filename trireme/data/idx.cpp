@@ -256,7 +256,11 @@ class IdxSpec final : public DataSpecOf<IdxSpec> {
          check_finite},
         {"std", &std_,
          "what the pixels are divided by after that; the default is the standard deviation of MNIST's training images"},
-        {"image", &image_, "height, width and channels of an image", check_size}};
+        {.name = "image",
+         .target = &image_,
+         .doc = "height, width and channels of an image",
+         .check = check_size,
+         .on_resume = OnResume::kRefused}};
   }
   void check(std::span<const FieldNeed>) const override {
     image_shape(image_);

@@ -181,10 +181,17 @@ class SyntheticSpec final : public DataSpecOf<SyntheticSpec> {
   std::string_view doc() const override { return "made up for the model, and easy to learn"; }
 
   std::vector<Key> keys() override {
-    return {
-        {"samples", &samples_, "number of samples", check_size},
-        {"seq", &seq_, "for models that take rows of any length: tokens in a sample, or numbers in a row", check_size},
-        {"image", &image_, "for models that take images of any size: height, width and channels", check_size}};
+    return {{"samples", &samples_, "number of samples", check_size},
+            {.name = "seq",
+             .target = &seq_,
+             .doc = "for models that take rows of any length: tokens in a sample, or numbers in a row",
+             .check = check_size,
+             .on_resume = OnResume::kRefused},
+            {.name = "image",
+             .target = &image_,
+             .doc = "for models that take images of any size: height, width and channels",
+             .check = check_size,
+             .on_resume = OnResume::kRefused}};
   }
   void check(std::span<const FieldNeed>) const override { image_shape(image_); }
   std::vector<KeyWithoutEffect> without_effect(std::string_view model, std::span<const FieldNeed> needs,

@@ -175,10 +175,16 @@ class TextSpec final : public DataSpecOf<TextSpec> {
     return {{"paths", &paths_, "files and folders"},
             {"extensions", &options_.extensions,
              "extensions of the files to take from folders, like \".txt\"; an empty list takes all"},
-            {"seq", &options_.seq, "tokens in a sample", check_size},
-            {"validation_blocks", &blocks_,
-             "divide the text into this many equal parts and hold out the end of each; 1: the end of the text",
-             check_count}};
+            {.name = "seq",
+             .target = &options_.seq,
+             .doc = "tokens in a sample",
+             .check = check_size,
+             .on_resume = OnResume::kRefused},
+            {.name = "validation_blocks",
+             .target = &blocks_,
+             .doc = "divide the text into this many equal parts and hold out the end of each; 1: the end of the text",
+             .check = check_count,
+             .on_resume = OnResume::kRefused}};
   }
   void check(std::span<const FieldNeed> needs) const override {
     for (const FieldNeed& need : needs) {

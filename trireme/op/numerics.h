@@ -14,9 +14,4 @@ constexpr std::string_view to_string(Numerics numerics) {
   return numerics == Numerics::kInvariant ? "invariant" : "fast";
 }
 
-// Of the names above; the caller has checked them.
-constexpr Numerics parse_numerics(std::string_view name) {
-  return name == "invariant" ? Numerics::kInvariant : Numerics::kFast;
-}
-
 }  // namespace trireme

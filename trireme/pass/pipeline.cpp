@@ -1,6 +1,7 @@
 #include "trireme/pass/pipeline.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 
 #include "trireme/base/error.h"
@@ -39,6 +40,54 @@ Program run_pass(const Pass& which, int number, Program program, const PassOptio
 }
 
 }  // namespace
+
+namespace {
+
+std::string text_of(const Recompute& again) {
+  if (again.rows) return "selective";
+  if (again.blocks < 0) return "full";
+  return again.blocks > 0 ? std::to_string(again.blocks) : "none";
+}
+
+// It was true or false before it was one of these.
+Recompute recompute_named(const std::string& name, const std::string& text) {
+  Recompute out;
+  out.rows = text == "selective" || text == "true";
+  if (text == "full") out.blocks = -1;
+  if (out.rows || out.blocks != 0 || text == "none" || text == "false") return out;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out.blocks);
+  require(status == std::errc() && end == text.data() + text.size() && out.blocks >= 0 && out.blocks < 1000000,
+          "configuration: {} = '{}'; it must be 'none', 'selective', 'full' or a number of blocks", name, text);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Key> keys_of(PassOptions& options) {
+  const auto set_recompute = [again = &options.recompute](const std::string& name, const std::string& text) {
+    const Recompute named = recompute_named(name, text);
+    again->rows = named.rows;
+    again->blocks = named.blocks;
+  };
+  return {{.name = "recompute",
+           .target = TextOf{.text = [again = &options.recompute] { return text_of(*again); },
+                            .set = set_recompute,
+                            .was_switch = true},
+           .doc = "what the backward pass computes again instead of finding it kept, with the same bits: none, "
+                  "selective (activation functions and norms), full (all that is inside a block), or a number, of the "
+                  "first blocks",
+           .flag = "--recompute",
+           .in_bench = true,
+           .on_resume = OnResume::kFree},
+          {.name = "loss_pieces",
+           .target = &options.loss_pieces,
+           .doc = "the last product and the loss are computed in this many pieces of a rank's positions, forward and "
+                  "backward, so that only one piece's logits exist at a time: less memory, different last bits",
+           .check = check_size,
+           .flag = "--loss-pieces",
+           .in_bench = true,
+           .on_resume = OnResume::kFree}};
+}
 
 const std::vector<const Pass*>& passes() {
   static const std::vector<const Pass*> kPasses{

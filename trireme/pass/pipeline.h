@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/keys.h"
 #include "trireme/ir/program.h"
 #include "trireme/pass/step_times.h"
 
@@ -45,6 +46,9 @@ struct PassOptions {
   std::string dump_dir;               // writes NNN_<pass>.program after each pass that changed something
   std::string dump_name;              // stands before the names of these files
 };
+
+// The section [train].
+std::vector<Key> keys_of(PassOptions& options);
 
 // Each is the record at the end of its file, in the namespace `pass`, and a line of pass_list.def
 // (docs/howto/add_a_pass.md).

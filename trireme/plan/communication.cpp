@@ -29,6 +29,30 @@ ValueId before_casts(const Graph& graph, ValueId id) {
 
 }  // namespace
 
+std::vector<Key> keys_of(Communication& options) {
+  return {{.name = "enable_alltoall",
+           .target = &options.all_to_all,
+           .doc = "false: where ranks would exchange pieces, an all-gather and a slice are used instead"},
+          {.name = "gradient_fp32_sync",
+           .target = &options.gradients_in_f32,
+           .doc = "false: gradients of layers in bf16 are summed over ranks in bf16"},
+          {.name = "force_fp32_communication",
+           .target = &options.all_in_f32,
+           .doc = "every sum over ranks is taken in f32"},
+          {.name = "gradient_accumulation_shard",
+           .target = &options.shard_accumulation,
+           .doc = "with zero: a rank accumulates only its slice of the gradients, which are summed over ranks for "
+                  "every micro-batch (not with numerics = 'invariant')",
+           .no_effect_with = "zero = 0"},
+          {.name = "all_reduce_fusion",
+           .target = &options.fuse_all_reduce,
+           .doc = "false: every gradient is summed over ranks in an operation of its own"},
+          {.name = "all_reduce_fusion_config",
+           .target = &options.bucket_ends,
+           .doc = "instead of a size: after which gradients, counted in the order they become ready, an operation "
+                  "ends, like [20, 35]"}};
+}
+
 ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh) {
   ReshardCosts costs;
   if (const std::optional<Machine>& machine = communication.machine) {

@@ -37,7 +37,34 @@ bool is_excepted(const std::string& name, const OptimizerParallel& options) {
                      [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
+void check_level(const std::string& name, const KeyTarget& target) {
+  const int64_t level = *std::get<int64_t*>(target);
+  require(level >= 0 && level <= 3, "{} = {}; it must be 0, 1, 2 or 3", name, level);
+}
+
 }  // namespace
+
+std::vector<Key> keys_of(OptimizerParallel& options) {
+  return {{.name = "zero",
+           .target = &options.level,
+           .doc = "ZeRO: slice over data parallel ranks 1: the optimizer's state, 2: also gradients, 3: also weights; "
+                  "0: nothing",
+           .check = check_level,
+           .flag = "--zero",
+           .in_bench = true},
+          {.name = "zero_threshold_kb",
+           .target = &options.threshold_kb,
+           .doc = "parameters of fewer KiB than this are not sliced",
+           .no_effect_with = "zero = 0"},
+          {.name = "zero_shard_size",
+           .target = &options.shard_size,
+           .doc = "number of ranks that one copy is sliced over; -1: all",
+           .no_effect_with = "zero = 0"},
+          {.name = "zero_except",
+           .target = &options.except,
+           .doc = "patterns of the names of parameters that are not sliced",
+           .no_effect_with = "zero = 0"}};
+}
 
 void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const OptimizerParallel& options, Asks& asks) {
   require(options.level >= 0 && options.level <= 3, "optimizer parallelism of level {}; it must be 0, 1, 2 or 3",

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/keys.h"
 #include "trireme/layout/reshard.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/numerics.h"
@@ -34,12 +35,14 @@ struct CutRule {
 // matches, it has `threshold_kb` KiB or more, its gradient is summed over some axes, and dimension 0 of
 // its piece divides by the number of slices. Otherwise it stays as it is.
 struct OptimizerParallel {
-  int level = 0;  // 1: state is sliced; 2: gradients too; 3: weights too, gathered where they are read
+  int64_t level = 0;  // 1: state is sliced; 2: gradients too; 3: weights too, gathered where they are read
   int64_t threshold_kb = 64;
   int64_t shard_size =
       -1;  // ranks that share one copy; -1: all; ignored where it does not divide the ranks that sum a gradient
   std::vector<std::string> except = {};
 };
+// The section [parallel].
+std::vector<Key> keys_of(OptimizerParallel& options);
 
 // How what is cut is moved between ranks.
 struct Communication {
@@ -63,6 +66,8 @@ struct Communication {
   int64_t bucket_bytes = 0;          // 0: as a model of the step says
   std::vector<int64_t> bucket_ends;  // instead: after how many gradients a bucket ends
 };
+// The section [parallel].
+std::vector<Key> keys_of(Communication& options);
 
 struct Parallel {
   std::string mesh;  // "dp=2,tp=2"; "": "dp=<ranks>"

@@ -142,7 +142,7 @@ void ask_new_state(const StrategyLines& lines, const Graph& graph, OptimizerPara
     any = any || is_new;
   }
   if (!any || optimizer.level == 0) return;
-  optimizer.level = std::min(optimizer.level, 2);
+  optimizer.level = std::min<int64_t>(optimizer.level, 2);
   ask_optimizer_parallel(graph, propagate(graph, lines.mesh, asks), optimizer, asks);
 }
 

@@ -119,7 +119,11 @@ class GptSpec final : public ModelSpecOf<GptSpec> {
                          {"heads", &c_.heads, "attention heads; they must divide the width", check_size},
                          {"vocabulary", &c_.vocabulary, "number of tokens; 256 for bytes", check_size}};
     for (Key& key : mixture_keys(c_)) out.push_back(std::move(key));
-    out.push_back({"dropout", &c_.dropout, "probability, at least 0 and below 1", check_share});
+    out.push_back({.name = "dropout",
+                   .target = &c_.dropout,
+                   .doc = "probability, at least 0 and below 1",
+                   .check = check_share,
+                   .on_resume = OnResume::kTold});
     return out;
   }
   void check() const override {

@@ -16,7 +16,7 @@ struct SaveRequest {
   int64_t step = 0;
   uint64_t seed = 0;
   int64_t data_position = 0;
-  int keep = 2;
+  int64_t keep = 2;
   std::vector<int64_t> keep_steps = {};  // stay besides
   std::map<std::string, std::string> meta = {};
 };

@@ -20,7 +20,7 @@ EvaluationResult evaluate_checkpoint(const ckpt::Reader& reader, const JobConfig
                    .numerics = how.numerics,
                    .passes = how.passes});
   load_session(session, reader);
-  return Evaluator(session.step(), samples, config.train.batch, assembly.options.accuracy).run();
+  return Evaluator(session.step(), samples, config.train.fit.batch, assembly.options.accuracy).run();
 }
 
 }  // namespace trireme

@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-// The parameters are read onto the ranks of the job as the configuration cuts them; batches are of config.train.batch
-// samples. Only what evaluation needs is in memory. Collective.
+// The parameters are read onto the ranks of the job as the configuration cuts them; batches are of
+// config.train.fit.batch samples. Only what evaluation needs is in memory. Collective.
 EvaluationResult evaluate_checkpoint(const ckpt::Reader& reader, const JobConfig& config,
                                      const data::SourcePtr& samples, const Job& job);
 

@@ -14,9 +14,11 @@
 
 namespace trireme {
 
-// The sections [model] and [data], and the optimizer's numbers in [train], have the keys of their kinds, which
-// choose_kinds sets: `spec` is that of `kind`, `numbers` that of `optimizer`.
+// What a job's file says, each part in the struct of its owner; the defaults are those of a job. The sections [model]
+// and [data], and the optimizer's numbers in [train], have the keys of their kinds, which choose_kinds sets: `spec` is
+// that of `kind`, `numbers` that of `optimizer`.
 struct JobConfig {
+  std::string name = "run";
   struct {
     std::string kind = "gpt";
     Copied<nn::ModelSpec> spec = nn::model_spec("gpt");
@@ -27,50 +29,31 @@ struct JobConfig {
     double validation = 0.1;
   } data;
   struct {
-    int64_t steps = 0;
-    int64_t epochs = 0;
-    int64_t batch = 32;
-    std::string dtype = "f32";       // f32 | bf16
-    std::string numerics = "fast";   // fast | invariant
-    std::string device = "cpu";      // backend/device.h
-    std::string recompute = "none";  // none | selective | full | a number
-    int64_t loss_pieces = 1;
+    FitOptions fit;
+    DType dtype = DType::kF32;
+    Numerics numerics = Numerics::kFast;
+    std::string device = "cpu";  // backend/device.h
+    PassOptions passes;
     std::string optimizer = "adamw";
     double lr = 1e-3;
     Copied<nn::OptimizerSpec> numbers = nn::optimizer_spec("adamw");  // the optimizer's others
-    std::string schedule = "cosine";
-    int64_t warmup = 0;
-    double final_ratio = 0.1;
+    Schedule schedule = {.kind = Schedule::Kind::kCosine};
     double clip = 1.0;
     double label_smoothing = 0;
-    int64_t eval_every = 0;
-    int64_t eval_batches = 0;
-    int64_t eval_batch = 0;  // 0: as the batch
-    int64_t save_every = 0;
-    double save_every_minutes = 0;
-    std::string measure = "loss";  // loss | accuracy
-    bool keep_best = false;
-    int64_t patience = 0;
-    double min_improvement = 0;
-    bool merged_save = false;
     int64_t sample_tokens = 320;
-    int64_t keep = 2;
-    int64_t seed = 1;
+    uint64_t seed = 1;
     std::string trace;  // file
     int64_t trace_steps = 3;
   } train;
   struct {
-    std::string mode = "data_parallel";  // data_parallel | semi_auto_parallel | hybrid_parallel | stand_alone
-    std::string transport = "auto";      // auto | shm | ucx | mpi
-    int64_t device_num = -1;             // -1: as many ranks as are started
+    Mode mode = Mode::kDataParallel;
+    std::string transport = "auto";  // auto | shm | ucx | mpi
+    int64_t device_num = -1;         // -1: as many ranks as are started
     bool gradients_mean = true, parameter_broadcast = false;
-    bool gradient_fp32_sync = true, force_fp32_communication = false;
     bool loss_repeated_mean = true;  // changes nothing (see the guide)
-    bool enable_alltoall = true;
-    std::string machine, rates;  // files
-    bool all_reduce_fusion = true;
-    int64_t all_reduce_fusion_mb = 0;  // 0: chosen by a model
-    std::vector<int64_t> all_reduce_fusion_config;
+    std::string machine, rates;      // files
+    Communication communication = {.shard_accumulation = true};
+    int64_t all_reduce_fusion_mb = 0;     // 0: chosen by a model
     std::string strategy, save_strategy;  // files
     bool only_trainable_params = false;   // of save_strategy
     std::string mesh;                     // and the rest: plan/parallel.h and train/job/strategies.h
@@ -84,22 +67,19 @@ struct JobConfig {
     std::vector<std::string> keep;  // "scope = again", "scope/op = memory"
     bool recompute_communication = true;
     int64_t gradient_accumulation_steps = 1;
-    bool gradient_accumulation_shard = true;
     std::string dataset = "data_parallel";
     std::vector<std::string> fields, ops, parameters, layerwise;
-    int64_t zero = 0;
-    int64_t zero_threshold_kb = 64;
-    int64_t zero_shard_size = -1;
-    std::vector<std::string> zero_except;
+    OptimizerParallel zero;
   } parallel;
-  std::string name = "run";
 };
 
-// One key of the file, and where its value goes.
+// One key of the file: a row (base/keys.h) with its section.
 struct ConfigKey {
   std::string name;  // "train.lr"
   KeyTarget target;
   std::string_view doc;
+  Key row = {};
+  std::string_view section() const { return std::string_view(name).substr(0, name.find('.') + 1); }  // "train."
 };
 // Those of the configuration's kinds.
 std::vector<ConfigKey> config_keys(JobConfig& config);
@@ -113,6 +93,8 @@ JobConfig parse_config(std::string_view text, const std::string& source,
 // they go together.
 void set_keys(JobConfig& config, const std::vector<std::string>& overrides);
 void override_keys(JobConfig& config, const std::vector<std::string>& overrides);
+// "parallel.mode=semi_auto_parallel": sets the key where the configuration has its default.
+void set_where_usual(JobConfig& config, const std::string& key_and_value);
 // What is asked of the ranks and has no effect, in words.
 std::vector<std::string> remarks(const JobConfig& config);
 std::string to_toml(JobConfig config);  // reads back to the same configuration
@@ -125,7 +107,6 @@ Optimizer make_optimizer(const JobConfig& config);
 bool predicts_classes(const JobConfig& config);  // one class a sample; else one token a position
 bool writes_text(const JobConfig& config);       // a language model over bytes
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
-FitOptions fit_options(const JobConfig& config);
 // What graphs and plans of the job are made from, without its data. The model outlives it.
 Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks);
 // The fields of a batch of so many samples.

@@ -12,44 +12,30 @@
 namespace trireme {
 namespace {
 
-// What the keys go with, in the words of the error; "" where they do.
-struct Without {
-  std::string text, falling_rate, tp, cp, pp, zero, saved_strategy, trace, recompute;
-};
-
-Without without(const JobConfig& c) {
-  const std::string model = fmt::format("model.kind = '{}'", c.model.kind);
-  const auto unless = [](bool holds, const std::string& words) { return holds ? std::string() : words; };
-  Without out;
-  out.text = unless(!predicts_classes(c), model);
-  out.falling_rate = unless(c.train.schedule != "constant", "train.schedule = 'constant'");
-  out.tp = unless(c.parallel.tp > 1, "parallel.tp = 1");
-  out.cp = unless(c.parallel.cp > 1, "parallel.cp = 1");
-  out.pp = unless(c.parallel.pp > 1, "parallel.pp = 1");
-  out.zero = unless(c.parallel.zero > 0, "parallel.zero = 0");
-  out.recompute = unless(c.train.recompute != "none" || !c.parallel.keep.empty(), "train.recompute = 'none'");
-  out.trace = unless(!c.train.trace.empty(), "no file to write, train.trace");
-  out.saved_strategy = unless(!c.parallel.save_strategy.empty(), "no file to save, parallel.save_strategy");
-  return out;
+// Whether the key's row stands beside a value that takes its effect away: "zero = 0".
+bool is_beside(const ConfigKey& key, const std::vector<ConfigKey>& keys, std::string& reason) {
+  const std::string_view beside = key.row.no_effect_with;
+  const size_t equals = beside.find(" = ");
+  if (equals == std::string_view::npos) return false;
+  const std::string other = std::string(key.section()) + std::string(beside.substr(0, equals));
+  const auto found = std::ranges::find(keys, other, &ConfigKey::name);
+  invariant(found != keys.end(), "'{}' has no effect beside '{}', which is no key", key.name, other);
+  reason = fmt::format("{} = {}", other, beside.substr(equals + 3));
+  if (auto* const* text = std::get_if<std::string*>(&found->target))
+    return fmt::format("'{}'", **text) == beside.substr(equals + 3);
+  return value_text(found->target) == beside.substr(equals + 3);
 }
 
 std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
-  const Without w = without(c);
-  std::map<std::string, std::string> all{{"train.final_ratio", w.falling_rate},
-                                         {"train.sample_tokens", w.text},
-                                         {"train.trace_steps", w.trace},
-                                         {"parallel.sp", w.tp},
-                                         {"parallel.vocabulary", w.tp},
-                                         {"parallel.cp_algorithm", w.cp},
-                                         {"parallel.schedule", w.pp},
-                                         {"parallel.virtual_stages", w.pp},
-                                         {"parallel.stages", w.pp},
-                                         {"parallel.recompute_communication", w.recompute},
-                                         {"parallel.zero_threshold_kb", w.zero},
-                                         {"parallel.zero_shard_size", w.zero},
-                                         {"parallel.zero_except", w.zero},
-                                         {"parallel.gradient_accumulation_shard", w.zero},
-                                         {"parallel.only_trainable_params", w.saved_strategy}};
+  std::map<std::string, std::string> all;
+  JobConfig copy = c;
+  const std::vector<ConfigKey> keys = config_keys(copy);
+  for (const ConfigKey& key : keys) {
+    if (std::string reason; is_beside(key, keys, reason)) all[key.name] = reason;
+  }
+  if (predicts_classes(c)) all["train.sample_tokens"] = fmt::format("model.kind = '{}'", c.model.kind);
+  if (!c.train.passes.recompute.is_asked_for() && c.parallel.keep.empty())
+    all["parallel.recompute_communication"] = "train.recompute = 'none'";
   for (const auto& [key, reason] : effects_of_kinds(c)) all[key] = reason;
   if (!c.parallel.strategy.empty()) {
     all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model
@@ -63,13 +49,8 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
       if (knows_state(text)) all["parallel.zero"] = file;
     }
   }
-  std::erase_if(all, [](const auto& each) { return each.second.empty(); });
   return all;
 }
-
-}  // namespace
-
-namespace {
 
 // Of the keys at other values than their defaults: "parallel.sp = true has no effect with parallel.tp = 1".
 std::vector<std::string> without_effect(const JobConfig& config, bool of_parallel) {
@@ -81,9 +62,9 @@ std::vector<std::string> without_effect(const JobConfig& config, bool of_paralle
   std::vector<std::string> out;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto found = all.find(keys[i].name);
-    if (found == all.end() || keys[i].name.starts_with("parallel.") != of_parallel) continue;
-    const std::string value = value_text(keys[i]);
-    const std::string default_value = value_text(defaults[i]);
+    if (found == all.end() || (keys[i].section() == "parallel.") != of_parallel) continue;
+    const std::string value = value_text(keys[i].target);
+    const std::string default_value = value_text(defaults[i].target);
     if (value == default_value) continue;
     out.push_back(fmt::format("{} = {} has no effect with {}; leave it out, or at its default of {}", keys[i].name,
                               value, found->second, default_value));

@@ -18,6 +18,9 @@ void check_effects(const JobConfig& config);
 std::span<const std::pair<std::string_view, std::string_view>> other_names_of_keys();
 std::string meant_by(const std::string& name, const std::vector<ConfigKey>& keys);
 
-std::string value_text(const ConfigKey& key);  // as TOML has it
+std::string value_text(const KeyTarget& target);  // as TOML has it
+
+// The rows as keys of the section.
+void add_keys(std::vector<ConfigKey>& to, const char* section, const std::vector<Key>& rows);
 
 }  // namespace trireme

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/nn/models/llama.h"
@@ -49,7 +51,7 @@ TEST(Config, values_are_read_and_the_rest_keeps_its_defaults) {
   EXPECT_EQ(config.name, "tiny");
   EXPECT_THAT(to_toml(config), HasSubstr("kind = 'gpt'\nlayers = 2\n"));
   EXPECT_EQ(config.train.lr, 1.0) << "a whole number is a number";
-  EXPECT_EQ(config.train.batch, JobConfig{}.train.batch);
+  EXPECT_EQ(config.train.fit.batch, JobConfig{}.train.fit.batch);
 }
 
 TEST(Config, overrides_come_after_the_file) {
@@ -64,7 +66,7 @@ TEST(Config, overrides_come_after_the_file) {
 TEST(Config, what_it_writes_reads_back_the_same) {
   JobConfig config = parse_config(kImages, "job.toml");
   config.name = "with \"quotes\" and \\";
-  config.parallel.zero_except = {"a b", "c"};
+  config.parallel.zero.except = {"a b", "c"};
   config.train.lr = 0.1 + 0.2;
   set_keys(config, {"model.hidden=[]", "train.weight_decay=1e-30"});
   const std::string text = to_toml(config);
@@ -73,7 +75,7 @@ TEST(Config, what_it_writes_reads_back_the_same) {
   EXPECT_EQ(read.name, config.name);
   EXPECT_EQ(read.train.lr, config.train.lr);
   EXPECT_THAT(text, HasSubstr("weight_decay = 1e-30\n"));
-  EXPECT_THAT(read.parallel.zero_except, ElementsAre("a b", "c"));
+  EXPECT_THAT(read.parallel.zero.except, ElementsAre("a b", "c"));
   EXPECT_THAT(text, HasSubstr("hidden = []\n"));
 }
 
@@ -88,6 +90,47 @@ TEST(Config, every_key_is_written) {
   for (const ConfigKey& key : config_keys(config)) {
     EXPECT_THAT(text, HasSubstr(key.name.substr(key.name.find('.') + 1) + " = ")) << key.name;
   }
+}
+
+// What rows say of other keys, and of flags, is so.
+TEST(ConfigKeys, each_row_allows_its_default_and_names_keys_that_there_are) {
+  JobConfig config;
+  const std::vector<ConfigKey> keys = config_keys(config);
+  const auto has = [&](const std::string& name) { return std::ranges::count(keys, name, &ConfigKey::name) == 1; };
+  std::map<std::string_view, std::string> of_flag;
+  for (const ConfigKey& key : keys) {
+    EXPECT_TRUE(has(key.name)) << key.name << " is there twice";
+    if (key.row.check != nullptr) {
+      EXPECT_NO_THROW(key.row.check(key.name, key.target)) << key.name;
+    }
+    const std::string beside(key.row.no_effect_with), implied(key.row.implies);
+    if (!beside.empty()) {
+      EXPECT_TRUE(has(std::string(key.section()) + beside.substr(0, beside.find(" = ")))) << key.name << ": " << beside;
+    }
+    if (!implied.empty()) {
+      EXPECT_TRUE(has(std::string(key.section()) + implied.substr(0, implied.find('='))))
+          << key.name << ": " << implied;
+    }
+    if (key.row.flag.empty()) continue;
+    EXPECT_TRUE(key.row.flag.starts_with("--")) << key.name;
+    EXPECT_TRUE(of_flag.emplace(key.row.flag, key.name).second) << key.row.flag << " is of two keys";
+  }
+  EXPECT_GT(of_flag.size(), 25U);
+}
+
+TEST(ConfigKeys, names_and_numbers_of_a_type_are_read_into_it) {
+  const JobConfig config = parse_config(
+      kText, "job.toml", {"train.schedule=\"linear\"", "train.numerics=invariant", "train.seed=9223372036854775807"});
+  EXPECT_EQ(config.train.schedule.kind, Schedule::Kind::kLinear);
+  EXPECT_EQ(config.train.numerics, Numerics::kInvariant);
+  EXPECT_EQ(config.train.seed, 9223372036854775807U);
+  EXPECT_THAT(to_toml(config), HasSubstr("numerics = 'invariant'\n"));
+  EXPECT_EQ(error_of(kText, {"train.seed=-1"}), "configuration: train.seed = -1; it must be 0 or more");
+  EXPECT_EQ(error_of(kText, {"train.schedule=\"linar\""}),
+            "configuration: train.schedule = 'linar'; it must be one of 'constant', 'linear' or 'cosine'. Did you mean "
+            "'linear'?");
+  EXPECT_EQ(error_of(with("seed = 1.5")), "job.toml:10: 'train.seed' must be a whole number; found 1.5");
+  EXPECT_EQ(error_of(with("numerics = 1")), "job.toml:10: 'train.numerics' must be a string; found 1");
 }
 
 TEST(Config, a_llama_is_described_by_the_keys_of_its_own) {

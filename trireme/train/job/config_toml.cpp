@@ -15,8 +15,9 @@ namespace trireme {
 namespace {
 
 std::string_view type_name(const ConfigKey& key) {
-  static constexpr std::string_view kNames[] = {"true or false", "a whole number",    "a number",
-                                                "a string",      "a list of strings", "a list of whole numbers"};
+  static constexpr std::string_view kNames[] = {"true or false",  "a whole number",    "a number",
+                                                "a string",       "a list of strings", "a list of whole numbers",
+                                                "a whole number", "a string"};
   return kNames[key.target.index()];
 }
 
@@ -65,10 +66,19 @@ std::vector<T> read_list(const toml::node& node, const ConfigKey& key, const std
 
 void assign(const ConfigKey& key, const toml::node& node, const std::string& source) {
   const std::string where = where_of(node, source);
+  if (const auto* text = std::get_if<TextOf>(&key.target)) {
+    const bool is_switch = text->was_switch && node.is_boolean();
+    const auto value = is_switch ? std::optional<std::string>(describe(node)) : node.value_exact<std::string>();
+    if (!value) wrong_type(key, where, describe(node));
+    text->set(key.name, *value);
+    return;
+  }
   std::visit(
-      [&](auto* target) {
-        using T = std::remove_pointer_t<decltype(target)>;
-        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      [&](const auto& target) {
+        using T = std::remove_pointer_t<std::remove_cvref_t<decltype(target)>>;
+        if constexpr (std::is_same_v<T, TextOf>) {
+          return;  // read above
+        } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           *target = read_list<std::string>(node, key, where);
         } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
           *target = read_list<int64_t>(node, key, where);
@@ -76,12 +86,11 @@ void assign(const ConfigKey& key, const toml::node& node, const std::string& sou
           if (!node.is_number()) wrong_type(key, where, describe(node));
           const toml::value<int64_t>* whole = node.as_integer();  // toml++ gives none from 2^53 on as a double
           *target = whole != nullptr ? static_cast<double>(whole->get()) : node.as_floating_point()->get();
-        } else if constexpr (std::is_same_v<T, std::string>) {
-          // Once a switch.
-          const bool was_switch = key.name == "train.recompute" && node.is_boolean();
-          const auto value = node.value_exact<T>();
-          if (!value && !was_switch) wrong_type(key, where, describe(node));
-          *target = was_switch ? (node.as_boolean()->get() ? "selective" : "none") : *value;
+        } else if constexpr (std::is_same_v<T, uint64_t>) {
+          const auto value = node.value_exact<int64_t>();
+          if (!value) wrong_type(key, where, describe(node));
+          require(*value >= 0, "configuration: {} = {}; it must be 0 or more", key.name, *value);
+          *target = static_cast<uint64_t>(*value);
         } else {
           const auto value = node.value_exact<T>();
           if (!value) wrong_type(key, where, describe(node));
@@ -136,15 +145,18 @@ void apply_override(const std::string& text, const std::vector<ConfigKey>& keys)
   const ConfigKey& key = find_key(keys, text.substr(0, equals), where);
   const std::string value = text.substr(equals + 1);
   require(is_utf8(value), "--set {}: the value is not UTF-8 text", key.name);
-  if (auto* const* target = std::get_if<std::string*>(&key.target);
-      target != nullptr && (value.empty() || value.front() != '"')) {
-    **target = value;
-    return;
+  if (value.empty() || value.front() != '"') {
+    if (auto* const* target = std::get_if<std::string*>(&key.target)) {
+      **target = value;
+      return;
+    }
+    if (const auto* target = std::get_if<TextOf>(&key.target)) return target->set(key.name, value);
   }
   try {
     const toml::table table = parse_toml("value = " + value, where);
     assign(key, *table.get("value"), where);
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    if (e.text().starts_with("configuration: ")) throw;  // of the type, and out of its range
     wrong_type(key, where, fmt::format("'{}'", value));
   }
 }
@@ -191,6 +203,15 @@ void override_keys(JobConfig& config, const std::vector<std::string>& overrides)
   check_values(config);
 }
 
+void set_where_usual(JobConfig& config, const std::string& key_and_value) {
+  const std::string name = key_and_value.substr(0, key_and_value.find('='));
+  JobConfig usual = with_kinds_of(config);
+  const std::vector<ConfigKey> keys = config_keys(config);
+  const std::vector<ConfigKey> defaults = config_keys(usual);
+  if (value_text(find_key(keys, name, "").target) == value_text(find_key(defaults, name, "").target))
+    set_keys(config, {key_and_value});
+}
+
 JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
   if (!is_file(path)) {
     fail(ErrorKind::kNotFound, "configuration: there is no file '{}'; name a TOML file like those in examples/", path);
@@ -198,16 +219,20 @@ JobConfig read_config(const std::string& path, const std::vector<std::string>& o
   return parse_config(read_file(path), path, overrides);
 }
 
-std::string value_text(const ConfigKey& key) {
-  if (auto* const* number = std::get_if<double*>(&key.target)) {  // in the fewest digits that read back to it
+std::string value_text(const KeyTarget& target_of_key) {
+  if (auto* const* number = std::get_if<double*>(&target_of_key)) {  // in the fewest digits that read back to it
     const std::string text = fmt::format("{}", **number);
     return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
   }
   toml::table table;
   std::visit(
-      [&](auto* target) {
-        using T = std::remove_pointer_t<decltype(target)>;
-        if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {
+      [&](const auto& target) {
+        using T = std::remove_pointer_t<std::remove_cvref_t<decltype(target)>>;
+        if constexpr (std::is_same_v<T, TextOf>) {
+          table.insert("v", target.text());
+        } else if constexpr (std::is_same_v<T, uint64_t>) {
+          table.insert("v", static_cast<int64_t>(*target));
+        } else if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {
           toml::array array;
           for (const auto& item : *target) array.push_back(item);
           table.insert("v", array);
@@ -215,7 +240,7 @@ std::string value_text(const ConfigKey& key) {
           table.insert("v", *target);
         }
       },
-      key.target);
+      target_of_key);
   std::ostringstream value;
   value << toml::toml_formatter{table, toml::toml_formatter::default_flags & ~toml::format_flags::indentation};
   const std::string line = value.str();
@@ -232,7 +257,8 @@ std::string to_toml(JobConfig config) {
       out += fmt::format("\n[{}]\n", head);
       section = head;
     }
-    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1), value_text(key));
+    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1),
+                       value_text(key.target));
   }
   return out;
 }

@@ -10,18 +10,6 @@
 namespace trireme {
 namespace {
 
-void add_keys(std::vector<ConfigKey>& to, const char* section, std::vector<Key> keys) {
-  for (const Key& key : keys) to.push_back({fmt::format("{}.{}", section, key.name), key.target, key.doc});
-}
-
-template <class Spec>
-void check_each(const char* section, const Spec& spec) {
-  const auto copy = spec.copy();
-  for (const Key& key : copy->keys()) {
-    if (key.check != nullptr) key.check(fmt::format("configuration: {}.{}", section, key.name), key.target);
-  }
-}
-
 template <class Spec>
 std::string names_of_keys(const Spec& spec) {
   const auto copy = spec.copy();
@@ -75,9 +63,10 @@ void add_help(std::vector<KeyHelp>& to, const char* section, const std::vector<s
       auto same = std::ranges::find_if(
           found, [&](const Found& each) { return each.help.name == name && each.help.doc == key.doc; });
       if (same == found.end())
-        same = found.insert(found.end(), {{.name = name, .doc = std::string(key.doc), .target = key.target}, {}, {}});
+        same =
+            found.insert(found.end(), {{.name = name, .doc = std::string(key.doc), .row = key, .usual = {}}, {}, {}});
       same->kinds.push_back(kind);
-      same->values.push_back(value_text({"", key.target, ""}));
+      same->values.push_back(value_text(key.target));
     }
   }
   std::vector<std::string> names;  // those of one name stand together
@@ -100,6 +89,10 @@ std::string any_of(std::vector<std::string> kinds) {
   const std::string last = kinds.back();
   kinds.pop_back();
   return kinds.empty() ? last : fmt::format("{} or {}", fmt::join(kinds, ", "), last);
+}
+
+KeyHelp help_of(const ConfigKey& key, std::string doc) {
+  return {key.name, std::move(doc), key.row, value_text(key.target)};
 }
 
 template <class Make>
@@ -150,6 +143,15 @@ JobConfig with_kinds_of(const JobConfig& config) {
   return out;
 }
 
+namespace {
+
+void check_held_out(const std::string& name, const KeyTarget& target) {
+  const double share = *std::get<double*>(target);
+  require(share >= 0 && share < 1, "{} = {}; it is the share of samples held out, from 0 to below 1", name, share);
+}
+
+}  // namespace
+
 std::vector<ConfigKey> names_of_kinds(JobConfig& config) {
   return {{"model.kind", &config.model.kind, ""},
           {"data.kind", &config.data.kind, ""},
@@ -157,17 +159,40 @@ std::vector<ConfigKey> names_of_kinds(JobConfig& config) {
 }
 
 std::vector<ConfigKey> optimizer_keys(JobConfig& config) {
-  std::vector<ConfigKey> out{{"train.optimizer", &config.train.optimizer, "which"}};
+  std::vector<ConfigKey> out;
+  add_keys(out, "train",
+           {{.name = "optimizer",
+             .target = &config.train.optimizer,
+             .doc = "which",
+             .flag = "--optimizer",
+             .in_bench = true,
+             .on_resume = OnResume::kRefused},
+            {.name = "lr",
+             .target = &config.train.lr,
+             .doc = "peak learning rate",
+             .check =
+                 [](const std::string& name, const KeyTarget& target) {
+                   const double rate = *std::get<double*>(target);
+                   require(rate > 0, "{} = {}; it must be above 0", name, rate);
+                 },
+             .flag = "--lr",
+             .of_run = true}});
   add_keys(out, "train", config.train.numbers->keys());
   return out;
 }
 
 std::vector<ConfigKey> keys_of_kinds(JobConfig& config) {
-  std::vector<ConfigKey> out{{"model.kind", &config.model.kind, "of model"}};
+  std::vector<ConfigKey> out;
+  add_keys(out, "model", {{.name = "kind", .target = &config.model.kind, .doc = "of model"}});
   add_keys(out, "model", config.model.spec->keys());
-  out.push_back({"data.kind", &config.data.kind, "of data"});
+  add_keys(out, "data", {{.name = "kind", .target = &config.data.kind, .doc = "of data"}});
   add_keys(out, "data", config.data.spec->keys());
-  out.push_back({"data.validation", &config.data.validation, "share of the samples that is held out for validation"});
+  add_keys(out, "data",
+           {{.name = "validation",
+             .target = &config.data.validation,
+             .doc = "share of the samples that is held out for validation",
+             .check = check_held_out,
+             .on_resume = OnResume::kRefused}});
   return out;
 }
 
@@ -185,11 +210,10 @@ std::vector<std::pair<std::string, std::string>> effects_of_kinds(const JobConfi
 }
 
 void check_kinds(const JobConfig& config) {
-  check_each("model", model_of(config));
-  check_each("data", data_of(config));
   model_of(config).check();
   check_fit(config);
   data_of(config).check(model_of(config).needs());
+  optimizer_of(config).check("configuration: train.");
 }
 
 OtherKinds::OtherKinds(const JobConfig& config) {
@@ -203,12 +227,12 @@ OtherKinds::OtherKinds(const JobConfig& config) {
     if (kind != config.train.optimizer)
       add_keys(keys_, "train", optimizers_.emplace_back(nn::optimizer_spec(kind))->keys());
   }
-  for (const ConfigKey& key : keys_) defaults_.push_back(value_text(key));
+  for (const ConfigKey& key : keys_) defaults_.push_back(value_text(key.target));
 }
 
 void OtherKinds::check(const JobConfig& config) const {
   for (size_t i = 0; i < keys_.size(); ++i) {
-    const std::string value = value_text(keys_[i]);
+    const std::string value = value_text(keys_[i].target);
     bool usual = false;
     for (size_t k = 0; k < keys_.size(); ++k)
       usual = usual || (keys_[k].name == keys_[i].name && defaults_[k] == value);
@@ -236,18 +260,18 @@ std::vector<KeyHelp> all_keys() {
   std::vector<KeyHelp> out;
   for (const ConfigKey& key : config_keys(usual)) {
     if (key.name == "model.kind") {
-      out.push_back({key.name, kinds_with_docs(nn::model_kinds(), models)});
+      out.push_back(help_of(key, kinds_with_docs(nn::model_kinds(), models)));
       add_help(out, "model", nn::model_kinds(), models);
     } else if (key.name == "data.kind") {
-      out.push_back({key.name, kinds_with_docs(data::data_kinds(), data)});
+      out.push_back(help_of(key, kinds_with_docs(data::data_kinds(), data)));
       add_help(out, "data", data::data_kinds(), data);
     } else if (key.name == "train.optimizer") {
-      out.push_back({key.name, any_of(nn::optimizer_kinds())});
+      out.push_back(help_of(key, any_of(nn::optimizer_kinds())));
       out.insert(out.end(), numbers.begin(), numbers.end());
     } else if (std::ranges::count(numbers, key.name, &KeyHelp::name) > 0) {
       continue;  // listed with train.optimizer
     } else if (key.name == "data.validation" || !(key.name.starts_with("model.") || key.name.starts_with("data."))) {
-      out.push_back({key.name, std::string(key.doc), key.target});
+      out.push_back(help_of(key, std::string(key.doc)));
     }
   }
   return out;
@@ -258,7 +282,7 @@ std::string defaults_of_kinds() {
   const auto add = [&](const char* section, const std::string& kind, std::vector<Key> keys,
                        const char* names_kind = "kind") {
     out += fmt::format("\n[{}]\n{} = \"{}\"\n", section, names_kind, kind);
-    for (const Key& key : keys) out += fmt::format("{} = {}\n", key.name, value_text({"", key.target, ""}));
+    for (const Key& key : keys) out += fmt::format("{} = {}\n", key.name, value_text(key.target));
   };
   for (const std::string& kind : nn::model_kinds()) add("model", kind, nn::model_spec(kind)->keys());
   for (const std::string& kind : data::data_kinds()) add("data", kind, data::data_spec(kind)->keys());
@@ -292,13 +316,12 @@ data::Split make_data(const JobConfig& config) {
             to_string(source->fields()), to_string(fields_of(config)));
   const double share = config.data.validation;
   if (share == 0) return {source, nullptr};
-  data::Split split =
-      data::split_fraction(source, share, static_cast<uint64_t>(config.train.seed), spec.validation_blocks());
+  data::Split split = data::split_fraction(source, share, config.train.seed, spec.validation_blocks());
   require(
-      split.train->size() >= config.train.batch,
+      split.train->size() >= config.train.fit.batch,
       "data: {} samples are {} to train on and {} held out (data.validation = {}), too few for a batch of {}; use a "
       "smaller train.batch or more data, or data.validation = 0 to hold none out",
-      source->size(), split.train->size(), split.validation->size(), share, config.train.batch);
+      source->size(), split.train->size(), split.validation->size(), share, config.train.fit.batch);
   require(split.validation->size() >= 1,
           "data: of {} samples data.validation = {} holds out none; use a larger share, or 0 to hold none out",
           source->size(), share);

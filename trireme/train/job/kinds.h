@@ -55,10 +55,9 @@ class OtherKinds {
 // A key as help lists it: once for all kinds that have it for the same.
 struct KeyHelp {
   std::string name;
-  std::string doc;  // "gpt, llama: blocks"
-  // The type of its values: the target itself is not to be read.
-  KeyTarget target = static_cast<std::string*>(nullptr);
-  std::string usual;  // of a kind's key, its default: "4", or where kinds differ "gpt 4, llama 8"
+  std::string doc;    // "gpt, llama: blocks"
+  Key row = {};       // its target has the type of the values and is not to be read
+  std::string usual;  // the default, as a job's file has it; where kinds differ "gpt 4, llama 8"
 };
 std::vector<KeyHelp> all_keys();
 // "[model]\nkind = "llama"\n..." of every kind of model, of data and of optimizer.

@@ -1,7 +1,6 @@
 #include "trireme/train/job/same_job.h"
 
 #include <algorithm>
-#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
@@ -13,23 +12,10 @@
 namespace trireme {
 namespace {
 
-enum class OnResume { kSame, kSaid, kFree };
-
-// What is not listed has the rule of its section.
-OnResume on_resume(const std::string& key) {
-  static const std::set<std::string> kSameKeys{"data.seq", "data.image", "data.validation", "data.validation_blocks",
-                                               "train.optimizer"};
-  static const std::set<std::string> kSaidKeys{"model.dropout", "parallel.gradients_mean"};
-  static const std::set<std::string> kFreeKeys{
-      "train.steps",       "train.epochs",        "train.eval_every",         "train.eval_batches",
-      "train.eval_batch",  "train.save_every",    "train.save_every_minutes", "train.keep",
-      "train.keep_best",   "train.measure",       "train.patience",           "train.min_improvement",
-      "train.merged_save", "train.sample_tokens", "train.recompute",          "train.loss_pieces",
-      "train.batch",       "train.seed"};
-  if (kSameKeys.contains(key)) return OnResume::kSame;
-  if (kSaidKeys.contains(key)) return OnResume::kSaid;
-  if (kFreeKeys.contains(key) || key == "name" || key.starts_with("parallel.")) return OnResume::kFree;
-  return key.starts_with("model.") ? OnResume::kSame : OnResume::kSaid;
+OnResume on_resume(const ConfigKey& key) {
+  if (key.row.on_resume != OnResume::kBySection) return key.row.on_resume;
+  if (key.section() == "parallel.") return OnResume::kFree;
+  return key.section() == "model." ? OnResume::kRefused : OnResume::kTold;
 }
 
 std::string of(const std::map<std::string, std::string>& meta, const char* key) {
@@ -81,11 +67,11 @@ void compare_configurations(const std::string& saved, const std::string& now, co
   for (const ConfigKey& old_key : config_keys(before)) {
     const auto same = std::ranges::find(new_keys, old_key.name, &ConfigKey::name);
     if (same == new_keys.end()) continue;  // of another kind, which the section's first key has told
-    const std::string old_value = value_text(old_key);
-    const std::string new_value = value_text(*same);
+    const std::string old_value = value_text(old_key.target);
+    const std::string new_value = value_text(same->target);
     const std::string& key = old_key.name;
-    if (old_value == new_value || on_resume(key) == OnResume::kFree) continue;
-    require(on_resume(key) == OnResume::kSaid,
+    if (old_value == new_value || on_resume(old_key) == OnResume::kFree) continue;
+    require(on_resume(old_key) == OnResume::kTold,
             "checkpoint '{}' was trained with {} = {}, and this run has {}: it is another job; go on with {} = {}, or "
             "start a new run in "
             "another --out",

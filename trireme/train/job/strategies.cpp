@@ -184,24 +184,25 @@ bool cuts_by_hand(const JobConfig& config) {
 // What says how the compiler cuts a model has no place where the model's own code cuts it.
 void check_mode(const JobConfig& config) {
   const auto& p = config.parallel;
-  const bool hybrid = p.mode == "hybrid_parallel";
+  const bool hybrid = p.mode == Mode::kHybrid;
   JobConfig rest = config;
   if (hybrid) rest.parallel.mesh.clear(), rest.parallel.fields.clear(), rest.parallel.dataset = "data_parallel";
-  require(p.mode == "semi_auto_parallel" || !cuts_by_hand(rest),
+  require(p.mode == Mode::kSemiAuto || !cuts_by_hand(rest),
           "configuration: parallel.strategy, {}tp, cp, ep, sp, vocabulary, ops{} are for "
           "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
-          hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters, fields and dataset", p.mode);
-  require(!hybrid || p.zero == 0, "configuration: parallel.zero = {} slices what the compiler cuts; the mode is '{}'",
-          p.zero, p.mode);
-  require(p.layerwise.empty() || p.zero == 0,
+          hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters, fields and dataset", to_string(p.mode));
+  require(!hybrid || p.zero.level == 0,
+          "configuration: parallel.zero = {} slices what the compiler cuts; the mode is '{}'", p.zero.level,
+          to_string(p.mode));
+  require(p.layerwise.empty() || p.zero.level == 0,
           "configuration: parallel.zero = {} slices what the compiler cuts, and parallel.layerwise has ranks run the "
           "model as cut by hand; "
           "leave one out",
-          p.zero);
-  require(p.layerwise.empty() || hybrid || p.mode == "data_parallel",
+          p.zero.level);
+  require(p.layerwise.empty() || hybrid || p.mode == Mode::kDataParallel,
           "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
           "'{}'",
-          p.mode);
+          to_string(p.mode));
 }
 
 std::string mesh_of(const JobConfig& config, int64_t ranks) {
@@ -236,18 +237,19 @@ void check_fusion(const JobConfig& config) {
           "configuration: parallel.all_reduce_fusion_mb = {}; it must be from 1 to {}, or 0 to let a model of the step "
           "choose",
           p.all_reduce_fusion_mb, kMostMb);
+  const std::vector<int64_t>& ends = p.communication.bucket_ends;
   int64_t before = 0;
-  for (const int64_t end : p.all_reduce_fusion_config) {
+  for (const int64_t end : ends) {
     require(end > before,
             "configuration: parallel.all_reduce_fusion_config has {} after {}; it must be numbers of gradients from 1 "
             "on, each larger than the one before",
             end, before);
     before = end;
   }
-  const bool said = p.all_reduce_fusion_mb > 0 || !p.all_reduce_fusion_config.empty();
-  require(p.all_reduce_fusion || !said,
+  const bool said = p.all_reduce_fusion_mb > 0 || !ends.empty();
+  require(p.communication.fuse_all_reduce || !said,
           "configuration: parallel.all_reduce_fusion = false with a size or numbers for it; leave one out");
-  require(p.all_reduce_fusion_mb == 0 || p.all_reduce_fusion_config.empty(),
+  require(p.all_reduce_fusion_mb == 0 || ends.empty(),
           "configuration: parallel.all_reduce_fusion_mb and parallel.all_reduce_fusion_config both say where sums are "
           "cut; leave one out");
 }
@@ -340,7 +342,7 @@ std::string schedule_of(const JobConfig& config) {
 PipelineParallel pipeline_of(const JobConfig& config) {
   const auto& p = config.parallel;
   if (p.pp == 1) return {};
-  require(p.mode != "stand_alone",
+  require(p.mode != Mode::kStandAlone,
           "configuration: parallel.pp = {} with parallel.mode = 'stand_alone', which is one rank", p.pp);
   PipelineParallel out{
       .crews = p.pp, .stages_per_crew = p.virtual_stages, .schedule = schedule_of(config), .rules = {}};
@@ -361,11 +363,8 @@ std::string strategy_text_of(const JobConfig& config) {
 }
 
 Recompute recompute_of(const JobConfig& config) {
-  Recompute out{.communication = config.parallel.recompute_communication};
-  const std::string& blocks = config.train.recompute;
-  out.rows = blocks == "selective";
-  if (blocks == "full") out.blocks = -1;
-  if (!blocks.empty() && blocks.find_first_not_of("0123456789") == std::string::npos) out.blocks = std::stoll(blocks);
+  Recompute out = config.train.passes.recompute;
+  out.communication = config.parallel.recompute_communication;
   for (const std::string& text : config.parallel.keep) {
     const CutRule rule = parse_rule(text, "parallel.keep");
     require(rule.cuts == "again" || rule.cuts == "memory",
@@ -383,29 +382,24 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
           "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key",
           p.device_num, ranks, p.device_num);
   require(
-      !p.only_trainable_params || p.zero < 3,
+      !p.only_trainable_params || p.zero.level < 3,
       "configuration: parallel.only_trainable_params = true with parallel.zero = 3: the file would have slices of the "
       "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
   check_fusion(config);
   Parallel out;
   out.pipeline = pipeline_of(config);
   const int64_t of_crew = ranks_of_crew(out.pipeline, ranks);
-  out.follow_requests = p.mode == "semi_auto_parallel";
-  out.by_hand = p.mode == "hybrid_parallel" || (p.mode == "data_parallel" && !p.layerwise.empty());
+  out.follow_requests = p.mode == Mode::kSemiAuto;
+  out.by_hand = p.mode == Mode::kHybrid || (p.mode == Mode::kDataParallel && !p.layerwise.empty());
   for (const std::string& rule : p.layerwise) out.layerwise.push_back(parse_layerwise(rule));
-  out.communication = {.all_to_all = p.enable_alltoall,
-                       .gradients_in_f32 = p.gradient_fp32_sync,
-                       .all_in_f32 = p.force_fp32_communication,
-                       .fuse_all_reduce = p.all_reduce_fusion,
-                       .bucket_bytes = p.all_reduce_fusion_mb << 20,
-                       .bucket_ends = p.all_reduce_fusion_config};
+  out.communication = p.communication;
+  out.communication.bucket_bytes = p.all_reduce_fusion_mb << 20;
   add_links(config, ranks, out.communication);
   out.strategy = strategy_text_of(config);
   if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, of_crew);
   out.accumulation = p.gradient_accumulation_steps;
   // The bits are those of one sum order only where a rank adds up what it has before ranks do.
-  out.communication.shard_accumulation =
-      p.gradient_accumulation_shard && parse_numerics(config.train.numerics) == Numerics::kFast;
+  if (config.train.numerics == Numerics::kInvariant) out.communication.shard_accumulation = false;
   out.mesh = mesh_of(config, of_crew);
   const bool has_positions = model_of(config).cuttable().positions;
   if (has_positions && !out.mesh.empty() && p.mesh.empty() && p.dataset == "data_parallel") {
@@ -418,10 +412,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.ops = ready_made(config, of_crew);
   for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
   for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
-  out.optimizer = {.level = static_cast<int>(p.zero),
-                   .threshold_kb = p.zero_threshold_kb,
-                   .shard_size = p.zero_shard_size,
-                   .except = p.zero_except};
+  out.optimizer = p.zero;
   return out;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "trireme/base/keys.h"
 #include "trireme/data/source.h"
 
 namespace trireme {
@@ -20,7 +22,7 @@ struct FitOptions {
   int64_t eval_batch = 0;            // samples of a batch of the validation over all ranks; 0: as in training
   int64_t save_every = 0;            // steps; 0: at the end only
   double save_every_minutes = 0;     // besides, by the clock of the first rank; 0: never
-  int keep = 2;                      // checkpoints
+  int64_t keep = 2;                  // checkpoints
   Measure measure = Measure::kLoss;  // of the next three
   bool keep_best = false;      // what a validation finds better than all before is saved and stays, besides `keep`
   int64_t patience = 0;        // validations in a row that find nothing better after which the run ends; 0: it goes on
@@ -33,5 +35,8 @@ struct FitOptions {
 inline int64_t evaluation_batch_of(const FitOptions& fit) {
   return fit.eval_batch > 0 ? fit.eval_batch : fit.batch;
 }
+
+// The section [train].
+std::vector<Key> keys_of(FitOptions& fit);
 
 }  // namespace trireme

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "trireme/base/keys.h"
 #include "trireme/tensor/dtype.h"
 
 namespace trireme {
 
-inline const std::vector<std::string> kComputeTypes{"f32", "bf16"};
+inline constexpr NameOf<DType> kComputeTypes[] = {{"f32", DType::kF32}, {"bf16", DType::kBF16}};
 
 // Of one of kComputeTypes; another name throws kInvalidArgument saying what exists, after `where`.
 DType parse_compute_type(const std::string& name, const std::string& where);

@@ -8,11 +8,39 @@
 
 namespace trireme {
 
+namespace {
+
+constexpr NameOf<Schedule::Kind> kKindsOfSchedule[] = {
+    {"constant", Schedule::Kind::kConstant}, {"linear", Schedule::Kind::kLinear}, {"cosine", Schedule::Kind::kCosine}};
+
+}  // namespace
+
 Schedule::Kind parse_schedule(const std::string& name) {
-  if (name == "constant") return Schedule::Kind::kConstant;
-  if (name == "linear") return Schedule::Kind::kLinear;
-  if (name == "cosine") return Schedule::Kind::kCosine;
-  fail(ErrorKind::kInvalidArgument, "no schedule '{}'.{}", name, suggestion(name, {"constant", "linear", "cosine"}));
+  std::vector<std::string> names;
+  for (const auto& [known, kind] : kKindsOfSchedule) {
+    if (known == name) return kind;
+    names.emplace_back(known);
+  }
+  fail(ErrorKind::kInvalidArgument, "no schedule '{}'.{}", name, suggestion(name, names));
+}
+
+std::vector<Key> keys_of(Schedule& schedule) {
+  return {{.name = "schedule",
+           .target = one_of(&schedule.kind, kKindsOfSchedule),
+           .doc = "constant, linear or cosine",
+           .flag = "--lr-schedule",
+           .of_run = true},
+          {.name = "warmup",
+           .target = &schedule.warmup_steps,
+           .doc = "steps over which the rate rises from 0",
+           .check = check_not_below_0,
+           .flag = "--warmup",
+           .of_run = true},
+          {.name = "final_ratio",
+           .target = &schedule.final_ratio,
+           .doc = "the last step's rate as a share of the peak",
+           .check = check_not_negative,
+           .no_effect_with = "schedule = 'constant'"}};
 }
 
 double rate_at(const Schedule& schedule, double peak, int64_t step, int64_t total) {

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "trireme/base/keys.h"
 
 namespace trireme {
 
@@ -15,6 +18,9 @@ struct Schedule {
 
 // Throws kInvalidArgument with the candidates.
 Schedule::Kind parse_schedule(const std::string& name);  // "constant", "linear", "cosine"
+
+// The section [train].
+std::vector<Key> keys_of(Schedule& schedule);
 
 // The rate of step `step`, counted from 1, of `total`.
 double rate_at(const Schedule& schedule, double peak, int64_t step, int64_t total);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/keys.h"
 #include "trireme/op/numerics.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
@@ -22,6 +23,14 @@ enum class Mode {
   kSemiAuto,      // as `parallel` says
   kHybrid,        // the model's code works on the ranks' pieces, with collectives of its own (docs/guide/04)
 };
+
+inline constexpr NameOf<Mode> kModes[] = {{"data_parallel", Mode::kDataParallel},
+                                          {"semi_auto_parallel", Mode::kSemiAuto},
+                                          {"hybrid_parallel", Mode::kHybrid},
+                                          {"stand_alone", Mode::kStandAlone}};
+inline std::string_view to_string(Mode mode) {
+  return name_of(mode, kModes);
+}
 
 class Session;
 

@@ -1,0 +1,290 @@
+// The keys of a job's file: the rows of the job's own settings, and those of the structs that it has them from, in the
+// order in which they are written.
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job/config_impl.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/step/precision.h"
+
+namespace trireme {
+namespace {
+
+constexpr NameOf<Numerics> kNumerics[] = {{"fast", Numerics::kFast}, {"invariant", Numerics::kInvariant}};
+
+constexpr std::string_view kSemiAuto = "mode=semi_auto_parallel";
+
+template <size_t count>
+void check_one_of(const std::string& name, const KeyTarget& target, const std::string_view (&names)[count]) {
+  const std::string& value = *std::get<std::string*>(target);
+  if (std::ranges::count(names, value) == 0) fail_not_one_of(name, value, {std::begin(names), std::end(names)});
+}
+
+// What the job itself has of [train], before the optimizer and after it.
+std::vector<Key> keys_of_step(JobConfig& c) {
+  return {{.name = "dtype",
+           .target = one_of(&c.train.dtype, kComputeTypes),
+           .doc = "f32 or bf16: what layers compute in; parameters, their state and the loss are f32",
+           .flag = "--dtype",
+           .in_bench = true},
+          {.name = "numerics",
+           .target = one_of(&c.train.numerics, kNumerics),
+           .doc = "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep "
+                  "them is refused",
+           .flag = "--numerics",
+           .in_bench = true},
+          {.name = "device",
+           .target = &c.train.device,
+           .doc = "where kernels run: cpu; guarded, which finds mistakes of the code around kernels; or "
+                  "described:FILE, a machine's file, for which a job is planned and not run",
+           .flag = "--device"}};
+}
+
+std::vector<Key> keys_of_run(JobConfig& c) {
+  return {
+      {.name = "clip",
+       .target = &c.train.clip,
+       .doc = "largest global norm of the gradients; 0: no clipping",
+       .check = check_not_negative,
+       .flag = "--clip",
+       .in_bench = true},
+      {.name = "label_smoothing",
+       .target = &c.train.label_smoothing,
+       .doc = "share of the target that is spread over all classes, at least 0 and below 1",
+       .check = check_share},
+      {.name = "sample_tokens",
+       .target = &c.train.sample_tokens,
+       .doc =
+           "tokens of sample text that a language model over bytes writes at the end, in at most ten seconds; 0: none",
+       .check = check_not_below_0,
+       .flag = "--sample-tokens",
+       .of_run = true,
+       .on_resume = OnResume::kFree},
+      {.name = "seed",
+       .target = &c.train.seed,
+       .doc = "seed of the starting values, of dropout and of the order of samples",
+       .flag = "--seed",
+       .on_resume = OnResume::kFree},
+      {.name = "trace",
+       .target = &c.train.trace,
+       .doc = "file for a trace of a few steps, all ranks and lanes, for ui.perfetto.dev or chrome://tracing",
+       .flag = "--trace",
+       .on_resume = OnResume::kFree},
+      {.name = "trace_steps",
+       .target = &c.train.trace_steps,
+       .doc = "steps that the trace has, from the run's second on",
+       .check = check_size,
+       .flag = "--trace-steps",
+       .of_run = true,
+       .no_effect_with = "trace = ''",
+       .on_resume = OnResume::kFree}};
+}
+
+// How ranks are started and what they are asked as a whole.
+std::vector<Key> keys_of_ranks(JobConfig& c) {
+  auto& p = c.parallel;
+  return {{.name = "mode",
+           .target = one_of(&p.mode, kModes),
+           .doc = "data_parallel, semi_auto_parallel, hybrid_parallel or stand_alone",
+           .flag = "--mode"},
+          {.name = "transport",
+           .target = &p.transport,
+           .doc = "auto, shm, ucx or mpi: how ranks exchange tensors",
+           .check =
+               [](const std::string& name, const KeyTarget& target) {
+                 static constexpr std::string_view kTransports[] = {"auto", "shm", "ucx", "mpi"};
+                 check_one_of(name, target, kTransports);
+               },
+           .flag = "--transport"},
+          {.name = "device_num",
+           .target = &p.device_num,
+           .doc = "number of ranks that the job must be started with, 1 to 4096; -1: any number",
+           .check =
+               [](const std::string& name, const KeyTarget& target) {
+                 const int64_t ranks = *std::get<int64_t*>(target);
+                 require(ranks == -1 || (ranks >= 1 && ranks <= 4096),
+                         "{} = {}; it must be from 1 to 4096, or -1 for as many ranks as are started", name, ranks);
+               }},
+          {.name = "gradients_mean",
+           .target = &p.gradients_mean,
+           .doc = "data_parallel, hybrid_parallel: false: each rank's mean gradients are summed over the data parallel "
+                  "ranks instead of averaged",
+           .on_resume = OnResume::kTold},
+          {.name = "parameter_broadcast",
+           .target = &p.parameter_broadcast,
+           .doc = "every rank takes the starting values from the first rank that holds them"},
+          {.name = "loss_repeated_mean",
+           .target = &p.loss_repeated_mean,
+           .doc = "accepted, but changes nothing: a loss that several ranks compute alike counts once"},
+          {.name = "machine",
+           .target = &p.machine,
+           .doc = "file that describes a machine, like machines/h100x8.toml; its links decide how layouts are changed "
+                  "and which sums are taken together"},
+          {.name = "rates",
+           .target = &p.rates,
+           .doc = "file of rates that an earlier run measured, rates.toml in its folder; they decide which sums are "
+                  "taken together, and nothing is measured again"},
+          {.name = "all_reduce_fusion_mb",
+           .target = &p.all_reduce_fusion_mb,
+           .doc = "MiB of gradients that are summed over ranks in one operation; 0: chosen by a model of the step"}};
+}
+
+// The ready-made strategies (train/job/strategies.h).
+std::vector<Key> keys_of_ready_made(JobConfig& c) {
+  auto& p = c.parallel;
+  return {{.name = "tp",
+           .target = &p.tp,
+           .doc = "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, mlp); the rest are data "
+                  "parallel",
+           .check = check_count,
+           .flag = "--tp",
+           .in_bench = true,
+           .implies = kSemiAuto},
+          {.name = "cp",
+           .target = &p.cp,
+           .doc = "gpt, llama: ranks that positions are cut over (context parallel)",
+           .check = check_count,
+           .flag = "--cp",
+           .in_bench = true,
+           .implies = kSemiAuto},
+          {.name = "cp_algorithm",
+           .target = &p.cp_algorithm,
+           .doc = "attention over cp: ulysses (an all-to-all to heads and back), ring (keys and values travel around), "
+                  "hybrid (both), or auto: ulysses where the heads divide, otherwise ring",
+           .check =
+               [](const std::string& name, const KeyTarget& target) {
+                 static constexpr std::string_view kAlgorithms[] = {"auto", "ulysses", "ring", "hybrid"};
+                 check_one_of(name, target, kAlgorithms);
+               },
+           .flag = "--cp-algorithm",
+           .in_bench = true,
+           .no_effect_with = "cp = 1"},
+          {.name = "ulysses_degree",
+           .target = &p.ulysses_degree,
+           .doc = "with cp_algorithm = 'hybrid': ranks that share the heads, while the others form rings; it must "
+                  "divide cp and the heads; 0: the largest number that does",
+           .check = check_not_below_0,
+           .flag = "--ulysses-degree",
+           .in_bench = true},
+          {.name = "vocabulary",
+           .target = &p.vocabulary,
+           .doc = "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens",
+           .flag = "--vocab-parallel",
+           .in_bench = true,
+           .no_effect_with = "tp = 1",
+           .implies = kSemiAuto},
+          {.name = "sp",
+           .target = &p.sp,
+           .doc = "gpt, llama: the ranks of tp also cut the positions between the products (sequence parallel)",
+           .flag = "--sp",
+           .in_bench = true,
+           .no_effect_with = "tp = 1",
+           .implies = kSemiAuto},
+          {.name = "ep",
+           .target = &p.ep,
+           .doc = "gpt, llama: data parallel ranks that share the experts of a block (expert parallel)",
+           .check = check_count,
+           .flag = "--ep",
+           .in_bench = true,
+           .implies = kSemiAuto}};
+}
+
+// Stages, who has them when, and what they keep.
+std::vector<Key> keys_of_pipeline(JobConfig& c) {
+  auto& p = c.parallel;
+  return {{.name = "pp",
+           .target = &p.pp,
+           .doc = "equal parts of the ranks that the model's stages are given to, one after the other (pipeline "
+                  "parallel); tp, cp and ep cut each part",
+           .check = check_from_to<1, 4096>,
+           .flag = "--pp",
+           .in_bench = true},
+          {.name = "schedule",
+           .target = &p.schedule,
+           .doc = "the order in which stages work on micro-batches: a name, of those that `trireme timetable --list` "
+                  "lists, or a file as `trireme timetable` prints it",
+           .flag = "--schedule",
+           .in_bench = true,
+           .no_effect_with = "pp = 1"},
+          {.name = "virtual_stages",
+           .target = &p.virtual_stages,
+           .doc = "stages of each part of the ranks, for schedules that take several; 0: as few as the schedule takes",
+           .check = check_from_to<0, 4096>,
+           .flag = "--virtual-stages",
+           .in_bench = true,
+           .no_effect_with = "pp = 1"},
+          {.name = "stages",
+           .target = &p.stages,
+           .doc = "stages of modules, \"scope = stage\", like \"h.0..5 = 0\"; none: stages that take about as long as "
+                  "each other",
+           .no_effect_with = "pp = 1"},
+          {.name = "keep",
+           .target = &p.keep,
+           .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
+                  "again), or \"scope/op = memory\" (it is, whatever train.recompute says)"},
+          {.name = "recompute_communication",
+           .target = &p.recompute_communication,
+           .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"}};
+}
+
+// What is said of the cuts themselves, and files of them.
+std::vector<Key> keys_of_cuts(JobConfig& c) {
+  auto& p = c.parallel;
+  return {{.name = "strategy",
+           .target = &p.strategy,
+           .doc = "file with the layout of everything, as `trireme explain --stage plan` prints it"},
+          {.name = "save_strategy",
+           .target = &p.save_strategy,
+           .doc = "file to write the whole strategy to, before the first step"},
+          {.name = "only_trainable_params",
+           .target = &p.only_trainable_params,
+           .doc = "true: save_strategy has the layouts of trained parameters only",
+           .no_effect_with = "save_strategy = ''"},
+          {.name = "mesh", .target = &p.mesh, .doc = "named axes of the ranks, like dp=2,tp=2"},
+          {.name = "gradient_accumulation_steps",
+           .target = &p.gradient_accumulation_steps,
+           .doc = "micro-batches that a rank's part of the batch is divided into and computed in, one after the other, "
+                  "or stage by stage in a pipeline; the step stays the same",
+           .check = check_from_to<1, 4096>,
+           .flag = "--micro-batches,--gradient-accumulation-steps",
+           .in_bench = true},
+          {.name = "dataset",
+           .target = &p.dataset,
+           .doc = "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
+          {.name = "fields",
+           .target = &p.fields,
+           .doc = "layouts of fields of the batch, \"name = layout\", like \"tokens = [dp, sp]\"; the others are laid "
+                  "out as parallel.dataset says"},
+          {.name = "ops",
+           .target = &p.ops,
+           .doc = "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
+          {.name = "parameters",
+           .target = &p.parameters,
+           .doc = "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
+          {.name = "layerwise",
+           .target = &p.layerwise,
+           .doc = "data_parallel, hybrid_parallel: parameters of which each rank has values of its own, \"name\", or "
+                  "pieces of larger ones, \"name = [tp, -]\""}};
+}
+
+}  // namespace
+
+void add_keys(std::vector<ConfigKey>& to, const char* section, const std::vector<Key>& rows) {
+  for (const Key& row : rows) to.push_back({fmt::format("{}.{}", section, row.name), row.target, row.doc, row});
+}
+
+std::vector<ConfigKey> config_keys(JobConfig& c) {
+  std::vector<ConfigKey> keys{
+      {"name", &c.name, "name of the run, shown in its report", {.target = &c.name, .on_resume = OnResume::kFree}}};
+  for (ConfigKey& key : keys_of_kinds(c)) keys.push_back(std::move(key));
+  for (const std::vector<Key>& rows : {keys_of(c.train.fit), keys_of_step(c), keys_of(c.train.passes)})
+    add_keys(keys, "train", rows);
+  for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));
+  for (const std::vector<Key>& rows : {keys_of(c.train.schedule), keys_of_run(c)}) add_keys(keys, "train", rows);
+  for (const std::vector<Key>& rows : {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_cuts(c),
+                                       keys_of(c.parallel.zero), keys_of(c.parallel.communication)})
+    add_keys(keys, "parallel", rows);
+  return keys;
+}
+
+}  // namespace trireme
