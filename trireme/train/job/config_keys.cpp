@@ -201,7 +201,7 @@ std::vector<Key> keys_of_pipeline(JobConfig& c) {
            .in_bench = true},
           {.name = "schedule",
            .target = &p.schedule,
-           .doc = "the order in which stages work on micro-batches: a name, of those that `trireme timetable --list` "
+           .doc = "the order in which stages work on micro-batches: a name, of those that `trireme timetable` "
                   "lists, or a file as `trireme timetable` prints it",
            .flag = "--schedule",
            .in_bench = true,
