@@ -196,7 +196,10 @@ int work(const JobFlags& args) {
   if (job.rank() == 0) {
     if (!sample.empty()) std::printf("A sample the model wrote:\n%s\n\n", printable(sample).c_str());
     say_what_next(args, config, result);
+    std::fflush(stdout);
   }
+  // The first rank that leaves a job by a signal ends those of other nodes, which may still have to say what is saved.
+  if (result.interrupted && job.world() != nullptr) job.world()->all().barrier().wait();
   return result.exit_code();
 }
 
