@@ -4,6 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)
 install(TARGETS trireme EXPORT trireme-targets FILE_SET HEADERS)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.def")
 install(EXPORT trireme-targets NAMESPACE trireme:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/trireme-config.cmake.in
                               ${CMAKE_CURRENT_BINARY_DIR}/trireme-config.cmake INSTALL_DESTINATION ${package_dir})
