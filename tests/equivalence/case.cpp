@@ -115,8 +115,8 @@ void add_pipeline(Case& test) {
                                               : any_stages(trial.graph, timetable.stages, draw);
       stages_of(trial.graph, trial.strategy.stages);
       in_crews(in_micro_batches(partitioned(trial), {}), timetable);
-    } catch (
-        const Error& e) {  // too few modules, micro-batches that the schedule does not take, or all of them at once
+    } catch (const Error& e) {
+      // Too few modules, micro-batches that the schedule does not take, or all of them at once.
       if (e.kind() != ErrorKind::kInvalidArgument) throw;
       continue;
     }
