@@ -32,7 +32,8 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Transport> transpor
     : options_(options),
       transport_(std::move(transport)),
       peers_(static_cast<size_t>(options.size), Peer::kHere),
-      peer_reasons_(static_cast<size_t>(options.size)) {
+      peer_reasons_(static_cast<size_t>(options.size)),
+      told_at_(static_cast<size_t>(options.size)) {
   active_.reserve(kOperationsInFlight);
   inbox_.reserve(kOperationsInFlight);
   missing_.reserve(2 * static_cast<size_t>(options.size));  // a receive and a send each

@@ -66,7 +66,8 @@ class Engine final : public Driver {
   // What a rank tells all others when it ends: it leaves in good order, or gives up, and why.
   struct Notice {
     uint32_t gave_up = 0;
-    char reason[508] = {};
+    uint64_t messages = 0;  // that it sent before this one, which may overtake them
+    char reason[496] = {};
   };
 
   bool pass();  // one round over everything pending; true if something moved
@@ -80,6 +81,7 @@ class Engine final : public Driver {
   void read_notices();
   void tell_peers(bool gave_up, const std::string& reason);
   void mark_lost();
+  bool owes_nothing(int peer, Clock::time_point now);
   void check();  // deadlines, lost peers, long waits
   void tell_of_wait(Clock::time_point now);
   std::string missing_text(const Operation& operation);
@@ -100,6 +102,7 @@ class Engine final : public Driver {
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<Peer> peers_;
   std::vector<std::string> peer_reasons_;
+  std::vector<Clock::time_point> told_at_;  // by peer: when its notice came
   std::vector<Notice> notices_;
   std::vector<Transfer> notice_transfers_;
   std::vector<int> missing_;  // of the operation that is checked

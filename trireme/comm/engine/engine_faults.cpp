@@ -13,6 +13,7 @@ constexpr auto kCheckInterval = 5ms;   // of deadlines and of lost peers
 constexpr auto kTellInterval = 500ms;  // of long waits
 constexpr auto kHandOver = 500ms;      // spent at most on telling peers that this rank gives up
 constexpr auto kFarewell = 10'000ms;   // spent at most on waiting for peers that still need it
+constexpr auto kOnTheWay = 10'000ms;   // a message that a notice overtook comes within this time, or never
 constexpr uint32_t kNoticeTag = 0x7fffffff;
 
 }  // namespace
@@ -38,22 +39,25 @@ void Engine::read_notices() {
     notice.reason[sizeof(notice.reason) - 1] = '\0';
     peers_[peer] = notice.gave_up != 0 ? Peer::kGaveUp : Peer::kLeft;
     peer_reasons_[peer] = notice.reason;
+    told_at_[peer] = Clock::now();
     next_check_ = {};
   }
 }
 
 void Engine::tell_peers(bool gave_up, const std::string& reason) {
-  auto notice = std::make_unique<Notice>();
-  notice->gave_up = gave_up ? 1 : 0;
-  std::memcpy(notice->reason, reason.data(), std::min(reason.size(), sizeof(notice->reason) - 1));
+  std::vector<Notice> notices(static_cast<size_t>(size()));
   std::vector<Transfer> transfers(static_cast<size_t>(size()));
   for (int peer = 0; peer < size(); ++peer) {
     const Peer state = peers_[static_cast<size_t>(peer)];
     if (peer == rank() || state == Peer::kGaveUp || state == Peer::kLost) continue;
     Transfer& transfer = transfers[static_cast<size_t>(peer)];
+    Notice& notice = notices[static_cast<size_t>(peer)];
+    notice.gave_up = gave_up ? 1 : 0;
+    notice.messages = transport_->sent_to(peer);
+    std::memcpy(notice.reason, reason.data(), std::min(reason.size(), sizeof(notice.reason) - 1));
     transfer.peer = peer;
     transfer.tag = kNoticeTag;
-    transfer.data = reinterpret_cast<std::byte*>(notice.get());
+    transfer.data = reinterpret_cast<std::byte*>(&notice);
     transfer.bytes = sizeof(Notice);
     transport_->send(transfer);
   }
@@ -165,6 +169,14 @@ void Engine::mark_lost() {
   }
 }
 
+// Of a peer that has left: whether all that it sent has been taken here, its notice included. A notice may overtake
+// other messages, and one that is asked for only now shows at the next look. What it sent and nobody asks for is given
+// up after a while.
+bool Engine::owes_nothing(int peer, Clock::time_point now) {
+  const auto at = static_cast<size_t>(peer);
+  return transport_->taken_from(peer) > notices_[at].messages || now - told_at_[at] > kOnTheWay;
+}
+
 // Why this operation, which cannot go on now, never will: a lost peer first, since those that gave
 // up did so because of it; then one that gave up; then one that left although it is still needed;
 // then the deadline.
@@ -173,6 +185,7 @@ std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) {
   missing_.clear();
   operation.waiting->add_missing(missing_);
   const std::vector<int>& concerned = operation.ordered ? members : missing_;
+  const Clock::time_point now = Clock::now();
   const auto first_in = [&](const std::vector<int>& ranks, Peer state) {
     const auto found =
         std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return peers_[static_cast<size_t>(rank)] == state; });
@@ -185,10 +198,12 @@ std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) {
     return Cause{ErrorKind::kComm,
                  fmt::format("{} gave up: {}", name_of(peer), peer_reasons_[static_cast<size_t>(peer)])};
   }
-  if (const int peer = first_in(missing_, Peer::kLeft); peer >= 0) {
-    return Cause{ErrorKind::kComm, fmt::format("{} has left", name_of(peer))};
+  for (const int peer : missing_) {
+    if (peers_[static_cast<size_t>(peer)] == Peer::kLeft && owes_nothing(peer, now)) {
+      return Cause{ErrorKind::kComm, fmt::format("{} has left", name_of(peer))};
+    }
   }
-  if (Clock::now() - operation.start < options_.deadline) return std::nullopt;
+  if (now - operation.start < options_.deadline) return std::nullopt;
   return Cause{ErrorKind::kTimeout, missing_text(operation) + " did not come in time"};
 }
 

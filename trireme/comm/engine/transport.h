@@ -42,10 +42,17 @@ class Transport {
   virtual int open(const std::vector<int>& world_ranks, int number) = 0;
   // Frees what the channel holds on this rank; its members have done all that they started on it, and each calls.
   virtual void close(int channel) { static_cast<void>(channel); }
-  // Messages from one peer with the same channel and tag arrive in the order they were sent. Both
-  // sides must name the same number of bytes.
-  virtual void send(Transfer& transfer) = 0;
+  // Messages from one peer with the same channel and tag arrive in the order they were sent; others may overtake
+  // each other. Both sides must name the same number of bytes.
+  void send(Transfer& transfer) {
+    ++count_of(sent_, transfer.peer);
+    start_send(transfer);
+  }
+  // The message may have come before: the transfer can be done when this returns, or after the next `progress`.
   virtual void receive(Transfer& transfer) = 0;
+  // How many messages this rank has sent to a peer, and how many of the peer's have ended here, well or not.
+  uint64_t sent_to(int peer) { return count_of(sent_, peer); }
+  uint64_t taken_from(int peer) { return count_of(taken_, peer); }
   // Advances what is pending; true if something moved.
   virtual bool progress() = 0;
   // Before a sleep: what happens from here on ends the sleep, so that a last look after it misses
@@ -64,6 +71,21 @@ class Transport {
   virtual void stop(bool orderly) = 0;
   // Zeroed memory of this rank, shared with peers where the transport can; collective.
   virtual std::span<std::byte> allocate(size_t bytes) = 0;
+
+ protected:
+  virtual void start_send(Transfer& transfer) = 0;
+  // To be called for each receipt that ends.
+  void took(const Transfer& transfer) { ++count_of(taken_, transfer.peer); }
+
+ private:
+  static uint64_t& count_of(std::vector<uint64_t>& counts, int peer) {
+    const auto at = static_cast<size_t>(peer);
+    if (counts.size() <= at) counts.resize(at + 1);
+    return counts[at];
+  }
+
+  std::vector<uint64_t> sent_;  // by world rank, as is the next
+  std::vector<uint64_t> taken_;
 };
 
 }  // namespace trireme::comm

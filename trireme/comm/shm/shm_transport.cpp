@@ -146,16 +146,18 @@ std::byte* ShmTransport::reach(int peer, Location location, size_t bytes) const 
 // Messages. A small one travels with its frame. A large one is offered first; when the receiver has
 // a place for it, it either copies it from the sender's shared memory and says so, or accepts the
 // offer, and the bytes follow through the ring as there is room. The ring is always emptied, so no
-// message can block another.
-void ShmTransport::send(Transfer& transfer) {
+// message can block another. A message is sent when it is in the ring: what is there arrives although this rank ends.
+void ShmTransport::start_send(Transfer& transfer) {
   Frame frame;
   frame.tag = transfer.tag;
   frame.channel = transfer.channel;
   frame.message_bytes = transfer.bytes;
   if (transfer.bytes <= kEager) {
     frame.payload_bytes = transfer.bytes;
-    transfer.state = Transfer::State::kDone;
-    return queue(transfer.peer, frame, transfer.data);
+    transfer.state = Transfer::State::kPending;
+    pairs_[static_cast<size_t>(transfer.peer)].outgoing.push_back({frame, &transfer});
+    flush(transfer.peer);
+    return;
   }
   frame.kind = Frame::Kind::kOffer;
   frame.id = next_id_++;
@@ -168,13 +170,10 @@ void ShmTransport::send(Transfer& transfer) {
   queue(transfer.peer, frame);
 }
 
-// Into the ring, or after what waits for room there, with a copy of the payload.
-void ShmTransport::queue(int peer, const Frame& frame, const std::byte* payload) {
-  auto& outgoing = pairs_[static_cast<size_t>(peer)].outgoing;
-  if (outgoing.empty() && ring(options_.rank, peer).push(frame, payload)) {
-    return notify({&peer, 1});
-  }
-  outgoing.push_back({frame, {payload, payload + frame.payload_bytes, &pool_}});
+// Into the ring, or after what waits for room there.
+void ShmTransport::queue(int peer, const Frame& frame) {
+  pairs_[static_cast<size_t>(peer)].outgoing.push_back({frame});
+  flush(peer);
 }
 
 bool ShmTransport::flush(int peer) {
@@ -183,7 +182,7 @@ bool ShmTransport::flush(int peer) {
   while (!outgoing.empty() && push(peer, outgoing.front())) {
     moved = true;
     Outgoing& out = outgoing.front();
-    if (out.frame.kind == Frame::Kind::kBytes) {
+    if (out.transfer != nullptr) {
       if (out.sent < out.frame.message_bytes) continue;
       out.transfer->state = Transfer::State::kDone;
     }
@@ -195,7 +194,7 @@ bool ShmTransport::flush(int peer) {
 
 bool ShmTransport::push(int peer, Outgoing& out) {
   Ring& to = ring(options_.rank, peer);
-  if (out.frame.kind != Frame::Kind::kBytes) return to.push(out.frame, out.payload.data());
+  if (out.transfer == nullptr) return to.push(out.frame, nullptr);
   out.frame.payload_bytes = std::min<uint64_t>(out.frame.message_bytes - out.sent, Ring::kMaxPayload);
   if (!to.push(out.frame, out.transfer->data + out.sent)) return false;
   out.sent += out.frame.payload_bytes;
@@ -255,7 +254,7 @@ void ShmTransport::accept(int peer, const Frame& frame) {
       bytes.kind = Frame::Kind::kBytes;
       bytes.id = frame.id;
       bytes.message_bytes = transfer.bytes;
-      pair.outgoing.push_back({bytes, std::pmr::vector<std::byte>(&pool_), &transfer});
+      pair.outgoing.push_back({bytes, &transfer});
       flush(peer);
       return;
     }
@@ -306,6 +305,7 @@ void ShmTransport::deliver(int peer, const Frame& frame, const std::byte* payloa
     pairs_[static_cast<size_t>(peer)].incoming[frame.id] = {&transfer, 0};
     reply.kind = Frame::Kind::kAccept;
   }
+  if (transfer.state != Transfer::State::kPending) took(transfer);
   if (frame.kind == Frame::Kind::kOffer) queue(peer, reply);
 }
 
@@ -320,6 +320,7 @@ void ShmTransport::take_bytes(int peer, const Frame& frame) {
   found->second.arrived += frame.payload_bytes;
   if (found->second.arrived < transfer.bytes) return;
   transfer.state = Transfer::State::kDone;
+  took(transfer);
   incoming.erase(found);
 }
 

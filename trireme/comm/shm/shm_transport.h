@@ -30,7 +30,7 @@ class ShmTransport final : public Transport {
   std::string_view name() const override { return "shm"; }
   std::string describe(int peer) const override;
   int open(const std::vector<int>& world_ranks, int number) override;
-  void send(Transfer& transfer) override;
+  void start_send(Transfer& transfer) override;
   void receive(Transfer& transfer) override;
   bool progress() override;
   void arm() override;
@@ -59,11 +59,10 @@ class ShmTransport final : public Transport {
     Frame frame;
     std::pmr::vector<std::byte> payload;
   };
-  struct Outgoing {  // frames that wait for room in the ring
+  struct Outgoing {  // a frame that waits for room in the ring, or a kBytes stream
     Frame frame;
-    std::pmr::vector<std::byte> payload;  // of a small message
-    Transfer* transfer = nullptr;         // of a kBytes stream, done when all bytes are in the ring
-    uint64_t sent = 0;                    // of them
+    Transfer* transfer = nullptr;  // whose bytes follow, done when all are in the ring; null: no bytes
+    uint64_t sent = 0;             // of them
   };
   struct Incoming {
     Transfer* transfer = nullptr;
@@ -83,7 +82,7 @@ class ShmTransport final : public Transport {
   Doorbell& doorbell(int of) const;
   bool flush(int peer);
   bool push(int peer, Outgoing& out);
-  void queue(int peer, const Frame& frame, const std::byte* payload = nullptr);
+  void queue(int peer, const Frame& frame);
   void accept(int peer, const Frame& frame);
   void deliver(int peer, const Frame& frame, const std::byte* payload, Transfer& transfer);
   void take_bytes(int peer, const Frame& frame);

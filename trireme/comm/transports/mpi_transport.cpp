@@ -125,7 +125,7 @@ class MpiTransport final : public Transport {
     check(MPI_Comm_free(&communicators_[static_cast<size_t>(channel)]), "a group can not be freed");
   }
 
-  void send(Transfer& transfer) override { start(transfer, true); }
+  void start_send(Transfer& transfer) override { start(transfer, true); }
   void receive(Transfer& transfer) override { start(transfer, false); }
 
   bool progress() override {
@@ -205,7 +205,7 @@ class MpiTransport final : public Transport {
     transfer.native = reinterpret_cast<void*>(parts);  // those that are not done
   }
 
-  static void end_part(const Part& part, const MPI_Status& result, int error) {
+  void end_part(const Part& part, const MPI_Status& result, int error) {
     Transfer& transfer = *part.transfer;
     int count = static_cast<int>(part.bytes);
     if (error == MPI_SUCCESS && !part.is_send) MPI_Get_count(&result, MPI_BYTE, &count);
@@ -221,6 +221,7 @@ class MpiTransport final : public Transport {
     const uintptr_t left = reinterpret_cast<uintptr_t>(transfer.native) - 1;
     transfer.native = reinterpret_cast<void*>(left);
     if (left == 0 && transfer.state == Transfer::State::kPending) transfer.state = Transfer::State::kDone;
+    if (left == 0 && !part.is_send) took(transfer);
   }
 
   MPI_Comm world_ = MPI_COMM_NULL;

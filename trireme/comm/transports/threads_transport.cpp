@@ -109,7 +109,7 @@ class ThreadsTransport final : public Transport {
         .first->second;
   }
 
-  void send(Transfer& transfer) override {
+  void start_send(Transfer& transfer) override {
     auto envelope = std::allocate_shared<Envelope>(std::pmr::polymorphic_allocator<Envelope>(&pool_), &pool_);
     envelope->from = rank_;
     envelope->channel = transfer.channel;
@@ -208,6 +208,7 @@ class ThreadsTransport final : public Transport {
       copy_bytes(transfer.data, envelope.data, envelope.bytes, envelope.bytes);
       transfer.state = Transfer::State::kDone;
     }
+    took(transfer);
     envelope.state.store(Envelope::kDone, std::memory_order_release);
     if (envelope.bytes > kCopiedWhenSent) hub_->mailboxes[static_cast<size_t>(envelope.from)].ring();
   }

@@ -102,7 +102,7 @@ class UcxTransport final : public Transport {
     return channel;
   }
 
-  void send(Transfer& transfer) override {
+  void start_send(Transfer& transfer) override {
     ucp_request_param_t param = param_for(transfer);
     param.cb.send = [](void* request, ucs_status_t status, void* data) {
       finish(*static_cast<Transfer*>(data), request, status);
@@ -120,6 +120,7 @@ class UcxTransport final : public Transport {
     param.cb.recv = [](void* request, ucs_status_t status, const ucp_tag_recv_info_t* got, void* data) {
       auto& done = *static_cast<Transfer*>(data);
       finish(done, request, status);
+      static_cast<UcxTransport*>(done.owner)->took(done);
       if (done.state != Transfer::State::kDone || got->length == done.bytes) return;
       done.state = Transfer::State::kFailed;
       done.problem = fmt::format("sent {} bytes where {} were expected", got->length, done.bytes);
