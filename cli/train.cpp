@@ -141,7 +141,7 @@ void check_fits(const JobConfig& config, int ranks) {
     require(batch % (parts * micro_batches) == 0,
             "train: {} of {} samples does not divide over {} rank{}{}; use --set {}={}, {}or another -n", what, batch,
             parts, parts == 1 ? "" : "s", whole ? "" : fmt::format(" x {} micro-batches", micro_batches), key,
-            sizes_that_divide(batch, parts * micro_batches), whole ? "" : "other --gradient-accumulation-steps, ");
+            sizes_that_divide(batch, parts * micro_batches), whole ? "" : "other --micro-batches or --interleave, ");
   };
   check("a batch", "train.batch", config.train.fit.batch);
   check("an evaluation batch", "train.eval_batch", config.train.fit.eval_batch);  // 0 is the training batch

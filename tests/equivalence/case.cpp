@@ -96,10 +96,18 @@ void add_options(Case& test, Draw& draw) {
   if (computes_in_bf16(test.graph) && sums < 2) test.sums = sums == 0 ? "narrow" : "f32";
 }
 
+// Copies that are interleaved, from draws of their own.
+void add_interleave(Case& test) {
+  Draw draw(test.seed * 2246822519U + 5);
+  const int64_t count = micro_batches(test.strategy.mesh);
+  if (count == 1 || !draw.chance(25)) return;
+  test.interleave = count % 2 == 0 && draw.chance(60) ? 2 : count;
+}
+
 // Stages of a pipeline, from draws of their own. What works on all micro-batches at once goes by gpipe.
 void add_pipeline(Case& test) {
   Draw draw(test.seed * 2246822519U + 3);
-  const int64_t most = std::min<int64_t>(micro_batches(test.strategy.mesh), 8 / devices_of(test));
+  const int64_t most = std::min<int64_t>(micro_batches(test.strategy.mesh) / test.interleave, 8 / devices_of(test));
   if (test.by_hand || most < 2 || !draw.chance(85)) return;
   static const std::vector<std::string> kSchedules{"gpipe",     "1f1b",  "1f1b", "interleaved", "interleaved-delayed",
                                                    "zb-h1",     "zb-h2", "zb-v", "v-half",      "v-min",
@@ -114,7 +122,7 @@ void add_pipeline(Case& test) {
       trial.strategy.stages = draw.chance(30) ? choose_stages(trial.graph, timetable.stages, {})
                                               : any_stages(trial.graph, timetable.stages, draw);
       stages_of(trial.graph, trial.strategy.stages);
-      in_crews(in_micro_batches(partitioned(trial), {}), timetable);
+      in_crews(in_micro_batches(partitioned(trial), {.interleave = trial.interleave}), timetable);
     } catch (const Error& e) {
       // Too few modules, micro-batches that the schedule does not take, or all of them at once.
       if (e.kind() != ErrorKind::kInvalidArgument) throw;
@@ -139,6 +147,7 @@ Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
   out.strategy = random_strategy(out.graph, draw, numerics);
   out.steps = steps_of(out.graph);
   add_options(out, draw);
+  add_interleave(out);
   add_pipeline(out);
   return out;
 }
@@ -238,11 +247,16 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
 }
 
 Timetable timetable_for(const Case& test, const Graph& graph, int64_t count) {
+  const int64_t of_mesh = micro_batches(test.strategy.mesh);
   const Timetable of_step =
-      timetable_of({.crews = test.crews, .schedule = test.schedule}, micro_batches(test.strategy.mesh));
+      timetable_of({.crews = test.crews, .schedule = test.schedule}, of_mesh / interleave_of(test, of_mesh));
   const bool trains =
       std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.phase != Phase::kForward; });
-  return trains ? of_step : forward_only(of_step, count);
+  return trains ? of_step : forward_only(of_step, count / interleave_of(test, count));
+}
+
+int64_t interleave_of(const Case& test, int64_t count) {
+  return count % test.interleave == 0 ? test.interleave : 1;
 }
 
 Machine machine_of(const Case& test) {
@@ -291,12 +305,12 @@ std::string to_string(const Case& test) {
   return fmt::format(
       "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={} "
       "pieces={} "
-      "saved={:d} sums={} rates={} isa={} device={} crews={} schedule={} byhand={:d} evaluates={:d} "
+      "saved={:d} sums={} rates={} isa={} device={} interleave={} crews={} schedule={} byhand={:d} evaluates={:d} "
       "invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
       test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa,
-      test.device, test.crews, test.schedule, test.by_hand, test.evaluates, test.numerics == Numerics::kInvariant,
-      to_string(test.graph), to_string(test.graph, test.strategy));
+      test.device, test.interleave, test.crews, test.schedule, test.by_hand, test.evaluates,
+      test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
 }
 
 Case parse_case(std::string_view text) {
@@ -323,6 +337,7 @@ Case parse_case(std::string_view text) {
   out.rates = word_after(line, "rates", "usual");
   out.isa = word_after(line, "isa", "machine");
   out.device = word_after(line, "device", "cpu");
+  out.interleave = number_after(line, "interleave", 1);
   out.crews = number_after(line, "crews", 1);
   out.schedule = word_after(line, "schedule", "1f1b");
   out.by_hand = number_after(line, "byhand", 0) != 0;

@@ -36,6 +36,7 @@ struct Case {
   std::string rates = "usual";
   std::string isa = "machine";  // the instruction set that kernels may use, if this machine has it
   std::string device = "cpu";   // or guarded, whose memory the host cannot touch
+  int64_t interleave = 1;       // copies, of micro-batches that divide by it
   int64_t crews = 1;            // of a pipeline, whose stages the strategy has
   std::string schedule = "1f1b";
   bool by_hand = false;    // the graph is what each rank runs; the strategy cuts nothing
@@ -60,6 +61,9 @@ Rates rates_of(const Case& test);  // by which passes go
 // A graph of the case as the ranks compute it, before micro-batches and passes.
 Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy);
 Program partitioned(const Case& test);
+
+// Of so many micro-batches, those that are interleaved.
+int64_t interleave_of(const Case& test, int64_t micro_batches);
 
 // The order of work of the crews, for a graph of so many micro-batches: the step's, or the evaluation's.
 Timetable timetable_for(const Case& test, const Graph& graph, int64_t micro_batches);

@@ -96,7 +96,9 @@ Case uncut(const Case& test) {
 }
 
 Program in_micro_batches(const Case& test, Program program) {
-  return in_micro_batches(std::move(program), {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0});
+  const int64_t interleave = interleave_of(test, micro_batches(program.mesh));
+  return in_micro_batches(std::move(program),
+                          {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0, .interleave = interleave});
 }
 
 // Parts of a random graph are modules.

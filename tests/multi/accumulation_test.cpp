@@ -87,6 +87,24 @@ TEST(AccumulationOfExperts, TokensAreDroppedByTheirPlaceInTheWholeBatch) {
   EXPECT_EQ(difference_on(2, graph, in_parts(2), kRate), "");
 }
 
+// contracts 12 and 9.3: as the reference has it, the loss is the sum of the micro-batches' losses, and gradients are
+// those of the sum.
+TEST(AccumulationOfSums, TrainsOnTheSumOfTheMicroBatchesLosses) {
+  const auto step = [](int64_t summed_parts) {
+    nn::Mlp mlp({12, 16, 10});
+    return training_step(mlp_model(mlp), class_loss(), mlp_batch(), Sgd{},
+                         {.name = "mlp", .summed_parts = summed_parts});
+  };
+  const Curve mean = train_curve(step(1), nullptr, {}, 4 * kRate);
+  const Curve sum = train_curve(step(4), nullptr, in_parts(4), kRate);
+  for (size_t i = 0; i < mean.losses.size(); ++i) EXPECT_NEAR(sum.losses[i], 4 * mean.losses[i], 1e-4F);
+  for (const auto& [name, moved] : sum.tensors) {
+    EXPECT_LT(worst_difference(moved.after.as<float>(), mean.tensors.at(name).after.as<float>()),
+              1e-4 * moved.distance() + 1e-7)
+        << name;
+  }
+}
+
 TEST(AccumulationInBf16, StaysAsNearToTheWholeBatchAsItsRounding) {
   const Graph graph = gpt_step({}, DType::kBF16);
   const Curve whole = train_curve(graph, nullptr, {}, kRate);

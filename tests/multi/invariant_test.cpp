@@ -103,6 +103,7 @@ struct Case {
   int64_t micro_batches = 1;
   int64_t pp = 1;
   std::string schedule = "1f1b";
+  int64_t interleave = 1;
 };
 
 Parallel parallel_for(const Case& c, const std::string& model) {
@@ -115,6 +116,7 @@ Parallel parallel_for(const Case& c, const std::string& model) {
   config.parallel.zero.level = c.zero;
   config.parallel.zero.threshold_kb = 0;
   config.parallel.gradient_accumulation_steps = c.micro_batches;
+  config.parallel.interleave = c.interleave;
   config.parallel.pp = c.pp;
   config.parallel.schedule = c.schedule;
   config.train.numerics = Numerics::kInvariant;
@@ -144,7 +146,10 @@ std::vector<Case> cases() {
           {"pp2", 2, 1, 0, 1, 4, 2},
           {"pp2_gpipe_dp2", 4, 1, 0, 1, 4, 2, "gpipe"},
           {"pp2_zb_h1_tp2", 4, 2, 0, 1, 2, 2, "zb-h1"},
-          {"pp2_dp2_tp2_zero1_two_threads", 8, 2, 1, 2, 2, 2}};
+          {"pp2_dp2_tp2_zero1_two_threads", 8, 2, 1, 2, 2, 2},
+          {"tp2_interleave2", 2, 2, 0, 1, 1, 1, "1f1b", 2},
+          {"dp2_tp2_zero3_interleave4", 4, 2, 3, 1, 1, 1, "1f1b", 4},
+          {"pp2_zb_h1_dp2_zero2_interleave2", 4, 1, 2, 1, 2, 2, "zb-h1", 2}};
 }
 
 // Of more stages than an MLP has modules.

@@ -24,6 +24,7 @@ CrewUnits::CrewUnits(const Program& program, const Timetable& timetable)
       timetable_(timetable),
       crews_(crews_of_stages(timetable)),
       index_(timetable),
+      copies_(static_cast<int>(program.micro_batches / timetable.micro_batches)),
       in_parts_(has_parts(timetable)) {
   find_stages();
   if (in_parts_) find_input_grads();
@@ -89,8 +90,8 @@ void CrewUnits::find_input_grads() {
 int CrewUnits::place_of(NodeId id) const {
   const Node& n = node(id);
   if (n.stage < 0 || n.phase == Phase::kUpdate) return -1;
-  const int micro_batch = program_.micro_batches == 1 ? 0 : n.micro_batch;
-  if (micro_batch < 0) return -1;
+  if (program_.micro_batches > 1 && n.micro_batch < 0) return -1;
+  const int micro_batch = program_.micro_batches == 1 ? 0 : n.micro_batch / copies_;
   const UnitIndex::Place place = index_.place_of({pass_of(id, micro_batch), n.stage, micro_batch});
   invariant(place.crew == crew_of(id), "the timetable '{}' has no unit for {} of '{}'", timetable_.name, n.op->name,
             graph_.scope_of(n));

@@ -27,6 +27,9 @@ class CrewUnits {
   // Whether the node is of a unit, or depends on one of any crew.
   bool follows_unit(NodeId id) const { return follows_unit_[static_cast<size_t>(id)] != 0; }
 
+  // The micro-batches of the program that are one of the timetable, because they are interleaved.
+  int copies() const { return copies_; }
+
   // The crews besides its own that read the value.
   const std::set<int>& readers_of(ValueId id) const { return readers_[static_cast<size_t>(id)]; }
 
@@ -45,6 +48,7 @@ class CrewUnits {
   const Timetable& timetable_;
   std::vector<int> crews_;  // of stages
   UnitIndex index_;
+  int copies_;                       // micro-batches of the program in one of the timetable, which are interleaved
   bool in_parts_;                    // some backward passes come in two
   std::vector<int> of_inputs_;       // their stages
   std::vector<char> is_input_grad_;  // of nodes

@@ -45,7 +45,10 @@ class Order {
       at_ = static_cast<int>(i);
       ask_for(i);
       if (i + 1 < units_.size()) ask_for(i + 1);
-      for (const NodeId id : of_unit_[i]) add(id);
+      for (const NodeId id : of_unit_[i]) {
+        add(id);
+        if (stages_.copies() > 1) add_ready();  // else terms of all copies would be kept
+      }
       add_ready();
     }
     at_ = static_cast<int>(units_.size());
@@ -349,7 +352,7 @@ class CrewProgram {
 }  // namespace
 
 std::vector<Program> in_crews(const Program& program, const Timetable& timetable) {
-  require(program.micro_batches == timetable.micro_batches,
+  require(program.micro_batches % timetable.micro_batches == 0,
           "the timetable '{}' is for {} micro-batches; the program has {}", timetable.name, timetable.micro_batches,
           program.micro_batches);
   require(timetable.seq_chunks == 1, "the timetable '{}' has {} chunks of positions, which programs do not have",

@@ -1,7 +1,8 @@
 // From the program of all stages of a pipeline to one for each crew: each takes the nodes of its stages, in the order
 // of the timetable's units, and where it reads what another crew makes stands a message.
 //
-// A unit has the nodes of its pass, stage and micro-batch. Of nodes that belong to all micro-batches,
+// A unit has the nodes of its pass, stage and micro-batch (or micro-batches, where several are interleaved). Of nodes
+// that belong to all micro-batches,
 //   what depends on parameters or the batch alone stands where it is first read,
 //   sums over micro-batches after the unit that has the last term,
 //   the rest, updates among them, after all units.
@@ -19,9 +20,9 @@
 
 namespace trireme {
 
-// Throws kInvalidArgument where the program's micro-batches are not the timetable's, or where an op works on all
-// micro-batches at once (batch statistics, places of experts) and the timetable does not have all forward passes, and
-// all backward passes, in a row.
+// Throws kInvalidArgument where the program's micro-batches do not divide into the timetable's, or where an op works on
+// all micro-batches at once (batch statistics, places of experts) and the timetable does not have all forward passes,
+// and all backward passes, in a row.
 std::vector<Program> in_crews(const Program& program, const Timetable& timetable);
 
 }  // namespace trireme

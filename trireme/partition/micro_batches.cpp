@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
@@ -30,19 +31,23 @@ class Unroll {
     to_.mesh = without_micro_batches(from.mesh);
     to_.micro_batches = count_;
     to_.by_hand = from.by_hand;
-    in_stages_ = std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.stage >= 0; });
+    marked_ =
+        options.interleave > 1 || std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.stage >= 0; });
   }
 
   Program run() {
     for (const Input& input : graph_.inputs()) add_input(input);
     made_of_.assign(graph_.nodes().size(), {});
-    int last = 0;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) last = std::max(last, classify(id));
-    for (int level = 0; level <= last; ++level) {
-      for (int64_t m = 0; m < count_; ++m) {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-          if (level_of_[static_cast<size_t>(id)] == level) add(id, m);
-        }
+    std::vector<std::vector<NodeId>> levels;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      classify(id);
+      const auto level = static_cast<size_t>(level_of_.back());
+      if (levels.size() <= level) levels.resize(level + 1);
+      levels[level].push_back(id);
+    }
+    for (const std::vector<NodeId>& level : levels) {
+      for (int64_t m = 0; m < count_; m += options_.interleave) {
+        add_interleaved(level, m);
         add_sent_term();
       }
     }
@@ -134,9 +139,9 @@ class Unroll {
     return ours > 0;
   }
 
-  // When the node can be done: 0 before any sum or gather over micro-batches is there, 1 after those that need no
-  // other, and so on.
-  int classify(NodeId id) {
+  // When the node can be done: 0 before any sum or gather over micro-batches, 1 after those that need no other, and so
+  // on.
+  void classify(NodeId id) {
     const Node& node = graph_.node(id);
     const Step step = step_of(node);
     int level = 0;
@@ -146,10 +151,10 @@ class Unroll {
     level_of_.push_back(step == Step::kGather ? after : level);
     steps_.push_back(step);
     repeats_[static_cast<size_t>(id)] = step == Step::kOrdinary && gathers_parameter(node) ? 1 : 0;
-    return after;
   }
 
-  // A weight that is gathered from its slices for one micro-batch is not kept for the next.
+  // A weight that is gathered from its slices for one micro-batch, or those that are interleaved, is not kept for the
+  // next.
   bool gathers_parameter(const Node& node) const {
     const auto is_part = [&](ValueId out) { return differs_along(out) != 0; };
     if (node.inputs.empty() || std::any_of(node.outputs.begin(), node.outputs.end(), is_part)) return false;
@@ -200,7 +205,7 @@ class Unroll {
     ValueId& id = copies_[static_cast<size_t>(old_id)][static_cast<size_t>(m)];
     if (id != kNoValue) return id;
     if (const auto whole = of_all_.find(old_id); whole != of_all_.end()) {
-      to_.graph.set_mark({.micro_batch = in_stages_ ? static_cast<int>(m) : -1});
+      to_.graph.set_mark({.micro_batch = marked_ ? static_cast<int>(m) : -1});
       define(old_id, m, cut(whole->second, old_id, old_id, m));
       return id;
     }
@@ -264,9 +269,30 @@ class Unroll {
       if (!made.empty()) of = made[std::min(static_cast<size_t>(m), made.size() - 1)];
     }
     to_.graph.mark_as(graph_, node, of);
-    if (in_stages_ && of_one) to_.graph.set_micro_batch(static_cast<int>(m));
+    if (marked_ && of_one) to_.graph.set_micro_batch(static_cast<int>(m));
     std::vector<NodeId>& made = made_of_[static_cast<size_t>(id)];
     made.resize(static_cast<size_t>(m) + 1, static_cast<NodeId>(to_.graph.nodes().size()));
+  }
+
+  // The nodes for the micro-batches that are interleaved, from m on. Each goes on until it would read what ranks are
+  // still exchanging for it, and then the next does; none overtakes the one before it, so sums get their terms in
+  // order.
+  void add_interleaved(const std::vector<NodeId>& nodes, int64_t m) {
+    std::vector<size_t> at(static_cast<size_t>(options_.interleave), 0);
+    for (size_t i = 0; at.back() < nodes.size(); i = (i + 1) % at.size()) {
+      const size_t end = i == 0 ? nodes.size() : at[i - 1];
+      std::set<ValueId> under_way;
+      const auto is_under_way = [&](ValueId id) { return under_way.contains(id); };
+      for (; at[i] < end; ++at[i]) {
+        const NodeId id = nodes[at[i]];
+        const Node& node = graph_.node(id);
+        if (std::ranges::any_of(node.inputs, is_under_way)) break;
+        add(id, m + static_cast<int64_t>(i));
+        if (def_of(node).collective && steps_[static_cast<size_t>(id)] == Step::kOrdinary) {
+          under_way.insert(node.outputs.begin(), node.outputs.end());
+        }
+      }
+    }
   }
 
   // What is to be done of the node when it is the turn of micro-batch m.
@@ -289,7 +315,9 @@ class Unroll {
     const std::vector<ValueId> out = emit(*node.op, node.attrs, in, node.outputs, m);
     for (size_t i = 0; i < out.size(); ++i) {
       if (repeats_[static_cast<size_t>(id)] != 0) {
-        copies_[static_cast<size_t>(node.outputs[i])][static_cast<size_t>(m)] = out[i];
+        const auto from =
+            copies_[static_cast<size_t>(node.outputs[i])].begin() + m / options_.interleave * options_.interleave;
+        std::fill_n(from, options_.interleave, out[i]);
       } else {
         define(node.outputs[i], m, out[i]);
       }
@@ -354,7 +382,7 @@ class Unroll {
   const MicroBatchOptions& options_;
   std::vector<int> axes_;
   int64_t count_;
-  bool in_stages_ = false;
+  bool marked_;                               // nodes of one micro-batch with its number
   std::vector<std::vector<ValueId>> copies_;  // of each value, per micro-batch
   std::map<ValueId, ValueId> of_all_;         // inputs that hold all micro-batches
   std::vector<int> level_of_value_;
@@ -371,7 +399,11 @@ class Unroll {
 }  // namespace
 
 Program in_micro_batches(Program program, const MicroBatchOptions& options) {
-  if (micro_batches(program.mesh) == 1) return program;
+  const int64_t count = micro_batches(program.mesh);
+  require(options.interleave >= 1 && count % options.interleave == 0,
+          "{} micro-batches a step cannot be interleaved by {}; take a number that divides them", count,
+          options.interleave);
+  if (count == 1) return program;
   return Unroll(program, options).run();
 }
 

@@ -1,7 +1,8 @@
 // Gradient accumulation: from the program on a mesh with the axis "micro_batch" to the one that ranks run. What differs
 // along the axis is computed for one micro-batch after the other, everything else once; sums over the axis are added up
-// as their terms are made. Activations of one micro-batch are alive at a time, unless the model itself needs all of the
-// batch in its middle (statistics of the batch, places of experts): the step computes what it would without the axis.
+// as their terms are made. Activations of one micro-batch (or of those that are interleaved) are alive at a time,
+// unless the model itself needs all of the batch in its middle (statistics of the batch, places of experts): the step
+// computes what it would without the axis.
 #pragma once
 
 #include "trireme/ir/program.h"
@@ -11,6 +12,9 @@ namespace trireme {
 struct MicroBatchOptions {
   // Sums are added in a binary tree, as sums over ranks are in invariant mode (comm/reduce.h): more of them are alive.
   bool sums_in_tree = false;
+  // Of so many micro-batches each goes on while others exchange between ranks what they read next; it divides their
+  // number. Activations of all of them are alive at a time.
+  int64_t interleave = 1;
 };
 
 // The program itself where its mesh has no such axis. Throws kInvalidArgument for an input other than a batch that is

@@ -16,7 +16,8 @@
 namespace trireme {
 namespace {
 
-// All-reduces over the same ranks, of one type, in the order in which their operands are ready.
+// All-reduces over the same ranks, of one type and one micro-batch (or of none), in the order in which their operands
+// are ready: one micro-batch does not wait for the next, which may be what hides its exchange.
 struct Sequence {
   std::vector<NodeId> nodes;
   std::vector<BucketMember> members;
@@ -39,7 +40,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const Rates
     const Node& node = graph.node(id);
     if (!does(node, ReshardStep::Kind::kAllReduce) || node.inputs.size() != 1) continue;
     const TensorType& type = graph.type(node.inputs[0]);
-    const std::string key = node.attrs.text() + std::string(to_string(type.dtype));
+    const std::string key = fmt::format("{} {} {}", node.attrs.text(), to_string(type.dtype), node.micro_batch);
     Sequence& sequence = out[key];
     sequence.nodes.push_back(id);
     sequence.members.push_back({.ready_s = starts[static_cast<size_t>(id)], .bytes = type.bytes()});

@@ -74,6 +74,9 @@ struct Parallel {
   // Parts of its batch that a rank works through one after the other before it updates parameters (gradient
   // accumulation). The step computes what it would in one part. "micro_batch=4" at the mesh's end says the same.
   int64_t accumulation = 1;
+  // Each of them is divided again into so many copies, which are computed side by side: one computes while ranks
+  // exchange what another reads next. Their activations are alive together.
+  int64_t interleave = 1;
   // How the batch is cut: "data_parallel" (dimension 0 over "dp", which a mesh of several ranks must have),
   // "full_batch" (every rank has all of it), a layout for the leading dimensions of every data input ("[dp, sp]"), or
   // numbers for each of them
@@ -121,8 +124,8 @@ Strategy data_parallel(const Graph& graph, int64_t ranks);
 // The ranks of each crew of a pipeline; all, without one. Throws kInvalidArgument where they do not divide.
 int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks);
 
-// The mesh of the ranks (of a crew), without the axes that take none, and the micro-batches of a step, where no
-// strategy is given. Throw kInvalidArgument as semi_auto does.
+// The mesh of the ranks (of a crew), without the axes that take none, and the micro-batches of a step, copies that are
+// interleaved counted by themselves, where no strategy is given. Throw kInvalidArgument as semi_auto does.
 Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks);
 int64_t micro_batches_of(const Parallel& parallel);
 

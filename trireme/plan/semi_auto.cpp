@@ -356,10 +356,15 @@ Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ran
   Strategy strategy = exact ? parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); })
                             : reuse_strategy(parallel.strategy, graph, parallel.optimizer, options);
   check_ranks(strategy.mesh, ranks);
+  const int64_t count = micro_batches(strategy.mesh);
   require(
-      parallel.accumulation == 1 || parallel.accumulation == micro_batches(strategy.mesh),
+      parallel.accumulation == 1 || parallel.accumulation * parallel.interleave == count,
       "the strategy is for {} micro-batches a step (mesh '{}') but {} are set; leave that out, or use another strategy",
-      micro_batches(strategy.mesh), to_string(strategy.mesh), parallel.accumulation);
+      count, to_string(strategy.mesh), parallel.accumulation * parallel.interleave);
+  require(count % parallel.interleave == 0,
+          "the strategy is for {} micro-batches a step (mesh '{}'), which do not divide into copies of {} that are "
+          "interleaved; use another strategy, or another number of copies",
+          count, to_string(strategy.mesh), parallel.interleave);
   if (exact) {
     strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
     strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
@@ -390,11 +395,13 @@ Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
 
 int64_t micro_batches_of(const Parallel& parallel) {
   require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
-  if (parallel.mesh.empty()) return parallel.accumulation;
+  require(parallel.interleave >= 1, "{} interleaved copies of a micro-batch; it must be 1 or more",
+          parallel.interleave);
+  if (parallel.mesh.empty()) return parallel.accumulation * parallel.interleave;
   const int64_t in_mesh = micro_batches(parse_mesh(parallel.mesh));
   require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
           "mesh '{}' has {} micro-batches, and {} are set; keep one", parallel.mesh, in_mesh, parallel.accumulation);
-  return std::max(in_mesh, parallel.accumulation);
+  return std::max(in_mesh, parallel.accumulation) * parallel.interleave;
 }
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {

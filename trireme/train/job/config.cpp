@@ -39,6 +39,17 @@ double gradient_scale(const JobConfig& config, const Parallel& parallel, int64_t
   return static_cast<double>(parallel.by_hand ? parts_of_batch(config, parallel, ranks) : of_crew);
 }
 
+// The micro-batches whose losses are summed.
+int64_t summed_parts(const JobConfig& config, const Parallel& parallel) {
+  if (!config.parallel.sum_micro_batch_losses) return 1;
+  const int64_t count = micro_batches_of(parallel);
+  require(
+      count > 1,
+      "configuration: parallel.sum_micro_batch_losses = true, and a step has 1 micro-batch: there is nothing to sum; "
+      "set parallel.gradient_accumulation_steps, or leave it out");
+  return count;
+}
+
 PassOptions passes_of(const JobConfig& config) {
   PassOptions out = config.train.passes;
   out.recompute = recompute_of(config);
@@ -69,6 +80,7 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .trace = config.train.trace,
           .trace_steps = config.train.trace_steps,
           .gradient_scale = gradient_scale(config, parallel, ranks),
+          .summed_parts = summed_parts(config, parallel),
           .parameter_broadcast = config.parallel.parameter_broadcast};
 }
 

@@ -66,7 +66,8 @@ struct JobConfig {
     bool sp = false, vocabulary = false;
     std::vector<std::string> keep;  // "scope = again", "scope/op = memory"
     bool recompute_communication = true;
-    int64_t gradient_accumulation_steps = 1;
+    int64_t gradient_accumulation_steps = 1, interleave = 1;
+    bool sum_micro_batch_losses = false;
     std::string dataset = "data_parallel";
     std::vector<std::string> fields, ops, parameters, layerwise;
     OptimizerParallel zero;

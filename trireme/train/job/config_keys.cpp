@@ -230,41 +230,54 @@ std::vector<Key> keys_of_pipeline(JobConfig& c) {
 // What is said of the cuts themselves, and files of them.
 std::vector<Key> keys_of_cuts(JobConfig& c) {
   auto& p = c.parallel;
-  return {{.name = "strategy",
-           .target = &p.strategy,
-           .doc = "file with the layout of everything, as `trireme explain --stage plan` prints it"},
-          {.name = "save_strategy",
-           .target = &p.save_strategy,
-           .doc = "file to write the whole strategy to, before the first step"},
-          {.name = "only_trainable_params",
-           .target = &p.only_trainable_params,
-           .doc = "true: save_strategy has the layouts of trained parameters only",
-           .no_effect_with = "save_strategy = ''"},
-          {.name = "mesh", .target = &p.mesh, .doc = "named axes of the ranks, like dp=2,tp=2"},
-          {.name = "gradient_accumulation_steps",
-           .target = &p.gradient_accumulation_steps,
-           .doc = "micro-batches that a rank's part of the batch is divided into and computed in, one after the other, "
-                  "or stage by stage in a pipeline; the step stays the same",
-           .check = check_from_to<1, 4096>,
-           .flag = "--micro-batches,--gradient-accumulation-steps",
-           .in_bench = true},
-          {.name = "dataset",
-           .target = &p.dataset,
-           .doc = "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
-          {.name = "fields",
-           .target = &p.fields,
-           .doc = "layouts of fields of the batch, \"name = layout\", like \"tokens = [dp, sp]\"; the others are laid "
-                  "out as parallel.dataset says"},
-          {.name = "ops",
-           .target = &p.ops,
-           .doc = "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
-          {.name = "parameters",
-           .target = &p.parameters,
-           .doc = "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
-          {.name = "layerwise",
-           .target = &p.layerwise,
-           .doc = "data_parallel, hybrid_parallel: parameters of which each rank has values of its own, \"name\", or "
-                  "pieces of larger ones, \"name = [tp, -]\""}};
+  return {
+      {.name = "strategy",
+       .target = &p.strategy,
+       .doc = "file with the layout of everything, as `trireme explain --stage plan` prints it"},
+      {.name = "save_strategy",
+       .target = &p.save_strategy,
+       .doc = "file to write the whole strategy to, before the first step"},
+      {.name = "only_trainable_params",
+       .target = &p.only_trainable_params,
+       .doc = "true: save_strategy has the layouts of trained parameters only",
+       .no_effect_with = "save_strategy = ''"},
+      {.name = "mesh", .target = &p.mesh, .doc = "named axes of the ranks, like dp=2,tp=2"},
+      {.name = "gradient_accumulation_steps",
+       .target = &p.gradient_accumulation_steps,
+       .doc = "micro-batches that a rank's part of the batch is divided into and computed in, one after the other, "
+              "or stage by stage in a pipeline; the step stays the same",
+       .check = check_from_to<1, 4096>,
+       .flag = "--micro-batches,--gradient-accumulation-steps",
+       .in_bench = true},
+      {.name = "interleave",
+       .target = &p.interleave,
+       .doc = "copies that each micro-batch is divided into; ranks compute one while they exchange what another "
+              "reads next. The step stays the same",
+       .check = check_from_to<1, 64>,
+       .flag = "--interleave",
+       .in_bench = true},
+      {.name = "sum_micro_batch_losses",
+       .target = &p.sum_micro_batch_losses,
+       .doc = "true: the loss is the sum of the micro-batches' losses, as MindSpore's PipelineCell, GradAccumulation "
+              "and MicroBatchInterleaved have it, and gradients are those of the sum; false: the mean over the batch",
+       .on_resume = OnResume::kTold},
+      {.name = "dataset",
+       .target = &p.dataset,
+       .doc = "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
+      {.name = "fields",
+       .target = &p.fields,
+       .doc = "layouts of fields of the batch, \"name = layout\", like \"tokens = [dp, sp]\"; the others are laid "
+              "out as parallel.dataset says"},
+      {.name = "ops",
+       .target = &p.ops,
+       .doc = "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
+      {.name = "parameters",
+       .target = &p.parameters,
+       .doc = "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
+      {.name = "layerwise",
+       .target = &p.layerwise,
+       .doc = "data_parallel, hybrid_parallel: parameters of which each rank has values of its own, \"name\", or "
+              "pieces of larger ones, \"name = [tp, -]\""}};
 }
 
 }  // namespace

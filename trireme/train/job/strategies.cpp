@@ -398,6 +398,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.strategy = strategy_text_of(config);
   if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, of_crew);
   out.accumulation = p.gradient_accumulation_steps;
+  out.interleave = p.interleave;
   // The bits are those of one sum order only where a rank adds up what it has before ranks do.
   if (config.train.numerics == Numerics::kInvariant) out.communication.shard_accumulation = false;
   out.mesh = mesh_of(config, of_crew);

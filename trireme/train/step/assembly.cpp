@@ -13,6 +13,7 @@ StepOptions step_options(const Assembly& assembly) {
   return {.name = o.name,
           .seed = o.seed,
           .gradient_scale = o.gradient_scale,
+          .summed_parts = o.summed_parts,
           .clip_norm = o.clip_norm,
           .numerics = o.numerics,
           .compute = o.compute,

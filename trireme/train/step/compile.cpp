@@ -30,6 +30,7 @@ void check_by_hand(const CompileOptions& options) {
       p.accumulation);
   const Communication usual;
   const std::pair<bool, std::string> given[] = {
+      {p.interleave != 1, fmt::format("{} interleaved copies (interleave)", p.interleave)},
       {p.pipeline.crews != 1, fmt::format("a pipeline of {} parts (pp)", p.pipeline.crews)},
       {p.optimizer.level != 0, fmt::format("optimizer parallelism of level {} (zero)", p.optimizer.level)},
       {!p.strategy.empty(), "a strategy"},
@@ -51,14 +52,17 @@ void check_by_hand(const CompileOptions& options) {
 ScopeStages stages_for(const Graph& graph, const CompileOptions& options) {
   const Parallel& parallel = options.parallel;
   if (parallel.pipeline.crews == 1 || !options.stages.empty()) return options.stages;
-  const Timetable timetable = timetable_of(parallel.pipeline, micro_batches_of(parallel));
+  const Timetable timetable = timetable_of(parallel.pipeline, micro_batches_of(parallel) / parallel.interleave);
   return choose_stages(graph, timetable.stages, parallel.pipeline.rules);
 }
 
-// The timetable of the graph's micro-batches: of forward passes alone where it trains nothing.
-Timetable timetable_for(const Graph& graph, const Parallel& parallel, int64_t micro_batches) {
+// The timetable of the graph's micro-batches, whose interleaved copies are one to it: of forward passes alone where it
+// trains nothing.
+Timetable timetable_for(const Graph& graph, const Parallel& parallel, int64_t parts) {
+  const int64_t micro_batches = parts / parallel.interleave;
   const bool trains = std::ranges::any_of(graph.nodes(), [](const Node& n) { return n.phase == Phase::kBackward; });
-  const Timetable of_step = timetable_of(parallel.pipeline, trains ? micro_batches : micro_batches_of(parallel));
+  const Timetable of_step =
+      timetable_of(parallel.pipeline, trains ? micro_batches : micro_batches_of(parallel) / parallel.interleave);
   return trains ? of_step : forward_only(of_step, micro_batches);
 }
 
@@ -122,7 +126,8 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   out.rates = {reshard_costs(by_rates, out.strategy.mesh), by_rates.machine};
   passes.all_reduce = {.bucket_bytes = how.bucket_bytes, .bucket_ends = how.bucket_ends, .rates = out.rates};
   if (!how.fuse_all_reduce) passes.disabled.emplace_back("fuse_all_reduce");
-  Program whole = in_micro_batches(out.partitioned, {.sums_in_tree = in_tree});
+  Program whole =
+      in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
   std::vector<Program> programs;
   if (options.parallel.pipeline.crews > 1) {
     out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);

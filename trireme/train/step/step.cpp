@@ -108,11 +108,15 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   Graph graph(options.name);
   const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = true, .seed = options.seed, .compute = options.compute});
-  const Tensor value = mean_loss(loss(predict(model, fields), fields), options).value;
+  Tensor value = mean_loss(loss(predict(model, fields), fields), options).value;
+  if (options.summed_parts != 1) value = scale(value, static_cast<double>(options.summed_parts));
   const auto ranks = static_cast<double>(options.by_hand ? options.by_hand->devices() : 1);
   graph.add_output("loss", (options.by_hand ? sum_over_ranks(value, *options.by_hand, ranks) : value).id());
   Tensor objective = value;
-  for (const Tensor& extra : trace.losses()) objective = add(objective, extra);
+  for (const Tensor& extra : trace.losses()) {
+    objective =
+        add(objective, options.summed_parts == 1 ? extra : scale(extra, static_cast<double>(options.summed_parts)));
+  }
   if (options.gradient_scale != ranks) objective = scale(objective, options.gradient_scale / ranks);
 
   for (const auto& [buffer, next] : trace.buffer_values()) {

@@ -83,8 +83,11 @@ class LossFn {
 
 struct StepOptions {
   std::string name = "model";
-  uint64_t seed = 0;                    // of dropout
-  double gradient_scale = 1;            // multiplies every gradient, before clipping
+  uint64_t seed = 0;          // of dropout
+  double gradient_scale = 1;  // multiplies every gradient, before clipping
+  // The loss that is trained on and reported is the sum of those of so many equal parts of the batch, instead of the
+  // mean over it.
+  int64_t summed_parts = 1;
   double clip_norm = 0;                 // gradients are scaled so that their global norm is at most this; 0: not at all
   Numerics numerics = Numerics::kFast;  // kInvariant: the gradients' norm is summed exactly
   DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h). Parameters, state and loss are f32

@@ -67,6 +67,7 @@ struct TrainerOptions {
   std::string trace;                     // file that rank 0 writes a trace to (train/report/trace.h); "": none
   int64_t trace_steps = 3;               // that it has, from the run's second on
   double gradient_scale = 1;             // multiplies every gradient, before clipping
+  int64_t summed_parts = 1;              // of the batch, whose losses' sum is trained on (StepOptions)
   bool parameter_broadcast = false;      // starting values come from the first rank (Session::Options)
   // On rank 0, before the first step.
   std::function<void(const Session&, const StartInfo&)> on_start = {};

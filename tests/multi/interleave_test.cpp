@@ -1,0 +1,150 @@
+// Interleaved copies of a micro-batch: the step is that of one rank, and a rank computes one copy while it exchanges
+// what another reads next (contracts 11.3).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/multi/loss_curve.h"
+#include "trireme/base/error.h"
+#include "trireme/train/job/strategies.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr float kRate = 0.1F;
+constexpr int64_t kLayers = 3;
+
+Graph gpt_step() {
+  nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = kLayers, .width = 16, .heads = 4, .dropout = 0.1});
+  return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), gpt_batch(), Sgd{.momentum = 0.9},
+                       {.name = "gpt", .seed = 3, .clip_norm = 0.5});
+}
+
+struct Case {
+  std::string name;
+  int ranks = 2;
+  int64_t tp = 2, interleave = 2, micro_batches = 1, pp = 1, zero = 0;
+  bool sp = false;
+};
+
+Parallel parallel_for(const Case& c) {
+  JobConfig config;
+  set_keys(config, {"model.kind=gpt", "model.heads=4"});
+  config.parallel.mode = Mode::kSemiAuto;
+  config.parallel.tp = c.tp;
+  config.parallel.sp = c.sp;
+  config.parallel.pp = c.pp;
+  config.parallel.zero.level = c.zero;
+  config.parallel.zero.threshold_kb = 0;
+  config.parallel.gradient_accumulation_steps = c.micro_batches;
+  config.parallel.interleave = c.interleave;
+  return parallel_of(config, c.ranks);
+}
+
+class Interleave : public testing::TestWithParam<Case> {};
+
+TEST_P(Interleave, trains_as_one_rank_does) {
+  const Case& c = GetParam();
+  const Graph graph = gpt_step();
+  const Curve whole = train_curve(graph, nullptr, {}, kRate);
+  for (Curve& curve : train_curves(graph, c.ranks, parallel_for(c), kRate)) {
+    Curve own{whole.losses, {}};
+    for (const auto& [name, moved] : curve.tensors) {
+      const Moved& of = whole.tensors.at(name);
+      own.tensors[name] = {of.whole, of.box, copy_of(of.before.view()), copy_of(of.after.view())};
+    }
+    EXPECT_EQ(difference_of(curve, own, rounding_share(graph)), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuts, Interleave,
+                         testing::Values(Case{"tp2", 2}, Case{"tp2_four", 2, 2, 4},
+                                         Case{"tp2_sp", 2, 2, 2, 1, 1, 0, true}, Case{"tp2_accumulation2", 2, 2, 2, 2},
+                                         Case{"dp2_tp2_zero3", 4, 2, 2, 1, 1, 3}, Case{"one_rank", 1, 1, 2},
+                                         Case{"dp2", 2, 1, 2}, Case{"pp2_tp2", 4, 2, 2, 2, 2}),
+                         [](const auto& each) { return each.param.name; });
+
+// -- what a plan hides ----------------------------------------------------------------------------
+
+// The exchanges of forward passes that an op waits for although the rank computed no product since they began; by the
+// module that they are of.
+std::map<std::string, int> bare_exchanges(const ExecutionPlan& plan) {
+  std::map<std::string, int> out;
+  std::map<int, int> products_before;  // those done when each action began
+  int products = 0;
+  for (size_t i = 0; i < plan.actions.size(); ++i) {
+    const Action& action = plan.actions[i];
+    if (action.lane == Lane::kComm) products_before[static_cast<int>(i)] = products;
+    for (const int waited : action.waits) {
+      const Action& exchange = plan.actions[static_cast<size_t>(waited)];
+      const bool is_forward = exchange.scope.starts_with("h.");
+      if (is_forward && products_before.at(waited) == products) ++out[exchange.scope];
+    }
+    if (action.lane == Lane::kCompute && action.op->name.ends_with("linear")) ++products;
+    if (action.lane == Lane::kCompute && action.op->name == "matmul") ++products;
+  }
+  return out;
+}
+
+TEST(InterleavePlans, compute_a_copy_while_another_is_exchanged) {
+  const std::map<std::string, int> plain =
+      bare_exchanges(compile(gpt_step(), {.ranks = 2, .parallel = parallel_for({"", 2, 2, 1})}).plan());
+  const std::map<std::string, int> copies =
+      bare_exchanges(compile(gpt_step(), {.ranks = 2, .parallel = parallel_for({"", 2, 2, 2})}).plan());
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    EXPECT_EQ(plain.at(fmt::format("h.{}.attn.c_proj", layer)), 1);
+    EXPECT_EQ(plain.at(fmt::format("h.{}.mlp.c_proj", layer)), 1);
+    EXPECT_FALSE(copies.contains(fmt::format("h.{}.attn.c_proj", layer)));
+  }
+  EXPECT_LE(copies.size(), 1U) << "only the last copy's last exchange may have nothing beside it";
+}
+
+// A weight's slices are gathered for both copies at once.
+TEST(InterleavePlans, gather_weights_once_for_all_copies) {
+  const auto gathers = [](int64_t interleave, int64_t micro_batches) {
+    const Compiled made =
+        compile(gpt_step(), {.ranks = 2, .parallel = parallel_for({"", 2, 1, interleave, micro_batches, 1, 3})});
+    return std::ranges::count(made.plan().actions, "all_gather", [](const Action& a) { return a.op->name; });
+  };
+  EXPECT_EQ(gathers(2, 1), gathers(1, 1));
+  EXPECT_EQ(gathers(2, 2), gathers(1, 2));
+  EXPECT_GT(gathers(1, 2), gathers(1, 1));
+}
+
+TEST(InterleavePlans, one_copy_is_no_copy) {
+  const Graph graph = gpt_step();
+  Parallel plain = parallel_for({"", 2, 2, 1});
+  plain.interleave = Parallel{}.interleave;
+  EXPECT_EQ(to_string(compile(graph, {.ranks = 2, .parallel = plain}).plan()),
+            to_string(compile(graph, {.ranks = 2, .parallel = parallel_for({"", 2, 2, 1})}).plan()));
+}
+
+// -- refused --------------------------------------------------------------------------------------
+
+std::string refusal(const Parallel& parallel) {
+  try {
+    compile(gpt_step(), {.ranks = 2, .parallel = parallel});
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "";
+}
+
+TEST(InterleaveErrors, say_what_does_not_fit) {
+  EXPECT_THAT(refusal(parallel_for({"", 2, 2, 5})),
+              AllOf(HasSubstr("'x'"), HasSubstr("24 samples"), HasSubstr("5 micro-batches")));
+  Parallel none = parallel_for({"", 2, 2, 2});
+  none.interleave = 0;
+  EXPECT_THAT(refusal(none), HasSubstr("0 interleaved copies of a micro-batch; it must be 1 or more"));
+  Parallel by_hand = parallel_for({"", 2, 2, 2});
+  by_hand.by_hand = true;
+  EXPECT_THAT(refusal(by_hand), HasSubstr("2 interleaved copies (interleave) is for what the compiler cuts"));
+}
+
+}  // namespace
+}  // namespace trireme
