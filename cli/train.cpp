@@ -137,11 +137,13 @@ void check_fits(const JobConfig& config, int ranks) {
   const int64_t micro_batches = micro_batches_of(parallel_of(config, ranks));
   const int64_t parts = data_parallel_degree(config, ranks);
   const bool whole = micro_batches == 1;
+  const std::string_view others =
+      config.parallel.interleave > 1 ? "--micro-batches or --interleave" : "--micro-batches";
   const auto check = [&](std::string_view what, std::string_view key, int64_t batch) {
     require(batch % (parts * micro_batches) == 0,
             "train: {} of {} samples does not divide over {} rank{}{}; use --set {}={}, {}or another -n", what, batch,
             parts, parts == 1 ? "" : "s", whole ? "" : fmt::format(" x {} micro-batches", micro_batches), key,
-            sizes_that_divide(batch, parts * micro_batches), whole ? "" : "other --micro-batches or --interleave, ");
+            sizes_that_divide(batch, parts * micro_batches), whole ? "" : fmt::format("other {}, ", others));
   };
   check("a batch", "train.batch", config.train.fit.batch);
   check("an evaluation batch", "train.eval_batch", config.train.fit.eval_batch);  // 0 is the training batch

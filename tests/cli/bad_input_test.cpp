@@ -140,11 +140,11 @@ TEST_F(BadInputTest, RanksThatCannotBe) {
   expect_error(
       {"train", "gpt.toml", "-n", "2", "--gradient-accumulation-steps", "4"}, kCaller,
       "train: a batch of 4 samples does not divide over 2 ranks x 4 micro-batches; use --set train.batch=8, other "
-      "--gradient-accumulation-steps, or another -n");
+      "--micro-batches, or another -n");
   expect_error(
       {"train", "gpt.toml", "--set", "parallel.gradient_accumulation_steps=3"}, kCaller,
       "train: a batch of 4 samples does not divide over 1 rank x 3 micro-batches; use --set train.batch=3 or 6, other "
-      "--gradient-accumulation-steps, or another -n");
+      "--micro-batches, or another -n");
   expect_error({"train", "gpt.toml", "-n", "2", "--set", "parallel.mode=semi_auto_parallel", "--set",
                 "parallel.mesh=dp=2,micro_batch=4"},
                kCaller, HasSubstr("does not divide over 2 ranks x 4 micro-batches"));
