@@ -152,6 +152,8 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
                            "--trace", "trace.json", "--trace-steps", "2"});
   ASSERT_EQ(out.code, 0) << out.err;
   std::map<int, std::map<std::string, int>> events;  // by rank and lane
+  std::map<int, std::pair<int, int64_t>> rows;       // by row: whose it is, and when its last event ended
+  const auto ns = [](const nlohmann::json& us) { return std::llround(1000 * us.get<double>()); };
   std::set<int> steps;
   const nlohmann::json trace = nlohmann::json::parse(read(path("trace.json")));
   for (const auto& event : trace["traceEvents"]) {
@@ -160,6 +162,10 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
     EXPECT_GE(event["dur"].get<double>(), 0);
     ++events[event["pid"].get<int>()][event["cat"].get<std::string>()];
     steps.insert(event["args"]["step"].get<int>());
+    auto& [rank, end_ns] = rows.emplace(event["tid"].get<int>(), std::pair{event["pid"].get<int>(), 0}).first->second;
+    EXPECT_EQ(rank, event["pid"].get<int>()) << "two ranks have one row";
+    EXPECT_GE(ns(event["ts"]), end_ns) << "events of one row overlap: viewers drop one of them";
+    end_ns = ns(event["ts"]) + ns(event["dur"]);
   }
   EXPECT_EQ(steps, (std::set<int>{2, 3}));
   ASSERT_EQ(events.size(), 2U);
@@ -168,6 +174,9 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
     EXPECT_GE(lanes["message"], 2 * 2 * 2) << rank;  // to and fro, for each micro-batch and step
     EXPECT_GE(lanes["wait"], 2) << rank;
   }
+  const std::string report = read(path("traced/report.html"));
+  EXPECT_THAT(report, AllOf(HasSubstr("<h2>Timetable"), HasSubstr("as it ran: "), HasSubstr("as modelled: "),
+                            HasSubstr("forward of micro-batch 1, stage 1"), HasSubstr("Model FLOPs utilisation")));
   const Outcome modelled = run({"explain", "gpt.toml", "-n", "2", "--pp", "2", "--micro-batches", "2", "--stage",
                                 "time", "--trace", "modelled.json"});
   ASSERT_EQ(modelled.code, 0) << modelled.err;

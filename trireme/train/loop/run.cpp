@@ -5,8 +5,14 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/launch/rank/rank_info.h"
+#include "trireme/train/report/utilisation.h"
 
 namespace trireme {
+namespace {
+
+constexpr int64_t kDrawnStep = 3;  // of a run: its first ones make kernels and fill caches
+
+}  // namespace
 
 bool any_rank(comm::World* world, bool mine) {
   if (world == nullptr) return mine;
@@ -56,6 +62,8 @@ FitResult Run::run() {
   }
   const double total_s = now_s() - begin_s;
   summarise_communication();
+  if (!options_.out.empty() && session_.plan().device == "cpu")
+    peak_flops_per_s_ = peak_flops_per_s(job_.world(), job_.pool(), options_.compute);
   finish(recorder, total_s);
   if (result_.signal == 0) result_.signal = agree(nullptr, interrupt.take()).stop;  // one that came after the last step
   return result_;
@@ -63,10 +71,14 @@ FitResult Run::run() {
 
 void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt) {
   Tracer tracer({.path = options_.trace, .steps = options_.trace_steps}, session_.step(), job_.world(), first_ + 1);
+  TimelineRecorder timeline(session_.compiled(), session_.step(), options_.out.empty() ? nullptr : job_.world(),
+                            std::min(total_, first_ + kDrawnStep));
   saved_at_s_ = now_s();
   while (result_.step < total_ && !result_.interrupted && !result_.stopped_early) {
     tracer.begin(result_.step + 1);
+    timeline.begin(result_.step + 1, tracer.is_open());
     train_step(feed, recorder);
+    timeline.end(result_.step, tracer.is_open());
     tracer.end(result_.step);
     const int64_t step = result_.step;
     Wishes mine = interrupt.take();
@@ -95,6 +107,7 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
     if (wishes.save && job_.rank() == 0) say_saved();
   }
   tracer.finish();
+  timeline_ = timeline.timeline();
   if (unproven_ && validated_ == result_.step && std::isfinite(result_.validation_loss)) prune();
 }
 

@@ -10,6 +10,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/train/report/utilisation.h"
 #include "trireme/version.h"
 
 namespace trireme {
@@ -70,6 +71,12 @@ void Run::summarise_communication() {
   const auto steps = static_cast<double>(result_.step - first_);
   CommunicationTime of_a_step = communication_;
   result_.communication = over_ranks(job_.world(), of_a_step /= steps);
+}
+
+double Run::utilisation() const {
+  const double steps = static_cast<double>(std::max<int64_t>(1, result_.step - first_));
+  const double ranks = session_.compiled().plan().by_hand ? job_.size() : 1;  // whose graph is a rank's
+  return flops_of(session_.compiled().graph) * ranks / (steps_s_ / steps) / peak_flops_per_s_;
 }
 
 // A rank does 3 passes over its part of the batch in a step, a sample one pass over one sample for each token.
@@ -134,8 +141,23 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
                     result_.best_step));
   }
   report.facts = facts();
-  if (job_.size() > 1 && failure.empty())
+  if (job_.size() > 1 && failure.empty()) {
     report.facts.emplace_back("Communication", trireme::to_string(result_.communication));
+    report.facts.emplace_back(
+        "Exposed communication",
+        fmt::format("{:.1f} % of a step", 100 * communication_.exposed_s / std::max(1e-9, steps_s_)));
+  }
+  if (peak_flops_per_s_ > 0 && steps_s_ > 0) {
+    report.facts.emplace_back(
+        "Model FLOPs utilisation",
+        fmt::format("{:.1f} % of the {:.0f} GFLOP/s at which all ranks multiply and add in {}", 100 * utilisation(),
+                    peak_flops_per_s_ / 1e9, trireme::to_string(options_.compute)));
+  }
+  if (timeline_) {
+    const Timeline modelled = modelled_timeline(session_.compiled());
+    report.headline.emplace_back("Bubble", fmt::format("{:.1f} %", 100 * timeline_->bubble()));
+    report.timeline = timeline_chart(modelled, *timeline_);
+  }
   report.memory = memory_by_holding(session_.plan());
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);

@@ -15,6 +15,7 @@
 #include "trireme/train/loop/interrupt.h"
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/report/recorder.h"
+#include "trireme/train/report/timeline.h"
 #include "trireme/train/report/trace.h"
 #include "trireme/train/step/assembly.h"
 #include "trireme/train/step/fit_options.h"
@@ -93,6 +94,7 @@ class Run {
   std::function<View(std::string_view)> parameters();
   bool sample_is_quick();  // so that it is worth its time; says when not
   void summarise_communication();
+  double utilisation() const;  // of all ranks' peak by a mean step (train/report/utilisation.h)
   // The report. `failure`: why the run ended before its last step, "": it did not.
   void finish(Recorder& recorder, double total_s, const std::string& failure = "");
   std::vector<std::pair<std::string, std::string>> facts() const;  // about the run, for the report
@@ -119,7 +121,9 @@ class Run {
   double steps_s_ = 0;  // of this run's steps, data_s_ in it; and what the run did beside them:
   double evaluations_s_ = 0;
   double saves_s_ = 0;
-  CommunicationTime communication_;  // of this rank, over all steps
+  CommunicationTime communication_;   // of this rank, over all steps
+  std::optional<Timeline> timeline_;  // of a step of a pipeline, on rank 0
+  double peak_flops_per_s_ = 0;       // of all ranks; 0: not measured
   FitResult result_;
 };
 

@@ -181,6 +181,7 @@ std::string render_report(const ReportData& data) {
   const std::string beside = run_time(data) + memory(data);
   const std::string bars = time(data) + (beside.empty() ? "" : "<div>\n" + beside + "</div>\n");
   if (!bars.empty()) out += "<div class=\"pair\">\n" + bars + "</div>\n";
+  if (!data.timeline.empty()) out += section("Timetable", "of a step, by the first rank of each crew", data.timeline);
   out += facts(data) + samples(data);
   out += "<footer>Written by Trireme at the end of the run.</footer>\n</main>\n";
   return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kReportScript);

@@ -38,6 +38,7 @@ struct ReportData {
     TimeGroup group = TimeGroup::kCompute;
   };
   std::vector<Time> time;                                // of a mean step; what is listed adds up to the step
+  std::string timeline;                                  // a drawing (timeline.h); "": none
   std::vector<std::pair<std::string, double>> run_time;  // name, seconds: where the whole run's time went
   double hidden_comm_ms = 0;                             // communication that ran beside computing, not part of the sum
 

@@ -13,7 +13,7 @@ namespace trireme {
 
 namespace {
 
-constexpr double kLeft = 54;
+constexpr double kLeft = 62;
 constexpr double kRight = 20;
 constexpr double kTop = 10;
 constexpr double kBottom = 30;

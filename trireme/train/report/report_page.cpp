@@ -77,6 +77,9 @@ svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: 
   stroke-linecap: round; }
 svg .raw { stroke-width: 1; stroke-opacity: 0.28; }
 svg circle { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
+div.wide { overflow-x: auto; }
+svg.timeline { display: block; width: 100%; min-width: 640px; height: auto; }
+svg.timeline rect { fill: currentColor; } svg.timeline g text { fill: #fff; text-anchor: middle; }
 svg .cursor { stroke: var(--soft); stroke-dasharray: 3 3; pointer-events: none; }
 .tip { position: fixed; z-index: 1; pointer-events: none; background: var(--card);
   color: var(--ink);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -12,10 +14,25 @@
 namespace trireme {
 namespace {
 
-constexpr double kMicroseconds = 1e6;
+constexpr double kNanoseconds = 1e9;
+constexpr int kRows = 1000;  // of a rank, at most
+
+// Viewers take a rank for a process and a row for a thread, whose number no other process may have.
+int process_of(int rank) {
+  return (rank + 1) * kRows;
+}
+int thread_of(int rank, size_t row) {
+  return process_of(rank) + static_cast<int>(std::min<size_t>(row, kRows - 1));
+}
 
 std::string quoted_json(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Of a rank, or of one of its rows.
+std::string name_of(std::string_view kind, int rank, size_t track, std::string_view name) {
+  return fmt::format("{{\"name\":\"{}\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}", kind,
+                     process_of(rank), thread_of(rank, track), quoted_json(name));
 }
 
 int rank_of(comm::World* world) {
@@ -27,13 +44,46 @@ int rank_of(comm::World* world) {
 void Trace::add_event(const ExecutionPlan& plan, int action, bool is_wait, double begin_s, double end_s, int64_t step) {
   const Action& of = plan.actions[static_cast<size_t>(action)];
   const Lane lane = is_wait ? Lane::kCompute : of.lane;
-  const std::string name = is_wait ? fmt::format("waits for {}", of.op->name) : std::string(of.op->name);
-  fmt::format_to(std::back_inserter(events_),
-                 ",\n{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
-                 "\"args\":{{\"scope\":{},\"action\":{},\"step\":{}}}}}",
-                 quoted_json(name), is_wait ? "wait" : to_string(lane), rank_, static_cast<int>(lane),
-                 begin_s * kMicroseconds, std::max(0.0, end_s - begin_s) * kMicroseconds, quoted_json(of.scope), action,
-                 step);
+  const auto begin_ns = static_cast<int64_t>(begin_s * kNanoseconds);
+  events_.push_back({.lane = lane,
+                     .begin_ns = begin_ns,
+                     .end_ns = std::max(begin_ns, static_cast<int64_t>(end_s * kNanoseconds)),
+                     .name = is_wait ? fmt::format("waits for {}", of.op->name) : std::string(of.op->name),
+                     .category = is_wait ? "wait" : std::string(to_string(lane)),
+                     .scope = of.scope,
+                     .action = action,
+                     .step = step});
+}
+
+std::string Trace::events() const {
+  std::vector<const Event*> sorted;
+  for (const Event& event : events_) sorted.push_back(&event);
+  std::ranges::stable_sort(sorted, {}, [](const Event* event) { return event->begin_ns; });
+  std::array<std::vector<int64_t>, kLanes> rows;  // of each lane: when the last event of each ends
+  std::string out;
+  const auto to = std::back_inserter(out);
+  for (const Event* event : sorted) {
+    const auto lane = static_cast<size_t>(event->lane);
+    const auto free = std::ranges::find_if(rows[lane], [&](int64_t end_ns) { return end_ns <= event->begin_ns; });
+    const auto row = static_cast<size_t>(free - rows[lane].begin());
+    const size_t track = lane + kLanes * row;
+    if (free == rows[lane].end()) {
+      rows[lane].push_back(0);
+      if (row > 0) {
+        const std::string name = fmt::format("{} {}", to_string(event->lane), row + 1);
+        fmt::format_to(to, ",\n{}", name_of("thread_name", rank_, track, name));
+      }
+    }
+    rows[lane][row] = event->end_ns;
+    fmt::format_to(
+        to,
+        ",\n{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},"
+        "\"args\":{{\"scope\":{},\"action\":{},\"step\":{}}}}}",
+        quoted_json(event->name), event->category, process_of(rank_), thread_of(rank_, track), event->begin_ns / 1000,
+        event->begin_ns % 1000, (event->end_ns - event->begin_ns) / 1000, (event->end_ns - event->begin_ns) % 1000,
+        quoted_json(event->scope), event->action, event->step);
+  }
+  return out;
 }
 
 void Trace::add(const ExecutionPlan& plan, int64_t step, std::span<const ActionTrace> actions,
@@ -51,15 +101,16 @@ void Trace::add(const ExecutionPlan& plan, std::span<const ActionSpan> spans) {
 std::string trace_file(const std::vector<std::pair<int, std::string>>& events) {
   std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   bool first = true;
-  const auto add_name = [&](const char* kind, int rank, int lane, const std::string& name) {
-    out += fmt::format("{}{{\"name\":\"{}\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
-                       first ? "" : ",\n", kind, rank, lane, quoted_json(name));
+  const auto add_name = [&](std::string_view kind, int rank, size_t track, std::string_view name) {
+    out += (first ? "" : ",\n") + name_of(kind, rank, track, name);
     first = false;
   };
   for (const auto& [rank, of_rank] : events) {
     add_name("process_name", rank, 0, fmt::format("rank {}", rank));
+    out += fmt::format(",\n{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{},\"args\":{{\"sort_index\":{}}}}}",
+                       process_of(rank), rank);
     for (int lane = 0; lane < kLanes; ++lane)
-      add_name("thread_name", rank, lane, std::string(to_string(static_cast<Lane>(lane))));
+      add_name("thread_name", rank, static_cast<size_t>(lane), to_string(static_cast<Lane>(lane)));
     out += of_rank;
   }
   return out + "\n]}\n";
@@ -90,7 +141,7 @@ void Tracer::end(int64_t step) {
 void Tracer::finish() {
   if (options_.path.empty()) return;
   if (!is_open_) {
-    if (!trace_.events().empty()) return;  // it is written
+    if (!trace_.empty()) return;  // it is written
     if (rank_of(world_) == 0)
       TRIREME_LOG(kWarn, "train", "no trace is written: the run ended before its step {}", options_.first);
     return;

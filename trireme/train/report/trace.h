@@ -31,14 +31,23 @@ class Trace {
   void add(const ExecutionPlan& plan, std::span<const ActionSpan> spans);
 
   int rank() const { return rank_; }
-  // Events of this rank, each a line of JSON with a comma before it.
-  const std::string& events() const { return events_; }
+  bool empty() const { return events_.empty(); }
+  // Events of this rank, each a line of JSON with a comma before it. A lane has as many rows as things are under way in
+  // it at a time: events of one row must not overlap, which viewers take for damage.
+  std::string events() const;
 
  private:
+  struct Event {
+    Lane lane = Lane::kCompute;
+    int64_t begin_ns = 0, end_ns = 0;
+    std::string name, category, scope;
+    int action = 0;
+    int64_t step = 0;
+  };
   void add_event(const ExecutionPlan& plan, int action, bool is_wait, double begin_s, double end_s, int64_t step);
 
   int rank_;
-  std::string events_;
+  std::vector<Event> events_;
 };
 
 // The file's text.
@@ -53,6 +62,7 @@ class Tracer {
   // Before and after each step; collective where tracing begins and ends.
   void begin(int64_t step);
   void end(int64_t step);
+  bool is_open() const { return is_open_; }
   // Writes what there is, for a run that ends earlier. Collective.
   void finish();
 

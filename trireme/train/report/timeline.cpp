@@ -1,0 +1,193 @@
+#include "trireme/train/report/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <sstream>
+
+#include "trireme/base/error.h"
+#include "trireme/exec/virtual_time.h"
+#include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/report/report_chart.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kWidth = 1000;
+constexpr double kLabels = 64;  // of it
+constexpr double kRow = 24, kGap = 4, kTitle = 22;
+constexpr double kDigit = 7.5;  // room for a digit of a micro-batch's number
+
+// What an action is of.
+struct Piece {
+  Phase phase;
+  int stage, micro_batch;
+};
+
+Piece piece_of(const Compiled& compiled, const Node& node) {
+  const int64_t copies = compiled.crews[0].program.micro_batches / compiled.timetable->micro_batches;
+  return {node.phase, node.stage, node.micro_batch < 0 ? -1 : node.micro_batch / static_cast<int>(copies)};
+}
+
+// Actions in the order in which they were computed.
+void add_action(std::vector<PassSpan>& spans, const Piece& piece, double begin_s, double end_s) {
+  if (!spans.empty()) {
+    PassSpan& last = spans.back();
+    if (last.phase == piece.phase && last.stage == piece.stage && last.micro_batch == piece.micro_batch) {
+      last.end_s = end_s;
+      last.computed_s += end_s - begin_s;
+      return;
+    }
+  }
+  spans.push_back({piece.phase, piece.stage, piece.micro_batch, begin_s, end_s, end_s - begin_s});
+}
+
+std::string_view color_of(const PassSpan& span) {
+  if (span.micro_batch < 0) return "c7";
+  return span.phase == Phase::kForward ? "c1" : "c2";
+}
+
+std::string title_of(const PassSpan& span) {
+  const std::string what =
+      span.micro_batch < 0
+          ? fmt::format("{}, no micro-batch's", trireme::to_string(span.phase))
+          : fmt::format("{} of micro-batch {}, stage {}", trireme::to_string(span.phase), span.micro_batch, span.stage);
+  return fmt::format("{}: {:.2f} ms from {:.2f} ms on, {:.2f} ms of it computing", what,
+                     1e3 * (span.end_s - span.begin_s), 1e3 * span.begin_s, 1e3 * span.computed_s);
+}
+
+// A row for each crew, from `top` down.
+void draw(const Timeline& timeline, std::string_view title, double top, std::string& out) {
+  const auto to = std::back_inserter(out);
+  const double step_s = timeline.step_s();
+  const auto at = [&](double seconds) { return kLabels + (kWidth - kLabels) * seconds / step_s; };
+  fmt::format_to(to, "<text x=\"0\" y=\"{:.0f}\">{}: {:.1f} ms, bubble {:.1f} %</text>\n", top + kTitle - 8, title,
+                 1e3 * step_s, 100 * timeline.bubble());
+  for (size_t crew = 0; crew < timeline.crews.size(); ++crew) {
+    const double y = top + kTitle + static_cast<double>(crew) * (kRow + kGap);
+    fmt::format_to(to,
+                   "<text x=\"0\" y=\"{:.0f}\">crew {}</text>\n<rect class=\"c0\" x=\"{:.0f}\" y=\"{:.0f}\" "
+                   "width=\"{:.0f}\" height=\"{:.0f}\"/>\n",
+                   y + kRow - 7, crew, kLabels, y, kWidth - kLabels, kRow);
+    for (const PassSpan& span : timeline.crews[crew]) {
+      const double x = at(span.begin_s), width = at(span.end_s) - x;
+      fmt::format_to(
+          to, "<g class=\"{}\"><title>{}</title><rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\"/>",
+          color_of(span), title_of(span), x, y, width, kRow);
+      const std::string number = std::to_string(span.micro_batch);
+      if (span.micro_batch >= 0 && width > kDigit * static_cast<double>(number.size())) {
+        fmt::format_to(to, "<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text>", x + width / 2, y + kRow - 7, number);
+      }
+      out += "</g>\n";
+    }
+  }
+}
+
+}  // namespace
+
+double Timeline::step_s() const {
+  double out = 0;
+  for (const std::vector<PassSpan>& spans : crews) {
+    for (const PassSpan& span : spans) out = std::max(out, span.end_s);
+  }
+  return out;
+}
+
+double Timeline::bubble() const {
+  double computed_s = 0;
+  for (const std::vector<PassSpan>& spans : crews) {
+    for (const PassSpan& span : spans) computed_s += span.computed_s;
+  }
+  const double all_s = step_s() * static_cast<double>(crews.size());
+  return all_s > 0 ? 1 - computed_s / all_s : 0;
+}
+
+Timeline modelled_timeline(const Compiled& compiled) {
+  std::vector<std::vector<double>> seconds;
+  for (const ExecutionPlan* plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
+  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
+  Timeline out;
+  for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
+    const std::vector<Action>& actions = compiled.crews[crew].plan.actions;
+    std::vector<PassSpan>& spans = out.crews.emplace_back();
+    for (size_t i = 0; i < actions.size(); ++i) {
+      const ActionSpan& span = time.spans[crew][i];
+      if (actions[i].lane != Lane::kCompute || span.end_s <= span.begin_s) continue;
+      add_action(spans, piece_of(compiled, compiled.crews[crew].program.graph.nodes()[i]), span.begin_s, span.end_s);
+    }
+  }
+  return out;
+}
+
+TimelineRecorder::TimelineRecorder(const Compiled& compiled, Executor& executor, comm::World* world, int64_t step)
+    : compiled_(compiled), executor_(executor), world_(compiled.timetable ? world : nullptr), step_(step) {}
+
+void TimelineRecorder::begin(int64_t step, bool is_tracing) {
+  if (!is_on(step)) return;
+  if (!is_tracing) executor_.set_tracing(true);
+  world_->all().barrier().wait();
+  origin_ = std::chrono::steady_clock::now();
+}
+
+void TimelineRecorder::end(int64_t step, bool is_tracing) {
+  if (!is_on(step)) return;
+  const auto seconds = [&](auto at) { return std::chrono::duration<double>(at - origin_).count(); };
+  const auto crew = static_cast<size_t>(executor_.plan().crew);
+  const std::vector<Node>& nodes = compiled_.crews[crew].program.graph.nodes();
+  std::vector<PassSpan> mine;
+  for (const ActionTrace& action : executor_.trace()) {
+    const auto at = static_cast<size_t>(action.action);
+    if (action.is_wait || executor_.plan().actions[at].lane != Lane::kCompute) continue;
+    add_action(mine, piece_of(compiled_, nodes[at]), seconds(action.begin), seconds(action.end));
+  }
+  if (!is_tracing) executor_.set_tracing(false);
+  const std::vector<std::string> all = gather_texts(*world_, to_string(mine));
+  if (world_->rank() != 0) return;
+  timeline_.emplace();
+  const size_t ranks = all.size() / compiled_.crews.size();
+  for (size_t rank = 0; rank < all.size(); rank += ranks) timeline_->crews.push_back(parse_spans(all[rank]));
+}
+
+std::string to_string(std::span<const PassSpan> spans) {
+  std::string out;
+  for (const PassSpan& span : spans) {
+    fmt::format_to(std::back_inserter(out), "{} {} {} {} {} {}\n", trireme::to_string(span.phase), span.stage,
+                   span.micro_batch, span.begin_s, span.end_s, span.computed_s);
+  }
+  return out;
+}
+
+std::vector<PassSpan> parse_spans(std::string_view text) {
+  static constexpr std::array kPhases{Phase::kForward, Phase::kBackward, Phase::kUpdate};
+  std::vector<PassSpan> out;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string phase;
+    PassSpan span;
+    words >> phase >> span.stage >> span.micro_batch >> span.begin_s >> span.end_s >> span.computed_s;
+    const auto found = std::ranges::find(kPhases, phase, [](Phase each) { return trireme::to_string(each); });
+    require(words && found != kPhases.end(), "'{}' is not a span of a timeline", line);
+    span.phase = *found;
+    out.push_back(span);
+  }
+  return out;
+}
+
+std::string timeline_chart(const Timeline& planned, const Timeline& ran) {
+  const double height = kTitle + static_cast<double>(planned.crews.size()) * (kRow + kGap);
+  std::string out =
+      "<div class=\"legend\"><span class=\"c1\"><i></i>forward</span><span class=\"c2\"><i></i>backward</span>"
+      "<span class=\"c7\"><i></i>updates and sums</span></div>\n";
+  out += fmt::format(
+      "<div class=\"wide\"><svg class=\"timeline\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"what each "
+      "crew computed when\">\n",
+      kWidth, 2 * height + kRow);
+  draw(ran, "as it ran", 0, out);
+  draw(planned, "as modelled", height + kRow / 2, out);
+  return out + "</svg></div>\n";
+}
+
+}  // namespace trireme

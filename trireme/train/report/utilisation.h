@@ -1,0 +1,19 @@
+// Model FLOPs utilisation (Chowdhery et al., 2022: PaLM, appendix B): which share of what its ranks can multiply and
+// add a step does for the model, recomputation not counted.
+#pragma once
+
+#include "trireme/base/thread_pool.h"
+#include "trireme/comm/comm.h"
+#include "trireme/ir/graph.h"
+#include "trireme/tensor/dtype.h"
+
+namespace trireme {
+
+// Floating-point operations of the graph's ops as they are before they are cut, by their cost functions.
+double flops_of(const Graph& graph);
+
+// What all ranks can do together, measured at the same time on each (backend/peak.h): some tens of milliseconds.
+// Collective; a null world is one rank.
+double peak_flops_per_s(comm::World* world, ThreadPool& pool, DType compute);
+
+}  // namespace trireme
