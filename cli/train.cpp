@@ -134,7 +134,7 @@ std::string sizes_that_divide(int64_t batch, int64_t parts) {
 
 // The configuration and its batch, over so many ranks.
 void check_fits(const JobConfig& config, int ranks) {
-  const int64_t micro_batches = micro_batches_of(parallel_of(config, ranks));
+  const int64_t micro_batches = micro_batches_of(parallel_of(config, ranks)) * config.parallel.interleave;
   const int64_t parts = data_parallel_degree(config, ranks);
   const bool whole = micro_batches == 1;
   const std::string_view others =

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "tests/multi/loss_curve.h"
@@ -32,11 +33,13 @@ Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32) {
 }
 
 Parallel pipeline(int64_t crews, int64_t micro_batches, const std::string& schedule = "1f1b", int64_t tp = 1,
-                  int64_t zero = 0, int64_t ranks = 0) {
+                  int64_t zero = 0, int64_t ranks = 0, int64_t seq_chunks = 0, bool sp = false) {
   JobConfig config;
   config.parallel.mode = Mode::kSemiAuto;
   config.parallel.pp = crews;
   config.parallel.schedule = schedule;
+  config.parallel.seq_chunks = seq_chunks;
+  config.parallel.sp = sp;
   config.parallel.tp = tp;
   config.parallel.zero.level = zero;
   config.parallel.zero.threshold_kb = 0;
@@ -69,7 +72,8 @@ struct Case {
   int ranks = 2;
   int64_t crews = 2, micro_batches = 4;
   std::string schedule = "1f1b";
-  int64_t tp = 1, zero = 0;
+  int64_t tp = 1, zero = 0, seq_chunks = 0;
+  bool sp = false;
 };
 
 class Pipeline : public testing::TestWithParam<Case> {};
@@ -78,20 +82,25 @@ class Pipeline : public testing::TestWithParam<Case> {};
 TEST_P(Pipeline, trains_as_one_rank_does) {
   const Case& c = GetParam();
   const Graph graph = text_step({.layers = 4, .dropout = 0.1});
-  EXPECT_EQ(difference_on(c.ranks, graph, pipeline(c.crews, c.micro_batches, c.schedule, c.tp, c.zero, c.ranks)), "");
+  EXPECT_EQ(difference_on(c.ranks, graph,
+                          pipeline(c.crews, c.micro_batches, c.schedule, c.tp, c.zero, c.ranks, c.seq_chunks, c.sp)),
+            "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, Pipeline,
-                         testing::Values(Case{"gpipe", 2, 2, 4, "gpipe"}, Case{"one_f_one_b", 4, 4, 6},
-                                         Case{"zb_h1", 4, 4, 8, "zb-h1"}, Case{"zb_h2", 2, 2, 4, "zb-h2"},
-                                         Case{"interleaved", 2, 2, 4, "interleaved"},
-                                         Case{"interleaved_delayed", 2, 2, 4, "interleaved-delayed"},
-                                         Case{"zb_v", 2, 2, 4, "zb-v"}, Case{"v_half", 2, 2, 4, "v-half"},
-                                         Case{"v_min", 2, 2, 8, "v-min"}, Case{"dualpipe_v", 2, 2, 4, "dualpipe-v"},
-                                         Case{"dp2", 4, 2, 4}, Case{"tp2", 4, 2, 4, "1f1b", 2},
-                                         Case{"dp2_zero3", 4, 2, 2, "1f1b", 1, 3}, Case{"dp2_tp2", 8, 2, 4, "zb-h1", 2},
-                                         Case{"dp2_tp2_zero2", 8, 2, 2, "1f1b", 2, 2}),
-                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, Pipeline,
+    testing::Values(Case{"gpipe", 2, 2, 4, "gpipe"}, Case{"one_f_one_b", 4, 4, 6}, Case{"zb_h1", 4, 4, 8, "zb-h1"},
+                    Case{"zb_h2", 2, 2, 4, "zb-h2"}, Case{"interleaved", 2, 2, 4, "interleaved"},
+                    Case{"interleaved_delayed", 2, 2, 4, "interleaved-delayed"}, Case{"zb_v", 2, 2, 4, "zb-v"},
+                    Case{"v_half", 2, 2, 4, "v-half"}, Case{"v_min", 2, 2, 8, "v-min"},
+                    Case{"dualpipe_v", 2, 2, 4, "dualpipe-v"}, Case{"dp2", 4, 2, 4}, Case{"tp2", 4, 2, 4, "1f1b", 2},
+                    Case{"dp2_zero3", 4, 2, 2, "1f1b", 1, 3}, Case{"dp2_tp2", 8, 2, 4, "zb-h1", 2},
+                    Case{"dp2_tp2_zero2", 8, 2, 2, "1f1b", 2, 2}, Case{"seq_1f1b", 2, 2, 2, "seq-1f1b"},
+                    Case{"seq_1f1b_four_chunks", 4, 4, 4, "seq-1f1b", 1, 0, 4},
+                    Case{"seq_1f1b_three_of_eight", 2, 2, 3, "seq-1f1b", 1, 0, 8},
+                    Case{"seq_1f1b_dp2_zero3", 4, 2, 2, "seq-1f1b", 1, 3, 4},
+                    Case{"seq_1f1b_tp2_sp", 4, 2, 2, "seq-1f1b", 2, 0, 2, true}),
+    [](const auto& each) { return each.param.name; });
 
 TEST(PipelineOfExperts, aligned_groups_without_a_loss_of_all_go_by_any_schedule) {
   const Graph graph = text_step({.layers = 2, .experts = 4, .top_k = 2, .aux_loss_factor = 0, .expert_groups = 4});
@@ -169,8 +178,6 @@ TEST(PipelinePlans, keep_as_many_micro_batches_as_the_schedule_says) {
   EXPECT_GT(10 * bytes("gpipe", 8), 17 * bytes("1f1b", 8));
 }
 
-// -- refused --------------------------------------------------------------------------------------
-
 std::string refusal(const Graph& graph, int64_t ranks, const Parallel& parallel) {
   try {
     compile(graph, {.ranks = ranks, .parallel = parallel});
@@ -179,6 +186,40 @@ std::string refusal(const Graph& graph, int64_t ranks, const Parallel& parallel)
   }
   return "";
 }
+
+// A chunk's forward pass reads keys and values of the chunks before it, and nothing of those after.
+TEST(PipelineOfChunks, attend_to_what_came_before) {
+  const Compiled made =
+      compile(text_step({.layers = 2}),
+              {.ranks = 2, .parallel = pipeline(2, 2, "seq-1f1b", 1, 0, 0, 4), .passes = {.disabled = {"fuse_rows"}}});
+  std::map<int64_t, int> by_keys;  // attentions of the first crew, by how many keys they see
+  for (const Action& action : made.plan(0).actions) {
+    if (action.op->name == "attention") ++by_keys[made.plan(0).values[static_cast<size_t>(action.in[1])].type.shape[1]];
+  }
+  EXPECT_EQ(by_keys, (std::map<int64_t, int>{{2, 2}, {4, 2}, {6, 2}, {8, 2}}));  // of 2 micro-batches and 4 chunks
+}
+
+TEST(PipelineOfChunks, refuses_what_needs_all_positions) {
+  const Graph graph = text_step({.layers = 2});
+  EXPECT_THAT(refusal(graph, 2, pipeline(2, 2, "seq-1f1b", 1, 0, 0, 3)),
+              HasSubstr("a rank's 8 positions ('x' i32[24,8]) cannot be divided into 3 chunks; use 1 chunks"));
+  EXPECT_THAT(refusal(graph, 2, pipeline(2, 2, "1f1b", 1, 0, 0, 2)), HasSubstr("only seq-1f1b cuts them"));
+  Parallel alone = pipeline(2, 2);
+  alone.pipeline = {.seq_chunks = 2};
+  EXPECT_THAT(refusal(graph, 2, alone), HasSubstr("2 chunks of positions (seq_chunks) are for pipelines"));
+  Parallel both = pipeline(2, 2, "seq-1f1b");
+  both.interleave = 2;
+  EXPECT_THAT(refusal(graph, 2, both), HasSubstr("2 interleaved copies or 2 chunks of positions, not both"));
+  EXPECT_THAT(refusal(mlp_step(Sgd{}), 2, pipeline(2, 2, "seq-1f1b")), HasSubstr("has no positions that could be cut"));
+  try {
+    compile(graph, {.ranks = 2, .parallel = pipeline(2, 2, "seq-1f1b"), .numerics = Numerics::kInvariant});
+    ADD_FAILURE() << "nothing is refused";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.text(), HasSubstr("2 chunks of positions (seq_chunks) in another; leave one out"));
+  }
+}
+
+// -- refused --------------------------------------------------------------------------------------
 
 TEST(PipelineErrors, say_what_does_not_fit) {
   const Graph graph = text_step({.layers = 2});

@@ -175,7 +175,7 @@ struct Executor::State {
     const PlanValue& v = plan.values[static_cast<size_t>(value)];
     if (plan.by_hand) return {v.type.shape, Box::whole(v.type.shape).start};
     if (v.part_of) {
-      const Mesh mesh = with_micro_batches(plan.mesh, plan.micro_batches);
+      const Mesh mesh = with_micro_batches(plan.mesh, plan.micro_batches, plan.seq_chunks);
       const int64_t place = rank * plan.micro_batches + v.part_of->micro_batch;
       return {v.part_of->whole, local_box(v.part_of->whole, v.part_of->layout, mesh, place).start};
     }

@@ -113,6 +113,7 @@ struct ExecutionPlan {
   std::string bits = "fast";   // what is promised of them: "fast", or "invariant on <isa>"
   std::array<Arena, kTiers> arenas;
   int64_t micro_batches = 1;  // that a rank's step consists of
+  int64_t seq_chunks = 1;     // of which so many are chunks of one's positions
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;

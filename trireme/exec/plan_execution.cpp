@@ -39,6 +39,7 @@ class Planner {
     plan_.bits = device_.bits(options_.numerics);
     plan_.by_hand = program_.by_hand;
     plan_.micro_batches = program_.micro_batches;
+    plan_.seq_chunks = program_.seq_chunks;
     add_actions();
     find_replaced();
     find_kept_results();

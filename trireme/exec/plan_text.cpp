@@ -173,6 +173,9 @@ class PlanReader {
     if (f.at_end()) return;
     plan_.device = f.get<std::string>("device");
     plan_.alignment = f.integer("alignment", 1, 1 << 20);
+    if (f.at_end()) return;
+    plan_.seq_chunks = f.integer("seq_chunks", 1, static_cast<int>(plan_.micro_batches));
+    if (plan_.micro_batches % plan_.seq_chunks != 0) f.wrong("micro-batches of another number of chunks");
   }
   void arena(Fields& f) {
     Arena& arena = plan_.arena(static_cast<Tier>(f.one_of(kTierNames)));
@@ -206,8 +209,8 @@ class PlanReader {
   }
   PartOf part_of(Fields& f, int rank, int part) {
     PartOf out{.micro_batch = part};
-    out.layout =
-        parse_layout(f.get<std::string>("of_layout"), with_micro_batches(plan_.mesh, plan_.micro_batches), rank);
+    out.layout = parse_layout(f.get<std::string>("of_layout"),
+                              with_micro_batches(plan_.mesh, plan_.micro_batches, plan_.seq_chunks), rank);
     out.whole = f.get<Shape>("of_whole");
     return out;
   }
@@ -266,7 +269,9 @@ std::string to_string(const ExecutionPlan& plan) {
   std::string out = fmt::format("plan 2 {} mesh=\"{}\" crew={} crews={} threads={} bits={} micro_batches={} by_hand={}",
                                 quote(plan.name), to_string(plan.mesh), plan.crew, plan.crews, plan.threads,
                                 quote(plan.bits), plan.micro_batches, plan.by_hand);
-  if (plan.device != "cpu") out += fmt::format(" device={} alignment={}", quote(plan.device), plan.alignment);
+  if (plan.device != "cpu" || plan.seq_chunks > 1)
+    out += fmt::format(" device={} alignment={}", quote(plan.device), plan.alignment);
+  if (plan.seq_chunks > 1) out += fmt::format(" seq_chunks={}", plan.seq_chunks);
   out += '\n';
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
     const Arena& arena = plan.arena(tier);
@@ -283,9 +288,10 @@ std::string to_string(const ExecutionPlan& plan) {
                        to_string(v.layout, plan.mesh), to_string(v.whole), v.buffer,
                        v.part_of ? v.part_of->micro_batch : -1);
     if (v.part_of) {
-      out += fmt::format(" of_layout=\"{}\" of_whole={}",
-                         to_string(v.part_of->layout, with_micro_batches(plan.mesh, plan.micro_batches)),
-                         to_string(v.part_of->whole));
+      out +=
+          fmt::format(" of_layout=\"{}\" of_whole={}",
+                      to_string(v.part_of->layout, with_micro_batches(plan.mesh, plan.micro_batches, plan.seq_chunks)),
+                      to_string(v.part_of->whole));
     }
     out += '\n';
   }

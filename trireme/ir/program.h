@@ -28,7 +28,13 @@ struct Program {
   // The micro-batches that a rank computes one after the other (partition/micro_batches.h), and the values that are
   // parts of one.
   int64_t micro_batches = 1;
+  int64_t seq_chunks = 1;  // of which so many, one after the other, are chunks of one's positions
   std::map<ValueId, PartOf> part_of = {};
 };
+
+// The mesh with the axes of micro-batches.
+inline Mesh with_micro_batches(const Program& program) {
+  return with_micro_batches(program.mesh, program.micro_batches, program.seq_chunks);
+}
 
 }  // namespace trireme

@@ -61,8 +61,9 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
     }
   }
   for (size_t i = 0; i + 1 < user_axes_.size(); ++i) {
-    require(user_axes_[i].name != kMicroBatchAxis, "mesh: the axis '{}', which takes no ranks, must be the last",
-            kMicroBatchAxis);
+    const std::string& next = user_axes_[i + 1].name;
+    require(user_axes_[i].name != kSeqChunkAxis && (user_axes_[i].name != kMicroBatchAxis || next == kSeqChunkAxis),
+            "mesh: the axis '{}', which takes no ranks, must be the last", user_axes_[i].name);
   }
   strides_.resize(axes_.size());
   for (size_t axis = axes_.size(); axis-- > 0;) {
@@ -163,26 +164,61 @@ std::vector<std::vector<int64_t>> Mesh::groups(std::span<const int> axes) const 
   return out;
 }
 
-int64_t micro_batches(const Mesh& mesh) {
-  const bool has = !mesh.user_axes().empty() && mesh.user_axes().back().name == kMicroBatchAxis;
+namespace {
+
+bool takes_no_ranks(const MeshAxis& axis) {
+  return axis.name == kMicroBatchAxis || axis.name == kSeqChunkAxis;
+}
+
+template <class Predicate>
+std::vector<int> axes_that(const Mesh& mesh, Predicate&& predicate) {
+  std::vector<int> out;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (predicate(mesh, axis)) out.push_back(axis);
+  }
+  return out;
+}
+
+}  // namespace
+
+int64_t seq_chunks(const Mesh& mesh) {
+  const bool has = !mesh.user_axes().empty() && mesh.user_axes().back().name == kSeqChunkAxis;
   return has ? mesh.user_axes().back().size : 1;
 }
 
-Mesh with_micro_batches(const Mesh& ranks, int64_t count) {
-  if (count == 1) return ranks;
+int64_t micro_batches(const Mesh& mesh) {
+  int64_t out = 1;
+  for (const MeshAxis& axis : mesh.user_axes()) out *= takes_no_ranks(axis) ? axis.size : 1;
+  return out;
+}
+
+Mesh with_micro_batches(const Mesh& ranks, int64_t count, int64_t chunks) {
   std::vector<MeshAxis> axes = ranks.user_axes();
-  axes.push_back({std::string(kMicroBatchAxis), count});
+  if (count > chunks) axes.push_back({std::string(kMicroBatchAxis), count / chunks});
+  if (chunks > 1) axes.push_back({std::string(kSeqChunkAxis), chunks});
   return Mesh(std::move(axes));
 }
 
 Mesh without_micro_batches(const Mesh& mesh) {
   std::vector<MeshAxis> axes = mesh.user_axes();
-  std::erase_if(axes, [](const MeshAxis& axis) { return axis.name == kMicroBatchAxis; });
+  std::erase_if(axes, takes_no_ranks);
   return Mesh(std::move(axes));
 }
 
+std::vector<int> micro_batch_axes(const Mesh& mesh) {
+  return axes_that(mesh, is_micro_batch_axis);
+}
+
+std::vector<int> seq_chunk_axes(const Mesh& mesh) {
+  return axes_that(mesh, is_seq_chunk_axis);
+}
+
 bool is_micro_batch_axis(const Mesh& mesh, int axis) {
-  return mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axis))].name == kMicroBatchAxis;
+  return takes_no_ranks(mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axis))]);
+}
+
+bool is_seq_chunk_axis(const Mesh& mesh, int axis) {
+  return mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axis))].name == kSeqChunkAxis;
 }
 
 std::string to_string(const Mesh& mesh) {

@@ -62,13 +62,20 @@ class Mesh {
   int64_t devices_ = 1;
 };
 
-// The reserved axis "micro_batch" takes no ranks: what differs along it is done by one rank, part after part. It is
-// the last axis, so axes have the same numbers with and without it.
+// The reserved axis "micro_batch" takes no ranks: what differs along it is done by one rank, part after part. So does
+// "seq_chunk" after it: chunks of the positions of each micro-batch. They are the last axes, so others have the same
+// numbers with and without them.
 inline constexpr std::string_view kMicroBatchAxis = "micro_batch";
-int64_t micro_batches(const Mesh& mesh);                    // the axis' size; 1 without it
-Mesh with_micro_batches(const Mesh& ranks, int64_t count);  // the same mesh for a count of 1
+inline constexpr std::string_view kSeqChunkAxis = "seq_chunk";
+int64_t seq_chunks(const Mesh& mesh);     // the axis' size; 1 without it
+int64_t micro_batches(const Mesh& mesh);  // parts of the batch: the product of both axes' sizes
+// The same mesh for a count of 1. `chunks` divides the count.
+Mesh with_micro_batches(const Mesh& ranks, int64_t count, int64_t chunks = 1);
 Mesh without_micro_batches(const Mesh& mesh);
-bool is_micro_batch_axis(const Mesh& mesh, int axis);
+std::vector<int> micro_batch_axes(const Mesh& mesh);  // of both
+std::vector<int> seq_chunk_axes(const Mesh& mesh);
+bool is_micro_batch_axis(const Mesh& mesh, int axis);  // of both
+bool is_seq_chunk_axis(const Mesh& mesh, int axis);
 
 std::string to_string(const Mesh& mesh);  // "dp=4,tp=2"; one device is ""
 Mesh parse_mesh(std::string_view text);   // reads it back identical

@@ -23,6 +23,7 @@ class RuleParser {
     rule_.linear = options_.linear;
     for (size_t f = 0; f < rule_.factors.size(); ++f) rule_.factors[f].uneven = may_be_uneven(static_cast<int>(f));
     if (!options_.ring.empty()) rule_.ring = {known(options_.ring[0]), known(options_.ring[1])};
+    rule_.ring_is_causal = options_.ring_is_causal;
     return std::move(rule_);
   }
 
@@ -228,6 +229,12 @@ bool is_summed(const ShardingRule& rule, int factor) {
                       [&](const DimFactors& result) { return stands_in(result, factor); });
 }
 
+bool goes_by_chunks(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
+  return rule.ring_is_causal && is_ring(rule, cuts) &&
+         std::ranges::all_of(cuts.axes[static_cast<size_t>(rule.ring->first)],
+                             [&](int axis) { return is_seq_chunk_axis(mesh, axis); });
+}
+
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts) {
   if (!rule.ring) return false;
   const std::vector<int>& axes = cuts.axes[static_cast<size_t>(rule.ring->first)];
@@ -405,7 +412,7 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
     if (std::string why = why_not_uneven(rule, cuts, i, mesh); !why.empty()) return why;
   }
   for (size_t i = 0; i < rule.factors.size(); ++i) {
-    if (!is_shared_along(rule, cuts, i)) continue;
+    if (!is_shared_along(rule, cuts, i) || goes_by_chunks(rule, cuts, mesh)) continue;
     for (const int axis : cuts.axes[i]) {
       if (!is_micro_batch_axis(mesh, axis)) continue;
       return fmt::format("factor '{}' is cut by '{}', and parts of it go from one to the next", rule.factors[i].name,

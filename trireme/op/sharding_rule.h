@@ -71,6 +71,8 @@ struct ShardingRule {
   // Two factors that may be cut together, over the same axes: each rank begins with its own piece of both, and the op
   // takes as many steps as there are ranks, in which pieces of the second go around (OpDef::ring).
   std::optional<std::pair<int, int>> ring;
+  // A part of the first needs no part of the second that comes after its own.
+  bool ring_is_causal = false;
 };
 
 struct RuleOptions {
@@ -79,6 +81,7 @@ struct RuleOptions {
   std::map<char, Reduction> reductions = {};   // other than sum
   std::map<char, SlidingWindow> windows = {};  // of letters with `~`
   std::string_view ring = {};                  // two letters
+  bool ring_is_causal = false;
   // Letters ('*': all leading dimensions) that are summed over, of which zeros in the operands add nothing although the
   // op is linear in none of them.
   std::string_view zeros_add_nothing = {};
@@ -119,6 +122,9 @@ bool stands_in(const DimFactors& tensor, int factor);
 
 // Whether the choice cuts the two factors of the rule's ring.
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts);
+// Whether it cuts them over chunks of positions alone: a rank computes one after the other, and has the parts of the
+// second factor that came before.
+bool goes_by_chunks(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);
 
 // The layouts that a choice asks of the operands and gives to the results.
 Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts);

@@ -24,7 +24,7 @@ CrewUnits::CrewUnits(const Program& program, const Timetable& timetable)
       timetable_(timetable),
       crews_(crews_of_stages(timetable)),
       index_(timetable),
-      copies_(static_cast<int>(program.micro_batches / timetable.micro_batches)),
+      copies_(static_cast<int>(program.micro_batches / timetable.micro_batches / timetable.seq_chunks)),
       in_parts_(has_parts(timetable)) {
   find_stages();
   if (in_parts_) find_input_grads();
@@ -44,9 +44,10 @@ int CrewUnits::crew_of_value(ValueId id) const {
   return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
 }
 
-Pass CrewUnits::pass_of(NodeId id, int micro_batch) const {
+Pass CrewUnits::pass_of(NodeId id, Unit unit) const {
   if (node(id).phase == Phase::kForward) return Pass::kForward;
-  const bool is_whole = index_.place_of({Pass::kBackward, node(id).stage, micro_batch}).crew >= 0;
+  unit.pass = Pass::kBackward;
+  const bool is_whole = index_.place_of(unit).crew >= 0;
   if (!in_parts_ || is_whole) return Pass::kBackward;
   return is_input_grad_[static_cast<size_t>(id)] != 0 ? Pass::kInputGrad : Pass::kWeightGrad;
 }
@@ -91,8 +92,13 @@ int CrewUnits::place_of(NodeId id) const {
   const Node& n = node(id);
   if (n.stage < 0 || n.phase == Phase::kUpdate) return -1;
   if (program_.micro_batches > 1 && n.micro_batch < 0) return -1;
-  const int micro_batch = program_.micro_batches == 1 ? 0 : n.micro_batch / copies_;
-  const UnitIndex::Place place = index_.place_of({pass_of(id, micro_batch), n.stage, micro_batch});
+  Unit unit{.stage = n.stage};
+  if (program_.micro_batches > 1) {
+    unit.seq_chunk = n.micro_batch % timetable_.seq_chunks;
+    unit.micro_batch = n.micro_batch / timetable_.seq_chunks / copies_;
+  }
+  unit.pass = pass_of(id, unit);
+  const UnitIndex::Place place = index_.place_of(unit);
   invariant(place.crew == crew_of(id), "the timetable '{}' has no unit for {} of '{}'", timetable_.name, n.op->name,
             graph_.scope_of(n));
   return place.at;

@@ -36,7 +36,7 @@ class CrewUnits {
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
   NodeId nodes() const { return static_cast<NodeId>(graph_.nodes().size()); }
-  Unit::Pass pass_of(NodeId id, int micro_batch) const;
+  Unit::Pass pass_of(NodeId id, Unit unit) const;
   int place_of(NodeId id) const;
   void find_stages();
   void find_input_grads();

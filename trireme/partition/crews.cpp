@@ -244,7 +244,7 @@ class CrewProgram {
       : from_(stages.program()),
         stages_(stages),
         crew_(crew),
-        to_{Graph(from_.graph.name()), from_.mesh, {}, {}, from_.by_hand, from_.micro_batches},
+        to_{Graph(from_.graph.name()), from_.mesh, {}, {}, from_.by_hand, from_.micro_batches, from_.seq_chunks},
         map_(from_.graph.values().size(), kNoValue),
         made_of_(from_.graph.nodes().size(), -1) {}
 
@@ -352,11 +352,11 @@ class CrewProgram {
 }  // namespace
 
 std::vector<Program> in_crews(const Program& program, const Timetable& timetable) {
-  require(program.micro_batches % timetable.micro_batches == 0,
-          "the timetable '{}' is for {} micro-batches; the program has {}", timetable.name, timetable.micro_batches,
-          program.micro_batches);
-  require(timetable.seq_chunks == 1, "the timetable '{}' has {} chunks of positions, which programs do not have",
-          timetable.name, timetable.seq_chunks);
+  require(
+      program.micro_batches % (timetable.micro_batches * timetable.seq_chunks) == 0 &&
+          program.seq_chunks == timetable.seq_chunks,
+      "the timetable '{}' is for {} micro-batches of {} chunks of positions each; the program has {} parts of a batch",
+      timetable.name, timetable.micro_batches, timetable.seq_chunks, program.micro_batches);
   const CrewUnits stages(program, timetable);
   const auto count = static_cast<int>(timetable.crews.size());
   std::vector<std::vector<Step>> orders;

@@ -7,14 +7,12 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
-#include "trireme/op/rank_groups.h"
+#include "trireme/op/sharding_rule.h"
 #include "trireme/op/structural.h"
+#include "trireme/partition/micro_batch_steps.h"
 
 namespace trireme {
 namespace {
-
-// Which of the axes of micro-batches something differs along: bit i is the i-th.
-using AxisSet = uint32_t;
 
 class Unroll {
  public:
@@ -22,14 +20,13 @@ class Unroll {
       : from_(from),
         graph_(from.graph),
         options_(options),
-        axes_(from.mesh.find(kMicroBatchAxis)),
         count_(micro_batches(from.mesh)),
-        copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)),
-        level_of_value_(graph_.values().size(), 0),
-        repeats_(graph_.nodes().size(), 0) {
+        steps_(from),
+        copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)) {
     to_.graph = Graph(graph_.name());
     to_.mesh = without_micro_batches(from.mesh);
     to_.micro_batches = count_;
+    to_.seq_chunks = seq_chunks(from.mesh);
     to_.by_hand = from.by_hand;
     marked_ =
         options.interleave > 1 || std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.stage >= 0; });
@@ -38,14 +35,13 @@ class Unroll {
   Program run() {
     for (const Input& input : graph_.inputs()) add_input(input);
     made_of_.assign(graph_.nodes().size(), {});
-    std::vector<std::vector<NodeId>> levels;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      classify(id);
-      const auto level = static_cast<size_t>(level_of_.back());
-      if (levels.size() <= level) levels.resize(level + 1);
-      levels[level].push_back(id);
-    }
-    for (const std::vector<NodeId>& level : levels) {
+    for (const std::vector<NodeId>& level : steps_.levels()) {
+      if (steps_.has_chunks()) {
+        for (int64_t m = 0; m < count_; ++m) {
+          if (steps_.chunk_of(m) == 0) add_chunks(level, m);
+        }
+        continue;
+      }
       for (int64_t m = 0; m < count_; m += options_.interleave) {
         add_interleaved(level, m);
         add_sent_term();
@@ -65,7 +61,7 @@ class Unroll {
   }
 
  private:
-  enum class Step { kOrdinary, kSum, kGather, kSlice };
+  using Step = MicroBatchSteps::Kind;
 
   // Terms of a sum that wait, each with the number of micro-batches in it.
   struct Waiting {
@@ -75,106 +71,14 @@ class Unroll {
 
   const Layout& layout_of(ValueId id) const { return from_.layouts[static_cast<size_t>(id)]; }
 
-  bool is_ours(int axis) const { return std::find(axes_.begin(), axes_.end(), axis) != axes_.end(); }
-
-  AxisSet differs_along(const Layout& layout) const {
-    AxisSet out = 0;
-    for (size_t i = 0; i < axes_.size(); ++i) {
-      if (layout.uses(axes_[i])) out |= 1U << i;
-    }
-    return out;
-  }
-  AxisSet differs_along(ValueId id) const { return differs_along(layout_of(id)); }
-
-  // What the node makes, and what it reads but where it joins or cuts micro-batches.
-  AxisSet differs_along(const Node& node) const {
-    AxisSet out = 0;
-    for (const ValueId id : node.outputs) out |= differs_along(id);
-    if (steps_[static_cast<size_t>(&node - graph_.nodes().data())] == Step::kOrdinary) {
-      for (const ValueId id : node.inputs) out |= differs_along(id);
-    }
-    return out;
-  }
-
-  // The first micro-batch that has the same coordinates along these axes.
-  int64_t first_like(int64_t m, AxisSet along) const {
-    int64_t out = m;
-    for (size_t i = 0; i < axes_.size(); ++i) {
-      if ((along >> i & 1U) == 0)
-        out -= m / from_.mesh.stride(axes_[i]) % from_.mesh.axis(axes_[i]).size * from_.mesh.stride(axes_[i]);
-    }
-    return out;
-  }
-
-  static AxisSet set_of(const std::vector<int>& axes, const std::vector<int>& all) {
-    AxisSet out = 0;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (std::find(axes.begin(), axes.end(), all[i]) != axes.end()) out |= 1U << i;
-    }
-    return out;
-  }
-
-  std::vector<int> axes_of(const Node& node) const {
-    const std::vector<int64_t>& axes = node.attrs.as<CollectiveAttrs>().axes;
-    return {axes.begin(), axes.end()};
-  }
-
-  Step step_of(const Node& node) const {
-    if (!def_of(node).collective || !moves_ours(node)) return Step::kOrdinary;
-    if (does(node, ReshardStep::Kind::kAllReduce)) return Step::kSum;
-    if (does(node, ReshardStep::Kind::kAllGather)) return Step::kGather;
-    if (does(node, ReshardStep::Kind::kSlice)) return Step::kSlice;
-    fail(ErrorKind::kUnsupported,
-         "{} of '{}' would move parts between micro-batches of a rank; ask for another cut there, or for no "
-         "micro-batches",
-         node.op->name, graph_.scope_of(node));
-  }
-
-  bool moves_ours(const Node& node) const {
-    const std::vector<int64_t> axes = groups_of(node).axes;
-    const auto ours =
-        std::count_if(axes.begin(), axes.end(), [&](int64_t axis) { return is_ours(static_cast<int>(axis)); });
-    invariant(ours == 0 || ours == static_cast<int64_t>(axes.size()), "{} is over ranks and micro-batches at once",
-              node.op->name);
-    return ours > 0;
-  }
-
-  // When the node can be done: 0 before any sum or gather over micro-batches, 1 after those that need no other, and so
-  // on.
-  void classify(NodeId id) {
-    const Node& node = graph_.node(id);
-    const Step step = step_of(node);
-    int level = 0;
-    for (const ValueId in : node.inputs) level = std::max(level, level_of_value_[static_cast<size_t>(in)]);
-    const int after = level + (step == Step::kSum || step == Step::kGather ? 1 : 0);
-    for (const ValueId out : node.outputs) level_of_value_[static_cast<size_t>(out)] = after;
-    level_of_.push_back(step == Step::kGather ? after : level);
-    steps_.push_back(step);
-    repeats_[static_cast<size_t>(id)] = step == Step::kOrdinary && gathers_parameter(node) ? 1 : 0;
-  }
-
-  // A weight that is gathered from its slices for one micro-batch, or those that are interleaved, is not kept for the
-  // next.
-  bool gathers_parameter(const Node& node) const {
-    const auto is_part = [&](ValueId out) { return differs_along(out) != 0; };
-    if (node.inputs.empty() || std::any_of(node.outputs.begin(), node.outputs.end(), is_part)) return false;
-    bool any = does(node, ReshardStep::Kind::kAllGather) && graph_.value(node.inputs[0]).producer < 0;
-    for (const ValueId in : node.inputs) {
-      const NodeId producer = graph_.value(in).producer;
-      if (differs_along(in) != 0 || (producer >= 0 && repeats_[static_cast<size_t>(producer)] == 0)) return false;
-      any = any || producer >= 0;
-    }
-    return any;
-  }
-
   void add_input(const Input& input) {
     Layout layout = layout_of(input.value);
-    if (differs_along(layout) != 0) {
+    if (steps_.differs_along(layout) != 0) {
       require(input.role == Role::kData, "{} '{}' lies as {}: the axis '{}' cuts batches only", to_string(input.role),
               input.name, to_string(layout, from_.mesh), kMicroBatchAxis);
       for (std::vector<int>& axes : layout.dims) {
-        while (!axes.empty() && is_ours(axes.back())) axes.pop_back();
-        require(std::none_of(axes.begin(), axes.end(), [&](int axis) { return is_ours(axis); }),
+        while (!axes.empty() && steps_.is_ours(axes.back())) axes.pop_back();
+        require(std::none_of(axes.begin(), axes.end(), [&](int axis) { return steps_.is_ours(axis); }),
                 "data input '{}' lies as {}: the axis '{}' must be the last of its dimension", input.name,
                 to_string(layout_of(input.value), from_.mesh), kMicroBatchAxis);
       }
@@ -184,7 +88,7 @@ class Unroll {
     const ValueId made = to_.graph.add_input(input.name, local, input.role, input.init, input.saved_as, input.piece);
     to_.layouts.push_back(layout);
     to_.whole.push_back(whole);
-    if (differs_along(input.value) == 0) {
+    if (steps_.differs_along(input.value) == 0) {
       define(input.value, 0, made);
     } else {
       of_all_[input.value] = made;
@@ -193,9 +97,9 @@ class Unroll {
 
   // The value is this for all micro-batches that are like `m` along what it differs along.
   void define(ValueId old_id, int64_t m, ValueId id) {
-    const AxisSet along = differs_along(old_id);
+    const MicroBatchSteps::AxisSet along = steps_.differs_along(old_id);
     for (int64_t other = 0; other < count_; ++other) {
-      if (first_like(other, along) == first_like(m, along))
+      if (steps_.first_like(other, along) == steps_.first_like(m, along))
         copies_[static_cast<size_t>(old_id)][static_cast<size_t>(other)] = id;
     }
   }
@@ -210,8 +114,12 @@ class Unroll {
       return id;
     }
     const NodeId producer = graph_.value(old_id).producer;
-    invariant(producer >= 0 && repeats_[static_cast<size_t>(producer)] != 0,
-              "%{} is read before it is made for micro-batch {}", old_id, m);
+    require(!steps_.has_chunks() || (producer >= 0 && steps_.repeats(producer)),
+            "what {} of '{}' makes is needed for one chunk of positions before all chunks have made it; take another "
+            "schedule than seq-1f1b, or cut positions over fewer ranks",
+            producer < 0 ? "an input" : graph_.node(producer).op->name,
+            producer < 0 ? "the step" : graph_.scope_of(graph_.node(producer)));
+    invariant(producer >= 0 && steps_.repeats(producer), "%{} is read before it is made for micro-batch {}", old_id, m);
     add_ordinary(producer, m);
     return id;
   }
@@ -224,7 +132,7 @@ class Unroll {
       std::vector<int> added;
       for (const int axis : layout_of(old_out).dims[static_cast<size_t>(dim)]) {
         const bool had = old_in != old_out && layout_of(old_in).uses(axis);
-        if (is_ours(axis) && !had) added.push_back(axis);
+        if (steps_.is_ours(axis) && !had) added.push_back(axis);
       }
       attrs.starts.push_back(from_.mesh.index_along(m, added) * local[dim]);
       attrs.sizes.push_back(local[dim]);
@@ -245,18 +153,23 @@ class Unroll {
 
   void record(ValueId id, ValueId old_id, int64_t m) {
     const auto at = static_cast<size_t>(old_id);
+    record_part(id, old_id);
+    if (to_.whole.back() != from_.whole[at]) to_.part_of.emplace(id, PartOf{from_.whole[at], from_.layouts[at], m});
+  }
+
+  void record_part(ValueId id, ValueId old_id) {
+    const auto at = static_cast<size_t>(old_id);
     invariant(id == static_cast<ValueId>(to_.layouts.size()), "values are recorded out of order");
     Layout layout = from_.layouts[at];
     Shape whole = from_.whole[at];
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
       std::erase_if(layout.dims[dim], [&](int axis) {
-        if (!is_ours(axis)) return false;
+        if (!steps_.is_ours(axis)) return false;
         whole[static_cast<int>(dim)] /= from_.mesh.axis(axis).size;
         return true;
       });
     }
-    std::erase_if(layout.partial, [&](const PartialAxis& p) { return is_ours(p.axis); });
-    if (whole != from_.whole[at]) to_.part_of.emplace(id, PartOf{from_.whole[at], from_.layouts[at], m});
+    std::erase_if(layout.partial, [&](const PartialAxis& p) { return steps_.is_ours(p.axis); });
     to_.layouts.push_back(std::move(layout));
     to_.whole.push_back(whole);
   }
@@ -270,8 +183,15 @@ class Unroll {
     }
     to_.graph.mark_as(graph_, node, of);
     if (marked_ && of_one) to_.graph.set_micro_batch(static_cast<int>(m));
+    note_made(id, m);
+  }
+
+  // The node that is added next is this one for micro-batch m.
+  void note_made(NodeId id, int64_t m) {
+    const auto next = static_cast<NodeId>(to_.graph.nodes().size());
     std::vector<NodeId>& made = made_of_[static_cast<size_t>(id)];
-    made.resize(static_cast<size_t>(m) + 1, static_cast<NodeId>(to_.graph.nodes().size()));
+    made.resize(std::max(made.size(), static_cast<size_t>(m) + 1), next);
+    made[static_cast<size_t>(m)] = next;
   }
 
   // The nodes for the micro-batches that are interleaved, from m on. Each goes on until it would read what ranks are
@@ -288,9 +208,23 @@ class Unroll {
         const Node& node = graph_.node(id);
         if (std::ranges::any_of(node.inputs, is_under_way)) break;
         add(id, m + static_cast<int64_t>(i));
-        if (def_of(node).collective && steps_[static_cast<size_t>(id)] == Step::kOrdinary) {
+        if (def_of(node).collective && steps_.kind_of(id) == Step::kOrdinary) {
           under_way.insert(node.outputs.begin(), node.outputs.end());
         }
+      }
+    }
+  }
+
+  // The chunks of the micro-batch whose first is m.
+  void add_chunks(const std::vector<NodeId>& nodes, int64_t m) {
+    const std::vector<int64_t> chunks = steps_.chunks_with(m);
+    for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate}) {
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        const int64_t chunk = chunks[phase == Phase::kBackward ? chunks.size() - 1 - i : i];
+        for (const NodeId id : nodes) {
+          if (graph_.node(id).phase == phase) add(id, chunk);
+        }
+        add_sent_term();
       }
     }
   }
@@ -298,10 +232,11 @@ class Unroll {
   // What is to be done of the node when it is the turn of micro-batch m.
   void add(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
-    const Step step = steps_[static_cast<size_t>(id)];
+    const Step step = steps_.kind_of(id);
     if (step == Step::kSum) return add_when_there(id, m);
-    if (repeats_[static_cast<size_t>(id)] != 0) return;
-    if (first_like(m, differs_along(node)) != m) return;
+    if (steps_.repeats(id)) return;
+    if (steps_.turn_of(id, m, steps_.differs_along(node)) != m) return;
+    if (step == Step::kOrdinary && steps_.goes_by_chunks(node)) return add_chunk(id, m);
     if (step == Step::kOrdinary) return add_ordinary(id, m);
     const ValueId out = node.outputs[0];
     define(out, m, step == Step::kGather ? gather(id, m) : slice(id, m));
@@ -311,10 +246,10 @@ class Unroll {
     const Node& node = graph_.node(id);
     std::vector<ValueId> in;
     for (const ValueId operand : node.inputs) in.push_back(find(operand, m));
-    begin(id, m, repeats_[static_cast<size_t>(id)] != 0 || differs_along(node) != 0);
+    begin(id, m, steps_.repeats(id) || steps_.differs_along(node) != 0);
     const std::vector<ValueId> out = emit(*node.op, node.attrs, in, node.outputs, m);
     for (size_t i = 0; i < out.size(); ++i) {
-      if (repeats_[static_cast<size_t>(id)] != 0) {
+      if (steps_.repeats(id)) {
         const auto from =
             copies_[static_cast<size_t>(node.outputs[i])].begin() + m / options_.interleave * options_.interleave;
         std::fill_n(from, options_.interleave, out[i]);
@@ -322,6 +257,104 @@ class Unroll {
         define(node.outputs[i], m, out[i]);
       }
     }
+  }
+
+  // -- chunks of positions ------------------------------------------------------------------------
+
+  ShardingRule rule_of(const Node& node) const {
+    std::vector<TensorType> in, out;
+    for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
+    for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
+    return def_of(node).shard.get()({in, out, node.attrs});
+  }
+
+  static int dim_of(const DimFactors& tensor, int factor) {
+    for (size_t dim = 0; dim < tensor.size(); ++dim) {
+      if (std::ranges::find(tensor[dim], factor) != tensor[dim].end()) return static_cast<int>(dim);
+    }
+    return -1;
+  }
+
+  // A node whose result is a part of the old value: so many chunks from the first on.
+  ValueId emit_chunks(const OpBase& op, const Attrs& attrs, std::span<const ValueId> in, ValueId old_out, int dim,
+                      int64_t chunks) {
+    TensorType type = graph_.type(old_out);
+    type.shape[dim] *= chunks;
+    const ValueId out = to_.graph.node(to_.graph.add_node(op, attrs, in, {&type, 1})).outputs[0];
+    record_chunks(out, old_out, dim, chunks);
+    return out;
+  }
+
+  void record_chunks(ValueId id, ValueId old_id, int dim, int64_t chunks) {
+    record_part(id, old_id);
+    to_.whole.back()[dim] *= chunks;
+  }
+
+  // Chunks [from, from + chunks) of a value that holds more of them.
+  ValueId take_chunks(ValueId id, ValueId old_id, int dim, int64_t from, int64_t chunks) {
+    const Shape& chunk = graph_.type(old_id).shape;
+    SliceAttrs attrs;
+    for (int i = 0; i < chunk.rank(); ++i) {
+      attrs.starts.push_back(i == dim ? from * chunk[i] : 0);
+      attrs.sizes.push_back(i == dim ? chunks * chunk[i] : chunk[i]);
+    }
+    return emit_chunks(structural().slice, Attrs::of(attrs), {&id, 1}, old_id, dim, chunks);
+  }
+
+  // Of a node in a ring over chunks: operands along the second factor are those of all chunks up to its own. Results
+  // along it are terms of all these chunks' sums, to which later chunks have added theirs before: a chunk's own is
+  // whole.
+  void add_chunk(NodeId id, int64_t m) {
+    const Node& node = graph_.node(id);
+    const ShardingRule rule = rule_of(node);
+    invariant(rule.ring && rule.ring_is_causal, "{} is cut in chunks and not causal", node.op->name);
+    const int second = rule.ring->second;
+    const int64_t chunks = steps_.chunk_of(m) + 1;
+    const std::vector<int64_t> all = steps_.chunks_with(m);
+    std::vector<std::vector<ValueId>> parts(node.inputs.size());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool is_shared = dim_of(rule.in[i], second) >= 0;
+      for (int64_t c = is_shared ? 0 : chunks - 1; c < chunks; ++c)
+        parts[i].push_back(find(node.inputs[i], all[static_cast<size_t>(c)]));
+    }
+    begin(id, m, true);
+    std::vector<ValueId> in;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const int dim = dim_of(rule.in[i], second);
+      in.push_back(parts[i].size() == 1 ? parts[i][0]
+                                        : emit_chunks(structural().concat, Attrs::of(ConcatAttrs{dim}), parts[i],
+                                                      node.inputs[i], dim, chunks));
+    }
+    std::vector<TensorType> types;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      types.push_back(graph_.type(node.outputs[i]));
+      if (const int dim = dim_of(rule.out[i], second); dim >= 0) types.back().shape[dim] *= chunks;
+    }
+    note_made(id, m);
+    const std::vector<ValueId> out = to_.graph.node(to_.graph.add_node(*node.op, node.attrs, in, types)).outputs;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int dim = dim_of(rule.out[i], second);
+      if (dim < 0 || chunks == 1) {
+        record(out[i], node.outputs[i], m);
+      } else {
+        record_chunks(out[i], node.outputs[i], dim, chunks);
+      }
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int dim = dim_of(rule.out[i], second);
+      define(node.outputs[i], m, dim < 0 ? out[i] : own_chunk(node.outputs[i], out[i], m, dim));
+    }
+  }
+
+  // The sum of the chunk's own part: what later chunks have given, and this one's term.
+  ValueId own_chunk(ValueId old_id, ValueId term, int64_t m, int dim) {
+    const int64_t chunks = steps_.chunk_of(m) + 1;
+    const auto [carried, is_first] = carried_.try_emplace({old_id, steps_.chunks_with(m)[0]}, term);
+    if (!is_first) {
+      const std::array<ValueId, 2> both{take_chunks(carried->second, old_id, dim, 0, chunks), term};
+      carried->second = emit_chunks(structural().reduced(Reduction::kSum), Attrs(), both, old_id, dim, chunks);
+    }
+    return chunks == 1 ? carried->second : take_chunks(carried->second, old_id, dim, chunks - 1, 1);
   }
 
   ValueId slice(NodeId id, int64_t m) {
@@ -334,7 +367,8 @@ class Unroll {
   ValueId gather(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
     std::vector<ValueId> parts;
-    for (const int64_t other : from_.mesh.group_of(m, axes_of(node))) parts.push_back(find(node.inputs[0], other));
+    for (const int64_t other : from_.mesh.group_of(m, steps_.axes_of(node)))
+      parts.push_back(find(node.inputs[0], other));
     begin(id, m);
     return emit(structural().concat, Attrs::of(ConcatAttrs{node.attrs.as<CollectiveAttrs>().dim}), parts, node.outputs,
                 m)
@@ -343,7 +377,7 @@ class Unroll {
 
   // A term that ranks are still summing is added when they begin with the next one, or at the micro-batch's end.
   void add_when_there(NodeId id, int64_t m) {
-    if (first_like(m, differs_along(graph_.node(id).inputs[0])) != m) return;
+    if (steps_.turn_of(id, m, steps_.differs_along(graph_.node(id).inputs[0])) != m) return;
     const NodeId producer = graph_.value(graph_.node(id).inputs[0]).producer;
     if (producer < 0 || !def_of(graph_.node(producer)).collective) return add_term(id, m);
     add_sent_term();
@@ -358,8 +392,8 @@ class Unroll {
   // Adds the term of micro-batch m to those that came before; the last one makes the sum.
   void add_term(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
-    const AxisSet summed = set_of(axes_of(node), axes_);
-    const int64_t group = first_like(m, ~summed);
+    const MicroBatchSteps::AxisSet summed = steps_.set_of(steps_.axes_of(node));
+    const int64_t group = steps_.first_like(m, ~summed);
     const ValueId out = node.outputs[0];
     std::vector<Waiting>& waiting = sums_[{id, group}];
     waiting.push_back({find(node.inputs[0], m), 1});
@@ -380,16 +414,13 @@ class Unroll {
   const Program& from_;
   const Graph& graph_;
   const MicroBatchOptions& options_;
-  std::vector<int> axes_;
   int64_t count_;
-  bool marked_;                               // nodes of one micro-batch with its number
-  std::vector<std::vector<ValueId>> copies_;  // of each value, per micro-batch
-  std::map<ValueId, ValueId> of_all_;         // inputs that hold all micro-batches
-  std::vector<int> level_of_value_;
-  std::vector<int> level_of_;  // of nodes
-  std::vector<Step> steps_;
-  std::vector<char> repeats_;
-  std::vector<std::vector<NodeId>> made_of_;  // of each node, per micro-batch
+  MicroBatchSteps steps_;
+  std::map<std::pair<ValueId, int64_t>, ValueId> carried_;  // by value and first chunk: sums for it and those before
+  bool marked_;                                             // nodes of one micro-batch with its number
+  std::vector<std::vector<ValueId>> copies_;                // of each value, per micro-batch
+  std::map<ValueId, ValueId> of_all_;                       // inputs that hold all micro-batches
+  std::vector<std::vector<NodeId>> made_of_;                // of each node, per micro-batch
   std::map<std::pair<NodeId, int64_t>, std::vector<Waiting>> sums_;
   std::map<std::pair<NodeId, int64_t>, int64_t> terms_;  // that came to each
   std::pair<NodeId, int64_t> sent_{-1, 0};               // the sum whose term of this micro-batch is on its way

@@ -17,6 +17,10 @@ struct MicroBatchOptions {
   int64_t interleave = 1;
 };
 
+// Chunks of positions (the axis "seq_chunk") have their forward passes from the first to the last and their backward
+// passes from the last to the first: attention reads keys and values of earlier chunks, and their gradients are summed
+// up from later ones.
+//
 // The program itself where its mesh has no such axis. Throws kInvalidArgument for an input other than a batch that is
 // cut by the axis, kUnsupported for a collective of the model's own over it.
 Program in_micro_batches(Program program, const MicroBatchOptions& options = {});

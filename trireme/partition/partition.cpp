@@ -101,7 +101,8 @@ class Partitioner {
         read_by_update_[node.inputs[i]] = read;
       inputs.push_back(ready_to_read(program_, {node, rule, cuts}, i, read));
     }
-    if (is_ring(rule, cuts)) return add_ring({node, rule, cuts}, inputs, out);
+    if (is_ring(rule, cuts) && !goes_by_chunks(rule, cuts, program_.mesh))
+      return add_ring({node, rule, cuts}, inputs, out);
     std::vector<TensorType> whole;
     for (const ValueId id : node.outputs) whole.push_back(graph_.type(id));
     Attrs attrs =

@@ -37,7 +37,7 @@ std::string lies_text(const Program& program, ValueId id) {
   std::string out = fmt::format("{} of {}", to_string(program.layouts[at], program.mesh), to_string(program.whole[at]));
   const auto part = program.part_of.find(id);
   if (part == program.part_of.end()) return out;
-  const Mesh mesh = with_micro_batches(program.mesh, program.micro_batches);
+  const Mesh mesh = with_micro_batches(program);
   return out + fmt::format(" part {} of {} of {}", part->second.micro_batch, to_string(part->second.layout, mesh),
                            to_string(part->second.whole));
 }
@@ -135,7 +135,7 @@ class ProgramReader {
     return count;
   }
 
-  // "dp=2" micro_batches 4 by hand
+  // "dp=2" micro_batches 4 seq_chunks 2 by hand
   void read_mesh(std::string_view text) {
     const size_t close = text.find('"', 1);
     if (has_mesh_ || !text.starts_with('"') || close == std::string_view::npos)
@@ -143,16 +143,23 @@ class ProgramReader {
     has_mesh_ = true;
     program_.mesh = parse_mesh(text.substr(1, close - 1));
     text = trimmed(text.substr(close + 1));
-    if (text.starts_with("micro_batches ")) {
-      text.remove_prefix(14);
-      const size_t end = std::min(text.find(' '), text.size());
-      program_.micro_batches = count_of(text.substr(0, end));
-      if (program_.micro_batches < 1) wrong("0 micro-batches; there is 1 or more");
-      text = trimmed(text.substr(end));
-    }
+    program_.micro_batches = read_count(text, "micro_batches ");
+    program_.seq_chunks = read_count(text, "seq_chunks ");
+    if (program_.micro_batches % program_.seq_chunks != 0) wrong("micro-batches of another number of chunks");
     program_.by_hand = text == "by hand";
     if (!text.empty() && !program_.by_hand)
       wrong(fmt::format("expected 'micro_batches' or 'by hand', found '{}'", text));
+  }
+
+  // 1 where it is not given.
+  int64_t read_count(std::string_view& text, std::string_view name) {
+    if (!text.starts_with(name)) return 1;
+    text.remove_prefix(name.size());
+    const size_t end = std::min(text.find(' '), text.size());
+    const int64_t out = count_of(text.substr(0, end));
+    if (out < 1) wrong(fmt::format("{}0; it is 1 or more", name));
+    text = trimmed(text.substr(end));
+    return out;
   }
 
   static std::string_view trimmed(std::string_view text) {
@@ -214,7 +221,7 @@ class ProgramReader {
     const std::string_view whole_layout = take_until_of(text);
     part.whole = take_shape(text);
     if (part.micro_batch >= program_.micro_batches || !text.empty()) wrong("a part of a micro-batch that there is not");
-    part.layout = checked(whole_layout, part.whole, with_micro_batches(program_.mesh, program_.micro_batches));
+    part.layout = checked(whole_layout, part.whole, with_micro_batches(program_));
     program_.part_of.emplace(id, std::move(part));
   }
 
@@ -229,6 +236,7 @@ class ProgramReader {
 std::string to_string(const Program& program) {
   std::string out = fmt::format("mesh \"{}\"", to_string(program.mesh));
   if (program.micro_batches > 1) out += fmt::format(" micro_batches {}", program.micro_batches);
+  if (program.seq_chunks > 1) out += fmt::format(" seq_chunks {}", program.seq_chunks);
   out += program.by_hand ? " by hand\n" : "\n";
   const std::string text = to_string(program.graph);
   each_text_line(text, [&](int, std::string_view line) {

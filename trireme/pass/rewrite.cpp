@@ -8,7 +8,7 @@ namespace trireme {
 
 Rewrite::Rewrite(const Program& from)
     : from_(from),
-      to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand, from.micro_batches},
+      to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand, from.micro_batches, from.seq_chunks},
       map_(from.graph.values().size(), kNoValue),
       made_of_(from.graph.nodes().size(), -1) {
   for (const Input& input : from.graph.inputs()) {

@@ -1,5 +1,7 @@
 #include "trireme/plan/found_layouts.h"
 
+#include <algorithm>
+
 #include "trireme/plan/gradient_cuts.h"
 
 namespace trireme {
@@ -14,11 +16,16 @@ Layout with_its_micro_batches(const Propagated& known, ValueId id, const Layout&
     for (const int axis : own->dims[dim]) {
       if (is_micro_batch_axis(known.mesh(), axis) && !out.uses(axis)) out.dims[dim].push_back(axis);
     }
+    chunks_first(known, out.dims[dim]);
   }
   return fits(out, known.graph.type(id).shape, known.mesh()) ? out : seen;
 }
 
 }  // namespace
+
+void chunks_first(const Propagated& known, std::vector<int>& axes) {
+  std::ranges::stable_partition(axes, [&](int axis) { return is_seq_chunk_axis(known.mesh(), axis); });
+}
 
 std::optional<Layout> found_by(const Propagated& known, const Node& node, ValueId operand) {
   // The update of a parameter works on it as it is stored.

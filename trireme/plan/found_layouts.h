@@ -11,4 +11,8 @@ namespace trireme {
 // Nothing where the operand's layout is not known yet.
 std::optional<Layout> found_by(const Propagated& known, const Node& node, ValueId operand);
 
+// Puts chunks of positions before all else that a dimension is cut by: ranks share each chunk, and what they have of it
+// lies side by side.
+void chunks_first(const Propagated& known, std::vector<int>& axes);
+
 }  // namespace trireme

@@ -36,6 +36,7 @@ FactorCuts NodeChoice::extend(const FactorCuts& given) {
   for (size_t operand = 0; operand < have_.size(); ++operand) {
     if (have_[operand]) take_cuts(operand);
   }
+  if (rule_.ring && cuts_.axes[static_cast<size_t>(rule_.ring->first)].empty()) take_ring();
   return cuts_;
 }
 

@@ -124,10 +124,13 @@ Strategy data_parallel(const Graph& graph, int64_t ranks);
 // The ranks of each crew of a pipeline; all, without one. Throws kInvalidArgument where they do not divide.
 int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks);
 
-// The mesh of the ranks (of a crew), without the axes that take none, and the micro-batches of a step, copies that are
-// interleaved counted by themselves, where no strategy is given. Throw kInvalidArgument as semi_auto does.
+// The mesh of the ranks (of a crew), without the axes that take none; the micro-batches of a step; what each is divided
+// into, copies that are interleaved or chunks of positions. Where no strategy is given. Throw kInvalidArgument as
+// semi_auto does.
 Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks);
 int64_t micro_batches_of(const Parallel& parallel);
+int64_t seq_chunks_of(const Parallel& parallel);
+int64_t parts_of_micro_batch(const Parallel& parallel);
 
 // The costs that reshards over the mesh are chosen by. Throws kInvalidArgument when the machine has fewer devices.
 ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh);

@@ -42,7 +42,9 @@ FactorCuts as_asked(const Propagated& known, const Node& node, const ShardingRul
       std::erase_if(axes, [&](int axis) { return !is_micro_batch_axis(known.mesh(), axis); });
     }
   }
-  return NodeChoice(rule, have, known.mesh()).extend(asked);
+  FactorCuts out = NodeChoice(rule, have, known.mesh()).extend(asked);
+  for (std::vector<int>& axes : out.axes) chunks_first(known, axes);
+  return out;
 }
 
 // Where the rule would have an operand brought to another layout, it stays as it comes.

@@ -47,7 +47,8 @@ class SemiAuto {
         stored_(options.stored),
         occurrences_(occurrences_of(graph)),
         mesh_(mesh_of_ranks(parallel, ranks)),
-        all_(with_micro_batches(mesh_, micro_batches_of(parallel))),
+        all_(with_micro_batches(mesh_, micro_batches_of(parallel) * parts_of_micro_batch(parallel),
+                                seq_chunks_of(parallel))),
         copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
     asks_.inputs.resize(graph.inputs().size());
     asks_.sums_flow = options.numerics == Numerics::kFast;
@@ -126,10 +127,11 @@ class SemiAuto {
 
   // Each rank's part of the batch is divided into this many parts.
   void cut_in_micro_batches(const Input& input, Layout& layout) const {
-    const int64_t count = micro_batches(all_);
-    if (count == 1) return;
+    if (micro_batches(all_) == 1) return;
     const TensorType& type = graph_.type(input.value);
     require(type.shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
+    const std::vector<int> chunks = seq_chunk_axes(all_);
+    const int64_t count = micro_batches(all_) / seq_chunks(all_);
     const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
     require(samples % count == 0,
             "a rank's {} samples of the batch ('{}' {}) cannot be divided into {} micro-batches; use {} micro-batches, "
@@ -137,7 +139,23 @@ class SemiAuto {
             "batch of {}",
             samples, input.name, to_string(type), count, std::gcd(samples, count),
             (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
-    for (const int axis : all_.find(kMicroBatchAxis)) layout.dims[0].push_back(axis);
+    for (const int axis : micro_batch_axes(all_)) {
+      if (!is_seq_chunk_axis(all_, axis)) layout.dims[0].push_back(axis);
+    }
+    if (!chunks.empty()) cut_in_chunks(input, chunks, layout);
+  }
+
+  void cut_in_chunks(const Input& input, const std::vector<int>& chunks, Layout& layout) const {
+    const TensorType& type = graph_.type(input.value);
+    require(type.shape.rank() >= 2,
+            "data input '{}' {} has no positions that could be cut into {} chunks; use another "
+            "schedule than {}",
+            input.name, to_string(type), seq_chunks(all_), parallel_.pipeline.schedule);
+    const int64_t positions = type.shape[1] / mesh_.size_of(layout.dims[1]);
+    require(positions % seq_chunks(all_) == 0,
+            "a rank's {} positions ('{}' {}) cannot be divided into {} chunks; use {} chunks", positions, input.name,
+            to_string(type), seq_chunks(all_), std::gcd(positions, seq_chunks(all_)));
+    layout.dims[1].insert(layout.dims[1].end(), chunks.begin(), chunks.end());
   }
 
   // As the training step has the batch.
@@ -356,15 +374,16 @@ Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ran
   Strategy strategy = exact ? parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); })
                             : reuse_strategy(parallel.strategy, graph, parallel.optimizer, options);
   check_ranks(strategy.mesh, ranks);
-  const int64_t count = micro_batches(strategy.mesh);
+  const int64_t count = micro_batches(strategy.mesh), parts = parts_of_micro_batch(parallel);
   require(
-      parallel.accumulation == 1 || parallel.accumulation * parallel.interleave == count,
+      parallel.accumulation == 1 || parallel.accumulation * parts == count,
       "the strategy is for {} micro-batches a step (mesh '{}') but {} are set; leave that out, or use another strategy",
-      count, to_string(strategy.mesh), parallel.accumulation * parallel.interleave);
-  require(count % parallel.interleave == 0,
-          "the strategy is for {} micro-batches a step (mesh '{}'), which do not divide into copies of {} that are "
-          "interleaved; use another strategy, or another number of copies",
-          count, to_string(strategy.mesh), parallel.interleave);
+      count, to_string(strategy.mesh), parallel.accumulation * parts);
+  require(
+      count % parts == 0,
+      "the strategy is for {} micro-batches a step (mesh '{}'), which cannot be {} each of {} others (copies that are "
+      "interleaved, or chunks of positions); use another strategy, or leave that out",
+      count, to_string(strategy.mesh), parts, count / parts);
   if (exact) {
     strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
     strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
@@ -395,13 +414,37 @@ Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
 
 int64_t micro_batches_of(const Parallel& parallel) {
   require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
-  require(parallel.interleave >= 1, "{} interleaved copies of a micro-batch; it must be 1 or more",
-          parallel.interleave);
-  if (parallel.mesh.empty()) return parallel.accumulation * parallel.interleave;
-  const int64_t in_mesh = micro_batches(parse_mesh(parallel.mesh));
+  if (parallel.mesh.empty()) return parallel.accumulation;
+  const Mesh mesh = parse_mesh(parallel.mesh);
+  const int64_t in_mesh = micro_batches(mesh);
+  require(seq_chunks(mesh) == 1, "mesh '{}' has the axis '{}', which parallel.seq_chunks makes; leave it out",
+          parallel.mesh, kSeqChunkAxis);
   require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
           "mesh '{}' has {} micro-batches, and {} are set; keep one", parallel.mesh, in_mesh, parallel.accumulation);
-  return std::max(in_mesh, parallel.accumulation) * parallel.interleave;
+  return std::max(in_mesh, parallel.accumulation);
+}
+
+int64_t seq_chunks_of(const Parallel& parallel) {
+  const PipelineParallel& pipeline = parallel.pipeline;
+  if (pipeline.crews > 1 && pipeline.schedule.starts_with("timetable "))
+    return parse_timetable(pipeline.schedule).seq_chunks;
+  if (pipeline.crews > 1)
+    return timetable_of(pipeline, std::max(pipeline.crews, micro_batches_of(parallel))).seq_chunks;
+  require(pipeline.seq_chunks <= 1,
+          "{} chunks of positions (seq_chunks) are for pipelines with the schedule seq-1f1b; set parallel.pp, or leave "
+          "them out",
+          pipeline.seq_chunks);
+  return 1;
+}
+
+int64_t parts_of_micro_batch(const Parallel& parallel) {
+  require(parallel.interleave >= 1, "{} interleaved copies of a micro-batch; it must be 1 or more",
+          parallel.interleave);
+  const int64_t chunks = seq_chunks_of(parallel);
+  require(parallel.interleave == 1 || chunks == 1,
+          "a micro-batch is divided into {} interleaved copies or {} chunks of positions, not both; keep one",
+          parallel.interleave, chunks);
+  return parallel.interleave * chunks;
 }
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {

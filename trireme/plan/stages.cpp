@@ -320,17 +320,22 @@ Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches) 
     const int per_crew = out.stages / static_cast<int>(out.crews.size());
     require(pipeline.stages_per_crew == 0 || pipeline.stages_per_crew == per_crew,
             "the timetable '{}' has {} stages a crew; {} are asked for", out.name, per_crew, pipeline.stages_per_crew);
+    require(pipeline.seq_chunks == 0 || pipeline.seq_chunks == out.seq_chunks,
+            "the timetable '{}' has {} chunks of positions; {} are asked for", out.name, out.seq_chunks,
+            pipeline.seq_chunks);
     return out;
   }
   return make_timetable(pipeline.schedule, {.crews = static_cast<int>(pipeline.crews),
                                             .stages_per_crew = static_cast<int>(pipeline.stages_per_crew),
-                                            .micro_batches = static_cast<int>(micro_batches)});
+                                            .micro_batches = static_cast<int>(micro_batches),
+                                            .seq_chunks = static_cast<int>(pipeline.seq_chunks)});
 }
 
 Timetable forward_only(const Timetable& timetable, int64_t micro_batches) {
   Timetable out{.name = timetable.name,
                 .stages = timetable.stages,
                 .micro_batches = static_cast<int>(micro_batches),
+                .seq_chunks = timetable.seq_chunks,
                 .crews = std::vector<std::vector<Unit>>(timetable.crews.size())};
   if (micro_batches == timetable.micro_batches) {
     for (size_t crew = 0; crew < timetable.crews.size(); ++crew) {
@@ -341,8 +346,12 @@ Timetable forward_only(const Timetable& timetable, int64_t micro_batches) {
   }
   const std::vector<int> crews = crews_of_stages(timetable);
   for (int m = 0; m < out.micro_batches; ++m) {
-    for (int stage = 0; stage < out.stages; ++stage)
-      out.crews[static_cast<size_t>(crews[static_cast<size_t>(stage)])].push_back({.stage = stage, .micro_batch = m});
+    for (int chunk = 0; chunk < out.seq_chunks; ++chunk) {
+      for (int stage = 0; stage < out.stages; ++stage) {
+        out.crews[static_cast<size_t>(crews[static_cast<size_t>(stage)])].push_back(
+            {.stage = stage, .micro_batch = m, .seq_chunk = chunk});
+      }
+    }
   }
   return out;
 }

@@ -37,6 +37,7 @@ struct PipelineParallel {
   int64_t crews = 1;              // equal parts of the ranks: rank r of n is of crew r / (n / crews)
   int64_t stages_per_crew = 0;    // 0: the fewest that the schedule takes
   std::string schedule = "1f1b";  // a name (plan/timetable/schedules.h), or the text of a timetable
+  int64_t seq_chunks = 0;         // of a micro-batch's positions; 0: as few as the schedule takes
   std::vector<StageRule> rules;   // none, and nothing asked by the model's code: stages that cost alike
 };
 bool matches_scope(std::string_view pattern, std::string_view scope);

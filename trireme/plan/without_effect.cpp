@@ -45,7 +45,7 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
   const Mesh& mesh = strategy.mesh;
   const std::vector<char> used = axes_that_cut(strategy);
   for (const MeshAxis& axis : mesh.user_axes()) {
-    if (axis.size == 1 || axis.name == kMicroBatchAxis) continue;
+    if (axis.size == 1 || axis.name == kMicroBatchAxis || axis.name == kSeqChunkAxis) continue;
     const std::vector<int> primes = mesh.find(axis.name);
     if (std::ranges::any_of(primes, [&](int prime) { return used[static_cast<size_t>(prime)] != 0; })) continue;
     out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat each other's work",

@@ -37,7 +37,9 @@ inline RuleOptions attention_rule(const TypeArgs& args) {
   RuleOptions options;
   options.sizes = {{'r', args.in[0].shape[2] / args.in[1].shape[2]}};
   const AttentionSizes n = sizes_of(args.in[0], args.in[1]);
-  if (n.s == n.t || !args.attrs.as<AttentionAttrs>().causal) options.ring = "st";
+  const bool causal = args.attrs.as<AttentionAttrs>().causal;
+  if (n.s == n.t || !causal) options.ring = "st";
+  options.ring_is_causal = causal && n.s == n.t;
   return options;
 }
 

@@ -42,7 +42,7 @@ double gradient_scale(const JobConfig& config, const Parallel& parallel, int64_t
 // The micro-batches whose losses are summed.
 int64_t summed_parts(const JobConfig& config, const Parallel& parallel) {
   if (!config.parallel.sum_micro_batch_losses) return 1;
-  const int64_t count = micro_batches_of(parallel);
+  const int64_t count = micro_batches_of(parallel) * parallel.interleave;
   require(
       count > 1,
       "configuration: parallel.sum_micro_batch_losses = true, and a step has 1 micro-batch: there is nothing to sum; "

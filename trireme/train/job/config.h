@@ -58,8 +58,8 @@ struct JobConfig {
     bool only_trainable_params = false;   // of save_strategy
     std::string mesh;                     // and the rest: plan/parallel.h and train/job/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;
-    int64_t pp = 1, virtual_stages = 0;  // 0: as few as the schedule takes
-    std::string schedule = "1f1b";       // a name, or a file
+    int64_t pp = 1, virtual_stages = 0, seq_chunks = 0;  // 0: as few as the schedule takes
+    std::string schedule = "1f1b";                       // a name, or a file
     std::vector<std::string> stages;
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads

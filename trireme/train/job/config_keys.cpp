@@ -192,39 +192,48 @@ std::vector<Key> keys_of_ready_made(JobConfig& c) {
 // Stages, who has them when, and what they keep.
 std::vector<Key> keys_of_pipeline(JobConfig& c) {
   auto& p = c.parallel;
-  return {{.name = "pp",
-           .target = &p.pp,
-           .doc = "equal parts of the ranks that the model's stages are given to, one after the other (pipeline "
-                  "parallel); tp, cp and ep cut each part",
-           .check = check_from_to<1, 4096>,
-           .flag = "--pp",
-           .in_bench = true},
-          {.name = "schedule",
-           .target = &p.schedule,
-           .doc = "the order in which stages work on micro-batches: a name, of those that `trireme timetable` "
-                  "lists, or a file as `trireme timetable` prints it",
-           .flag = "--schedule",
-           .in_bench = true,
-           .no_effect_with = "pp = 1"},
-          {.name = "virtual_stages",
-           .target = &p.virtual_stages,
-           .doc = "stages of each part of the ranks, for schedules that take several; 0: as few as the schedule takes",
-           .check = check_from_to<0, 4096>,
-           .flag = "--virtual-stages",
-           .in_bench = true,
-           .no_effect_with = "pp = 1"},
-          {.name = "stages",
-           .target = &p.stages,
-           .doc = "stages of modules, \"scope = stage\", like \"h.0..5 = 0\"; none: stages that take about as long as "
-                  "each other",
-           .no_effect_with = "pp = 1"},
-          {.name = "keep",
-           .target = &p.keep,
-           .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
-                  "again), or \"scope/op = memory\" (it is, whatever train.recompute says)"},
-          {.name = "recompute_communication",
-           .target = &p.recompute_communication,
-           .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"}};
+  return {
+      {.name = "pp",
+       .target = &p.pp,
+       .doc = "equal parts of the ranks that the model's stages are given to, one after the other (pipeline "
+              "parallel); tp, cp and ep cut each part",
+       .check = check_from_to<1, 4096>,
+       .flag = "--pp",
+       .in_bench = true},
+      {.name = "schedule",
+       .target = &p.schedule,
+       .doc = "the order in which stages work on micro-batches: a name, of those that `trireme timetable` "
+              "lists, or a file as `trireme timetable` prints it",
+       .flag = "--schedule",
+       .in_bench = true,
+       .no_effect_with = "pp = 1"},
+      {.name = "virtual_stages",
+       .target = &p.virtual_stages,
+       .doc = "stages of each part of the ranks, for schedules that take several; 0: as few as the schedule takes",
+       .check = check_from_to<0, 4096>,
+       .flag = "--virtual-stages",
+       .in_bench = true,
+       .no_effect_with = "pp = 1"},
+      {.name = "seq_chunks",
+       .target = &p.seq_chunks,
+       .doc = "chunks of a micro-batch's positions that stages work on one by one, for the schedule seq-1f1b; 0: two "
+              "there",
+       .check = check_from_to<0, 4096>,
+       .flag = "--seq-chunks",
+       .in_bench = true,
+       .no_effect_with = "pp = 1"},
+      {.name = "stages",
+       .target = &p.stages,
+       .doc = "stages of modules, \"scope = stage\", like \"h.0..5 = 0\"; none: stages that take about as long as "
+              "each other",
+       .no_effect_with = "pp = 1"},
+      {.name = "keep",
+       .target = &p.keep,
+       .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
+              "again), or \"scope/op = memory\" (it is, whatever train.recompute says)"},
+      {.name = "recompute_communication",
+       .target = &p.recompute_communication,
+       .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"}};
 }
 
 // What is said of the cuts themselves, and files of them.

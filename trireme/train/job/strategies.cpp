@@ -263,7 +263,8 @@ void check_beside_strategy(const JobConfig& config, const std::string& file, int
   const auto sizes = [](const Mesh& of) {
     std::vector<std::pair<std::string, int64_t>> out;
     for (const MeshAxis& axis : of.user_axes()) {
-      if (axis.size > 1 && axis.name != kMicroBatchAxis) out.emplace_back(axis.name, axis.size);
+      if (axis.size > 1 && axis.name != kMicroBatchAxis && axis.name != kSeqChunkAxis)
+        out.emplace_back(axis.name, axis.size);
     }
     return out;
   };
@@ -344,8 +345,11 @@ PipelineParallel pipeline_of(const JobConfig& config) {
   if (p.pp == 1) return {};
   require(p.mode != Mode::kStandAlone,
           "configuration: parallel.pp = {} with parallel.mode = 'stand_alone', which is one rank", p.pp);
-  PipelineParallel out{
-      .crews = p.pp, .stages_per_crew = p.virtual_stages, .schedule = schedule_of(config), .rules = {}};
+  PipelineParallel out{.crews = p.pp,
+                       .stages_per_crew = p.virtual_stages,
+                       .schedule = schedule_of(config),
+                       .seq_chunks = p.seq_chunks,
+                       .rules = {}};
   for (const std::string& rule : p.stages) out.rules.push_back(parse_stage_rule(rule));
   return out;
 }

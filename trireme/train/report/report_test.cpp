@@ -198,7 +198,7 @@ TEST(Chart, WhereALineBeginsIsInTheDrawing) {
   const std::string svg = roomy_chart({.y_name = "loss", .lines = {{"training", 1, points, true}}});
 
   EXPECT_THAT(svg, HasSubstr(">30</text>"));
-  EXPECT_THAT(svg, HasSubstr("d=\"M54.0 "));  // of the first step, at the left
+  EXPECT_THAT(svg, HasSubstr("d=\"M62.0 "));  // of the first step, at the left
 }
 
 TEST(Chart, OfFewPointsNoneIsCutOff) {

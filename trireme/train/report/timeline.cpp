@@ -27,8 +27,10 @@ struct Piece {
 };
 
 Piece piece_of(const Compiled& compiled, const Node& node) {
-  const int64_t copies = compiled.crews[0].program.micro_batches / compiled.timetable->micro_batches;
-  return {node.phase, node.stage, node.micro_batch < 0 ? -1 : node.micro_batch / static_cast<int>(copies)};
+  if (node.micro_batch < 0) return {node.phase, node.stage, -1};
+  const Program& program = compiled.crews[0].program;
+  const int64_t parts = program.micro_batches / compiled.timetable->micro_batches;  // copies, or chunks
+  return {node.phase, node.stage, node.micro_batch / static_cast<int>(parts)};
 }
 
 // Actions in the order in which they were computed.

@@ -30,6 +30,7 @@ void check_by_hand(const CompileOptions& options) {
       p.accumulation);
   const Communication usual;
   const std::pair<bool, std::string> given[] = {
+      {p.pipeline.seq_chunks > 1, fmt::format("{} chunks of positions (seq_chunks)", p.pipeline.seq_chunks)},
       {p.interleave != 1, fmt::format("{} interleaved copies (interleave)", p.interleave)},
       {p.pipeline.crews != 1, fmt::format("a pipeline of {} parts (pp)", p.pipeline.crews)},
       {p.optimizer.level != 0, fmt::format("optimizer parallelism of level {} (zero)", p.optimizer.level)},
@@ -48,21 +49,28 @@ void check_by_hand(const CompileOptions& options) {
   }
 }
 
+void check_chunks(const CompileOptions& options) {
+  const int64_t chunks = seq_chunks_of(options.parallel);
+  require(
+      chunks == 1 || options.numerics == Numerics::kFast,
+      "numerics = 'invariant' sums the gradients of keys and values in an order of its own, and {} chunks of positions "
+      "(seq_chunks) in another; leave one out",
+      chunks);
+}
+
 // The stages of a graph that is compiled beside a step are the step's.
 ScopeStages stages_for(const Graph& graph, const CompileOptions& options) {
   const Parallel& parallel = options.parallel;
   if (parallel.pipeline.crews == 1 || !options.stages.empty()) return options.stages;
-  const Timetable timetable = timetable_of(parallel.pipeline, micro_batches_of(parallel) / parallel.interleave);
+  const Timetable timetable = timetable_of(parallel.pipeline, micro_batches_of(parallel));
   return choose_stages(graph, timetable.stages, parallel.pipeline.rules);
 }
 
-// The timetable of the graph's micro-batches, whose interleaved copies are one to it: of forward passes alone where it
-// trains nothing.
+// The timetable of the graph's micro-batches, each of several parts: of forward passes alone where it trains nothing.
 Timetable timetable_for(const Graph& graph, const Parallel& parallel, int64_t parts) {
-  const int64_t micro_batches = parts / parallel.interleave;
+  const int64_t micro_batches = parts / parts_of_micro_batch(parallel);
   const bool trains = std::ranges::any_of(graph.nodes(), [](const Node& n) { return n.phase == Phase::kBackward; });
-  const Timetable of_step =
-      timetable_of(parallel.pipeline, trains ? micro_batches : micro_batches_of(parallel) / parallel.interleave);
+  const Timetable of_step = timetable_of(parallel.pipeline, trains ? micro_batches : micro_batches_of(parallel));
   return trains ? of_step : forward_only(of_step, micro_batches);
 }
 
@@ -109,6 +117,7 @@ std::vector<const ExecutionPlan*> Compiled::plans() const {
 Compiled compile(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = verify(graph);
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
+  check_chunks(options);
   Compiled out = partitioned(std::move(graph), options);
   const Communication& how = options.parallel.communication;
   const bool in_tree = options.numerics == Numerics::kInvariant;

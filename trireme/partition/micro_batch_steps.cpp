@@ -1,0 +1,141 @@
+#include "trireme/partition/micro_batch_steps.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/op/op_attrs.h"
+#include "trireme/op/rank_groups.h"
+
+namespace trireme {
+
+MicroBatchSteps::MicroBatchSteps(const Program& program)
+    : program_(program),
+      graph_(program.graph),
+      axes_(micro_batch_axes(program.mesh)),
+      chunk_axes_(seq_chunk_axes(program.mesh)),
+      repeats_(graph_.nodes().size(), 0),
+      level_of_value_(graph_.values().size(), 0) {
+  for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+    classify(id);
+    const auto level = static_cast<size_t>(level_of_.back());
+    if (levels_.size() <= level) levels_.resize(level + 1);
+    levels_[level].push_back(id);
+  }
+}
+
+bool MicroBatchSteps::is_ours(int axis) const {
+  return std::ranges::find(axes_, axis) != axes_.end();
+}
+
+MicroBatchSteps::AxisSet MicroBatchSteps::set_of(const std::vector<int>& axes) const {
+  AxisSet out = 0;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    if (std::ranges::find(axes, axes_[i]) != axes.end()) out |= 1U << i;
+  }
+  return out;
+}
+
+MicroBatchSteps::AxisSet MicroBatchSteps::differs_along(const Layout& layout) const {
+  AxisSet out = 0;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    if (layout.uses(axes_[i])) out |= 1U << i;
+  }
+  return out;
+}
+
+MicroBatchSteps::AxisSet MicroBatchSteps::differs_along(const Node& node) const {
+  AxisSet out = 0;
+  for (const ValueId id : node.outputs) out |= differs_along(id);
+  if (kind_of(static_cast<NodeId>(&node - graph_.nodes().data())) == Kind::kOrdinary) {
+    for (const ValueId id : node.inputs) out |= differs_along(id);
+  }
+  return out;
+}
+
+std::vector<int> MicroBatchSteps::axes_of(const Node& collective) const {
+  const std::vector<int64_t>& axes = collective.attrs.as<CollectiveAttrs>().axes;
+  return {axes.begin(), axes.end()};
+}
+
+int64_t MicroBatchSteps::first_like(int64_t m, AxisSet along) const {
+  int64_t out = m;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    const int64_t stride = program_.mesh.stride(axes_[i]);
+    if ((along >> i & 1U) == 0) out -= m / stride % program_.mesh.axis(axes_[i]).size * stride;
+  }
+  return out;
+}
+
+int64_t MicroBatchSteps::turn_of(NodeId id, int64_t m, AxisSet along) const {
+  int64_t out = first_like(m, along);
+  const bool is_backward = graph_.node(id).phase == Phase::kBackward;
+  const bool is_last = level_of_[static_cast<size_t>(id)] > 0;
+  if (is_backward == is_last) return out;
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    const bool is_chunk = std::ranges::find(chunk_axes_, axes_[i]) != chunk_axes_.end();
+    if (is_chunk && (along >> i & 1U) == 0)
+      out += (program_.mesh.axis(axes_[i]).size - 1) * program_.mesh.stride(axes_[i]);
+  }
+  return out;
+}
+
+int64_t MicroBatchSteps::chunk_of(int64_t m) const {
+  return program_.mesh.index_along(m, chunk_axes_);
+}
+
+std::vector<int64_t> MicroBatchSteps::chunks_with(int64_t m) const {
+  return program_.mesh.group_of(m, chunk_axes_);
+}
+
+bool MicroBatchSteps::goes_by_chunks(const Node& node) const {
+  if (chunk_axes_.empty() || def_of(node).ring == nullptr) return false;
+  const auto is_cut = [&](ValueId id) {
+    return std::ranges::any_of(chunk_axes_, [&](int axis) { return layout_of(id).uses(axis); });
+  };
+  return std::ranges::any_of(node.inputs, is_cut);
+}
+
+bool MicroBatchSteps::moves_ours(const Node& node) const {
+  const std::vector<int64_t> axes = groups_of(node).axes;
+  const auto ours = std::ranges::count_if(axes, [&](int64_t axis) { return is_ours(static_cast<int>(axis)); });
+  invariant(ours == 0 || ours == static_cast<int64_t>(axes.size()), "{} is over ranks and micro-batches at once",
+            node.op->name);
+  return ours > 0;
+}
+
+MicroBatchSteps::Kind MicroBatchSteps::find_kind(const Node& node) const {
+  if (!def_of(node).collective || !moves_ours(node)) return Kind::kOrdinary;
+  if (does(node, ReshardStep::Kind::kAllReduce)) return Kind::kSum;
+  if (does(node, ReshardStep::Kind::kAllGather)) return Kind::kGather;
+  if (does(node, ReshardStep::Kind::kSlice)) return Kind::kSlice;
+  fail(ErrorKind::kUnsupported,
+       "{} of '{}' would move parts between micro-batches of a rank; ask for another cut there, or for no "
+       "micro-batches",
+       node.op->name, graph_.scope_of(node));
+}
+
+void MicroBatchSteps::classify(NodeId id) {
+  const Node& node = graph_.node(id);
+  const Kind kind = find_kind(node);
+  int level = 0;
+  for (const ValueId in : node.inputs) level = std::max(level, level_of_value_[static_cast<size_t>(in)]);
+  const int after = level + (kind == Kind::kSum || kind == Kind::kGather ? 1 : 0);
+  for (const ValueId out : node.outputs) level_of_value_[static_cast<size_t>(out)] = after;
+  level_of_.push_back(kind == Kind::kGather ? after : level);
+  kinds_.push_back(kind);
+  repeats_[static_cast<size_t>(id)] = kind == Kind::kOrdinary && gathers_parameter(node) ? 1 : 0;
+}
+
+bool MicroBatchSteps::gathers_parameter(const Node& node) const {
+  const auto is_part = [&](ValueId out) { return differs_along(out) != 0; };
+  if (node.inputs.empty() || std::ranges::any_of(node.outputs, is_part)) return false;
+  bool any = does(node, ReshardStep::Kind::kAllGather) && graph_.value(node.inputs[0]).producer < 0;
+  for (const ValueId in : node.inputs) {
+    const NodeId producer = graph_.value(in).producer;
+    if (differs_along(in) != 0 || (producer >= 0 && !repeats(producer))) return false;
+    any = any || producer >= 0;
+  }
+  return any;
+}
+
+}  // namespace trireme

@@ -1,0 +1,66 @@
+// MicroBatchSteps: what becomes of each node of a program when its micro-batches are unrolled (micro_batches.h): which
+// it is computed for, when, and whether it joins or cuts them.
+#pragma once
+
+#include <vector>
+
+#include "trireme/ir/program.h"
+
+namespace trireme {
+
+class MicroBatchSteps {
+ public:
+  // The program must outlive this. Throws kUnsupported for a collective of the model's own over the axis.
+  MicroBatchSteps(const Program& program);
+
+  // Which of the axes of micro-batches something differs along: bit i is the i-th.
+  using AxisSet = uint32_t;
+  enum class Kind { kOrdinary, kSum, kGather, kSlice };
+
+  bool is_ours(int axis) const;
+  AxisSet set_of(const std::vector<int>& axes) const;
+  AxisSet differs_along(const Layout& layout) const;
+  AxisSet differs_along(ValueId id) const { return differs_along(layout_of(id)); }
+  // What the node makes, and what it reads unless it joins or cuts micro-batches.
+  AxisSet differs_along(const Node& node) const;
+  std::vector<int> axes_of(const Node& collective) const;
+
+  Kind kind_of(NodeId id) const { return kinds_[static_cast<size_t>(id)]; }
+  // A weight that is gathered from its slices for one micro-batch, or those that are interleaved, is not kept for the
+  // next.
+  bool repeats(NodeId id) const { return repeats_[static_cast<size_t>(id)] != 0; }
+  // Nodes in the order in which they can be done: those before any sum or gather over micro-batches, those that need no
+  // other, and so on.
+  const std::vector<std::vector<NodeId>>& levels() const { return levels_; }
+
+  // The first micro-batch that has the same coordinates along these axes.
+  int64_t first_like(int64_t m, AxisSet along) const;
+  // Of the micro-batches that have m's coordinates along these axes, the one with which the node is done: the first
+  // that has its turn, or the last, where the node needs what all chunks have made.
+  int64_t turn_of(NodeId id, int64_t m, AxisSet along) const;
+
+  bool has_chunks() const { return !chunk_axes_.empty(); }
+  int64_t chunk_of(int64_t m) const;
+  std::vector<int64_t> chunks_with(int64_t m) const;  // all of its micro-batch
+  // Whether what the node reads or makes goes from chunk to chunk.
+  bool goes_by_chunks(const Node& node) const;
+
+ private:
+  const Layout& layout_of(ValueId id) const { return program_.layouts[static_cast<size_t>(id)]; }
+  bool moves_ours(const Node& node) const;
+  Kind find_kind(const Node& node) const;
+  bool gathers_parameter(const Node& node) const;
+  void classify(NodeId id);
+
+  const Program& program_;
+  const Graph& graph_;
+  std::vector<int> axes_;
+  std::vector<int> chunk_axes_;  // of them
+  std::vector<Kind> kinds_;
+  std::vector<char> repeats_;
+  std::vector<int> level_of_;  // of nodes
+  std::vector<int> level_of_value_;
+  std::vector<std::vector<NodeId>> levels_;
+};
+
+}  // namespace trireme
