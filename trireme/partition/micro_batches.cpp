@@ -125,8 +125,9 @@ class Unroll {
     if (does(node, ReshardStep::Kind::kAllGather)) return Step::kGather;
     if (does(node, ReshardStep::Kind::kSlice)) return Step::kSlice;
     fail(ErrorKind::kUnsupported,
-         "{} of '{}' would move parts between micro-batches of a rank; ask for another cut there, or for no "
-         "micro-batches",
+         "{} of '{}' would need parts of several micro-batches at once, as it is cut there; ask for another cut of it, "
+         "or "
+         "use 1 micro-batch",
          node.op->name, graph_.scope_of(node));
   }
 
