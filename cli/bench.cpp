@@ -152,8 +152,8 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
 }
 
 int step(const StepArgs& args) {
-  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; at least 1 and 0", args.steps,
-          args.warmup);
+  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; give 1 or more, and 0 or more",
+          args.steps, args.warmup);
   config_of(args.model, std::max(args.ranks, ranks_of_job()),
             "bench step");  // a mistake here is reported before ranks start
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
@@ -289,7 +289,8 @@ struct CompileArgs {
 // From a model to the actions of a rank, as a job's start does it; none is started.
 int time_compile(const CompileArgs& args) {
   require(args.ranks >= 1 && args.threads >= 1 && args.rounds >= 1,
-          "bench compile: -n {} --threads {} --rounds {}; at least 1 each", args.ranks, args.threads, args.rounds);
+          "bench compile: -n {} --threads {} --rounds {}; each must be 1 or more", args.ranks, args.threads,
+          args.rounds);
   const JobConfig config = config_of(args.model, args.ranks, "bench compile");
   const auto model = make_model(config);
   const Assembly assembly = assembly_of(config, *model, args.ranks);
@@ -343,7 +344,7 @@ struct ExecutorArgs {
 
 // A chain of additions of one number each: what is left of an action without its work.
 int executor(const ExecutorArgs& args) {
-  require(args.actions >= 1 && args.steps >= 1, "bench executor: --actions {} --steps {}; at least 1 each",
+  require(args.actions >= 1 && args.steps >= 1, "bench executor: --actions {} --steps {}; each must be 1 or more",
           args.actions, args.steps);
   Graph graph("tiny");
   const ValueId x = graph.add_input("x", {DType::kF32, {1}}, Role::kData);

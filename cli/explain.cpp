@@ -151,7 +151,9 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
   if (args.stage == "plan") return strategy_file(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "timetable") {
-    require(compiled.timetable.has_value(), "explain: --stage timetable is of a pipeline; add --pp 2 or more");
+    require(
+        compiled.timetable.has_value(),
+        "explain: --stage timetable shows the order of work in a pipeline, and this job has none; add --pp 2 or more");
     return to_string(*compiled.timetable);
   }
   if (args.stage == "time") return time_text(compiled.plans(), compiled.rates, args.unlike, config.train.trace);
@@ -173,13 +175,13 @@ int run(const ExplainArgs& args) {
   require(std::find(kGraphs.begin(), kGraphs.end(), args.of) != kGraphs.end(),
           "explain: --of '{}'; it must be one of {}.{}", args.of, quoted_list(kGraphs), suggestion(args.of, kGraphs));
   require(!args.unlike.given() || (args.stage == "time" && args.value.empty()),
-          "explain: --slow and --late are of the modelled step; add --stage time");
-  require(args.of == "step" || args.stage != "grad", "explain: --stage grad is of the step; leave --of {} out",
-          args.of);
+          "explain: --slow and --late change the modelled step, which --stage time alone shows; add it");
+  require(args.of == "step" || args.stage != "grad",
+          "explain: --stage grad shows the training step, which alone has gradients; leave --of {} out", args.of);
   const JobConfig config = args.job.read();
   log_remarks(config);
   require(config.train.trace.empty() || args.stage == "time",
-          "explain: --trace is of the modelled step; add --stage time");
+          "explain: --trace writes the modelled step, which --stage time alone makes; add it, or leave --trace out");
   if (!args.passes.dump_dir.empty()) disk().make_directory(args.passes.dump_dir);
   const auto model = make_model(config);
   const int ranks = args.job.ranks_in_all();

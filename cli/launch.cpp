@@ -93,9 +93,11 @@ int launch_job(LaunchArgs args) {
   };
   if (!args.join && !go_to_background(local.log_dir)) return 0;
   if (!args.flags.given()) return tell(launch::supervise(local));
-  require(local.min_ranks == 0,
-          "launch: -n {}:{} with --nnodes or --master: give the range to these, as in --nnodes 2:4", local.min_ranks,
-          local.ranks);
+  require(
+      local.min_ranks == 0,
+      "launch: -n {}:{}: with --nnodes or --master, -n is the number of ranks on this node; let the number of nodes "
+      "vary instead, as in --nnodes 2:4",
+      local.min_ranks, local.ranks);
   launch::NodeOptions node = args.flags.options();
   node.local = local;
   return tell(launch::launch_node(node));

@@ -65,7 +65,9 @@ int show(const TimetableArgs& args) {
   const UnitCosts costs{
       .forward = args.costs[0], .input_grad = args.costs[1], .weight_grad = args.costs[2], .transfer = args.transfer};
   const TimetableTime time = time_of(timetable, costs);
-  require(time.makespan > 0, "timetable: with these costs nothing takes any time");
+  require(time.makespan > 0,
+          "timetable: --costs {},{},{}: all are 0, so there is nothing to show; give one that is not", args.costs[0],
+          args.costs[1], args.costs[2]);
   const auto slots = static_cast<int>(std::min<double>(kColumns, time.makespan));
   std::printf("%s: %zu crews, %d stages, %d micro-batches%s\n\n", timetable.name.c_str(), timetable.crews.size(),
               timetable.stages, timetable.micro_batches,

@@ -235,8 +235,9 @@ int train(JobFlags args) {
   }
   if (args.ranks == 1 && !of_nodes && (args.restarts == 0 || has_launcher())) return work(args);
   require(!of_nodes || args.min_ranks == 0,
-          "train: -n {}:{} with --nnodes or --master: give the range to these, as in --nnodes 2:4", args.min_ranks,
-          args.ranks);
+          "train: -n {}:{}: with --nnodes or --master, -n is the number of ranks on this node; let the number of nodes "
+          "vary instead, as in --nnodes 2:4",
+          args.min_ranks, args.ranks);
   return relaunch({.ranks = args.ranks,
                    .min_ranks = args.min_ranks,
                    .fits = [&](int count) { return fits(config, count); },

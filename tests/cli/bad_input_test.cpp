@@ -102,11 +102,14 @@ TEST_F(BadInputTest, ValuesTooLargeOrNoNumbers) {
              HasSubstr("configuration: the model 'gpt' has at least 4.8e+19 parameters, 1788139"));
   expect_set("train.steps=9223372036854775807", HasSubstr("fit: 9223372036854775807 steps or 0 epochs of "));
   expect_set("train.lr=inf",
-             "configuration: train.lr = inf, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+             "configuration: train.lr = inf, train.final_ratio = 0.1: "
+             "the learning rates that they make must be above 0 and at most 3.4e+38 (f32)");
   expect_set("train.lr=1e39",
-             "configuration: train.lr = 1e+39, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+             "configuration: train.lr = 1e+39, train.final_ratio = 0.1: "
+             "the learning rates that they make must be above 0 and at most 3.4e+38 (f32)");
   expect_set("train.lr=1e-60",
-             "configuration: train.lr = 1e-60, train.final_ratio = 0.1; rates must be numbers that f32 holds");
+             "configuration: train.lr = 1e-60, train.final_ratio = 0.1: "
+             "the learning rates that they make must be above 0 and at most 3.4e+38 (f32)");
   expect_set("train.lr=nan", "configuration: train.lr = nan; it must be above 0");
   expect_set("train.clip=inf", "configuration: train.clip = inf; it must be a number that f32 holds");
   expect_set("train.weight_decay=1e40",

@@ -65,7 +65,8 @@ TEST_F(CommandTest, BenchTimesTheCompilerForRanksThatAreNotThere) {
   EXPECT_EQ(four.at("nodes").get<int>() - three.at("nodes").get<int>(),
             three.at("nodes").get<int>() - two.at("nodes").get<int>());
   EXPECT_GT(three.at("actions"), two.at("actions"));
-  expect_error({"bench", "compile", "--rounds", "0"}, 2, "bench compile: -n 1 --threads 1 --rounds 0; at least 1 each");
+  expect_error({"bench", "compile", "--rounds", "0"}, 2,
+               "bench compile: -n 1 --threads 1 --rounds 0; each must be 1 or more");
   expect_error({"bench", "compile", "--model", "gpd"}, 2, "bench compile: no model 'gpd'. Did you mean 'gpt'?");
 }
 
@@ -213,7 +214,7 @@ TEST_F(CommandTest, ExplainTellsHowLongAStepTakesAndWhatItHides) {
   expect_error({"explain", "gpt.toml", "-n", "2", "--stage", "time", "--late", "1"}, 2,
                HasSubstr("explain: --late '1'; give RANK=FIGURE"));
   expect_error({"explain", "gpt.toml", "--late", "0=1"}, 2,
-               "explain: --slow and --late are of the modelled step; add --stage time");
+               "explain: --slow and --late change the modelled step, which --stage time alone shows; add it");
 }
 
 TEST_F(CommandTest, ExplainShowsOneMicroBatchBeforeThePassesAndAllAfterThem) {

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "tests/cli/program.h"
+#include "trireme/backend/cpu/isa.h"
 #include "trireme/ckpt/checkpoint.h"
 
 namespace trireme::cli {
@@ -198,6 +199,27 @@ TEST_F(FaultTest, ARankThatDoesNotStartIsNamedByTheOthers) {
   EXPECT_THAT(alone("0"),
               HasSubstr("[rank 0 of 2] connect (job job): rank 1 did not join within 1.0 s; start all 2 ranks"));
   EXPECT_THAT(alone("1"), HasSubstr("[rank 1 of 2] launch: rank 0 did not start on this host within 1.0 s"));
+}
+
+TEST_F(FaultTest, RanksWithDifferentInstructionSetsDoNotStart) {
+  write_gpt();
+  const auto start = [&](const std::string& numerics, const std::string& isa_of_rank_1) {
+    return run_shell(
+        fmt::format("export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={0}\n"
+                    "job=\"{1} train gpt.toml --quiet --set train.steps=2 --numerics {2}\"\n"
+                    "RANK=1 LOCAL_RANK=1 TRIREME_ISA={3} $job 2>other & other=$!\n"
+                    "RANK=0 LOCAL_RANK=0 TRIREME_ISA=baseline $job; code=$?\n"
+                    "wait $other; exit $code",
+                    20'000 + ::getpid() % 10'000, TRIREME_PROGRAM, numerics, isa_of_rank_1));
+  };
+  EXPECT_EQ(start("fast", "baseline").code, 0);
+  if (machine_isa() == Isa::kBaseline) GTEST_SKIP() << "this machine has only one instruction set";
+  for (const std::string numerics : {"fast", "invariant"}) {
+    const Outcome outcome = start(numerics, "native");
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(error_line(outcome),
+                HasSubstr(fmt::format("rank 0 is '{} on baseline'; set TRIREME_ISA on all ranks", numerics)));
+  }
 }
 
 // A file system of its own in "disk", seen by this process and its children only.

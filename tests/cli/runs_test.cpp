@@ -188,8 +188,10 @@ TEST_F(RunsTest, WhatGoesByValidationsIsRefusedWithoutThem) {
   EXPECT_EQ(error_line(train("gpt.toml", {"--keep-best"})),
             "configuration: train.keep_best goes by validations during the run; set train.eval_every to the steps "
             "between them");
-  EXPECT_EQ(error_line(train("gpt.toml", {"--patience", "2", "--set", "data.validation=0"})),
-            "configuration: train.patience goes by validations, and data.validation = 0 holds nothing out");
+  EXPECT_EQ(
+      error_line(train("gpt.toml", {"--patience", "2", "--set", "data.validation=0"})),
+      "configuration: train.patience goes by validations, and data.validation = 0 holds nothing out; set it to the "
+      "share to hold out, such as 0.1");
   EXPECT_EQ(error_line(train("gpt.toml",
                              {"--patience", "2", "--set", "train.eval_every=1", "--set", "train.measure=accuracy"})),
             "configuration: train.measure = 'accuracy'; model.kind 'gpt' has a loss only, use 'loss'");

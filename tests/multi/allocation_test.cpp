@@ -51,12 +51,13 @@ void meet_libgomp(ThreadPool& pool) {
   });
 }
 
-Allocations taken_by_steps(const Graph& graph, int ranks, const std::string& transport, int threads) {
+Allocations taken_by_steps(const Graph& graph, int ranks, const std::string& transport, int threads,
+                           const Parallel& parallel = {}) {
   return taken_by_rounds(ranks, transport, 50, [&](comm::World* world) {
     auto pool = std::make_shared<ThreadPool>(threads);
     meet_libgomp(*pool);
-    auto session =
-        std::make_shared<Session>(graph, std::nullopt, Session::Options{.world = world, .pool = pool.get(), .seed = 5});
+    auto session = std::make_shared<Session>(
+        graph, std::nullopt, Session::Options{.world = world, .pool = pool.get(), .seed = 5, .parallel = parallel});
     session->initialise();
     return [pool, session](int64_t step) { train_step(*session, step, 0.1F); };
   });
@@ -125,6 +126,14 @@ TEST_P(AllocationOfSteps, a_step_takes_no_memory) {
   const auto& [transport, ranks] = GetParam();
   expect_nothing(taken_by_steps(mlp_step(AdamW{}), ranks, transport, 1), transport);
   expect_nothing(taken_by_steps(gpt_step(AdamW{}), ranks, transport, 1), transport);
+}
+
+TEST_P(AllocationOfSteps, a_step_of_a_pipeline_takes_no_memory) {
+  const auto& [transport, ranks] = GetParam();
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    const Parallel parallel{.accumulation = 4, .pipeline = {.crews = 2, .schedule = schedule}};
+    expect_nothing(taken_by_steps(gpt_step(AdamW{}), ranks, transport, 1, parallel), transport);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, AllocationOfSteps, testing::ValuesIn(cases_of({2, 4})), name_of);

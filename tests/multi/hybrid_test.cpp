@@ -350,7 +350,9 @@ TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
   config = config_of_mode(Mode::kHybrid);
   config.parallel.zero.level = 1;
   EXPECT_EQ(config_error(config),
-            "configuration: parallel.zero = 1 slices what the compiler cuts; the mode is 'hybrid_parallel'");
+            "configuration: parallel.zero = 1 slices parameters that the compiler cuts, and parallel.mode = "
+            "'hybrid_parallel' "
+            "leaves cutting to the model's code; use zero = 0, or another mode");
   config = config_of_mode(Mode::kSemiAuto);
   config.parallel.layerwise = {"layers.1.bias"};
   EXPECT_EQ(

@@ -74,7 +74,8 @@ class Device {
   virtual KernelChoice choose(const KernelQuery& query) const = 0;
   // The kernel that a plan names; null: the device has no such kernel.
   virtual KernelFn* kernel(const OpDef& op, std::string_view name) const = 0;
-  // What bits are promised of kernels that are chosen so: "fast", or "invariant on <isa>".
+  // What bits come of kernels that are chosen so, and of which instructions: "fast on avx2", "invariant on avx512".
+  // Stands in plans, so ranks agree on it.
   virtual std::string bits(Numerics numerics) const = 0;
 
   // kHost: kernels work in the host's memory. kDevice: the host's threads cannot touch what allocate() gives.

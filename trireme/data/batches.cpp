@@ -77,7 +77,9 @@ Batches::Batches(SourcePtr source, const BatchOptions& options)
   require(options.global_batch <= source_->size(),
           "global batch {} is larger than the data set of {} samples; use a batch of at most {}", options.global_batch,
           source_->size(), source_->size());
-  require(options.start_position >= 0, "start position {} is negative", options.start_position);
+  require(options.start_position >= 0,
+          "batches: the start position {} is negative; it is the number of samples already taken",
+          options.start_position);
   require(options.queue > 0, "a queue of {} requests; it must be positive", options.queue);
   if (options_.slices.empty()) options_.slices = row_slices(*source_, 0, options.global_batch);
   require(options_.slices.size() == samples_.size(), "{} slices for {} fields", options_.slices.size(),

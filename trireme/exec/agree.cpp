@@ -52,6 +52,13 @@ void agree(const std::vector<const ExecutionPlan*>& crews, comm::World& world) {
   if (others.empty()) return;
   std::string list;
   for (const int rank : others) list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
+  // With other instructions buffers mostly differ as well; the cause is what is told.
+  const std::string bits = text_of(0, crews[0]->bits, world);
+  const std::string other_bits = text_of(others[0], crews[0]->bits, world);
+  require(bits == other_bits,
+          "the ranks would compute with different instructions, so copies of a value on several ranks would differ: "
+          "rank {} is '{}', rank 0 is '{}'; set TRIREME_ISA on all ranks to a set that each of them has",
+          others[0], other_bits, bits);
   const std::string first = text_of(0, text, world);
   const std::string other = text_of(others[0], text, world);
   fail(

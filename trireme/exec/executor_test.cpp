@@ -242,6 +242,21 @@ TEST(Agree, ranks_that_planned_something_else_are_named) {
   }
 }
 
+TEST(Agree, ranks_with_other_instructions_are_told_so) {
+  Graph graph;
+  graph.add_output("y", exp(input(graph, "x", {8}, Role::kData)).id());
+  ExecutionPlan here = plan_of(graph, 4);
+  here.bits = "fast on avx512";
+  ExecutionPlan there = here;
+  there.bits = "fast on avx2";
+  const auto start = [&] {
+    comm::spawn_ranks(4, "threads", [&](comm::World& world) { agree({world.rank() < 2 ? &here : &there}, world); });
+  };
+  EXPECT_THAT(error_of(start), HasSubstr("the ranks would compute with different instructions, so copies of a value on "
+                                         "several ranks would differ: rank 2 is 'fast on avx2', rank 0 is 'fast on "
+                                         "avx512'; set TRIREME_ISA on all ranks"));
+}
+
 TEST(Agree, equal_plans_pass) {
   Graph graph;
   graph.add_output("y", exp(input(graph, "x", {8}, Role::kData)).id());

@@ -110,7 +110,7 @@ struct ExecutionPlan {
   std::string device = "cpu";  // whose kernels it names
   int64_t alignment = 64;      // of buffers in the device's arena, bytes
   int threads = 1;             // compute threads per rank that scratch sizes are made for
-  std::string bits = "fast";   // what is promised of them: "fast", or "invariant on <isa>"
+  std::string bits = "fast";   // what is promised of them (Device::bits): "fast on avx2"
   std::array<Arena, kTiers> arenas;
   int64_t micro_batches = 1;  // that a rank's step consists of
   int64_t seq_chunks = 1;     // of which so many are chunks of one's positions

@@ -1,6 +1,6 @@
 // The text form of an execution plan. One record a line, key=value fields, strings quoted:
 //
-//   plan 2 "gpt" mesh="dp=2" crew=0 crews=1 threads=1 bits="fast" micro_batches=1 by_hand=false
+//   plan 2 "gpt" mesh="dp=2" crew=0 crews=1 threads=1 bits="fast on avx2" micro_batches=1 by_hand=false
 //   arena device bytes=8192 persistent=4096 lower_bound=8192
 //   buffer parameter device bytes=256 offset=0 live=[-1,12]
 //   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0 micro_batch=-1

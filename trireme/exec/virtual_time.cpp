@@ -69,7 +69,8 @@ class Simulation {
   VirtualTime run() {
     size_t starts = 0;
     for (const auto& of_crew : calls_) starts += of_crew.size();
-    require(graph_.order().size() == starts, "virtual_time: the plans wait for each other in a circle");
+    require(graph_.order().size() == starts,
+            "virtual_time: the plans wait for each other in a circle, so the step would never end");
     for (const EventGraph::Start& start : graph_.order()) {
       const auto crew = static_cast<size_t>(start.who);
       advance(crew, static_cast<size_t>(calls_[crew][static_cast<size_t>(start.call)].action) + 1);

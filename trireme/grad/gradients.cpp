@@ -49,7 +49,8 @@ void add_term(const OpDef& def, const Tensor& operand, const Tensor& term, Tenso
 }  // namespace
 
 std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
-  require(loss.rank() == 0 && is_floating(loss.dtype()), "gradients: the loss is {}; it must be a floating scalar",
+  require(loss.rank() == 0 && is_floating(loss.dtype()),
+          "gradients: the loss is {}; it must be a scalar of a floating type, as mean() makes of values",
           to_string(loss.type()));
   Graph& graph = loss.graph();
   const std::vector<char> depends = dependents(graph, wrt);

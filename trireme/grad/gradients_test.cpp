@@ -170,9 +170,9 @@ TEST(Gradients, an_op_without_gradient_is_named_with_its_reason_and_place) {
 TEST(Gradients, a_loss_that_is_no_floating_scalar_is_refused) {
   Graph graph;
   const Tensor x = input(graph, "x", {2});
-  EXPECT_THAT(error_of(square(x), {x}), HasSubstr("the loss is f32[2]; it must be a floating scalar"));
+  EXPECT_THAT(error_of(square(x), {x}), HasSubstr("the loss is f32[2]; it must be a scalar of a floating type"));
   const Tensor n = input(graph, "n", {}, DType::kI32);
-  EXPECT_THAT(error_of(n, {x}), HasSubstr("the loss is i32[]; it must be a floating scalar"));
+  EXPECT_THAT(error_of(n, {x}), HasSubstr("the loss is i32[]; it must be a scalar of a floating type"));
 }
 
 TEST(Gradients, nothing_flows_through_whole_numbers) {

@@ -108,10 +108,11 @@ MicroBatchSteps::Kind MicroBatchSteps::find_kind(const Node& node) const {
   if (does(node, ReshardStep::Kind::kAllReduce)) return Kind::kSum;
   if (does(node, ReshardStep::Kind::kAllGather)) return Kind::kGather;
   if (does(node, ReshardStep::Kind::kSlice)) return Kind::kSlice;
-  fail(ErrorKind::kUnsupported,
-       "{} of '{}' would move parts between micro-batches of a rank; ask for another cut there, or for no "
-       "micro-batches",
-       node.op->name, graph_.scope_of(node));
+  fail(
+      ErrorKind::kUnsupported,
+      "{} of '{}' would need parts of several micro-batches at once, as it is cut there; ask for another cut of it, or "
+      "use 1 micro-batch",
+      node.op->name, graph_.scope_of(node));
 }
 
 void MicroBatchSteps::classify(NodeId id) {

@@ -54,7 +54,8 @@ TEST(ProgramText, what_cannot_be_read_is_refused_with_its_line) {
   EXPECT_EQ(error_of("graph \"g\"\n"), "program text: no line says the mesh, like mesh \"dp=2\"");
   EXPECT_EQ(error_of(with_first_line("mesh \"dp=2\" quickly")),
             "program text, line 1: expected 'micro_batches' or 'by hand', found 'quickly'");
-  EXPECT_THAT(error_of(with_first_line("mesh \"dp=2\" micro_batches 0")), HasSubstr("line 1: micro_batches 0; it is 1 or more"));
+  EXPECT_THAT(error_of(with_first_line("mesh \"dp=2\" micro_batches 0")),
+              HasSubstr("line 1: micro_batches 0; it is 1 or more"));
   const std::string head = "mesh \"dp=2\"\ngraph \"g\"\n";
   EXPECT_EQ(error_of(head + "%3: f32[2,4] = data \"x\"\n"),
             "program text, line 3: %3 stands where %0 is made; number values in their order");

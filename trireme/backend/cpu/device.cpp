@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
 
@@ -48,7 +48,9 @@ class CpuDevice : public Device {
     return nullptr;
   }
   std::string bits(Numerics numerics) const override {
-    return numerics == Numerics::kInvariant ? fmt::format("invariant on {}", to_string(isa())) : "fast";
+    const bool by_onednn = numerics == Numerics::kFast;
+    return fmt::format("{} on {}{}", to_string(numerics), to_string(isa()),
+                       by_onednn && cpu::onednn_has_amx() ? " and amx" : "");
   }
   Memory memory() const override { return Memory::kHost; }
   bool sends_in_place() const override { return true; }
@@ -58,7 +60,10 @@ class CpuDevice : public Device {
     constexpr size_t kPage = 4096;
     const auto size = static_cast<size_t>(bytes);
     auto* const data = static_cast<std::byte*>(std::aligned_alloc(kPage, (size + kPage - 1) / kPage * kPage));
-    if (data == nullptr) fail(ErrorKind::kIo, "no memory for an arena of {} bytes", bytes);
+    if (data == nullptr)
+      fail(ErrorKind::kIo,
+           "this host has no memory for the {} bytes that the plan takes; use a smaller batch or model, or more hosts",
+           bytes);
     return {{data, size}, std::shared_ptr<void>(data, [](void* p) { std::free(p); })};
   }
   std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CpuStream>(); }

@@ -73,7 +73,7 @@ Element element_of(DType dtype, double value) {
     case DType::kF16:
       break;
   }
-  fail(ErrorKind::kUnsupported, "f16 is not computed with; use f32 or bf16");
+  fail(ErrorKind::kUnsupported, "f16 is stored and read, not computed with; use f32 or bf16");
 }
 
 void fill(const KernelArgs& args, const View& y, double value) {

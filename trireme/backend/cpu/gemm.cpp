@@ -18,9 +18,14 @@ dnnl_cpu_isa_t dnnl_isa(Isa isa) {
     case Isa::kAvx512:
       return dnnl_cpu_isa_avx512_core;
     case Isa::kAvx512Bf16:
-      return dnnl_cpu_isa_all;
+      return isa_is_named() ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_cpu_isa_all;
   }
   return dnnl_cpu_isa_all;
+}
+
+int effective() {
+  prepare_onednn();
+  return static_cast<int>(dnnl_get_effective_cpu_isa());
 }
 
 }  // namespace
@@ -37,10 +42,13 @@ void prepare_onednn() {
 }
 
 bool onednn_has(Isa isa) {
-  prepare_onednn();
-  const auto bits = [](dnnl_cpu_isa_t set) { return static_cast<int>(set); };
-  const int wanted = bits(isa == Isa::kAvx512Bf16 ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_isa(isa));
-  return (bits(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
+  const auto wanted = static_cast<int>(isa == Isa::kAvx512Bf16 ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_isa(isa));
+  return (effective() & wanted) == wanted;
+}
+
+bool onednn_has_amx() {
+  constexpr auto kAmx = static_cast<int>(dnnl_cpu_isa_avx512_core_amx);
+  return (effective() & kAmx) == kAmx;
 }
 
 void gemm(const Gemm& g) {

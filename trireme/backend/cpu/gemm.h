@@ -27,5 +27,6 @@ void prepare_onednn();
 
 // Whether oneDNN uses this instruction set. It takes it once a process, so that set_isa does not change it.
 bool onednn_has(Isa isa);
+bool onednn_has_amx();
 
 }  // namespace trireme::cpu

@@ -16,8 +16,8 @@ std::atomic<int> current{kUnknown};
 std::atomic<bool> is_emulated{false};
 
 Isa from_environment() {
+  if (!isa_is_named()) return machine_isa();
   const auto text = flag_text("TRIREME_ISA");
-  if (!text || *text == "native") return machine_isa();
   for (Isa each : kAll) {
     if (to_string(each) == *text) return std::min(each, machine_isa());
   }
@@ -53,6 +53,11 @@ Isa machine_isa() {
   if (avx2) return Isa::kAvx2;
 #endif
   return Isa::kBaseline;
+}
+
+bool isa_is_named() {
+  static const bool named = flag_text("TRIREME_ISA").value_or("native") != "native";
+  return named;
 }
 
 Isa process_isa() {

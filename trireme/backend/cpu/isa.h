@@ -14,6 +14,9 @@ std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "avx512_b
 Isa machine_isa();
 Isa process_isa();
 Isa isa();
+// Whether TRIREME_ISA names a set: then nothing beyond it is used, which matters where a machine has more than
+// kAvx512Bf16, such as AMX.
+bool isa_is_named();
 
 // Caps the instruction set from now on (never above the machine's, unless it is emulated): for tests, which compare
 // all.

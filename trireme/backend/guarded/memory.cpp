@@ -91,7 +91,9 @@ Range* note_range(uintptr_t begin, uintptr_t end) {
 
 std::byte* mapped(size_t bytes, int protection, int flags, int file) {
   void* const at = ::mmap(nullptr, bytes, protection, flags, file, 0);
-  if (at == MAP_FAILED) fail(ErrorKind::kIo, "guarded: {} bytes cannot be mapped", bytes);
+  if (at == MAP_FAILED)
+    fail(ErrorKind::kIo, "guarded: the system does not map {} bytes; use fewer ranks, or a smaller batch or model",
+         bytes);
   return static_cast<std::byte*>(at);
 }
 

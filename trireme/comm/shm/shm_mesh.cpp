@@ -29,7 +29,7 @@ constexpr size_t kTokenBytes = 16;  // 128 bits, twice as many hexadecimal digit
 std::string random_hex() {
   unsigned char bytes[kTokenBytes];
   if (getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
-    fail(ErrorKind::kIo, "shm: no random bytes: {}", std::strerror(errno));
+    fail(ErrorKind::kIo, "shm: the system gives no random bytes: {}", std::strerror(errno));
   }
   std::string out;
   for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
@@ -79,7 +79,8 @@ Segment Segment::map(const Fd& fd) {
   struct stat info {};
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (fstat(fd.get(), &info) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    fail(ErrorKind::kComm, "shm: what a peer sent is not a segment of sealed size");
+    fail(ErrorKind::kComm,
+         "shm: a process that is not a rank of this build answered for one (its segment is not of sealed size)");
   }
   const auto bytes = static_cast<size_t>(info.st_size);
   void* const start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

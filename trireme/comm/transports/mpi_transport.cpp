@@ -122,7 +122,7 @@ class MpiTransport final : public Transport {
 
   void close(int channel) override {
     const std::lock_guard lock(mutex_);
-    check(MPI_Comm_free(&communicators_[static_cast<size_t>(channel)]), "a group can not be freed");
+    check(MPI_Comm_free(&communicators_[static_cast<size_t>(channel)]), "a group cannot be freed");
   }
 
   void start_send(Transfer& transfer) override { start(transfer, true); }

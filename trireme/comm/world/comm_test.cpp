@@ -44,8 +44,8 @@ TEST_F(Arguments, AGroupThatDoesNotFitIsRefused) {
   on_two([](World& world) {
     if (world.rank() == 1) return;
     EXPECT_EQ(argument_error_of([&] { world.group({}); }), "group []: it has no members");
-    EXPECT_EQ(argument_error_of([&] { world.group({0, 2}); }), "group [0,2]: ranks must be in [0, 2)");
-    EXPECT_EQ(argument_error_of([&] { world.group({-1, 0}); }), "group [-1,0]: ranks must be in [0, 2)");
+    EXPECT_EQ(argument_error_of([&] { world.group({0, 2}); }), "group [0,2]: the job has ranks 0 to 1 only");
+    EXPECT_EQ(argument_error_of([&] { world.group({-1, 0}); }), "group [-1,0]: the job has ranks 0 to 1 only");
     EXPECT_EQ(argument_error_of([&] { world.group({0, 1, 0}); }), "group [0,1,0]: rank 0 is named twice");
     EXPECT_EQ(argument_error_of([&] { world.group({1}); }), "group [1]: rank 0, which asks for it, is not a member");
   });
@@ -116,7 +116,7 @@ TEST(Connect, OptionsThatDoNotFitAreRefused) {
   EXPECT_EQ(argument_error_of([] { connect({.transport = "shn"}); }),
             "connect: there is no transport 'shn'. Did you mean 'shm'?");
   EXPECT_EQ(argument_error_of([] { connect({.rank = 2, .size = 2}); }),
-            "connect: rank 2 of 2: the rank must be in [0, size)");
+            "connect: rank 2 of 2; a job has 1 rank or more, and they are numbered from 0");
   EXPECT_EQ(argument_error_of([] { connect({.rank = 0, .size = 2, .transport = "shm"}); }),
             "connect: 2 ranks need a store to find each other by (transport 'shm')");
   EXPECT_EQ(argument_error_of([] { connect({.deadline = 0ms}); }),

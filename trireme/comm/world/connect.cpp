@@ -39,7 +39,8 @@ class ConnectedWorld final : public World {
     require(!world_ranks.empty(), "group {}: it has no members", name);
     std::vector<int> sorted = world_ranks;
     std::sort(sorted.begin(), sorted.end());
-    require(sorted.front() >= 0 && sorted.back() < size(), "group {}: ranks must be in [0, {})", name, size());
+    require(sorted.front() >= 0 && sorted.back() < size(), "group {}: the job has ranks 0 to {} only", name,
+            size() - 1);
     require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "group {}: rank {} is named twice", name,
             *std::adjacent_find(sorted.begin(), sorted.end()));
     require(std::binary_search(sorted.begin(), sorted.end(), rank()),
@@ -102,7 +103,7 @@ void check(const WorldOptions& options) {
   require(std::find(names.begin(), names.end(), options.transport) != names.end(),
           "connect: there is no transport '{}'.{}", options.transport, suggestion(options.transport, names));
   require(options.size >= 1 && options.rank >= 0 && options.rank < options.size,
-          "connect: rank {} of {}: the rank must be in [0, size)", options.rank, options.size);
+          "connect: rank {} of {}; a job has 1 rank or more, and they are numbered from 0", options.rank, options.size);
   for (const auto deadline : {options.deadline, options.join_deadline}) {
     require(deadline.count() > 0, "connect: the deadline is {} ms; it must be positive", deadline.count());
   }

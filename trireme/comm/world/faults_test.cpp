@@ -1,6 +1,7 @@
 // What ranks learn when a peer dies, leaves, throws or does not come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "trireme/base/clock.h"
 #include "trireme/comm/comm.h"
 #include "trireme/comm/stores/tcp_store.h"
 #include "trireme/tensor/host_tensor.h"
@@ -175,6 +177,37 @@ TEST_P(Processes, AMessageFromAKilledPeerEndsWithAnError) {
   EXPECT_THAT(processes[1].text, StartsWith("comm: [rank 1 of 2] recv from rank 0 (group world, 40 B f32, tag 9): "
                                             "rank 0 (pid "));
   EXPECT_THAT(processes[1].text, HasSubstr("is gone (its log: logs/0) after"));
+}
+
+// As the stages of a pipeline are: each rank exchanges messages with its neighbours alone.
+TEST_P(Processes, AKilledMiddleStageIsNamedByAllOthers) {
+  auto* const killed_at =
+      static_cast<double*>(mmap(nullptr, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto processes = run_processes(4, GetParam(), [&](World& world) -> std::string {
+    const HostTensor tensor = ones(kLarge);
+    const int rank = world.rank();
+    Group& all = world.all();
+    const std::string error = error_of([&] {
+      for (int i = 0; i < 1'000'000; ++i) {
+        if (rank == 1 && i == 20) {
+          *killed_at = now_s();
+          raise(SIGKILL);
+        }
+        if (rank > 0) all.recv(tensor.view(), rank - 1, 1).wait();
+        if (rank < 3) all.send(tensor.view(), rank + 1, 1).wait();
+        if (rank < 3) all.recv(tensor.view(), rank + 1, 2).wait();
+        if (rank > 0) all.send(tensor.view(), rank - 1, 2).wait();
+      }
+    });
+    return fmt::format("{:.1f} ms {}", 1e3 * (now_s() - *killed_at), error);
+  });
+  munmap(killed_at, sizeof(double));
+
+  for (const int rank : {0, 2, 3}) {
+    const std::string& text = processes[static_cast<size_t>(rank)].text;
+    EXPECT_THAT(text, HasSubstr(fmt::format("rank 1 (pid {}", processes[1].pid))) << "rank " << rank;
+    fmt::print("rank {} knew after {}\n", rank, text.substr(0, text.find(" ms") + 3));
+  }
 }
 
 TEST_P(Processes, AGroupWithoutTheKilledPeerGoesOn) {

@@ -56,13 +56,15 @@ class SiteFile {
     unlink(fresh.c_str());
     fd_ = open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     const std::string text = to_string(site);
-    const bool ok = fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0 &&
-                    write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+    const bool opened = fd_ >= 0;
+    const bool locked = opened && flock(fd_, LOCK_EX | LOCK_NB) == 0;
+    const bool ok = locked && write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
                     rename(fresh.c_str(), path_.c_str()) == 0;
     if (!ok) {
       const int error = errno;
-      if (fd_ >= 0) close(fd_);
-      fail(ErrorKind::kIo, "launch: cannot write '{}' ({})", path_, std::strerror(error));
+      if (opened) close(fd_);
+      fail(ErrorKind::kIo, "launch: cannot {} '{}' ({}); set TMPDIR to a folder on a disk of this host",
+           opened && !locked ? "lock" : "write", path_, std::strerror(error));
     }
   }
   ~SiteFile() {

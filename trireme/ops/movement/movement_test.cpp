@@ -100,7 +100,7 @@ TEST(Movement, ErrorsNameOpAndDimension) {
   EXPECT_EQ(error_text([&] { slice(x, {0}, {1}); }),
             "slice: 1 starts and 1 sizes for x f32[4,6]; give one of each per dimension");
   EXPECT_EQ(error_text([&] { slice(x, 1, 4, 3); }),
-            "slice: elements 4 to 7 of dimension 1 of x f32[4,6]; it has 0 to 6");
+            "slice: 3 elements from 4 on of dimension 1 of x f32[4,6], which has 6");
   EXPECT_EQ(error_text([&] { split(x, 1, 4); }), "split: 4 parts do not divide dimension 1 of x f32[4,6]");
   EXPECT_EQ(error_text([&] {
               split(x, 1, std::vector<int64_t>{1, 2});

@@ -18,11 +18,9 @@ std::vector<TensorType> infer(const InferArgs& args) {
     const int64_t start = attrs.starts[dim];
     const int64_t size = attrs.sizes[dim];
     const int64_t whole = x.shape[static_cast<int>(dim)];
-    require(start >= 0 && start <= whole && size >= 0 && size <= whole,
-            "slice: {} elements from {} on of dimension {} of x {}; it has 0 to {}", size, start, dim, to_string(x),
+    require(start >= 0 && start <= whole && size >= 0 && size <= whole - start,
+            "slice: {} elements from {} on of dimension {} of x {}, which has {}", size, start, dim, to_string(x),
             whole);
-    require(start + size <= whole, "slice: elements {} to {} of dimension {} of x {}; it has 0 to {}", start,
-            start + size, dim, to_string(x), whole);
     y.shape.push_back(size);
   }
   return {y};

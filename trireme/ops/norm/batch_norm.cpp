@@ -38,7 +38,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   }
   require(args.in.size() < 6 || args.in[5] == x, "batch_norm: the residual must be of x's type (x {}, residual {})",
           to_string(x), to_string(args.in.back()));
-  require(attrs.eps > 0 && attrs.count >= 0, "batch_norm: eps is {} and count {}; they must be above 0, and 0 or more",
+  require(attrs.eps > 0 && attrs.count >= 0, "batch_norm: eps is {} and count {}; eps must be above 0, count 0 or more",
           attrs.eps, attrs.count);
   return {x};
 }

@@ -50,7 +50,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
           "batch_statistics: running mean and variance must both be f32[{}] (mean {}, variance {})", sums.shape[1],
           to_string(running), to_string(args.in[2]));
   require(attrs.count >= 1 && attrs.momentum >= 0 && attrs.momentum <= 1,
-          "batch_statistics: count is {} and momentum {}; they must be 1 or more, and from 0 to 1", attrs.count,
+          "batch_statistics: count is {} and momentum {}; count must be 1 or more, momentum from 0 to 1", attrs.count,
           attrs.momentum);
   return {running, running, running, running};
 }

@@ -176,7 +176,7 @@ void check_order(const Timetable& timetable) {
     waits += fmt::format("{}crew {} waits before {} for {} of crew {}", waits.empty() ? "" : ", ", crew, unit,
                          text_of(need, timetable), of);
   }
-  require(waits.empty(), "timetable '{}' can not end: {}", timetable.name, waits);
+  require(waits.empty(), "timetable '{}' cannot end: {}", timetable.name, waits);
 }
 
 }  // namespace

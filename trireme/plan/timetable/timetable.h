@@ -49,7 +49,7 @@ Timetable parse_timetable(std::string_view text);
 // Throws kInvalidArgument, naming the unit and the crew, for a timetable that
 //  - forgets a unit, names one twice, or one that there is not; or gives a stage's units to several crews;
 //  - has both a whole backward pass and one in two parts of the same unit;
-//  - can not be run: units wait for each other in a circle, a unit stands before one of its own crew that it needs.
+//  - cannot be run: units wait for each other in a circle, a unit stands before one of its own crew that it needs.
 void check(const Timetable& timetable);
 
 // Where each unit stands, and what it needs.

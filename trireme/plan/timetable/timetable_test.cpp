@@ -199,7 +199,7 @@ TEST(Timetable, a_circle_over_crews_is_told_with_all_who_wait) {
       "crew 0: F0.0 B0.0 F0.1 B0.1\n"
       "crew 1: F1.0 F1.1 B1.0 B1.1\n");
   EXPECT_EQ(error_of([&] { check(circle); }),
-            "timetable 'mine' can not end: crew 0 waits before B0.0 for B1.0 of crew 1, crew 1 waits before F1.1 for "
+            "timetable 'mine' cannot end: crew 0 waits before B0.0 for B1.0 of crew 1, crew 1 waits before F1.1 for "
             "F0.1 of crew 0");
 }
 

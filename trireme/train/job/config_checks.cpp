@@ -24,8 +24,11 @@ void check_judging(const JobConfig& c) {
   const FitOptions& t = c.train.fit;
   const bool judged = t.keep_best || t.patience > 0;
   const std::string_view asked = t.keep_best ? "train.keep_best" : "train.patience";
-  require(!judged || c.data.validation > 0,
-          "configuration: {} goes by validations, and data.validation = 0 holds nothing out", asked);
+  require(
+      !judged || c.data.validation > 0,
+      "configuration: {} goes by validations, and data.validation = 0 holds nothing out; set it to the share to hold "
+      "out, such as 0.1",
+      asked);
   require(!judged || t.eval_every > 0,
           "configuration: {} goes by validations during the run; set train.eval_every to the steps between them",
           asked);
@@ -46,19 +49,21 @@ void check_values(const JobConfig& c) {
           "configuration: train.numerics = 'invariant' keeps the bits of f32 sums only; train.dtype is '{}', use 'f32'",
           to_string(c.train.dtype));
   require(fast || c.train.passes.loss_pieces == 1,
-          "configuration: train.numerics = 'invariant' sums in an order of its own, train.loss_pieces = {} in pieces; "
+          "configuration: train.numerics = 'invariant' fixes the order of sums, which train.loss_pieces = {} changes; "
           "leave one out",
           c.train.passes.loss_pieces);
   require(c.train.label_smoothing == 0 || !c.parallel.vocabulary,
-          "configuration: train.label_smoothing = {} with parallel.vocabulary; a loss that is cut by tokens has none, "
-          "use 0",
+          "configuration: train.label_smoothing = {} with parallel.vocabulary: the loss of a vocabulary that is cut "
+          "over ranks has no smoothing; use 0, or leave parallel.vocabulary out",
           c.train.label_smoothing);
   check_judging(c);
   const double final_ratio = c.train.schedule.final_ratio;
   const double most = c.train.lr * std::max(1.0, final_ratio);
-  require(static_cast<float>(c.train.lr) > 0 && most <= kMost,
-          "configuration: train.lr = {}, train.final_ratio = {}; rates must be numbers that f32 holds", c.train.lr,
-          final_ratio);
+  require(
+      static_cast<float>(c.train.lr) > 0 && most <= kMost,
+      "configuration: train.lr = {}, train.final_ratio = {}: the learning rates that they make must be above 0 and at "
+      "most {:.3g} (f32)",
+      c.train.lr, final_ratio, kMost);
   require(c.train.fit.steps > 0 || c.train.fit.epochs > 0,
           "configuration: neither train.steps nor train.epochs is set; one of them must be 1 or more");
   check_effects(c);

@@ -53,7 +53,9 @@ struct Job::State {
 };
 
 Job::Job(const JobOptions& options) : state_(std::make_unique<State>()) {
-  require(current_job == nullptr, "Job: this process has joined a job already");
+  require(
+      current_job == nullptr,
+      "Job: this process has joined a job already; a process is one rank of one job at a time, so end that Job first");
   state_->info = launch::find_rank();
   set_log_rank(state_->info.rank);
   const int threads = compute_threads(options.threads, state_->info.local_world);

@@ -192,13 +192,14 @@ void check_mode(const JobConfig& config) {
           "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
           hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters, fields and dataset", to_string(p.mode));
   require(!hybrid || p.zero.level == 0,
-          "configuration: parallel.zero = {} slices what the compiler cuts; the mode is '{}'", p.zero.level,
-          to_string(p.mode));
-  require(p.layerwise.empty() || p.zero.level == 0,
-          "configuration: parallel.zero = {} slices what the compiler cuts, and parallel.layerwise has ranks run the "
-          "model as cut by hand; "
-          "leave one out",
-          p.zero.level);
+          "configuration: parallel.zero = {} slices parameters that the compiler cuts, and parallel.mode = '{}' leaves "
+          "cutting to the model's code; use zero = 0, or another mode",
+          p.zero.level, to_string(p.mode));
+  require(
+      p.layerwise.empty() || p.zero.level == 0,
+      "configuration: parallel.zero = {} slices parameters that the compiler cuts, and parallel.layerwise has ranks "
+      "run the model as its code cuts it; leave one out",
+      p.zero.level);
   require(p.layerwise.empty() || hybrid || p.mode == Mode::kDataParallel,
           "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
           "'{}'",
@@ -343,8 +344,11 @@ std::string schedule_of(const JobConfig& config) {
 PipelineParallel pipeline_of(const JobConfig& config) {
   const auto& p = config.parallel;
   if (p.pp == 1) return {};
-  require(p.mode != Mode::kStandAlone,
-          "configuration: parallel.pp = {} with parallel.mode = 'stand_alone', which is one rank", p.pp);
+  require(
+      p.mode != Mode::kStandAlone,
+      "configuration: parallel.pp = {} with parallel.mode = 'stand_alone', which is one rank; use 'data_parallel' or "
+      "'semi_auto_parallel'",
+      p.pp);
   PipelineParallel out{.crews = p.pp,
                        .stages_per_crew = p.virtual_stages,
                        .schedule = schedule_of(config),
@@ -359,10 +363,12 @@ PipelineParallel pipeline_of(const JobConfig& config) {
 std::string strategy_text_of(const JobConfig& config) {
   const std::string& path = config.parallel.strategy;
   if (path.empty()) return "";
-  require(is_file(path), "configuration: parallel.strategy: there is no file '{}'", path);
+  require(is_file(path),
+          "configuration: parallel.strategy: there is no file '{}'; name one that parallel.save_strategy wrote", path);
   std::string text = read_file(path);
   if (text.starts_with('{')) text = strategy_from_json(text, fmt::format("strategy '{}'", path));
-  require(!text.empty(), "configuration: parallel.strategy: '{}' is empty", path);
+  require(!text.empty(), "configuration: parallel.strategy: '{}' is empty; name one that parallel.save_strategy wrote",
+          path);
   return text;
 }
 
@@ -372,7 +378,9 @@ Recompute recompute_of(const JobConfig& config) {
   for (const std::string& text : config.parallel.keep) {
     const CutRule rule = parse_rule(text, "parallel.keep");
     require(rule.cuts == "again" || rule.cuts == "memory",
-            "configuration: parallel.keep: '{}': what is kept is in 'memory', or computed 'again'", text);
+            "configuration: parallel.keep: '{}': after '=' stands 'memory', for what is kept, or 'again', for what is "
+            "computed again",
+            text);
     out.rules.push_back({rule.pattern, rule.cuts == "again"});
   }
   return out;

@@ -35,8 +35,11 @@ EvaluationResult Evaluator::run(int64_t most_batches) const {
     if (accuracy_) correct += share * output("correct");
     out.samples += part.count;
   }
-  require(counted > 0, "of the targets of {} samples that are held out none counts; hold out others, or more of them",
-          out.samples);
+  require(
+      counted > 0,
+      "evaluation: none of the targets of the {} held-out samples counts in the loss (are all labels ignored?); hold "
+      "out others, or more of them",
+      out.samples);
   out.loss /= counted;
   const int64_t targets = source_->fields().back().sample.shape.elements();
   out.accuracy = correct / (counts_ ? counted : counted * static_cast<double>(targets));

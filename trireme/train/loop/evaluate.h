@@ -1,6 +1,7 @@
 // Evaluator: loss and accuracy over a held-out set. Every sample counts once and alike, whatever the batch and however
 // the batch is cut: the loss is the mean over the samples, or over their targets that count (CountedLoss), as one batch
-// of all of them would give it.
+// of all of them would give it. A loss that the model's code makes a scalar of in another way is weighted by samples
+// too, which the trainer warns of (step/loss_terms.h).
 #pragma once
 
 #include <cstdint>

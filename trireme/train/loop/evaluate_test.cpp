@@ -1,15 +1,18 @@
 #include "trireme/train/loop/evaluate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <mutex>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/loop/feed.h"
+#include "trireme/train/loop/trainer.h"
 #include "trireme/train/step/by_hand.h"
 #include "trireme/train/step/session.h"
 
@@ -150,7 +153,10 @@ TEST(Evaluator, refuses_samples_of_which_no_target_counts) {
   } catch (const Error& e) {
     text = e.text();
   }
-  EXPECT_EQ(text, "of the targets of 8 samples that are held out none counts; hold out others, or more of them");
+  EXPECT_EQ(text,
+            "evaluation: none of the targets of the 8 held-out samples counts in the loss (are all labels ignored?); "
+            "hold out "
+            "others, or more of them");
 }
 
 TEST(Evaluator, a_limit_on_batches_takes_the_first_ones) {
@@ -165,6 +171,27 @@ TEST(Evaluator, a_limit_on_batches_takes_the_first_ones) {
   EXPECT_EQ(two.samples, 16);
   EXPECT_EQ(two.loss, Evaluator(session.evaluation(), some.held_out, 8, false).run().loss);
   EXPECT_EQ(Evaluator(session.evaluation(), all.held_out, 8, false).run(3).samples, 21);
+}
+
+// What a run of two steps logs whose validation takes the samples in batches of `batch`.
+std::string log_of_run(const LossFn& loss, int64_t batch) {
+  std::string lines;
+  set_log_sink([&](std::string_view line) { lines += line; });
+  const Case what = images(8);
+  Trainer trainer(what.model, loss, Sgd{}, {.progress = false});
+  trainer.fit(what.held_out, {.steps = 1, .batch = 4, .validation = what.held_out, .eval_batch = batch});
+  set_log_sink({});
+  return lines;
+}
+
+TEST(Evaluator, a_scalar_that_is_no_mean_over_samples_is_told_of_where_batches_are_several) {
+  const LossFn of_known = [](const Tensor& y, const Tensor& t) {
+    const Tensor weights = cast(t, DType::kF32);
+    return div(reduce_sum(mul(cross_entropy(y, t), weights)), reduce_sum(weights) + 1.0);
+  };
+  EXPECT_THAT(log_of_run(of_known, 4), testing::HasSubstr("the loss is a scalar that 'div' at "));
+  EXPECT_EQ(log_of_run(of_known, 8), "");
+  EXPECT_EQ(log_of_run(class_loss(), 4), "");
 }
 
 }  // namespace

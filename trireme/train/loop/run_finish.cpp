@@ -175,7 +175,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
     result_.report = recorder.finish(std::move(report));
   } catch (const Error& e) {
     if (failure.empty()) throw;
-    TRIREME_LOG(kWarn, "train", "no report of the failed run: {}", e.text());
+    TRIREME_LOG(kWarn, "train", "the report of this failed run cannot be written: {}", e.text());
   }
 }
 

@@ -7,6 +7,7 @@
 #include "trireme/base/log.h"
 #include "trireme/plan/without_effect.h"
 #include "trireme/train/job/same_job.h"
+#include "trireme/train/step/loss_terms.h"
 
 namespace trireme {
 namespace {
@@ -67,6 +68,20 @@ std::optional<RunLock> Run::lock_of(const TrainerOptions& options, const Job& jo
   return std::optional<RunLock>(std::in_place, options.out, options.command.empty() ? job.command() : options.command);
 }
 
+// One batch after the other is validated, and their losses are weighted by their samples.
+void Run::log_loss_of_parts() const {
+  const Compiled& made = *session_.compiled_evaluation();
+  const Graph& graph = made.graph;
+  const std::optional<NodeId> node = made.partitioned.by_hand ? std::nullopt : not_a_mean_of_parts(graph);
+  if (!node) return;
+  const Node& made_by = graph.nodes()[static_cast<size_t>(*node)];
+  TRIREME_LOG(
+      kWarn, "train",
+      "a validation's loss is the mean over its batches, which need not be that over its samples: the loss is a "
+      "scalar that '{}' at '{}' makes of a whole batch; let it be values, or a CountedLoss where only some count",
+      made_by.op->name, graph.scope_of(made_by));
+}
+
 void Run::log_without_effect() const {
   const int64_t warmup = options_.schedule.warmup_steps;
   if (warmup > total_) {
@@ -77,6 +92,8 @@ void Run::log_without_effect() const {
   if (!fit_.validation && (fit_.eval_every > 0 || fit_.eval_batches > 0 || fit_.eval_batch > 0)) {
     TRIREME_LOG(kWarn, "train", "nothing is held out, so nothing is validated, whatever the validation settings are");
   }
+  if (fit_.validation && data::one_pass(fit_.validation->size(), evaluation_batch_of(fit_)).size() > 1)
+    log_loss_of_parts();
   const Compiled& made = session_.compiled();
   if (job_.size() == 1 || made.partitioned.by_hand) return;
   for (const std::string& what : without_effect(made.graph, made.strategy, options_.parallel.optimizer))

@@ -81,8 +81,8 @@ RunLock::RunLock(const std::string& folder, const std::string& command) {
     fail(ErrorKind::kIo, "cannot write '{}' ({}); name a folder of your own with --out", path, std::strerror(errno));
   if (const int error = lock(file, folder); error != 0) {
     TRIREME_LOG(kWarn, "train",
-                "the file system of '{}' has no locks ({}): a second job in this folder would not be noticed", folder,
-                std::strerror(error));
+                "the file system of '{}' has no locks ({}), so a second job there is not noticed; start one at a time",
+                folder, std::strerror(error));
   }
   if (const auto [host, story] = owner_of(file); !host.empty() && host != this_host()) {
     TRIREME_LOG(kWarn, "train",

@@ -1,13 +1,28 @@
 #include "trireme/train/loop/run_lock.h"
 
 #include <gmock/gmock.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/log.h"
+
+namespace {
+int refused_with = 0;  // what flock says instead of locking; 0: it locks
+}
+
+// Called in place of the C library's: the file systems at hand all have locks.
+extern "C" int flock(int file, int how) {
+  if (refused_with == 0) return static_cast<int>(syscall(SYS_flock, file, how));
+  errno = refused_with;
+  return -1;
+}
 
 namespace trireme {
 namespace {
@@ -67,6 +82,23 @@ TEST(RunLock, what_stands_in_the_file_is_shown_without_control_characters) {
   const std::string folder = temporary / "run";
   const RunLock lock(folder, "\x1b[31mred\x7f");
   EXPECT_THAT(refusal([&] { RunLock::check(folder); }), HasSubstr("(?[31mred?, process "));
+}
+
+TEST(RunLock, a_disk_without_locks_is_told_of_and_written_to) {
+  for (const int error : {ENOLCK, EOPNOTSUPP}) {
+    const TempDirectory temporary;
+    const std::string folder = temporary / "run";
+    std::vector<std::string> lines;
+    set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+    refused_with = error;
+    EXPECT_EQ(refusal([&] { RunLock::check(folder); }), "");
+    EXPECT_EQ(refusal([&] { const RunLock lock(folder, "a"); }), "");
+    refused_with = 0;
+    set_log_sink({});
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_THAT(lines[0], HasSubstr("the file system of '" + folder + "' has no locks (" + std::strerror(error) +
+                                    "), so a second job there is not noticed; start one at a time"));
+  }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void check_batch(const ModelFn& model, const std::vector<BatchField>& batch, con
 nn::Fields predict(const ModelFn& model, const nn::Fields& batch) {
   nn::Fields out;
   for (const auto& [name, y] : model(batch)) out.add(name, y.dtype() == DType::kBF16 ? cast(y, DType::kF32) : y);
-  require(out.size() > 0, "the model predicts nothing");
+  require(out.size() > 0, "the model returns no predictions; return at least one tensor");
   return out;
 }
 
@@ -48,7 +48,7 @@ MeanLoss mean_loss(const CountedLoss& loss, const StepOptions& options) {
   const Tensor& values = loss.values;
   if (!loss.counted) return {values.rank() == 0 ? values : mean(values), {}, {}};
   require(loss.counted.shape() == values.shape() && loss.counted.dtype() == DType::kBool,
-          "the loss gives values {} and says with {} which of them count; it takes a bool for each value",
+          "the loss gives values {}, and {} says which of them count; it must be a bool of the same shape",
           to_string(values.type()), to_string(loss.counted.type()));
   Tensor counted = reduce_sum(cast(loss.counted, values.dtype()));
   Tensor divisor = counted;
@@ -73,10 +73,11 @@ Tensor count_correct(const nn::Fields& predicted, const nn::Fields& batch, const
   const Tensor best = argmax(predicted.size() == 1 ? predicted.front().second : predicted[name], -1);
   Tensor correct = equal(cast(best, target.dtype()), target);
   if (mask) {
-    require(mask.shape() == target.shape(),
-            "right answers are counted of the targets '{}' {}, and the loss says with {} which of its values count; it "
-            "takes a value for each target",
-            name, to_string(target.type()), to_string(mask.type()));
+    require(
+        mask.shape() == target.shape(),
+        "accuracy: the targets '{}' are {}, but the loss says with a mask {} which of its values count; the mask must "
+        "have one element for each target",
+        name, to_string(target.type()), to_string(mask.type()));
     correct = logical_and(correct, mask);
   }
   return reduce_sum(cast(correct, DType::kF32));
@@ -129,7 +130,9 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   mark_layerwise(parameters, options.layerwise);
   std::vector<Tensor> grads = gradients(objective, parameters);
   require(std::any_of(grads.begin(), grads.end(), [](const Tensor& grad) { return static_cast<bool>(grad); }),
-          "the loss of '{}' does not depend on any parameter", options.name);
+          "the loss of '{}' does not depend on any parameter, so there is nothing to train; make it of what the model "
+          "predicts",
+          options.name);
   for (size_t i = 0; options.by_hand && i < grads.size(); ++i) {
     if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters[i], *options.by_hand);
   }

@@ -57,7 +57,8 @@ class ModelFn {
 
 // The loss: a function of what the model predicts and of the batch, by name; or of two tensors, the one prediction and
 // the last field. It gives a scalar, values that are averaged, or values of which only some count (CountedLoss in
-// ops/loss), and is given predictions in f32.
+// ops/loss), and is given predictions in f32. A scalar should be a mean or a sum of values of as many for each sample:
+// evaluations of several batches weight it by samples.
 class LossFn {
  public:
   LossFn() = default;
