@@ -21,18 +21,18 @@ constexpr double kRow = 24, kGap = 4, kTitle = 22;
 constexpr double kDigit = 7.5;  // room for a digit of a micro-batch's number
 
 // What an action is of.
-struct Piece {
+struct PassPart {
   Phase phase;
   int stage, micro_batch;
 };
 
-Piece piece_of(const Compiled& compiled, const Node& node) {
+PassPart piece_of(const Compiled& compiled, const Node& node) {
   const int64_t copies = compiled.crews[0].program.micro_batches / compiled.timetable->micro_batches;
   return {node.phase, node.stage, node.micro_batch < 0 ? -1 : node.micro_batch / static_cast<int>(copies)};
 }
 
 // Actions in the order in which they were computed.
-void add_action(std::vector<PassSpan>& spans, const Piece& piece, double begin_s, double end_s) {
+void add_action(std::vector<PassSpan>& spans, const PassPart& piece, double begin_s, double end_s) {
   if (!spans.empty()) {
     PassSpan& last = spans.back();
     if (last.phase == piece.phase && last.stage == piece.stage && last.micro_batch == piece.micro_batch) {
