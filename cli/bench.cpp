@@ -165,12 +165,11 @@ int step(const StepArgs& args) {
     log_remarks(config);
     log_slow_products(assembly.options.compute);
   }
-  const std::vector<BatchField>& fields = assembly.batch;
   const double before_mb = resident_mb();
   Session session = session_of(assembly, job.world(), &job.pool());
   session.initialise();
   const int64_t sent_before = sent_bytes(job.world());
-  const Steps steps = run_steps(session, fields, config, args);
+  const Steps steps = run_steps(session, assembly.batch, config, args);
   const int64_t sent = (sent_bytes(job.world()) - sent_before) / (args.warmup + args.steps);
   const double rss = over_ranks(job.world(), peak_rss_mb());
   const double grown = over_ranks(job.world(), peak_rss_mb() - before_mb);
@@ -184,6 +183,7 @@ int step(const StepArgs& args) {
   print({{"model", args.model.model},
          {"world", job.size()},
          {"threads", job.pool().size()},
+         {"device", config.train.device},
          {"dtype", to_string(config.train.dtype)},
          {"numerics", to_string(config.train.numerics)},
          {"transport", job.world() ? std::string(job.world()->transport()) : "none"},

@@ -311,6 +311,18 @@ TEST_F(CommandTest, BenchStepPrintsOneLineOfJsonForEveryModel) {
                "bench step: --dtype 'f16'; layers compute in one of 'f32' or 'bf16'");
 }
 
+TEST_F(CommandTest, BenchStepRunsOnADevice) {
+  const auto loss_on = [&](const char* device) {
+    const Outcome outcome = run({"bench", "step", "--model", "mlp", "--hidden", "8", "--batch", "2", "--steps", "1",
+                                 "--warmup", "0", "--device", device, "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(fmt::format("\"device\":\"{}\"", device)));
+    return number_in(outcome.out, "loss");
+  };
+  EXPECT_EQ(loss_on("guarded"), loss_on("cpu"));
+  expect_error({"bench", "step", "--model", "mlp", "--device", "gpu"}, 2, HasSubstr("'gpu'"));
+}
+
 TEST_F(CommandTest, BenchStepTimesBf16) {
   for (const char* model : {"gpt", "mlp", "lenet"}) {
     Words words{"bench", "step",    "--model", model,      "--batch", "2",     "--dtype",

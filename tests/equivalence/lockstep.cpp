@@ -156,10 +156,10 @@ class Lockstep {
 Layout layout_of(const Graph& graph, const Input& input, const Mesh& mesh) {
   const int rank = graph.type(input.value).shape.rank();
   Layout out = Layout::replicated(rank);
-  if (input.piece == kOwnPiece) {  // side by side
+  if (input.piece.is_own()) {  // side by side
     for (int axis = 0; axis < mesh.axes(); ++axis) out.dims[0].push_back(axis);
-  } else if (!input.piece.empty()) {
-    out = parse_layout(input.piece, mesh);
+  } else if (input.piece.layout() != nullptr) {
+    out = input.piece.layout()->on(mesh);
     out.dims.resize(static_cast<size_t>(rank));
   }
   return out;

@@ -199,8 +199,8 @@ std::string random_dataset(const Graph& graph, const Mesh& mesh, Draw& draw) {
 }
 
 // Layouts of the operands of some ops, the first of their name in their part of the graph.
-std::vector<CutRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
-  std::vector<CutRule> out;
+std::vector<OpRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
+  std::vector<OpRule> out;
   for (const Node& node : graph.nodes()) {
     const std::string_view scope = graph.scope_of(node);
     if (node.phase != Phase::kForward || node.inputs.empty() || !scope.starts_with("part") || !draw.chance(20))

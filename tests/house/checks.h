@@ -53,6 +53,9 @@ std::vector<std::string> check_op_list(std::span<const SourceFile> files);
 // ready-made strategies, and in op/structural, which has those that the compiler inserts. All others ask a facet.
 // (comm/ has operations of its own, some of the same names.)
 std::vector<std::string> check_op_names(std::span<const SourceFile> files);
+// Text is read where it enters: parsers are called by what reads files and flags and by the types that programs write
+// as text. All others take the types.
+std::vector<std::string> check_parsers(std::span<const SourceFile> files);
 // Words of C++ that a folder of the library must not use: getenv, printing, ending the process,
 // macros.
 std::vector<std::string> check_words(std::span<const SourceFile> files);

@@ -57,6 +57,10 @@ TEST(House, ops_are_not_named_where_a_facet_can_be_asked) {
   EXPECT_EQ(report("op_names", check_op_names(tree())), "");
 }
 
+TEST(House, text_is_read_where_it_enters) {
+  EXPECT_EQ(report("parsers", check_parsers(tree())), "");
+}
+
 TEST(House, the_library_uses_no_words_of_a_program) {
   EXPECT_EQ(report("words", check_words(tree())), "");
 }
@@ -140,6 +144,23 @@ TEST(HouseChecks, an_op_named_outside_its_places_is_found) {
 
   EXPECT_THAT(check_op_names(files), ElementsAre(HasSubstr("trireme/pass/fuse.cpp:2: 'matmul' is named"),
                                                  HasSubstr("trireme/pass/fuse.cpp:4: 'relu' is named")));
+}
+
+TEST(HouseChecks, a_parser_called_below_the_border_is_found) {
+  const std::string source =
+      "Mesh parse_mesh(std::string_view text);\n"
+      "std::vector<int> parse_axes(std::string_view text) {\n"
+      "  // parse_mesh(text)\n"
+      "  return parse_axes(text);\n"
+      "}\n"
+      "const Mesh mesh = parse_mesh(parallel.mesh); reparse_mesh(1); &parse_mesh;\n";
+  const std::vector<SourceFile> files{{"trireme/plan/semi_auto.cpp", source},
+                                      {"trireme/plan/strategy_text.cpp", source},
+                                      {"trireme/plan/semi_auto_test.cpp", source},
+                                      {"tests/multi/a.cpp", source}};
+
+  EXPECT_THAT(check_parsers(files), ElementsAre(HasSubstr("trireme/plan/semi_auto.cpp:4: 'parse_axes' is called"),
+                                                HasSubstr("trireme/plan/semi_auto.cpp:6: 'parse_mesh' is called")));
 }
 
 TEST(HouseChecks, comments_and_literals_are_blanked_and_lines_stay) {

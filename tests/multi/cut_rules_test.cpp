@@ -219,7 +219,7 @@ TEST(CutRules, what_a_model_that_is_cut_by_hand_cannot_follow_is_refused) {
   JobConfig config;
   set_keys(config, {"model.kind=mlp"});
   config.parallel.zero.level = 1;
-  config.parallel.layerwise = {"layers.1.bias"};
+  config.parallel.layerwise = {{"layers.1.bias", kOwnPiece}};
   EXPECT_THAT(error_of([&] { parallel_of(config, 2); }),
               HasSubstr("parallel.zero = 1 slices parameters that the compiler cuts, and parallel.layerwise has ranks "
                         "run the model as its code cuts it"));

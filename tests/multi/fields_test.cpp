@@ -100,7 +100,7 @@ Tensor two_targets(const nn::Fields& predicted, const nn::Fields& batch) {
 struct Drawn {
   std::vector<BatchField> inputs;
   std::vector<BatchField> batch;  // with the two targets
-  std::vector<CutRule> rules;
+  std::vector<LayoutRule> rules;
 };
 
 Drawn draw_fields(uint64_t seed) {
@@ -125,7 +125,7 @@ Drawn draw_fields(uint64_t seed) {
 std::string text_of(const Drawn& drawn) {
   std::string out;
   for (const BatchField& field : drawn.batch) out += fmt::format("{} {}, ", field.name, to_string(field.type));
-  for (const CutRule& rule : drawn.rules) out += fmt::format("{} = {}; ", rule.pattern, rule.cuts);
+  for (const LayoutRule& rule : drawn.rules) out += fmt::format("{} = {}; ", rule.pattern, to_string(rule.layout));
   return out;
 }
 

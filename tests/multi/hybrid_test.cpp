@@ -270,8 +270,8 @@ TEST(Layerwise, pieces_are_joined_as_a_job_of_another_size_says) {
         },
         [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0}, options);
   };
-  const auto rules = [](const std::string& cuts) { return std::vector<CutRule>{{"a.*", cuts}}; };
-  const Parallel own{.by_hand = true, .layerwise = rules("")};
+  const auto rules = [](const Piece& piece) { return std::vector<PieceRule>{{"a.*", piece}}; };
+  const Parallel own{.by_hand = true, .layerwise = rules(kOwnPiece)};
   const Graph saved_graph = graph_of(own, 2, 4);
   std::mutex mutex;
   std::vector<std::vector<float>> saved(2);
@@ -308,7 +308,7 @@ std::string step_error(const Parallel& parallel) {
 }
 
 TEST(Layerwise, rules_that_cannot_be_are_refused) {
-  EXPECT_EQ(step_error({.by_hand = true, .layerwise = {{"b.sharde", ""}}}),
+  EXPECT_EQ(step_error({.by_hand = true, .layerwise = {{"b.sharde", kOwnPiece}}}),
             "layerwise rule 'b.sharde' matches no parameter. Did you mean 'b.shared'?");
   EXPECT_THAT(step_error({.by_hand = true, .layerwise = {{"b.shared", "[tp]"}}}), HasSubstr("'tp'"));
 }
@@ -334,10 +334,10 @@ std::string config_error(const JobConfig& config) {
 TEST(HybridConfig, names_layerwise_parameters_with_and_without_layouts) {
   JobConfig config = config_of_mode(Mode::kHybrid);
   config.parallel.mesh = "tp=2";
-  config.parallel.layerwise = {"layers.0.* = [tp, -]", "layers.1.bias"};
+  set_keys(config, {R"(parallel.layerwise=["layers.0.* = [tp, -]", "layers.1.bias"])"});
   const Parallel parallel = parallel_of(config, 2);
   EXPECT_TRUE(parallel.by_hand);
-  EXPECT_EQ(parallel.layerwise, (std::vector<CutRule>{{"layers.0.*", "[tp, -]"}, {"layers.1.bias", ""}}));
+  EXPECT_EQ(parallel.layerwise, (std::vector<PieceRule>{{"layers.0.*", "[tp, -]"}, {"layers.1.bias", kOwnPiece}}));
   EXPECT_EQ(trainer_options(config, 2).mode, Mode::kHybrid);
 }
 
@@ -354,7 +354,7 @@ TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
             "'hybrid_parallel' "
             "leaves cutting to the model's code; use zero = 0, or another mode");
   config = config_of_mode(Mode::kSemiAuto);
-  config.parallel.layerwise = {"layers.1.bias"};
+  config.parallel.layerwise = {{"layers.1.bias", kOwnPiece}};
   EXPECT_EQ(
       config_error(config),
       "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "

@@ -27,13 +27,13 @@ using namespace testing_support;
 constexpr int kSteps = 4;
 constexpr int64_t kSamples = 32;  // in leaves of 2
 
-struct Piece {
+struct RankPiece {
   Box box;
   HostTensor values;
 };
 struct Trained {
   std::vector<float> losses, norms;
-  std::map<std::string, Piece> pieces;  // of parameters and optimizer state
+  std::map<std::string, RankPiece> pieces;  // of parameters and optimizer state
 };
 
 Graph step_of(const std::string& model, Numerics numerics) {
@@ -82,7 +82,7 @@ Trained train(const std::string& model, Parallel parallel, comm::World* world, i
     const View view = session.step().input(input.name);
     HostTensor copy(view.type);
     std::memcpy(copy.view().data, view.data, static_cast<size_t>(view.bytes()));
-    out.pieces.emplace(input.name, Piece{session.step().input_box(input.name), std::move(copy)});
+    out.pieces.emplace(input.name, RankPiece{session.step().input_box(input.name), std::move(copy)});
   }
   return out;
 }

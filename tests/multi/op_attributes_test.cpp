@@ -20,7 +20,7 @@ int count(const Program& program, std::string_view op) {
   return out;
 }
 
-Parallel asking(std::vector<CutRule> ops, std::string mesh = "") {
+Parallel asking(std::vector<OpRule> ops, std::string mesh = "") {
   Parallel out;
   out.mesh = std::move(mesh);
   out.ops = std::move(ops);

@@ -16,7 +16,7 @@ namespace {
 using namespace testing_support;
 using testing::HasSubstr;
 
-Parallel by_hand(std::string mesh, std::vector<CutRule> ops) {
+Parallel by_hand(std::string mesh, std::vector<OpRule> ops) {
   Parallel out;
   out.mesh = std::move(mesh);
   out.dataset = "full_batch";
@@ -121,7 +121,7 @@ TEST(OperatorParallel, contracts_5_9_6_every_legal_cut_of_a_chain_of_products_ha
   const uint64_t seed = 11;
   for (uint64_t i = 0; i < 24; ++i) {
     SCOPED_TRACE(fmt::format("seed {} case {}", seed, i));
-    std::vector<CutRule> rules;
+    std::vector<OpRule> rules;
     for (int fc = 1; fc <= 3; ++fc) {
       int64_t left = 8;
       int64_t parts[3] = {1, 1, 1};

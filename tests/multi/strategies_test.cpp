@@ -350,7 +350,7 @@ TEST(ContextParallel, the_ranks_that_share_heads_in_a_hybrid_are_those_that_are_
     config.parallel.ulysses_degree = degree;
     try {
       const Parallel parallel = parallel_of(config, cp * tp);
-      return parallel.mesh + " " + describe_context(config);
+      return to_string(parallel.mesh) + " " + describe_context(config);
     } catch (const Error& e) {
       return e.what();
     }

@@ -161,7 +161,7 @@ Recompute recompute_asked(Case& test) {
 Result pass_box(const Pass& pass, Case& test) {
   const Program program = program_of(test);
   PassOptions options;
-  if (pass.name == pass::recompute.name) options.recompute = recompute_asked(test);
+  if (pass.name == "recompute") options.recompute = recompute_asked(test);
   options.loss_pieces = number(test.take("loss_pieces", "2"));
   options.all_reduce.bucket_bytes = number(test.take("bucket_bytes", "0"));
   options.all_reduce.rates = fixed_rates(test);

@@ -72,6 +72,14 @@ void check_finite(const std::string& name, const KeyTarget& target) {
   });
 }
 
+void with_name(const std::string& name, const std::function<void()>& set) {
+  try {
+    set();
+  } catch (const Error& e) {
+    fail(ErrorKind::kInvalidArgument, "configuration: {}: {}", name, e.text());
+  }
+}
+
 void fail_not_one_of(const std::string& name, const std::string& value, const std::vector<std::string>& candidates) {
   const std::string near = closest(value, candidates);
   fail(ErrorKind::kInvalidArgument, "configuration: {} = '{}'; it must be one of {}.{}", name, value,

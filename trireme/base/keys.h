@@ -22,6 +22,12 @@ struct TextOf {
   bool was_switch = false;  // a file may have true and false for it too, read as these texts
 };
 
+// The same of a list.
+struct TextsOf {
+  std::function<std::vector<std::string>()> texts;
+  std::function<void(const std::string& name, const std::vector<std::string>& texts)> set;
+};
+
 template <class Value>
 struct NameOf {
   std::string_view name;
@@ -39,7 +45,7 @@ template <class Value, size_t count>
 TextOf one_of(Value* value, const NameOf<Value> (&names)[count]);
 
 using KeyTarget = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<int64_t>*,
-                               uint64_t*, TextOf>;
+                               uint64_t*, TextOf, std::shared_ptr<const TextsOf>>;
 
 // Throws kInvalidArgument for a value that the key may not have. The message begins with `name`, which says where the
 // key is from: "configuration: model.layers", "optimizer: beta1".
@@ -99,6 +105,9 @@ void check_from_to(const std::string& name, const KeyTarget& target) {
 [[noreturn]] void fail_not_one_of(const std::string& name, const std::string& value,
                                   const std::vector<std::string>& candidates);
 
+// What is thrown for a value says of which key it is: "configuration: parallel.mesh: 'dp' is not a mesh".
+void with_name(const std::string& name, const std::function<void()>& set);
+
 template <class Value, size_t count>
 TextOf one_of(Value* value, const NameOf<Value> (&names)[count]) {
   const auto* const table = &names;
@@ -115,6 +124,31 @@ TextOf one_of(Value* value, const NameOf<Value> (&names)[count]) {
                 }
                 fail_not_one_of(name, text, candidates);
               }};
+}
+
+// A value that is made of its text and printed by to_string; what it does not take is refused by what it says.
+template <class Value>
+TextOf as_text(Value* value) {
+  return {.text = [value] { return to_string(*value); },
+          .set = [value](const std::string& name,
+                         const std::string& text) { with_name(name, [&] { *value = Value(text); }); }};
+}
+// A list of such values, whose texts `read` and `print` take.
+template <class Value>
+std::shared_ptr<const TextsOf> as_texts(std::vector<Value>* values, Value (*read)(const std::string& text),
+                                        std::string (*print)(const Value& value)) {
+  TextsOf out;
+  out.texts = [values, print] {
+    std::vector<std::string> texts;
+    for (const Value& value : *values) texts.push_back(print(value));
+    return texts;
+  };
+  out.set = [values, read](const std::string& name, const std::vector<std::string>& texts) {
+    std::vector<Value> made;
+    for (const std::string& text : texts) with_name(name, [&] { made.push_back(read(text)); });
+    *values = std::move(made);
+  };
+  return std::make_shared<const TextsOf>(std::move(out));
 }
 
 template <class T>

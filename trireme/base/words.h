@@ -1,9 +1,14 @@
 // Text in pieces, and by patterns.
 #pragma once
 
+#include <concepts>
 #include <string_view>
 
 namespace trireme {
+
+// What a value with a text form can be made of in a program: a literal, a string, a view of one.
+template <class T>
+concept Text = std::convertible_to<const T&, std::string_view>;
 
 // Without the spaces at both ends.
 constexpr std::string_view trim(std::string_view text) {

@@ -45,14 +45,14 @@ std::string to_string(const Init& init) {
   return "?";
 }
 
-ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as, std::string piece) {
+ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as, Piece piece) {
   const auto id = static_cast<ValueId>(values_.size());
   values_.push_back({type, -1, static_cast<int>(inputs_.size())});
   inputs_.push_back({id, role, std::move(name), init, saved_as, std::move(piece)});
   return id;
 }
 
-void Graph::set_piece(ValueId input, std::string piece) {
+void Graph::set_piece(ValueId input, Piece piece) {
   const Value& value = this->value(input);
   invariant(value.producer < 0, "%{} is no input", input);
   inputs_[static_cast<size_t>(value.index)].piece = std::move(piece);

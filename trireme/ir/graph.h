@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "trireme/ir/attrs.h"
+#include "trireme/ir/piece.h"
+#include "trireme/layout/cuts.h"
 
 namespace trireme {
 
@@ -56,12 +58,8 @@ struct Input {
   Init init;
   // Its shape in checkpoints, where neighbouring dimensions are written as one; no dimensions: as it is.
   Shape saved_as;
-  // In a graph that is cut by hand, how the pieces of all ranks lie in one tensor, by the mesh's axes: "[tp, -]", of
-  // the leading dimensions; kOwnPiece: each rank's is a tensor of its own, and nothing says how they would be one; "":
-  // every rank has the same.
-  std::string piece = {};
+  Piece piece = {};  // in a graph that is cut by hand: of all ranks' pieces in one tensor
 };
-inline constexpr std::string_view kOwnPiece = "own";
 
 struct Output {
   ValueId value = kNoValue;
@@ -111,11 +109,11 @@ struct StageRequest {
   friend bool operator==(const StageRequest&, const StageRequest&) = default;
 };
 
-// What the model's code asks of how it is cut: the cuts of the operands of one op, as text (plan/cuts.h). The op is the
-// first one in the scope whose operands have these numbers of dimensions.
+// What the model's code asks of how it is cut: the cuts of the operands of one op. The op is the first one in the scope
+// whose operands have these numbers of dimensions.
 struct ShardRequest {
   std::string scope;
-  std::string cuts;
+  Cuts cuts;
   friend bool operator==(const ShardRequest&, const ShardRequest&) = default;
 };
 
@@ -130,8 +128,8 @@ class Graph {
   explicit Graph(std::string name = "graph") : name_(std::move(name)), scopes_{""} {}
 
   ValueId add_input(std::string name, TensorType type, Role role, Init init = {}, Shape saved_as = {},
-                    std::string piece = {});
-  void set_piece(ValueId input, std::string piece);
+                    Piece piece = {});
+  void set_piece(ValueId input, Piece piece);
   // The types are the caller's to infer (op/build.h does). Returns the first output.
   NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs, std::span<const TensorType> types);
   void add_output(std::string name, ValueId value, ValueId updates = kNoValue);

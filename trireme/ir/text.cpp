@@ -68,7 +68,7 @@ std::string to_string(const Graph& graph) {
       out += fmt::format("{} = {} {}", made_text(graph, input->value), to_string(input->role), quoted(input->name));
       if (input->init != Init{}) out += " " + to_string(input->init);
       if (input->saved_as.rank() > 0) out += " saved as " + to_string(input->saved_as);
-      if (!input->piece.empty()) out += " piece " + quoted(input->piece);
+      if (!input->piece.empty()) out += " piece " + quoted(to_string(input->piece));
       out += '\n';
     }
   };
@@ -88,7 +88,7 @@ std::string to_string(const Graph& graph) {
     out += mark_text(node) + '\n';
   }
   for (const ShardRequest& request : graph.shard_requests()) {
-    out += fmt::format("shard {} {}\n", quoted(request.scope), quoted(request.cuts));
+    out += fmt::format("shard {} {}\n", quoted(request.scope), quoted(request.cuts.text));
   }
   for (const StageRequest& request : graph.stage_requests()) {
     out += fmt::format("stage {} {}\n", quoted(request.scope), request.stage);
@@ -244,6 +244,16 @@ Init read_init(Line& line) {
   return init;
 }
 
+// A value that has a text form of its own.
+template <class Value>
+Value written(const Line& line, const std::string& text) {
+  try {
+    return Value(text);
+  } catch (const Error& e) {
+    line.wrong(e.text());
+  }
+}
+
 class Reader {
  public:
   explicit Reader(const OpBase* (*find_op)(std::string_view)) : find_op_(find_op) {}
@@ -251,7 +261,7 @@ class Reader {
   void read(Line& line) {
     if (line.take("shard ")) {
       std::string scope = line.quoted();
-      graph_.add_shard_request({std::move(scope), line.quoted()});
+      graph_.add_shard_request({std::move(scope), written<Cuts>(line, line.quoted())});
     } else if (line.take("stage ")) {
       std::string scope = line.quoted();
       graph_.add_stage_request({std::move(scope), line.count()});
@@ -306,7 +316,7 @@ class Reader {
       std::string name = line.quoted();
       const Init init = line.at('s') || line.at('p') ? Init{} : read_init(line);
       const Shape saved_as = line.take("saved as") ? line.shape() : Shape{};
-      const std::string piece = line.take("piece ") ? line.quoted() : "";
+      const Piece piece = line.take("piece ") ? written<Piece>(line, line.quoted()) : Piece();
       define(line, ids[0], graph_.add_input(std::move(name), types[0], role, init, saved_as, piece));
       return;
     }

@@ -5,12 +5,9 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/base/words.h"
 
 namespace trireme {
 namespace {
-
-constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kMax, Reduction::kMin};
 
 int64_t longest_part(int64_t size, int64_t parts) {
   return size / parts + (size % parts == 0 ? 0 : 1);  // no sum: both may be the largest number
@@ -93,27 +90,6 @@ std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh, 
   return bad_cut(layout, whole, mesh, what, parts);
 }
 
-// Reads "partial(sum: mp*tp) ..." into `out`.
-void parse_partial(std::string_view text, std::string_view all, const Mesh& mesh, Layout& out) {
-  while (!(text = trim(text)).empty()) {
-    const size_t open = text.find('(');
-    const size_t colon = text.find(':');
-    const size_t close = text.find(')');
-    require(trim(text.substr(0, open)) == "partial" && colon != text.npos && close != text.npos && open < colon &&
-                colon < close,
-            "'{}' is not a layout: expected 'partial(sum: axis)' after ']', found '{}'", all, text);
-    const std::string_view name = trim(text.substr(open + 1, colon - open - 1));
-    const auto* reduction =
-        std::find_if(std::begin(kReductions), std::end(kReductions), [&](Reduction r) { return to_string(r) == name; });
-    require(reduction != std::end(kReductions), "'{}' is not a layout: no reduction named '{}'.{}", all, name,
-            suggestion(name, {"sum", "max", "min"}));
-    for (int axis : parse_axes(text.substr(colon + 1, close - colon - 1), mesh)) {
-      out.add_partial(axis, *reduction);
-    }
-    text.remove_prefix(close + 1);
-  }
-}
-
 }  // namespace
 
 std::string_view to_string(Reduction reduction) {
@@ -191,47 +167,6 @@ size_t hash(const Layout& layout) {
   }
   for (const PartialAxis& p : layout.partial) mix(p.axis * 3 + static_cast<int>(p.reduction) + 1);
   return static_cast<size_t>(h);
-}
-
-std::string to_string(const Layout& layout, const Mesh& mesh) {
-  std::string out = "[";
-  for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-    out += fmt::format("{}{}", dim > 0 ? ", " : "", print_axes(layout.dims[dim], mesh));
-  }
-  out += ']';
-  for (Reduction reduction : kReductions) {
-    std::vector<int> axes;
-    for (const PartialAxis& p : layout.partial) {
-      if (p.reduction == reduction) axes.push_back(p.axis);
-    }
-    if (!axes.empty()) {
-      out += fmt::format(" partial({}: {})", to_string(reduction), print_axes(axes, mesh));
-    }
-  }
-  return out;
-}
-
-Layout parse_layout(std::string_view text, const Mesh& mesh, int rank) {
-  const std::string_view all = trim(text);
-  const size_t close = all.find(']');
-  require(!all.empty() && all.front() == '[' && close != all.npos,
-          "'{}' is not a layout; expected something like [dp, tp*sp, -] partial(sum: mp)", text);
-  Layout out;
-  std::string_view inside = trim(all.substr(1, close - 1));
-  while (!inside.empty()) {
-    const size_t comma = inside.find(',');
-    out.dims.push_back(parse_axes(trim(inside.substr(0, comma)), mesh));
-    require(comma == inside.npos || !trim(inside.substr(comma + 1)).empty(),
-            "'{}' is not a layout: nothing after the last ','; write '-' for a whole dimension", text);
-    inside = comma == inside.npos ? "" : inside.substr(comma + 1);
-  }
-  parse_partial(all.substr(close + 1), all, mesh, out);
-  require(rank < 0 || out.rank() == rank,
-          "layout '{}' has {} dimensions where {} are expected; give one entry per dimension, '-' "
-          "where "
-          "it is whole",
-          text, out.rank(), rank);
-  return out;
 }
 
 bool falls_in(int64_t size, int64_t parts, Parts how) {

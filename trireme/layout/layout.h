@@ -55,9 +55,10 @@ struct LayoutHash {
   size_t operator()(const Layout& layout) const { return hash(layout); }
 };
 
+// The text form, which is that of layout/named_layout.h.
 std::string to_string(const Layout& layout, const Mesh& mesh);
-// Reads what to_string wrote, back identical. `rank` is the number of dimensions expected, or -1
-// for any. Throws kInvalidArgument or, for an unknown axis, kNotFound.
+// Reads what to_string wrote, back identical. `rank` is the number of dimensions expected, or
+// -1 for any. Throws kInvalidArgument or, for an unknown axis, kNotFound.
 Layout parse_layout(std::string_view text, const Mesh& mesh, int rank = -1);
 
 // Whether the parts of a dimension must be equal. Uneven ones are as long as the longest, ceil(size / parts), but for

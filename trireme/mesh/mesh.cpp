@@ -1,6 +1,6 @@
 #include "trireme/mesh/mesh.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -246,28 +246,45 @@ Mesh parse_mesh(std::string_view text) {
   return Mesh(std::move(axes));
 }
 
-std::string print_axes(std::span<const int> axes, const Mesh& mesh) {
-  std::string out;
+AxisNames names_of(std::span<const int> axes, const Mesh& mesh) {
+  AxisNames out;
   for (size_t i = 0; i < axes.size();) {
     const MeshAxis& user = mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axes[i]))];
     const std::vector<int> all = mesh.find(user.name);
     const bool whole =
         i + all.size() <= axes.size() && std::equal(all.begin(), all.end(), axes.begin() + static_cast<int64_t>(i));
-    if (!out.empty()) out += '*';
-    out += whole ? user.name : mesh.axis(axes[i]).name;
+    out.push_back(whole ? user.name : mesh.axis(axes[i]).name);
     i += whole ? all.size() : 1;
   }
-  return out.empty() ? "-" : out;
+  return out;
 }
 
-std::vector<int> parse_axes(std::string_view text, const Mesh& mesh) {
+std::vector<int> axes_of(const AxisNames& names, const Mesh& mesh) {
   std::vector<int> out;
-  if (trim(text) == "-") return out;
-  for (std::string_view name : split(text, '*')) {
+  for (const std::string& name : names) {
     const std::vector<int> axes = mesh.find(name);
     out.insert(out.end(), axes.begin(), axes.end());
   }
   return out;
+}
+
+std::string to_string(const AxisNames& names) {
+  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, "*"));
+}
+
+AxisNames parse_axis_names(std::string_view text) {
+  AxisNames out;
+  if (trim(text) == "-") return out;
+  for (const std::string_view name : split(text, '*')) out.emplace_back(name);
+  return out;
+}
+
+std::string print_axes(std::span<const int> axes, const Mesh& mesh) {
+  return to_string(names_of(axes, mesh));
+}
+
+std::vector<int> parse_axes(std::string_view text, const Mesh& mesh) {
+  return axes_of(parse_axis_names(text), mesh);
 }
 
 std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const Mesh& mesh) {

@@ -80,8 +80,13 @@ bool is_seq_chunk_axis(const Mesh& mesh, int axis);
 std::string to_string(const Mesh& mesh);  // "dp=4,tp=2"; one device is ""
 Mesh parse_mesh(std::string_view text);   // reads it back identical
 
-// "dp*tp.1": axes in order; all factors of a user's axis, in order, print as its name. No axes is
-// "-".
+// Names of axes ("dp"), or of one of their factors ("dp.1"), most significant first.
+using AxisNames = std::vector<std::string>;
+AxisNames names_of(std::span<const int> axes, const Mesh& mesh);     // all factors of an axis, in order, are its name
+std::vector<int> axes_of(const AxisNames& names, const Mesh& mesh);  // throws kNotFound as Mesh::find does
+std::string to_string(const AxisNames& names);                       // "dp*tp.1"; "-" for none
+AxisNames parse_axis_names(std::string_view text);
+
 std::string print_axes(std::span<const int> axes, const Mesh& mesh);
 std::vector<int> parse_axes(std::string_view text, const Mesh& mesh);
 

@@ -83,12 +83,6 @@ const std::string& Trace::path_of(const Module& module) {
   return path;
 }
 
-void Module::shard(const std::vector<std::vector<int64_t>>& cuts) {
-  std::vector<std::string> operands;
-  for (const std::vector<int64_t>& operand : cuts) operands.push_back(fmt::format("{{{}}}", fmt::join(operand, ",")));
-  shard_ = fmt::format("{{{}}}", fmt::join(operands, ","));
-}
-
 Tensor Module::operator()(const Tensor& x) {
   const Scope scope(*this);
   return forward(x);

@@ -89,8 +89,8 @@ class Module {
   // How the module's op is cut: the first op in its scope that has operands of these ranks. Cuts of each operand's
   // dimensions, in the order of the op's operands: layer.shard({{2, 1}, {1, 4}}); or layouts by the mesh's axes:
   // layer.shard("[dp, -], [-, tp]"), with "-> [dp*tp, -]" after them for the result's. On one rank nothing is cut.
-  void shard(std::string cuts) { shard_ = std::move(cuts); }
-  void shard(const std::vector<std::vector<int64_t>>& cuts);
+  void shard(Cuts cuts) { shard_ = std::move(cuts); }
+  void shard(std::vector<PartsOfDims> cuts) { shard_ = Cuts::by_parts(std::move(cuts)); }
 
   // In a pipeline: the module and what is inside it are of this stage (plan/stages.h).
   void pipeline_stage(int stage) { stage_ = stage; }
@@ -98,7 +98,7 @@ class Module {
   // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the
   // pieces of larger tensors that lie as `pieces` says, by the mesh's axes ("[tp, -]"), or tensors that nothing makes
   // one (kOwnPiece). They are left out where parameters are made equal and their gradients summed over ranks.
-  void layerwise(std::string pieces = std::string(kOwnPiece)) { layerwise_ = std::move(pieces); }
+  void layerwise(Piece pieces = kOwnPiece) { layerwise_ = std::move(pieces); }
 
   // Runs forward inside the module's name scope.
   Tensor operator()(const Tensor& x);
@@ -121,8 +121,8 @@ class Module {
 
  private:
   std::string name_;
-  std::string shard_;
-  std::string layerwise_;
+  Cuts shard_;
+  Piece layerwise_;
   int stage_ = -1;  // -1: nothing is asked
 };
 

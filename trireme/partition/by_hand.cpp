@@ -16,17 +16,17 @@ Shape whole_of(Shape piece, const Layout& layout, const Mesh& mesh) {
 
 Layout piece_layout(const Input& input, const Shape& piece, const Mesh& mesh) {
   if (input.piece.empty()) return Layout::replicated(piece.rank());
-  if (input.piece == kOwnPiece) {
+  if (input.piece.is_own()) {
     require(piece.rank() > 0, "{} '{}' is a scalar of each rank's own; give it a dimension, of size 1",
             to_string(input.role), input.name);
     Layout layout = Layout::replicated(piece.rank());
     for (int axis = 0; axis < mesh.axes(); ++axis) layout.dims[0].push_back(axis);
     return layout;
   }
-  Layout layout = parse_layout(input.piece, mesh);
+  Layout layout = input.piece.layout()->on(mesh);
   layout.dims.resize(static_cast<size_t>(piece.rank()));
   require(!layout.is_partial(), "{} '{}' lies as {}: a piece can be a part of a cut dimension, not a term of a sum",
-          to_string(input.role), input.name, input.piece);
+          to_string(input.role), input.name, to_string(input.piece));
   check(layout, whole_of(piece, layout, mesh), mesh, input.name);
   return layout;
 }

@@ -29,7 +29,7 @@ class Why {
   std::string about(std::string_view pattern) {
     std::vector<std::string> names;
     std::string out;
-    const OpPattern op = parse_op_pattern(pattern);
+    const OpPattern op = pattern;
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Input& input = graph_.inputs()[i];
       names.push_back(input.name);

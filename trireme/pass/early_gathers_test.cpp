@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 Program early_gathers(const Program& program) {
-  return pass::early_gathers.run(program, {});
+  return find_pass("early_gathers").run(program, {});
 }
 
 // A chain of products whose weights are stored in slices and read whole.

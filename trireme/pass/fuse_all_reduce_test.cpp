@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& options = {}) {
-  return pass::fuse_all_reduce.run(program, {.all_reduce = options});
+  return find_pass("fuse_all_reduce").run(program, {.all_reduce = options});
 }
 
 using testing::ElementsAre;

@@ -27,7 +27,7 @@ Program program_of(const Graph& graph) {
 }
 
 Program fused(const Graph& graph) {
-  Program out = pass::fuse_rows.run(program_of(graph), {});
+  Program out = find_pass("fuse_rows").run(program_of(graph), {});
   EXPECT_THAT(verify(out), IsEmpty());
   return out;
 }

@@ -12,14 +12,6 @@
 namespace trireme {
 namespace {
 
-void check_name(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Pass* each : passes()) names.emplace_back(each->name);
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    fail(ErrorKind::kNotFound, "no pass named '{}'.{}", name, suggestion(name, names));
-  }
-}
-
 Program run_pass(const Pass& which, int number, Program program, const PassOptions& options) {
   const size_t before = program.graph.nodes().size();
   const bool told = log_on(LogLevel::kDebug, "pass") || !options.dump_dir.empty();
@@ -89,6 +81,12 @@ std::vector<Key> keys_of(PassOptions& options) {
            .on_resume = OnResume::kFree}};
 }
 
+namespace pass {
+#define TRIREME_PASS(name) extern const Pass name;
+#include "trireme/pass/pass_list.def"
+#undef TRIREME_PASS
+}  // namespace pass
+
 const std::vector<const Pass*>& passes() {
   static const std::vector<const Pass*> kPasses{
 #define TRIREME_PASS(name) &pass::name,
@@ -98,9 +96,18 @@ const std::vector<const Pass*>& passes() {
   return kPasses;
 }
 
+const Pass& find_pass(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Pass* each : passes()) {
+    if (each->name == name) return *each;
+    names.emplace_back(each->name);
+  }
+  fail(ErrorKind::kNotFound, "no pass named '{}'.{}", name, suggestion(std::string(name), names));
+}
+
 Program run_passes(Program program, const PassOptions& options) {
-  for (const std::string& name : options.disabled) check_name(name);
-  if (!options.stop_after.empty()) check_name(options.stop_after);
+  for (const std::string& name : options.disabled) find_pass(name);
+  if (!options.stop_after.empty()) find_pass(options.stop_after);
   int number = 0;
   for (const Pass* each : passes()) {
     ++number;

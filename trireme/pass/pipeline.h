@@ -59,14 +59,9 @@ struct Pass {
   Program (*run)(Program, const PassOptions&);      // what it does not change is not copied
 };
 
-namespace pass {
-#define TRIREME_PASS(name) extern const Pass name;
-#include "trireme/pass/pass_list.def"
-#undef TRIREME_PASS
-}  // namespace pass
-
 // In the order they run.
 const std::vector<const Pass*>& passes();
+const Pass& find_pass(std::string_view name);  // throws kNotFound for a name that is no pass
 
 // Runs them, each timed and logged, and verified after. Throws kNotFound for a name that is no pass, kInternal when a
 // pass breaks the program.

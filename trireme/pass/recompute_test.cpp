@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 Program recompute_rows(const Program& program) {
-  return pass::recompute.run(program, {.recompute = {.rows = true}});
+  return find_pass("recompute").run(program, {.recompute = {.rows = true}});
 }
 
 using testing::IsEmpty;

@@ -5,7 +5,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/plan/cuts.h"
 
 namespace trireme {
 
@@ -14,9 +13,9 @@ bool BatchLayouts::has_data_axis() const {
 }
 
 std::string BatchLayouts::why(const Input& input) const {
-  const CutRule* rule = rule_of(input.name);
+  const LayoutRule* rule = rule_of(input.name);
   return rule != nullptr ? fmt::format("field rule '{}'", rule->pattern)
-                         : fmt::format("dataset strategy '{}'", parallel_.dataset);
+                         : fmt::format("dataset strategy '{}'", parallel_.dataset.text);
 }
 
 // A batch that nothing cuts is worked on by every rank, which is never what somebody means who does not say so.
@@ -33,16 +32,16 @@ void BatchLayouts::require_data_axis() const {
        to_string(mesh_), names.front());
 }
 
-const CutRule* BatchLayouts::rule_of(std::string_view name) const {
-  const CutRule* found = nullptr;
-  for (const CutRule& rule : parallel_.fields) {
+const LayoutRule* BatchLayouts::rule_of(std::string_view name) const {
+  const LayoutRule* found = nullptr;
+  for (const LayoutRule& rule : parallel_.fields) {
     if (matches(rule.pattern, name)) found = &rule;
   }
   return found;
 }
 
-void BatchLayouts::cut_leading(Layout& layout, const std::string& how) const {
-  const Layout asked = parse_layout(how, mesh_);
+void BatchLayouts::cut_leading(Layout& layout, const NamedLayout& how) const {
+  const Layout asked = how.on(mesh_);
   for (size_t dim = 0; dim < std::min(asked.dims.size(), layout.dims.size()); ++dim) layout.dims[dim] = asked.dims[dim];
 }
 
@@ -51,7 +50,7 @@ void BatchLayouts::check_rules() const {
   for (const Input& input : graph_.inputs()) {
     if (input.role == Role::kData) names.push_back(input.name);
   }
-  for (const CutRule& rule : parallel_.fields) {
+  for (const LayoutRule& rule : parallel_.fields) {
     const bool any = std::ranges::any_of(names, [&](const std::string& name) { return matches(rule.pattern, name); });
     require(any, "field rule '{}' matches no field of the batch.{}", rule.pattern, suggestion(rule.pattern, names));
   }
@@ -60,38 +59,34 @@ void BatchLayouts::check_rules() const {
 Layout BatchLayouts::of(const Input& input, size_t index) const {
   const Shape& shape = graph_.type(input.value).shape;
   Layout layout = Layout::replicated(shape.rank());
-  if (const CutRule* rule = rule_of(input.name)) {
-    cut_leading(layout, rule->cuts);
+  if (const LayoutRule* rule = rule_of(input.name)) {
+    cut_leading(layout, rule->layout);
     check(layout, shape, mesh_, fmt::format("data input '{}' by the rule for fields '{}'", input.name, rule->pattern));
     return layout;
   }
-  const std::string& how = parallel_.dataset;
-  if (how == "full_batch") return layout;
-  if (how == "data_parallel") {
+  const DatasetStrategy& asked = parallel_.dataset;
+  if (asked.is(DatasetStrategy::Named::kFullBatch)) return layout;
+  if (asked.is(DatasetStrategy::Named::kDataParallel)) {
     require_data_axis();
     if (has_data_axis()) cut_batch(input, layout);
     return layout;
   }
-  if (how.starts_with('{')) {
-    layout.dims = axes_for_cuts(numbers_for(input, index), mesh_);
+  if (const auto* numbers = std::get_if<std::vector<PartsOfDims>>(&asked.how)) {
+    layout.dims = axes_for_cuts(numbers_for(*numbers, input, index), mesh_);
   } else {
-    require(how.starts_with('['),
-            "dataset strategy '{}'; it must be data_parallel, full_batch, a layout like [dp, sp] or numbers like "
-            "{{{{4, 1}}, {{4}}}}",
-            how);
-    cut_leading(layout, how);
+    cut_leading(layout, std::get<NamedLayout>(asked.how));
   }
-  check(layout, shape, mesh_, fmt::format("data input '{}' by dataset strategy '{}'", input.name, how));
+  check(layout, shape, mesh_, fmt::format("data input '{}' by dataset strategy '{}'", input.name, asked.text));
   return layout;
 }
 
-std::vector<int64_t> BatchLayouts::numbers_for(const Input& input, size_t index) const {
-  const std::vector<std::vector<int64_t>> all = parse_numbers(parallel_.dataset);
-  require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is one more", parallel_.dataset, all.size(),
-          input.name);
+const PartsOfDims& BatchLayouts::numbers_for(const std::vector<PartsOfDims>& all, const Input& input,
+                                             size_t index) const {
+  require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is one more", parallel_.dataset.text,
+          all.size(), input.name);
   const int rank = graph_.type(input.value).shape.rank();
   require(all[index].size() == static_cast<size_t>(rank), "dataset strategy '{}': '{}' has {} dimensions ({}), not {}",
-          parallel_.dataset, input.name, rank, to_string(graph_.type(input.value)), all[index].size());
+          parallel_.dataset.text, input.name, rank, to_string(graph_.type(input.value)), all[index].size());
   return all[index];
 }
 

@@ -23,10 +23,10 @@ class BatchLayouts {
   void check_rules() const;
 
  private:
-  const CutRule* rule_of(std::string_view name) const;  // null: the dataset strategy says it
-  void cut_leading(Layout& layout, const std::string& how) const;
+  const LayoutRule* rule_of(std::string_view name) const;  // null: the dataset strategy says it
+  void cut_leading(Layout& layout, const NamedLayout& how) const;
   void cut_batch(const Input& input, Layout& layout) const;
-  std::vector<int64_t> numbers_for(const Input& input, size_t index) const;
+  const PartsOfDims& numbers_for(const std::vector<PartsOfDims>& all, const Input& input, size_t index) const;
   bool has_data_axis() const;
   void require_data_axis() const;
 

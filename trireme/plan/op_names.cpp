@@ -24,9 +24,10 @@ std::string op_text(const Graph& graph, const std::vector<int>& occurrences, Nod
                      graph.scope_of(node));
 }
 
-OpPattern parse_op_pattern(std::string_view text) {
+OpPattern OpPattern::read(std::string_view text) {
   const size_t slash = text.rfind('/');
-  OpPattern out{std::string(text.substr(0, slash))};
+  OpPattern out;
+  out.scope = text.substr(0, slash);
   if (slash == std::string_view::npos) return out;
   const std::string_view op = text.substr(slash + 1);
   const size_t hash = op.find('#');
@@ -38,6 +39,12 @@ OpPattern parse_op_pattern(std::string_view text) {
           "rule '{}': '{}' is not an occurrence of '{}'; count from 0, as in {}#1 for the second", text, number, out.op,
           out.op);
   return out;
+}
+
+std::string to_string(const OpPattern& pattern) {
+  if (pattern.op.empty()) return pattern.scope;
+  return fmt::format("{}/{}{}", pattern.scope, pattern.op,
+                     pattern.occurrence < 0 ? "" : fmt::format("#{}", pattern.occurrence));
 }
 
 bool is_op(const OpPattern& pattern, const Node& node, int occurrence) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/words.h"
 #include "trireme/ir/graph.h"
 
 namespace trireme {
@@ -21,9 +22,18 @@ struct OpPattern {
   std::string scope;
   std::string op;       // "": none
   int occurrence = -1;  // -1: none is given
+
+  OpPattern() = default;
+  template <Text T>
+  OpPattern(const T& written)
+      : OpPattern(read(written)) {}  // NOLINT: written as text; throws kInvalidArgument for an
+                                     // occurrence that is no whole number
+  friend bool operator==(const OpPattern&, const OpPattern&) = default;
+
+ private:
+  static OpPattern read(std::string_view text);
 };
-// Throws kInvalidArgument for an occurrence that is no whole number.
-OpPattern parse_op_pattern(std::string_view text);
+std::string to_string(const OpPattern& pattern);
 
 // Whether the node is the op, or, where no occurrence is given, one of its name.
 bool is_op(const OpPattern& pattern, const Node& node, int occurrence);

@@ -17,19 +17,15 @@
 #include "trireme/base/keys.h"
 #include "trireme/layout/reshard.h"
 #include "trireme/mesh/machine.h"
+#include "trireme/mesh/mesh_spec.h"
 #include "trireme/op/numerics.h"
+#include "trireme/plan/asked.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/stages.h"
 #include "trireme/plan/strategy.h"
+#include "trireme/plan/strategy_file.h"
 
 namespace trireme {
-
-// For every name that matches the pattern (base/words.h). The last rule that matches a name counts.
-struct CutRule {
-  std::string pattern;
-  std::string cuts;
-  friend bool operator==(const CutRule&, const CutRule&) = default;
-};
 
 // ZeRO (Rajbhandari et al., 2020). A parameter is sliced when all hold: `level` is not 0, no pattern of `except`
 // matches, it has `threshold_kb` KiB or more, its gradient is summed over some axes, and dimension 0 of
@@ -70,27 +66,23 @@ struct Communication {
 std::vector<Key> keys_of(Communication& options);
 
 struct Parallel {
-  std::string mesh;  // "dp=2,tp=2"; "": "dp=<ranks>"
+  MeshSpec mesh;  // "dp=2,tp=2"; none: "dp=<ranks>"
   // Parts of its batch that a rank works through one after the other before it updates parameters (gradient
   // accumulation). The step computes what it would in one part. "micro_batch=4" at the mesh's end says the same.
   int64_t accumulation = 1;
   // Each of them is divided again into so many copies, which are computed side by side: one computes while ranks
   // exchange what another reads next. Their activations are alive together.
   int64_t interleave = 1;
-  // How the batch is cut: "data_parallel" (dimension 0 over "dp", which a mesh of several ranks must have),
-  // "full_batch" (every rank has all of it), a layout for the leading dimensions of every data input ("[dp, sp]"), or
-  // numbers for each of them
-  // ("{{1, 4}, {1}}").
-  std::string dataset = "data_parallel";
+  DatasetStrategy dataset;
   // Name of a field of the batch -> its layout, "[dp, sp]", for its leading dimensions, instead of what `dataset` says.
-  std::vector<CutRule> fields;
+  std::vector<LayoutRule> fields;
   // Name of a parameter -> the layout it is stored in, "[-, tp]". Without a rule it is stored as the op that is asked
   // for has it, else as the first op that reads it; an op that wants it otherwise gets it resharded where it is read.
-  std::vector<CutRule> parameters;
-  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>" (plan/op_names.h) -> cuts (plan/cuts.h) or an attribute
-  // (plan/op_attributes.h). Without an op: the first one in the scope that has operands of those numbers of dimensions.
-  // These win over what the model's code asks with Module::shard.
-  std::vector<CutRule> ops;
+  std::vector<LayoutRule> parameters;
+  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>" (plan/op_names.h) -> cuts (layout/cuts.h) or an attribute
+  // (plan/asked.h). Without an op: the first one in the scope that has operands of those numbers of dimensions. These
+  // win over what the model's code asks with Module::shard.
+  std::vector<OpRule> ops;
   OptimizerParallel optimizer;
   // Of the ranks, `mesh` is of one crew's.
   PipelineParallel pipeline;
@@ -98,12 +90,12 @@ struct Parallel {
   // The graph is cut by hand: it is what each rank runs, with collectives of the model's own code (ir/graph.h,
   // Input::piece). Of the rest, `mesh` counts, and `dataset` for the batch that a rank is given.
   bool by_hand = false;
-  // Name of a parameter -> how the ranks' pieces of it lie, "[tp, -]", or "" (kOwnPiece). For graphs cut by hand.
-  std::vector<CutRule> layerwise;
+  // Name of a parameter -> how the ranks' pieces of it lie: "[tp, -]", or kOwnPiece. For graphs cut by hand.
+  std::vector<PieceRule> layerwise;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
-  // The text of a strategy (plan/strategy.h) for the training step; when given, nothing above is asked. A text that has
-  // parameters only gives the mesh and rules for them; all else is asked as above.
-  std::string strategy;
+  // A strategy for the training step that was written down; when given, nothing above is asked. One of parameters only
+  // gives the mesh and rules for them; all else is asked as above.
+  StrategyFile strategy;
 };
 
 struct SemiAutoOptions {

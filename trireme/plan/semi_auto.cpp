@@ -9,28 +9,14 @@
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 #include "trireme/plan/batch_layouts.h"
-#include "trireme/plan/cuts.h"
 #include "trireme/plan/op_attributes.h"
+#include "trireme/plan/op_cuts.h"
 #include "trireme/plan/op_names.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/plan/strategy_reuse.h"
 
 namespace trireme {
 namespace {
-
-// The size of the reserved axis, which cuts inside a rank.
-int64_t copies_of(const Mesh& mesh) {
-  for (const MeshAxis& axis : mesh.user_axes()) {
-    if (axis.name == kInterleavedAxis) return axis.size;
-  }
-  return 1;
-}
-
-Mesh without_interleaved(const Mesh& mesh) {
-  std::vector<MeshAxis> axes = mesh.user_axes();
-  std::erase_if(axes, [](const MeshAxis& axis) { return axis.name == kInterleavedAxis; });
-  return Mesh(axes);
-}
 
 // Who asked for a parameter's layout.
 struct Asked {
@@ -49,7 +35,7 @@ class SemiAuto {
         mesh_(mesh_of_ranks(parallel, ranks)),
         all_(with_micro_batches(mesh_, micro_batches_of(parallel) * parts_of_micro_batch(parallel),
                                 seq_chunks_of(parallel))),
-        copies_(parallel.mesh.empty() ? 1 : copies_of(parse_mesh(parallel.mesh))) {
+        copies_(parallel.mesh.copies()) {
     asks_.inputs.resize(graph.inputs().size());
     asks_.sums_flow = options.numerics == Numerics::kFast;
     asks_.across_stages = nodes_across_stages(graph, options.stages);
@@ -58,13 +44,15 @@ class SemiAuto {
   Strategy run() {
     for (const Node& node : graph_.nodes()) check_collective(node);
     ask_data();
-    for (const CutRule& rule : parallel_.parameters) ask_parameters(rule);
+    for (const LayoutRule& rule : parallel_.parameters) ask_parameters(rule);
     for (const ShardRequest& request : graph_.shard_requests()) {
       // One rank cuts nothing, and its mesh need not have the axes.
       if (mesh_.devices() == 1 || !parallel_.follow_requests) break;
-      ask_op({request.scope}, request.cuts, fmt::format("shard() of '{}'", request.scope));
+      OpPattern scope;
+      scope.scope = request.scope;
+      ask_op(scope, request.cuts, fmt::format("shard() of '{}'", request.scope));
     }
-    for (const CutRule& rule : parallel_.ops) ask_ops(rule);
+    for (const OpRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
     Strategy plain = propagate(graph_, all_, asks_);
     tell_who_asked(plain);
@@ -150,7 +138,7 @@ class SemiAuto {
     require(type.shape.rank() >= 2,
             "data input '{}' {} has no positions that could be cut into {} chunks; use another "
             "schedule than {}",
-            input.name, to_string(type), seq_chunks(all_), parallel_.pipeline.schedule);
+            input.name, to_string(type), seq_chunks(all_), parallel_.pipeline.schedule.text());
     const int64_t positions = type.shape[1] / mesh_.size_of(layout.dims[1]);
     require(positions % seq_chunks(all_) == 0,
             "a rank's {} positions ('{}' {}) cannot be divided into {} chunks; use {} chunks", positions, input.name,
@@ -166,7 +154,7 @@ class SemiAuto {
     return layout;
   }
 
-  void ask_parameters(const CutRule& rule) {
+  void ask_parameters(const LayoutRule& rule) {
     std::vector<std::string> names;
     bool any = false;
     for (const Input& input : graph_.inputs()) {
@@ -175,10 +163,10 @@ class SemiAuto {
       if (!matches(rule.pattern, input.name)) continue;
       any = true;
       const Shape& shape = graph_.type(input.value).shape;
-      Layout layout = parse_layout(rule.cuts, mesh_);
+      Layout layout = rule.layout.on(mesh_);
       check(layout, shape, mesh_, fmt::format("parameter '{}'", input.name), parts_of(input));
       require(!layout.is_partial(), "parameter '{}' is asked for as a partial sum ({}); a parameter can be cut only",
-              input.name, rule.cuts);
+              input.name, to_string(rule.layout));
       parameters_[input.value] = {std::move(layout), fmt::format("parameter rule '{}'", rule.pattern), true};
     }
     require(any, "parameter rule '{}' matches no parameter.{}", rule.pattern, suggestion(rule.pattern, names));
@@ -186,8 +174,8 @@ class SemiAuto {
 
   // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>", with patterns in the scope. The graph of an evaluation has not all
   // ops of the training step, which the rules are for.
-  void ask_ops(const CutRule& rule) {
-    const OpPattern pattern = parse_op_pattern(rule.pattern);
+  void ask_ops(const OpRule& rule) {
+    const OpPattern& pattern = rule.pattern;
     std::vector<std::string> scopes, matched;
     for (const Node& node : graph_.nodes()) {
       const std::string name(graph_.scope_of(node));
@@ -195,25 +183,30 @@ class SemiAuto {
       scopes.push_back(name);
       if (matches(pattern.scope, name)) matched.push_back(name);
     }
-    const bool attribute = is_attribute(rule.cuts);
-    require(!attribute || !pattern.op.empty(),
-            "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'", rule.pattern,
-            rule.cuts, rule.pattern);
-    const std::string who = fmt::format("rule '{}'", rule.pattern);
+    const auto* attribute = std::get_if<OpAttribute>(&rule.asked.what);
+    const std::string name_of_rule = to_string(pattern);
+    require(attribute == nullptr || !pattern.op.empty(),
+            "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'", name_of_rule,
+            rule.asked.text, name_of_rule);
+    const std::string who = fmt::format("rule '{}'", name_of_rule);
     bool any = false;
     for (const std::string& name : matched) {
       OpPattern one = pattern;
       one.scope = name;
-      any = (attribute ? ask_attribute_of(one, rule, who) : ask_op(one, rule.cuts, who)) || any;
+      any = (attribute != nullptr ? ask_attribute_of(one, *attribute, who)
+                                  : ask_op(one, std::get<Cuts>(rule.asked.what), who)) ||
+            any;
     }
     if (any || stored_ != nullptr) return;
-    require(!matched.empty(), "rule '{}' matches no part of the model.{}", rule.pattern,
+    require(!matched.empty(), "rule '{}' matches no part of the model.{}", name_of_rule,
             suggestion(pattern.scope, scopes));
-    fail_without_op({matched.front(), pattern.op, pattern.occurrence}, rule.cuts, who);
+    OpPattern first = pattern;
+    first.scope = matched.front();
+    fail_without_op(first, attribute == nullptr ? &std::get<Cuts>(rule.asked.what) : nullptr, who);
   }
 
   // Of all ops of that name in the scope, or of the given one; whether there is one.
-  bool ask_attribute_of(const OpPattern& pattern, const CutRule& rule, const std::string& who) {
+  bool ask_attribute_of(const OpPattern& pattern, const OpAttribute& attribute, const std::string& who) {
     bool any = false;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
@@ -222,7 +215,7 @@ class SemiAuto {
       any = true;
       if (mesh_.devices() == 1) continue;
       try {
-        ask_attribute(rule.cuts, graph_, static_cast<NodeId>(i), mesh_, asks_);
+        ask_attribute(attribute, graph_, static_cast<NodeId>(i), mesh_, asks_);
       } catch (Error& e) {
         e.note(fmt::format("asked by {}", who));
         throw;
@@ -234,26 +227,27 @@ class SemiAuto {
   static bool is_forward(const Node& node) { return node.phase == Phase::kForward; }
 
   // Of the first op that fits; whether there is one, as there must be in a training step.
-  bool ask_op(const OpPattern& pattern, const std::string& cuts, const std::string& who) {
-    const std::vector<int> ranks = ranks_of_cuts(cuts);
+  bool ask_op(const OpPattern& pattern, const Cuts& cuts, const std::string& who) {
+    const std::vector<int> ranks = trireme::ranks_of(cuts.operands);
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (!is_forward(node) || graph_.scope_of(node) != pattern.scope) continue;
       if (pattern.op.empty() ? ranks_of(node) != ranks : !is_op(pattern, node, occurrences_[i])) continue;
       const auto id = static_cast<NodeId>(i);
       try {
-        ops_[id] = {parse_cuts(cuts, graph_, node, mesh_, copies_), who};
+        ops_[id] = {op_cuts(cuts, graph_, node, mesh_, copies_), who};
       } catch (Error& e) {
         e.note(fmt::format("asked by {}", who));
         throw;
       }
       return true;
     }
-    if (stored_ == nullptr) fail_without_op(pattern, cuts, who);
+    if (stored_ == nullptr) fail_without_op(pattern, &cuts, who);
     return false;
   }
 
-  [[noreturn]] void fail_without_op(const OpPattern& pattern, const std::string& cuts, const std::string& who) const {
+  // `cuts`: what the op should be cut by; null where an attribute names it.
+  [[noreturn]] void fail_without_op(const OpPattern& pattern, const Cuts* cuts, const std::string& who) const {
     std::vector<std::string> candidates;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
@@ -261,8 +255,9 @@ class SemiAuto {
         candidates.push_back(occurrence_text(node.op->name, occurrences_[i]));
     }
     fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope,
-         pattern.op.empty() ? fmt::format("whose operands have {} dimensions", fmt::join(ranks_of_cuts(cuts), ", "))
-                            : fmt::format("'{}'", occurrence_text(pattern.op, std::max(pattern.occurrence, 0))),
+         pattern.op.empty()
+             ? fmt::format("whose operands have {} dimensions", fmt::join(trireme::ranks_of(cuts->operands), ", "))
+             : fmt::format("'{}'", occurrence_text(pattern.op, std::max(pattern.occurrence, 0))),
          candidates.empty() ? "none" : quoted_list(candidates));
   }
 
@@ -341,10 +336,10 @@ class SemiAuto {
   std::map<ValueId, Asked> parameters_;
 };
 
-template <class Parse>
-auto parsed(const Graph& graph, Parse&& parse) {
+template <class Read>
+auto for_graph(const Graph& graph, Read&& read) {
   try {
-    return parse();
+    return read();
   } catch (Error& e) {
     e.note(fmt::format("the strategy is for another model than '{}', or was changed by hand", graph.name()));
     throw;
@@ -359,19 +354,21 @@ void check_ranks(const Mesh& mesh, int64_t ranks) {
 
 // With the parameters' layouts that were written down as rules.
 Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t ranks) {
-  const ParameterLayouts file = parsed(graph, [&] { return parse_parameter_layouts(parallel.strategy, graph); });
-  check_ranks(file.mesh, ranks);
+  const std::map<std::string, Layout> layouts =
+      for_graph(graph, [&] { return parameter_layouts(parallel.strategy, graph); });
+  const Mesh& mesh = parallel.strategy.mesh();
+  check_ranks(mesh, ranks);
   Parallel out = parallel;
-  out.strategy.clear();
-  out.mesh = to_string(file.mesh);
-  for (const auto& [name, layout] : file.layouts) out.parameters.push_back({name, to_string(layout, file.mesh)});
+  out.strategy = {};
+  out.mesh = mesh;
+  for (const auto& [name, layout] : layouts) out.parameters.push_back({name, {layout, mesh}});
   return out;
 }
 
 // A strategy that was written down for this graph, or for another one of the model.
-Strategy read_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks, const SemiAutoOptions& options) {
+Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks, const SemiAutoOptions& options) {
   const bool exact = options.stored == nullptr && is_written_for(parallel.strategy, graph);
-  Strategy strategy = exact ? parsed(graph, [&] { return parse_strategy(parallel.strategy, graph); })
+  Strategy strategy = exact ? for_graph(graph, [&] { return strategy_for(parallel.strategy, graph); })
                             : reuse_strategy(parallel.strategy, graph, parallel.optimizer, options);
   check_ranks(strategy.mesh, ranks);
   const int64_t count = micro_batches(strategy.mesh), parts = parts_of_micro_batch(parallel);
@@ -404,30 +401,29 @@ int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks) {
 Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
   require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
   if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
-  Mesh mesh = without_micro_batches(parse_mesh(parallel.mesh));
-  if (copies_of(mesh) > 1) mesh = without_interleaved(mesh);
+  const Mesh& mesh = parallel.mesh.ranks();
   require(mesh.devices() == ranks,
-          "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh", parallel.mesh,
-          mesh.devices(), ranks, mesh.devices());
+          "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
+          to_string(parallel.mesh), mesh.devices(), ranks, mesh.devices());
   return mesh;
 }
 
 int64_t micro_batches_of(const Parallel& parallel) {
   require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
   if (parallel.mesh.empty()) return parallel.accumulation;
-  const Mesh mesh = parse_mesh(parallel.mesh);
-  const int64_t in_mesh = micro_batches(mesh);
-  require(seq_chunks(mesh) == 1, "mesh '{}' has the axis '{}', which parallel.seq_chunks makes; leave it out",
-          parallel.mesh, kSeqChunkAxis);
+  const int64_t in_mesh = parallel.mesh.micro_batches();
+  require(seq_chunks(parallel.mesh.whole()) == 1,
+          "mesh '{}' has the axis '{}', which parallel.seq_chunks makes; leave it out", to_string(parallel.mesh),
+          kSeqChunkAxis);
   require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
-          "mesh '{}' has {} micro-batches, and {} are set; keep one", parallel.mesh, in_mesh, parallel.accumulation);
+          "mesh '{}' has {} micro-batches, and {} are set; keep one", to_string(parallel.mesh), in_mesh,
+          parallel.accumulation);
   return std::max(in_mesh, parallel.accumulation);
 }
 
 int64_t seq_chunks_of(const Parallel& parallel) {
   const PipelineParallel& pipeline = parallel.pipeline;
-  if (pipeline.crews > 1 && pipeline.schedule.starts_with("timetable "))
-    return parse_timetable(pipeline.schedule).seq_chunks;
+  if (pipeline.crews > 1 && pipeline.schedule.given() != nullptr) return pipeline.schedule.given()->seq_chunks;
   if (pipeline.crews > 1)
     return timetable_of(pipeline, std::max(pipeline.crews, micro_batches_of(parallel))).seq_chunks;
   require(pipeline.seq_chunks <= 1,
@@ -448,8 +444,8 @@ int64_t parts_of_micro_batch(const Parallel& parallel) {
 }
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {
-  if (!parallel.strategy.empty() && !has_parameters_only(parallel.strategy))
-    return read_strategy(parallel, graph, ranks, options);
+  if (!parallel.strategy.empty() && !parallel.strategy.has_parameters_only())
+    return written_strategy(parallel, graph, ranks, options);
   if (!parallel.strategy.empty() && options.stored == nullptr) {
     return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks), options);
   }

@@ -1,7 +1,6 @@
 #include "trireme/plan/stages.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <set>
@@ -10,34 +9,10 @@
 #include "trireme/mesh/machine.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/op_seconds.h"
-#include "trireme/plan/timetable/schedules.h"
+#include "trireme/plan/paths.h"
 
 namespace trireme {
 namespace {
-
-std::string_view next_part(std::string_view& path) {
-  const std::string_view part = path.substr(0, path.find('.'));
-  path.remove_prefix(std::min(part.size() + 1, path.size()));
-  return part;
-}
-
-std::optional<int> number_of(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// "3", "*" and "0:5", which stands for 0..5, against a part of a path.
-bool matches_part(std::string_view pattern, std::string_view part) {
-  if (pattern == "*" || pattern == part) return true;
-  const size_t colon = pattern.find(':');
-  if (colon == std::string_view::npos) return false;
-  const std::optional<int> first = number_of(pattern.substr(0, colon));
-  const std::optional<int> last = number_of(pattern.substr(colon + 1));
-  const std::optional<int> number = number_of(part);
-  return first && last && number && *number >= *first && *number <= *last;
-}
 
 // The path up to its first number, or nothing.
 std::string_view numbered_module(std::string_view scope) {
@@ -260,10 +235,10 @@ ScopeStages asked_stages(const Graph& graph, int stages, std::span<const StageRu
   for (const Node& node : graph.nodes()) {
     if (node.phase == Phase::kForward) scopes.emplace(graph.scope_of(node));
   }
-  const auto ask = [&](const std::string& pattern, int stage) {
+  const auto ask = [&](const ScopePattern& pattern, int stage) {
     bool any = false;
     for (const std::string& scope : scopes) {
-      if (!matches_scope(pattern, scope)) continue;
+      if (!pattern.matches(scope)) continue;
       out[scope] = stage;
       any = true;
     }
@@ -274,10 +249,10 @@ ScopeStages asked_stages(const Graph& graph, int stages, std::span<const StageRu
     ask(request.scope, request.stage);
   }
   for (const StageRule& rule : rules) {
-    const std::string who = fmt::format("parallel.stages '{} = {}'", rule.pattern, rule.stage);
+    const std::string who = fmt::format("parallel.stages '{} = {}'", rule.pattern.text(), rule.stage);
     check_stage(rule.stage, stages, who);
     require(ask(rule.pattern, rule.stage), "{} matches no part of the model.{}", who,
-            suggestion(rule.pattern, std::vector<std::string>(scopes.begin(), scopes.end())));
+            suggestion(rule.pattern.text(), std::vector<std::string>(scopes.begin(), scopes.end())));
   }
   return out;
 }
@@ -299,20 +274,9 @@ std::string op_text(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-bool matches_scope(std::string_view pattern, std::string_view scope) {
-  std::string parts(pattern);
-  if (const size_t range = parts.find(".."); range != std::string::npos) parts.replace(range, 2, ":");
-  std::string_view left = parts;
-  while (!left.empty()) {
-    if (scope.empty() || !matches_part(next_part(left), next_part(scope))) return false;
-  }
-  return true;
-}
-
 Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches) {
-  if (pipeline.schedule.starts_with("timetable ")) {
-    Timetable out = parse_timetable(pipeline.schedule);
-    check(out);
+  if (pipeline.schedule.given()) {
+    const Timetable& out = *pipeline.schedule.given();
     require(static_cast<int64_t>(out.crews.size()) == pipeline.crews,
             "the timetable '{}' is for {} crews; the pipeline has {}", out.name, out.crews.size(), pipeline.crews);
     require(out.micro_batches == micro_batches, "the timetable '{}' is for {} micro-batches; a step has {}", out.name,
@@ -325,10 +289,10 @@ Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches) 
             pipeline.seq_chunks);
     return out;
   }
-  return make_timetable(pipeline.schedule, {.crews = static_cast<int>(pipeline.crews),
-                                            .stages_per_crew = static_cast<int>(pipeline.stages_per_crew),
-                                            .micro_batches = static_cast<int>(micro_batches),
-                                            .seq_chunks = static_cast<int>(pipeline.seq_chunks)});
+  return make_timetable(pipeline.schedule.schedule(), {.crews = static_cast<int>(pipeline.crews),
+                                                       .stages_per_crew = static_cast<int>(pipeline.stages_per_crew),
+                                                       .micro_batches = static_cast<int>(micro_batches),
+                                                       .seq_chunks = static_cast<int>(pipeline.seq_chunks)});
 }
 
 Timetable forward_only(const Timetable& timetable, int64_t micro_batches) {

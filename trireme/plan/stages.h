@@ -17,30 +17,29 @@
 #include <vector>
 
 #include "trireme/ir/graph.h"
-#include "trireme/plan/timetable/timetable.h"
+#include "trireme/plan/scope_pattern.h"
+#include "trireme/plan/timetable/schedules.h"
 
 namespace trireme {
 
 // Scopes whose ops are of a stage.
 using ScopeStages = std::map<std::string, int, std::less<>>;
 
-// "h.3", "h.*" or "h.0..5" (numbers from 0 to 5), for the scope and what is inside it; the last rule that matches
-// counts.
+// The last rule that matches a scope counts.
 struct StageRule {
-  std::string pattern;
+  ScopePattern pattern;
   int stage = 0;
   friend bool operator==(const StageRule&, const StageRule&) = default;
 };
 
 // What is asked of a pipeline.
 struct PipelineParallel {
-  int64_t crews = 1;              // equal parts of the ranks: rank r of n is of crew r / (n / crews)
-  int64_t stages_per_crew = 0;    // 0: the fewest that the schedule takes
-  std::string schedule = "1f1b";  // a name (plan/timetable/schedules.h), or the text of a timetable
-  int64_t seq_chunks = 0;         // of a micro-batch's positions; 0: as few as the schedule takes
-  std::vector<StageRule> rules;   // none, and nothing asked by the model's code: stages that cost alike
+  int64_t crews = 1;            // equal parts of the ranks: rank r of n is of crew r / (n / crews)
+  int64_t stages_per_crew = 0;  // 0: the fewest that the schedule takes
+  ScheduleSpec schedule = "1f1b";
+  int64_t seq_chunks = 0;        // of a micro-batch's positions; 0: as few as the schedule takes
+  std::vector<StageRule> rules;  // none, and nothing asked by the model's code: stages that cost alike
 };
-bool matches_scope(std::string_view pattern, std::string_view scope);
 
 // The order of work of a training step. Throws kInvalidArgument for what the schedule does not take.
 Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches);

@@ -17,15 +17,15 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Stages, rules_match_modules_and_what_is_inside_them) {
-  EXPECT_TRUE(matches_scope("h.3", "h.3"));
-  EXPECT_TRUE(matches_scope("h.3", "h.3.mlp.c_fc"));
-  EXPECT_FALSE(matches_scope("h.3", "h.31"));
-  EXPECT_FALSE(matches_scope("h.3.mlp", "h.3"));
-  EXPECT_TRUE(matches_scope("h.*", "h.12.attn"));
-  EXPECT_FALSE(matches_scope("h.*", "h"));
-  EXPECT_TRUE(matches_scope("h.0..5", "h.5.attn"));
-  EXPECT_FALSE(matches_scope("h.0..5", "h.6"));
-  EXPECT_FALSE(matches_scope("h.0..5", "h.ln"));
+  EXPECT_TRUE(ScopePattern("h.3").matches("h.3"));
+  EXPECT_TRUE(ScopePattern("h.3").matches("h.3.mlp.c_fc"));
+  EXPECT_FALSE(ScopePattern("h.3").matches("h.31"));
+  EXPECT_FALSE(ScopePattern("h.3.mlp").matches("h.3"));
+  EXPECT_TRUE(ScopePattern("h.*").matches("h.12.attn"));
+  EXPECT_FALSE(ScopePattern("h.*").matches("h"));
+  EXPECT_TRUE(ScopePattern("h.0..5").matches("h.5.attn"));
+  EXPECT_FALSE(ScopePattern("h.0..5").matches("h.6"));
+  EXPECT_FALSE(ScopePattern("h.0..5").matches("h.ln"));
 }
 
 // A chain of products, each in a module of its own, of these widths; the last one reads the first's weight, too.

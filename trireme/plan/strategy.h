@@ -40,7 +40,7 @@ RuleOf rule_of(const Graph& graph, const Node& node);
 // The layouts of all values that the strategy gives: what each node produces, before any reshard.
 std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy);
 
-// One line per input, node and output: layouts in, the choice, layouts out (strategy_text.cpp).
+// One line per input, node and output, read back by plan/strategy_file.h.
 std::string to_string(const Graph& graph, const Strategy& strategy);
 // The same with hashes of the graph and of the model in it, by which a reader knows what it was written for.
 std::string strategy_file(const Graph& graph, const Strategy& strategy);
@@ -48,14 +48,6 @@ std::string strategy_file(const Graph& graph, const Strategy& strategy);
 // The mesh and the layouts of the parameters that the graph updates, and no more; everything else then follows from
 // what is asked of the job that reads it.
 std::string trained_parameters_to_string(const Graph& graph, const Strategy& strategy);
-bool has_parameters_only(std::string_view text);
-Mesh mesh_of_strategy(std::string_view text);
-struct ParameterLayouts {
-  Mesh mesh;
-  std::map<std::string, Layout> layouts;  // by name
-};
-// Throws kInvalidArgument with the line's number where the graph's parameters are others.
-ParameterLayouts parse_parameter_layouts(std::string_view text, const Graph& graph);
 
 // Reads what to_string wrote for this graph. Throws kInvalidArgument with the line's number.
 Strategy parse_strategy(std::string_view text, const Graph& graph);

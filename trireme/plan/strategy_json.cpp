@@ -4,7 +4,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/strict_json_impl.h"
-#include "trireme/plan/strategy_lines_impl.h"
 
 namespace trireme {
 namespace {
@@ -12,9 +11,9 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-ordered_json tensor_entry(const StrategyLine& line) {
-  ordered_json out{{"name", line.name}, {"type", type_text(line)}, {"layout", layout_text(line)}};
-  if (const size_t mean = line.rest.find(" mean="); mean != std::string::npos) out["mean"] = line.rest.substr(mean + 6);
+ordered_json tensor_entry(const StrategyTensor& tensor, const Mesh& mesh) {
+  ordered_json out{{"name", tensor.name}, {"type", to_string(tensor.type)}, {"layout", to_string(tensor.layout, mesh)}};
+  if (!tensor.mean.empty()) out["mean"] = print_axes(tensor.mean, mesh);
   return out;
 }
 
@@ -51,23 +50,35 @@ std::string tensor_lines(const json& object, const char* key, const char* kind, 
   return out;
 }
 
+std::string stage_lines(const json& root, const std::string& where) {
+  const auto found = root.find("stages");
+  if (found == root.end()) return "";
+  require(found->is_object(), "{}: 'stages' is {}, not an object", where, found->type_name());
+  std::string out;
+  for (const auto& [scope, stage] : found->items()) {
+    require(stage.is_number_integer() && scope.find_first_of("\n\"") == std::string::npos,
+            "{}: stages: '{}' must be a scope and its stage, a whole number", where, scope);
+    out += fmt::format("stage \"{}\" {}\n", scope, stage.get<int64_t>());
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string strategy_to_json(std::string_view text) {
-  const StrategyLines lines = read_strategy_lines(text);
+std::string strategy_to_json(const StrategyFile& file) {
+  const StrategyLines lines = file.empty() ? StrategyLines{} : file.lines();
   ordered_json out{{"mesh", to_string(lines.mesh)}};
   if (!lines.graph.empty()) out["graph"] = lines.graph;
   if (!lines.model.empty()) out["model"] = lines.model;
   if (lines.parameters_only) out["only"] = "parameters";
   out["inputs"] = ordered_json::array();
-  for (const StrategyLine& line : lines.inputs) out["inputs"].push_back(tensor_entry(line));
+  for (const StrategyTensor& input : lines.inputs) out["inputs"].push_back(tensor_entry(input, lines.mesh));
+  for (const auto& [scope, stage] : lines.stages) out["stages"][scope] = stage;
   out["nodes"] = ordered_json::array();
-  for (const StrategyLine& line : lines.nodes) {
-    out["nodes"].push_back(
-        {{"op", line.name}, {"cuts", line.rest.substr(std::min(line.rest.find_first_not_of(' '), line.rest.size()))}});
-  }
+  for (const StrategyNode& node : lines.nodes)
+    out["nodes"].push_back({{"op", node.key}, {"cuts", choice_text(node, lines.mesh)}});
   out["outputs"] = ordered_json::array();
-  for (const StrategyLine& line : lines.outputs) out["outputs"].push_back(tensor_entry(line));
+  for (const StrategyTensor& output : lines.outputs) out["outputs"].push_back(tensor_entry(output, lines.mesh));
   return out.dump(1) + "\n";
 }
 
@@ -84,7 +95,7 @@ std::string strategy_from_json(std::string_view text, const std::string& where) 
     if (const std::string value = member_text(root, key, where, false); !value.empty())
       out += fmt::format(" {}={}", key, value);
   }
-  out += "\n" + tensor_lines(root, "inputs", "input", where);
+  out += "\n" + tensor_lines(root, "inputs", "input", where) + stage_lines(root, where);
   for (const json& item : list_of(root, "nodes", where)) {
     const std::string op = member_text(item, "op", where);
     out += fmt::format("node \"{}\" {}\n", op, member_text(item, "cuts", fmt::format("{}: op '{}'", where, op)));

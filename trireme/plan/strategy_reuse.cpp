@@ -4,7 +4,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/plan/propagate.h"
-#include "trireme/plan/strategy_lines_impl.h"
 
 namespace trireme {
 namespace {
@@ -13,8 +12,8 @@ bool updates_something(const Graph& graph) {
   return std::ranges::any_of(graph.outputs(), [](const Output& output) { return output.updates != kNoValue; });
 }
 
-const StrategyLine* line_of(const std::vector<StrategyLine>& lines, std::string_view name) {
-  const auto found = std::ranges::find(lines, name, &StrategyLine::name);
+const StrategyTensor* line_of(const std::vector<StrategyTensor>& lines, std::string_view name) {
+  const auto found = std::ranges::find(lines, name, &StrategyTensor::name);
   return found == lines.end() ? nullptr : &*found;
 }
 
@@ -26,12 +25,12 @@ bool is_state(const Graph& graph, std::string_view name) {
 }
 
 // Of state that the file does not know: other state of the same parameter, which another optimizer had.
-const StrategyLine* line_of_other_state(const StrategyLines& lines, const Graph& graph, const Input& state) {
-  const std::string type = to_string(graph.type(state.value));
+const StrategyTensor* line_of_other_state(const StrategyLines& lines, const Graph& graph, const Input& state) {
+  const TensorType& type = graph.type(state.value);
   for (const Input& parameter : graph.inputs()) {
     if (parameter.role != Role::kParameter || !state.name.starts_with(parameter.name + ".")) continue;
-    for (const StrategyLine& line : lines.inputs) {
-      if (line.name.starts_with(parameter.name + ".") && type_text(line) == type) return &line;
+    for (const StrategyTensor& line : lines.inputs) {
+      if (line.name.starts_with(parameter.name + ".") && line.type == type) return &line;
     }
   }
   return nullptr;
@@ -42,23 +41,25 @@ std::vector<std::string> differences(const StrategyLines& lines, const Graph& gr
   std::vector<std::string> out;
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kData && input.role != Role::kParameter) continue;
-    const std::string type = to_string(graph.type(input.value));
-    const StrategyLine* line = line_of(lines.inputs, input.name);
+    const TensorType& type = graph.type(input.value);
+    const StrategyTensor* line = line_of(lines.inputs, input.name);
     if (line == nullptr) {
-      out.push_back(fmt::format("the file has no '{}' {}", input.name, type));
-    } else if (type_text(*line) != type) {
-      out.push_back(fmt::format("'{}' is {} here and {} in the file", input.name, type, type_text(*line)));
+      out.push_back(fmt::format("the file has no '{}' {}", input.name, to_string(type)));
+    } else if (line->type != type) {
+      out.push_back(
+          fmt::format("'{}' is {} here and {} in the file", input.name, to_string(type), to_string(line->type)));
     }
   }
-  for (const StrategyLine& line : lines.inputs) {
+  for (const StrategyTensor& line : lines.inputs) {
     const bool known = std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.name == line.name; });
     if (!known && !is_state(graph, line.name))
-      out.push_back(fmt::format("the file has '{}' {}, which this model does not have", line.name, type_text(line)));
+      out.push_back(
+          fmt::format("the file has '{}' {}, which this model does not have", line.name, to_string(line.type)));
   }
   const auto ids = nodes_by_key(graph);
-  for (const StrategyLine& line : lines.nodes) {
-    if (out.size() < 4 && !ids.contains(line.name))
-      out.push_back(fmt::format("the file cuts '{}', which this model does not have", line.name));
+  for (const StrategyNode& line : lines.nodes) {
+    if (out.size() < 4 && !ids.contains(line.key))
+      out.push_back(fmt::format("the file cuts '{}', which this model does not have", line.key));
   }
   if (out.empty()) out.push_back("the model has other ops, or the same in another order");
   return out;
@@ -87,15 +88,14 @@ void ask_inputs(const StrategyLines& lines, const Graph& graph, const SemiAutoOp
       }
     }
     if (input.role == Role::kSchedule) asks.inputs[i] = Layout::replicated(type.shape.rank());
-    const StrategyLine* line = line_of(lines.inputs, input.name);
+    const StrategyTensor* line = line_of(lines.inputs, input.name);
     if (line == nullptr && input.role == Role::kState) line = line_of_other_state(lines, graph, input);
     if (line == nullptr) continue;
     if (input.role != Role::kData) {
-      asks.inputs[i] = read_layout(*line, type, lines.mesh, parts_of(input));
+      asks.inputs[i] = layout_for(*line, type, lines.mesh, parts_of(input));
       continue;
     }
-    const Layout layout = parse_layout(layout_text(*line), lines.mesh, type.shape.rank());
-    if (fits(layout, type.shape, lines.mesh, parts_of(input))) asks.inputs[i] = layout;
+    if (fits(line->layout, type.shape, lines.mesh, parts_of(input))) asks.inputs[i] = line->layout;
   }
 }
 
@@ -111,8 +111,8 @@ bool reads_parameter(const Graph& graph, const Node& node) {
 void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Asks& asks) {
   const std::vector<std::string> keys = node_keys(graph);
   const std::vector<char> of_model = nodes_of_model(graph);
-  std::map<std::string_view, const StrategyLine*> by_key;
-  for (const StrategyLine& line : lines.nodes) by_key.emplace(line.name, &line);
+  std::map<std::string_view, const StrategyNode*> by_key;
+  for (const StrategyNode& line : lines.nodes) by_key.emplace(line.key, &line);
   for (size_t i = 0; i < keys.size(); ++i) {
     const Node& node = graph.nodes()[i];
     const auto found = by_key.find(keys[i]);
@@ -122,7 +122,7 @@ void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Ask
       continue;
     }
     try {
-      asks.nodes[static_cast<NodeId>(i)] = read_cuts(*found->second, graph, node, lines.mesh);
+      asks.nodes[static_cast<NodeId>(i)] = cuts_for(*found->second, graph, node, lines.mesh);
     } catch (const Error&) {
       if (is_step) throw;  // else of another size, as a batch of its own makes it: it follows its operands
       asks.nodes.erase(static_cast<NodeId>(i));
@@ -148,14 +148,9 @@ void ask_new_state(const StrategyLines& lines, const Graph& graph, OptimizerPara
 
 }  // namespace
 
-bool knows_state(std::string_view text) {
+bool knows_state(const StrategyFile& file) {
   std::vector<std::string_view> names;
-  constexpr std::string_view kInput = "input \"";
-  for (size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size() - 1) + 1) {
-    if (!text.substr(at).starts_with(kInput)) continue;
-    const std::string_view rest = text.substr(at + kInput.size());
-    names.push_back(rest.substr(0, rest.find('"')));
-  }
+  for (const StrategyTensor& input : file.lines().inputs) names.push_back(input.name);
   std::ranges::sort(names);
   for (size_t i = 1; i < names.size(); ++i) {
     for (size_t dot = names[i].rfind('.'); dot != std::string_view::npos && dot > 0;
@@ -166,17 +161,17 @@ bool knows_state(std::string_view text) {
   return false;
 }
 
-bool is_written_for(std::string_view text, const Graph& graph) {
-  const StrategyLines lines = read_strategy_lines(text);
+bool is_written_for(const StrategyFile& file, const Graph& graph) {
+  const StrategyLines& lines = file.lines();
   if (!lines.graph.empty()) return lines.graph == hash_of_graph(graph);
   if (updates_something(graph)) return true;  // or it is wrong
-  return std::ranges::equal(lines.inputs, graph.inputs(), {}, &StrategyLine::name, &Input::name) &&
-         std::ranges::equal(lines.outputs, graph.outputs(), {}, &StrategyLine::name, &Output::name);
+  return std::ranges::equal(lines.inputs, graph.inputs(), {}, &StrategyTensor::name, &Input::name) &&
+         std::ranges::equal(lines.outputs, graph.outputs(), {}, &StrategyTensor::name, &Output::name);
 }
 
-Strategy reuse_strategy(std::string_view text, const Graph& graph, const OptimizerParallel& optimizer,
+Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const OptimizerParallel& optimizer,
                         const SemiAutoOptions& options) {
-  const StrategyLines lines = read_strategy_lines(text);
+  const StrategyLines& lines = file.lines();
   const bool is_step = updates_something(graph);
   if (is_step && lines.model != hash_of_model(graph)) refuse_other_model(lines, graph);
   Asks asks;
@@ -189,11 +184,11 @@ Strategy reuse_strategy(std::string_view text, const Graph& graph, const Optimiz
   Strategy out = propagate(graph, lines.mesh, std::move(asks));
   out.stages = lines.stages;
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
-    const StrategyLine* line = line_of(lines.outputs, graph.outputs()[i].name);
-    if (line == nullptr || type_text(*line) != to_string(graph.type(graph.outputs()[i].value))) continue;
-    out.outputs[i] = read_layout(*line, graph.type(graph.outputs()[i].value), lines.mesh, Parts::kUneven);
-    if (std::vector<int> mean = read_mean(*line, out.outputs[i], lines.mesh); !mean.empty())
-      out.means[i] = std::move(mean);
+    const StrategyTensor* line = line_of(lines.outputs, graph.outputs()[i].name);
+    const TensorType& type = graph.type(graph.outputs()[i].value);
+    if (line == nullptr || line->type != type) continue;
+    out.outputs[i] = layout_for(*line, type, lines.mesh, Parts::kUneven);
+    if (!line->mean.empty()) out.means[i] = line->mean;
   }
   return out;
 }

@@ -2,8 +2,6 @@
 // or another optimizer, the evaluation, the model alone.
 #pragma once
 
-#include <string_view>
-
 #include "trireme/plan/parallel.h"
 
 namespace trireme {
@@ -12,13 +10,13 @@ namespace trireme {
 // kInvalidArgument where the graph is a training step of another model, saying what differs. A graph that updates
 // nothing has what it has of the step. Where the file knows no state of a parameter, because its optimizer had none,
 // the state lies as `optimizer` says.
-Strategy reuse_strategy(std::string_view text, const Graph& graph, const OptimizerParallel& optimizer,
+Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const OptimizerParallel& optimizer,
                         const SemiAutoOptions& options);
 
-// Whether the text has an input that is an optimizer's state of another, by the names.
-bool knows_state(std::string_view text);
+// Whether the file has an input that is an optimizer's state of another, by the names.
+bool knows_state(const StrategyFile& file);
 
-// Whether the text was written for exactly this graph, or does not say for which.
-bool is_written_for(std::string_view text, const Graph& graph);
+// Whether the file was written for exactly this graph, or does not say for which.
+bool is_written_for(const StrategyFile& file, const Graph& graph);
 
 }  // namespace trireme

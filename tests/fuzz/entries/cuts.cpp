@@ -1,7 +1,8 @@
 // How one op is cut, by layouts or by numbers. The first character says which op.
-#include "trireme/plan/cuts.h"
 #include "tests/fuzz/support.h"
 #include "trireme/op/registry.h"
+#include "trireme/plan/asked.h"
+#include "trireme/plan/op_cuts.h"
 
 using namespace trireme;
 
@@ -25,8 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view text = fuzz::text_of(data + 1, size - 1);
   const Node& node = graph.nodes()[data[0] % graph.nodes().size()];
-  fuzz::accepts([&] { parse_cuts(text, graph, node, mesh, data[0] / 128 + 1); });
-  fuzz::accepts([&] { parse_numbers(text); });
-  fuzz::accepts([&] { ranks_of_cuts(text); });
+  fuzz::accepts([&] { op_cuts(text, graph, node, mesh, data[0] / 128 + 1); });
+  fuzz::accepts([&] { parse_parts(text); });
+  fuzz::accepts([&] { static_cast<void>(OpRequest(text)); });
+  fuzz::accepts([&] { static_cast<void>(DatasetStrategy(text)); });
   return 0;
 }

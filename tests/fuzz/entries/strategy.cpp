@@ -39,6 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz::demand(strategy_to_json(text_again) == again, "JSON reads back as something else", again, text_again);
     }
   }
-  if (has_parameters_only(text)) fuzz::accepts([&] { parse_parameter_layouts(text, graph); });
+  fuzz::accepts([&] {
+    const StrategyFile file = text;
+    if (!file.empty() && file.has_parameters_only()) parameter_layouts(file, graph);
+  });
   return 0;
 }

@@ -36,34 +36,52 @@ std::span<const PipelineSchedule> schedules() {
   return kSchedules;
 }
 
-Timetable make_timetable(std::string_view name, ScheduleRequest request) {
+const PipelineSchedule& find_schedule(std::string_view name) {
   const auto found = std::ranges::find(kSchedules, name, &PipelineSchedule::name);
-  if (found == kSchedules.end()) {
-    std::string names;
-    for (const PipelineSchedule& schedule : kSchedules)
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
-    fail(ErrorKind::kNotFound, "schedule '{}': there is none of that name; there are {}", name, names);
-  }
+  if (found != kSchedules.end()) return *found;
+  std::string names;
+  for (const PipelineSchedule& schedule : kSchedules)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
+  fail(ErrorKind::kNotFound, "schedule '{}': there is none of that name; there are {}", name, names);
+}
+
+Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request) {
   if (request.stages_per_crew == 0)
-    request.stages_per_crew = std::max(1, found->stages_per_crew == 0 ? 2 : found->stages_per_crew);
-  if (request.seq_chunks == 0) request.seq_chunks = found->cuts_positions ? 2 : 1;
+    request.stages_per_crew = std::max(1, schedule.stages_per_crew == 0 ? 2 : schedule.stages_per_crew);
+  if (request.seq_chunks == 0) request.seq_chunks = schedule.cuts_positions ? 2 : 1;
   const auto& [crews, per_crew, micro_batches, seq_chunks] = request;
-  require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both are from 1 on", name,
-          crews, micro_batches);
+  require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both are from 1 on",
+          schedule.name, crews, micro_batches);
   require(micro_batches >= crews,
-          "schedule '{}': with {} micro-batches for {} crews the pipeline would never be full; give at least {}", name,
-          micro_batches, crews, crews);
-  if (found->stages_per_crew == 0) {
-    require(per_crew >= 2, "schedule '{}': {} stages a crew; it is for 2 or more", name, per_crew);
+          "schedule '{}': with {} micro-batches for {} crews the pipeline would never be full; give at least {}",
+          schedule.name, micro_batches, crews, crews);
+  if (schedule.stages_per_crew == 0) {
+    require(per_crew >= 2, "schedule '{}': {} stages a crew; it is for 2 or more", schedule.name, per_crew);
   } else {
-    require(per_crew == found->stages_per_crew, "schedule '{}': {} stages a crew; it is for {}", name, per_crew,
-            found->stages_per_crew);
+    require(per_crew == schedule.stages_per_crew, "schedule '{}': {} stages a crew; it is for {}", schedule.name,
+            per_crew, schedule.stages_per_crew);
   }
-  require(seq_chunks == 1 || (found->cuts_positions && seq_chunks > 1), "schedule '{}': {} chunks of positions; {}",
-          name, seq_chunks, found->cuts_positions ? "it takes 1 or more" : "only seq-1f1b cuts them");
-  Timetable out = found->make(request);
-  out.name = name;
+  require(seq_chunks == 1 || (schedule.cuts_positions && seq_chunks > 1), "schedule '{}': {} chunks of positions; {}",
+          schedule.name, seq_chunks, schedule.cuts_positions ? "it takes 1 or more" : "only seq-1f1b cuts them");
+  Timetable out = schedule.make(request);
+  out.name = schedule.name;
   check(out);
+  return out;
+}
+
+Timetable make_timetable(std::string_view name, ScheduleRequest request) {
+  return make_timetable(find_schedule(name), request);
+}
+
+ScheduleSpec ScheduleSpec::read(std::string_view text) {
+  ScheduleSpec out;
+  out.text_ = text;
+  if (text.starts_with("timetable ")) {
+    out.given_ = parse_timetable(text);
+    check(*out.given_);
+  } else {
+    out.schedule_ = &find_schedule(text);
+  }
   return out;
 }
 

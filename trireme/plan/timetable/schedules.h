@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/words.h"
 #include "trireme/plan/timetable/timetable.h"
 
 namespace trireme {
@@ -28,10 +30,36 @@ struct PipelineSchedule {
 
 std::span<const PipelineSchedule> schedules();
 
-// Throws kNotFound for a name that is none, and kInvalidArgument where the schedule cannot have so many crews, stages
+// Throws kNotFound for a name that is none.
+const PipelineSchedule& find_schedule(std::string_view name);
+
+// Throws kInvalidArgument where the schedule cannot have so many crews, stages
 // or micro-batches, with what it can have: fewer micro-batches than crews (a pipeline that never fills) are refused by
 // all. `stages_per_crew` and `seq_chunks` of 0 stand for the least that the schedule takes.
-Timetable make_timetable(std::string_view name, ScheduleRequest request);
+Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request);
+Timetable make_timetable(std::string_view name, ScheduleRequest request);  // throws as find_schedule does, too
+
+// The order of work that a user asks for: one of the schedules, by its name, or a timetable, by its text.
+class ScheduleSpec {
+ public:
+  template <Text T>
+  ScheduleSpec(const T& written)
+      : ScheduleSpec(read(written)) {}  // NOLINT: throws as find_schedule, parse_timetable, check
+
+  const PipelineSchedule& schedule() const { return *schedule_; }  // where no timetable is given
+  const Timetable* given() const { return given_ ? &*given_ : nullptr; }
+  const std::string& text() const { return text_; }
+
+  friend bool operator==(const ScheduleSpec& a, const ScheduleSpec& b) { return a.text_ == b.text_; }
+
+ private:
+  ScheduleSpec() = default;
+  static ScheduleSpec read(std::string_view text);
+
+  const PipelineSchedule* schedule_ = nullptr;
+  std::optional<Timetable> given_;
+  std::string text_;
+};
 
 namespace schedule {
 

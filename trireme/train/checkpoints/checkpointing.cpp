@@ -102,7 +102,7 @@ Shape saved_as(const Session& session, const PlanInput& input) {
 }
 
 bool is_own(const Session& session, const PlanInput& input) {
-  return session.plan().by_hand && session.compiled().graph.input(input.name).piece == kOwnPiece;
+  return session.plan().by_hand && session.compiled().graph.input(input.name).piece.is_own();
 }
 
 // In a checkpoint's index: the tensors that are the values of each rank's own, one after the other along dimension 0.
@@ -179,8 +179,8 @@ void load_piece(const Session& session, const Executor& step, const ckpt::Reader
   if (std::ranges::find(own, input.name) != own.end()) {
     const bool as_saved = is_own(session, input) && session.plan().mesh.devices() == reader.world();
     if (!as_saved) {
-      const std::string& piece = session.compiled().graph.input(input.name).piece;
-      return join_own(reader, input.name, {value, !piece.empty() && piece != kOwnPiece, box, data});
+      const Piece& piece = session.compiled().graph.input(input.name).piece;
+      return join_own(reader, input.name, {value, piece.layout() != nullptr, box, data});
     }
   }
   const Shape saved = saved_as(session, input);

@@ -56,20 +56,22 @@ struct JobConfig {
     int64_t all_reduce_fusion_mb = 0;     // 0: chosen by a model
     std::string strategy, save_strategy;  // files
     bool only_trainable_params = false;   // of save_strategy
-    std::string mesh;                     // and the rest: plan/parallel.h and train/job/strategies.h
+    MeshSpec mesh;                        // and the rest: plan/parallel.h and train/job/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;
     int64_t pp = 1, virtual_stages = 0, seq_chunks = 0;  // 0: as few as the schedule takes
     std::string schedule = "1f1b";                       // a name, or a file
-    std::vector<std::string> stages;
+    std::vector<StageRule> stages;
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;
-    std::vector<std::string> keep;  // "scope = again", "scope/op = memory"
+    std::vector<Recompute::Rule> keep;
     bool recompute_communication = true;
     int64_t gradient_accumulation_steps = 1, interleave = 1;
     bool sum_micro_batch_losses = false;
-    std::string dataset = "data_parallel";
-    std::vector<std::string> fields, ops, parameters, layerwise;
+    DatasetStrategy dataset;
+    std::vector<LayoutRule> fields, parameters;
+    std::vector<OpRule> ops;
+    std::vector<PieceRule> layerwise;
     OptimizerParallel zero;
   } parallel;
 };

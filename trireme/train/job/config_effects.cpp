@@ -41,12 +41,12 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
     all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model
     const std::string file =
         fmt::format("parallel.strategy = '{}', which says how everything lies", c.parallel.strategy);
-    const std::string text = is_file(c.parallel.strategy) ? strategy_text_of(c) : "";
-    if (!text.empty() && !has_parameters_only(text)) {
+    const StrategyFile given = is_file(c.parallel.strategy) ? strategy_of(c) : StrategyFile();
+    if (!given.empty() && !given.has_parameters_only()) {
       for (const char* key : {"parallel.ops", "parallel.parameters", "parallel.fields", "parallel.dataset",
                               "parallel.sp", "parallel.stages"})
         all[key] = file;
-      if (knows_state(text)) all["parallel.zero"] = file;
+      if (knows_state(given)) all["parallel.zero"] = file;
     }
   }
   return all;

@@ -5,6 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/job/rules.h"
 #include "trireme/train/step/precision.h"
 
 namespace trireme {
@@ -37,7 +38,8 @@ std::vector<Key> keys_of_step(JobConfig& c) {
            .target = &c.train.device,
            .doc = "where kernels run: cpu; guarded, which finds mistakes of the code around kernels; or "
                   "described:FILE, a machine's file, for which a job is planned and not run",
-           .flag = "--device"}};
+           .flag = "--device",
+           .in_bench = true}};
 }
 
 std::vector<Key> keys_of_run(JobConfig& c) {
@@ -223,12 +225,12 @@ std::vector<Key> keys_of_pipeline(JobConfig& c) {
        .in_bench = true,
        .no_effect_with = "pp = 1"},
       {.name = "stages",
-       .target = &p.stages,
+       .target = as_texts(&p.stages),
        .doc = "stages of modules, \"scope = stage\", like \"h.0..5 = 0\"; none: stages that take about as long as "
               "each other",
        .no_effect_with = "pp = 1"},
       {.name = "keep",
-       .target = &p.keep,
+       .target = as_texts(&p.keep),
        .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
               "again), or \"scope/op = memory\" (it is, whatever train.recompute says)"},
       {.name = "recompute_communication",
@@ -250,7 +252,7 @@ std::vector<Key> keys_of_cuts(JobConfig& c) {
        .target = &p.only_trainable_params,
        .doc = "true: save_strategy has the layouts of trained parameters only",
        .no_effect_with = "save_strategy = ''"},
-      {.name = "mesh", .target = &p.mesh, .doc = "named axes of the ranks, like dp=2,tp=2"},
+      {.name = "mesh", .target = as_text(&p.mesh), .doc = "named axes of the ranks, like dp=2,tp=2"},
       {.name = "gradient_accumulation_steps",
        .target = &p.gradient_accumulation_steps,
        .doc = "micro-batches that a rank's part of the batch is divided into and computed in, one after the other, "
@@ -271,20 +273,20 @@ std::vector<Key> keys_of_cuts(JobConfig& c) {
               "and MicroBatchInterleaved have it, and gradients are those of the sum; false: the mean over the batch",
        .on_resume = OnResume::kTold},
       {.name = "dataset",
-       .target = &p.dataset,
+       .target = as_text(&p.dataset),
        .doc = "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},
       {.name = "fields",
-       .target = &p.fields,
+       .target = as_texts(&p.fields),
        .doc = "layouts of fields of the batch, \"name = layout\", like \"tokens = [dp, sp]\"; the others are laid "
               "out as parallel.dataset says"},
       {.name = "ops",
-       .target = &p.ops,
+       .target = as_texts(&p.ops),
        .doc = "cuts of ops, \"scope = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\""},
       {.name = "parameters",
-       .target = &p.parameters,
+       .target = as_texts(&p.parameters),
        .doc = "layouts of parameters, \"name = layout\", like \"wte.weight = [tp, -]\""},
       {.name = "layerwise",
-       .target = &p.layerwise,
+       .target = as_texts(&p.layerwise),
        .doc = "data_parallel, hybrid_parallel: parameters of which each rank has values of its own, \"name\", or "
               "pieces of larger ones, \"name = [tp, -]\""}};
 }

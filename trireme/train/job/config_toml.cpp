@@ -17,7 +17,7 @@ namespace {
 std::string_view type_name(const ConfigKey& key) {
   static constexpr std::string_view kNames[] = {"true or false",  "a whole number",    "a number",
                                                 "a string",       "a list of strings", "a list of whole numbers",
-                                                "a whole number", "a string"};
+                                                "a whole number", "a string",          "a list of strings"};
   return kNames[key.target.index()];
 }
 
@@ -78,6 +78,8 @@ void assign(const ConfigKey& key, const toml::node& node, const std::string& sou
         using T = std::remove_pointer_t<std::remove_cvref_t<decltype(target)>>;
         if constexpr (std::is_same_v<T, TextOf>) {
           return;  // read above
+        } else if constexpr (std::is_same_v<T, std::shared_ptr<const TextsOf>>) {
+          target->set(key.name, read_list<std::string>(node, key, where));
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           *target = read_list<std::string>(node, key, where);
         } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
@@ -230,6 +232,10 @@ std::string value_text(const KeyTarget& target_of_key) {
         using T = std::remove_pointer_t<std::remove_cvref_t<decltype(target)>>;
         if constexpr (std::is_same_v<T, TextOf>) {
           table.insert("v", target.text());
+        } else if constexpr (std::is_same_v<T, std::shared_ptr<const TextsOf>>) {
+          toml::array array;
+          for (const std::string& item : target->texts()) array.push_back(item);
+          table.insert("v", array);
         } else if constexpr (std::is_same_v<T, uint64_t>) {
           table.insert("v", static_cast<int64_t>(*target));
         } else if constexpr (std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<int64_t>>) {

@@ -143,5 +143,34 @@ TEST(ParallelConfig, what_modules_ask_counts_in_semi_auto_mode_only) {
   EXPECT_TRUE(parallel_of(with("mode = \"semi_auto_parallel\"\n"), 2).follow_requests);
 }
 
+// What is asked of a cut is read with the file, whatever becomes of it later.
+TEST(ParallelConfig, text_that_stands_for_nothing_is_refused_with_its_key) {
+  const std::pair<const char*, const char*> kWrong[] = {
+      {"mesh = \"dp=2,tp\"", "configuration: parallel.mesh: 'dp=2,tp' is not a mesh: 'tp' has no size"},
+      {"dataset = \"batch\"", "configuration: parallel.dataset: dataset strategy 'batch'; it must be data_parallel"},
+      {"ops = [\"h.0\"]", "configuration: parallel.ops: 'h.0' must be \"pattern = cuts\""},
+      {"ops = [\"h.0/relu#x = [dp]\"]", "configuration: parallel.ops: rule 'h.0/relu#x': 'x' is not an occurrence"},
+      {"ops = [\"h.0 = {{2, x}}\"]", "configuration: parallel.ops: cuts '{{2, x}}': 'x' is not a number of parts"},
+      {"fields = [\"ids = dp\"]", "configuration: parallel.fields: 'dp' is not a layout"},
+      {"parameters = [\"w = [dp, \"]", "configuration: parallel.parameters: '[dp,' is not a layout"},
+      {"layerwise = [\"w = tp\"]", "configuration: parallel.layerwise: 'tp' is not a layout"},
+      {"stages = [\"h.0 = first\"]", "configuration: parallel.stages: 'h.0 = first' is not \"scope = stage\""},
+      {"keep = [\"h.* = never\"]", "configuration: parallel.keep: 'h.* = never': after '=' stands 'memory'"}};
+  for (const auto& [line, message] : kWrong)
+    EXPECT_THAT(error_of([&] { with(std::string(line) + "\n"); }), testing::StartsWith(message)) << line;
+}
+
+TEST(ParallelConfig, what_is_asked_of_a_cut_is_written_as_it_was_read) {
+  const std::string lines =
+      "mesh = 'dp=2,tp=2'\ndataset = '{{4, 1}, {4}}'\nfields = ['ids = [dp, tp]']\n"
+      "ops = ['h.*.mlp = [dp, -], [tp, -] -> [dp*tp, -]', 'bn/relu#1 = cross_batch']\nparameters = ['w = [-, tp]']\n"
+      "layerwise = ['a.w = [tp, -]', 'b']\nstages = ['h.0..5 = 0']\nkeep = ['h.0 = again']\n";
+  const std::string text = to_toml(with(lines));
+  EXPECT_EQ(to_toml(parse_config(text, "again.toml")), text);
+  for (const char* part : {"dp=2,tp=2", "{{4, 1}, {4}}", "ids = [dp, tp]", "h.*.mlp = [dp, -], [tp, -] -> [dp*tp, -]",
+                           "bn/relu#1 = cross_batch", "w = [-, tp]", "a.w = [tp, -]", "h.0..5 = 0", "h.0 = again"})
+    EXPECT_THAT(text, HasSubstr(part));
+}
+
 }  // namespace
 }  // namespace trireme

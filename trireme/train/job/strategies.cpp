@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -14,25 +13,6 @@
 
 namespace trireme {
 namespace {
-
-// "h.*.mlp.c_fc = [dp, -, -], [-, tp]"
-CutRule parse_rule(const std::string& text, const char* key) {
-  const size_t equals = text.find('=');
-  require(equals != std::string::npos && equals > 0,
-          "configuration: {}: '{}' must be \"pattern = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\"", key, text);
-  const auto trim = [](std::string part) {
-    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
-    part.erase(part.find_last_not_of(' ') + 1);
-    return part;
-  };
-  return {trim(text.substr(0, equals)), trim(text.substr(equals + 1))};
-}
-
-// "pattern = layout", or the pattern alone.
-CutRule parse_layerwise(const std::string& text) {
-  if (text.find('=') == std::string::npos) return {text, ""};
-  return parse_rule(text, "parallel.layerwise");
-}
 
 // How positions lie. Between the products they are cut over `between`, and with sequence parallelism over `tp` too; in
 // attention over `ring`, and heads over `heads` besides tp. Axes of one rank cut nothing.
@@ -139,7 +119,7 @@ void check_cuttable(const JobConfig& config, const nn::Cuttable& model) {
   }
 }
 
-std::vector<CutRule> ready_made(const JobConfig& config, int64_t ranks) {
+std::vector<OpRule> ready_made(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (p.tp <= 1 && p.cp <= 1 && p.ep <= 1) return {};
   const nn::Cuttable model = model_of(config).cuttable();
@@ -147,23 +127,23 @@ std::vector<CutRule> ready_made(const JobConfig& config, int64_t ranks) {
   if (model.heads > 0) check_heads(config, model.heads_key);
   if (model.mixture) check_experts(config, model, ranks);
   const Positions positions = positions_of(config);
-  std::vector<CutRule> rules;
+  std::vector<OpRule> rules;
   for (nn::Cut& cut : model_of(config).cuts({.sequence = p.sp,
                       .vocabulary = p.vocabulary,
                       .between = positions.between,
                       .ring = positions.ring,
                       .heads = positions.heads})) {
-    rules.push_back({std::move(cut.pattern), std::move(cut.cuts)});
+    rules.push_back({cut.pattern, cut.cuts});
   }
   return rules;
 }
 
 // Every field has the batch in front. Positions are its next dimension by the dataset strategy of a model that has
 // them; here are the fields that have none, or others before them.
-std::vector<CutRule> ready_made_fields(const JobConfig& config) {
+std::vector<LayoutRule> ready_made_fields(const JobConfig& config) {
   const std::vector<FieldNeed> needs = model_of(config).needs();
   const std::vector<FieldSpec> fields = fields_of(config);
-  std::vector<CutRule> rules;
+  std::vector<LayoutRule> rules;
   for (size_t i = 0; i < fields.size(); ++i) {
     const int positions = needs[i].positions;
     if (positions == 0 || fields[i].sample.shape.rank() == 0) continue;
@@ -178,7 +158,8 @@ std::vector<CutRule> ready_made_fields(const JobConfig& config) {
 bool cuts_by_hand(const JobConfig& config) {
   const auto& p = config.parallel;
   return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.ep > 1 || p.sp || p.vocabulary ||
-         !p.ops.empty() || !p.parameters.empty() || !p.fields.empty() || p.dataset != "data_parallel";
+         !p.ops.empty() || !p.parameters.empty() || !p.fields.empty() ||
+         !p.dataset.is(DatasetStrategy::Named::kDataParallel);
 }
 
 // What says how the compiler cuts a model has no place where the model's own code cuts it.
@@ -186,7 +167,7 @@ void check_mode(const JobConfig& config) {
   const auto& p = config.parallel;
   const bool hybrid = p.mode == Mode::kHybrid;
   JobConfig rest = config;
-  if (hybrid) rest.parallel.mesh.clear(), rest.parallel.fields.clear(), rest.parallel.dataset = "data_parallel";
+  if (hybrid) rest.parallel.mesh = {}, rest.parallel.fields.clear(), rest.parallel.dataset = {};
   require(p.mode == Mode::kSemiAuto || !cuts_by_hand(rest),
           "configuration: parallel.strategy, {}tp, cp, ep, sp, vocabulary, ops{} are for "
           "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
@@ -206,16 +187,16 @@ void check_mode(const JobConfig& config) {
           to_string(p.mode));
 }
 
-std::string mesh_of(const JobConfig& config, int64_t ranks) {
+MeshSpec mesh_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (!p.mesh.empty()) {
     require(p.tp <= 1 && p.cp <= 1 && p.ep <= 1,
-            "configuration: both parallel.mesh = '{}' and parallel.tp = {}, cp = {}, ep = {} are set; keep one", p.mesh,
-            p.tp, p.cp, p.ep);
+            "configuration: both parallel.mesh = '{}' and parallel.tp = {}, cp = {}, ep = {} are set; keep one",
+            to_string(p.mesh), p.tp, p.cp, p.ep);
     return p.mesh;
   }
   const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
-  if (copy <= 1) return "";
+  if (copy <= 1) return {};
   require(ranks >= copy,
           "configuration: parallel.tp = {} x cp = {} x ep = {} is {} ranks, and the job has {}; start {}, or cut less",
           p.tp, p.cp, p.ep, copy, ranks, copy);
@@ -223,13 +204,15 @@ std::string mesh_of(const JobConfig& config, int64_t ranks) {
           "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}",
           p.tp, p.cp, p.ep, ranks, ranks / copy * copy, (ranks / copy + 1) * copy);
   const int64_t heads = ranks_of_heads(config);
-  if (heads == 1 || heads == p.cp) return fmt::format("dp={},ep={},cp={},tp={}", ranks / copy, p.ep, p.cp, p.tp);
-  return fmt::format("dp={},ep={},cp={},cph={},tp={}", ranks / copy, p.ep, p.cp / heads, heads, p.tp);
+  std::vector<MeshAxis> axes{{"dp", ranks / copy}, {"ep", p.ep}};
+  if (heads == 1 || heads == p.cp) {
+    axes.push_back({"cp", p.cp});
+  } else {
+    axes.insert(axes.end(), {{"cp", p.cp / heads}, {"cph", heads}});
+  }
+  axes.push_back({"tp", p.tp});
+  return Mesh(axes);
 }
-
-}  // namespace
-
-namespace {
 
 void check_fusion(const JobConfig& config) {
   const auto& p = config.parallel;
@@ -256,11 +239,10 @@ void check_fusion(const JobConfig& config) {
 }
 
 // Keys that say how the model is cut, beside a file that says it. Of the mesh both may speak, if they say the same.
-void check_beside_strategy(const JobConfig& config, const std::string& file, int64_t ranks) {
-  if (has_parameters_only(file)) return;
-  const std::string by_keys = mesh_of(config, ranks);
+void check_beside_strategy(const JobConfig& config, const StrategyFile& file, int64_t ranks) {
+  if (file.has_parameters_only()) return;
+  const MeshSpec by_keys = mesh_of(config, ranks);
   if (by_keys.empty()) return;
-  const Mesh mesh = mesh_of_strategy(file);
   const auto sizes = [](const Mesh& of) {
     std::vector<std::pair<std::string, int64_t>> out;
     for (const MeshAxis& axis : of.user_axes()) {
@@ -269,11 +251,11 @@ void check_beside_strategy(const JobConfig& config, const std::string& file, int
     }
     return out;
   };
-  require(sizes(parse_mesh(by_keys)) == sizes(mesh),
+  require(sizes(by_keys.whole()) == sizes(file.mesh()),
           "configuration: parallel.strategy = '{}' is for the mesh '{}', and the keys beside it (parallel.mesh, tp, "
           "cp, ep) make '{}'; leave them out, or "
           "change them",
-          config.parallel.strategy, to_string(mesh), by_keys);
+          config.parallel.strategy, to_string(file.mesh()), to_string(by_keys));
 }
 
 // What links between ranks bring: of a machine, or as a run measured.
@@ -300,29 +282,8 @@ void add_links(const JobConfig& config, int64_t ranks, Communication& out) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-// "h.0..5 = 0"
-StageRule parse_stage_rule(const std::string& text) {
-  const size_t equals = text.rfind('=');
-  const auto refuse = [&] {
-    fail(ErrorKind::kInvalidArgument,
-         "configuration: parallel.stages: '{}' is not \"scope = stage\", like \"h.0..5 = 0\"", text);
-  };
-  if (equals == std::string::npos) refuse();
-  const std::string pattern(trim(std::string_view(text).substr(0, equals)));
-  const std::string number(trim(std::string_view(text).substr(equals + 1)));
-  int stage = -1;
-  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), stage);
-  if (pattern.empty() || number.empty() || status != std::errc() || end != number.data() + number.size() || stage < 0)
-    refuse();
-  return {pattern, stage};
-}
-
-// A schedule's name, or what stands in a file.
-std::string schedule_of(const JobConfig& config) {
+// By its name, or what stands in a file.
+ScheduleSpec schedule_of(const JobConfig& config) {
   const std::string& given = config.parallel.schedule;
   if (std::ranges::find(schedules(), given, &PipelineSchedule::name) != schedules().end()) return given;
   std::string names;
@@ -349,20 +310,18 @@ PipelineParallel pipeline_of(const JobConfig& config) {
       "configuration: parallel.pp = {} with parallel.mode = 'stand_alone', which is one rank; use 'data_parallel' or "
       "'semi_auto_parallel'",
       p.pp);
-  PipelineParallel out{.crews = p.pp,
-                       .stages_per_crew = p.virtual_stages,
-                       .schedule = schedule_of(config),
-                       .seq_chunks = p.seq_chunks,
-                       .rules = {}};
-  for (const std::string& rule : p.stages) out.rules.push_back(parse_stage_rule(rule));
-  return out;
+  return {.crews = p.pp,
+          .stages_per_crew = p.virtual_stages,
+          .schedule = schedule_of(config),
+          .seq_chunks = p.seq_chunks,
+          .rules = p.stages};
 }
 
 }  // namespace
 
-std::string strategy_text_of(const JobConfig& config) {
+StrategyFile strategy_of(const JobConfig& config) {
   const std::string& path = config.parallel.strategy;
-  if (path.empty()) return "";
+  if (path.empty()) return {};
   require(is_file(path),
           "configuration: parallel.strategy: there is no file '{}'; name one that parallel.save_strategy wrote", path);
   std::string text = read_file(path);
@@ -375,14 +334,7 @@ std::string strategy_text_of(const JobConfig& config) {
 Recompute recompute_of(const JobConfig& config) {
   Recompute out = config.train.passes.recompute;
   out.communication = config.parallel.recompute_communication;
-  for (const std::string& text : config.parallel.keep) {
-    const CutRule rule = parse_rule(text, "parallel.keep");
-    require(rule.cuts == "again" || rule.cuts == "memory",
-            "configuration: parallel.keep: '{}': after '=' stands 'memory', for what is kept, or 'again', for what is "
-            "computed again",
-            text);
-    out.rules.push_back({rule.pattern, rule.cuts == "again"});
-  }
+  out.rules = config.parallel.keep;
   return out;
 }
 
@@ -403,11 +355,11 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const int64_t of_crew = ranks_of_crew(out.pipeline, ranks);
   out.follow_requests = p.mode == Mode::kSemiAuto;
   out.by_hand = p.mode == Mode::kHybrid || (p.mode == Mode::kDataParallel && !p.layerwise.empty());
-  for (const std::string& rule : p.layerwise) out.layerwise.push_back(parse_layerwise(rule));
+  out.layerwise = p.layerwise;
   out.communication = p.communication;
   out.communication.bucket_bytes = p.all_reduce_fusion_mb << 20;
   add_links(config, ranks, out.communication);
-  out.strategy = strategy_text_of(config);
+  out.strategy = strategy_of(config);
   if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, of_crew);
   out.accumulation = p.gradient_accumulation_steps;
   out.interleave = p.interleave;
@@ -415,16 +367,16 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   if (config.train.numerics == Numerics::kInvariant) out.communication.shard_accumulation = false;
   out.mesh = mesh_of(config, of_crew);
   const bool has_positions = model_of(config).cuttable().positions;
-  if (has_positions && !out.mesh.empty() && p.mesh.empty() && p.dataset == "data_parallel") {
+  if (has_positions && !out.mesh.empty() && p.mesh.empty() && p.dataset.is(DatasetStrategy::Named::kDataParallel)) {
     out.dataset = fmt::format("[dp*ep, {}]", positions_of(config).between);
     out.fields = ready_made_fields(config);
   } else {
     out.dataset = p.dataset;
   }
-  for (const std::string& rule : p.fields) out.fields.push_back(parse_rule(rule, "parallel.fields"));
+  out.fields.insert(out.fields.end(), p.fields.begin(), p.fields.end());
   out.ops = ready_made(config, of_crew);
-  for (const std::string& rule : p.ops) out.ops.push_back(parse_rule(rule, "parallel.ops"));
-  for (const std::string& rule : p.parameters) out.parameters.push_back(parse_rule(rule, "parallel.parameters"));
+  out.ops.insert(out.ops.end(), p.ops.begin(), p.ops.end());
+  out.parameters = p.parameters;
   out.optimizer = p.zero;
   return out;
 }
@@ -443,13 +395,12 @@ std::string describe_context(const JobConfig& config) {
 }
 
 int64_t data_parallel_degree(const JobConfig& config, int64_t ranks) {
-  if (config.parallel.dataset != "data_parallel" || !config.parallel.strategy.empty()) return 1;
+  if (!config.parallel.dataset.is(DatasetStrategy::Named::kDataParallel) || !config.parallel.strategy.empty()) return 1;
   const int64_t of_crew = ranks_of_crew({.crews = config.parallel.pp}, ranks);
-  const std::string text = mesh_of(config, of_crew);
-  if (text.empty()) return of_crew;
-  const Mesh mesh = parse_mesh(text);
+  const MeshSpec mesh = mesh_of(config, of_crew);
+  if (mesh.empty()) return of_crew;
   int64_t degree = 1;
-  for (const MeshAxis& axis : mesh.user_axes()) {
+  for (const MeshAxis& axis : mesh.whole().user_axes()) {
     if (axis.name == "dp" || (axis.name == "ep" && config.parallel.mesh.empty())) degree *= axis.size;
   }
   return degree;

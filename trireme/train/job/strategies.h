@@ -17,13 +17,13 @@ namespace trireme {
 // Throws kInvalidArgument when the ranks do not divide, or the model has no ready-made strategy of the kind asked for.
 Parallel parallel_of(const JobConfig& config, int64_t ranks);
 
-// The text of parallel.strategy's file, whatever its form; "" where none is named.
-std::string strategy_text_of(const JobConfig& config);
+// What parallel.strategy's file says, whatever its form; empty where none is named.
+StrategyFile strategy_of(const JobConfig& config);
 
 // How attention is computed on positions that are cut over `cp`, in words; "" where they are not.
 std::string describe_context(const JobConfig& config);
 
-// What of a step's values is computed again. Throws kInvalidArgument for a rule that is none.
+// What of a step's values is computed again.
 Recompute recompute_of(const JobConfig& config);
 
 // In how many parts the batch falls; 1 where a strategy file or another dataset strategy than data_parallel says it.

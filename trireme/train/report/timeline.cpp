@@ -21,12 +21,12 @@ constexpr double kRow = 24, kGap = 4, kTitle = 22;
 constexpr double kDigit = 7.5;  // room for a digit of a micro-batch's number
 
 // What an action is of.
-struct Piece {
+struct PassPart {
   Phase phase;
   int stage, micro_batch;
 };
 
-Piece piece_of(const Compiled& compiled, const Node& node) {
+PassPart piece_of(const Compiled& compiled, const Node& node) {
   if (node.micro_batch < 0) return {node.phase, node.stage, -1};
   const Program& program = compiled.crews[0].program;
   const int64_t parts = program.micro_batches / compiled.timetable->micro_batches;  // copies, or chunks
@@ -34,7 +34,7 @@ Piece piece_of(const Compiled& compiled, const Node& node) {
 }
 
 // Actions in the order in which they were computed.
-void add_action(std::vector<PassSpan>& spans, const Piece& piece, double begin_s, double end_s) {
+void add_action(std::vector<PassSpan>& spans, const PassPart& piece, double begin_s, double end_s) {
   if (!spans.empty()) {
     PassSpan& last = spans.back();
     if (last.phase == piece.phase && last.stage == piece.stage && last.micro_batch == piece.micro_batch) {

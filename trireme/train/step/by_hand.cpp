@@ -21,7 +21,7 @@ Tensor sum_over(const Tensor& x, const std::vector<int>& axes, const Mesh& mesh)
 
 void cut_by_hand(const Parallel& parallel, int64_t ranks, std::vector<BatchField>& batch, StepOptions& options) {
   if (!parallel.by_hand) return;
-  options.by_hand = parallel.mesh.empty() ? Mesh({{"dp", ranks}}) : parse_mesh(parallel.mesh);
+  options.by_hand = parallel.mesh.empty() ? Mesh({{"dp", ranks}}) : parallel.mesh.whole();
   options.layerwise = parallel.layerwise;
   batch = batch_of_rank(batch, parallel, ranks);
 }
@@ -31,15 +31,17 @@ Tensor sum_over_ranks(const Tensor& x, const Mesh& mesh, double parts) {
   return parts == 1 ? sum : scale(sum, 1 / parts);
 }
 
-void mark_layerwise(const std::vector<Tensor>& parameters, const std::vector<CutRule>& rules) {
+void mark_layerwise(const std::vector<Tensor>& parameters, const std::vector<PieceRule>& rules) {
   std::vector<std::string> names;
   for (const Tensor& parameter : parameters) names.push_back(input_of(parameter).name);
-  for (const CutRule& rule : rules) {
+  for (const PieceRule& rule : rules) {
+    require(!rule.piece.empty(), "layerwise rule '{}' says of no pieces how they lie; give a layout, or 'own'",
+            rule.pattern);
     bool any = false;
     for (const Tensor& parameter : parameters) {
       if (!matches(rule.pattern, input_of(parameter).name)) continue;
       any = true;
-      parameter.graph().set_piece(parameter.id(), rule.cuts.empty() ? std::string(kOwnPiece) : rule.cuts);
+      parameter.graph().set_piece(parameter.id(), rule.piece);
     }
     require(any, "layerwise rule '{}' matches no parameter.{}", rule.pattern, suggestion(rule.pattern, names));
   }
@@ -78,7 +80,7 @@ std::vector<BatchField> batch_of_rank(const std::vector<BatchField>& batch, cons
     const TensorType& whole = batch[i].type;
     out.push_back({batch[i].name,
                    {whole.dtype, local_shape(whole.shape, layout, strategy.mesh)},
-                   layout.is_replicated() ? "" : to_string(layout, strategy.mesh)});
+                   layout.is_replicated() ? Piece() : Piece(NamedLayout(layout, strategy.mesh))});
   }
   return out;
 }

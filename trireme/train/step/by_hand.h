@@ -18,7 +18,7 @@ void cut_by_hand(const Parallel& parallel, int64_t ranks, std::vector<BatchField
 Tensor sum_over_ranks(const Tensor& x, const Mesh& mesh, double parts);
 
 // Marks the parameters that the rules name. Throws kInvalidArgument for a rule that names none.
-void mark_layerwise(const std::vector<Tensor>& parameters, const std::vector<CutRule>& rules);
+void mark_layerwise(const std::vector<Tensor>& parameters, const std::vector<PieceRule>& rules);
 
 // The gradient of a parameter over all ranks that hold the same piece of it.
 Tensor sum_over_holders(const Tensor& gradient, const Tensor& parameter, const Mesh& mesh);

@@ -35,7 +35,7 @@ void check_by_hand(const CompileOptions& options) {
       {p.pipeline.crews != 1, fmt::format("a pipeline of {} parts (pp)", p.pipeline.crews)},
       {p.optimizer.level != 0, fmt::format("optimizer parallelism of level {} (zero)", p.optimizer.level)},
       {!p.strategy.empty(), "a strategy"},
-      {!p.ops.empty(), p.ops.empty() ? "" : fmt::format("the rule for ops '{}'", p.ops.front().pattern)},
+      {!p.ops.empty(), p.ops.empty() ? "" : fmt::format("the rule for ops '{}'", to_string(p.ops.front().pattern))},
       {!p.parameters.empty(),
        p.parameters.empty() ? "" : fmt::format("the rule for parameters '{}'", p.parameters.front().pattern)},
       {p.communication.all_to_all != usual.all_to_all, "enable_alltoall = false"},
@@ -204,7 +204,7 @@ Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions&
   how.external_parameters = true;
   how.measure = {};  // all of a job goes by the same
   how.parallel.communication.measured = step.measured;
-  if (!how.parallel.strategy.empty()) how.parallel.mesh = to_string(step.strategy.mesh);  // the file brings its own
+  if (!how.parallel.strategy.empty()) how.parallel.mesh = step.strategy.mesh;  // the file brings its own
   std::map<std::string, Layout> stored;
   for (const CompiledCrew& crew : step.crews) {
     for (const PlanInput& input : crew.plan.inputs) {

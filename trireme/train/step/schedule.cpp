@@ -15,15 +15,6 @@ constexpr NameOf<Schedule::Kind> kKindsOfSchedule[] = {
 
 }  // namespace
 
-Schedule::Kind parse_schedule(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& [known, kind] : kKindsOfSchedule) {
-    if (known == name) return kind;
-    names.emplace_back(known);
-  }
-  fail(ErrorKind::kInvalidArgument, "no schedule '{}'.{}", name, suggestion(name, names));
-}
-
 std::vector<Key> keys_of(Schedule& schedule) {
   return {{.name = "schedule",
            .target = one_of(&schedule.kind, kKindsOfSchedule),

@@ -16,9 +16,6 @@ struct Schedule {
   double final_ratio = 0.1;  // the last step's rate as a share of the peak; not of kConstant
 };
 
-// Throws kInvalidArgument with the candidates.
-Schedule::Kind parse_schedule(const std::string& name);  // "constant", "linear", "cosine"
-
 // The section [train].
 std::vector<Key> keys_of(Schedule& schedule);
 

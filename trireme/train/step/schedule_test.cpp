@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "trireme/base/error.h"
-
 namespace trireme {
 namespace {
 
@@ -39,16 +37,6 @@ TEST(Schedule, cosine_is_half_way_in_the_middle_and_ends_at_its_last_share) {
 
 TEST(Schedule, past_the_end_the_last_rate_stays) {
   EXPECT_DOUBLE_EQ(rate_at({.kind = Schedule::Kind::kLinear, .final_ratio = 0.5}, 1.0, 400, 100), 0.5);
-}
-
-TEST(Schedule, a_name_that_is_none_is_refused_with_the_likely_one) {
-  EXPECT_EQ(parse_schedule("cosine"), Schedule::Kind::kCosine);
-  try {
-    parse_schedule("cosin");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "no schedule 'cosin'. Did you mean 'cosine'?");
-  }
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ MeanLoss mean_loss(const CountedLoss& loss, const StepOptions& options) {
 // How many ranks are given the same part of the batch.
 double holders_of(const BatchField& field, const Mesh& mesh) {
   if (field.piece.empty()) return static_cast<double>(mesh.devices());
-  const std::vector<int> axes = parse_layout(field.piece, mesh, field.type.shape.rank()).replica_axes(mesh);
+  const std::vector<int> axes = field.piece.layout()->on(mesh).replica_axes(mesh);
   return static_cast<double>(mesh.size_of(axes));
 }
 
@@ -146,7 +146,7 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
     if (!grads[i]) continue;
     const Input& input = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)];
     nn::UpdateOperands operands{input.name, parameters[i], grads[i], lr, step, factor};
-    if (options.by_hand && !input.piece.empty() && input.piece != kOwnPiece) {
+    if (options.by_hand && !input.piece.empty() && !input.piece.is_own()) {
       operands.sum_of_pieces = [&, i](const Tensor& x) { return sum_over_pieces(x, parameters[i], *options.by_hand); };
     }
     nn::add_update(optimizer, operands);

@@ -23,7 +23,7 @@ namespace trireme {
 struct BatchField {
   std::string name;
   TensorType type;
-  std::string piece = {};  // of a rank's part, for a model that is cut by hand: how the parts of all lie (ir/graph.h)
+  Piece piece = {};  // of a rank's part, for a model that is cut by hand: how the parts of all lie (ir/graph.h)
 };
 
 // The model: a function of a batch's fields by name, which gives what it predicts by name (nn/fields.h), or as one
@@ -96,7 +96,7 @@ struct StepOptions {
   // is a rank's, and what is trained, and reported as the loss, is the mean of all ranks' losses. The gradient of a
   // parameter is summed over the ranks that hold the same of it.
   std::optional<Mesh> by_hand = {};
-  std::vector<CutRule> layerwise =
+  std::vector<PieceRule> layerwise =
       {};                 // parameters of which each rank has a piece, or values of its own (plan/parallel.h)
   bool accuracy = false;  // evaluation: also how many elements of the last field the largest output hits
 };

@@ -1,67 +1,18 @@
-#include "trireme/plan/cuts.h"
+#include "trireme/plan/op_cuts.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "trireme/base/error.h"
-#include "trireme/base/words.h"
+#include "trireme/mesh/mesh_spec.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme {
 namespace {
 
-// Splits at the commas that stand outside all brackets.
-std::vector<std::string_view> items_of(std::string_view text) {
-  std::vector<std::string_view> out;
-  int depth = 0;
-  size_t from = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
-    if (text[i] == ',' && depth == 0) {
-      out.push_back(trim(text.substr(from, i - from)));
-      from = i + 1;
-    }
-  }
-  const std::string_view last = trim(text.substr(from));
-  if (!last.empty() || !out.empty()) out.push_back(last);
-  return out;
-}
-
-std::string_view inside(std::string_view text, std::string_view whole) {
-  text = trim(text);
-  require(text.size() >= 2 && text.front() == '{' && text.back() == '}',
-          "cuts '{}': '{}' must stand in braces, like {{{{2, 1}}, {{1, 4}}}}, or be layouts, like [dp, -], [-, tp]",
-          whole, text);
-  return text.substr(1, text.size() - 2);
-}
-
-struct Side {
-  bool by_number = false;
-  std::vector<std::string_view> tensors;
-};
-
-Side side_of(std::string_view text, std::string_view whole) {
-  text = trim(text);
-  if (text.starts_with('{')) return {true, items_of(inside(text, whole))};
-  return {false, items_of(text)};
-}
-
-std::vector<int64_t> numbers_of(std::string_view tensor, std::string_view whole) {
-  std::vector<int64_t> out;
-  for (const std::string_view item : items_of(inside(tensor, whole))) {
-    int64_t value = 0;
-    const auto [end, status] = std::from_chars(item.data(), item.data() + item.size(), value);
-    require(status == std::errc() && end == item.data() + item.size() && value >= 1,
-            "cuts '{}': '{}' is not a number of parts; it must be a whole number from 1", whole, item);
-    out.push_back(value);
-  }
-  return out;
-}
-
-// What the text is about, for messages.
+// What the cuts are about, for messages.
 struct Subject {
   std::string_view text;
   const Graph& graph;
@@ -149,30 +100,24 @@ class FactorParts {
   std::vector<int64_t> parts_;  // 0: nothing is given
 };
 
-// A layout's text without the reserved axis, and the dimension in which it stood, or -1.
+// A layout without the reserved axis, and the dimension in which it stood, or -1.
 struct Interleaved {
-  std::string layout;
+  NamedLayout layout;
   int dim = -1;
 };
 
-Interleaved without_interleaved(std::string_view text, std::string_view whole) {
-  if (text.find(kInterleavedAxis) == std::string_view::npos) return {std::string(text)};
-  require(text.size() >= 2 && text.front() == '[' && text.back() == ']',
-          "cuts '{}': '{}' is not a layout like [dp*{}, -]", whole, text, kInterleavedAxis);
-  Interleaved out{"["};
-  int dim = 0;
-  for (const std::string_view entry : items_of(text.substr(1, text.size() - 2))) {
-    std::string_view kept = entry;
-    if (const size_t at = entry.find(kInterleavedAxis); at != std::string_view::npos) {
-      const bool is_last = at + kInterleavedAxis.size() == entry.size() && (at == 0 || entry[at - 1] == '*');
-      require(is_last && out.dim < 0, "cuts '{}': '{}' must be the last axis of one dimension, as in [dp*{}, -]", whole,
-              kInterleavedAxis, kInterleavedAxis);
-      out.dim = dim;
-      kept = at == 0 ? "-" : trim(entry.substr(0, at - 1));
-    }
-    out.layout += fmt::format("{}{}", dim++ > 0 ? ", " : "", kept);
+Interleaved without_interleaved(const NamedLayout& layout, std::string_view whole) {
+  Interleaved out{layout};
+  for (size_t dim = 0; dim < out.layout.dims.size(); ++dim) {
+    AxisNames& axes = out.layout.dims[dim];
+    const auto found = std::ranges::find(axes, kInterleavedAxis);
+    if (found == axes.end()) continue;
+    require(found + 1 == axes.end() && out.dim < 0,
+            "cuts '{}': '{}' must be the last axis of one dimension, as in [dp*{}, -]", whole, kInterleavedAxis,
+            kInterleavedAxis);
+    out.dim = static_cast<int>(dim);
+    axes.pop_back();
   }
-  out.layout += "]";
   return out;
 }
 
@@ -241,26 +186,26 @@ class FactorAxes {
   std::vector<char> said_;
 };
 
-FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mesh, int64_t copies) {
-  subject.check_count(side.tensors.size(), subject.node.inputs, "operands");
-  if (!side.by_number) {
-    FactorAxes axes(subject, mesh);
-    for (size_t i = 0; i < side.tensors.size(); ++i) {
-      const Interleaved given = without_interleaved(side.tensors[i], subject.text);
-      const Layout layout = parse_layout(given.layout, mesh);
-      subject.check_rank(layout.dims.size(), subject.node.inputs[i], i, "operand");
-      check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh,
-            fmt::format("operand {} of {}", i, subject.name()), Parts::kUneven);
-      axes.add(i, layout);
-      if (given.dim >= 0) axes.add_copies(i, given.dim, copies);
-    }
-    return axes.take();
+FactorCuts by_layouts(const std::vector<NamedLayout>& layouts, const Subject& subject, const Mesh& mesh,
+                      int64_t copies) {
+  FactorAxes axes(subject, mesh);
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const Interleaved given = without_interleaved(layouts[i], subject.text);
+    const Layout layout = given.layout.on(mesh);
+    subject.check_rank(layout.dims.size(), subject.node.inputs[i], i, "operand");
+    check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh,
+          fmt::format("operand {} of {}", i, subject.name()), Parts::kUneven);
+    axes.add(i, layout);
+    if (given.dim >= 0) axes.add_copies(i, given.dim, copies);
   }
+  return axes.take();
+}
+
+FactorCuts by_numbers(const std::vector<PartsOfDims>& tensors, const Subject& subject, const Mesh& mesh) {
   FactorParts parts(subject);
-  for (size_t i = 0; i < side.tensors.size(); ++i) {
-    const std::vector<int64_t> counts = numbers_of(side.tensors[i], subject.text);
-    subject.check_rank(counts.size(), subject.node.inputs[i], i, "operand");
-    parts.add(i, counts);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    subject.check_rank(tensors[i].size(), subject.node.inputs[i], i, "operand");
+    parts.add(i, tensors[i]);
   }
   FactorCuts cuts;
   try {
@@ -271,9 +216,15 @@ FactorCuts operands_of(const Side& side, const Subject& subject, const Mesh& mes
   return cuts;
 }
 
+FactorCuts operands_of(const TensorCuts& side, const Subject& subject, const Mesh& mesh, int64_t copies) {
+  subject.check_count(count_of(side), subject.node.inputs, "operands");
+  if (const auto* numbers = std::get_if<std::vector<PartsOfDims>>(&side)) return by_numbers(*numbers, subject, mesh);
+  return by_layouts(std::get<std::vector<NamedLayout>>(side), subject, mesh, copies);
+}
+
 // A result by numbers: its own axes where the number is the op's, else with the axes over which it is partial after
 // them, which makes a reduce-scatter; else as axes_for_cuts has it.
-Layout result_by_number(const std::vector<int64_t>& counts, const Layout& own, const Mesh& mesh) {
+Layout result_by_number(const PartsOfDims& counts, const Layout& own, const Mesh& mesh) {
   Layout out = Layout::replicated(own.rank());
   bool known = true;
   for (size_t dim = 0; dim < counts.size(); ++dim) {
@@ -291,62 +242,46 @@ Layout result_by_number(const std::vector<int64_t>& counts, const Layout& own, c
   return out;
 }
 
+Layout result_of(const TensorCuts& results, size_t i, const Subject& subject, const Layout& own, const Mesh& mesh) {
+  const ValueId value = subject.node.outputs[i];
+  if (const auto* numbers = std::get_if<std::vector<PartsOfDims>>(&results)) {
+    subject.check_rank((*numbers)[i].size(), value, i, "result");
+    return result_by_number((*numbers)[i], own, mesh);
+  }
+  const Layout out = without_interleaved(std::get<std::vector<NamedLayout>>(results)[i], subject.text).layout.on(mesh);
+  subject.check_rank(out.dims.size(), value, i, "result");
+  return out;
+}
+
 }  // namespace
 
-std::vector<int> ranks_of_cuts(std::string_view text) {
-  std::vector<int> out;
-  const Side side = side_of(text.substr(0, text.find("->")), text);
-  for (std::string_view tensor : side.tensors) {
-    require(tensor.size() >= 2, "cuts '{}': '{}' is neither a list of parts nor a layout", text, tensor);
-    out.push_back(static_cast<int>(items_of(tensor.substr(1, tensor.size() - 2)).size()));
-  }
-  return out;
-}
-
-std::vector<std::vector<int64_t>> parse_numbers(std::string_view text) {
-  std::vector<std::vector<int64_t>> out;
-  for (const std::string_view tensor : items_of(inside(text, text))) out.push_back(numbers_of(tensor, text));
-  return out;
-}
-
-std::vector<Layout> parse_layouts(std::string_view text, const Graph& graph, const std::vector<ValueId>& values,
-                                  const Mesh& mesh, const std::string& what) {
-  const std::vector<std::string_view> items = items_of(trim(text));
-  require(items.size() == values.size(), "'{}' gives {} layouts of {}; it has {}", trim(text), items.size(), what,
-          values.size());
+std::vector<Layout> layouts_of(const std::vector<NamedLayout>& layouts, const Graph& graph,
+                               const std::vector<ValueId>& values, const Mesh& mesh, const std::string& what) {
+  require(layouts.size() == values.size(), "'{}' gives {} layouts of {}; it has {}", to_string(layouts), layouts.size(),
+          what, values.size());
   std::vector<Layout> out;
-  for (size_t i = 0; i < items.size(); ++i) {
-    out.push_back(parse_layout(items[i], mesh, graph.type(values[i]).shape.rank()));
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    out.push_back(layouts[i].on(mesh));
     check(out.back(), graph.type(values[i]).shape, mesh, fmt::format("{} {}", what, i));
   }
   return out;
 }
 
-OpCuts parse_cuts(std::string_view text, const Graph& graph, const Node& node, const Mesh& mesh, int64_t copies) {
+OpCuts op_cuts(const Cuts& cuts, const Graph& graph, const Node& node, const Mesh& mesh, int64_t copies) {
   const RuleOf computed = rule_of(graph, node);
   const ShardingRule& rule = *computed;
-  const Subject subject{text, graph, node, rule};
-  const size_t arrow = text.find("->");
+  const Subject subject{cuts.text, graph, node, rule};
   OpCuts out;
-  out.cuts = operands_of(side_of(text.substr(0, arrow), text), subject, mesh, copies);
+  out.cuts = operands_of(cuts.operands, subject, mesh, copies);
   const std::string illegal = why_illegal(rule, out.cuts, mesh);
   require(illegal.empty(),
-          "cuts '{}' of {}: {}; the op's rule is {}: do not cut what has a '!', and use divisors of the sizes", text,
-          subject.name(), illegal, to_string(rule));
-  if (arrow == std::string_view::npos) return out;
-  const Side results = side_of(text.substr(arrow + 2), text);
-  subject.check_count(results.tensors.size(), node.outputs, "results");
+          "cuts '{}' of {}: {}; the op's rule is {}: do not cut what has a '!', and use divisors of the sizes",
+          cuts.text, subject.name(), illegal, to_string(rule));
+  if (!cuts.results) return out;
+  subject.check_count(count_of(*cuts.results), node.outputs, "results");
   const std::vector<Layout> own = result_layouts(rule, out.cuts);
   for (size_t i = 0; i < own.size(); ++i) {
-    Layout wanted;
-    if (results.by_number) {
-      const std::vector<int64_t> counts = numbers_of(results.tensors[i], text);
-      subject.check_rank(counts.size(), node.outputs[i], i, "result");
-      wanted = result_by_number(counts, own[i], mesh);
-    } else {
-      wanted = parse_layout(without_interleaved(results.tensors[i], text).layout, mesh);
-      subject.check_rank(wanted.dims.size(), node.outputs[i], i, "result");
-    }
+    Layout wanted = result_of(*cuts.results, i, subject, own[i], mesh);
     check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()),
           Parts::kUneven);
     out.results.emplace_back(std::move(wanted));

@@ -1,0 +1,37 @@
+// ScopePattern: names scopes of a model and all that is inside them: "h.3", "h.*" for any part of the path, "h.0..5"
+// for a part that is a number from 0 to 5.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/words.h"
+
+namespace trireme {
+
+class ScopePattern {
+ public:
+  ScopePattern() = default;
+  template <Text T>
+  ScopePattern(const T& written) : ScopePattern(read(written)) {}  // NOLINT: written as text
+
+  bool matches(std::string_view scope) const;
+  const std::string& text() const { return text_; }
+
+  friend bool operator==(const ScopePattern& a, const ScopePattern& b) { return a.text_ == b.text_; }
+
+ private:
+  // A part of a path: any, a name, or a number of a range.
+  struct Part {
+    std::string name;  // "*": any
+    int first = 0, last = -1;
+    bool matches(std::string_view part) const;
+  };
+  static ScopePattern read(std::string_view text);
+
+  std::string text_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,99 @@
+#include "trireme/train/job/rules.h"
+
+#include <charconv>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+
+namespace trireme {
+namespace {
+
+struct Parted {
+  std::string pattern, asked;
+};
+
+// At the first '=': no pattern has one.
+Parted part(const std::string& text) {
+  const size_t equals = text.find('=');
+  require(equals != std::string::npos && equals > 0,
+          "'{}' must be \"pattern = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\"", text);
+  const std::string_view all = text;
+  return {std::string(trim(all.substr(0, equals))), std::string(trim(all.substr(equals + 1)))};
+}
+
+LayoutRule read_layout_rule(const std::string& text) {
+  const Parted rule = part(text);
+  return {rule.pattern, rule.asked};
+}
+std::string print_layout_rule(const LayoutRule& rule) {
+  return fmt::format("{} = {}", rule.pattern, to_string(rule.layout));
+}
+
+OpRule read_op_rule(const std::string& text) {
+  const Parted rule = part(text);
+  return {rule.pattern, rule.asked};
+}
+std::string print_op_rule(const OpRule& rule) {
+  return fmt::format("{} = {}", to_string(rule.pattern), rule.asked.text);
+}
+
+PieceRule read_piece_rule(const std::string& text) {
+  if (text.find('=') == std::string::npos) return {std::string(trim(text)), kOwnPiece};
+  const Parted rule = part(text);
+  return {rule.pattern, rule.asked};
+}
+std::string print_piece_rule(const PieceRule& rule) {
+  return rule.piece.is_own() ? rule.pattern : fmt::format("{} = {}", rule.pattern, to_string(rule.piece));
+}
+
+StageRule read_stage_rule(const std::string& text) {
+  const auto refuse = [&] {
+    fail(ErrorKind::kInvalidArgument, "'{}' is not \"scope = stage\", like \"h.0..5 = 0\"", text);
+  };
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos) refuse();
+  const std::string_view all = text;
+  const std::string_view pattern = trim(all.substr(0, equals)), number = trim(all.substr(equals + 1));
+  int stage = -1;
+  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), stage);
+  if (pattern.empty() || number.empty() || status != std::errc() || end != number.data() + number.size() || stage < 0)
+    refuse();
+  return {pattern, stage};
+}
+std::string print_stage_rule(const StageRule& rule) {
+  return fmt::format("{} = {}", rule.pattern.text(), rule.stage);
+}
+
+Recompute::Rule read_keep_rule(const std::string& text) {
+  const Parted rule = part(text);
+  require(rule.asked == "again" || rule.asked == "memory",
+          "'{}': after '=' stands 'memory', for what is kept, or 'again', for what is computed again", text);
+  return {rule.pattern, rule.asked == "again"};
+}
+std::string print_keep_rule(const Recompute::Rule& rule) {
+  return fmt::format("{} = {}", rule.pattern, rule.again ? "again" : "memory");
+}
+
+}  // namespace
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<LayoutRule>* rules) {
+  return as_texts(rules, read_layout_rule, print_layout_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<OpRule>* rules) {
+  return as_texts(rules, read_op_rule, print_op_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<PieceRule>* rules) {
+  return as_texts(rules, read_piece_rule, print_piece_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<StageRule>* rules) {
+  return as_texts(rules, read_stage_rule, print_stage_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules) {
+  return as_texts(rules, read_keep_rule, print_keep_rule);
+}
+
+}  // namespace trireme

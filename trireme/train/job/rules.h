@@ -1,0 +1,24 @@
+// The rules of a job's file: "pattern = what is asked", one text a rule.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trireme/base/keys.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme {
+
+// "tokens = [dp, sp]"
+std::shared_ptr<const TextsOf> as_texts(std::vector<LayoutRule>* rules);
+// "h.*.mlp.c_fc = [dp, -, -], [-, tp]"
+std::shared_ptr<const TextsOf> as_texts(std::vector<OpRule>* rules);
+// "layers.0.* = [tp, -]"; "layers.1.bias" alone: each rank's own
+std::shared_ptr<const TextsOf> as_texts(std::vector<PieceRule>* rules);
+// "h.0..5 = 0"
+std::shared_ptr<const TextsOf> as_texts(std::vector<StageRule>* rules);
+// "h.* = again", "h.*/matmul = memory"
+std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules);
+
+}  // namespace trireme
