@@ -221,9 +221,6 @@ std::map<std::string, Layout> parameter_layouts(const StrategyFile& file, const 
   for (const Input& input : graph.inputs()) {
     if (is_trained(graph, input)) names.push_back(input.name);
   }
-  constexpr std::string_view kUnexpected = "unexpected '{}' in a file of parameters only";
-  if (!lines.nodes.empty()) wrong_strategy(lines.nodes.front().line, fmt::format(kUnexpected, "node"));
-  if (!lines.outputs.empty()) wrong_strategy(lines.outputs.front().line, fmt::format(kUnexpected, "output"));
   std::map<std::string, Layout> out;
   for (const StrategyTensor& input : lines.inputs) {
     if (std::ranges::find(names, input.name) == names.end()) {

@@ -182,6 +182,8 @@ void read_line(std::string_view kind, std::string_view rest, StrategyLines& out,
   if (kind == "strategy") return read_head(rest, out, line);
   if (kind == "stage") return read_stage(rest, out, line);
   if (kind != "input" && kind != "node" && kind != "output") wrong_strategy(line, fmt::format("unexpected '{}'", kind));
+  if (out.parameters_only && kind != "input")
+    wrong_strategy(line, fmt::format("unexpected '{}' in a file of parameters only", kind));
   std::string name(unquoted(next_word(rest), kind, line));
   if (kind == "node") {
     StrategyNode& node = out.nodes.emplace_back(StrategyNode{.key = std::move(name), .factors = {}, .line = line});
