@@ -134,7 +134,7 @@ TEST(Evaluator, every_held_out_sample_counts_once_in_every_layout) {
         for (const int64_t eval_batch : {int64_t{8}, int64_t{16}, int64_t{24}}) {
           const EvaluationResult found = evaluate(what, 8, eval_batch, how);
           const std::string where = fmt::format("{} {} of batch {} on {} ranks of '{}'", samples, what.name, eval_batch,
-                                                how.ranks, how.parallel.mesh);
+                                                how.ranks, to_string(how.parallel.mesh));
           EXPECT_EQ(found.samples, samples) << where;
           EXPECT_NEAR(found.loss, whole.loss, kClose) << where;
           EXPECT_NEAR(found.accuracy, whole.accuracy, 1e-9) << where;
