@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/cost/op_seconds.h"
 #include "trireme/exec/plan.h"
-#include "trireme/op/op_seconds.h"
 
 namespace trireme::cli {
 

@@ -284,17 +284,21 @@ Rates rates_of(const Case& test) {
   return {reshard_costs(how, test.strategy.mesh), how.machine};
 }
 
-Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy) {
-  const Strategy saved = test.is_saved ? parse_strategy(to_string(graph, strategy), graph) : Strategy{};
-  const Strategy& cuts = test.is_saved ? saved : strategy;
-  if (test.by_hand) return by_hand(graph, cuts);
+PartitionOptions partition_options(const Case& test, const Graph& graph, const Mesh& mesh) {
   const bool added_up_later = test.numerics == Numerics::kFast && test.seed % 3 == 0;  // another tree of sums
   Communication how{.all_to_all = test.all_to_all,
                     .gradients_in_f32 = test.sums != "narrow",
                     .all_in_f32 = test.sums == "f32",
                     .shard_accumulation = added_up_later};
   if (test.rates == "named") how.machine = machine_of(test);
-  return partition(graph, cuts, {.costs = reshard_costs(how, cuts.mesh), .sum_types = sum_types(graph, how)});
+  return {.costs = reshard_costs(how, mesh), .sum_types = sum_types(graph, how)};
+}
+
+Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy) {
+  const Strategy saved = test.is_saved ? parse_strategy(to_string(graph, strategy), graph) : Strategy{};
+  const Strategy& cuts = test.is_saved ? saved : strategy;
+  if (test.by_hand) return by_hand(graph, cuts);
+  return partition(graph, cuts, partition_options(test, graph, cuts.mesh));
 }
 
 Program partitioned(const Case& test) {

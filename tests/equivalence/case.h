@@ -10,6 +10,7 @@
 #include "trireme/ir/program.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/numerics.h"
+#include "trireme/partition/partition.h"
 #include "trireme/pass/step_times.h"
 #include "trireme/plan/strategy.h"
 
@@ -57,6 +58,9 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation);
 // A machine of any speed, with a level of links for each axis of the mesh, as a run measures it.
 Machine machine_of(const Case& test);
 Rates rates_of(const Case& test);  // by which passes go
+
+// How a graph of the case is partitioned over this mesh.
+PartitionOptions partition_options(const Case& test, const Graph& graph, const Mesh& mesh);
 
 // A graph of the case as the ranks compute it, before micro-batches and passes.
 Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy);

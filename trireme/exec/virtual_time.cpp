@@ -249,14 +249,12 @@ std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates
     if (action.lane == Lane::kCompute) {
       out.push_back(compute_seconds(*action.op, types, machine));
     } else if (action.lane == Lane::kComm) {
-      const RankGroups groups = groups_of(*action.op, action.attrs);
-      const bool is_sum = action.op->collective->work == GroupWork::kAllReduce;
-      out.push_back(groups.size < 2 ? 0 : collective_seconds(groups, types, plan.mesh, rates.links, is_sum ? 2 : 1));
+      out.push_back(collective_seconds(*action.op, types, plan.mesh, rates.links));
     } else {
       const LinkCost link = link_to(message_of(*action.op, action.attrs).crew, plan, rates);
       int64_t bytes = 0;
       for (const TensorType& type : in) bytes += type.bytes();
-      out.push_back(rates.links.step_s + link.latency_s + static_cast<double>(bytes) / link.bytes_per_s);
+      out.push_back(seconds({.rounds = 1, .bytes = static_cast<double>(bytes)}, link, rates.links));
     }
   }
   return out;

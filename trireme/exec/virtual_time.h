@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "trireme/cost/op_seconds.h"
 #include "trireme/exec/plan.h"
-#include "trireme/op/op_seconds.h"
 
 namespace trireme {
 

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "trireme/base/error.h"
+#include "trireme/layout/collective_cost.h"
 #include "trireme/layout/reshard_over_ranks.h"
 #include "trireme/layout/reshard_search.h"
 
@@ -163,8 +164,7 @@ Units make_units(const Layout& from, const Layout& to, const TensorType& whole, 
   for (const std::vector<int>& axes : out.axes) {
     ReshardUnit unit{mesh.size_of(axes), static_cast<int>(axes.size()), costs.of(axes[0])};
     for (int axis : axes) {
-      unit.link.latency_s = std::max(unit.link.latency_s, costs.of(axis).latency_s);
-      unit.link.bytes_per_s = std::min(unit.link.bytes_per_s, costs.of(axis).bytes_per_s);
+      unit.link = slower(unit.link, costs.of(axis));
     }
     out.problem.units.push_back(unit);
   }
@@ -370,12 +370,12 @@ int64_t bytes_sent(const ReshardStep& step, const TensorType& whole, const Mesh&
 double seconds(const ReshardStep& step, const TensorType& whole, const Mesh& mesh, const ReshardCosts& costs) {
   if (step.axes.empty()) return 0;
   LinkCost link = costs.of(step.axes[0]);
-  for (int axis : step.axes) {
-    link.latency_s = std::max(link.latency_s, costs.of(axis).latency_s);
-    link.bytes_per_s = std::min(link.bytes_per_s, costs.of(axis).bytes_per_s);
-  }
-  return detail::step_seconds(step.kind, static_cast<int>(step.axes.size()), mesh.size_of(step.axes), link,
-                              static_cast<double>(bytes_sent(step, whole, mesh)), costs);
+  for (const int axis : step.axes) link = slower(link, costs.of(axis));
+  const int64_t ranks = mesh.size_of(step.axes);
+  auto payload = static_cast<double>(local_bytes(whole, step.after, mesh));
+  if (step.kind == Kind::kReduceScatter) payload *= static_cast<double>(ranks);
+  if (is_micro_batch_axis(mesh, step.axes[0])) payload = 0;
+  return detail::step_seconds(step.kind, static_cast<int>(step.axes.size()), ranks, link, payload, costs);
 }
 
 void detail::check_ends(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh) {

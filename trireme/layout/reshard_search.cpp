@@ -1,7 +1,6 @@
 #include "trireme/layout/reshard_search.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <queue>
 #include <span>
@@ -9,6 +8,7 @@
 #include <unordered_map>
 
 #include "trireme/base/error.h"
+#include "trireme/layout/collective_cost.h"
 
 namespace trireme::detail {
 namespace {
@@ -137,8 +137,7 @@ class Search {
       }
       UnitState next = state_;
       for (int unit : chosen) next = with_place(next, unit, kIdle);
-      const auto p = static_cast<double>(product(chosen));
-      relax(next, Kind::kAllReduce, -1, -1, chosen, 2 * (p - 1) / p * now_.bytes);
+      relax(next, Kind::kAllReduce, -1, -1, chosen, now_.bytes);
     }
   }
 
@@ -150,7 +149,7 @@ class Search {
       const auto p = static_cast<double>(product(suffix));
       UnitState next = state_;
       for (int unit : suffix) next = with_place(next, unit, kIdle);
-      relax(next, Kind::kAllGather, dim, -1, suffix, (p - 1) * now_.bytes);
+      relax(next, Kind::kAllGather, dim, -1, suffix, p * now_.bytes);
       if (!costs_.enable_all_to_all) continue;
       for (int other = 0; other < static_cast<int>(now_.dims.size()); ++other) {
         if (other != dim) append(Kind::kAllToAll, other, dim, suffix);
@@ -180,8 +179,7 @@ class Search {
       if (direct_ && kind != Kind::kAllToAll && there != place_of(problem_.to, unit)) return false;
       next = with_place(next, unit, there);
     }
-    const double share = static_cast<double>(p - 1) / static_cast<double>(p);
-    relax(next, kind, dim, from_dim, units, kind == Kind::kSlice ? 0 : share * now_.bytes);
+    relax(next, kind, dim, from_dim, units, now_.bytes);
     return true;
   }
 
@@ -191,7 +189,7 @@ class Search {
     return out;
   }
 
-  void relax(UnitState next, Kind kind, int dim, int from_dim, std::span<const int> units, double bytes) {
+  void relax(UnitState next, Kind kind, int dim, int from_dim, std::span<const int> units, double payload) {
     UnitMove move{kind, static_cast<int8_t>(dim), static_cast<int8_t>(from_dim), static_cast<int8_t>(units.size()), {}};
     LinkCost link = problem_.units[static_cast<size_t>(units[0])].link;
     int axes = 0;
@@ -199,10 +197,9 @@ class Search {
       const ReshardUnit& unit = problem_.units[static_cast<size_t>(units[i])];
       move.units[i] = static_cast<int8_t>(units[i]);
       axes += unit.axes;
-      link.latency_s = std::max(link.latency_s, unit.link.latency_s);
-      link.bytes_per_s = std::min(link.bytes_per_s, unit.link.bytes_per_s);
+      link = slower(link, unit.link);
     }
-    const double cost = cost_ + step_seconds(kind, axes, product(units), link, bytes, costs_);
+    const double cost = cost_ + step_seconds(kind, axes, product(units), link, payload, costs_);
     const double least = cost + sources(next) * least_step_s_;
     if (least > bound_) return;
     if (next == problem_.to) bound_ = cost;
@@ -241,11 +238,10 @@ class Search {
 
 }  // namespace
 
-double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost link, double bytes,
+double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost link, double payload,
                     const ReshardCosts& costs) {
   if (kind == Kind::kSlice) return costs.slice_s * axes;
-  const int rounds = std::bit_width(static_cast<uint64_t>(size - 1));
-  return costs.step_s + link.latency_s * rounds * (kind == Kind::kAllReduce ? 2 : 1) + bytes / link.bytes_per_s;
+  return seconds(among_all(size, payload, kind == Kind::kAllReduce ? 2 : 1), link, costs);
 }
 
 std::optional<std::vector<UnitMove>> cheapest_moves(const ReshardProblem& problem, double bound,

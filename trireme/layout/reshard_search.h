@@ -49,9 +49,8 @@ struct UnitMove {
   std::array<int8_t, kMaxUnits> units{};  // most significant first
 };
 
-// Seconds of a step in which `axes` mesh axes with `size` ranks take part and each rank sends
-// `bytes`.
-double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost link, double bytes,
+// Seconds of a step in which `axes` mesh axes with `size` ranks take part; of the payload see among_all.
+double step_seconds(ReshardStep::Kind kind, int axes, int64_t size, LinkCost link, double payload,
                     const ReshardCosts& costs);
 
 // The cheapest chain of moves, ties going to fewer moves. After visiting costs.max_states states it

@@ -53,14 +53,6 @@ ValueId cleared(Program& program, const CutNode& cut, size_t result, ValueId id)
   return id;
 }
 
-Layout whole_where_differ(const Layout& layout, const Shape& a, const Shape& b) {
-  Layout out = layout;
-  for (int dim = 0; dim < a.rank(); ++dim) {
-    if (a[dim] != b[dim]) out.dims[static_cast<size_t>(dim)].clear();
-  }
-  return out;
-}
-
 ValueId resized(Program& program, ValueId id, const Shape& from, const Shape& to, const Shape& whole) {
   if (from == to) return id;
   const std::vector<int64_t> none(static_cast<size_t>(to.rank()), 0);

@@ -22,9 +22,6 @@ ValueId ready_to_read(Program& program, const CutNode& cut, size_t operand, Valu
 // A result that is zero beyond its ends.
 ValueId cleared(Program& program, const CutNode& cut, size_t result, ValueId id);
 
-// The layout without the cuts of dimensions in which the frames differ.
-Layout whole_where_differ(const Layout& layout, const Shape& a, const Shape& b);
-
 // A value of one frame in another that differs where the value is whole: cut off, or with zeros added. `whole` is what
 // the result is a part of.
 ValueId resized(Program& program, ValueId id, const Shape& from, const Shape& to, const Shape& whole);

@@ -28,7 +28,7 @@ double seconds_of(const Program& program, const Node& node, const ReshardCosts& 
   const auto [in, out] = types_of(program.graph, node);
   const TypeArgs types{in, out, node.attrs};
   if (!is_communication(op)) return compute_seconds(op, types, machine);
-  return collective_seconds(groups_of(node), types, program.mesh, links);
+  return collective_seconds(op, types, program.mesh, links);
 }
 
 bool is_sum(const Node& node) {
@@ -40,9 +40,9 @@ bool is_sum(const Node& node) {
 BucketModel all_reduce_model(const Program& program, const Node& node, const ReshardCosts& links) {
   const RankGroups groups = groups_of(node);
   const LinkCost link = slowest_link(groups, program.mesh, links);
-  const auto p = static_cast<double>(groups.size);
-  return {.start_s = links.step_s + 2 * rounds(groups.size) * link.latency_s,
-          .bytes_per_s = groups.size > 1 ? link.bytes_per_s * p / (2 * (p - 1)) : link.bytes_per_s};
+  const double share = among_all(groups.size, 1, 2).bytes;
+  return {.start_s = seconds(among_all(groups.size, 0, 2), link, links),
+          .bytes_per_s = groups.size > 1 ? link.bytes_per_s / share : link.bytes_per_s};
 }
 
 std::vector<double> start_times(const Program& program, const Rates& rates) {

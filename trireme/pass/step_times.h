@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/cost/op_seconds.h"
 #include "trireme/ir/program.h"
-#include "trireme/op/op_seconds.h"
 #include "trireme/pass/bucket_model.h"
 
 namespace trireme {

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/cost/op_seconds.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/op_def.h"
-#include "trireme/op/op_seconds.h"
 #include "trireme/plan/paths.h"
 
 namespace trireme {

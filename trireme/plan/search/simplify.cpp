@@ -1,8 +1,7 @@
 #include "trireme/plan/search/simplify.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
+#include <compare>
 
 #include "trireme/plan/search/buckets.h"
 
@@ -28,11 +27,13 @@ class Simplifier {
       rows_.emplace_back();
       for (size_t r = 0; r < table.rows(); ++r) rows_.back().push_back(static_cast<int32_t>(r));
     }
+    is_open_.assign(labels_.size(), 1);
+    for (size_t t = 0; t < tables_.size(); ++t) drop_rows(t);
   }
 
   Smaller run(Problem& problem) {
     do {
-      while (drop_rows() || drop_labels()) continue;
+      while (drop_labels()) continue;
     } while (merge());
     return renumber(problem);
   }
@@ -50,41 +51,47 @@ class Simplifier {
     return true;
   }
 
-  // Rows of labels that went, and rows that are beaten.
-  bool drop_rows() {
-    bool changed = false;
-    for (size_t t = 0; t < tables_.size(); ++t) {
-      std::map<std::vector<int32_t>, std::vector<size_t>> kept;  // rows of the same labels, none of which beats another
-      for (size_t r = 0; r < tables_[t].rows(); ++r) {
-        if (!lives(tables_[t], r)) continue;
-        const Price& price = tables_[t].prices[r];
-        std::vector<size_t>& same = kept[{tables_[t].row(r).begin(), tables_[t].row(r).end()}];
-        const auto price_at = [&](size_t other) { return tables_[t].prices[other]; };
-        if (std::any_of(same.begin(), same.end(), [&](size_t o) { return beats_or_equals(price_at(o), price); }))
-          continue;
-        std::erase_if(same, [&](size_t o) { return beats_or_equals(price, price_at(o)); });
-        same.push_back(r);
-      }
-      changed = keep_rows(t, kept) || changed;
+  // Rows of labels that went, and rows that are beaten. What is left of a table decides which labels of its variables
+  // go.
+  void drop_rows(size_t t) {
+    const Table& table = tables_[t];
+    std::vector<size_t> order;
+    for (size_t r = 0; r < table.rows(); ++r) {
+      if (lives(table, r)) order.push_back(r);
     }
-    return changed;
+    const auto compare = [&](size_t a, size_t b) {
+      const auto left = table.row(a), right = table.row(b);
+      return std::lexicographical_compare_three_way(left.begin(), left.end(), right.begin(), right.end());
+    };
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return compare(a, b) < 0; });
+    std::vector<size_t> kept;
+    size_t same = 0;  // where the kept rows with the labels at hand begin
+    for (const size_t r : order) {
+      if (kept.empty() || compare(kept.back(), r) != 0) same = kept.size();
+      const auto first = kept.begin() + static_cast<int64_t>(same);
+      const Price& price = table.prices[r];
+      if (std::any_of(first, kept.end(), [&](size_t o) { return beats_or_equals(table.prices[o], price); })) continue;
+      kept.erase(std::remove_if(first, kept.end(), [&](size_t o) { return beats_or_equals(price, table.prices[o]); }),
+                 kept.end());
+      kept.push_back(r);
+    }
+    if (kept.size() < table.rows()) keep_rows(t, kept);
   }
 
-  bool keep_rows(size_t t, const std::map<std::vector<int32_t>, std::vector<size_t>>& kept) {
-    size_t count = 0;
-    for (const auto& [labels, same] : kept) count += same.size();
-    if (count == tables_[t].rows()) return false;
+  void keep_rows(size_t t, const std::vector<size_t>& kept) {
     Table smaller{.variables = tables_[t].variables};
     std::vector<int32_t> rows;
-    for (const auto& [labels, same] : kept) {
-      for (const size_t r : same) {
-        smaller.add(labels, tables_[t].prices[r]);
-        rows.push_back(rows_[t][r]);
-      }
+    for (const size_t r : kept) {
+      smaller.add(tables_[t].row(r), tables_[t].prices[r]);
+      rows.push_back(rows_[t][r]);
     }
     tables_[t] = std::move(smaller);
     rows_[t] = std::move(rows);
-    return true;
+    open(t);
+  }
+
+  void open(size_t t) {
+    for (const int variable : tables_[t].variables) is_open_[static_cast<size_t>(variable)] = 1;
   }
 
   // The rows of one table by the label of one of its variables: what the others have, and the price, in order.
@@ -122,14 +129,19 @@ class Simplifier {
   bool drop_labels() {
     bool changed = false;
     for (size_t v = 0; v < labels_.size(); ++v) {
-      if (is_fixed_[v] || root_of(v) != v) continue;
+      if (!is_open_[v] || is_fixed_[v] || root_of(v) != v) continue;
+      is_open_[v] = 0;
+      std::vector<size_t> with;
       std::vector<ByLabel> tables;
-      for (const Table& table : tables_) {
-        if (std::count(table.variables.begin(), table.variables.end(), static_cast<int>(v)) > 0)
-          tables.push_back(by_label(table, v));
+      for (size_t t = 0; t < tables_.size(); ++t) {
+        const std::vector<int>& variables = tables_[t].variables;
+        if (std::find(variables.begin(), variables.end(), static_cast<int>(v)) == variables.end()) continue;
+        with.push_back(t);
+        tables.push_back(by_label(tables_[t], v));
       }
-      changed = drop_labels_of(v, tables) || changed;
-      if (changed) drop_rows();  // what is dropped next counts on the rows that are left
+      if (!drop_labels_of(v, tables)) continue;
+      changed = true;
+      for (const size_t t : with) drop_rows(t);  // what is dropped next counts on the rows that are left
     }
     return changed;
   }
@@ -215,6 +227,8 @@ class Simplifier {
     }
     tables_[t] = std::move(out);
     rows_[t] = std::move(rows);
+    open(t);
+    drop_rows(t);
   }
 
   Smaller renumber(Problem& problem) {
@@ -252,8 +266,9 @@ class Simplifier {
   std::vector<int> labels_;
   std::vector<Table> tables_;
   std::vector<char> is_fixed_;
-  std::vector<std::vector<char>> is_alive_;     // by label
-  std::vector<int> same_as_;                    // the variable it was merged into; itself where it was not
+  std::vector<char> is_open_;                // whether a table of the variable changed since its labels were looked at
+  std::vector<std::vector<char>> is_alive_;  // by label
+  std::vector<int> same_as_;                 // the variable it was merged into; itself where it was not
   std::vector<std::vector<int32_t>> label_in_;  // by the label of the variable it was merged into, directly or not
   std::vector<std::vector<int32_t>> rows_;      // of each table, by its row: the row it was
 };

@@ -1,13 +1,13 @@
 #include "trireme/train/step/measure_rates.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <vector>
 
 #include "trireme/backend/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/log.h"
+#include "trireme/layout/collective_cost.h"
 #include "trireme/layout/reshard.h"
 
 namespace trireme {
@@ -30,14 +30,13 @@ double shortest_s(comm::Group& group, std::vector<float>& values, int64_t elemen
   return best;
 }
 
-// A sum over p ranks takes 2 ceil(log2 p) latencies and sends 2 (p - 1) / p of its bytes (ReshardCosts).
+// By what a sum over these ranks costs (layout/collective_cost.h).
 LinkCost link_of(comm::Group& group, std::vector<float>& values) {
   const double small_s = shortest_s(group, values, kSmall);
   const double large_s = shortest_s(group, values, kLarge);
-  const auto p = static_cast<double>(group.size());
-  const double bytes = 2 * (p - 1) / p * static_cast<double>((kLarge - kSmall) * size_of(DType::kF32));
-  return {.latency_s = small_s / (2 * std::bit_width(static_cast<unsigned>(group.size() - 1))),
-          .bytes_per_s = bytes / std::max(large_s - small_s, 1e-9)};
+  const auto bytes = static_cast<double>((kLarge - kSmall) * size_of(DType::kF32));
+  const CollectiveWork work = among_all(group.size(), bytes, 2);
+  return {.latency_s = small_s / work.rounds, .bytes_per_s = work.bytes / std::max(large_s - small_s, 1e-9)};
 }
 
 // The largest of any rank.

@@ -1,0 +1,76 @@
+#include "trireme/cost/op_seconds.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+int64_t bytes_of(std::span<const TensorType> types) {
+  int64_t out = 0;
+  for (const TensorType& type : types) out += type.bytes();
+  return out;
+}
+
+// Of the rank that sends most.
+double most_sent(const OpDef& op, const TypeArgs& types, int64_t ranks) {
+  int64_t most = 0;
+  for (int64_t place = 0; place < ranks; ++place) {
+    int64_t sent = 0;
+    for (const Exchange::Part& part : op.collective->exchange(types, place).sends)
+      sent += part.box.elements() * static_cast<int64_t>(size_of(types.in[part.tensor].dtype));
+    most = std::max(most, sent);
+  }
+  return static_cast<double>(most);
+}
+
+}  // namespace
+
+double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine) {
+  if (!op.cost || op.traits.zero_cost_view || types.out.empty()) return 0;
+  const Cost cost = op.cost.get()(types);
+  const DType dtype = (types.in.empty() ? types.out : types.in)[0].dtype;
+  const double flops_per_s = machine.flops_of(to_string(dtype)) * machine.achievable;
+  return std::max(cost.flops / flops_per_s, cost.bytes / machine.memory_bytes_per_s);
+}
+
+CollectiveWork collective_work(const OpDef& op, const TypeArgs& types) {
+  const int64_t ranks = groups_of(op, types.attrs).size;
+  const auto sent = static_cast<double>(bytes_of(types.in));
+  const double payload = std::max(sent, static_cast<double>(bytes_of(types.out)));
+  switch (op.collective->work) {
+    case GroupWork::kCut:
+      return {};
+    case GroupWork::kAllReduce:
+      return among_all(ranks, payload, 2);
+    case GroupWork::kAllGather:
+    case GroupWork::kReduceScatter:
+    case GroupWork::kAllToAll:
+      return among_all(ranks, payload);
+    case GroupWork::kRingShift:
+      return {.rounds = 1, .bytes = sent};
+    case GroupWork::kBroadcast:
+      return {.rounds = among_all(ranks, 0).rounds, .bytes = sent};
+    case GroupWork::kExchange:
+      return {.rounds = 1, .bytes = most_sent(op, types, ranks)};
+  }
+  return {};
+}
+
+double collective_seconds(const OpDef& op, const TypeArgs& types, const Mesh& mesh, const ReshardCosts& links) {
+  const RankGroups groups = groups_of(op, types.attrs);
+  if (groups.size < 2) return 0;
+  return seconds(collective_work(op, types), slowest_link(groups, mesh, links), links);
+}
+
+LinkCost slowest_link(const RankGroups& groups, const Mesh& mesh, const ReshardCosts& links) {
+  std::vector<int64_t> axes = groups.axes;
+  if (!groups.ranks.empty()) {  // listed by number: they may lie anywhere
+    for (int axis = 0; axis < mesh.axes(); ++axis) axes.push_back(axis);
+  }
+  if (axes.empty()) return links.link;
+  LinkCost out = links.of(static_cast<int>(axes[0]));
+  for (const int64_t axis : axes) out = slower(out, links.of(static_cast<int>(axis)));
+  return out;
+}
+
+}  // namespace trireme

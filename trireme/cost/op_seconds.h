@@ -1,0 +1,32 @@
+// How long an op takes on one rank by the rates of its machine: what passes place sums over ranks by, what virtual
+// time adds up, and what programs are priced by.
+#pragma once
+
+#include <optional>
+
+#include "trireme/layout/collective_cost.h"
+#include "trireme/layout/reshard.h"
+#include "trireme/mesh/machine.h"
+#include "trireme/op/op_def.h"
+#include "trireme/op/rank_groups.h"
+
+namespace trireme {
+
+struct Rates {
+  ReshardCosts links;                   // of the mesh
+  std::optional<Machine> machine = {};  // of the devices; none: Machine::this_host()
+};
+
+// The longer of its arithmetic and its bytes; 0 for a view.
+double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
+
+// A collective, from the latencies of its messages and what the rank with the most to send sends over the slowest link
+// of its group (layout/collective_cost.h). 0 where a rank is alone in its group.
+double collective_seconds(const OpDef& op, const TypeArgs& types, const Mesh& mesh, const ReshardCosts& links);
+
+// What such a rank goes through.
+CollectiveWork collective_work(const OpDef& op, const TypeArgs& types);
+
+LinkCost slowest_link(const RankGroups& groups, const Mesh& mesh, const ReshardCosts& links);
+
+}  // namespace trireme

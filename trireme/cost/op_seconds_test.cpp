@@ -1,0 +1,76 @@
+#include "trireme/cost/op_seconds.h"
+
+#include <gtest/gtest.h>
+
+#include "trireme/cost/price.h"
+#include "trireme/op/op_attrs.h"
+#include "trireme/op/registry.h"
+#include "trireme/op/structural.h"
+
+namespace trireme {
+namespace {
+
+using Step = ReshardStep::Kind;
+
+const Mesh kMesh = parse_mesh("tp=8");
+constexpr int64_t kMicrosecond = 1'000'000;
+constexpr int64_t kByte = 1'000;  // over a link or to memory, in picoseconds
+
+// Starting a collective takes 10 us, a message 1 us and 1 ns a byte; memory gives a byte a nanosecond; kernels reach
+// half of 1e12 operations a second.
+CostModel model() {
+  Machine machine = Machine::this_host();
+  machine.name = "even";
+  machine.flops_per_s = {{"f32", 1e12}};
+  machine.achievable = 0.5;
+  machine.memory_bytes_per_s = 1e9;
+  return {kMesh, {.links = {.link = {1e-6, 1e9}, .step_s = 1e-5}, .machine = machine}};
+}
+
+int64_t price(const OpDef& op, const std::vector<TensorType>& in, const std::vector<TensorType>& out,
+              const Attrs& attrs = {}) {
+  return model().op_ps(op, {in, out, attrs});
+}
+
+int64_t collective(const OpDef& op, const TensorType& in, const TensorType& out) {
+  CollectiveAttrs attrs;
+  attrs.axes = {0, 1, 2};
+  attrs.size = 8;
+  return price(op, {in}, {out}, Attrs::of(attrs));
+}
+
+TEST(Price, of_an_op_is_the_longer_of_arithmetic_and_bytes) {
+  const TensorType square{DType::kF32, {64, 64}};
+  const TensorType large{DType::kF32, {8192, 8192}};
+
+  EXPECT_EQ(price(op("add"), {square, square}, {square}), 3 * 64 * 64 * 4 * kByte);
+  EXPECT_EQ(price(op("matmul"), {large, large}, {large}, Attrs::of(MatMulAttrs{})), int64_t{4} * 8192 * 8192 * 8192);
+  EXPECT_EQ(price(structural().reshape, {square}, {{DType::kF32, {4096}}}), 0);
+}
+
+TEST(Price, of_a_collective_is_by_what_a_rank_sends) {
+  const TensorType piece{DType::kF32, {100}};
+  const TensorType whole{DType::kF32, {800}};
+
+  EXPECT_EQ(collective(structural().step(Step::kAllReduce), whole, whole), 16 * kMicrosecond + 2 * 2800 * kByte);
+  EXPECT_EQ(collective(structural().step(Step::kAllGather), piece, whole), 13 * kMicrosecond + 2800 * kByte);
+  EXPECT_EQ(collective(structural().step(Step::kReduceScatter), whole, piece), 13 * kMicrosecond + 2800 * kByte);
+  EXPECT_EQ(collective(structural().step(Step::kAllToAll), whole, whole), 13 * kMicrosecond + 2800 * kByte);
+  EXPECT_EQ(collective(op("ring_shift"), piece, piece), 11 * kMicrosecond + 400 * kByte);
+  EXPECT_EQ(collective(op("broadcast"), piece, piece), 13 * kMicrosecond + 400 * kByte);
+  EXPECT_LT(collective(structural().step(Step::kSlice), whole, piece), 2 * 800 * 4 * kByte);
+}
+
+// Windows of 2 positions more than the block on one side: the middle ranks send 2 rows of their block.
+TEST(Price, of_an_exchange_is_by_what_the_rank_with_most_to_send_sends) {
+  const WindowAttrs attrs{
+      .axes = {0, 1, 2}, .size = 8, .dim = 0, .extent = 64, .offset = -2, .step = 8, .length = 10, .fill = 0};
+
+  const int64_t ps =
+      price(structural().take_windows, {{DType::kF32, {8, 100}}}, {{DType::kF32, {10, 100}}}, Attrs::of(attrs));
+
+  EXPECT_EQ(ps, 11 * kMicrosecond + 2 * 100 * 4 * kByte);
+}
+
+}  // namespace
+}  // namespace trireme

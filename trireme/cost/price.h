@@ -1,0 +1,36 @@
+// The price of a program: how long the ops of a rank take, one after the other, in whole picoseconds. Sums of whole
+// numbers do not depend on their order, so what a search adds up from its tables can be compared with the price of the
+// program that comes out of it, to the last digit. That communication is hidden behind computing is not in it: that
+// virtual time says (exec/virtual_time.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/cost/op_seconds.h"
+#include "trireme/ir/program.h"
+
+namespace trireme {
+
+class CostModel {
+ public:
+  CostModel(Mesh mesh, const Rates& rates);
+
+  // Of an op on a rank's pieces: a collective, or the op's own work.
+  int64_t op_ps(const OpDef& op, const TypeArgs& types) const;
+  int64_t node_ps(const Program& program, const Node& node) const;
+
+  const Mesh& mesh() const { return mesh_; }
+  const ReshardCosts& links() const { return links_; }
+
+ private:
+  Mesh mesh_;
+  ReshardCosts links_;
+  Machine machine_;
+};
+
+// Of each node of the program, which is over the model's mesh.
+std::vector<int64_t> node_prices_ps(const Program& program, const CostModel& model);
+int64_t price_ps(const Program& program, const CostModel& model);
+
+}  // namespace trireme

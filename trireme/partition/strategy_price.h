@@ -1,0 +1,60 @@
+// What a strategy costs, term by term: of each node its work on the ranks' pieces, of each value what brings it to its
+// readers. These are the entries of a search's tables; their sum is the price of the program that partition makes of
+// the strategy, to the picosecond, because both come from the same pieces (node_pieces.h).
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "trireme/cost/price.h"
+#include "trireme/op/structural.h"
+#include "trireme/partition/partition.h"
+
+namespace trireme {
+
+// One node under some cuts. Windows of operands are not in the price where other readers may share them.
+struct NodePrice {
+  int64_t ps = 0;
+  std::vector<std::pair<size_t, WindowAttrs>> windows;  // of which operand
+};
+
+// Who reads a value. Readers stand in the order of the graph, outputs last.
+struct ValueReader {
+  Layout layout;
+  Phase phase = Phase::kForward;
+  int stage = -1;
+  std::vector<WindowAttrs> windows = {};
+};
+
+struct StrategyPrice {
+  std::vector<int64_t> nodes;   // of graph.nodes()
+  std::vector<int64_t> values;  // of graph.values()
+  std::vector<int64_t> means;   // of graph.outputs(), of those that are a mean over ranks
+  int64_t total_ps() const;
+};
+
+class StrategyPricer {
+ public:
+  // Graph, options and model must outlive this. The model's mesh is the strategies'.
+  StrategyPricer(const Graph& graph, const PartitionOptions& options, const CostModel& model);
+
+  // The cuts must be legal.
+  NodePrice node(NodeId node, const FactorCuts& cuts) const;
+  int64_t value(ValueId value, const Layout& have, const std::vector<ValueReader>& readers);
+  StrategyPrice price(const Strategy& strategy);
+  // The type in which sums over ranks of the value are taken.
+  DType sums_of(ValueId value) const;
+
+ private:
+  int64_t mean(ValueId value, Layout have, const std::vector<int>& axes, const Layout& want);
+  const ShardingRule& rule(NodeId node) const { return *rules_[static_cast<size_t>(node)]; }
+
+  const Graph& graph_;
+  const PartitionOptions& options_;
+  const CostModel& model_;
+  ReshardPlanner planner_;
+  std::vector<RuleOf> rules_;
+};
+
+}  // namespace trireme
