@@ -1,4 +1,4 @@
-// Mesh: the ranks of one stage as a grid with named axes. A user's axis is kept as its prime
+// Mesh: the ranks of a job, or of one crew of a pipeline, as a grid with named axes. A user's axis is kept as its prime
 // factors, so that cuts of 4x2 and of 2x4 of the same eight devices are both exact. The last axis
 // varies fastest with the rank. A user's axis of size 1 has no prime axes: cutting by it is no cut.
 #pragma once

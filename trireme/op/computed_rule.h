@@ -1,5 +1,5 @@
-// The sharding rule of a call, which is text of its op (sharding_rule.h) read for the call's types: read once for all
-// calls of the same op with the same attributes on the same types, as the layers of a model are.
+// The sharding rule of a call: the text that its op gives (sharding_rule.h), read for the call's types. Calls of the
+// same op with the same attributes on the same types share one rule, so that it is read once for all layers of a model.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// CrewUnits: of which crew and which unit of the timetable each node of a pipeline's program is, and which crews read
-// each value. crews.cpp makes the crews' programs by it.
+// CrewUnits: which crew and which unit of the timetable each node of a pipeline's program belongs to, and which crews
+// read each value. crews.cpp makes the crews' programs by it.
 #pragma once
 
 #include <set>

@@ -1,4 +1,5 @@
-// Asks: what is asked of some tensors and ops of a graph before propagation decides the rest.
+// Asks: what is asked about some tensors and ops of a graph, on its mesh, before propagation decides the rest. What a
+// user writes (plan/asked.h) becomes this in plan/semi_auto.cpp.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Inputs of which nothing is asked are cut as the first op that reads them has them, which costs no bytes.
+// Inputs about which nothing is asked are cut as the first op that reads them needs them, which moves no bytes.
 #pragma once
 
 #include "trireme/plan/propagated.h"

@@ -1,5 +1,5 @@
-// In which layout a node finds an operand: as it is made, or as somebody asks that it is seen, or, of a node that is
-// part of a gradient, as the node that it is the gradient of has it.
+// The layout in which a node finds an operand: the one it is made in, or the one that somebody asks for. A node that is
+// part of a gradient finds it as the node that it is the gradient of has it.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The rules of a job's file: "pattern = what is asked", one text a rule.
+// The rules of a job's file, "pattern = what is asked", as lists of text in its keys.
 #pragma once
 
 #include <memory>

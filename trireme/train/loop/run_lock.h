@@ -1,7 +1,7 @@
 // One job at a time writes to a run's folder: its rank 0 holds a lock there (flock(2) on the file job.lock), which the
-// kernel releases when the process ends, however it ends. On a disk that several hosts mount, it depends on the file
-// system who sees the lock: NFS shows it to all its clients, and releases that of a dead host some time later; a file
-// system without locks causes a warning.
+// kernel releases when the process ends, however it ends. On a disk that several hosts mount, the
+// file system decides which of them see the lock: NFS shows it to all its clients, and releases that of a dead host
+// some time later; a file system without locks causes a warning.
 #pragma once
 
 #include <string>

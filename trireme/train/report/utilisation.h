@@ -1,5 +1,5 @@
-// Model FLOPs utilisation (Chowdhery et al., 2022: PaLM, appendix B): which share of what its ranks can multiply and
-// add a step does for the model, recomputation not counted.
+// Model FLOPs utilisation (Chowdhery et al., 2022: PaLM, appendix B): the arithmetic that a step does for the model, as
+// a share of what its ranks could do in that time. Recomputation does not count.
 #pragma once
 
 #include "trireme/base/thread_pool.h"
