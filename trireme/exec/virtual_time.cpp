@@ -251,7 +251,9 @@ std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates
     } else if (action.lane == Lane::kComm) {
       const RankGroups groups = groups_of(*action.op, action.attrs);
       const bool is_sum = action.op->collective->work == GroupWork::kAllReduce;
-      out.push_back(groups.size < 2 ? 0 : collective_seconds(groups, types, plan.mesh, rates.links, is_sum ? 2 : 1));
+      out.push_back(groups.size < 2 ? 0
+                                    : collective_seconds(groups, types, plan.mesh, rates.links, is_sum ? 2 : 1) +
+                                          packing_seconds(*action.op, types, machine));
     } else {
       const LinkCost link = link_to(message_of(*action.op, action.attrs).crew, plan, rates);
       int64_t bytes = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "trireme/op/packing.h"
+
 namespace trireme {
 
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine) {
@@ -22,6 +24,12 @@ double collective_seconds(const RankGroups& groups, const TypeArgs& types, const
   const double share = static_cast<double>(groups.size - 1) / static_cast<double>(groups.size);
   return links.step_s + ways * (rounds(groups.size) * link.latency_s +
                                 share * static_cast<double>(std::max(sent, got)) / link.bytes_per_s);
+}
+
+double packing_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine) {
+  if (op.collective->work == GroupWork::kExchange) return 0;  // counted with what it sends
+  const auto [sent, come] = packing_of(op, types);
+  return 2 * static_cast<double>(sent + come) / machine.memory_bytes_per_s;
 }
 
 LinkCost slowest_link(const RankGroups& groups, const Mesh& mesh, const ReshardCosts& links) {

@@ -24,6 +24,9 @@ double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& ma
 double collective_seconds(const RankGroups& groups, const TypeArgs& types, const Mesh& mesh, const ReshardCosts& links,
                           int ways = 1);
 
+// What packing adds (op/packing.h): its bytes are written and read.
+double packing_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
+
 // The parts of it. Rounds of p ranks: ceil(log2 p).
 LinkCost slowest_link(const RankGroups& groups, const Mesh& mesh, const ReshardCosts& links);
 double rounds(int64_t ranks);
