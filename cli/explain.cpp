@@ -108,7 +108,7 @@ std::string heading_of(const Compiled& compiled, int crew) {
 
 std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates, const Device& device) {
   if (stage == "passes")
-    return to_string(crew.program) + fused_text(crew.program) + "\n" + all_reduce_table(crew.program, rates);
+    return to_string(crew.program) + fused_text(crew.program) + "\n" + beside_table(crew.program, rates);
   if (stage == "memory") return memory_text(crew.plan, device);
   return stage == "traffic" ? traffic_text(crew.plan) : to_string(crew.plan);
 }
@@ -242,15 +242,16 @@ void add_explain(CLI::App& app, Action& chosen) {
   add_job_flags(*command, args->job);
   leave_out_of_help(*command);
   command
-      ->add_option("--stage", args->stage,
-                   "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
-                   "of one micro-batch on a mesh with the axis micro_batch where there are several; timetable: of a "
-                   "pipeline, in which order each part of the ranks works; passes: after the "
-                   "passes, all "
-                   "micro-batches one after the other, the ops that were fused, and when each sum over ranks is ready, "
-                   "begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a "
-                   "step; time: how long the modelled step takes, and how long each lane is busy, exposed and idle in "
-                   "it; actions: the execution plan")
+      ->add_option(
+          "--stage", args->stage,
+          "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
+          "of one micro-batch on a mesh with the axis micro_batch where there are several; timetable: of a "
+          "pipeline, in which order each part of the ranks works; passes: after the "
+          "passes, all "
+          "micro-batches one after the other, the ops that were fused, and when each collective beside them "
+          "is ready, begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a "
+          "step; time: how long the modelled step takes, and how long each lane is busy, exposed and idle in "
+          "it; actions: the execution plan")
       ->capture_default_str();
   command
       ->add_option("--slow", args->unlike.slow,

@@ -246,20 +246,20 @@ TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
     return out;
   };
   const std::string all = explained({});
-  const std::string apart = explained({"--disable-pass", "fuse_all_reduce"});
+  const std::string apart = explained({"--disable-pass", "fuse_collectives"});
   EXPECT_GT(sums(apart), sums(all));
-  EXPECT_TRUE(explained({"--disable-pass", "fuse_all_reduce", "--disable-pass", "early_updates"}) != apart);
-  const std::string first = explained({"--stop-after", "fuse_all_reduce", "--dump", "made/passes"});
+  EXPECT_TRUE(explained({"--disable-pass", "fuse_collectives", "--disable-pass", "early_updates"}) != apart);
+  const std::string first = explained({"--stop-after", "fuse_collectives", "--dump", "made/passes"});
   EXPECT_TRUE(first != all);
   std::string last;
   for (const auto& entry : std::filesystem::directory_iterator(path("made/passes")))
     last = std::max(last, entry.path().string());
-  EXPECT_THAT(last, testing::EndsWith("_fuse_all_reduce.program"));
-  EXPECT_TRUE(first.starts_with(read(last) + "\nsums over ranks, in ms"));
+  EXPECT_THAT(last, testing::EndsWith("_fuse_collectives.program"));
+  EXPECT_TRUE(first.starts_with(read(last) + "\ncollectives beside the ops, in ms"));
 
   const Outcome timed = run({"explain", "gpt.toml", "--stage", "passes"}, {"TRIREME_LOG=pass=debug"});
   EXPECT_THAT(timed.err, HasSubstr("early_updates changed nothing  ms="));
-  EXPECT_THAT(run({"help", "explain"}).out, HasSubstr("fuse_all_reduce, "));
+  EXPECT_THAT(run({"help", "explain"}).out, HasSubstr("fuse_collectives, "));
   expect_error({"explain", "gpt.toml", "--disable-pass", "fuse"}, 2, HasSubstr("no pass named 'fuse'."));
   expect_error({"explain", "gpt.toml", "--stop-after", "early_gather"}, 2,
                "no pass named 'early_gather'. Did you mean 'early_gathers'?");

@@ -72,7 +72,11 @@ std::string parallel_of(const std::string& kind, int ranks, Draw& draw) {
   out += fmt::format("mode = \"{}\"\ntransport = \"{}\"\n", mode, ranks > 1 && draw.chance(25) ? "ucx" : "auto");
   if (draw.chance(30)) out += "gradients_mean = false\n";
   if (draw.chance(20)) out += "all_reduce_fusion_config = [2]\n";
+  if (draw.chance(10)) out += "all_gather_fusion_mb = 1\nreduce_scatter_fusion = \"off\"\n";
+  if (draw.chance(20)) out += "collective_reuse = -1\n";
   if (mode == "hybrid_parallel") return out;
+  if (draw.chance(15)) out += "recompute_slice_activation = true\n";
+  if (draw.chance(15)) out += "optimizer_comm_recompute = false\n";
   if (mode == "data_parallel" && kind == "mlp" && draw.chance(40)) return out + "layerwise = [\"layers.0.weight\"]\n";
   if (draw.chance(40)) out += fmt::format("zero = {}\nzero_threshold_kb = 0\n", 1 + draw.below(3));
   if (draw.chance(30)) out += "gradient_accumulation_steps = 2\n";

@@ -84,10 +84,19 @@ void add_options(Case& test, Draw& draw) {
     test.bucket_bytes = 0;
     for (int64_t end = draw.below(3) + 1; end < 9; end += draw.below(3) + 1) test.bucket_ends.push_back(end);
   }
+  if (Draw own(test.seed * 2246822519U + 9); own.chance(35)) {  // of its own: all else is as it was
+    static const std::vector<std::string> kFusions{"mixed", "off", "ids", "ids"};
+    test.fusion = own.of(kFusions);
+  }
+  if (Draw own(test.seed * 2246822519U + 11); own.chance(35)) test.reuse = own.of({2, 1000});
   test.is_saved = draw.chance(15);
   if (draw.chance(25)) {
     static const std::array kRecompute{"rows", "rows", "blocks", "most", "local"};
     test.recompute = kRecompute[test.seed % kRecompute.size()];
+  }
+  if (Draw own(test.seed * 2246822519U + 13); own.chance(15)) {
+    static const std::vector<std::string> kKept{"slices", "slices", "gathered", "all"};
+    test.recompute = own.of(kKept);
   }
   if (test.numerics == Numerics::kInvariant) return;  // has threads of its own, and takes no loss in pieces
   if (draw.chance(8)) test.threads = static_cast<int>(draw.of({2, 3}));
@@ -307,13 +316,14 @@ Program partitioned(const Case& test) {
 
 std::string to_string(const Case& test) {
   return fmt::format(
-      "case seed={} steps={} bucket={} ends={} passes={:d} alltoall={:d} transport={} threads={} recompute={} "
+      "case seed={} steps={} bucket={} ends={} fusion={} reuse={} passes={:d} alltoall={:d} transport={} threads={} "
+      "recompute={} "
       "pieces={} "
       "saved={:d} sums={} rates={} isa={} device={} interleave={} crews={} schedule={} byhand={:d} evaluates={:d} "
       "invariant={:d}\n{}{}",
-      test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.passes, test.all_to_all,
-      test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa,
-      test.device, test.interleave, test.crews, test.schedule, test.by_hand, test.evaluates,
+      test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.fusion, test.reuse, test.passes,
+      test.all_to_all, test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums,
+      test.rates, test.isa, test.device, test.interleave, test.crews, test.schedule, test.by_hand, test.evaluates,
       test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
 }
 
@@ -330,6 +340,8 @@ Case parse_case(std::string_view text) {
   out.steps = static_cast<int>(number_after(line, "steps", 1));
   out.bucket_bytes = number_after(line, "bucket", 0);
   out.bucket_ends = numbers_after(line, "ends");
+  out.fusion = word_after(line, "fusion", "sizes");
+  out.reuse = number_after(line, "reuse", 0);
   out.passes = number_after(line, "passes", 1) != 0;
   out.all_to_all = number_after(line, "alltoall", 1) != 0;
   out.transport = word_after(line, "transport", "threads");

@@ -23,11 +23,15 @@ struct Case {
   int steps = 1;                          // parameters and state are carried from one to the next
   int64_t bucket_bytes = 0;               // 0: chosen by the model
   std::vector<int64_t> bucket_ends = {};  // instead: after how many gradients
+  std::string fusion = "sizes";           // by these for all kinds; or mixed, off, ids (run.cpp)
+  int64_t reuse = 0;                      // collectives that name a call of the plan, at most
   bool passes = true;                     // whether the partitioned program goes through the passes
   bool all_to_all = true;                 // whether reshards may exchange pieces
   std::string transport = "threads";      // or shm, or ucx, which is shm where it is not built in
   int threads = 1;                        // of a rank
-  std::string recompute = "none";  // or rows, blocks, most (blocks, and some ops by rules), local (no collectives)
+  // Or rows, blocks, most (blocks, and some ops by rules), local (no collectives), slices (nothing again), gathered (no
+  // gathers of weights), all (blocks without collectives, and slices).
+  std::string recompute = "none";
   int64_t loss_pieces = 1;
   bool is_saved = false;  // the strategy is read from its text
   std::string sums =

@@ -33,6 +33,8 @@ std::vector<std::string> options_of(const Case& test) {
       {is_elsewhere && keeps_bits(test), device + ", invariant"},
       {is_elsewhere && test.crews > 1, device + ", pipeline"},
       {!test.bucket_ends.empty(), "bucket ends"},
+      {test.reuse > 0, "reuse"},
+      {test.fusion != "sizes", "fusion " + test.fusion},
       {test.recompute != "none", "recompute " + test.recompute},
       {test.loss_pieces > 1, "loss pieces"},
       {test.is_saved, "saved strategy"},

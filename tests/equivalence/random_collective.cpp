@@ -72,10 +72,11 @@ Tensor along_a_dimension(const Tensor& x, const Mesh& mesh, int64_t most_element
   const bool divides = x.size(dim) % group.size == 0;
   switch (draw.below(5)) {
     case 0:
-      return x.shape().elements() * group.size <= most_elements ? all_gather(x, group) : x;
+      if (x.shape().elements() * group.size > most_elements) return x;
+      return all_gather(with_company(x, draw), group).back();
     case 1:
       if (draw.chance(25)) group.reduction = draw.chance(50) ? "max" : "min";
-      return divides ? reduce_scatter(x, group) : x;
+      return divides ? reduce_scatter(with_company(x, draw), group).back() : x;
     case 2:
       return divides ? all_to_all(x, group) : x;
     case 3:

@@ -238,6 +238,8 @@ class Shrinker {
       if (to_string(candidate) != to_string(best_)) changed = attempt(std::move(candidate)) || changed;
     };
     with([](Case& c) { c.bucket_ends.clear(); });
+    with([](Case& c) { c.fusion = "sizes"; });
+    with([](Case& c) { c.reuse = 0; });
     with([](Case& c) { c.transport = "threads"; });
     with([](Case& c) { c.threads = 1; });
     with([](Case& c) { c.recompute = "none"; });

@@ -152,8 +152,26 @@ Recompute recompute_asked(Case& test) {
     text.erase(0, rule.size() + 1);
     const size_t equals = rule.find('=');
     require(equals != std::string::npos, "'{}' is no rule; write scope = again", rule);
-    out.rules.push_back({std::string(trimmed(std::string_view(rule).substr(0, equals))),
-                         trimmed(std::string_view(rule).substr(equals + 1)) == "again"});
+    const std::string_view keep = trimmed(std::string_view(rule).substr(equals + 1));
+    using Keep = Recompute::Rule::Keep;
+    out.rules.push_back({.pattern = std::string(trimmed(std::string_view(rule).substr(0, equals))),
+                         .keep = keep == "again"   ? Keep::kAgain
+                                 : keep == "slices" ? Keep::kSlice
+                                                   : Keep::kMemory});
+  }
+  return out;
+}
+
+// "h.* = 2; head = 0"
+Fusion fusion_asked(Case& test) {
+  Fusion out;
+  const int64_t bytes = number(test.take("bucket_bytes", "0"));
+  for (FusionOfKind* kind : {&out.all_reduce, &out.reduce_scatter, &out.all_gather}) kind->bytes = bytes;
+  std::string text = test.take("fusion");
+  while (!text.empty()) {
+    const std::string rule = text.substr(0, text.find(';'));
+    text.erase(0, rule.size() + 1);
+    out.ids.push_back(parse_fusion_rule(rule));
   }
   return out;
 }
@@ -161,10 +179,14 @@ Recompute recompute_asked(Case& test) {
 Result pass_box(const Pass& pass, Case& test) {
   const Program program = program_of(test);
   PassOptions options;
-  if (pass.name == "recompute") options.recompute = recompute_asked(test);
+  if (pass.name == "recompute" || pass.name == "slice_kept") {
+    options.recompute = recompute_asked(test);
+    options.recompute.fewest_bytes = number(test.take("fewest_bytes", "65536"));
+  }
+  options.recompute.optimizer_communication = pass.name != "keep_gathered";
   options.loss_pieces = number(test.take("loss_pieces", "2"));
-  options.all_reduce.bucket_bytes = number(test.take("bucket_bytes", "0"));
-  options.all_reduce.rates = fixed_rates(test);
+  options.fusion = fusion_asked(test);
+  options.rates = fixed_rates(test);
   const Program after = pass.run(program, options);
   const std::vector<std::string> wrong = verify(after);
   require(wrong.empty(), "the pass makes a program that is not sound: {}", wrong.empty() ? "" : wrong.front());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trireme/op/packing.h"
+
 namespace trireme {
 namespace {
 
@@ -60,6 +62,12 @@ double collective_seconds(const OpDef& op, const TypeArgs& types, const Mesh& me
   const RankGroups groups = groups_of(op, types.attrs);
   if (groups.size < 2) return 0;
   return seconds(collective_work(op, types), slowest_link(groups, mesh, links), links);
+}
+
+double packing_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine) {
+  if (op.collective->work == GroupWork::kExchange || groups_of(op, types.attrs).size < 2) return 0;
+  const auto [sent, come] = packing_of(op, types);
+  return 2 * static_cast<double>(sent + come) / machine.memory_bytes_per_s;
 }
 
 LinkCost slowest_link(const RankGroups& groups, const Mesh& mesh, const ReshardCosts& links) {

@@ -27,6 +27,10 @@ double collective_seconds(const OpDef& op, const TypeArgs& types, const Mesh& me
 // What such a rank goes through.
 CollectiveWork collective_work(const OpDef& op, const TypeArgs& types);
 
+// What packing adds (op/packing.h): its bytes are written and read. 0 where a rank is alone in its group, and of
+// exchanges, where it is counted with what they send.
+double packing_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
+
 LinkCost slowest_link(const RankGroups& groups, const Mesh& mesh, const ReshardCosts& links);
 
 }  // namespace trireme

@@ -6,28 +6,21 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/layout/box.h"
+#include "trireme/op/packing.h"
 #include "trireme/op/rank_groups.h"
 
 namespace trireme {
 namespace {
 
-// Whether the pieces along `dim` are runs of bytes one after the other.
-bool contiguous_along(const Shape& shape, int64_t dim) {
-  for (int64_t d = 0; d < dim; ++d) {
-    if (shape[static_cast<int>(d)] != 1) return false;
-  }
-  return true;
-}
-
-// Between a tensor and the row of its `parts` pieces along `dim`, each dense.
-void pack(const View& whole, std::byte* pieces, int dim, int64_t parts, bool unpack) {
-  Box box = Box::whole(whole.type.shape);
+// Between a tensor and its `parts` pieces along `dim`, each dense, which begin `slot` bytes apart.
+void pack(const View& whole, std::byte* pieces, int64_t slot, int dim, int64_t parts, bool unpack) {
+  const Box box = Box::whole(whole.type.shape);
   TensorType piece = whole.type;
   piece.shape[dim] /= parts;
   for (int64_t i = 0; i < parts; ++i) {
     Box part = Box::whole(piece.shape);
     part.start[dim] = i * piece.shape[dim];
-    const View dense{pieces + i * piece.bytes(), piece};
+    const View dense{pieces + i * slot, piece};
     if (unpack) {
       copy_region(dense, part, whole, box, part);
     } else {
@@ -55,13 +48,8 @@ View flat(std::byte* data, DType dtype, int64_t elements) {
 
 int64_t collective_scratch(const OpDef& op, const TypeArgs& types) {
   if (op.collective->work == GroupWork::kExchange) return exchange_scratch(op, types);
-  const GroupCall call = op.collective->call(types.attrs);
-  if (call.parted >= 0 && call.joined >= 0) {
-    return align_buffer(types.in[0].bytes()) + align_buffer(types.out[0].bytes());
-  }
-  if (call.joined >= 0 && !contiguous_along(types.out[0].shape, call.joined)) return types.out[0].bytes();
-  if (call.parted >= 0 && !contiguous_along(types.in[0].shape, call.parted)) return types.in[0].bytes();
-  return 0;
+  const auto [sent, come] = packing_of(op, types);
+  return sent > 0 && come > 0 ? align_buffer(sent) + align_buffer(come) : sent + come;
 }
 
 int64_t collective_bytes(const OpDef& op, const TypeArgs& types, std::span<const int64_t> offsets, int64_t place) {
@@ -135,6 +123,7 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
     return;
   }
   call_ = op.collective->call(attrs);
+  in_slots_ = packs_slots(call_, in_.size());
   if (work_ != GroupWork::kAllReduce) {
     works_.reserve(out_.size());
     return;
@@ -161,6 +150,50 @@ View BoundCollective::packed_result() const {
   return flat(scratch_.data() + begin, out_[0].type.dtype, out_[0].elements());
 }
 
+// The bytes of one rank's pieces of all operands of a gather, or of all results of a scatter.
+int64_t BoundCollective::slot_bytes() const {
+  int64_t bytes = 0;
+  for (const View& view : call_.joined >= 0 ? in_ : out_) bytes += view.bytes();
+  return bytes;
+}
+
+// Gathers: this rank's slot is filled, and all slots are taken apart at the end. Scatters: all slots are filled, and
+// what is in this rank's one at the end are its results.
+void BoundCollective::start_in_slots() {
+  const int64_t slot = slot_bytes();
+  std::byte* const own = scratch_.data() + group_->rank() * slot;
+  const DType dtype = in_[0].type.dtype;
+  const View all = flat(scratch_.data(), dtype, group_->size() * slot / size_of(dtype));
+  const View mine = flat(own, dtype, slot / size_of(dtype));
+  int64_t offset = 0;  // in a slot
+  for (size_t i = 0; i < in_.size(); ++i) {
+    if (call_.joined >= 0) {
+      std::memcpy(own + offset, in_[i].data, static_cast<size_t>(in_[i].bytes()));
+      offset += in_[i].bytes();
+    } else {
+      pack(in_[i], scratch_.data() + offset, slot, call_.parted, group_->size(), false);
+      offset += out_[i].bytes();
+    }
+  }
+  works_.push_back(call_.joined >= 0 ? group_->all_gather(mine, all)
+                                     : group_->reduce_scatter(all, mine, comm_reduce(call_.reduction)));
+}
+
+void BoundCollective::take_out_of_slots() {
+  const int64_t slot = slot_bytes();
+  const std::byte* const own = scratch_.data() + group_->rank() * slot;
+  int64_t offset = 0;
+  for (size_t i = 0; i < out_.size(); ++i) {
+    if (call_.joined >= 0) {
+      pack(out_[i], scratch_.data() + offset, slot, call_.joined, group_->size(), true);
+      offset += in_[i].bytes();
+    } else {
+      std::memcpy(out_[i].data, own + offset, static_cast<size_t>(out_[i].bytes()));
+      offset += out_[i].bytes();
+    }
+  }
+}
+
 // What a rank has that is alone, or outside all groups, is its result.
 void BoundCollective::keep() {
   for (size_t i = 0; i < in_.size(); ++i) {
@@ -181,9 +214,11 @@ void BoundCollective::start() {
   started_ = true;
   if (work_ == GroupWork::kAllReduce) return start_all_reduce();
   if (work_ == GroupWork::kBroadcast) return start_broadcast();
+  if (in_slots_) return start_in_slots();
   const View sent = packed_operand();
   const View come = packed_result();
-  if (sent.data != in_[0].data) pack(in_[0], sent.data, call_.parted, group_->size(), false);
+  if (sent.data != in_[0].data)
+    pack(in_[0], sent.data, in_[0].bytes() / group_->size(), call_.parted, group_->size(), false);
   if (work_ == GroupWork::kAllGather) {
     works_.push_back(group_->all_gather(sent, come));
   } else if (work_ == GroupWork::kReduceScatter) {
@@ -220,8 +255,9 @@ void BoundCollective::wait() {
   started_ = false;
   if (exchange_) return exchange_->wait();
   for (comm::Work& work : works_) work.wait();
+  if (in_slots_) return take_out_of_slots();
   if (call_.joined < 0 || scratch_.empty()) return;
-  pack(out_[0], packed_result().data, call_.joined, group_->size(), true);
+  pack(out_[0], packed_result().data, out_[0].bytes() / group_->size(), call_.joined, group_->size(), true);
 }
 
 std::chrono::steady_clock::time_point BoundCollective::ended() const {

@@ -57,6 +57,9 @@ class BoundCollective : public Background {
  private:
   void start_all_reduce();
   void start_broadcast();
+  void start_in_slots();
+  void take_out_of_slots();
+  int64_t slot_bytes() const;
   void keep();
 
   View packed_operand() const;
@@ -64,6 +67,7 @@ class BoundCollective : public Background {
 
   GroupWork work_;
   GroupCall call_;
+  bool in_slots_ = false;  // several operands of a gather or scatter, which go as one (op/packing.h)
   std::vector<View> in_;
   std::vector<View> out_;
   std::span<std::byte> scratch_;

@@ -49,6 +49,8 @@ struct Executor::State {
   std::vector<DeviceMemory> copied;  // of external parameters that the host has
   std::vector<View> views;           // per value
   std::vector<Bound> actions;
+  std::vector<std::optional<BoundCollective::Ranks>> ranks_of_call;
+  Binding binding;
   std::vector<Bound*> in_flight_at_end;
   std::vector<Bound*> sending;                // actions that communicate, in their order
   std::vector<Interval> flights, stops;       // of the step, as in communication_time; room for all is there
@@ -183,7 +185,9 @@ struct Executor::State {
   }
 
   void bind_actions() {
+    const auto begin = Clock::now();
     actions.resize(plan.actions.size());
+    ranks_of_call.resize(plan.calls.size());
     std::vector<char> waited(plan.actions.size(), 0);
     for (size_t i = 0; i < plan.actions.size(); ++i) {
       const Action& action = plan.actions[i];
@@ -214,6 +218,7 @@ struct Executor::State {
     }
     flights.reserve(sending.size());
     stops.reserve(2 * sending.size());
+    binding.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
   void bind_work(Bound& bound) {
@@ -227,24 +232,36 @@ struct Executor::State {
               action.op->name, device.name());
       return;
     }
-    const RankGroups groups = groups_of(*action.op, action.attrs);
     if (!is_communication(*action.op)) {
       bound.dim = action.op->collective->call(action.attrs).parted;
-      bound.part = groups.place_of(rank, plan.mesh);
+      bound.part = groups_of(*action.op, action.attrs).place_of(rank, plan.mesh);
       return;
     }
-    std::vector<int> members;
-    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(world_rank(plan.crew, member));
-    BoundCollective::Ranks ranks{.tag = static_cast<int>(&action - plan.actions.data())};
-    if (!members.empty()) ranks.place = groups.place_of(rank, plan.mesh);
-    bound.sends = members.size() > 1;
-    if (bound.sends) ranks.group = &options.world->group(members);
+    BoundCollective::Ranks ranks = ranks_of(action);
+    ranks.tag = static_cast<int>(&action - plan.actions.data());
+    bound.sends = ranks.group != nullptr;
     std::vector<TensorType> in, out;
     for (const View& view : bound.in) in.push_back(view.type);
     for (const View& view : bound.out) out.push_back(view.type);
     carry(bound, collective_scratch(*action.op, {in, out, action.attrs}), [&](const Staging& at) {
       return std::make_unique<BoundCollective>(*action.op, action.attrs, at.in, at.out, at.scratch, ranks);
     });
+  }
+
+  // The group of a collective, and this rank's place in it. Actions of one call have the same.
+  BoundCollective::Ranks ranks_of(const Action& action) {
+    ++binding.collectives;
+    if (action.call >= 0 && ranks_of_call[static_cast<size_t>(action.call)])
+      return *ranks_of_call[static_cast<size_t>(action.call)];
+    ++binding.lookups;
+    const RankGroups groups = groups_of(*action.op, action.attrs);
+    std::vector<int> members;
+    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(world_rank(plan.crew, member));
+    BoundCollective::Ranks out;
+    if (!members.empty()) out.place = groups.place_of(rank, plan.mesh);
+    if (members.size() > 1) out.group = &options.world->group(members);
+    if (action.call >= 0) ranks_of_call[static_cast<size_t>(action.call)] = out;
+    return out;
   }
 
   // Binds work in the background to its operands and results, on the host's side of a device that has one.
@@ -424,6 +441,10 @@ Box Executor::input_box(std::string_view name) const {
 }
 Box Executor::output_box(std::string_view name) const {
   return state_->box_of(state_->plan.output(name).value);
+}
+
+const Executor::Binding& Executor::binding() const {
+  return state_->binding;
 }
 
 CommunicationTime Executor::communication() const {

@@ -63,6 +63,14 @@ class Executor {
   Executor(const ExecutionPlan& plan, const ExecutorOptions& options);
   ~Executor();
 
+  // How its collectives were bound to their groups. What actions of one call share is looked up once.
+  struct Binding {
+    int64_t collectives = 0;
+    int64_t lookups = 0;  // of groups
+    double seconds = 0;   // of all actions
+  };
+  const Binding& binding() const;
+
   // One step. Data and schedule inputs must be filled before each: their bytes are reused after their last reader.
   // Errors carry the op and its scope.
   void run();

@@ -86,6 +86,16 @@ struct Action {
   std::vector<int> waits;  // background actions that must have ended before this one starts
   int scratch = -1;        // a buffer
   std::string scope;
+  int call = -1;  // of the plan's calls, which has the op and attributes that stand here too
+};
+
+// A collective that several actions do, each on operands and in scratch of its own: kind, attributes with the ranks,
+// and types are said once (exec/reuse.cpp).
+struct PlanCall {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<TensorType> in;
+  std::vector<TensorType> out;
 };
 
 struct PlanInput {
@@ -118,6 +128,7 @@ struct ExecutionPlan {
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;
   std::vector<PlanInput> inputs;
+  std::vector<PlanCall> calls;
   std::vector<Action> actions;
   std::vector<PlanOutput> outputs;
 
@@ -128,6 +139,22 @@ struct ExecutionPlan {
   int64_t offset_of(int value) const {
     return buffers[static_cast<size_t>(values[static_cast<size_t>(value)].buffer)].offset;
   }
+};
+
+// Which collectives that are equal in kind, attributes and types become calls (exec/reuse.cpp).
+struct ReuseOptions {
+  int64_t limit = 0;  // the most actions that name a call; the first of the step do; 0: none
+  int64_t above = 1;  // those that stand in the step more often than this
+};
+inline constexpr int64_t kUsualReuseLimit = 1000;
+
+// What calls save. A stream is what can carry so many collectives (ReuseOptions::above); equal ones of one call share
+// one.
+struct ReuseSavings {
+  int64_t actions = 0;  // that name a call
+  int64_t calls = 0;
+  int64_t plan_bytes = 0;  // of the plan's text
+  int64_t streams_before = 0, streams_after = 0;
 };
 
 class Device;  // backend/device.h
@@ -142,11 +169,17 @@ struct PlanOptions {
   int crew = 0, crews = 1;  // as in ExecutionPlan
   // Parameters and state by name that lie in another tier than the device's; kernels work on them there.
   std::map<std::string, Tier, std::less<>> homes = {};
+  ReuseOptions reuse = {};
 };
 
 // Chooses kernels, merges values into buffers (views, results written over operands, gradients of one
 // collective side by side), and places the buffers.
 ExecutionPlan plan_execution(const Program& program, const PlanOptions& options = {});
+
+// Makes calls of the plan's equal collectives. The plan has none before.
+void reuse_collectives(ExecutionPlan& plan, const ReuseOptions& options);
+// What the plan's calls save, where a stream carries so many collectives.
+ReuseSavings reuse_savings(const ExecutionPlan& plan, int64_t per_stream);
 
 // Bytes of a tier by Holding at the step where most are live; they add up to the lower bound.
 std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier = Tier::kDevice);

@@ -57,6 +57,7 @@ class Planner {
     }
     place_buffers(plan_, together_, options_.external_parameters);
     end_sends();
+    if (options_.reuse.limit > 0) reuse_collectives(plan_, options_.reuse);
     return std::move(plan_);
   }
 
@@ -363,9 +364,10 @@ class Planner {
     }
   }
 
-  // Operands of one collective lie side by side, so that it is one operation on one run of bytes.
+  // Operands of one collective that are sent from where they lie do so side by side: it is one operation on one run of
+  // bytes.
   void keep_together(int i) {
-    if (lane(i) != Lane::kComm || node(i).inputs.size() < 2) return;
+    if (lane(i) != Lane::kComm || node(i).inputs.size() < 2 || scratch_bytes_[static_cast<size_t>(i)] > 0) return;
     std::vector<int> members;
     for (const ValueId id : node(i).inputs) {
       const int buffer = buffer_of_[static_cast<size_t>(id)];

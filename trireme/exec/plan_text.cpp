@@ -5,13 +5,16 @@
 //   buffer parameter device bytes=256 offset=0 live=[-1,12]
 //   value f32[4,8] layout="[dp, -]" whole=[8,8] buffer=0 micro_batch=-1
 //   input parameter "w" value=0 init="normal(0,0.02)"
+//   call all_reduce in=[f32[4096]] out=[f32[4096]] attrs={...}
 //   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
 //   output "loss" value=9 updates=-1
 //
-// An arena that has no bytes has no line. A plan for a device other than cpu ends its first line with device="..."
-// alignment=64.
+// An arena that has no bytes has no line. Actions of a call have "call=3" instead of an op, kernel="..." and
+// attrs={...}; a plan without calls has no lines of them. A plan for a device other than cpu ends its first line with
+// device="..." alignment=64.
 #include <array>
 #include <cctype>
+#include <charconv>
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
@@ -30,6 +33,12 @@ constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "s
 std::string list(const std::vector<int>& items) {
   std::string out = "[";
   for (size_t i = 0; i < items.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(items[i]);
+  return out + "]";
+}
+
+std::string list(const std::vector<TensorType>& types) {
+  std::string out = "[";
+  for (size_t i = 0; i < types.size(); ++i) out += (i > 0 ? ";" : "") + to_string(types[i]);
   return out + "]";
 }
 
@@ -150,6 +159,7 @@ class PlanReader {
     if (kind == "buffer") return buffer(f);
     if (kind == "value") return value(f);
     if (kind == "input") return input(f);
+    if (kind == "call") return call(f);
     if (kind == "action") return action(f);
     if (kind == "output") return output(f);
     f.wrong(fmt::format("unknown record '{}'", kind));
@@ -223,21 +233,58 @@ class PlanReader {
     in.init = parse_init(f.get<std::string>("init"), f);
     plan_.inputs.push_back(std::move(in));
   }
+  void call(Fields& f) {
+    if (!plan_.actions.empty()) f.wrong("calls stand above all actions");
+    PlanCall c{.op = &op(f.token()), .in = types(f, "in"), .out = types(f, "out")};
+    if (lane_of(*c.op) != Lane::kComm) f.wrong(fmt::format("'{}' is no collective", c.op->name));
+    c.attrs = c.op->parse_attrs(f.field("attrs"));
+    plan_.calls.push_back(std::move(c));
+  }
+  static std::vector<TensorType> types(Fields& f, std::string_view key) {
+    std::string_view text = f.field(key);
+    if (!text.starts_with('[') || !text.ends_with(']')) f.wrong("expected types in brackets");
+    text = text.substr(1, text.size() - 2);
+    std::vector<TensorType> out;
+    while (!text.empty()) {
+      const size_t end = std::min(text.find(';'), text.size());
+      out.push_back(parse_tensor_type(text.substr(0, end)));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return out;
+  }
+  void action_of_call(Fields& f, Action& a, std::string_view call) {
+    int number = -1;
+    const auto [end, status] = std::from_chars(call.data(), call.data() + call.size(), number);
+    if (status != std::errc() || end != call.data() + call.size() || number < 0 ||
+        number >= static_cast<int>(plan_.calls.size())) {
+      f.wrong(fmt::format("no call '{}' stands above", call));
+    }
+    a.call = number;
+    a.op = plan_.calls[static_cast<size_t>(number)].op;
+    a.attrs = plan_.calls[static_cast<size_t>(number)].attrs;
+  }
   void action(Fields& f) {
     Action a;
     a.lane = static_cast<Lane>(f.one_of(kLaneNames));
-    a.op = &op(f.token());
+    const std::string_view what = f.token();
+    constexpr std::string_view kCall = "call=";
+    const bool of_call = what.starts_with(kCall);
+    if (of_call) {
+      action_of_call(f, a, what.substr(kCall.size()));
+    } else {
+      a.op = &op(what);
+    }
     if (a.lane != lane_of(*a.op)) {
       f.wrong(fmt::format("'{}' is an action of the {} lane, not of '{}'", a.op->name, to_string(lane_of(*a.op)),
                           to_string(a.lane)));
     }
-    a.kernel = f.get<std::string>("kernel");
+    if (!of_call) a.kernel = f.get<std::string>("kernel");
     a.in = f.indices("in", plan_.values.size());
     a.out = f.indices("out", plan_.values.size());
     a.waits = f.indices("waits", plan_.actions.size());
     a.scratch = f.integer("scratch", -1, static_cast<int64_t>(plan_.buffers.size()));
     a.scope = f.get<std::string>("scope");
-    a.attrs = a.op->parse_attrs(f.field("attrs"));
+    if (!of_call) a.attrs = a.op->parse_attrs(f.field("attrs"));
     plan_.actions.push_back(std::move(a));
   }
   void output(Fields& f) {
@@ -299,10 +346,15 @@ std::string to_string(const ExecutionPlan& plan) {
     out += fmt::format("input {} {} value={} init=\"{}\"\n", to_string(in.role), quote(in.name), in.value,
                        to_string(in.init));
   }
+  for (const PlanCall& c : plan.calls) {
+    out += fmt::format("call {} in={} out={} attrs={}\n", c.op->name, list(c.in), list(c.out), c.attrs.text());
+  }
   for (const Action& a : plan.actions) {
-    out += fmt::format("action {} {} kernel={} in={} out={} waits={} scratch={} scope={} attrs={}\n", to_string(a.lane),
-                       a.op->name, quote(a.kernel), list(a.in), list(a.out), list(a.waits), a.scratch, quote(a.scope),
-                       a.attrs.text());
+    const std::string what =
+        a.call >= 0 ? fmt::format("call={}", a.call) : fmt::format("{} kernel={}", a.op->name, quote(a.kernel));
+    out += fmt::format("action {} {} in={} out={} waits={} scratch={} scope={}", to_string(a.lane), what, list(a.in),
+                       list(a.out), list(a.waits), a.scratch, quote(a.scope));
+    out += a.call >= 0 ? "\n" : fmt::format(" attrs={}\n", a.attrs.text());
   }
   for (const PlanOutput& o : plan.outputs) {
     out += fmt::format("output {} value={} updates={}\n", quote(o.name), o.value, o.updates);

@@ -120,6 +120,28 @@ class Flights {
   int at_ = 0;
 };
 
+// Actions of a call are what the call says.
+void verify_calls(const ExecutionPlan& plan, Found& out) {
+  const auto are = [&](const std::vector<int>& values, const std::vector<TensorType>& types) {
+    return std::ranges::equal(values, types, {}, [&](int id) { return plan.values[static_cast<size_t>(id)].type; });
+  };
+  for (size_t i = 0; i < plan.actions.size(); ++i) {
+    const Action& action = plan.actions[i];
+    if (action.call < 0) continue;
+    if (action.call >= static_cast<int>(plan.calls.size())) {
+      out.push_back(fmt::format("action {} is of call {}; the plan has {}", i, action.call, plan.calls.size()));
+      continue;
+    }
+    const PlanCall& call = plan.calls[static_cast<size_t>(action.call)];
+    if (action.op == call.op && action.attrs.text() == call.attrs.text() && are(action.in, call.in) &&
+        are(action.out, call.out)) {
+      continue;
+    }
+    out.push_back(
+        fmt::format("action {} ({}) is not what its call {} ({}) is", i, action.op->name, action.call, call.op->name));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> verify(const ExecutionPlan& plan) {
@@ -129,6 +151,7 @@ std::vector<std::string> verify(const ExecutionPlan& plan) {
   }
   verify_buffers(plan, out);
   Flights(plan, out).run();
+  verify_calls(plan, out);
   for (size_t id = 0; id < plan.values.size(); ++id) {
     const PlanValue& value = plan.values[id];
     if (value.type.bytes() > plan.buffers[static_cast<size_t>(value.buffer)].bytes) {

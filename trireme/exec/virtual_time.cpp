@@ -249,7 +249,8 @@ std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates
     if (action.lane == Lane::kCompute) {
       out.push_back(compute_seconds(*action.op, types, machine));
     } else if (action.lane == Lane::kComm) {
-      out.push_back(collective_seconds(*action.op, types, plan.mesh, rates.links));
+      out.push_back(collective_seconds(*action.op, types, plan.mesh, rates.links) +
+                    packing_seconds(*action.op, types, machine));
     } else {
       const LinkCost link = link_to(message_of(*action.op, action.attrs).crew, plan, rates);
       int64_t bytes = 0;

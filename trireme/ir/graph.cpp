@@ -97,6 +97,11 @@ void Graph::mark_as(const Graph& from, const Node& node, NodeId gradient_of) {
   mark_ = {mark_.scope, node.phase, gradient_of, node.again, node.stage, node.micro_batch};
 }
 
+void Graph::add_fusion_request(FusionRequest request) {
+  const auto after = std::ranges::upper_bound(fusion_requests_, request.order, {}, &FusionRequest::order);
+  fusion_requests_.insert(after, std::move(request));
+}
+
 void Graph::add_gradient(ValueId of, ValueId gradient) {
   invariant(of >= 0 && gradient >= 0 && std::max(of, gradient) < static_cast<ValueId>(values_.size()),
             "no values %{} and %{}, of which one would be the gradient of the other", of, gradient);
@@ -283,6 +288,8 @@ Graph without_dead_nodes(const Graph& graph) {
   out.carry_updates(graph, map);
   for (const ShardRequest& request : graph.shard_requests()) out.add_shard_request(request);
   for (const StageRequest& request : graph.stage_requests()) out.add_stage_request(request);
+  for (const FusionRequest& request : graph.fusion_requests()) out.add_fusion_request(request);
+  for (const RecomputeRequest& request : graph.recompute_requests()) out.add_recompute_request(request);
   for (const Output& output : graph.outputs()) {
     out.add_output(output.name, map[static_cast<size_t>(output.value)],
                    output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);

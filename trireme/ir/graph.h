@@ -117,6 +117,26 @@ struct ShardRequest {
   friend bool operator==(const ShardRequest&, const ShardRequest&) = default;
 };
 
+// What the model's code asks: that the collectives of the scope's parameters, and with `inside` of those in the scopes
+// inside it, are taken together with others of this id (plan/fusion.h). `order`: of what is asked; the last counts.
+struct FusionRequest {
+  std::string scope;
+  int64_t id = 0;
+  bool inside = true;
+  uint64_t order = 0;
+};
+
+// What the model's code asks of how the backward pass gets the values that the scope's ops make, and those inside it
+// (pass/pipeline.h has what each means).
+struct RecomputeRequest {
+  std::string scope;
+  bool again = true;
+  bool mp_comm = true;
+  bool optimizer_comm = true;
+  bool slice = false;
+  friend bool operator==(const RecomputeRequest&, const RecomputeRequest&) = default;
+};
+
 struct Value {
   TensorType type;
   NodeId producer = -1;  // -1: an input of the graph
@@ -171,6 +191,10 @@ class Graph {
   const std::vector<ShardRequest>& shard_requests() const { return shard_requests_; }
   void add_stage_request(StageRequest request) { stage_requests_.push_back(std::move(request)); }
   const std::vector<StageRequest>& stage_requests() const { return stage_requests_; }
+  void add_recompute_request(RecomputeRequest request) { recompute_requests_.push_back(std::move(request)); }
+  const std::vector<RecomputeRequest>& recompute_requests() const { return recompute_requests_; }
+  void add_fusion_request(FusionRequest request);
+  const std::vector<FusionRequest>& fusion_requests() const { return fusion_requests_; }  // by their order
 
   const std::string& name() const { return name_; }
   const std::vector<Input>& inputs() const { return inputs_; }
@@ -193,6 +217,8 @@ class Graph {
   std::vector<int> scopes_by_name_ = {0};  // numbers of scopes, sorted by their names
   std::vector<ShardRequest> shard_requests_;
   std::vector<StageRequest> stage_requests_;
+  std::vector<FusionRequest> fusion_requests_;
+  std::vector<RecomputeRequest> recompute_requests_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;

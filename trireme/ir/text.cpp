@@ -93,6 +93,14 @@ std::string to_string(const Graph& graph) {
   for (const StageRequest& request : graph.stage_requests()) {
     out += fmt::format("stage {} {}\n", quoted(request.scope), request.stage);
   }
+  for (const RecomputeRequest& request : graph.recompute_requests()) {
+    out += fmt::format("recompute {}{}{}{}{}\n", quoted(request.scope), request.again ? "" : " kept",
+                       request.mp_comm ? "" : " without mp_comm",
+                       request.optimizer_comm ? "" : " without optimizer_comm", request.slice ? " in slices" : "");
+  }
+  for (const FusionRequest& request : graph.fusion_requests()) {
+    out += fmt::format("fusion {} {}{}\n", quoted(request.scope), request.id, request.inside ? "" : " own");
+  }
   write_inputs_below(static_cast<ValueId>(graph.values().size()));
   for (const Output& output : graph.outputs()) {
     out += fmt::format("output {} %{}", quoted(output.name), output.value);
@@ -265,6 +273,18 @@ class Reader {
     } else if (line.take("stage ")) {
       std::string scope = line.quoted();
       graph_.add_stage_request({std::move(scope), line.count()});
+    } else if (line.take("recompute ")) {
+      RecomputeRequest request{.scope = line.quoted()};
+      request.again = !line.take("kept");
+      request.mp_comm = !line.take("without mp_comm");
+      request.optimizer_comm = !line.take("without optimizer_comm");
+      request.slice = line.take("in slices");
+      graph_.add_recompute_request(std::move(request));
+    } else if (line.take("fusion ")) {
+      FusionRequest request{.scope = line.quoted(), .order = graph_.fusion_requests().size()};
+      request.id = line.count();
+      request.inside = !line.take("own");
+      graph_.add_fusion_request(std::move(request));
     } else if (line.take("graph")) {
       if (begun_) line.wrong("the graph's name must stand first");
       graph_ = Graph(line.quoted());

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <atomic>
+
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 
@@ -80,7 +82,26 @@ const std::string& Trace::path_of(const Module& module) {
   const std::string& path = paths_.emplace(&module, join(scope_, name)).first->second;
   if (!module.shard_.empty()) graph_.add_shard_request({path, module.shard_});
   if (module.stage_ >= 0) graph_.add_stage_request({path, module.stage_});
+  if (module.recompute_) {
+    RecomputeRequest request = *module.recompute_;
+    request.scope = path;
+    graph_.add_recompute_request(std::move(request));
+  }
+  if (module.fusion_.id >= 0) {
+    graph_.add_fusion_request({path, module.fusion_.id, module.fusion_.inside, module.fusion_.order});
+  }
   return path;
+}
+
+void Module::recompute(const Again& how) {
+  recompute_ = RecomputeRequest{"", how.again, how.mp_comm, how.optimizer_comm, how.slice};
+}
+
+void Module::set_comm_fusion(int64_t id, bool inside) {
+  static std::atomic<uint64_t> calls = 0;
+  require(id >= 0, "set_comm_fusion({}) of module '{}': ids are 0, for what is taken alone, or more", id,
+          name_.empty() ? kind() : name_);
+  fusion_ = {.id = id, .inside = inside, .order = ++calls};
 }
 
 Tensor Module::operator()(const Tensor& x) {

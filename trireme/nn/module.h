@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -95,6 +96,23 @@ class Module {
   // In a pipeline: the module and what is inside it are of this stage (plan/stages.h).
   void pipeline_stage(int stage) { stage_ = stage; }
 
+  // The backward pass computes again what the module makes, and the modules inside it, instead of finding it kept; but
+  // for its results, which other modules read. Of a module inside another, its own call counts.
+  struct Again {
+    bool again = true;           // false: what it makes is kept, whatever is asked of the module around it
+    bool mp_comm = true;         // false: results of collectives between layouts are kept
+    bool optimizer_comm = true;  // false: weights that are gathered from their slices are kept from forward to backward
+    bool slice = false;          // what is kept lies cut over ranks that have it all, and is gathered where it is read
+  };
+  void recompute(const Again& how);
+  void recompute() { recompute(Again()); }
+
+  // The collectives of the module's parameters and of their gradients, and with `inside` of those of the modules inside
+  // it, are taken together with all others of this id, one operation for each kind and group of ranks; 0: each is taken
+  // alone. Of several that are set for a parameter the last call counts (plan/fusion.h). Throws kInvalidArgument for
+  // an id below 0.
+  void set_comm_fusion(int64_t id, bool inside = true);
+
   // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the
   // pieces of larger tensors that lie as `pieces` says, by the mesh's axes ("[tp, -]"), or tensors that nothing makes
   // one (kOwnPiece). They are left out where parameters are made equal and their gradients summed over ranks.
@@ -124,6 +142,8 @@ class Module {
   Cuts shard_;
   Piece layerwise_;
   int stage_ = -1;  // -1: nothing is asked
+  FusionRequest fusion_ = {.id = -1};
+  std::optional<RecomputeRequest> recompute_ = {};
 };
 
 // Enters a module's name scope for as long as it lives.

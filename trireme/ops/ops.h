@@ -308,8 +308,11 @@ CollectiveAttrs over_ranks(const std::vector<std::vector<int64_t>>& groups);
 std::vector<Tensor> all_reduce(std::span<const Tensor> x, const CollectiveAttrs& attrs);
 Tensor all_gather(const Tensor& x, const CollectiveAttrs& attrs);      // joins the pieces along `dim`
 Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs);  // the own piece, along `dim`, of the sum
-Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs);      // cuts along `dim`, joins along `from_dim`
-Tensor ring_shift(const Tensor& x, const CollectiveAttrs& attrs);      // that of the member `shift` places before
+// Of several tensors of one element type, in one operation.
+std::vector<Tensor> all_gather(std::span<const Tensor> x, const CollectiveAttrs& attrs);
+std::vector<Tensor> reduce_scatter(std::span<const Tensor> x, const CollectiveAttrs& attrs);
+Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs);  // cuts along `dim`, joins along `from_dim`
+Tensor ring_shift(const Tensor& x, const CollectiveAttrs& attrs);  // that of the member `shift` places before
 std::vector<Tensor> broadcast(std::span<const Tensor> x, const CollectiveAttrs& attrs);  // rank `root`'s x
 Tensor shard_slice(const Tensor& x, const CollectiveAttrs& attrs);  // the own piece along `dim`; nothing is sent
 

@@ -24,7 +24,7 @@ std::vector<size_t> best_buckets(std::span<const BucketMember> members, const Bu
   ends[0] = 0;
   for (size_t i = 0; i < members.size(); ++i) {
     each_bucket_to(members, i, model, [&](size_t j, int64_t bytes) {
-      ends[i + 1] = std::min(ends[i + 1], std::max(ends[j], members[i].ready_s) + model.seconds(bytes));
+      ends[i + 1] = std::min(ends[i + 1], std::max(ends[j], members[i].ready_s) + model.seconds(bytes, j < i));
     });
   }
   std::vector<size_t> out;
@@ -32,11 +32,14 @@ std::vector<size_t> best_buckets(std::span<const BucketMember> members, const Bu
   for (size_t end = members.size(); end > 0;) {
     const double limit = deadline + 1e-12 * deadline;  // sums in another order differ in their last bits
     size_t first = end - 1;
-    double before = 0;
+    double before = 0, least_s = std::numeric_limits<double>::infinity();
     each_bucket_to(members, end - 1, model, [&](size_t j, int64_t bytes) {
-      const double seconds = model.seconds(bytes);
-      if (std::max(ends[j], members[end - 1].ready_s) + seconds > limit) return;
+      const double seconds = model.seconds(bytes, j + 1 < end);
+      const double packing_s = j + 1 < end ? static_cast<double>(bytes) * model.packing_s_per_byte : 0;
+      const double extra_s = packing_s - static_cast<double>(end - 1 - j) * model.start_s;
+      if (std::max(ends[j], members[end - 1].ready_s) + seconds > limit || extra_s > least_s) return;
       first = j;
+      least_s = extra_s;
       before = limit - seconds;
     });
     out.push_back(end);
@@ -53,7 +56,7 @@ double end_of(std::span<const BucketMember> members, std::span<const size_t> buc
   for (const size_t end : buckets) {
     int64_t bytes = 0;
     for (size_t i = first; i < end; ++i) bytes += members[i].bytes;
-    end_s = std::max(end_s, members[end - 1].ready_s) + model.seconds(bytes);
+    end_s = std::max(end_s, members[end - 1].ready_s) + model.seconds(bytes, end - first > 1);
     first = end;
   }
   return end_s;

@@ -52,6 +52,20 @@ std::vector<std::vector<size_t>> all_cuts(size_t count) {
   return out;
 }
 
+TEST(BucketModel, packing_keeps_apart_what_starting_would_join) {
+  const std::vector<BucketMember> members(3, {.ready_s = 0, .bytes = 1000, .last = 3});
+  const double no_bytes = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(best_buckets(members, {1e-3, no_bytes}), ElementsAre(3));
+  EXPECT_THAT(best_buckets(members, {1e-3, no_bytes, 1e-8}), ElementsAre(3));
+  EXPECT_THAT(best_buckets(members, {1e-3, no_bytes, 1e-3}), ElementsAre(1, 2, 3));
+  // Nor where all is hidden either way: packing takes time from computing.
+  std::vector<BucketMember> far_apart = members;
+  for (size_t i = 0; i < 3; ++i) far_apart[i].ready_s = static_cast<double>(i);
+  far_apart.push_back({.ready_s = 10, .bytes = 1, .last = 3});
+  EXPECT_THAT(best_buckets(far_apart, {1e-3, no_bytes, 1e-5}), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(best_buckets(far_apart, {1e-3, no_bytes, 1e-8}), ElementsAre(3, 4));
+}
+
 TEST(BucketModel, no_cut_of_all_ends_sooner) {
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,8 +1,9 @@
 // Gathers weights that are stored in slices one reader ahead.
 //
 // Before: a weight that is stored cut and read whole is gathered right before the op that reads it, which waits for the
-// bytes. After: its gather begins before the reader of the weight before it, and runs under that op (the prefetch of
-// ZeRO-3 and FSDP). At most one more weight is whole at a time.
+// bytes. After: its gather begins before the first reader of the gather before it, and runs under that op (the prefetch
+// of ZeRO-3 and FSDP). What is gathered in one operation (fuse_collectives.cpp) moves as one; at most one more of these
+// is whole at a time.
 #include <algorithm>
 #include <map>
 
@@ -27,11 +28,12 @@ std::vector<Gather> gathers_of(const Graph& graph) {
     for (const ValueId operand : node.inputs) {
       const auto gather = result.find(operand);
       if (gather == result.end()) continue;
-      out[gather->second].first_reader = id;
+      if (NodeId& reader = out[gather->second].first_reader; reader < 0) reader = id;
       result.erase(gather);
     }
-    if (does(node, ReshardStep::Kind::kAllGather) && graph.value(node.inputs[0]).producer < 0) {
-      result.emplace(node.outputs[0], out.size());
+    const auto is_input = [&](ValueId operand) { return graph.value(operand).producer < 0; };
+    if (does(node, ReshardStep::Kind::kAllGather) && std::ranges::all_of(node.inputs, is_input)) {
+      for (const ValueId made : node.outputs) result.emplace(made, out.size());
       out.push_back({id, -1});
     }
   }

@@ -5,9 +5,9 @@
 // Where all gradients must be known first, as for clipping by their global norm, nothing moves.
 //
 // An update waits until nobody else reads the parameter, which it overwrites. The result of a collective counts as
-// ready when another collective has begun. The sum over ranks, which may be under way for long, counts as ready when a
-// collective begins after its end in the modelled step (step_times.h). Over a slow link most updates stand at the end:
-// the backward pass waits for none.
+// ready when another collective has begun. What runs beside the ops, a sum over ranks above all, may be under way for
+// long, and counts as ready when a collective begins after its end in the modelled step (step_times.h). Over a slow
+// link most updates stand at the end: the backward pass waits for none.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -27,8 +27,7 @@ class EarlyUpdates {
         starts_(start_times(program, rates)),
         ends_(starts_),
         waits_for_(graph_.nodes().size(), 0) {
-    for (const AllReduceTime& time : all_reduce_times(program, rates))
-      ends_[static_cast<size_t>(time.node)] = time.end_s;
+    for (const BesideTime& time : beside_times(program, rates)) ends_[static_cast<size_t>(time.node)] = time.end_s;
     mark_updates();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (is_update(id)) count_waits(id);
@@ -153,7 +152,7 @@ namespace pass {
 extern const Pass early_updates{
     .name = "early_updates",
     .doc = "parameters are updated as soon as their gradients are ready",
-    .run = [](Program program, const PassOptions& o) { return EarlyUpdates(program, o.all_reduce.rates).run(); },
+    .run = [](Program program, const PassOptions& o) { return EarlyUpdates(program, o.rates).run(); },
 };
 }  // namespace pass
 

@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 Program early_updates(const Program& program, const Rates& rates = {}) {
-  return find_pass("early_updates").run(program, {.all_reduce = {.rates = rates}});
+  return find_pass("early_updates").run(program, {.rates = rates});
 }
 
 constexpr int kLayers = 4;

@@ -55,6 +55,28 @@ Recompute recompute_named(const std::string& name, const std::string& text) {
 
 }  // namespace
 
+bool Recompute::keeps_gathered() const {
+  return !optimizer_communication ||
+         std::ranges::any_of(rules, [](const Rule& r) { return !r.optimizer_communication; });
+}
+
+bool Recompute::slices() const {
+  return slice || std::ranges::any_of(rules, [](const Rule& r) { return r.slice || r.keep == Rule::Keep::kSlice; });
+}
+
+Recompute with_requests(const Graph& graph, Recompute options) {
+  std::vector<Recompute::Rule> rules;
+  for (const RecomputeRequest& request : graph.recompute_requests()) {
+    rules.push_back({.pattern = request.scope,
+                     .keep = request.again ? Recompute::Rule::Keep::kAgain : Recompute::Rule::Keep::kMemory,
+                     .communication = request.mp_comm,
+                     .optimizer_communication = request.optimizer_comm,
+                     .slice = request.slice});
+  }
+  options.rules.insert(options.rules.begin(), rules.begin(), rules.end());
+  return options;
+}
+
 std::vector<Key> keys_of(PassOptions& options) {
   const auto set_recompute = [again = &options.recompute](const std::string& name, const std::string& text) {
     const Recompute named = recompute_named(name, text);

@@ -10,35 +10,42 @@
 #include "trireme/base/keys.h"
 #include "trireme/ir/program.h"
 #include "trireme/pass/step_times.h"
+#include "trireme/plan/fusion.h"
 
 namespace trireme {
 
-// Where the buckets of all-reduces end (fuse_all_reduce.cpp).
-struct FuseAllReduceOptions {
-  int64_t bucket_bytes = 0;  // a bucket is closed when the next member would make it larger; 0: by the model
-  std::vector<int64_t> bucket_ends =
-      {};  // instead: how many gradients, counted in each type and group, stand before each cut
-  Rates rates = {};
-};
-
-// What the backward pass does not find kept, but computes again (recompute.cpp).
+// How the backward pass gets what the forward pass made: it is kept as it is; computed again (recompute.cpp); or kept
+// in slices, on ranks that have the same (slice_kept.cpp).
 struct Recompute {
-  bool rows = false;   // activation functions and norms
-  int64_t blocks = 0;  // modules that have a number, "h.0": so many, from 0 on; -1: all of them
+  bool rows = false;   // again: activation functions and norms
+  int64_t blocks = 0;  // again: modules that have a number, "h.0": so many, from 0 on; -1: all of them
   // For a module, "h.*", or its ops of a name, "h.*/matmul"; the last that matches counts.
   struct Rule {
+    enum class Keep { kAgain, kMemory, kSlice };  // kMemory: whatever else says
     std::string pattern;
-    bool again = true;  // false: kept, whatever else says
+    Keep keep = Keep::kAgain;
+    // Of a module that is computed again, as below.
+    bool communication = true;
+    bool optimizer_communication = true;
+    bool slice = false;
     friend bool operator==(const Rule&, const Rule&) = default;
   };
   std::vector<Rule> rules = {};
-  bool communication = true;  // false: what collectives make is kept
+  bool communication = true;            // false: what collectives make is kept
+  bool optimizer_communication = true;  // false: gathered weights are kept from forward to backward (keep_gathered.cpp)
+  bool slice = false;                   // what is kept is kept in slices
+  int64_t fewest_bytes = 64 << 10;      // of a value that is worth it, of rows and slices
 
   bool is_asked_for() const { return rows || blocks != 0 || !rules.empty(); }
+  bool keeps_gathered() const;
+  bool slices() const;
 };
+// What the model's code asks, and then these rules.
+Recompute with_requests(const Graph& graph, Recompute options);
 
 struct PassOptions {
-  FuseAllReduceOptions all_reduce = {};
+  Fusion fusion = {};                 // fuse_collectives.cpp
+  Rates rates = {};                   // that fuse_collectives and early_updates go by
   Recompute recompute = {};           // the pass runs if any is asked for
   int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;  // names of passes to leave out

@@ -107,15 +107,15 @@ TEST(Pipeline, what_a_graph_says_of_training_is_true_after_every_pass) {
 }
 
 TEST(Pipeline, a_disabled_pass_does_not_run) {
-  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.disabled = {"fuse_all_reduce"}})), 2);
+  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.disabled = {"fuse_collectives"}})), 2);
 }
 
 TEST(Pipeline, options_reach_the_pass) {
-  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.all_reduce = {.bucket_bytes = 64}})), 2);
+  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.fusion = {.all_reduce = {.bytes = 64}}})), 2);
 }
 
 TEST(Pipeline, stops_after_the_pass_named) {
-  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.stop_after = "fuse_all_reduce"})), 1);
+  EXPECT_EQ(all_reduces(run_passes(two_gradients(), {.stop_after = "fuse_collectives"})), 1);
 }
 
 // A pass that is left out, or not asked for, ends the row all the same.
@@ -126,8 +126,8 @@ TEST(Pipeline, stops_after_a_pass_that_does_not_run) {
 }
 
 TEST(Pipeline, a_name_that_is_no_pass_is_refused_with_the_likely_one) {
-  EXPECT_THAT(error_of({.disabled = {"fuse_al_reduce"}}),
-              HasSubstr("no pass named 'fuse_al_reduce'. Did you mean 'fuse_all_reduce'?"));
+  EXPECT_THAT(error_of({.disabled = {"fuse_colectives"}}),
+              HasSubstr("no pass named 'fuse_colectives'. Did you mean 'fuse_collectives'?"));
   EXPECT_THAT(error_of({.stop_after = "nonsense"}), HasSubstr("no pass named 'nonsense'."));
 }
 
@@ -135,8 +135,8 @@ TEST(Pipeline, writes_the_program_after_each_pass_that_changed_it) {
   std::string root = std::filesystem::temp_directory_path() / "trireme-pass-XXXXXX";
   ASSERT_NE(::mkdtemp(root.data()), nullptr);
   const Program fused = run_passes(two_gradients(), {.dump_dir = root});
-  EXPECT_EQ(read_file(root + "/003_fuse_all_reduce.program"), to_string(fused));
-  std::filesystem::remove(root + "/003_fuse_all_reduce.program");
+  EXPECT_EQ(read_file(root + "/005_fuse_collectives.program"), to_string(fused));
+  std::filesystem::remove(root + "/005_fuse_collectives.program");
   run_passes(fused, {.dump_dir = root});
   EXPECT_TRUE(std::filesystem::is_empty(root)) << "nothing changed";
   std::filesystem::remove_all(root);

@@ -12,39 +12,14 @@
 // seed, step and element. It runs first, so that the other passes place and fuse the second ones too. What messages
 // bring from another crew is kept.
 #include <algorithm>
-#include <charconv>
 
-#include "trireme/base/words.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/pass/pipeline.h"
+#include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme {
 namespace {
-
-constexpr int64_t kFewestBytes = 64 << 10;  // of a value that is worth it
-
-// "h.*" against "h.3.mlp": the part of the scope that the pattern is of, "h.3"; nothing where it does not match.
-std::string_view matched_scope(std::string_view pattern, std::string_view scope) {
-  for (size_t end = 0; end <= scope.size(); ++end) {
-    end = std::min(scope.find('.', end), scope.size());
-    if (matches(pattern, scope.substr(0, end))) return scope.substr(0, end);
-  }
-  return {};
-}
-
-// The path up to its first number, "h.3", and that number.
-std::pair<std::string_view, int64_t> block_of(std::string_view scope) {
-  for (size_t begin = 0; begin < scope.size();) {
-    const size_t end = std::min(scope.find('.', begin), scope.size());
-    int64_t number = 0;
-    const auto [last, error] = std::from_chars(scope.data() + begin, scope.data() + end, number);
-    if (error == std::errc() && last == scope.data() + end) return {scope.substr(0, end), number};
-    begin = end + 1;
-  }
-  return {{}, -1};
-}
 
 class Recomputing {
  public:
@@ -56,7 +31,7 @@ class Recomputing {
         is_sent_(graph_.values().size(), 0),
         last_late_(graph_.values().size(), -1),
         again_(graph_.nodes().size(), 0),
-        module_(graph_.nodes().size()) {}
+        asked_(recompute_asked(graph_, options)) {}
 
   Program run() {
     for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
@@ -67,7 +42,7 @@ class Recomputing {
         if (is_communication(def_of(node))) is_sent_[at(operand)] = 1;
       }
     }
-    find_modules();
+    find_crossing();
     for (NodeId id = 0; id < size(); ++id) again_[at(id)] = is_asked(id) || (options_.rows && is_worth_it(id)) ? 1 : 0;
     Rewrite rewrite(program_);
     for (NodeId id = 0; id < size(); ++id) {
@@ -84,32 +59,14 @@ class Recomputing {
   NodeId size() const { return static_cast<NodeId>(graph_.nodes().size()); }
   bool is_late(NodeId id) const { return graph_.node(id).phase == Phase::kBackward; }
 
-  // The module whose values are made again that each op stands in; the last rule that matches counts.
-  void find_modules() {
+  // Values that other modules read.
+  void find_crossing() {
     crosses_.assign(graph_.values().size(), 0);
-    kept_.assign(graph_.nodes().size(), 0);
-    by_op_.assign(graph_.nodes().size(), 0);
-    for (NodeId id = 0; id < size(); ++id) {
-      const Node& node = graph_.node(id);
-      const std::string_view scope = graph_.scope_of(node);
-      const auto [block, number] = block_of(scope);
-      if (number >= 0 && (options_.blocks < 0 || number < options_.blocks)) module_[at(id)] = block;
-      for (const Recompute::Rule& rule : options_.rules) {
-        const size_t slash = rule.pattern.rfind('/');
-        const std::string_view pattern = std::string_view(rule.pattern).substr(0, slash);
-        if (slash != std::string::npos && rule.pattern.substr(slash + 1) != node.op->name) continue;
-        const std::string_view found = matched_scope(pattern, scope);
-        if (found.empty() && !matches(pattern, scope)) continue;
-        kept_[at(id)] = rule.again ? 0 : 1;
-        by_op_[at(id)] = rule.again && slash != std::string::npos ? 1 : 0;
-        if (slash == std::string::npos) module_[at(id)] = rule.again ? found : std::string_view();
-      }
-    }
     for (NodeId id = 0; id < size(); ++id) {
       for (const ValueId operand : graph_.node(id).inputs) {
         const NodeId producer = graph_.value(operand).producer;
         if (producer < 0 || is_late(id)) continue;
-        if (module_[at(id)] != module_[at(producer)] || def_of(graph_.node(id)).traits.message)
+        if (asked_[at(id)].module != asked_[at(producer)].module || def_of(graph_.node(id)).traits.message)
           crosses_[at(operand)] = 1;
       }
     }
@@ -117,21 +74,24 @@ class Recomputing {
 
   bool is_asked(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (node.phase != Phase::kForward || kept_[at(id)] != 0 || def_of(node).traits.message) return false;
-    if (is_communication(def_of(node)) && !options_.communication) return false;
+    const RecomputeAsked& asked = asked_[at(id)];
+    if (node.phase != Phase::kForward || asked.kept || def_of(node).traits.message) return false;
+    const bool of_weight = gathers_weight(graph_, node);
+    if (of_weight ? !asked.optimizer_communication : is_communication(def_of(node)) && !asked.communication)
+      return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
     if (std::ranges::any_of(node.outputs, is_output)) return false;
-    if (by_op_[at(id)] != 0) return true;
+    if (asked.by_op) return true;
     const auto crosses = [&](ValueId value) { return crosses_[at(value)] != 0; };
-    return !module_[at(id)].empty() && std::ranges::none_of(node.outputs, crosses);
+    return !asked.module.empty() && std::ranges::none_of(node.outputs, crosses);
   }
 
   // A cheap op of the forward pass on rows, that the backward pass reads and all of whose operands are there then.
   bool is_worth_it(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (node.phase != Phase::kForward || kept_[at(id)] != 0) return false;
+    if (node.phase != Phase::kForward || asked_[at(id)].kept) return false;
     const auto large = [&](ValueId value) {
-      return last_late_[at(value)] >= 0 && graph_.type(value).bytes() >= kFewestBytes;
+      return last_late_[at(value)] >= 0 && graph_.type(value).bytes() >= options_.fewest_bytes;
     };
     if (std::none_of(node.outputs.begin(), node.outputs.end(), large)) return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
@@ -188,13 +148,12 @@ class Recomputing {
   const Program& program_;
   const Graph& graph_;
   const Recompute& options_;
-  std::vector<char> is_output_;           // of values
-  std::vector<char> is_sent_;             // of values: to other ranks
-  std::vector<NodeId> last_late_;         // of values: the last node of the backward pass that reads it
-  std::vector<char> again_;               // of nodes: to be made a second time
-  std::vector<std::string_view> module_;  // of nodes: whose values are made again; nothing: they are kept
-  std::vector<char> crosses_;             // of values: another module reads it in the forward pass
-  std::vector<char> kept_, by_op_;        // of nodes: a rule says so
+  std::vector<char> is_output_;        // of values
+  std::vector<char> is_sent_;          // of values: to other ranks
+  std::vector<NodeId> last_late_;      // of values: the last node of the backward pass that reads it
+  std::vector<char> again_;            // of nodes: to be made a second time
+  std::vector<RecomputeAsked> asked_;  // of nodes
+  std::vector<char> crosses_;          // of values: another module reads it in the forward pass
 };
 
 }  // namespace

@@ -23,7 +23,11 @@ const Rewrite::NewValue* Rewrite::new_one(ValueId id) const {
 }
 
 ValueId Rewrite::new_value(const TensorType& type) {
-  new_values_.push_back({type, Layout::replicated(type.shape.rank()), type.shape});
+  return new_value(type, Layout::replicated(type.shape.rank()), type.shape);
+}
+
+ValueId Rewrite::new_value(const TensorType& type, Layout layout, Shape whole) {
+  new_values_.push_back({type, std::move(layout), std::move(whole)});
   map_.push_back(kNoValue);
   return static_cast<ValueId>(map_.size() - 1);
 }
@@ -59,7 +63,17 @@ void Rewrite::copy(NodeId like, std::span<const ValueId> in, std::span<const Val
 
 void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
                   std::span<const ValueId> out) {
-  const Node& last = from_.graph.node(instead_of.back());
+  const NodeId made = make(op, attrs, from_.graph.node(instead_of.back()), in, out);
+  for (const NodeId id : instead_of) made_of_[static_cast<size_t>(id)] = made;
+}
+
+void Rewrite::insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::span<const ValueId> in,
+                     std::span<const ValueId> out) {
+  make(op, attrs, from_.graph.node(beside), in, out);
+}
+
+NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, std::span<const ValueId> in,
+                     std::span<const ValueId> out) {
   std::vector<ValueId> inputs;
   std::vector<TensorType> types;
   for (const ValueId id : in) {
@@ -67,13 +81,13 @@ void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> 
     invariant(inputs.back() != kNoValue, "%{} is read before it is made", id);
   }
   for (const ValueId id : out) types.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
-  to_.graph.mark_as(from_.graph, last, last.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(last.gradient_of)]);
+  to_.graph.mark_as(from_.graph, like, like.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(like.gradient_of)]);
   const bool again =
       std::any_of(out.begin(), out.end(), [&](ValueId id) { return map_[static_cast<size_t>(id)] != kNoValue; });
   if (again) to_.graph.set_made_again();
   const NodeId made = to_.graph.add_node(op, attrs, inputs, types);
-  for (const NodeId id : instead_of) made_of_[static_cast<size_t>(id)] = made;
   for (size_t i = 0; i < out.size(); ++i) define(out[i], to_.graph.node(made).outputs[i]);
+  return made;
 }
 
 Program Rewrite::finish() {

@@ -24,11 +24,20 @@ class Rewrite {
   void add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
            std::span<const ValueId> out);
 
+  // The same beside this node, in its scope, and in the place of none.
+  void insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::span<const ValueId> in,
+              std::span<const ValueId> out);
+
   // A value that the old program does not have, to be made by `add`: to each rank a tensor of its own, not a piece of
   // one.
   ValueId new_value(const TensorType& type);
+  // The same, of a tensor that is cut so.
+  ValueId new_value(const TensorType& type, Layout layout, Shape whole);
   // The same, lying as this value of the old program does.
   ValueId new_value_like(ValueId like);
+
+  // From here on readers of this value of the old program read that one, which has been made.
+  void same(ValueId id, ValueId as) { map_[static_cast<size_t>(id)] = map_[static_cast<size_t>(as)]; }
 
   // Adds the outputs; nothing may be added after.
   Program finish();
@@ -41,6 +50,8 @@ class Rewrite {
   };
 
   void define(ValueId old_id, ValueId id);
+  NodeId make(const OpBase& op, const Attrs& attrs, const Node& like, std::span<const ValueId> in,
+              std::span<const ValueId> out);
   const NewValue* new_one(ValueId id) const;
 
   const Program& from_;

@@ -6,11 +6,14 @@
 #include <map>
 
 #include "trireme/op/op_def.h"
+#include "trireme/op/packing.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
+
+using Kind = ReshardStep::Kind;
 
 struct Types {
   std::vector<TensorType> in, out;
@@ -23,75 +26,134 @@ Types types_of(const Graph& graph, const Node& node) {
   return types;
 }
 
+Machine machine_of(const Rates& rates) {
+  return rates.machine ? *rates.machine : Machine::this_host();
+}
+
 double seconds_of(const Program& program, const Node& node, const ReshardCosts& links, const Machine& machine) {
   const OpDef& op = def_of(node);
   const auto [in, out] = types_of(program.graph, node);
   const TypeArgs types{in, out, node.attrs};
   if (!is_communication(op)) return compute_seconds(op, types, machine);
-  return collective_seconds(op, types, program.mesh, links);
+  return collective_seconds(op, types, program.mesh, links) + packing_seconds(op, types, machine);
 }
 
-bool is_sum(const Node& node) {
-  return does(node, ReshardStep::Kind::kAllReduce);
-}
+// What each node is to those that may run beside computing.
+class Beside {
+ public:
+  explicit Beside(const Graph& graph) : graph_(graph), first_reader_(graph.values().size(), -1) {
+    for (size_t i = graph.nodes().size(); i-- > 0;) {
+      for (const ValueId id : graph.nodes()[i].inputs) {
+        first_reader_[static_cast<size_t>(id)] = static_cast<NodeId>(i);
+      }
+    }
+  }
 
-}  // namespace
+  // -1: none.
+  NodeId first_reader(const Node& node) const {
+    NodeId out = -1;
+    for (const ValueId id : node.outputs) {
+      const NodeId reader = first_reader_[static_cast<size_t>(id)];
+      if (reader >= 0 && (out < 0 || reader < out)) out = reader;
+    }
+    return out;
+  }
 
-BucketModel all_reduce_model(const Program& program, const Node& node, const ReshardCosts& links) {
-  const RankGroups groups = groups_of(node);
-  const LinkCost link = slowest_link(groups, program.mesh, links);
-  const double share = among_all(groups.size, 1, 2).bytes;
-  return {.start_s = seconds(among_all(groups.size, 0, 2), link, links),
-          .bytes_per_s = groups.size > 1 ? link.bytes_per_s / share : link.bytes_per_s};
-}
+  bool runs_beside(const Node& node) const {
+    if (does(node, Kind::kAllReduce)) return true;
+    const bool gathers = does(node, Kind::kAllGather);
+    if (!gathers && !does(node, Kind::kReduceScatter)) return false;
+    const NodeId reader = first_reader(node);
+    if (reader < 0) return true;
+    return gathers ? reads_inputs_only(node) : graph_.node(reader).phase == Phase::kUpdate;
+  }
 
-std::vector<double> start_times(const Program& program, const Rates& rates) {
-  const Machine machine = rates.machine ? *rates.machine : Machine::this_host();
+ private:
+  bool reads_inputs_only(const Node& node) const {
+    return std::ranges::all_of(node.inputs, [&](ValueId id) { return graph_.value(id).producer < 0; });
+  }
+
+  const Graph& graph_;
+  std::vector<NodeId> first_reader_;  // of values
+};
+
+std::vector<double> start_times(const Program& program, const Rates& rates, const Beside& beside) {
+  const Machine machine = machine_of(rates);
   std::vector<double> out;
   double now = 0;
   for (const Node& node : program.graph.nodes()) {
     out.push_back(now);
-    if (!is_sum(node)) now += seconds_of(program, node, rates.links, machine);
+    if (!beside.runs_beside(node)) now += seconds_of(program, node, rates.links, machine);
   }
   out.push_back(now);
   return out;
 }
 
-std::vector<AllReduceTime> all_reduce_times(const Program& program, const Rates& rates) {
-  const std::vector<double> starts = start_times(program, rates);
-  std::map<std::string, double> free_at;  // by the ranks that are summed over
-  std::vector<AllReduceTime> out;
+}  // namespace
+
+BucketModel bucket_model(const Program& program, const Node& node, const Rates& rates) {
+  const RankGroups groups = groups_of(node);
+  const LinkCost link = slowest_link(groups, program.mesh, rates.links);
+  const int ways = does(node, Kind::kAllReduce) ? 2 : 1;
+  const double share = among_all(groups.size, 1, ways).bytes;
+  const bool packs = packs_slots(def_of(node).collective->call(node.attrs), 2);
+  return {.start_s = seconds(among_all(groups.size, 0, ways), link, rates.links),
+          .bytes_per_s = groups.size > 1 ? link.bytes_per_s / share : link.bytes_per_s,
+          .packing_s_per_byte = packs ? 2 / machine_of(rates).memory_bytes_per_s : 0};
+}
+
+int64_t whole_bytes(const Program& program, const Node& node) {
+  int64_t in = 0, out = 0;
+  for (const ValueId id : node.inputs) in += program.graph.type(id).bytes();
+  for (const ValueId id : node.outputs) out += program.graph.type(id).bytes();
+  return std::max(in, out);
+}
+
+std::vector<double> start_times(const Program& program, const Rates& rates) {
+  return start_times(program, rates, Beside(program.graph));
+}
+
+std::vector<BesideTime> beside_times(const Program& program, const Rates& rates) {
+  const Beside beside(program.graph);
+  const std::vector<double> starts = start_times(program, rates, beside);
+  std::map<std::string, double> free_at;  // by the ranks
+  std::vector<BesideTime> out;
   for (size_t i = 0; i < program.graph.nodes().size(); ++i) {
     const Node& node = program.graph.nodes()[i];
-    if (!is_sum(node)) continue;
-    AllReduceTime time{.node = static_cast<NodeId>(i), .members = node.inputs.size(), .ready_s = starts[i]};
-    for (const ValueId id : node.inputs) time.bytes += program.graph.type(id).bytes();
+    if (!beside.runs_beside(node)) continue;
+    BesideTime time{.node = static_cast<NodeId>(i),
+                    .members = node.inputs.size(),
+                    .bytes = whole_bytes(program, node),
+                    .ready_s = starts[i]};
     double& free = free_at[groups_of(node).text(program.mesh)];
     time.begin_s = std::max(free, time.ready_s);
-    free = time.end_s = time.begin_s + all_reduce_model(program, node, rates.links).seconds(time.bytes);
+    const bool several = node.inputs.size() > 1;
+    free = time.end_s = time.begin_s + bucket_model(program, node, rates).seconds(time.bytes, several);
+    if (const NodeId reader = beside.first_reader(node); reader >= 0) time.read_s = starts[static_cast<size_t>(reader)];
     out.push_back(time);
   }
   return out;
 }
 
-std::string all_reduce_table(const Program& program, const Rates& rates) {
-  const std::vector<AllReduceTime> times = all_reduce_times(program, rates);
-  if (times.empty()) return "no sums over ranks\n";
-  std::string out = "sums over ranks, in ms of the modelled step:\n";
-  out += fmt::format("{:<14} {:>7} {:>14} {:>11} {:>11} {:>11}  {}\n", "over", "values", "bytes", "ready", "begins",
-                     "ends", "first");
+std::string beside_table(const Program& program, const Rates& rates) {
+  const std::vector<BesideTime> times = beside_times(program, rates);
+  if (times.empty()) return "no collectives beside the ops\n";
+  std::string out = "collectives beside the ops, in ms of the modelled step:\n";
+  out += fmt::format("{:<14} {:<14} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10}  {}\n", "kind", "over", "values", "bytes",
+                     "ready", "begins", "ends", "read", "first");
   double end_s = 0, all_s = 0;
-  for (const AllReduceTime& time : times) {
+  for (const BesideTime& time : times) {
     const Node& node = program.graph.node(time.node);
-    out += fmt::format("{:<14} {:>7} {:>14} {:>11.3f} {:>11.3f} {:>11.3f}  %{}\n", groups_of(node).text(program.mesh),
-                       time.members, time.bytes, time.ready_s * 1e3, time.begin_s * 1e3, time.end_s * 1e3,
-                       node.outputs[0]);
+    const std::string read = time.read_s < 0 ? "-" : fmt::format("{:.3f}", time.read_s * 1e3);
+    out += fmt::format("{:<14} {:<14} {:>7} {:>12} {:>10.3f} {:>10.3f} {:>10.3f} {:>10}  %{}\n", node.op->name,
+                       groups_of(node).text(program.mesh), time.members, time.bytes, time.ready_s * 1e3,
+                       time.begin_s * 1e3, time.end_s * 1e3, read, node.outputs[0]);
     end_s = std::max(end_s, time.end_s);
     all_s += time.end_s - time.begin_s;
   }
   const double compute_s = start_times(program, rates).back();
-  return out + fmt::format("computing ends at {:.3f} ms, the last sum at {:.3f}; all take {:.3f} ms\n", compute_s * 1e3,
-                           end_s * 1e3, all_s * 1e3);
+  return out + fmt::format("computing ends at {:.3f} ms, the last of these at {:.3f}; all take {:.3f} ms\n",
+                           compute_s * 1e3, end_s * 1e3, all_s * 1e3);
 }
 
 }  // namespace trireme

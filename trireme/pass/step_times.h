@@ -1,7 +1,10 @@
-// When the ops of a program run, by the machine's rates: fuse_all_reduce chooses buckets by it, and `explain` shows it.
+// When the ops of a program run, by the machine's rates: fuse_collectives chooses buckets by it, and `explain` shows
+// it.
 //
-// Ops run one after the other, each for the longer of its arithmetic and its bytes. Sums over ranks run beside them,
-// those over the same ranks one after the other. Every other collective is waited for where it stands.
+// Ops run one after the other, each for the longer of its arithmetic and its bytes. Collectives that nothing waits for
+// at once run beside them, those over the same ranks one after the other: sums over ranks, also those of which a rank
+// keeps a slice for the update; gathers of weights from their slices, and of updated weights. Every other collective is
+// waited for where it stands.
 #pragma once
 
 #include <string>
@@ -13,21 +16,25 @@
 
 namespace trireme {
 
-// A sum over these ranks, by the bytes of the value.
-BucketModel all_reduce_model(const Program& program, const Node& node, const ReshardCosts& links);
+// All-reduces, reduce-scatters or all-gathers over these ranks, by the bytes of the whole value.
+BucketModel bucket_model(const Program& program, const Node& node, const Rates& rates);
+// Bytes of the whole values of such a collective.
+int64_t whole_bytes(const Program& program, const Node& node);
 
-// When each node's operands are ready if nothing waits for a sum over ranks; one more: the end of the last.
+// When each node's operands are ready if nothing waits for what runs beside; one more: the end of the last.
 std::vector<double> start_times(const Program& program, const Rates& rates);
 
-struct AllReduceTime {
+// Of a collective that runs beside the ops.
+struct BesideTime {
   NodeId node = -1;
   size_t members = 0;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // of whole values
   double ready_s = 0, begin_s = 0, end_s = 0;
+  double read_s = -1;  // when the first op that reads a result is ready but for that; -1: nothing does
 };
-std::vector<AllReduceTime> all_reduce_times(const Program& program, const Rates& rates);
+std::vector<BesideTime> beside_times(const Program& program, const Rates& rates);
 
 // The above as a table, and how much of the sums runs after the last op.
-std::string all_reduce_table(const Program& program, const Rates& rates);
+std::string beside_table(const Program& program, const Rates& rates);
 
 }  // namespace trireme

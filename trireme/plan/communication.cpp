@@ -5,6 +5,8 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kMostReused = int64_t{1} << 31;
+
 bool is_narrow(DType dtype) {
   return is_floating(dtype) && size_of(dtype) < size_of(DType::kF32);
 }
@@ -30,27 +32,31 @@ ValueId before_casts(const Graph& graph, ValueId id) {
 }  // namespace
 
 std::vector<Key> keys_of(Communication& options) {
-  return {{.name = "enable_alltoall",
-           .target = &options.all_to_all,
-           .doc = "false: where ranks would exchange pieces, an all-gather and a slice are used instead"},
-          {.name = "gradient_fp32_sync",
-           .target = &options.gradients_in_f32,
-           .doc = "false: gradients of layers in bf16 are summed over ranks in bf16"},
-          {.name = "force_fp32_communication",
-           .target = &options.all_in_f32,
-           .doc = "every sum over ranks is taken in f32"},
-          {.name = "gradient_accumulation_shard",
-           .target = &options.shard_accumulation,
-           .doc = "with zero: a rank accumulates only its slice of the gradients, which are summed over ranks for "
-                  "every micro-batch (not with numerics = 'invariant')",
-           .no_effect_with = "zero = 0"},
-          {.name = "all_reduce_fusion",
-           .target = &options.fuse_all_reduce,
-           .doc = "false: every gradient is summed over ranks in an operation of its own"},
-          {.name = "all_reduce_fusion_config",
-           .target = &options.bucket_ends,
-           .doc = "instead of a size: after which gradients, counted in the order they become ready, an operation "
-                  "ends, like [20, 35]"}};
+  return {
+      {.name = "enable_alltoall",
+       .target = &options.all_to_all,
+       .doc = "false: where ranks would exchange pieces, an all-gather and a slice are used instead"},
+      {.name = "gradient_fp32_sync",
+       .target = &options.gradients_in_f32,
+       .doc = "false: gradients of layers in bf16 are summed over ranks in bf16"},
+      {.name = "force_fp32_communication",
+       .target = &options.all_in_f32,
+       .doc = "every sum over ranks is taken in f32"},
+      {.name = "gradient_accumulation_shard",
+       .target = &options.shard_accumulation,
+       .doc = "with zero: a rank accumulates only its slice of the gradients, which are summed over ranks for "
+              "every micro-batch (not with numerics = 'invariant')",
+       .no_effect_with = "zero = 0"},
+      {.name = "collective_reuse",
+       .target = &options.reuse,
+       .doc = "equal collectives of a step are said once in its plan, and bound once to their ranks: the most that "
+              "are; 0: none; -1: 1000",
+       .check = [](const std::string& name, const KeyTarget& target) { check_range(name, target, -1, kMostReused); }},
+      {.name = "collective_reuse_above",
+       .target = &options.reuse_above,
+       .doc = "of these, the collectives that stand in the step more often than this",
+       .check = check_count,
+       .no_effect_with = "collective_reuse = 0"}};
 }
 
 ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh) {

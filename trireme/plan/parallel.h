@@ -20,6 +20,7 @@
 #include "trireme/mesh/mesh_spec.h"
 #include "trireme/op/numerics.h"
 #include "trireme/plan/asked.h"
+#include "trireme/plan/fusion.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/stages.h"
 #include "trireme/plan/strategy.h"
@@ -56,11 +57,10 @@ struct Communication {
   // A machine that a run measured (train/step/measure_rates.h): which sums go together is by its rates where no machine
   // is named, instead of being measured as the job starts.
   std::optional<Machine> measured;
-  // Sums of gradients over the same ranks that become ready one after the other are taken in buckets
-  // (pass/fuse_all_reduce.h).
-  bool fuse_all_reduce = true;
-  int64_t bucket_bytes = 0;          // 0: as a model of the step says
-  std::vector<int64_t> bucket_ends;  // instead: after how many gradients a bucket ends
+  Fusion fusion;
+  // Equal collectives are said once in a rank's plan, and bound once (exec/reuse.cpp): the most that are, 0: none, -1:
+  // as many as is usual; those that stand in it more often than `reuse_above`.
+  int64_t reuse = 0, reuse_above = 1;
 };
 // The section [parallel].
 std::vector<Key> keys_of(Communication& options);

@@ -1,7 +1,8 @@
 // The collectives, and the local cut of a replicated value, on the pieces that ranks hold:
 //   all_reduce      y = the sum (max, min) of x over the group; any number of tensors at once
-//   all_gather      y = the pieces of the group joined along dim, in the group's order
-//   reduce_scatter  y = the rank's piece, along dim, of the sum over the group
+//   all_gather      y = the pieces of the group joined along dim, in the group's order; any number of tensors of one
+//                   element type at once
+//   reduce_scatter  y = the rank's piece, along dim, of the sum over the group; any number, as above
 //   all_to_all      x is cut along dim, piece i goes to member i; what arrives is joined along
 //                   from_dim
 //   ring_shift      y = the x of the member `shift` places before, around the group
@@ -71,15 +72,30 @@ std::vector<TensorType> infer_all_reduce(const InferArgs& args) {
   return {args.in.begin(), args.in.end()};
 }
 
+// What goes through a group as one operation.
+void check_one_type(const char* op, const InferArgs& args) {
+  require(!args.in.empty(), "{}: no operands; it takes 1 or more", op);
+  for (const TensorType& type : args.in) {
+    require(type.dtype == args.in[0].dtype, "{}: operands {} and {}; all must have one element type", op,
+            to_string(args.in[0]), to_string(type));
+  }
+}
+
 std::vector<TensorType> infer_all_gather(const InferArgs& args) {
   check_group("all_gather", args);
-  return {joined("all_gather", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
+  check_one_type("all_gather", args);
+  std::vector<TensorType> out;
+  for (const TensorType& x : args.in) out.push_back(joined("all_gather", x, attrs_of(args).dim, attrs_of(args).size));
+  return out;
 }
 
 std::vector<TensorType> infer_reduce_scatter(const InferArgs& args) {
   check_group("reduce_scatter", args);
   check_reduction("reduce_scatter", args);
-  return {cut("reduce_scatter", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
+  check_one_type("reduce_scatter", args);
+  std::vector<TensorType> out;
+  for (const TensorType& x : args.in) out.push_back(cut("reduce_scatter", x, attrs_of(args).dim, attrs_of(args).size));
+  return out;
 }
 
 std::vector<TensorType> infer_all_to_all(const InferArgs& args) {
@@ -136,17 +152,26 @@ std::vector<Tensor> grad_all_reduce(const GradArgs& args) {
 std::vector<Tensor> grad_all_gather(const GradArgs& args) {
   CollectiveAttrs attrs = args.attrs.as<CollectiveAttrs>();
   attrs.reduction = "sum";
-  return {apply1(ops::reduce_scatter, {args.dout[0]}, Attrs::of(attrs))};
+  std::vector<Tensor> out(args.in.size());
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    if (args.wanted[i] && args.dout[i]) out[i] = apply1(ops::reduce_scatter, {args.dout[i]}, Attrs::of(attrs));
+  }
+  return out;
 }
 
 std::vector<Tensor> grad_reduce_scatter(const GradArgs& args) {
   const auto& attrs = args.attrs.as<CollectiveAttrs>();
-  const Tensor dy = apply1(ops::all_gather, {args.dout[0]}, args.attrs);
-  if (attrs.reduction == "sum") return {dy};
-  const Tensor y = apply1(ops::all_gather, {args.out[0]}, args.attrs);
   CollectiveAttrs sum = attrs;
   sum.reduction = "sum";
-  return {mul(dy, share_of_holders(args.in[0], y, sum, dy.dtype()))};
+  std::vector<Tensor> out(args.in.size());
+  for (size_t i = 0; i < args.in.size(); ++i) {
+    if (!args.wanted[i] || !args.dout[i]) continue;
+    out[i] = apply1(ops::all_gather, {args.dout[i]}, args.attrs);
+    if (attrs.reduction == "sum") continue;
+    const Tensor y = apply1(ops::all_gather, {args.out[i]}, args.attrs);
+    out[i] = mul(out[i], share_of_holders(args.in[i], y, sum, out[i].dtype()));
+  }
+  return out;
 }
 
 std::vector<Tensor> grad_all_to_all(const GradArgs& args) {
@@ -209,6 +234,14 @@ std::vector<Example> examples_elementwise() {
 std::vector<Example> examples_dim() {
   return {{.in = {f32({6, 4})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .size = 2})},
           {.in = {f32({2, 6})}, .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 1, .size = 3})}};
+}
+
+// Also several tensors at once.
+std::vector<Example> examples_of_pieces() {
+  std::vector<Example> out = examples_dim();
+  out.push_back({.in = {f32({6, 4}), f32({3}), f32({3, 2})},
+                 .attrs = Attrs::of(CollectiveAttrs{.axes = {0}, .dim = 0, .size = 3})});
+  return out;
 }
 
 std::vector<Example> examples_all_to_all() {
@@ -283,10 +316,10 @@ extern const OpDef all_reduce = collective_op<CollectiveAttrs>({
 extern const OpDef all_gather = collective_op<CollectiveAttrs>({
     .name = "all_gather",
     .doc = "y = the group's pieces joined along dim",
-    .inputs = "x",
+    .inputs = "...",
     .infer = infer_all_gather,
     .grad = grad_all_gather,
-    .examples = examples_dim,
+    .examples = examples_of_pieces,
     .does = {.work = GroupWork::kAllGather,
              .call = pieces_in,
              .step = Step::kAllGather,
@@ -295,10 +328,10 @@ extern const OpDef all_gather = collective_op<CollectiveAttrs>({
 extern const OpDef reduce_scatter = collective_op<CollectiveAttrs>({
     .name = "reduce_scatter",
     .doc = "y = the rank's piece, along dim, of the sum over the group of x",
-    .inputs = "x",
+    .inputs = "...",
     .infer = infer_reduce_scatter,
     .grad = grad_reduce_scatter,
-    .examples = examples_dim,
+    .examples = examples_of_pieces,
     .does = {.work = GroupWork::kReduceScatter,
              .call = pieces_out,
              .step = Step::kReduceScatter,
@@ -354,6 +387,12 @@ Tensor all_gather(const Tensor& x, const CollectiveAttrs& attrs) {
 }
 Tensor reduce_scatter(const Tensor& x, const CollectiveAttrs& attrs) {
   return apply1(ops::reduce_scatter, {x}, Attrs::of(attrs));
+}
+std::vector<Tensor> all_gather(std::span<const Tensor> x, const CollectiveAttrs& attrs) {
+  return apply(ops::all_gather, x, Attrs::of(attrs));
+}
+std::vector<Tensor> reduce_scatter(std::span<const Tensor> x, const CollectiveAttrs& attrs) {
+  return apply(ops::reduce_scatter, x, Attrs::of(attrs));
 }
 Tensor all_to_all(const Tensor& x, const CollectiveAttrs& attrs) {
   return apply1(ops::all_to_all, {x}, Attrs::of(attrs));

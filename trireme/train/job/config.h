@@ -53,10 +53,10 @@ struct JobConfig {
     bool loss_repeated_mean = true;  // changes nothing (see the guide)
     std::string machine, rates;      // files
     Communication communication = {.shard_accumulation = true};
-    int64_t all_reduce_fusion_mb = 0;     // 0: chosen by a model
-    std::string strategy, save_strategy;  // files
-    bool only_trainable_params = false;   // of save_strategy
-    MeshSpec mesh;                        // and the rest: plan/parallel.h and train/job/strategies.h
+    int64_t all_reduce_fusion_mb = 0, reduce_scatter_fusion_mb = 0, all_gather_fusion_mb = 0;  // 0: not given
+    std::string strategy, save_strategy;                                                       // files
+    bool only_trainable_params = false;                                                        // of save_strategy
+    MeshSpec mesh;  // and the rest: plan/parallel.h and train/job/strategies.h
     int64_t tp = 1, cp = 1, ep = 1;
     int64_t pp = 1, virtual_stages = 0, seq_chunks = 0;  // 0: as few as the schedule takes
     std::string schedule = "1f1b";                       // a name, or a file
@@ -65,7 +65,7 @@ struct JobConfig {
     int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;
     std::vector<Recompute::Rule> keep;
-    bool recompute_communication = true;
+    bool recompute_communication = true, optimizer_comm_recompute = true, recompute_slice_activation = false;
     int64_t gradient_accumulation_steps = 1, interleave = 1;
     bool sum_micro_batch_losses = false;
     DatasetStrategy dataset;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr NameOf<Numerics> kNumerics[] = {{"fast", Numerics::kFast}, {"invariant", Numerics::kInvariant}};
 
+constexpr int64_t kMostFusionMb = int64_t{1} << 20;
 constexpr std::string_view kSemiAuto = "mode=semi_auto_parallel";
 
 template <size_t count>
@@ -125,10 +126,29 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
           {.name = "rates",
            .target = &p.rates,
            .doc = "file of rates that an earlier run measured, rates.toml in its folder; they decide which sums are "
-                  "taken together, and nothing is measured again"},
-          {.name = "all_reduce_fusion_mb",
+                  "taken together, and nothing is measured again"}};
+}
+
+// Which collectives are taken together, beside what keys_of(Fusion&) has.
+std::vector<Key> keys_of_fusion(JobConfig& c) {
+  auto& p = c.parallel;
+  return {{.name = "all_reduce_fusion_mb",
            .target = &p.all_reduce_fusion_mb,
-           .doc = "MiB of gradients that are summed over ranks in one operation; 0: chosen by a model of the step"}};
+           .doc = "MiB of gradients that are summed over ranks in one operation; 0: chosen by a model of the step",
+           .check = check_from_to<0, kMostFusionMb>},
+          {.name = "reduce_scatter_fusion_mb",
+           .target = &p.reduce_scatter_fusion_mb,
+           .doc = "MiB of gradients that are summed over ranks and sliced in one operation; 0: chosen by the model",
+           .check = check_from_to<0, kMostFusionMb>},
+          {.name = "all_gather_fusion_mb",
+           .target = &p.all_gather_fusion_mb,
+           .doc = "MiB of whole weights that are gathered from their slices in one operation; 0: chosen by the model",
+           .check = check_from_to<0, kMostFusionMb>},
+          {.name = "fusion",
+           .target = as_texts(&p.communication.fusion.ids),
+           .doc = "rules \"name = number\" for parameters and what is in modules, like [\"h.* = 2\", \"head = 0\"]: "
+                  "the collectives of all that have one number are one operation for each kind and group of ranks; 0: "
+                  "each is taken alone; the last that matches counts"}};
 }
 
 // The ready-made strategies (train/job/strategies.h).
@@ -232,10 +252,19 @@ std::vector<Key> keys_of_pipeline(JobConfig& c) {
       {.name = "keep",
        .target = as_texts(&p.keep),
        .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
-              "again), or \"scope/op = memory\" (it is, whatever train.recompute says)"},
+              "again), \"scope/op = memory\" (it is, whatever train.recompute says), or \"scope = slices\" (ranks "
+              "that have the same keep slices of it)"},
       {.name = "recompute_communication",
        .target = &p.recompute_communication,
-       .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"}};
+       .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"},
+      {.name = "optimizer_comm_recompute",
+       .target = &p.optimizer_comm_recompute,
+       .doc = "false: weights that are gathered from their slices stay whole from the forward to the backward "
+              "pass, instead of being gathered again"},
+      {.name = "recompute_slice_activation",
+       .target = &p.recompute_slice_activation,
+       .doc = "true: what is kept for the backward pass lies in slices on ranks that have the same, and is "
+              "gathered where it is read"}};
 }
 
 // What is said of the cuts themselves, and files of them.
@@ -305,8 +334,9 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
     add_keys(keys, "train", rows);
   for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));
   for (const std::vector<Key>& rows : {keys_of(c.train.schedule), keys_of_run(c)}) add_keys(keys, "train", rows);
-  for (const std::vector<Key>& rows : {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_cuts(c),
-                                       keys_of(c.parallel.zero), keys_of(c.parallel.communication)})
+  for (const std::vector<Key>& rows :
+       {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_cuts(c), keys_of(c.parallel.zero),
+        keys_of(c.parallel.communication), keys_of(c.parallel.communication.fusion), keys_of_fusion(c)})
     add_keys(keys, "parallel", rows);
   return keys;
 }

@@ -92,23 +92,62 @@ TEST(ParallelConfig, keys_of_communication_reach_the_plan) {
   EXPECT_TRUE(other.communication.all_in_f32);
 }
 
+using Mode = FusionOfKind::Mode;
+
+Fusion fusion_of(const std::string& keys) {
+  return parallel_of(with(keys), 2).communication.fusion;
+}
+
 TEST(ParallelConfig, contract_15_2_fusion_is_chosen_by_size_by_numbers_or_not_at_all) {
-  const Communication usual = parallel_of(with(""), 2).communication;
-  EXPECT_TRUE(usual.fuse_all_reduce);
-  EXPECT_EQ(usual.bucket_bytes, 0);
-  EXPECT_TRUE(usual.bucket_ends.empty());
-  EXPECT_FALSE(parallel_of(with("all_reduce_fusion = false\n"), 2).communication.fuse_all_reduce);
-  EXPECT_EQ(parallel_of(with("all_reduce_fusion_mb = 32\n"), 2).communication.bucket_bytes, 32 << 20);
-  EXPECT_THAT(parallel_of(with("all_reduce_fusion_config = [20, 35]\n"), 2).communication.bucket_ends,
-              testing::ElementsAre(20, 35));
-  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_mb = -1\n"), 2); }),
-              HasSubstr("parallel.all_reduce_fusion_mb = -1; it must be from 1 to 1048576, or 0"));
-  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_config = [5, 2]\n"), 2); }),
+  const Fusion usual = fusion_of("");
+  EXPECT_TRUE(usual.is_on);
+  EXPECT_EQ(usual.all_reduce, FusionOfKind());
+  EXPECT_EQ(usual.all_gather, FusionOfKind());
+  EXPECT_TRUE(usual.ids.empty());
+  EXPECT_EQ(fusion_of("all_reduce_fusion = false\n").all_reduce.mode, Mode::kOff);
+  EXPECT_EQ(fusion_of("all_reduce_fusion = true\n").all_reduce, FusionOfKind());
+  EXPECT_EQ(fusion_of("all_reduce_fusion_mb = 32\n").all_reduce.bytes, 32 << 20);
+  EXPECT_THAT(fusion_of("all_reduce_fusion_config = [20, 35]\n").all_reduce.ends, testing::ElementsAre(20, 35));
+  EXPECT_EQ(fusion_of("all_reduce_fusion = \"size\"\nall_reduce_fusion_mb = 32\n").all_reduce.mode, Mode::kSize);
+  EXPECT_EQ(fusion_of("all_gather_fusion = \"off\"\n").all_gather.mode, Mode::kOff);
+  EXPECT_EQ(fusion_of("all_gather_fusion_mb = 3\n").all_gather.bytes, 3 << 20);
+  EXPECT_EQ(fusion_of("reduce_scatter_fusion_mb = 5\n").reduce_scatter.bytes, 5 << 20);
+  EXPECT_FALSE(fusion_of("comm_fusion = false\n").is_on);
+}
+
+TEST(ParallelConfig, fusions_that_contradict_themselves_are_refused) {
+  const auto refused = [](const std::string& keys) { return error_of([&] { fusion_of(keys); }); };
+  EXPECT_THAT(refused("all_reduce_fusion_mb = -1\n"),
+              HasSubstr("parallel.all_reduce_fusion_mb = -1; it must be from 0 to 1048576"));
+  EXPECT_THAT(refused("all_reduce_fusion_config = [5, 2]\n"),
               HasSubstr("parallel.all_reduce_fusion_config has 2 after 5; it must be"));
-  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion_mb = 8\nall_reduce_fusion_config = [2]\n"), 2); }),
+  EXPECT_THAT(refused("all_reduce_fusion_mb = 8\nall_reduce_fusion_config = [2]\n"),
               HasSubstr("both say where sums are cut"));
-  EXPECT_THAT(error_of([] { parallel_of(with("all_reduce_fusion = false\nall_reduce_fusion_mb = 8\n"), 2); }),
-              HasSubstr("parallel.all_reduce_fusion = false with a size"));
+  EXPECT_THAT(refused("all_reduce_fusion = false\nall_reduce_fusion_mb = 8\n"),
+              HasSubstr("parallel.all_reduce_fusion = off with a size"));
+  EXPECT_THAT(refused("all_reduce_fusion = \"sise\"\n"), HasSubstr("Did you mean 'size'?"));
+  EXPECT_THAT(refused("all_reduce_fusion = \"index\"\n"), HasSubstr("goes by parallel.all_reduce_fusion_config"));
+  EXPECT_THAT(refused("comm_fusion = false\nfusion = [\"h.* = 2\"]\n"), HasSubstr("parallel.comm_fusion = false, and"));
+}
+
+// Section 15.4 of the contracts, test 5: of what is an error.
+TEST(ParallelConfig, contract_15_4_5_gathers_by_numbers_and_sizes_of_0_are_refused) {
+  const auto refused = [](const std::string& keys) { return error_of([&] { fusion_of(keys); }); };
+  EXPECT_THAT(refused("all_gather_fusion = \"index\"\n"), HasSubstr("parallel.all_gather_fusion = 'index'; gradients"));
+  EXPECT_THAT(refused("reduce_scatter_fusion = \"index\"\n"), HasSubstr("parallel.reduce_scatter_fusion = 'index'"));
+  for (const std::string kind : {"all_reduce", "reduce_scatter", "all_gather"}) {
+    EXPECT_THAT(refused(kind + "_fusion = \"size\"\n" + kind + "_fusion_mb = 0\n"),
+                HasSubstr("goes by parallel." + kind + "_fusion_mb; set it to 1 or more"));
+  }
+}
+
+TEST(ParallelConfig, rules_of_fusion_are_names_and_numbers) {
+  EXPECT_THAT(fusion_of("fusion = [\"h.* = 2\", \"head=0\"]\n").ids,
+              testing::ElementsAre(FusionRule{"h.*", 2}, FusionRule{"head", 0}));
+  for (const std::string rule : {"h.*", "= 2", "h.* = ", "h.* = -1", "h.* = two"}) {
+    EXPECT_THAT(error_of([&] { fusion_of("fusion = [\"" + rule + "\"]\n"); }),
+                HasSubstr("parallel.fusion: '" + rule + "' is not \"name = number\""));
+  }
 }
 
 TEST(ParallelConfig, costs_of_links_come_from_the_machines_file) {

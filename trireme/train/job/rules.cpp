@@ -1,5 +1,6 @@
 #include "trireme/train/job/rules.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "trireme/base/error.h"
@@ -64,14 +65,24 @@ std::string print_stage_rule(const StageRule& rule) {
   return fmt::format("{} = {}", rule.pattern.text(), rule.stage);
 }
 
+using Keep = Recompute::Rule::Keep;
+constexpr NameOf<Keep> kKeeps[] = {{"again", Keep::kAgain}, {"memory", Keep::kMemory}, {"slices", Keep::kSlice}};
+
 Recompute::Rule read_keep_rule(const std::string& text) {
   const Parted rule = part(text);
-  require(rule.asked == "again" || rule.asked == "memory",
-          "'{}': after '=' stands 'memory', for what is kept, or 'again', for what is computed again", text);
-  return {rule.pattern, rule.asked == "again"};
+  const auto found = std::ranges::find(kKeeps, rule.asked, &NameOf<Keep>::name);
+  require(found != std::end(kKeeps),
+          "'{}': after '=' stands 'memory', for what is kept, 'slices', for what ranks that have the same keep slices "
+          "of, or 'again', for what is computed again",
+          text);
+  return {.pattern = rule.pattern, .keep = found->value};
 }
 std::string print_keep_rule(const Recompute::Rule& rule) {
-  return fmt::format("{} = {}", rule.pattern, rule.again ? "again" : "memory");
+  return fmt::format("{} = {}", rule.pattern, name_of(rule.keep, kKeeps));
+}
+
+std::string print_fusion_rule(const FusionRule& rule) {
+  return fmt::format("{} = {}", rule.pattern.text(), rule.id);
 }
 
 }  // namespace
@@ -94,6 +105,10 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<StageRule>* rules) {
 
 std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules) {
   return as_texts(rules, read_keep_rule, print_keep_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules) {
+  return as_texts(rules, parse_fusion_rule, print_fusion_rule);
 }
 
 }  // namespace trireme

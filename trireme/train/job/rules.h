@@ -18,7 +18,9 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<OpRule>* rules);
 std::shared_ptr<const TextsOf> as_texts(std::vector<PieceRule>* rules);
 // "h.0..5 = 0"
 std::shared_ptr<const TextsOf> as_texts(std::vector<StageRule>* rules);
-// "h.* = again", "h.*/matmul = memory"
+// "h.* = 2"
+std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules);
+// "h.* = again", "h.*/matmul = memory", "h.* = slices"
 std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules);
 
 }  // namespace trireme

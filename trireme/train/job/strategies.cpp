@@ -214,28 +214,14 @@ MeshSpec mesh_of(const JobConfig& config, int64_t ranks) {
   return Mesh(axes);
 }
 
-void check_fusion(const JobConfig& config) {
+Fusion fusion_of(const JobConfig& config) {
   const auto& p = config.parallel;
-  constexpr int64_t kMostMb = int64_t{1} << 20;
-  require(p.all_reduce_fusion_mb >= 0 && p.all_reduce_fusion_mb <= kMostMb,
-          "configuration: parallel.all_reduce_fusion_mb = {}; it must be from 1 to {}, or 0 to let a model of the step "
-          "choose",
-          p.all_reduce_fusion_mb, kMostMb);
-  const std::vector<int64_t>& ends = p.communication.bucket_ends;
-  int64_t before = 0;
-  for (const int64_t end : ends) {
-    require(end > before,
-            "configuration: parallel.all_reduce_fusion_config has {} after {}; it must be numbers of gradients from 1 "
-            "on, each larger than the one before",
-            end, before);
-    before = end;
-  }
-  const bool said = p.all_reduce_fusion_mb > 0 || !ends.empty();
-  require(p.communication.fuse_all_reduce || !said,
-          "configuration: parallel.all_reduce_fusion = false with a size or numbers for it; leave one out");
-  require(p.all_reduce_fusion_mb == 0 || ends.empty(),
-          "configuration: parallel.all_reduce_fusion_mb and parallel.all_reduce_fusion_config both say where sums are "
-          "cut; leave one out");
+  Fusion out = p.communication.fusion;
+  out.all_reduce.bytes = p.all_reduce_fusion_mb << 20;
+  out.reduce_scatter.bytes = p.reduce_scatter_fusion_mb << 20;
+  out.all_gather.bytes = p.all_gather_fusion_mb << 20;
+  check(out);
+  return out;
 }
 
 // Keys that say how the model is cut, beside a file that says it. Of the mesh both may speak, if they say the same.
@@ -334,6 +320,8 @@ StrategyFile strategy_of(const JobConfig& config) {
 Recompute recompute_of(const JobConfig& config) {
   Recompute out = config.train.passes.recompute;
   out.communication = config.parallel.recompute_communication;
+  out.optimizer_communication = config.parallel.optimizer_comm_recompute;
+  out.slice = config.parallel.recompute_slice_activation;
   out.rules = config.parallel.keep;
   return out;
 }
@@ -349,7 +337,6 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
       !p.only_trainable_params || p.zero.level < 3,
       "configuration: parallel.only_trainable_params = true with parallel.zero = 3: the file would have slices of the "
       "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
-  check_fusion(config);
   Parallel out;
   out.pipeline = pipeline_of(config);
   const int64_t of_crew = ranks_of_crew(out.pipeline, ranks);
@@ -357,7 +344,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.by_hand = p.mode == Mode::kHybrid || (p.mode == Mode::kDataParallel && !p.layerwise.empty());
   out.layerwise = p.layerwise;
   out.communication = p.communication;
-  out.communication.bucket_bytes = p.all_reduce_fusion_mb << 20;
+  out.communication.fusion = fusion_of(config);
   add_links(config, ranks, out.communication);
   out.strategy = strategy_of(config);
   if (!out.strategy.empty()) check_beside_strategy(config, out.strategy, of_crew);

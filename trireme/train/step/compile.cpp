@@ -5,6 +5,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/build.h"
@@ -94,13 +95,29 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   return out;
 }
 
+ReuseOptions reuse_of(const Communication& how) {
+  return {.limit = how.reuse < 0 ? kUsualReuseLimit : how.reuse, .above = how.reuse_above};
+}
+
+void log_reuse(const ExecutionPlan& plan, const CompileOptions& options) {
+  const ReuseOptions how = reuse_of(options.parallel.communication);
+  const ReuseSavings saved = reuse_savings(plan, how.above);
+  TRIREME_LOG(kInfo, "exec",
+              "plan '{}': reuse of equal collectives, at most {}: {} actions of {} calls; {} bytes of plan saved, {} "
+              "streams of {} collectives instead of {}",
+              plan.name, how.limit, saved.actions, saved.calls, saved.plan_bytes, saved.streams_after, how.above,
+              saved.streams_before);
+}
+
 ExecutionPlan planned(const Program& program, const CompileOptions& options, int crew, int crews) {
   ExecutionPlan out = plan_execution(program, {.threads = options.threads,
                                                .device = options.device.get(),
                                                .numerics = options.numerics,
                                                .external_parameters = options.external_parameters,
                                                .crew = crew,
-                                               .crews = crews});
+                                               .crews = crews,
+                                               .reuse = reuse_of(options.parallel.communication)});
+  if (options.parallel.communication.reuse != 0) log_reuse(out, options);
   const std::vector<std::string> unsound = verify(out);
   invariant(unsound.empty(), "plan '{}': {}", out.name, unsound.empty() ? "" : unsound.front());
   return out;
@@ -133,8 +150,10 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   if (!how.machine && !out.measured && options.measure) out.measured = options.measure(out.strategy.mesh);
   const Communication by_rates{.machine = out.measured ? out.measured : how.machine};
   out.rates = {reshard_costs(by_rates, out.strategy.mesh), by_rates.machine};
-  passes.all_reduce = {.bucket_bytes = how.bucket_bytes, .bucket_ends = how.bucket_ends, .rates = out.rates};
-  if (!how.fuse_all_reduce) passes.disabled.emplace_back("fuse_all_reduce");
+  passes.recompute = with_requests(out.graph, passes.recompute);
+  passes.fusion = how.fusion;
+  passes.fusion.ids = fusion_rules(out.graph, how.fusion.ids);
+  passes.rates = out.rates;
   Program whole =
       in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
   std::vector<Program> programs;

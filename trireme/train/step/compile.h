@@ -21,7 +21,7 @@ struct CompileOptions {
   std::shared_ptr<const Device> device = {};  // whose kernels and memory; null: cpu
   Parallel parallel = {};
   Numerics numerics = Numerics::kFast;
-  PassOptions passes = {};  // but for all_reduce, which follows from parallel.communication and measure
+  PassOptions passes = {};  // but for fusion and rates, which follow from parallel.communication and measure
   bool external_parameters = false;
   // Layouts of parameters that are there already, and the stages they are read on.
   const std::map<std::string, Layout>* stored = nullptr;

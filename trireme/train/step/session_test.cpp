@@ -275,8 +275,8 @@ TEST(Session, ten_blocks_that_are_computed_again_learn_the_same_to_the_bit_in_le
   EXPECT_LE(of_step({.rows = true}), 0.65 * kept);
   EXPECT_LT(of_step({.blocks = -1}), of_step({.blocks = 5}));
   EXPECT_LT(of_step({.blocks = 5}), 0.8 * kept);
-  for (const Recompute& how :
-       {Recompute{.blocks = -1}, Recompute{.blocks = 1}, Recompute{.rules = {{"h.*"}, {"h.1/gelu", false}}}}) {
+  for (const Recompute& how : {Recompute{.blocks = -1}, Recompute{.blocks = 1},
+                               Recompute{.rules = {{"h.*"}, {"h.1/gelu", Recompute::Rule::Keep::kMemory}}}}) {
     const TrainedGpt plain = train_gpt({}, DType::kF32, 8);
     const TrainedGpt again = train_gpt({.recompute = how}, DType::kF32, 8);
     EXPECT_EQ(again.losses, plain.losses);

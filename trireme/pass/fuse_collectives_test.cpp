@@ -9,8 +9,11 @@
 namespace trireme {
 namespace {
 
-Program fuse_all_reduce(const Program& program, const FuseAllReduceOptions& options = {}) {
-  return find_pass("fuse_all_reduce").run(program, {.all_reduce = options});
+Program fuse(const Program& program, const PassOptions& options = {}) {
+  return find_pass("fuse_collectives").run(program, options);
+}
+Program fuse(const Program& program, const FusionOfKind& all_reduce) {
+  return fuse(program, PassOptions{.fusion = {.all_reduce = all_reduce}});
 }
 
 using testing::ElementsAre;
@@ -50,12 +53,12 @@ std::vector<std::string> ops(const Program& program) {
   return out;
 }
 
-TEST(FuseAllReduce, neighbours_become_one) {
+TEST(FuseCollectives, neighbours_become_one) {
   Hand hand;
   std::vector<Tensor> sums;
   for (const char* name : {"a", "b", "c"}) sums.push_back(hand.reduce(hand.input(name, 4)));
   for (size_t i = 0; i < sums.size(); ++i) hand.output(fmt::format("y{}", i), sums[i]);
-  const Program fused = fuse_all_reduce(hand.program);
+  const Program fused = fuse(hand.program);
   EXPECT_THAT(buckets(fused), ElementsAre(3));
   const Node& node = fused.graph.nodes()[0];
   for (int i = 0; i < 3; ++i) {
@@ -64,16 +67,16 @@ TEST(FuseAllReduce, neighbours_become_one) {
   }
 }
 
-TEST(FuseAllReduce, a_bucket_closes_before_it_grows_past_its_size) {
+TEST(FuseCollectives, a_bucket_closes_before_it_grows_past_its_size) {
   Hand hand;
   for (const char* name : {"a", "b", "c", "d", "e"}) hand.output(name, hand.reduce(hand.input(name, 4)));  // 16 bytes
-  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 32})), ElementsAre(2, 2, 1));
-  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 31})), ElementsAre(1, 1, 1, 1, 1));
-  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 80})), ElementsAre(5));
+  EXPECT_THAT(buckets(fuse(hand.program, FusionOfKind{.bytes = 32})), ElementsAre(2, 2, 1));
+  EXPECT_THAT(buckets(fuse(hand.program, FusionOfKind{.bytes = 31})), ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_THAT(buckets(fuse(hand.program, FusionOfKind{.bytes = 80})), ElementsAre(5));
 }
 
 // Section 15.4 of the contracts: tests 2 and 3.
-TEST(FuseAllReduce, contract_15_4_sizes_and_numbers) {
+TEST(FuseCollectives, contract_15_4_sizes_and_numbers) {
   Hand ten, eight;
   for (int i = 0; i < 10; ++i) {
     const std::string name = fmt::format("g{}", i);
@@ -83,9 +86,9 @@ TEST(FuseAllReduce, contract_15_4_sizes_and_numbers) {
     const std::string name = fmt::format("g{}", i);
     eight.output(name, eight.reduce(eight.input(name, 4)));
   }
-  EXPECT_THAT(buckets(fuse_all_reduce(ten.program, {.bucket_bytes = 32 << 20})), ElementsAre(3, 3, 3, 1));
-  EXPECT_THAT(buckets(fuse_all_reduce(ten.program, {.bucket_bytes = 64 << 20})), ElementsAre(6, 4));
-  EXPECT_THAT(buckets(fuse_all_reduce(eight.program, {.bucket_ends = {2, 5}})), ElementsAre(2, 3, 3));
+  EXPECT_THAT(buckets(fuse(ten.program, FusionOfKind{.bytes = 32 << 20})), ElementsAre(3, 3, 3, 1));
+  EXPECT_THAT(buckets(fuse(ten.program, FusionOfKind{.bytes = 64 << 20})), ElementsAre(6, 4));
+  EXPECT_THAT(buckets(fuse(eight.program, FusionOfKind{.ends = {2, 5}})), ElementsAre(2, 3, 3));
 }
 
 // Ten gradients of 4 MiB, each made by an op that moves 8 MiB.
@@ -98,50 +101,50 @@ Hand backward() {
   return hand;
 }
 
-FuseAllReduceOptions over(LinkCost link) {
+PassOptions over(LinkCost link) {
   return {.rates = {.links = {.link = link, .step_s = 0}}};
 }
 
-TEST(FuseAllReduce, the_model_cuts_by_the_links) {
+TEST(FuseCollectives, the_model_cuts_by_the_links) {
   const Program program = backward().program;
-  EXPECT_THAT(buckets(fuse_all_reduce(program, over({.latency_s = 0, .bytes_per_s = 1e9}))), testing::SizeIs(10));
-  EXPECT_THAT(buckets(fuse_all_reduce(program, over({.latency_s = 1, .bytes_per_s = 1e9}))), ElementsAre(10));
+  EXPECT_THAT(buckets(fuse(program, over({.latency_s = 0, .bytes_per_s = 1e9}))), testing::SizeIs(10));
+  EXPECT_THAT(buckets(fuse(program, over({.latency_s = 1, .bytes_per_s = 1e9}))), ElementsAre(10));
 }
 
-TEST(FuseAllReduce, what_the_model_chooses_ends_no_later_than_one_or_all) {
+TEST(FuseCollectives, what_the_model_chooses_ends_no_later_than_one_or_all) {
   const Program program = backward().program;
   for (const double latency_s : {0.0, 1e-5, 1e-4, 1e-3, 1e-2}) {
     for (const double bytes_per_s : {1e8, 1e9, 1e10}) {
-      const FuseAllReduceOptions options = over({latency_s, bytes_per_s});
-      const auto end = [&](const Program& fused) { return all_reduce_times(fused, options.rates).back().end_s; };
-      const double chosen = end(fuse_all_reduce(program, options));
+      const PassOptions options = over({latency_s, bytes_per_s});
+      const auto end = [&](const Program& fused) { return beside_times(fused, options.rates).back().end_s; };
+      const double chosen = end(fuse(program, options));
       EXPECT_LE(chosen, end(program) * (1 + 1e-9));
       // No more than a 64th is given away by cutting buckets that gain next to nothing.
-      EXPECT_LE(chosen, end(fuse_all_reduce(program, {.bucket_bytes = 1 << 30})) * (1 + 1.0 / 64));
+      EXPECT_LE(chosen, end(fuse(program, FusionOfKind{.bytes = 1 << 30})) * (1 + 1.0 / 64));
     }
   }
 }
 
-TEST(FuseAllReduce, one_larger_than_the_bucket_stays_alone) {
+TEST(FuseCollectives, one_larger_than_the_bucket_stays_alone) {
   Hand hand;
   hand.output("a", hand.reduce(hand.input("a", 4)));
   hand.output("b", hand.reduce(hand.input("b", 400)));
   hand.output("c", hand.reduce(hand.input("c", 4)));
-  EXPECT_THAT(buckets(fuse_all_reduce(hand.program, {.bucket_bytes = 64})), ElementsAre(1, 1, 1));
+  EXPECT_THAT(buckets(fuse(hand.program, FusionOfKind{.bytes = 64})), ElementsAre(1, 1, 1));
 }
 
-TEST(FuseAllReduce, other_types_and_other_ranks_stay_apart) {
+TEST(FuseCollectives, other_types_and_other_ranks_stay_apart) {
   Hand hand;
   hand.output("a", hand.reduce(hand.input("a", 4), 0));
   hand.output("b", hand.reduce(hand.input("b", 4), 1));
   hand.output("c", hand.reduce(hand.input("c", 4, DType::kBF16), 0));
   hand.output("d", hand.reduce(hand.input("d", 4), 0));
   hand.output("e", hand.reduce(hand.input("e", 4), 1));
-  const Program fused = fuse_all_reduce(hand.program);
+  const Program fused = fuse(hand.program);
   EXPECT_THAT(buckets(fused), ElementsAre(1, 2, 2));
 }
 
-TEST(FuseAllReduce, no_member_moves_past_its_first_reader) {
+TEST(FuseCollectives, no_member_moves_past_its_first_reader) {
   Hand hand;
   const Tensor first = hand.reduce(hand.input("a", 4));
   const Tensor reader = hand.note(exp(first));
@@ -149,21 +152,21 @@ TEST(FuseAllReduce, no_member_moves_past_its_first_reader) {
   const Tensor third = hand.reduce(reader);
   hand.output("second", second);
   hand.output("third", third);
-  const Program fused = fuse_all_reduce(hand.program);
+  const Program fused = fuse(hand.program);
   EXPECT_THAT(ops(fused), ElementsAre("all_reduce", "exp", "all_reduce"));
   EXPECT_THAT(buckets(fused), ElementsAre(1, 2));
 }
 
-TEST(FuseAllReduce, a_sum_of_a_sum_is_not_fused_with_it) {
+TEST(FuseCollectives, a_sum_of_a_sum_is_not_fused_with_it) {
   Hand hand;
   hand.output("y", hand.reduce(hand.reduce(hand.input("a", 4))));
-  EXPECT_THAT(buckets(fuse_all_reduce(hand.program)), ElementsAre(1, 1));
+  EXPECT_THAT(buckets(fuse(hand.program)), ElementsAre(1, 1));
 }
 
-TEST(FuseAllReduce, without_neighbours_nothing_changes) {
+TEST(FuseCollectives, without_neighbours_nothing_changes) {
   Hand hand;
   hand.output("y", hand.reduce(hand.input("a", 4)));
-  EXPECT_EQ(to_string(fuse_all_reduce(hand.program)), to_string(hand.program));
+  EXPECT_EQ(to_string(fuse(hand.program)), to_string(hand.program));
 }
 
 }  // namespace

@@ -1,0 +1,223 @@
+// Fuses collectives of one kind over the same ranks into buckets, each of which is one operation: sums of gradients
+// (all_reduce), sums of which each rank keeps a slice (reduce_scatter), and gathers of weights (all_gather).
+//
+// Before: every value has a collective of its own. After: neighbours are one operation with many operands; those of
+// all-reduces lie side by side in memory, those of the others are packed (op/packing.h).
+// - What is ready some time in the step, a gradient or an updated weight: all members are taken at the place of the
+//   last one. No member moves past its first reader.
+// - What is there from the start, a weight in slices: all members are gathered at the place of the first one, which
+//   stands before its first reader. (early_gathers then moves the bucket further ahead.) No weight is in a bucket
+//   twice.
+// Where buckets end is given by options and by ids (plan/fusion.h), or chosen by a model of the step (bucket_model.h,
+// step_times.h).
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "trireme/op/structural.h"
+#include "trireme/pass/bucket_model.h"
+#include "trireme/pass/parameter_names.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/pass/rewrite.h"
+
+namespace trireme {
+namespace {
+
+// Collectives that may be one operation but for their places, in the order of these. They are of one micro-batch, or of
+// none: one micro-batch does not wait for the next, which may be what hides its exchange.
+struct Sequence {
+  const FusionOfKind* how = nullptr;  // null: of one id, as many together as can be
+  bool from_start = false;            // what they read is there from the step's start
+  std::vector<NodeId> nodes;
+  std::vector<BucketMember> members;
+};
+
+// The node that first reads each value; past the end when none does.
+std::vector<NodeId> first_readers(const Graph& graph) {
+  std::vector<NodeId> out(graph.values().size(), std::numeric_limits<NodeId>::max());
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    for (const ValueId input : graph.nodes()[i].inputs) out[static_cast<size_t>(input)] = static_cast<NodeId>(i);
+  }
+  return out;
+}
+
+// Null: no such collective is fused.
+const FusionOfKind* fusion_of(const Node& node, const Fusion& options) {
+  if (node.inputs.size() != 1 || !options.is_on) return nullptr;
+  const FusionOfKind* kind = does(node, ReshardStep::Kind::kAllReduce)       ? &options.all_reduce
+                             : does(node, ReshardStep::Kind::kReduceScatter) ? &options.reduce_scatter
+                             : does(node, ReshardStep::Kind::kAllGather)     ? &options.all_gather
+                                                                             : nullptr;
+  return kind != nullptr && kind->mode != FusionOfKind::Mode::kOff ? kind : nullptr;
+}
+
+// What is gathered from the start: until a weight comes again.
+void limit_to_one_of_each(const Graph& graph, Sequence& sequence) {
+  std::map<ValueId, size_t> next;  // by operand
+  size_t last = sequence.nodes.size() - 1;
+  for (size_t i = sequence.nodes.size(); i-- > 0;) {
+    const ValueId operand = graph.node(sequence.nodes[i]).inputs[0];
+    if (const auto again = next.find(operand); again != next.end()) last = std::min(last, again->second - 1);
+    next[operand] = i;
+    sequence.members[i].last = last;
+  }
+}
+
+// What is ready later: up to the first reader.
+void limit_to_readers(const Graph& graph, const std::vector<NodeId>& readers, Sequence& sequence) {
+  const std::vector<NodeId>& nodes = sequence.nodes;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodeId reader = readers[static_cast<size_t>(graph.node(nodes[i]).outputs[0])];
+    const auto after = std::lower_bound(nodes.begin(), nodes.end(), reader);
+    sequence.members[i].last = static_cast<size_t>(after - nodes.begin()) - 1;
+  }
+}
+
+std::map<std::string, Sequence> sequences_of(const Program& program, const PassOptions& options) {
+  const Graph& graph = program.graph;
+  const std::vector<double> starts = start_times(program, options.rates);
+  const std::vector<std::string_view> names = parameter_names(graph);
+  const std::vector<NodeId> readers = first_readers(graph);
+  std::map<std::string, Sequence> out;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    const FusionOfKind* how = fusion_of(node, options.fusion);
+    if (how == nullptr) continue;
+    const ValueId operand = node.inputs[0], result = node.outputs[0];
+    const std::string_view parameter = names[static_cast<size_t>(result)];
+    const int64_t fusion = fusion_id(options.fusion.ids, parameter.empty() ? graph.scope_of(node) : parameter);
+    if (fusion == 0) continue;
+    const NodeId reader = readers[static_cast<size_t>(result)];
+    const bool is_read = reader < static_cast<NodeId>(graph.nodes().size());
+    const bool from_start = does(node, ReshardStep::Kind::kAllGather) && graph.value(operand).producer < 0 && is_read;
+    Sequence& sequence = out[fmt::format("{}{} {} {} {:d} {}", node.op->name, node.attrs.text(),
+                                         to_string(graph.type(operand).dtype), fusion, from_start, node.micro_batch)];
+    sequence.how = fusion == kNoFusionId ? how : nullptr;
+    sequence.from_start = from_start;
+    sequence.nodes.push_back(id);
+    sequence.members.push_back(
+        {.ready_s = starts[static_cast<size_t>(from_start ? reader : id)], .bytes = whole_bytes(program, node)});
+  }
+  for (auto& [key, sequence] : out) {
+    if (sequence.from_start) {
+      limit_to_one_of_each(graph, sequence);
+    } else {
+      limit_to_readers(graph, readers, sequence);
+    }
+  }
+  return out;
+}
+
+// One past the last member of each bucket, as it is given.
+std::vector<size_t> given_buckets(const Sequence& sequence) {
+  const std::vector<BucketMember>& members = sequence.members;
+  const auto ends_after = [&](size_t i, int64_t bytes) {
+    if (sequence.how == nullptr) return false;
+    if (sequence.how->ends.empty()) return bytes + members[i].bytes > sequence.how->bytes;
+    return std::ranges::find(sequence.how->ends, static_cast<int64_t>(i)) != sequence.how->ends.end();
+  };
+  std::vector<size_t> out;
+  int64_t bytes = 0;
+  size_t last = members.size();
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (i > 0 && (ends_after(i, bytes) || last < i)) {
+      out.push_back(i);
+      bytes = 0;
+      last = members.size();
+    }
+    bytes += members[i].bytes;
+    last = std::min(last, members[i].last);
+  }
+  out.push_back(members.size());
+  return out;
+}
+
+// The same by the model. What is gathered from the start is so backward in time.
+std::vector<size_t> chosen_buckets(const Sequence& sequence, const BucketModel& model) {
+  if (!sequence.from_start) return best_buckets(sequence.members, model);
+  const size_t count = sequence.members.size();
+  const double end_s = sequence.members.back().ready_s;
+  std::vector<BucketMember> backward(count);
+  std::vector<size_t> first(count, 0);  // by member: the first that may be with it
+  for (size_t i = 0, from = 0; i < count; ++i) {
+    while (sequence.members[from].last < i) ++from;
+    first[i] = from;
+  }
+  double read_s = end_s;  // by this member or a later one
+  for (size_t i = count; i-- > 0;) {
+    const BucketMember& member = sequence.members[i];
+    read_s = std::min(read_s, member.ready_s);
+    backward[count - 1 - i] = {.ready_s = end_s - read_s, .bytes = member.bytes, .last = count - 1 - first[i]};
+  }
+  std::vector<size_t> out;
+  for (const size_t end : best_buckets(backward, model)) {
+    if (end < count) out.push_back(count - end);
+  }
+  std::ranges::reverse(out);
+  out.push_back(count);
+  return out;
+}
+
+// Members by the node in whose place they are taken, which is the last of `instead_of`.
+struct Bucket {
+  std::vector<NodeId> members, instead_of;
+};
+
+// `skip` marks members that are taken elsewhere.
+std::map<NodeId, Bucket> choose_fused(const Program& program, const PassOptions& options, std::vector<char>& skip) {
+  std::map<NodeId, Bucket> out;
+  for (const auto& [key, sequence] : sequences_of(program, options)) {
+    const bool given = sequence.how == nullptr || sequence.how->bytes > 0 || !sequence.how->ends.empty();
+    const BucketModel model = bucket_model(program, program.graph.node(sequence.nodes[0]), options.rates);
+    size_t first = 0;
+    for (const size_t end : given ? given_buckets(sequence) : chosen_buckets(sequence, model)) {
+      Bucket bucket;
+      bucket.members.assign(sequence.nodes.begin() + static_cast<std::ptrdiff_t>(first),
+                            sequence.nodes.begin() + static_cast<std::ptrdiff_t>(end));
+      first = end;
+      if (bucket.members.size() < 2) continue;
+      for (const NodeId member : bucket.members) skip[static_cast<size_t>(member)] = 1;
+      bucket.instead_of = bucket.members;
+      if (sequence.from_start) std::ranges::reverse(bucket.instead_of);
+      const NodeId place = bucket.instead_of.back();
+      out.emplace(place, std::move(bucket));
+    }
+  }
+  return out;
+}
+
+Program fused(Program program, const PassOptions& options) {
+  const Graph& from = program.graph;
+  std::vector<char> skip(from.nodes().size(), 0);
+  const std::map<NodeId, Bucket> buckets = choose_fused(program, options, skip);
+  if (buckets.empty()) return program;
+
+  Rewrite rewrite(program);
+  for (NodeId id = 0; id < static_cast<NodeId>(from.nodes().size()); ++id) {
+    const auto bucket = buckets.find(id);
+    if (bucket != buckets.end()) {
+      std::vector<ValueId> in, results;
+      for (const NodeId member : bucket->second.members) {
+        in.push_back(from.node(member).inputs[0]);
+        results.push_back(from.node(member).outputs[0]);
+      }
+      const Node& node = from.node(id);
+      rewrite.add(*node.op, node.attrs, bucket->second.instead_of, in, results);
+    } else if (skip[static_cast<size_t>(id)] == 0) {
+      rewrite.copy(id);
+    }
+  }
+  return rewrite.finish();
+}
+
+}  // namespace
+
+namespace pass {
+extern const Pass fuse_collectives{
+    .name = "fuse_collectives",
+    .doc = "collectives of one kind over the same ranks become buckets",
+    .run = [](Program program, const PassOptions& options) { return fused(std::move(program), options); },
+};
+}  // namespace pass
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+// Keeps weights that the forward pass gathered from their slices, where that is asked for.
+//
+// Before: a weight is gathered for the forward pass and again for the backward pass, and for each micro-batch, so that
+// it is whole for as short as it can be (ZeRO 3). After: it is gathered once in the step, before its first reader, and
+// stays whole until the last: fewer bytes are sent, and more are held.
+#include <map>
+#include <string>
+
+#include "trireme/pass/pipeline.h"
+#include "trireme/pass/recompute_rules.h"
+#include "trireme/pass/rewrite.h"
+
+namespace trireme {
+namespace {
+
+Program gathered_once(Program program, const Recompute& options) {
+  const Graph& graph = program.graph;
+  const std::vector<RecomputeAsked> asked = recompute_asked(graph, options);
+  std::map<std::pair<ValueId, std::string>, ValueId>
+      first;  // by weight and how it is gathered: the result that is kept
+  std::map<NodeId, ValueId> same;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    if (!gathers_weight(graph, node)) continue;
+    const auto key = std::pair{node.inputs[0], node.attrs.text()};
+    if (const auto kept = first.find(key); kept != first.end()) {
+      same.emplace(id, kept->second);
+    } else if (!asked[static_cast<size_t>(id)].optimizer_communication) {
+      first.emplace(key, node.outputs[0]);
+    }
+  }
+  if (same.empty()) return program;
+  Rewrite rewrite(program);
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    if (const auto kept = same.find(id); kept != same.end()) {
+      rewrite.same(graph.node(id).outputs[0], kept->second);
+    } else {
+      rewrite.copy(id);
+    }
+  }
+  return rewrite.finish();
+}
+
+}  // namespace
+
+namespace pass {
+extern const Pass keep_gathered{
+    .name = "keep_gathered",
+    .doc = "weights that were gathered from their slices are kept for the step, if asked for",
+    .asked_for = [](const PassOptions& o) { return o.recompute.keeps_gathered(); },
+    .run = [](Program program, const PassOptions& o) { return gathered_once(std::move(program), o.recompute); },
+};
+}  // namespace pass
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// What is asked of the values that the backward pass reads, op by op: the rules of Recompute, matched.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "trireme/ir/program.h"
+#include "trireme/pass/pipeline.h"
+
+namespace trireme {
+
+// What is asked (pipeline.h) of a node's results, where they are made in the forward pass and read in the backward
+// pass.
+struct RecomputeAsked {
+  std::string_view module;  // whose values are made again; nothing: those of no module are
+  bool kept = false;        // whatever else is asked
+  bool by_op = false;       // a rule for the op makes them again
+  bool communication = true;
+  bool optimizer_communication = true;
+  bool slice = false;
+};
+std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
+
+// Whether the node gathers a weight from its slices.
+bool gathers_weight(const Graph& graph, const Node& node);
+
+// Whether the node is run for the backward pass: of it, or once more what the forward pass ran.
+inline bool is_for_backward(const Node& node) {
+  return node.phase == Phase::kBackward || node.again;
+}
+
+}  // namespace trireme

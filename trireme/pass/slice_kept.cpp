@@ -1,0 +1,140 @@
+// What is kept for the backward pass lies in slices on ranks that would each keep all of it, where that is asked for.
+//
+// Before: a value that the forward pass makes and the backward pass reads is kept by every rank as it was made, also
+// where several ranks have the same. After: each rank keeps its slice, and ranks gather them before the first reader in
+// the backward pass. The value itself lives as long as the forward pass reads it. The bits are the same: nothing is
+// computed with slices.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "trireme/base/error.h"
+#include "trireme/op/structural.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/pass/recompute_rules.h"
+#include "trireme/pass/rewrite.h"
+
+namespace trireme {
+namespace {
+
+class SlicingKept {
+ public:
+  SlicingKept(const Program& program, const Recompute& options)
+      : program_(program), graph_(program.graph), options_(options), asked_(recompute_asked(graph_, options)) {}
+
+  // Nothing where nothing is sliced.
+  std::optional<Program> run() {
+    require(!program_.by_hand,
+            "what is kept in slices (recompute_slice_activation, parallel.keep, Module::recompute) is for what the "
+            "compiler cuts: in a model that is cut by hand nothing says which ranks have the same");
+    find_late();
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
+      if (const auto cut = cut_of(id)) cuts_.emplace(id, *cut);
+    }
+    if (cuts_.empty()) return std::nullopt;
+    Rewrite rewrite(program_);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      for (const ValueId operand : node.inputs) restore(rewrite, id, operand);
+      rewrite.copy(id);
+      for (const ValueId made : node.outputs) stow(rewrite, id, made);
+    }
+    return rewrite.finish();
+  }
+
+ private:
+  struct Cut {
+    Attrs attrs;
+    Layout layout;
+    TensorType type;
+    ValueId slice = kNoValue;
+  };
+
+  static size_t at(int32_t id) { return static_cast<size_t>(id); }
+
+  void find_late() {
+    late_.assign(graph_.values().size(), 0);
+    is_output_.assign(graph_.values().size(), 0);
+    for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
+    for (const Node& node : graph_.nodes()) {
+      for (const ValueId operand : node.inputs) {
+        if (is_for_backward(node)) late_[at(operand)] = 1;
+      }
+    }
+  }
+
+  // A dimension that divides over the ranks that have the same, over as many of them as can be.
+  std::optional<Cut> cut_of(ValueId id) const {
+    const Value& value = graph_.value(id);
+    if (value.producer < 0 || late_[at(id)] == 0 || is_output_[at(id)] != 0) return std::nullopt;
+    const Node& producer = graph_.node(value.producer);
+    const bool is_forward = producer.phase == Phase::kForward && !producer.again;
+    if (!is_forward || !asked_[at(value.producer)].slice || value.type.bytes() < options_.fewest_bytes)
+      return std::nullopt;
+    if (value.type.dtype == DType::kBool) return std::nullopt;  // is not sent
+    const Mesh& mesh = program_.mesh;
+    std::vector<int> axes;
+    for (int axis = 0; axis < mesh.axes(); ++axis) {
+      if (mesh.axis(axis).size > 1 && !program_.layouts[at(id)].uses(axis)) axes.push_back(axis);
+    }
+    for (; !axes.empty(); axes.pop_back()) {
+      for (int dim = 0; dim < value.type.shape.rank(); ++dim) {
+        if (auto cut = cut_along(id, dim, axes)) return cut;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Cut> cut_along(ValueId id, int dim, const std::vector<int>& axes) const {
+    const int64_t ranks = program_.mesh.size_of(axes);
+    TensorType type = graph_.type(id);
+    const ReshardStep step{.kind = ReshardStep::Kind::kSlice, .dim = dim, .axes = axes};
+    const Layout layout = layout_after(step, program_.layouts[at(id)]);
+    const bool is_even = program_.whole[at(id)][dim] % layout.cuts(dim, program_.mesh) == 0;
+    if (!is_even || type.shape[dim] % ranks != 0) return std::nullopt;
+    type.shape[dim] /= ranks;
+    return Cut{Attrs::of(CollectiveAttrs{.axes = {axes.begin(), axes.end()}, .dim = dim, .size = ranks}), layout, type};
+  }
+
+  void stow(Rewrite& rewrite, NodeId producer, ValueId made) {
+    const auto cut = cuts_.find(made);
+    if (cut == cuts_.end()) return;
+    cut->second.slice = rewrite.new_value(cut->second.type, cut->second.layout, program_.whole[at(made)]);
+    rewrite.insert(structural().step(ReshardStep::Kind::kSlice), cut->second.attrs, producer, {&made, 1},
+                   {&cut->second.slice, 1});
+  }
+
+  // Before the first reader in the backward pass; later ones find it whole.
+  void restore(Rewrite& rewrite, NodeId reader, ValueId operand) {
+    const auto cut = cuts_.find(operand);
+    if (cut == cuts_.end() || !is_for_backward(graph_.node(reader))) return;
+    const NodeId producer = graph_.value(operand).producer;
+    rewrite.insert(structural().step(ReshardStep::Kind::kAllGather), cut->second.attrs, producer,
+                   {&cut->second.slice, 1}, {&operand, 1});
+    cuts_.erase(cut);
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const Recompute& options_;
+  std::vector<RecomputeAsked> asked_;   // of nodes
+  std::vector<char> late_, is_output_;  // of values
+  std::map<ValueId, Cut> cuts_;         // that are not whole again yet
+};
+
+}  // namespace
+
+namespace pass {
+extern const Pass slice_kept{
+    .name = "slice_kept",
+    .doc = "what is kept for the backward pass lies in slices on ranks that have the same, if asked for",
+    .asked_for = [](const PassOptions& o) { return o.recompute.slices(); },
+    .run =
+        [](Program program, const PassOptions& o) {
+          std::optional<Program> sliced = SlicingKept(program, o.recompute).run();
+          return sliced ? std::move(*sliced) : std::move(program);
+        },
+};
+}  // namespace pass
+
+}  // namespace trireme
