@@ -39,6 +39,27 @@ LinkCost link_of(comm::Group& group, std::vector<float>& values) {
   return {.latency_s = small_s / work.rounds, .bytes_per_s = work.bytes / std::max(large_s - small_s, 1e-9)};
 }
 
+// What joins ranks: each axis of a crew's mesh, the last first, as it joins neighbours, and then crews.
+struct Link {
+  std::string name;
+  int64_t joins = 1;
+  comm::Group* group = nullptr;
+};
+
+std::vector<Link> links_of(comm::World& world, const Mesh& ranks) {
+  std::vector<Link> out;
+  const int64_t first = world.rank() / ranks.devices() * ranks.devices();  // of the crew
+  for (int axis = ranks.axes(); axis-- > 0;) {
+    std::vector<int> members;
+    for (const int64_t member : ranks.group_of(world.rank() - first, std::vector{axis}))
+      members.push_back(static_cast<int>(first + member));
+    if (members.size() < 2) continue;
+    out.push_back({ranks.axis(axis).name, ranks.stride(axis) * ranks.axis(axis).size, &world.group(members)});
+  }
+  if (ranks.devices() < world.size()) out.push_back({"crews", world.size(), &world.all()});
+  return out;
+}
+
 // The largest of any rank.
 void agree(comm::World& world, std::vector<float>& values) {
   const auto count = static_cast<int64_t>(values.size());
@@ -57,13 +78,10 @@ Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
                              static_cast<float>(1 / peak.bf16_flops_per_s),
                              static_cast<float>(1 / peak.triad_bytes_per_s)};
   const size_t first_link = slowest.size();
-  for (int axis = 0; axis < ranks.axes(); ++axis) {
-    const int64_t first = world.rank() / ranks.devices() * ranks.devices();  // of the crew
-    std::vector<int> members;
-    for (const int64_t member : ranks.group_of(world.rank() - first, std::vector{axis}))
-      members.push_back(static_cast<int>(first + member));
-    const LinkCost link = link_of(world.group(members), values);
-    slowest.insert(slowest.end(), {static_cast<float>(link.latency_s), static_cast<float>(1 / link.bytes_per_s)});
+  const std::vector<Link> links = links_of(world, ranks);
+  for (const Link& link : links) {
+    const LinkCost cost = link_of(*link.group, values);
+    slowest.insert(slowest.end(), {static_cast<float>(cost.latency_s), static_cast<float>(1 / cost.bytes_per_s)});
   }
   agree(world, slowest);
   Machine out = Machine::this_host();
@@ -73,10 +91,10 @@ Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
   out.flops_per_s = {{"f32", 1 / slowest[0]}, {"bf16", 1 / slowest[1]}};
   out.memory_bytes_per_s = 1 / slowest[2];
   out.levels.clear();
-  for (int axis = ranks.axes(); axis-- > 0;) {  // the last joins ranks that are neighbours
-    const size_t at = first_link + 2 * static_cast<size_t>(axis);
-    const LinkLevel& level = out.levels.emplace_back(
-        LinkLevel{ranks.axis(axis).name, ranks.stride(axis) * ranks.axis(axis).size, slowest[at], 1 / slowest[at + 1]});
+  for (size_t i = 0; i < links.size(); ++i) {
+    const size_t at = first_link + 2 * i;
+    const LinkLevel& level =
+        out.levels.emplace_back(LinkLevel{links[i].name, links[i].joins, slowest[at], 1 / slowest[at + 1]});
     TRIREME_LOG(kDebug, "train",
                 "measured  axis={} latency_us={:.1f} mb_per_s={:.1f} gflop_per_s={:.0f} bf16_gflop_per_s={:.0f} "
                 "memory_gb_per_s={:.1f}",

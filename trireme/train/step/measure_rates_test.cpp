@@ -30,5 +30,22 @@ TEST(MeasureRates, are_the_same_on_all_ranks_and_of_every_axis) {
   for (const Machine& other : rates) EXPECT_EQ(other, rates[0]);
 }
 
+// What joins crews is a level of its own, and all there is where a crew is one rank.
+TEST(MeasureRates, of_a_pipeline_are_those_of_a_crews_axes_and_between_crews) {
+  const auto levels_of = [](int ranks, const Mesh& mesh) {
+    std::vector<std::pair<std::string, int64_t>> out;
+    comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+      ThreadPool pool(1);
+      const Machine rates = measure_rates(world, pool, mesh);
+      if (world.rank() > 0) return;
+      for (const LinkLevel& level : rates.levels) out.emplace_back(level.name, level.devices);
+    });
+    return out;
+  };
+  using Levels = std::vector<std::pair<std::string, int64_t>>;
+  EXPECT_EQ(levels_of(2, with_micro_batches(Mesh(), 4)), (Levels{{"crews", 2}}));
+  EXPECT_EQ(levels_of(4, with_micro_batches(parse_mesh("dp=2"), 4)), (Levels{{"dp", 2}, {"crews", 4}}));
+}
+
 }  // namespace
 }  // namespace trireme
