@@ -120,18 +120,16 @@ TEST_P(Constraints, hold_as_the_guide_says) {
   Graph graph;
   graph.set_scope("op");
   graph.add_output("y", row.make(graph).id());
-  Parallel parallel;
-  parallel.dataset = "full_batch";
-  parallel.ops = {{row.rule, row.cuts}};
+  const auto asked = [&] { return Parallel{.dataset = "full_batch", .ops = {{row.rule, row.cuts}}}; };
   if (row.refused.empty()) {
     const std::vector<float> one = run_on_ranks(graph, 1, {}).outputs.at("y");
-    const std::vector<float> four = run_on_ranks(graph, 4, parallel).outputs.at("y");
+    const std::vector<float> four = run_on_ranks(graph, 4, asked()).outputs.at("y");
     ASSERT_EQ(four.size(), one.size());
     for (size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(four[i], one[i], 64 * 0x1p-22) << i;
     return;
   }
   try {
-    semi_auto(graph, 4, parallel);
+    semi_auto(graph, 4, asked());
     FAIL() << "it is not refused";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);

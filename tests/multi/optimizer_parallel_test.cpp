@@ -275,10 +275,8 @@ TEST(DatasetStrategy, contracts_4_3_4_what_does_not_divide_is_refused) {
   nn::Mlp mlp({12, 16, 10});
   const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(30), Sgd{});
   const auto error_of = [&](const std::string& dataset) -> std::string {
-    Parallel parallel;
-    parallel.dataset = dataset;
     try {
-      semi_auto(graph, 8, parallel);
+      semi_auto(graph, 8, {.dataset = dataset});
     } catch (const Error& e) {
       return e.what();
     }
