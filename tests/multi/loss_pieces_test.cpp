@@ -95,7 +95,7 @@ TEST(LossPiecesConfig, WhatCannotBeIsRefused) {
   };
   EXPECT_THAT(why("loss_pieces = 0\n"), HasSubstr("train.loss_pieces = 0; it must be 1 or more"));
   EXPECT_THAT(why("loss_pieces = 4\nnumerics = 'invariant'\n"),
-              HasSubstr("train.loss_pieces = 4 in pieces; leave one out"));
+              HasSubstr("train.loss_pieces = 4 changes; leave one out"));
   EXPECT_EQ(why("loss_pieces = 4\n"), "");
 }
 

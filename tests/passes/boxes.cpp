@@ -155,9 +155,9 @@ Recompute recompute_asked(Case& test) {
     const std::string_view keep = trimmed(std::string_view(rule).substr(equals + 1));
     using Keep = Recompute::Rule::Keep;
     out.rules.push_back({.pattern = std::string(trimmed(std::string_view(rule).substr(0, equals))),
-                         .keep = keep == "again"   ? Keep::kAgain
+                         .keep = keep == "again"    ? Keep::kAgain
                                  : keep == "slices" ? Keep::kSlice
-                                                   : Keep::kMemory});
+                                                    : Keep::kMemory});
   }
   return out;
 }

@@ -275,7 +275,7 @@ TEST(Batches, RefusesWhatCannotBeReadAndSaysTheSizes) {
   EXPECT_EQ(text_of([&] { Batches(std::make_shared<Counting>(0), {.global_batch = 1}); }),
             "a sampler needs at least one sample, the source has 0");
   EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 4, .start_position = -1}); }),
-            "start position -1 is negative");
+            "batches: the start position -1 is negative; it is the number of samples already taken");
   EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 4, .queue = 0}); }),
             "a queue of 0 requests; it must be positive");
   EXPECT_EQ(text_of([&] { Batches(source, {.global_batch = 4, .slices = row_slices(*source, 3, 5)}); }),
