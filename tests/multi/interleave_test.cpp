@@ -118,12 +118,18 @@ TEST(InterleavePlans, gather_weights_once_for_all_copies) {
   EXPECT_GT(gathers(1, 2), gathers(1, 1));
 }
 
+// Two copies do what two micro-batches do, in another order; one is the micro-batch itself.
 TEST(InterleavePlans, one_copy_is_no_copy) {
-  const Graph graph = gpt_step();
-  Parallel plain = parallel_for({"", 2, 2, 1});
-  plain.interleave = Parallel{}.interleave;
-  EXPECT_EQ(to_string(compile(graph, {.ranks = 2, .parallel = plain}).plan()),
-            to_string(compile(graph, {.ranks = 2, .parallel = parallel_for({"", 2, 2, 1})}).plan()));
+  const auto plan_of = [](int64_t interleave, int64_t micro_batches) {
+    return compile(gpt_step(), {.ranks = 2, .parallel = parallel_for({"", 2, 2, interleave, micro_batches})}).plan();
+  };
+  const ExecutionPlan one = plan_of(1, 1), in_turn = plan_of(1, 2), side_by_side = plan_of(2, 1);
+  EXPECT_EQ(one.micro_batches, 1);
+  EXPECT_EQ(in_turn.micro_batches, 2);
+  EXPECT_EQ(side_by_side.micro_batches, 2);
+  EXPECT_FALSE(bare_exchanges(one).empty());
+  EXPECT_EQ(bare_exchanges(in_turn).size(), bare_exchanges(one).size());
+  EXPECT_LT(bare_exchanges(side_by_side).size(), bare_exchanges(in_turn).size());
 }
 
 // -- refused --------------------------------------------------------------------------------------
