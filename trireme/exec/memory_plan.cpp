@@ -1,85 +1,226 @@
 #include "trireme/exec/memory_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
 #include <numeric>
+#include <utility>
 
 namespace trireme {
 namespace {
 
-// The buffers that have a place, in the order of their offsets: all, and those alive in each of kPeriods parts of the
-// time. Most live for a moment, so that those of one part or two are all they can meet.
+// Bytes [begin, end) of the arena.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// What ranges cover together, as ranges apart from each other in their order.
+class Cover {
+ public:
+  void add(Range range) {
+    const auto before = [](const Range& a, int64_t begin) { return a.end < begin; };
+    const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, before);
+    auto last = first;
+    for (; last != ranges_.end() && last->begin <= range.end; ++last) {
+      range = {std::min(range.begin, last->begin), std::max(range.end, last->end)};
+    }
+    if (first == last) {
+      ranges_.insert(first, range);
+    } else {
+      *first = range;
+      ranges_.erase(first + 1, last);
+    }
+  }
+  bool meets(Range range) const {
+    const auto before = [](const Range& a, int64_t begin) { return a.end <= begin; };
+    const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, before);
+    return at != ranges_.end() && at->begin < range.end;
+  }
+  const std::vector<Range>& ranges() const { return ranges_; }
+
+ private:
+  std::vector<Range> ranges_;
+};
+
+// The bytes of buffers that have a place, by the time in which they are in use: a segment tree over blocks of steps. A
+// node knows what is in use during all of its time, and what is at any moment of it; a block also the buffers that are
+// in use for a part of it. So a search meets as many ranges as bytes lie apart, not as many as there are buffers.
 class Placed {
  public:
-  Placed(std::span<const Lifetime> buffers, const std::vector<int64_t>& offsets)
-      : buffers_(buffers), offsets_(offsets), periods_(kPeriods) {
+  explicit Placed(std::span<const Lifetime> buffers) {
+    int64_t begin = 0, end = 1;
     for (const Lifetime& buffer : buffers) {
-      begin_ = std::min<int64_t>(begin_, buffer.first);
-      end_ = std::max<int64_t>(end_, int64_t{buffer.last} + 1);
+      begin = std::min<int64_t>(begin, buffer.first);
+      end = std::max<int64_t>(end, int64_t{buffer.last} + 1);
     }
+    begin_ = begin;
+    while (int64_t{blocks_} * kBlock < end - begin) blocks_ *= 2;
+    throughout_.resize(2 * static_cast<size_t>(blocks_));
+    sometime_.resize(2 * static_cast<size_t>(blocks_));
+    in_part_.resize(static_cast<size_t>(blocks_));
+    seen_in_.assign(2 * static_cast<size_t>(blocks_), 0);
   }
 
-  void add(size_t id) {
-    insert(all_, id);
-    for (size_t p = period_of(buffers_[id].first); p <= period_of(buffers_[id].last); ++p) insert(periods_[p], id);
+  void add(const Lifetime& buffer, Range range) {
+    if (range.begin == range.end) return;
+    const Span span(*this, buffer);
+    for (const int64_t block : span.in_part()) {
+      in_part_[static_cast<size_t>(block)].push_back({buffer.first, buffer.last, range});
+      for (int64_t node = block + blocks_; node > 0; node /= 2) sometime_[static_cast<size_t>(node)].add(range);
+    }
+    each_node(span, [&](int64_t node) {
+      throughout_[static_cast<size_t>(node)].add(range);
+      for (; node > 0; node /= 2) sometime_[static_cast<size_t>(node)].add(range);
+    });
   }
 
-  // Visits all that live while `buffer` does, by offset; others too, and some twice.
-  template <class Visit>
-  void each_beside(const Lifetime& buffer, Visit&& visit) const {
-    const std::vector<size_t>& a = periods_[period_of(buffer.first)];
-    const std::vector<size_t>& b = periods_[period_of(buffer.last)];
-    if (period_of(buffer.last) > period_of(buffer.first) + 1) {
-      for (const size_t id : all_) visit(id);
-    } else if (&a == &b) {
-      for (const size_t id : a) visit(id);
-    } else {
-      for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
-        const bool first = j == b.size() || (i < a.size() && offsets_[a[i]] <= offsets_[b[j]]);
-        visit(first ? a[i++] : b[j++]);
-      }
-    }
+  // Whether nothing of the range is in use during the buffer's time.
+  bool is_free(const Lifetime& buffer, Range range) {
+    const auto meets = [&](const Cover& cover) { return cover.meets(range); };
+    const auto part_meets = [&](const Part& part) {
+      return part.range.begin < range.end && range.begin < part.range.end;
+    };
+    return !any_beside(buffer, meets, part_meets);
+  }
+
+  // The bytes that are in use at any moment of the buffer's time, by their begin; some twice.
+  const std::vector<Range>& beside(const Lifetime& buffer) {
+    found_.clear();
+    const auto take = [&](const Cover& cover) {
+      found_.insert(found_.end(), cover.ranges().begin(), cover.ranges().end());
+      return false;
+    };
+    const auto take_part = [&](const Part& part) {
+      found_.push_back(part.range);
+      return false;
+    };
+    any_beside(buffer, take, take_part);
+    std::ranges::sort(found_, {}, &Range::begin);
+    return found_;
   }
 
  private:
-  static constexpr int64_t kPeriods = 128;
+  static constexpr int64_t kBlock = 16;  // steps
 
-  size_t period_of(int64_t step) const { return static_cast<size_t>((step - begin_) * kPeriods / (end_ - begin_)); }
-  void insert(std::vector<size_t>& ids, size_t id) const {
-    const auto at =
-        std::upper_bound(ids.begin(), ids.end(), id, [&](size_t a, size_t b) { return offsets_[a] < offsets_[b]; });
-    ids.insert(at, id);
+  struct Part {
+    int first = 0, last = 0;
+    Range range;
+  };
+
+  // Visits all that is in use during the buffer's time, until a visit says true.
+  template <class Visit, class VisitPart>
+  bool any_beside(const Lifetime& buffer, Visit&& visit, VisitPart&& visit_part) {
+    ++searches_;
+    const auto any_above = [&](int64_t node) {
+      for (; node > 0; node /= 2) {
+        if (std::exchange(seen_in_[static_cast<size_t>(node)], searches_) == searches_) return false;
+        if (visit(throughout_[static_cast<size_t>(node)])) return true;
+      }
+      return false;
+    };
+    const Span span(*this, buffer);
+    for (const int64_t block : span.in_part()) {
+      for (const Part& part : in_part_[static_cast<size_t>(block)]) {
+        if (part.first <= buffer.last && buffer.first <= part.last && visit_part(part)) return true;
+      }
+      if (any_above(block + blocks_)) return true;
+    }
+    bool any = false;
+    each_node(span,
+              [&](int64_t node) { any = any || visit(sometime_[static_cast<size_t>(node)]) || any_above(node / 2); });
+    return any;
   }
 
-  std::span<const Lifetime> buffers_;
-  const std::vector<int64_t>& offsets_;
-  int64_t begin_ = 0, end_ = 1;
-  std::vector<size_t> all_;
-  std::vector<std::vector<size_t>> periods_;
+  // A lifetime as the blocks [from, to) that it takes whole, and the one or two that it takes a part of.
+  struct Span {
+    Span(const Placed& placed, const Lifetime& buffer) {
+      const int64_t first = buffer.first - placed.begin_, last = buffer.last - placed.begin_;
+      from = (first + kBlock - 1) / kBlock;
+      to = (last + 1) / kBlock;
+      const int64_t first_block = first / kBlock, last_block = last / kBlock;
+      if (first_block < from) parts[count++] = first_block;
+      if (last_block >= to && (count == 0 || last_block != first_block)) parts[count++] = last_block;
+    }
+    std::span<const int64_t> in_part() const { return std::span(parts).first(count); }
+
+    int64_t from = 0, to = 0;
+    std::array<int64_t, 2> parts{};
+    size_t count = 0;
+  };
+
+  template <class Visit>
+  void each_node(const Span& span, Visit&& visit) const {
+    for (int64_t from = span.from + blocks_, to = span.to + blocks_; from < to; from /= 2, to /= 2) {
+      if (from % 2 != 0) visit(from++);
+      if (to % 2 != 0) visit(--to);
+    }
+  }
+
+  int64_t begin_ = 0;
+  int64_t blocks_ = 1;
+  std::vector<Cover> throughout_, sometime_;  // by node: 1 is the root, and those from blocks_ on are the blocks
+  std::vector<std::vector<Part>> in_part_;
+  std::vector<Range> found_;
+  std::vector<int64_t> seen_in_;  // by node, the last search that met it
+  int64_t searches_ = 0;
 };
 
-// Places buffers one by one, each in the smallest gap among those it overlaps in time that holds it.
+// Where the smallest gap that holds so many bytes begins.
+int64_t smallest_gap(const std::vector<Range>& ranges, int64_t bytes) {
+  int64_t best = -1;
+  int64_t best_gap = 0;
+  int64_t free_from = 0;
+  for (const Range& range : ranges) {
+    const int64_t gap = range.begin - free_from;
+    if (gap >= bytes && (best < 0 || gap < best_gap)) {
+      best = free_from;
+      best_gap = gap;
+    }
+    free_from = std::max(free_from, range.end);
+  }
+  return best >= 0 ? best : free_from;
+}
+
+// Where a buffer was placed, with the times of those of its size that were placed there since.
+struct Slot {
+  bool is_free(const Lifetime& buffer) const {
+    const auto ends_before = [](const std::pair<int, int>& time, int first) { return time.second < first; };
+    const auto at = std::lower_bound(times.begin(), times.end(), buffer.first, ends_before);
+    return at == times.end() || at->first > buffer.last;
+  }
+  void add(const Lifetime& buffer) {
+    const std::pair time(buffer.first, buffer.last);
+    times.insert(std::ranges::lower_bound(times, time), time);
+  }
+
+  int64_t offset = 0;
+  std::vector<std::pair<int, int>> times = {};  // in order
+};
+
+// Places buffers one by one: each where one of its size is that was not used for the longest time, as far as the order
+// of placing goes, or, where all are in use, in the smallest gap among those it overlaps in time that holds it.
 MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order, int64_t alignment) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
-  Placed placed(buffers, plan.offsets);
+  Placed placed(buffers);
+  std::map<int64_t, std::deque<Slot>> slots_of;  // by bytes, the last one used at the end
   for (const size_t id : order) {
-    const Lifetime& buffer = buffers[id];
-    const int64_t bytes = align_buffer(buffer.bytes, alignment);
-    int64_t best = -1;
-    int64_t best_gap = 0;
-    int64_t free_from = 0;
-    placed.each_beside(buffer, [&](size_t other) {
-      if (buffers[other].last < buffer.first || buffer.last < buffers[other].first) return;
-      const int64_t gap = plan.offsets[other] - free_from;
-      if (gap >= bytes && (best < 0 || gap < best_gap)) {
-        best = free_from;
-        best_gap = gap;
-      }
-      free_from = std::max(free_from, plan.offsets[other] + align_buffer(buffers[other].bytes, alignment));
+    const int64_t bytes = align_buffer(buffers[id].bytes, alignment);
+    std::deque<Slot>& slots = slots_of[bytes];
+    auto slot = std::ranges::find_if(slots, [&](const Slot& other) {
+      return other.is_free(buffers[id]) && placed.is_free(buffers[id], {other.offset, other.offset + bytes});
     });
-    plan.offsets[id] = best >= 0 ? best : free_from;
+    if (slot == slots.end()) {
+      slots.push_back({.offset = smallest_gap(placed.beside(buffers[id]), bytes)});
+      slot = slots.end() - 1;
+    }
+    slot->add(buffers[id]);
+    plan.offsets[id] = slot->offset;
+    std::rotate(slot, slot + 1, slots.end());
     plan.bytes = std::max(plan.bytes, plan.offsets[id] + bytes);
-    placed.add(id);
+    placed.add(buffers[id], {plan.offsets[id], plan.offsets[id] + bytes});
   }
   return plan;
 }

@@ -25,12 +25,14 @@ TEST(MemoryPlan, nothing_needs_nothing) {
 }
 
 TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
-  for (uint32_t seed = 0; seed < 40; ++seed) {
+  for (uint32_t seed = 0; seed < 80; ++seed) {
     std::mt19937 draw(seed);
     std::vector<Lifetime> buffers;
-    for (int i = 0; i < 120; ++i) {
-      const int first = static_cast<int>(draw() % 100);
-      buffers.push_back({static_cast<int64_t>(draw() % 5000), first, first + static_cast<int>(draw() % 20)});
+    const bool is_long = seed % 2 == 1;  // as in a pipeline: many steps, and values that live through several of them
+    for (int i = 0; i < (is_long ? 600 : 120); ++i) {
+      const int first = static_cast<int>(draw() % (is_long ? 2000 : 100)) - 1;
+      const uint32_t steps = is_long && draw() % 4 == 0 ? 900 : 20;
+      buffers.push_back({static_cast<int64_t>(draw() % 5000), first, first + static_cast<int>(draw() % steps)});
     }
     const MemoryPlan plan = plan_memory(buffers);
     for (size_t i = 0; i < buffers.size(); ++i) {

@@ -70,10 +70,10 @@ struct Buffer {
 // A local piece of a tensor, at a buffer's start.
 struct PlanValue {
   TensorType type;
-  Layout layout;
+  Shared<Layout> layout;
   Shape whole;
   int buffer = 0;
-  std::optional<PartOf> part_of = {};  // of the value for the whole batch, where it is one micro-batch's
+  std::shared_ptr<const PartOf> part_of = {};  // of the value for the whole batch, where it is one micro-batch's
 };
 
 struct Action {

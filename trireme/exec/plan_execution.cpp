@@ -52,8 +52,7 @@ class Planner {
     }
     for (size_t id = 0; id < graph_.values().size(); ++id) {
       plan_.values.push_back({graph_.values()[id].type, program_.layouts[id], program_.whole[id], buffer_of_[id]});
-      const auto part = program_.part_of.find(static_cast<ValueId>(id));
-      if (part != program_.part_of.end()) plan_.values.back().part_of = part->second;
+      plan_.values.back().part_of = program_.part_of(static_cast<ValueId>(id));
     }
     place_buffers(plan_, together_, options_.external_parameters);
     end_sends();
@@ -121,8 +120,8 @@ class Planner {
       return device_.choose({def_of(n), local, local, Numerics::kFast, options_.threads});
     std::vector<TensorType> in, out;
     const auto whole = [&](ValueId id) {
-      const auto part = program_.part_of.find(id);
-      return part != program_.part_of.end() ? part->second.whole : program_.whole[static_cast<size_t>(id)];
+      const auto part = program_.part_of(id);
+      return part != nullptr ? part->whole : program_.whole[static_cast<size_t>(id)];
     };
     for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, whole(id)});
     for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, whole(id)});

@@ -214,7 +214,7 @@ class PlanReader {
     v.whole = f.get<Shape>("whole");
     v.buffer = f.integer("buffer", 0, static_cast<int64_t>(plan_.buffers.size()));
     if (const int part = f.integer("micro_batch", -1, plan_.micro_batches); part >= 0)
-      v.part_of = part_of(f, v.type.shape.rank(), part);
+      v.part_of = std::make_shared<PartOf>(part_of(f, v.type.shape.rank(), part));
     plan_.values.push_back(std::move(v));
   }
   PartOf part_of(Fields& f, int rank, int part) {

@@ -73,8 +73,8 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
 }
 
 const MeshAxis& Mesh::axis(int axis) const {
-  const bool known = axis >= 0 && axis < axes();  // asked a million times in a compilation: no text for nothing
-  invariant(known, "mesh '{}' has {} prime axes, asked for number {}", known ? "" : to_string(*this), axes(), axis);
+  const bool known = axis >= 0 && axis < axes();
+  if (!known) invariant(false, "mesh '{}' has {} prime axes, asked for number {}", to_string(*this), axes(), axis);
   return axes_[static_cast<size_t>(axis)];
 }
 

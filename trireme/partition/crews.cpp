@@ -265,8 +265,7 @@ class CrewProgram {
   void define(ValueId old_id, ValueId id) {
     const auto at = static_cast<size_t>(old_id);
     map_[at] = id;
-    if (const auto part = from_.part_of.find(old_id); part != from_.part_of.end())
-      to_.part_of.emplace(id, part->second);
+    to_.set_part_of(id, from_.part_of(old_id));
     to_.layouts.push_back(from_.layouts[at]);
     to_.whole.push_back(from_.whole[at]);
   }

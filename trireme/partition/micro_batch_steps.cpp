@@ -57,11 +57,20 @@ std::vector<int> MicroBatchSteps::axes_of(const Node& collective) const {
   return {axes.begin(), axes.end()};
 }
 
-int64_t MicroBatchSteps::first_like(int64_t m, AxisSet along) const {
-  int64_t out = m;
-  for (size_t i = 0; i < axes_.size(); ++i) {
-    const int64_t stride = program_.mesh.stride(axes_[i]);
-    if ((along >> i & 1U) == 0) out -= m / stride % program_.mesh.axis(axes_[i]).size * stride;
+const MicroBatchSteps::Likes& MicroBatchSteps::likes(AxisSet along) const {
+  const auto [found, is_new] = likes_.try_emplace(along);
+  if (!is_new) return found->second;
+  const int64_t count = micro_batches(program_.mesh);
+  Likes& out = found->second;
+  out.all.resize(static_cast<size_t>(count));
+  for (int64_t m = 0; m < count; ++m) {
+    int64_t first = m;
+    for (size_t i = 0; i < axes_.size(); ++i) {
+      const int64_t stride = program_.mesh.stride(axes_[i]);
+      if ((along >> i & 1U) == 0) first -= m / stride % program_.mesh.axis(axes_[i]).size * stride;
+    }
+    out.first.push_back(first);
+    out.all[static_cast<size_t>(first)].push_back(m);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 // it is computed for, when, and whether it joins or cuts them.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "trireme/ir/program.h"
@@ -34,7 +35,12 @@ class MicroBatchSteps {
   const std::vector<std::vector<NodeId>>& levels() const { return levels_; }
 
   // The first micro-batch that has the same coordinates along these axes.
-  int64_t first_like(int64_t m, AxisSet along) const;
+  int64_t first_like(int64_t m, AxisSet along) const { return likes(along).first[static_cast<size_t>(m)]; }
+  // All that have.
+  const std::vector<int64_t>& all_like(int64_t m, AxisSet along) const {
+    const Likes& found = likes(along);
+    return found.all[static_cast<size_t>(found.first[static_cast<size_t>(m)])];
+  }
   // Of the micro-batches that have m's coordinates along these axes, the one with which the node is done: the first
   // that has its turn, or the last, where the node needs what all chunks have made.
   int64_t turn_of(NodeId id, int64_t m, AxisSet along) const;
@@ -46,6 +52,12 @@ class MicroBatchSteps {
   bool goes_by_chunks(const Node& node) const;
 
  private:
+  // By micro-batch: the first like it; by first one: all.
+  struct Likes {
+    std::vector<int64_t> first;
+    std::vector<std::vector<int64_t>> all;
+  };
+  const Likes& likes(AxisSet along) const;
   const Layout& layout_of(ValueId id) const { return program_.layouts[static_cast<size_t>(id)]; }
   bool moves_ours(const Node& node) const;
   Kind find_kind(const Node& node) const;
@@ -61,6 +73,7 @@ class MicroBatchSteps {
   std::vector<int> level_of_;  // of nodes
   std::vector<int> level_of_value_;
   std::vector<std::vector<NodeId>> levels_;
+  mutable std::map<AxisSet, Likes> likes_;  // of the sets that were asked for
 };
 
 }  // namespace trireme

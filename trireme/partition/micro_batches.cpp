@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "trireme/base/error.h"
@@ -22,6 +23,7 @@ class Unroll {
         options_(options),
         count_(micro_batches(from.mesh)),
         steps_(from),
+        parts_(graph_.values().size()),
         copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)) {
     to_.graph = Graph(graph_.name());
     to_.mesh = without_micro_batches(from.mesh);
@@ -97,11 +99,9 @@ class Unroll {
 
   // The value is this for all micro-batches that are like `m` along what it differs along.
   void define(ValueId old_id, int64_t m, ValueId id) {
-    const MicroBatchSteps::AxisSet along = steps_.differs_along(old_id);
-    for (int64_t other = 0; other < count_; ++other) {
-      if (steps_.first_like(other, along) == steps_.first_like(m, along))
-        copies_[static_cast<size_t>(old_id)][static_cast<size_t>(other)] = id;
-    }
+    std::vector<ValueId>& copies = copies_[static_cast<size_t>(old_id)];
+    for (const int64_t other : steps_.all_like(m, steps_.differs_along(old_id)))
+      copies[static_cast<size_t>(other)] = id;
   }
 
   // The value for a micro-batch. Parts of a batch are cut out, and weights gathered, where they are first read.
@@ -154,12 +154,27 @@ class Unroll {
   void record(ValueId id, ValueId old_id, int64_t m) {
     const auto at = static_cast<size_t>(old_id);
     record_part(id, old_id);
-    if (to_.whole.back() != from_.whole[at]) to_.part_of.emplace(id, PartOf{from_.whole[at], from_.layouts[at], m});
+    if (to_.whole.back() != from_.whole[at]) {
+      to_.set_part_of(id, std::make_shared<PartOf>(PartOf{from_.whole[at], from_.layouts[at], m}));
+    }
   }
 
+  // How a micro-batch's part of a value lies.
+  struct Part {
+    Shared<Layout> layout;
+    Shape whole;
+  };
+
   void record_part(ValueId id, ValueId old_id) {
-    const auto at = static_cast<size_t>(old_id);
     invariant(id == static_cast<ValueId>(to_.layouts.size()), "values are recorded out of order");
+    std::optional<Part>& part = parts_[static_cast<size_t>(old_id)];
+    if (!part) part = part_of(old_id);
+    to_.layouts.push_back(part->layout);
+    to_.whole.push_back(part->whole);
+  }
+
+  Part part_of(ValueId old_id) const {
+    const auto at = static_cast<size_t>(old_id);
     Layout layout = from_.layouts[at];
     Shape whole = from_.whole[at];
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
@@ -170,8 +185,7 @@ class Unroll {
       });
     }
     std::erase_if(layout.partial, [&](const PartialAxis& p) { return steps_.is_ours(p.axis); });
-    to_.layouts.push_back(std::move(layout));
-    to_.whole.push_back(whole);
+    return {std::move(layout), whole};
   }
 
   void begin(NodeId id, int64_t m, bool of_one = false) {
@@ -416,6 +430,7 @@ class Unroll {
   const MicroBatchOptions& options_;
   int64_t count_;
   MicroBatchSteps steps_;
+  std::vector<std::optional<Part>> parts_;                  // of the values that were asked for
   std::map<std::pair<ValueId, int64_t>, ValueId> carried_;  // by value and first chunk: sums for it and those before
   bool marked_;                                             // nodes of one micro-batch with its number
   std::vector<std::vector<ValueId>> copies_;                // of each value, per micro-batch

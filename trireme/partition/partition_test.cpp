@@ -123,7 +123,10 @@ TEST(Verify, a_shape_that_is_not_the_layouts_is_found) {
 
 TEST(Verify, an_output_that_is_a_partial_sum_is_found) {
   Program program = megatron_program();
-  program.layouts[static_cast<size_t>(program.graph.output("y").value)].add_partial(0, Reduction::kSum);
+  Shared<Layout>& layout = program.layouts[static_cast<size_t>(program.graph.output("y").value)];
+  Layout partial = layout;
+  partial.add_partial(0, Reduction::kSum);
+  layout = partial;
   EXPECT_THAT(verify(program), testing::Contains("output 'y' is a partial sum"));
 }
 

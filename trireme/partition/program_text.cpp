@@ -35,11 +35,11 @@ std::string joined_ranks(const Program& program, const Node& node) {
 std::string lies_text(const Program& program, ValueId id) {
   const auto at = static_cast<size_t>(id);
   std::string out = fmt::format("{} of {}", to_string(program.layouts[at], program.mesh), to_string(program.whole[at]));
-  const auto part = program.part_of.find(id);
-  if (part == program.part_of.end()) return out;
+  const auto part = program.part_of(id);
+  if (part == nullptr) return out;
   const Mesh mesh = with_micro_batches(program);
-  return out + fmt::format(" part {} of {} of {}", part->second.micro_batch, to_string(part->second.layout, mesh),
-                           to_string(part->second.whole));
+  return out +
+         fmt::format(" part {} of {} of {}", part->micro_batch, to_string(part->layout, mesh), to_string(part->whole));
 }
 
 // The values that are made in the line that makes this one first.
@@ -222,7 +222,7 @@ class ProgramReader {
     part.whole = take_shape(text);
     if (part.micro_batch >= program_.micro_batches || !text.empty()) wrong("a part of a micro-batch that there is not");
     part.layout = checked(whole_layout, part.whole, with_micro_batches(program_));
-    program_.part_of.emplace(id, std::move(part));
+    program_.set_part_of(id, std::make_shared<PartOf>(std::move(part)));
   }
 
   Program program_;

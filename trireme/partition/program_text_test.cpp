@@ -38,15 +38,15 @@ TEST(ProgramText, is_read_back_identical) {
   EXPECT_EQ(to_string(program), text);
   EXPECT_THAT(verify(program), IsEmpty());
   EXPECT_EQ(program.micro_batches, 2);
-  EXPECT_EQ(program.part_of.at(0).micro_batch, 1);
+  EXPECT_EQ(program.part_of(0)->micro_batch, 1);
   EXPECT_EQ(program.whole[1], (Shape{4, 1}));
-  EXPECT_TRUE(program.layouts[3].is_partial());
+  EXPECT_TRUE(program.layouts[3]->is_partial());
 }
 
 TEST(ProgramText, values_of_which_nothing_is_told_are_whole_on_every_rank) {
   const Program program = parse_program(with_first_line("mesh \"dp=2\" by hand  // two ranks"));
   EXPECT_TRUE(program.by_hand);
-  EXPECT_TRUE(program.layouts[0].is_replicated());
+  EXPECT_TRUE(program.layouts[0]->is_replicated());
   EXPECT_EQ(program.whole[0], (Shape{2, 4}));
 }
 

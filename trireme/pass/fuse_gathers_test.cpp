@@ -118,7 +118,9 @@ Program scatters() {
   Sliced s;
   for (const char* name : {"a", "b", "c"}) {
     Tensor g = s.note(scale(s.input(name, 8, Role::kData), 2));
-    s.program.layouts.back().partial.emplace_back(0);
+    Layout partial = s.program.layouts.back();
+    partial.partial.emplace_back(0);
+    s.program.layouts.back() = partial;
     s.output(name, s.scatter(g));
   }
   return s.program;

@@ -46,7 +46,7 @@ void Rewrite::define(ValueId old_id, ValueId id) {
     to_.whole.push_back(made->whole);
     return;
   }
-  if (const auto part = from_.part_of.find(old_id); part != from_.part_of.end()) to_.part_of.emplace(id, part->second);
+  to_.set_part_of(id, from_.part_of(old_id));
   to_.layouts.push_back(from_.layouts[static_cast<size_t>(old_id)]);
   to_.whole.push_back(from_.whole[static_cast<size_t>(old_id)]);
 }

@@ -75,7 +75,7 @@ class SlicingKept {
     const Mesh& mesh = program_.mesh;
     std::vector<int> axes;
     for (int axis = 0; axis < mesh.axes(); ++axis) {
-      if (mesh.axis(axis).size > 1 && !program_.layouts[at(id)].uses(axis)) axes.push_back(axis);
+      if (mesh.axis(axis).size > 1 && !program_.layouts[at(id)]->uses(axis)) axes.push_back(axis);
     }
     for (; !axes.empty(); axes.pop_back()) {
       for (int dim = 0; dim < value.type.shape.rank(); ++dim) {

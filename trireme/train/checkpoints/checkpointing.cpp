@@ -126,7 +126,7 @@ int joining_dim(const PlanValue& value, const TensorType& saved, int64_t ranks) 
   if (saved.shape.rank() != value.whole.rank() || saved.shape[0] % ranks != 0) return -1;
   int found = -1;
   for (int dim = 0; dim < value.whole.rank(); ++dim) {
-    if (!value.layout.is_replicated() && value.layout.dims[static_cast<size_t>(dim)].empty()) continue;
+    if (!value.layout->is_replicated() && value.layout->dims[static_cast<size_t>(dim)].empty()) continue;
     Shape joined = saved.shape;
     joined[0] /= ranks;
     joined[dim] *= ranks;

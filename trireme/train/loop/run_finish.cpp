@@ -45,7 +45,7 @@ bool Run::are_whole() {
   if (session_.compiled().crews.size() > 1) return false;  // others have the rest
   return std::all_of(inputs.begin(), inputs.end(), [&](const PlanInput& input) {
     const PlanValue& value = session_.plan().values[static_cast<size_t>(input.value)];
-    return input.role != Role::kParameter || value.layout.is_replicated();
+    return input.role != Role::kParameter || value.layout->is_replicated();
   });
 }
 

@@ -160,9 +160,11 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   if (options.parallel.pipeline.crews > 1) {
     out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
     programs = in_crews(whole, *out.timetable);
+    whole = {};
   } else {
     programs.push_back(std::move(whole));
   }
+  out.crews.reserve(programs.size());
   for (Program& program : programs) {
     if (programs.size() > 1) passes.dump_name = fmt::format("crew{}_", out.crews.size());
     CompiledCrew crew{run_passes(std::move(program), passes), {}};

@@ -77,7 +77,7 @@ void Session::broadcast_parameters() {
   const auto first = crew_ * mesh.devices();
   for (const PlanInput& input : persistent_) {
     if (input.role != Role::kParameter) continue;
-    const std::vector<int> axes = plan().values[static_cast<size_t>(input.value)].layout.replica_axes(mesh);
+    const std::vector<int> axes = plan().values[static_cast<size_t>(input.value)].layout->replica_axes(mesh);
     std::vector<int> holders;
     for (const int64_t holder : mesh.group_of(options_.world->rank() - first, axes))
       holders.push_back(static_cast<int>(first + holder));
@@ -102,7 +102,7 @@ std::vector<PlanInput> Session::pieces_to_write(int64_t rank) const {
   std::vector<size_t> input_of;
   for (size_t i = 0; i < persistent_.size(); ++i) {
     const PlanValue& value = plan().values[static_cast<size_t>(persistent_[i].value)];
-    for (const std::vector<int64_t>& holders : mesh.groups(value.layout.replica_axes(mesh))) {
+    for (const std::vector<int64_t>& holders : mesh.groups(value.layout->replica_axes(mesh))) {
       boxes.push_back({value.type.bytes(), {holders.begin(), holders.end()}});
       input_of.push_back(i);
     }
