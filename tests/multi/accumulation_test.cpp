@@ -5,6 +5,7 @@
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
+#include "trireme/grad/gradients.h"
 #include "trireme/train/job/strategies.h"
 
 namespace trireme {
@@ -55,8 +56,8 @@ struct Case {
 
 class Accumulation : public testing::TestWithParam<Case> {};
 
-// contracts 12: with the mean of the batch as its loss, the update is that of the whole batch.
-TEST_P(Accumulation, TrainsAsTheWholeBatchDoes) {
+// With the mean of the batch as its loss, the update is that of the whole batch.
+TEST_P(Accumulation, contracts_12_5_trains_as_the_whole_batch_does) {
   const Case& c = GetParam();
   JobConfig config;
   config.parallel.mode = Mode::kSemiAuto;
@@ -87,9 +88,8 @@ TEST(AccumulationOfExperts, TokensAreDroppedByTheirPlaceInTheWholeBatch) {
   EXPECT_EQ(difference_on(2, graph, in_parts(2), kRate), "");
 }
 
-// contracts 12 and 9.3: as the reference has it, the loss is the sum of the micro-batches' losses, and gradients are
-// those of the sum.
-TEST(AccumulationOfSums, TrainsOnTheSumOfTheMicroBatchesLosses) {
+// As the reference has it, the loss is the sum of the micro-batches' losses, and gradients are those of the sum.
+TEST(AccumulationOfSums, contracts_12_5_and_9_3_trains_on_the_sum_of_the_micro_batches_losses) {
   const auto step = [](int64_t summed_parts) {
     nn::Mlp mlp({12, 16, 10});
     return training_step(mlp_model(mlp), class_loss(), mlp_batch(), Sgd{},
@@ -105,6 +105,33 @@ TEST(AccumulationOfSums, TrainsOnTheSumOfTheMicroBatchesLosses) {
   }
 }
 
+// Gradients of the parts of a batch, each taken by itself, and of the whole in as many micro-batches.
+TEST(AccumulationOfSums, contracts_12_1_a_gradient_is_the_sum_of_those_of_the_micro_batches_to_the_bit) {
+  constexpr int64_t kParts = 4, kRows = 6;
+  const auto gradient_of = [](int64_t rows, int64_t parts, int64_t first) {
+    Graph graph("gradient");
+    const Tensor x(graph, graph.add_input("x", {DType::kF32, {rows, 12}}, Role::kData));
+    const Tensor w(graph, graph.add_input("w", {DType::kF32, {12, 5}}, Role::kParameter));
+    const Tensor loss = reduce_sum(square(matmul(x, w)));
+    graph.add_output("gradient", gradients(loss, std::vector<Tensor>{w})[0].id());
+    Session session(std::move(graph), std::nullopt, {.parallel = in_parts(parts)});
+    const std::span<float> of_x = session.step().input("x").as<float>();
+    for (size_t i = 0; i < of_x.size(); ++i) of_x[i] = normal({7}, static_cast<uint64_t>(first * 12) + i, 0);
+    const std::span<float> of_w = session.step().input("w").as<float>();
+    for (size_t i = 0; i < of_w.size(); ++i) of_w[i] = normal({8}, i, 0);
+    session.step().run();
+    return copy_of(session.step().output("gradient"));
+  };
+  const HostTensor sum = gradient_of(kParts * kRows, kParts, 0);
+  HostTensor expected = gradient_of(kRows, 1, 0);
+  for (int64_t part = 1; part < kParts; ++part) {
+    const HostTensor next = gradient_of(kRows, 1, part * kRows);
+    for (size_t i = 0; i < 12 * 5; ++i) expected.as<float>()[i] += next.as<float>()[i];
+  }
+  EXPECT_TRUE(std::ranges::equal(sum.view().raw(), expected.view().raw()));
+  EXPECT_GT(worst_difference(sum.as<float>(), gradient_of(kRows, 1, 0).as<float>()), 1);
+}
+
 TEST(AccumulationInBf16, StaysAsNearToTheWholeBatchAsItsRounding) {
   const Graph graph = gpt_step({}, DType::kBF16);
   const Curve whole = train_curve(graph, nullptr, {}, kRate);
@@ -116,8 +143,8 @@ TEST(AccumulationInBf16, StaysAsNearToTheWholeBatchAsItsRounding) {
   }
 }
 
-// contracts 12 test 2: one update a step. Otherwise 4 micro-batches would be 4 updates.
-TEST(AccumulationProgram, UpdatesEachParameterOnce) {
+// Otherwise 4 micro-batches would be 4 updates.
+TEST(AccumulationProgram, contracts_12_2_updates_each_parameter_once) {
   const Compiled compiled = compile(mlp_step(), {.parallel = in_parts(4)});
   int updates = 0, products = 0;
   for (const Action& action : compiled.plan().actions) {
@@ -128,8 +155,7 @@ TEST(AccumulationProgram, UpdatesEachParameterOnce) {
   EXPECT_EQ(products, 4 * 3);
 }
 
-// contracts 12 test 3.
-TEST(AccumulationMemory, ActivationsFallWithTheNumberOfMicroBatches) {
+TEST(AccumulationMemory, contracts_12_3_activations_fall_with_the_number_of_micro_batches) {
   const auto activations = [](int64_t count) {
     nn::Mlp mlp({12, 64, 64, 64, 64, 10});
     const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(4096), Sgd{}, {.name = "mlp"});
@@ -142,8 +168,8 @@ TEST(AccumulationMemory, ActivationsFallWithTheNumberOfMicroBatches) {
   EXPECT_NEAR(activations(16) / whole, 1.0 / 16, 0.05);
 }
 
-// contracts 12 test 4, and 8.5 test 5: sliced accumulators take less memory, and one reduce-scatter a micro-batch.
-TEST(AccumulationMemory, SlicedGradientsTakeLessAndAreScatteredForEachMicroBatch) {
+// Sliced accumulators take less memory, and one reduce-scatter a micro-batch.
+TEST(AccumulationMemory, contracts_12_4_and_8_5_5_sliced_gradients_take_less_and_are_scattered_for_each_micro_batch) {
   struct Found {
     int64_t scatters = 0, gradients = 0;
   };
@@ -162,6 +188,16 @@ TEST(AccumulationMemory, SlicedGradientsTakeLessAndAreScatteredForEachMicroBatch
   EXPECT_EQ(found(false).scatters, 5);
   EXPECT_EQ(found(true).scatters, 4 * 5);
   EXPECT_LT(found(true).gradients, found(false).gradients - 2 * 256 * 256 * 4);
+}
+
+// The losses and weights of these are in Accumulation, cases zero2_dp2_four and zero2_dp2_four_sliced, beside one
+// rank's.
+TEST(AccumulationOfSums, contracts_12_4_sliced_accumulators_change_no_loss) {
+  const Graph graph = mlp_step();
+  const std::vector<Curve> whole = train_curves(graph, 4, in_parts(3, 2, false), kRate);
+  const std::vector<Curve> sliced = train_curves(graph, 4, in_parts(3, 2, true), kRate);
+  for (size_t i = 0; i < whole[0].losses.size(); ++i)
+    EXPECT_NEAR(sliced[0].losses[i], whole[0].losses[i], rounding_share(graph) * whole[0].losses[i]);
 }
 
 TEST(AccumulationMemory, WeightsInSlicesAreGatheredForEachPassOfEachMicroBatch) {

@@ -5,6 +5,7 @@
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/small_graphs.h"
 #include "tests/multi/training_support.h"
+#include "trireme/base/log.h"
 #include "trireme/op/registry.h"
 #include "trireme/plan/fusion.h"
 
@@ -179,6 +180,19 @@ TEST(Reuse, of_a_step_is_off_unless_asked_for) {
   EXPECT_EQ(calls(0), 0U);
   EXPECT_GT(calls(-1), 3U);
   EXPECT_EQ(calls(1), 1U);
+}
+
+TEST(Reuse, contract_16_5_the_log_says_the_limit_where_reuse_is_on) {
+  std::string lines;
+  set_log_sink([&](std::string_view line) { lines += line; });
+  set_log_levels("info");
+  const Graph graph = gpt_step(AdamW{});
+  compile(graph, {.ranks = 2, .parallel = with(0, {.is_on = false}, 0)});
+  EXPECT_THAT(lines, testing::Not(HasSubstr("reuse of equal collectives")));
+  compile(graph, {.ranks = 2, .parallel = with(0, {.is_on = false}, -1)});
+  EXPECT_THAT(lines, HasSubstr("reuse of equal collectives, at most 1000: "));
+  set_log_levels("warn");
+  set_log_sink({});
 }
 
 }  // namespace

@@ -48,18 +48,12 @@ Parallel parallel_for(const Case& c) {
 
 class Interleave : public testing::TestWithParam<Case> {};
 
-TEST_P(Interleave, trains_as_one_rank_does) {
+TEST_P(Interleave, contracts_11_3_trains_as_one_rank_does) {
   const Case& c = GetParam();
   const Graph graph = gpt_step();
-  const Curve whole = train_curve(graph, nullptr, {}, kRate);
-  for (Curve& curve : train_curves(graph, c.ranks, parallel_for(c), kRate)) {
-    Curve own{whole.losses, {}};
-    for (const auto& [name, moved] : curve.tensors) {
-      const Moved& of = whole.tensors.at(name);
-      own.tensors[name] = {of.whole, of.box, copy_of(of.before.view()), copy_of(of.after.view())};
-    }
-    EXPECT_EQ(difference_of(curve, own, rounding_share(graph)), "");
-  }
+  EXPECT_EQ(difference_of_crews(train_curve(graph, nullptr, {}, kRate),
+                                train_curves(graph, c.ranks, parallel_for(c), kRate), rounding_share(graph)),
+            "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Interleave,
@@ -68,6 +62,38 @@ INSTANTIATE_TEST_SUITE_P(Cuts, Interleave,
                                          Case{"dp2_tp2_zero3", 4, 2, 2, 1, 1, 3}, Case{"one_rank", 1, 1, 2},
                                          Case{"dp2", 2, 1, 2}, Case{"pp2_tp2", 4, 2, 2, 2, 2}),
                          [](const auto& each) { return each.param.name; });
+
+// As the reference has it, the loss is the sum of the copies': f(first half) + f(second half), whose gradient is twice
+// that of the mean. So half the rate makes the step of a model without copies.
+TEST(InterleaveOfSums, contracts_11_3_1_trains_on_the_sum_of_the_copies_losses) {
+  const auto step = [](int64_t summed_parts) {
+    nn::Mlp mlp({12, 16, 10});
+    return training_step(mlp_model(mlp), class_loss(), mlp_batch(), Sgd{},
+                         {.name = "mlp", .summed_parts = summed_parts});
+  };
+  const Curve mean = train_curve(step(1), nullptr, {}, kRate);
+  const Curve sum = with_losses_times(2, mean);
+  const Graph graph = step(2);
+  EXPECT_EQ(difference_of_crews(sum, train_curves(graph, 1, {.interleave = 2}, kRate / 2), rounding_share(graph)), "");
+}
+
+// Half of the batch at a time gives the two losses that make the sum.
+TEST(InterleaveOfSums, contracts_11_3_1_the_loss_is_that_of_both_halves) {
+  const auto loss_of = [](int64_t rows, int64_t first, const Parallel& parallel, int64_t summed_parts) {
+    nn::Mlp mlp({12, 16, 10});
+    Session session(training_step(mlp_model(mlp), class_loss(), mlp_batch(rows), Sgd{}, {.summed_parts = summed_parts}),
+                    std::nullopt, {.seed = 5, .parallel = parallel});
+    session.initialise();
+    const std::span<float> x = session.step().input("x").as<float>();
+    for (size_t i = 0; i < x.size(); ++i) x[i] = normal({7}, static_cast<uint64_t>(first * 12) + i, 0);
+    const std::span<int32_t> y = session.step().input("y").as<int32_t>();
+    for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int32_t>((first + static_cast<int64_t>(i)) * 7 % 10);
+    session.step().run();
+    return session.step().output("loss").as<float>()[0];
+  };
+  const float both = loss_of(24, 0, {.interleave = 2}, 2);
+  EXPECT_NEAR(both, loss_of(12, 0, {}, 1) + loss_of(12, 12, {}, 1), 1e-5);
+}
 
 // -- what a plan hides ----------------------------------------------------------------------------
 
@@ -91,7 +117,7 @@ std::map<std::string, int> bare_exchanges(const ExecutionPlan& plan) {
   return out;
 }
 
-TEST(InterleavePlans, compute_a_copy_while_another_is_exchanged) {
+TEST(InterleavePlans, contracts_11_3_2_compute_a_copy_while_another_is_exchanged) {
   const std::map<std::string, int> plain =
       bare_exchanges(compile(gpt_step(), {.ranks = 2, .parallel = parallel_for({"", 2, 2, 1})}).plan());
   const std::map<std::string, int> copies =
@@ -119,7 +145,7 @@ TEST(InterleavePlans, gather_weights_once_for_all_copies) {
 }
 
 // Two copies do what two micro-batches do, in another order; one is the micro-batch itself.
-TEST(InterleavePlans, one_copy_is_no_copy) {
+TEST(InterleavePlans, contracts_11_3_4_one_copy_is_no_copy) {
   const auto plan_of = [](int64_t interleave, int64_t micro_batches) {
     return compile(gpt_step(), {.ranks = 2, .parallel = parallel_for({"", 2, 2, interleave, micro_batches})}).plan();
   };
@@ -143,7 +169,7 @@ std::string refusal(const Parallel& parallel) {
   return "";
 }
 
-TEST(InterleaveErrors, say_what_does_not_fit) {
+TEST(InterleaveErrors, contracts_11_3_3_say_what_does_not_fit) {
   EXPECT_THAT(refusal(parallel_for({"", 2, 2, 5})),
               AllOf(HasSubstr("'x'"), HasSubstr("24 samples"), HasSubstr("5 micro-batches")));
   Parallel none = parallel_for({"", 2, 2, 2});

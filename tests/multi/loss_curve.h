@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -161,6 +162,31 @@ inline std::string let_pass(const Curve& whole, double share) {
     passes("with an element that is no number", [](auto, std::span<float> after) { after.back() = NAN; });
   }
   return out;
+}
+
+// The same run with losses that are so many times as large.
+inline Curve with_losses_times(float factor, const Curve& curve) {
+  Curve out;
+  for (const float loss : curve.losses) out.losses.push_back(factor * loss);
+  for (const auto& [name, moved] : curve.tensors)
+    out.tensors[name] = {moved.whole, moved.box, copy_of(moved.before.view()), copy_of(moved.after.view())};
+  return out;
+}
+
+// What is wrong with a run in crews, of which each rank has the tensors of its stages; together they have all.
+inline std::string difference_of_crews(const Curve& whole, const std::vector<Curve>& ranks, double share) {
+  std::set<std::string> seen;
+  for (const Curve& curve : ranks) {
+    Curve own{whole.losses, {}};
+    for (const auto& [name, moved] : curve.tensors) {
+      const Moved& of = whole.tensors.at(name);
+      own.tensors[name] = {of.whole, of.box, copy_of(of.before.view()), copy_of(of.after.view())};
+      seen.insert(name);
+    }
+    const std::string found = difference_of(curve, own, share);
+    if (!found.empty()) return found;
+  }
+  return seen.size() == whole.tensors.size() ? "" : "some tensor is on no rank";
 }
 
 // Where a rank's losses, parameters or state have other bits in the second run, cut alike; "" when all are the same.

@@ -15,9 +15,7 @@ namespace {
 
 using namespace testing_support;
 using testing::AllOf;
-using testing::Each;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 constexpr float kRate = 0.1F;
 
@@ -47,24 +45,10 @@ Parallel pipeline(int64_t crews, int64_t micro_batches, const std::string& sched
   return parallel_of(config, std::max(ranks, crews * tp));
 }
 
-// What is wrong with curves of all ranks that should be one device's: each rank has the tensors of its stages, and
-// together they have all.
-std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel, double share = 0) {
-  const Curve whole = train_curve(graph, nullptr, {}, kRate);
-  std::set<std::string> seen;
-  for (const Curve& curve : train_curves(graph, ranks, parallel, kRate)) {
-    Curve own{whole.losses, {}};
-    for (const auto& [name, moved] : curve.tensors) {
-      own.tensors[name] = {.whole = whole.tensors.at(name).whole,
-                           .box = whole.tensors.at(name).box,
-                           .before = copy_of(whole.tensors.at(name).before.view()),
-                           .after = copy_of(whole.tensors.at(name).after.view())};
-      seen.insert(name);
-    }
-    const std::string found = difference_of(curve, own, share > 0 ? share : rounding_share(graph));
-    if (!found.empty()) return found;
-  }
-  return seen.size() == whole.tensors.size() ? "" : "some tensor is on no rank";
+// What is wrong with curves of all ranks that should be one device's.
+std::string difference_on(int ranks, const Graph& graph, const Parallel& parallel) {
+  return difference_of_crews(train_curve(graph, nullptr, {}, kRate), train_curves(graph, ranks, parallel, kRate),
+                             rounding_share(graph));
 }
 
 struct Case {

@@ -97,6 +97,12 @@ void Module::recompute(const Again& how) {
   recompute_ = RecomputeRequest{"", how.again, how.mp_comm, how.optimizer_comm, how.slice};
 }
 
+void Module::pipeline_stage(int stage) {
+  require(stage >= 0, "pipeline_stage({}) of module '{}': stages are counted from 0", stage,
+          name_.empty() ? kind() : name_);
+  stage_ = stage;
+}
+
 void Module::set_comm_fusion(int64_t id, bool inside) {
   static std::atomic<uint64_t> calls = 0;
   require(id >= 0, "set_comm_fusion({}) of module '{}': ids are 0, for what is taken alone, or more", id,

@@ -93,8 +93,9 @@ class Module {
   void shard(Cuts cuts) { shard_ = std::move(cuts); }
   void shard(std::vector<PartsOfDims> cuts) { shard_ = Cuts::by_parts(std::move(cuts)); }
 
-  // In a pipeline: the module and what is inside it are of this stage (plan/stages.h).
-  void pipeline_stage(int stage) { stage_ = stage; }
+  // In a pipeline: the module and what is inside it are of this stage (plan/stages.h). Throws kInvalidArgument for a
+  // stage below 0.
+  void pipeline_stage(int stage);
 
   // The backward pass computes again what the module makes, and the modules inside it, instead of finding it kept; but
   // for its results, which other modules read. Of a module inside another, its own call counts.

@@ -52,7 +52,7 @@ std::string error_of(Call call) {
 // A whole backward pass takes as long as a forward pass.
 const UnitCosts kEqual{.forward = 1, .input_grad = 0.5, .weight_grad = 0.5};
 
-TEST(Timetable, the_orders_of_1f1b_are_those_of_the_papers) {
+TEST(Timetable, contracts_9_4_the_orders_of_1f1b_are_those_of_the_papers) {
   const Timetable timetable = make_timetable("1f1b", {.crews = 4, .micro_batches = 4});
 
   EXPECT_EQ(line_of(timetable, 3), "F0 B0 F1 B1 F2 B2 F3 B3");
@@ -61,14 +61,14 @@ TEST(Timetable, the_orders_of_1f1b_are_those_of_the_papers) {
   EXPECT_EQ(line_of(timetable, 0), "F0 F1 F2 F3 B0 B1 B2 B3");
 }
 
-TEST(Timetable, gpipe_runs_backwards_in_the_order_of_the_forward_passes) {
+TEST(Timetable, contracts_9_4_gpipe_runs_all_forward_passes_and_then_backward_in_their_order) {
   const Timetable timetable = make_timetable("gpipe", {.crews = 2, .micro_batches = 3});
 
   EXPECT_EQ(line_of(timetable, 0), "F0 F1 F2 B0 B1 B2");
   EXPECT_EQ(line_of(timetable, 1), "F0 F1 F2 B0 B1 B2");
 }
 
-TEST(Timetable, gpipe_and_1f1b_take_as_long_and_keep_what_theory_says) {
+TEST(Timetable, contracts_9_4_gpipe_and_1f1b_take_as_long_and_keep_what_theory_says) {
   for (const auto& [stages, micro_batches] : {std::pair{4, 4}, {4, 8}, {2, 6}, {8, 32}}) {
     SCOPED_TRACE(fmt::format("{} stages, {} micro-batches", stages, micro_batches));
     const auto time = [&](std::string_view name) {
@@ -83,7 +83,7 @@ TEST(Timetable, gpipe_and_1f1b_take_as_long_and_keep_what_theory_says) {
   }
 }
 
-TEST(Timetable, interleaved_orders_warm_up_as_megatron_and_mindspore_do_and_take_equally_long) {
+TEST(Timetable, contracts_9_4_interleaved_orders_warm_up_as_megatron_and_mindspore_do_and_take_equally_long) {
   const ScheduleRequest request{.crews = 4, .stages_per_crew = 2, .micro_batches = 8};
   const Timetable early = make_timetable("interleaved", request);
   const Timetable late = make_timetable("interleaved-delayed", request);
@@ -126,7 +126,7 @@ TEST(Timetable, zero_bubble_schedules_equal_their_papers_formulas) {
   }
 }
 
-TEST(Timetable, a_v_folds_the_stages_and_dual_pipe_keeps_one_more_micro_batch_than_1f1b) {
+TEST(Timetable, contracts_9_4_a_v_folds_the_stages_and_dual_pipe_keeps_one_more_micro_batch_than_1f1b) {
   for (const std::string_view name : {"zb-v", "v-half", "v-min", "dualpipe-v"}) {
     const Timetable timetable = make_timetable(name, {.crews = 4, .stages_per_crew = 2, .micro_batches = 8});
     EXPECT_THAT(crews_of_stages(timetable), ElementsAre(0, 1, 2, 3, 3, 2, 1, 0)) << name;
@@ -136,7 +136,7 @@ TEST(Timetable, a_v_folds_the_stages_and_dual_pipe_keeps_one_more_micro_batch_th
   EXPECT_EQ(std::ranges::max(live(time)), 2 * 4 + 1);
 }
 
-TEST(Timetable, chunks_of_positions_go_forward_in_order_and_backward_in_reverse) {
+TEST(Timetable, contracts_9_4_chunks_of_positions_go_forward_in_order_and_backward_in_reverse) {
   const Timetable timetable = make_timetable("seq-1f1b", {.crews = 2, .micro_batches = 2, .seq_chunks = 2});
 
   EXPECT_EQ(to_string(timetable),
@@ -147,6 +147,13 @@ TEST(Timetable, chunks_of_positions_go_forward_in_order_and_backward_in_reverse)
   const Timetable halves = make_timetable("seq-1f1b", {.crews = 4, .micro_batches = 8, .seq_chunks = 2});
   EXPECT_EQ(time_of(halves, {.forward = 0.5, .input_grad = 0.5, .weight_grad = 0.5}).bubble, 4.5);
   EXPECT_EQ(time_of(make_timetable("1f1b", {.crews = 4, .micro_batches = 8})).bubble, 9);
+}
+
+TEST(Timetable, contracts_9_4_one_chunk_of_positions_is_1f1b) {
+  for (const auto& [crews, micro_batches] : {std::pair{2, 6}, {4, 4}, {4, 8}}) {
+    const ScheduleRequest request{.crews = crews, .micro_batches = micro_batches, .seq_chunks = 1};
+    EXPECT_EQ(make_timetable("seq-1f1b", request).crews, make_timetable("1f1b", request).crews);
+  }
 }
 
 TEST(Timetable, every_schedule_reads_back_and_is_sound_at_random_sizes) {
@@ -170,7 +177,7 @@ TEST(Timetable, every_schedule_reads_back_and_is_sound_at_random_sizes) {
 }
 
 // A timetable that was sound, with one thing wrong, is refused; each wrong thing by its unit and crew.
-TEST(Timetable, what_can_not_run_is_refused_with_the_unit_and_the_crew) {
+TEST(Timetable, contracts_9_5_what_cannot_run_is_refused_with_the_unit_and_the_crew) {
   const Timetable sound = make_timetable("1f1b", {.crews = 2, .micro_batches = 2});
   const auto problem = [&](auto change) {
     Timetable timetable = sound;
@@ -193,7 +200,7 @@ TEST(Timetable, what_can_not_run_is_refused_with_the_unit_and_the_crew) {
             "timetable '1f1b': F1.0 is in crew 1, but stage 1 belongs to crew 0");
 }
 
-TEST(Timetable, a_circle_over_crews_is_told_with_all_who_wait) {
+TEST(Timetable, contracts_9_5_a_circle_over_crews_is_told_with_all_who_wait) {
   const Timetable circle = parse_timetable(
       "timetable mine stages=2 micro_batches=2\n"
       "crew 0: F0.0 B0.0 F0.1 B0.1\n"
@@ -217,7 +224,7 @@ TEST(Timetable, text_that_is_none_is_refused_by_its_line) {
   EXPECT_THAT(problem("timetable x stages=1 micro_batches=1\ncrew 0: F0.0.0\n"), HasSubstr("as F0.1"));
 }
 
-TEST(Timetable, what_a_schedule_does_not_take_is_refused) {
+TEST(Timetable, contracts_9_5_what_a_schedule_does_not_take_is_refused) {
   const auto problem = [](std::string_view name, ScheduleRequest request) {
     return error_of([&] { make_timetable(name, request); });
   };

@@ -211,5 +211,37 @@ TEST(ParallelConfig, what_is_asked_of_a_cut_is_written_as_it_was_read) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
+TEST(ParallelConfig, contract_16_5_reuse_is_off_unless_it_is_a_number) {
+  EXPECT_EQ(with("").parallel.communication.reuse, 0);
+  EXPECT_EQ(with("collective_reuse = 0\n").parallel.communication.reuse, 0);
+  EXPECT_EQ(with("collective_reuse = -1\n").parallel.communication.reuse, -1);
+  EXPECT_THAT(error_of([] { with("collective_reuse = \"abc\"\n"); }), HasSubstr("parallel.collective_reuse"));
+}
+
+// A timetable of the user's own, read from its file for 8 ranks.
+TEST(ParallelConfig, contracts_9_5_timetables_that_cannot_run_are_refused_with_the_unit_the_crew_and_its_ranks) {
+  const TempDirectory folder;
+  const auto of = [&](const std::string& crews) {
+    atomic_write(folder / "mine", "timetable mine stages=2 micro_batches=2\n" + crews);
+    return error_of([&] {
+      parallel_of(with(fmt::format(
+                      "mode = \"semi_auto_parallel\"\npp = 2\ngradient_accumulation_steps = 2\nschedule = \"{}\"\n",
+                      folder / "mine")),
+                  8);
+    });
+  };
+  EXPECT_EQ(of("crew 0: F0.0 F0.1 B0.0 B0.1\ncrew 1: F1.0 B1.0 F1.1 B1.1\n"), "no error");
+  const std::string deadlocks = of("crew 0: F0.0 B0.0 F0.1 B0.1\ncrew 1: F1.0 F1.1 B1.0 B1.1\n");
+  EXPECT_THAT(deadlocks, HasSubstr("cannot end: crew 0 waits before B0.0 for B1.0 of crew 1, crew 1 waits before F1.1 "
+                                   "for F0.1 of crew 0"));
+  EXPECT_THAT(deadlocks, HasSubstr("a crew is 4 of the 8 ranks: crew 0 begins with rank 0, crew 1 with rank 4"));
+  EXPECT_THAT(deadlocks, HasSubstr(fmt::format("while reading '{}'", folder / "mine")));
+  EXPECT_THAT(of("crew 0: F0.0 F0.1 B0.0 B0.1\ncrew 1: F1.0 B1.0 F1.1\n"), HasSubstr("crew 1 lacks B1.1"));
+  EXPECT_THAT(of("crew 0: F0.0 F0.1 B0.0 B0.1\ncrew 1: B1.0 F1.0 F1.1 B1.1\n"),
+              HasSubstr("crew 1 has B1.0 before F1.0"));
+  EXPECT_THAT(of("crew 0: F0.0 F0.1 B0.0 B0.1 F1.0 B1.0\ncrew 1: F1.0 B1.0 F1.1 B1.1\n"),
+              HasSubstr("F1.0 stands twice, the second time in crew 1"));
+}
+
 }  // namespace
 }  // namespace trireme

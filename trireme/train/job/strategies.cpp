@@ -269,7 +269,7 @@ void add_links(const JobConfig& config, int64_t ranks, Communication& out) {
 }
 
 // By its name, or what stands in a file.
-ScheduleSpec schedule_of(const JobConfig& config) {
+ScheduleSpec schedule_of(const JobConfig& config, int64_t ranks) {
   const std::string& given = config.parallel.schedule;
   if (std::ranges::find(schedules(), given, &PipelineSchedule::name) != schedules().end()) return given;
   std::string names;
@@ -285,10 +285,18 @@ ScheduleSpec schedule_of(const JobConfig& config) {
           "configuration: parallel.schedule: '{}' is no timetable; it begins with "
           "'timetable NAME stages=S micro_batches=M'",
           given);
-  return text;
+  try {
+    return text;
+  } catch (Error& e) {
+    e.note(fmt::format("while reading '{}', the parallel.schedule", given));
+    if (const int64_t of_crew = ranks / config.parallel.pp; of_crew * config.parallel.pp == ranks)
+      e.note(fmt::format("a crew is {} of the {} ranks: crew 0 begins with rank 0, crew 1 with rank {}", of_crew, ranks,
+                         of_crew));
+    throw;
+  }
 }
 
-PipelineParallel pipeline_of(const JobConfig& config) {
+PipelineParallel pipeline_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (p.pp == 1) return {};
   require(
@@ -298,7 +306,7 @@ PipelineParallel pipeline_of(const JobConfig& config) {
       p.pp);
   return {.crews = p.pp,
           .stages_per_crew = p.virtual_stages,
-          .schedule = schedule_of(config),
+          .schedule = schedule_of(config, ranks),
           .seq_chunks = p.seq_chunks,
           .rules = p.stages};
 }
@@ -338,7 +346,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
       "configuration: parallel.only_trainable_params = true with parallel.zero = 3: the file would have slices of the "
       "weights and not how they are read; save everything, or use zero = 0, 1 or 2");
   Parallel out;
-  out.pipeline = pipeline_of(config);
+  out.pipeline = pipeline_of(config, ranks);
   const int64_t of_crew = ranks_of_crew(out.pipeline, ranks);
   out.follow_requests = p.mode == Mode::kSemiAuto;
   out.by_hand = p.mode == Mode::kHybrid || (p.mode == Mode::kDataParallel && !p.layerwise.empty());
