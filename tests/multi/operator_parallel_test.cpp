@@ -285,7 +285,7 @@ TEST(ParallelLayers, compute_what_the_plain_layers_do_with_their_weights_cut) {
     expect_equal(four, one, 256);
     for (const char* name : {"words.weight", "up.weight", "up.bias", "head.weight"}) {
       const Input& input = four.program.graph.input(name);
-      EXPECT_EQ(four.program.layouts[static_cast<size_t>(input.value)].cuts(0, four.strategy.mesh), 2) << name;
+      EXPECT_EQ(four.program.layouts[static_cast<size_t>(input.value)]->cuts(0, four.strategy.mesh), 2) << name;
     }
   }
 }
