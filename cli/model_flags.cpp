@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/job/named_models.h"
 #include "trireme/train/job/strategies.h"
 #include "trireme/train/step/precision.h"
 
@@ -40,22 +41,33 @@ void add_keys_of_models(CLI::App& command, KeyFlags& flags) {
 
 std::vector<std::string> models_of_bench() {
   std::vector<std::string> out = nn::model_kinds();
-  out.emplace_back("resnet50");  // of 1,000 classes, on images of --image
+  for (const NamedModel& model : named_models()) out.emplace_back(model.name);
   return out;
+}
+
+// Square images of as many channels as they had.
+void set_image(JobConfig& config, int64_t size, std::string_view command) {
+  const std::vector<FieldSpec> fields = fields_of(config);
+  require(fields.front().sample.shape.rank() == 3, "{}: --image {}: the model '{}' does not take images", command, size,
+          config.model.kind);
+  set_keys(config, {fmt::format("data.image=[{0},{0},{1}]", size, fields.front().sample.shape[2])});
 }
 
 }  // namespace
 
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
   KeyFlags& keys = flags.keys;
-  command.add_option("--model", flags.model, fmt::format("{}", fmt::join(models_of_bench(), ", ")))
+  command
+      .add_option("--model", flags.model,
+                  fmt::format("{}, or a model by its name (`trireme models`)", fmt::join(nn::model_kinds(), ", ")))
       ->capture_default_str();
   add_keys_of_models(command, keys);
   keys.add(command, "--seq", "data.seq", static_cast<int64_t*>(nullptr),
            "For models that take rows of any length: tokens in a sample, or numbers in a row")
       ->default_str("256");
   command.add_option("--batch", flags.batch, "Samples of a data parallel rank in a step")->capture_default_str();
-  command.add_option("--image", flags.image, "resnet50: height and width of an image")->capture_default_str();
+  command.add_option("--image", flags.image, "For models of images: height and width")
+      ->default_str("224 for named models, else 28");
   add_flags_of_keys(command, keys, FlagsOf::kBench);
   command.get_option("--clip")->default_str("0");  // of these commands
 }
@@ -66,13 +78,16 @@ JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view com
           suggestion(flags.model, models));
   if (const std::string* dtype = flags.keys.given("train.dtype"))
     parse_compute_type(*dtype, fmt::format("{}: --dtype", command));
-  require(flags.image >= 1, "{}: --image {}; an image is at least 1 pixel wide", command, flags.image);
+  require(flags.image >= 0, "{}: --image {}; an image is at least 1 pixel wide", command, flags.image);
   require(flags.batch >= 1, "{}: --batch {}; it must be 1 or more", command, flags.batch);
   JobConfig config;
   config.name = flags.model;
-  const bool resnet50 = flags.model == "resnet50";
-  set_keys(config, {fmt::format("model.kind={}", resnet50 ? "resnet" : flags.model), "data.kind=synthetic"});
-  if (resnet50) set_keys(config, {"model.classes=1000", fmt::format("data.image=[{0},{0},3]", flags.image)});
+  if (find_named_model(flags.model) != nullptr) {
+    set_named_model(config, flags.model);
+  } else {
+    set_keys(config, {"model.kind=" + flags.model, "data.kind=synthetic"});
+  }
+  if (flags.image > 0) set_image(config, flags.image, command);
   config.data.validation = 0;
   config.train.seed = 0;
   config.train.fit.steps = 1;

@@ -15,7 +15,7 @@ namespace trireme::cli {
 struct ModelFlags {
   std::string model = "gpt";
   int64_t batch = 16;  // of one data parallel rank
-  int64_t image = 224;
+  int64_t image = 0;   // height and width; 0: as the model's
   KeyFlags keys;
 };
 

@@ -11,12 +11,13 @@ std::unique_ptr<ModelSpec> llama_spec();
 std::unique_ptr<ModelSpec> mlp_spec();
 std::unique_ptr<ModelSpec> lenet_spec();
 std::unique_ptr<ModelSpec> resnet_spec();
+std::unique_ptr<ModelSpec> vit_spec();
 std::unique_ptr<ModelSpec> wide_deep_spec();
 
 namespace {
 
-constexpr std::unique_ptr<ModelSpec> (*kModels[])() = {gpt_spec,   llama_spec,  mlp_spec,
-                                                       lenet_spec, resnet_spec, wide_deep_spec};
+constexpr std::unique_ptr<ModelSpec> (*kModels[])() = {gpt_spec,    llama_spec, mlp_spec,      lenet_spec,
+                                                       resnet_spec, vit_spec,   wide_deep_spec};
 
 }  // namespace
 

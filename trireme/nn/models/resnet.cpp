@@ -34,14 +34,14 @@ std::vector<int64_t> resnet_blocks(int64_t depth) {
   fail(ErrorKind::kInvalidArgument, "resnet: depth {}; it must be 50, 101 or 152", depth);
 }
 
-Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t stride, std::string name)
+Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t inner, int64_t stride, std::string name)
     : Module(std::move(name)),
       projects_(stride != 1 || in != width * kExpansion),
-      conv1_(in, width, 1, without_bias("conv1", width, 1, 1)),
-      conv2_(width, width, 3, without_bias("conv2", width, 3, stride)),
-      conv3_(width, width * kExpansion, 1, without_bias("conv3", width * kExpansion, 1, 1)),
-      bn1_(width, {.name = "bn1", .relu = true}),
-      bn2_(width, {.name = "bn2", .relu = true}),
+      conv1_(in, inner, 1, without_bias("conv1", inner, 1, 1)),
+      conv2_(inner, inner, 3, without_bias("conv2", inner, 3, stride)),
+      conv3_(inner, width * kExpansion, 1, without_bias("conv3", width * kExpansion, 1, 1)),
+      bn1_(inner, {.name = "bn1", .relu = true}),
+      bn2_(inner, {.name = "bn2", .relu = true}),
       bn3_(width * kExpansion, {.name = "bn3", .relu = true}),
       downsample_("downsample"),
       projection_(in, width * kExpansion, 1, without_bias("0", width * kExpansion, 1, stride)),
@@ -66,7 +66,8 @@ ResNet::ResNet(const ResNetConfig& config)
   require(config.blocks.size() <= 16, "resnet: {} stages; each doubles the channels, so there can be at most 16",
           config.blocks.size());
   for (const int64_t blocks : config.blocks)
-    check_sizes("resnet", blocks, {{"channels", config.width << (config.blocks.size() - 1)}});
+    check_sizes("resnet", blocks,
+                {{"channels", config.width << (config.blocks.size() - 1)}, {"inner_factor", config.inner_factor}});
   int64_t in = config.width;
   for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
     require(config.blocks[stage] > 0, "resnet: stage {} has {} blocks; it needs 1 or more", stage + 1,
@@ -76,7 +77,7 @@ ResNet::ResNet(const ResNetConfig& config)
     auto& blocks = blocks_.emplace_back();
     for (int64_t i = 0; i < config.blocks[stage]; ++i) {
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
-      blocks.push_back(std::make_unique<Bottleneck>(in, width, stride, std::to_string(i)));
+      blocks.push_back(std::make_unique<Bottleneck>(in, width, width * config.inner_factor, stride, std::to_string(i)));
       in = width * Bottleneck::kExpansion;
     }
   }
@@ -98,14 +99,17 @@ namespace {
 class ResNetSpec final : public ModelSpecOf<ResNetSpec> {
  public:
   std::string_view kind() const override { return "resnet"; }
-  std::string_view doc() const override { return "ResNet-50, -101, -152 or smaller, on images"; }
+  std::string_view doc() const override { return "ResNet-50, -101, -152, their wide forms or smaller, on images"; }
   Task task() const override { return Task::kClasses; }
 
   std::vector<Key> keys() override {
-    return {{"classes", &c_.classes, "number of classes", check_size},
-            {"depth", &depth_, "50, 101 or 152 layers"},
-            {"blocks", &c_.blocks, "blocks in each stage, instead of those of model.depth", check_layers},
-            {"stem", &c_.width, "channels of the first convolution", check_size}};
+    return {
+        {"classes", &c_.classes, "number of classes", check_size},
+        {"depth", &depth_, "50, 101 or 152 layers"},
+        {"blocks", &c_.blocks, "blocks in each stage, instead of those of model.depth", check_layers},
+        {"stem", &c_.width, "channels of the first convolution", check_size},
+        {"inner_factor", &c_.inner_factor,
+         "times the usual channels of the convolutions inside a block: 2 for Wide ResNet-50-2 and -101-2", check_size}};
   }
   void check() const override {
     require(!c_.blocks.empty() || depth_ == 50 || depth_ == 101 || depth_ == 152,
@@ -130,15 +134,17 @@ class ResNetSpec final : public ModelSpecOf<ResNetSpec> {
   double least_parameters(std::span<const FieldSpec>) const override {
     auto width = static_cast<double>(c_.width);
     double out = 0;
+    const auto factor = static_cast<double>(c_.inner_factor);
     for (const int64_t blocks : c_.blocks) {  // 1 x 1 from four times the width and back to it, and 3 x 3 between
-      out += 17 * width * width * static_cast<double>(blocks);
+      out += (8 + 9 * factor) * factor * width * width * static_cast<double>(blocks);
       width *= 2;
     }
     return out;
   }
   std::string describe() const override {
-    return c_.blocks.empty() ? fmt::format("resnet-{}", depth_)
-                             : fmt::format("resnet, blocks {}", fmt::join(c_.blocks, ", "));
+    const std::string blocks = c_.blocks.empty() ? fmt::format("resnet-{}", depth_)
+                                                 : fmt::format("resnet, blocks {}", fmt::join(c_.blocks, ", "));
+    return c_.inner_factor == 1 ? blocks : fmt::format("wide {}, {} times inside a block", blocks, c_.inner_factor);
   }
 
  private:

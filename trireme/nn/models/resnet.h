@@ -1,6 +1,6 @@
-// ResNet (He et al., 2015) with bottleneck blocks, version 1.5: a block's stride is in its 3x3 convolution. Names of
-// parameters and buffers are torchvision's ("layer1.0.conv1.weight", "bn1.running_mean"); convolutions are stored
-// [out,kh,kw,in].
+// ResNet (He et al., 2015) and Wide ResNet (Zagoruyko and Komodakis, 2016) with bottleneck blocks, version 1.5: a
+// block's stride is in its 3x3 convolution. Names of parameters and buffers are torchvision's ("layer1.0.conv1.weight",
+// "bn1.running_mean"); convolutions are stored [out,kh,kw,in].
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@ struct ResNetConfig {
   int64_t width = 64;                          // channels of the stem, and of the first stage's inner convolutions
   int64_t channels = 3;                        // of an image
   int64_t classes = 1000;
+  int64_t inner_factor = 1;  // times the channels of the inner convolutions: of 2 Wide ResNet-50-2 and -101-2
 };
 
 // The blocks of ResNet-50, -101 and -152, which have that many layers with weights. Throws kInvalidArgument for other
@@ -22,10 +23,10 @@ struct ResNetConfig {
 std::vector<int64_t> resnet_blocks(int64_t depth);
 
 // x [b,h,w,in] -> [b,h/stride,w/stride,4 width]: 1x1, 3x3 and 1x1 convolutions, each with a batch norm, beside x or a
-// 1x1 convolution of it.
+// 1x1 convolution of it. The results of the first two have `inner` channels.
 class Bottleneck : public Module {
  public:
-  Bottleneck(int64_t in, int64_t width, int64_t stride, std::string name);
+  Bottleneck(int64_t in, int64_t width, int64_t inner, int64_t stride, std::string name);
   Tensor forward(const Tensor& x) override;
   static constexpr int64_t kExpansion = 4;
 

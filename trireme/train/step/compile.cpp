@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
@@ -159,8 +160,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   std::vector<Program> programs;
   if (options.parallel.pipeline.crews > 1) {
     out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
-    programs = in_crews(whole, *out.timetable);
-    whole = {};
+    programs = in_crews(std::exchange(whole, Program()), *out.timetable);
   } else {
     programs.push_back(std::move(whole));
   }
