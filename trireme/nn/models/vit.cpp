@@ -205,7 +205,7 @@ class VitSpec final : public ModelSpecOf<VitSpec> {
   }
 
  private:
-  VitConfig c_{.patch = 4, .layers = 4, .width = 128, .heads = 4, .classes = 10};
+  VitConfig c_{.patch = 4, .layers = 4, .width = 256, .heads = 4, .classes = 10};
 };
 
 }  // namespace
