@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/words.h"
 #include "trireme/op/packing.h"
 
 namespace trireme {
@@ -31,8 +32,12 @@ double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& ma
   if (!op.cost || op.traits.zero_cost_view || types.out.empty()) return 0;
   const Cost cost = op.cost.get()(types);
   const DType dtype = (types.in.empty() ? types.out : types.in)[0].dtype;
-  const double flops_per_s = machine.flops_of(to_string(dtype)) * machine.achievable;
-  return std::max(cost.flops / flops_per_s, cost.bytes / machine.memory_bytes_per_s);
+  const double flops_s = cost.flops / machine.flops_of(to_string(dtype));
+  const double bytes_s = cost.bytes / machine.memory_bytes_per_s;
+  for (const OpRate& rate : machine.op_rates) {
+    if (matches(rate.ops, op.name)) return rate.launch_s + std::max(flops_s, bytes_s) / rate.achievable;
+  }
+  return std::max(flops_s / machine.achievable, bytes_s);
 }
 
 CollectiveWork collective_work(const OpDef& op, const TypeArgs& types) {

@@ -17,7 +17,7 @@ struct Rates {
   std::optional<Machine> machine = {};  // of the devices; none: Machine::this_host()
 };
 
-// The longer of its arithmetic and its bytes; 0 for a view.
+// The longer of its arithmetic and its bytes, by the machine's rate for the op if it has one; 0 for a view.
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
 
 // A collective, from the latencies of its messages and what the rank with the most to send sends over the slowest link

@@ -39,6 +39,24 @@ int64_t collective(const OpDef& op, const TensorType& in, const TensorType& out)
   return price(op, {in}, {out}, Attrs::of(attrs));
 }
 
+// 16 x 16 x 16: 8192 operations at 1e12 a second, and 3 KiB at 1e9 bytes a second, which take longer.
+TEST(OpSeconds, the_first_rate_that_names_an_op_counts_and_others_go_by_the_whole_machine) {
+  Machine machine = Machine::this_host();
+  machine.flops_per_s = {{"f32", 1e12}};
+  machine.memory_bytes_per_s = 1e9;
+  machine.op_rates = {{"mat*", 0.5, 1e-6}, {"matmul", 2, 0}};
+  const OpDef& op = *find_op("matmul");
+  const TensorType type{DType::kF32, {16, 16}};
+  const std::vector<TensorType> in{type, type}, out{type};
+  const Attrs attrs = op.parse_attrs("{}");
+  const double bytes_s = 3.0 * 16 * 16 * 4 / 1e9;
+  EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), 1e-6 + bytes_s / 0.5);
+  machine.op_rates.erase(machine.op_rates.begin());
+  EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), bytes_s / 2);
+  machine.op_rates = {{"add", 0.1, 1}};
+  EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), bytes_s);
+}
+
 TEST(Price, of_an_op_is_the_longer_of_arithmetic_and_bytes) {
   const TensorType square{DType::kF32, {64, 64}};
   const TensorType large{DType::kF32, {8192, 8192}};

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/toml_text.h"
 #include "trireme/mesh/mesh.h"
 
@@ -84,8 +85,9 @@ const std::vector<std::string>& element_types() {
 }
 
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
-  const Reader device(table, where, "device.",
-                      {"memory_bytes", "memory_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch"});
+  const Reader device(
+      table, where, "device.",
+      {"memory_bytes", "memory_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch", "op"});
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
   if (device.has("achievable")) out.achievable = device.number("achievable");
@@ -96,6 +98,12 @@ void read_device(const toml::table& table, const std::string& where, Machine& ou
       out.scratch.push_back({rule.text("ops"), rule.has("bytes") ? rule.integer("bytes") : 0,
                              rule.has("of_operands") ? rule.number("of_operands") : 0,
                              rule.has("of_results") ? rule.number("of_results") : 0});
+    }
+  }
+  if (device.has("op")) {
+    for (const toml::node& node : device.tables("op")) {
+      const Reader rate(*node.as_table(), where, "device.op.", {"ops", "achievable", "launch_s"});
+      out.op_rates.push_back({rate.text("ops"), rate.number("achievable"), rate.number("launch_s")});
     }
   }
   const toml::table& rates = device.table("flops_per_s");
@@ -174,6 +182,15 @@ void check(const Machine& machine, std::string_view where) {
             "its figures must be from 0 to the device's memory and to 1e6",
             where, rule.ops, rule.bytes, rule.of_operands, rule.of_results);
   }
+  for (const OpRate& rate : machine.op_rates) {
+    constexpr double kMostAchievable = 1e3, kMostLaunch = 1;
+    require(
+        !rate.ops.empty() && rate.achievable > 0 && rate.achievable <= kMostAchievable && rate.launch_s >= 0 &&
+            rate.launch_s <= kMostLaunch,
+        "{}: a 'device.op' of '{}' has achievable = {}, launch_s = {}; it must name ops, achieve more than 0 and at "
+        "most 1000 times the device's rates, and be launched in 0 to 1 s",
+        where, rate.ops, rate.achievable, rate.launch_s);
+  }
   require(machine.flops_per_s.contains("f32"), "{}: the key 'device.flops_per_s.f32' is missing", where);
   for (const auto& [dtype, rate] : machine.flops_per_s) {
     positive("device.flops_per_s." + dtype, rate);
@@ -230,6 +247,10 @@ std::string to_string(const Machine& machine) {
   if (machine.alignment != Machine{}.alignment) out += fmt::format("alignment = {}\n", machine.alignment);
   out += "\n[device.flops_per_s]\n";
   for (const auto& [dtype, rate] : machine.flops_per_s) out += fmt::format("{} = {}\n", dtype, rate);
+  for (const OpRate& rate : machine.op_rates) {
+    out += fmt::format("\n[[device.op]]\nops = {}\nachievable = {}\nlaunch_s = {}\n", quoted(rate.ops), rate.achievable,
+                       rate.launch_s);
+  }
   for (const ScratchRule& rule : machine.scratch) {
     out += fmt::format("\n[[device.scratch]]\nops = {}\nbytes = {}\nof_operands = {}\nof_results = {}\n",
                        quoted(rule.ops), rule.bytes, rule.of_operands, rule.of_results);
@@ -252,10 +273,11 @@ Machine read_machine(const std::string& path) {
 
 void write_machine(const Machine& machine, const std::string& path) {
   check(machine, path);
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << to_string(machine) << std::flush;
-  if (!out) {
-    fail(ErrorKind::kIo, "cannot write the machine file '{}'; check that its folder exists and may be written", path);
+  try {
+    atomic_write(path, to_string(machine));
+  } catch (Error& e) {
+    e.note(fmt::format("while writing the machine file '{}'", path));
+    throw;
   }
 }
 

@@ -1,5 +1,5 @@
 // Machine: what the planner knows of the hardware: devices, memory, arithmetic and links. Read from
-// and written to a TOML file; shipped ones are in machines/.
+// and written to a TOML file; shipped ones are in machines/, and `trireme calibrate` makes one by measuring.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,15 @@ struct ScratchRule {
   friend bool operator==(const ScratchRule&, const ScratchRule&) = default;
 };
 
+// What calls of an op that the pattern names take: `launch_s`, and the longer of arithmetic and bytes at the device's
+// rates divided by `achievable`, which is more than 1 where operands come from a cache.
+struct OpRate {
+  std::string ops;
+  double achievable = 1;
+  double launch_s = 0;
+  friend bool operator==(const OpRate&, const OpRate&) = default;
+};
+
 struct Machine {
   std::string name;
   int64_t hosts = 1;
@@ -37,6 +46,7 @@ struct Machine {
   double memory_bytes_per_s = 0;              // of one device
   std::map<std::string, double> flops_per_s;  // of one device, by element type: "f32", "bf16"
   double achievable = 1.0;                    // share of flops_per_s that large kernels reach
+  std::vector<OpRate> op_rates;               // the first that names an op counts, instead of `achievable`
   int64_t alignment = 64;                     // of buffers in a device's memory, bytes
   std::vector<ScratchRule> scratch;           // the first that names an op counts; an op without one needs none
   std::vector<LinkLevel> levels;              // smallest first; the last reaches every device
