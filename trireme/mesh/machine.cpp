@@ -275,9 +275,8 @@ void write_machine(const Machine& machine, const std::string& path) {
   check(machine, path);
   try {
     atomic_write(path, to_string(machine));
-  } catch (Error& e) {
-    e.note(fmt::format("while writing the machine file '{}'", path));
-    throw;
+  } catch (const Error& e) {
+    fail(ErrorKind::kIo, "cannot write the machine file '{}': {}", path, e.what());
   }
 }
 

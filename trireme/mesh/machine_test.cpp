@@ -149,7 +149,7 @@ TEST(Machine, is_written_to_and_read_from_a_file) {
   EXPECT_EQ(error_of([&] { read_machine(path); }),
             fmt::format("cannot read the machine file '{}'; check that it exists and may be read", path));
   EXPECT_THAT(error_of([&] { write_machine(back, path); }),
-              testing::HasSubstr(fmt::format("while writing the machine file '{}'", path)));
+              testing::HasSubstr(fmt::format("cannot write the machine file '{}': cannot create", path)));
 }
 
 TEST(Machine, shipped_files_are_valid_and_named_as_their_machine) {
