@@ -14,9 +14,9 @@ void log_remarks(const JobConfig& config) {
 JobConfig JobFlags::read() const {
   std::vector<std::string> overrides = keys.overrides();
   overrides.insert(overrides.end(), set.begin(), set.end());
-  JobConfig out = read_config(config, overrides);
-  ask_implied(keys, out, set);
-  return out;
+  JobConfig job = read_config(config, overrides);
+  ask_implied(keys, job, set);
+  return job;
 }
 
 int JobFlags::ranks_in_all() const {

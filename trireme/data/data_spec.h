@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ class DataSpec {
   virtual SourcePtr open(std::span<const FieldNeed> needs) const = 0;
   // The keys that name what is read, "data.images and data.labels"; "": nothing is.
   virtual std::string reads() const { return ""; }
+  // Whether some of the tokens are hidden and are the targets, as models of hidden tokens need and no others; none: as
+  // the model likes.
+  virtual std::optional<bool> hides_tokens() const { return false; }
   virtual int64_t validation_blocks() const { return 1; }  // of `split`
 
   virtual std::string describe() const = 0;  // for a run's report

@@ -100,6 +100,16 @@ struct TextOptions {
 // taken as it is.
 SourcePtr text(const std::vector<std::string>& paths, const TextOptions& options);
 
+// Which tokens are to be told, as BERT does: each with the probability `share`, and one of every sample at least. Of
+// ten of them eight are shown as token 256, one as another, one as it is. A function of seed, sample and position
+// alone.
+struct MaskOptions {
+  double share = 0.15;
+  uint64_t seed = 0;
+};
+// The text's tokens so, and as targets what is to be told, -100 elsewhere.
+SourcePtr masked_text(SourcePtr text, const MaskOptions& options);
+
 struct ImageOptions {
   float mean = 0.0F;  // a pixel becomes (byte / 255 - mean) / std
   float std = 1.0F;

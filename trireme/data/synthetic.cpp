@@ -223,6 +223,7 @@ class SyntheticSpec final : public DataSpecOf<SyntheticSpec> {
     return synthetic_fields({.samples = samples_, .fields = std::move(all)});
   }
 
+  std::optional<bool> hides_tokens() const override { return std::nullopt; }
   std::string describe() const override { return fmt::format("synthetic, {} samples", samples_); }
 
  private:

@@ -13,14 +13,16 @@
 #include "trireme/nn/fields.h"
 #include "trireme/nn/limits.h"
 #include "trireme/nn/module.h"
+#include "trireme/ops/loss/counted_loss.h"
 #include "trireme/tensor/field.h"
 
 namespace trireme::nn {
 
 // What a model predicts, and so what a run counts and tells.
 enum class Task {
-  kTokens,   // the next token at each position: throughput in tokens, perplexity
-  kClasses,  // the class of each sample: throughput in samples, accuracy
+  kTokens,        // the next token at each position: throughput in tokens, perplexity
+  kHiddenTokens,  // tokens that are hidden, from those around them: the same
+  kClasses,       // the class of each sample: throughput in samples, accuracy
 };
 
 // What parallel.tp, cp, ep, sp and vocabulary ask of a ready-made strategy. The batch is cut over dp*ep.
@@ -72,8 +74,9 @@ class ModelSpec {
   virtual std::vector<FieldNeed> needs() const = 0;
   // For data with these fields, which fit the needs.
   virtual std::unique_ptr<Module> make(std::span<const FieldSpec> fields) const = 0;
-  // A scalar, or values that are averaged. The default: cross entropy of the one prediction and the last field.
-  virtual Tensor loss(const Fields& predicted, const Fields& batch, const LossOptions& options) const;
+  // A scalar, values that are averaged, or values of which only some count. The default: cross entropy of the one
+  // prediction and the last field.
+  virtual CountedLoss loss(const Fields& predicted, const Fields& batch, const LossOptions& options) const;
   // A bound from below, of the large matrices alone, for data with these fields.
   virtual double least_parameters(std::span<const FieldSpec> fields) const = 0;
 

@@ -49,6 +49,14 @@ std::string attention_cuts(const CutRequest& request) {
                      request.ring);
 }
 
+std::vector<Cut> columns_and_rows(const std::string& block, const std::vector<std::string>& by_columns,
+                                  const std::vector<std::string>& by_rows) {
+  std::vector<Cut> out;
+  for (const std::string& name : by_columns) out.push_back({block + name, "[dp*ep, -, -], [tp, -]"});
+  for (const std::string& name : by_rows) out.push_back({block + name, "[dp*ep, -, tp], [-, tp] -> [dp*ep, -, -]"});
+  return out;
+}
+
 std::string residual_of(const CutRequest& request) {
   return request.sequence ? request.between + "*tp" : request.between;
 }

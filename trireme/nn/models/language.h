@@ -40,6 +40,10 @@ void check_heads_divide(int64_t width, int64_t heads);
 
 // Cuts of q, k and v and of the result.
 std::string attention_cuts(const CutRequest& request);
+// Of blocks whose positions ranks do not share: products that read the residual stream are cut by columns, those that
+// write to it by rows. Weights are [out, in]; the scopes stand after `block`.
+std::vector<Cut> columns_and_rows(const std::string& block, const std::vector<std::string>& by_columns,
+                                  const std::vector<std::string>& by_rows);
 // The axes of positions of the residual stream.
 std::string residual_of(const CutRequest& request);
 // Each rank of ep computes its own experts, and tp cuts each expert's weights. Groups of tokens go from the ranks that

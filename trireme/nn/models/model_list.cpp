@@ -8,6 +8,7 @@ namespace trireme::nn {
 // Each stands in the file of its model.
 std::unique_ptr<ModelSpec> gpt_spec();
 std::unique_ptr<ModelSpec> llama_spec();
+std::unique_ptr<ModelSpec> bert_spec();
 std::unique_ptr<ModelSpec> mlp_spec();
 std::unique_ptr<ModelSpec> lenet_spec();
 std::unique_ptr<ModelSpec> resnet_spec();
@@ -16,8 +17,8 @@ std::unique_ptr<ModelSpec> wide_deep_spec();
 
 namespace {
 
-constexpr std::unique_ptr<ModelSpec> (*kModels[])() = {gpt_spec,    llama_spec, mlp_spec,      lenet_spec,
-                                                       resnet_spec, vit_spec,   wide_deep_spec};
+constexpr std::unique_ptr<ModelSpec> (*kModels[])() = {gpt_spec,   llama_spec,  bert_spec, mlp_spec,
+                                                       lenet_spec, resnet_spec, vit_spec,  wide_deep_spec};
 
 }  // namespace
 
@@ -34,7 +35,7 @@ std::unique_ptr<ModelSpec> model_spec(std::string_view kind) {
   fail_not_one_of("model.kind", std::string(kind), model_kinds());
 }
 
-Tensor ModelSpec::loss(const Fields& predicted, const Fields& batch, const LossOptions& options) const {
+CountedLoss ModelSpec::loss(const Fields& predicted, const Fields& batch, const LossOptions& options) const {
   const Tensor& logits = predicted[kPrediction];
   const Tensor& target = batch.back().second;
   if (options.in_parts) return cross_entropy_in_parts(logits, target);

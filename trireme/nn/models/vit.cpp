@@ -185,17 +185,14 @@ class VitSpec final : public ModelSpecOf<VitSpec> {
   }
 
   Cuttable cuttable() const override { return {.weights = true, .heads = c_.heads, .heads_key = "model.heads"}; }
-  // As of gpt: columns of the products that read the residual stream, rows of those that write to it. Weights are
-  // [out, in].
   std::vector<Cut> cuts(const CutRequest& request) const override {
-    const std::string columns = "[dp*ep, -, -], [tp, -]", rows = "[dp*ep, -, tp], [-, tp] -> [dp*ep, -, -]";
     const std::string block = "vit.encoder.layer.*.";
     std::vector<Cut> rules{{block + "attention.attention/attention", attention_cuts(request)}};
-    for (const char* name : {"query", "key", "value"})
-      rules.push_back({fmt::format("{}attention.attention.{}", block, name), columns});
-    rules.push_back({block + "attention.output.dense", rows});
-    rules.push_back({block + "intermediate.dense", columns});
-    rules.push_back({block + "output.dense", rows});
+    for (Cut& cut : columns_and_rows(block,
+                                     {"attention.attention.query", "attention.attention.key",
+                                      "attention.attention.value", "intermediate.dense"},
+                                     {"attention.output.dense", "output.dense"}))
+      rules.push_back(std::move(cut));
     return rules;
   }
 

@@ -37,11 +37,13 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
                      const GenerateOptions& options, const std::function<void(char)>& each) {
   const nn::ModelSpec& spec = model_of(config);
   const auto vocabulary = static_cast<size_t>(spec.needs()[0].below);
-  require(
-      writes_text(config),
-      "generate: the model is '{}' with {}; it must be a language model over bytes (vocabulary {})", config.model.kind,
-      spec.task() == nn::Task::kTokens ? fmt::format("a vocabulary of {}", vocabulary) : "classes instead of tokens",
-      +data::kByteVocabulary);
+  require(writes_text(config),
+          "generate: the model is '{}' with {}; it must be a language model over bytes (vocabulary {})",
+          config.model.kind,
+          spec.task() == nn::Task::kTokens         ? fmt::format("a vocabulary of {}", vocabulary)
+          : spec.task() == nn::Task::kHiddenTokens ? "hidden tokens instead of the next one"
+                                                   : "classes instead of tokens",
+          +data::kByteVocabulary);
   require(!options.prompt.empty(), "generate: the prompt is empty; give it one character at least");
   require(options.tokens >= 0, "generate: {} tokens; it must be 0 or more", options.tokens);
   require(options.temperature >= 0, "generate: temperature {}; it must be 0 or more", options.temperature);

@@ -156,8 +156,8 @@ std::vector<Key> keys_of_ready_made(JobConfig& c) {
   auto& p = c.parallel;
   return {{.name = "tp",
            .target = &p.tp,
-           .doc = "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, vit, mlp); the rest are "
-                  "data parallel",
+           .doc = "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, bert, vit, mlp); the "
+                  "rest are data parallel",
            .check = check_count,
            .flag = "--tp",
            .in_bench = true,

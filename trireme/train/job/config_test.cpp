@@ -215,8 +215,15 @@ TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
   EXPECT_THAT(error_of(kText, {"data.validation=1.0"}), HasSubstr("data.validation = 1; it is the share of samples"));
   EXPECT_THAT(error_of(kText, {"data.kind=text"}), HasSubstr("data.paths is empty"));
   EXPECT_THAT(error_of(kImages, {"data.kind=text"}), HasSubstr("data.kind 'text' needs model.kind 'gpt' or 'llama'"));
+  EXPECT_THAT(
+      error_of(kText, {"data.kind=text", "model.kind=bert", "model.vocabulary=257"}),
+      HasSubstr("data.kind 'text' hides no tokens, and model.kind 'bert' tells hidden ones; use model.kind 'gpt' or "
+                "'llama', or data.kind 'masked_text'"));
+  EXPECT_THAT(error_of(kText, {"data.kind=masked_text", "model.vocabulary=257"}),
+              HasSubstr("data.kind 'masked_text' hides tokens, and model.kind 'gpt' tells the next one; use model.kind "
+                        "'bert', or data.kind 'text'"));
   EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
-              HasSubstr("data.kind 'idx' needs model.kind 'mlp', 'lenet' or 'resnet'"));
+              HasSubstr("data.kind 'idx' needs model.kind 'mlp', 'lenet', 'resnet' or 'vit'"));
   EXPECT_THAT(error_of(kImages, {"data.kind=idx"}), HasSubstr("data.images and data.labels"));
 }
 

@@ -18,11 +18,17 @@ std::string names_of_keys(const Spec& spec) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Kinds of model, at their defaults, that take these fields.
-std::vector<std::string> models_for(std::span<const FieldSpec> fields) {
+bool agree_on_hidden_tokens(const nn::ModelSpec& model, const data::DataSpec& data) {
+  const std::optional<bool> hides = data.hides_tokens();
+  return !hides || *hides == (model.task() == nn::Task::kHiddenTokens);
+}
+
+// Kinds of model, at their defaults, that take these fields of the data.
+std::vector<std::string> models_for(std::span<const FieldSpec> fields, const data::DataSpec& data) {
   std::vector<std::string> out;
   for (const std::string& kind : nn::model_kinds()) {
-    if (fits(fields, nn::model_spec(kind)->needs())) out.push_back(kind);
+    const auto model = nn::model_spec(kind);
+    if (fits(fields, model->needs()) && agree_on_hidden_tokens(*model, data)) out.push_back(kind);
   }
   return out;
 }
@@ -30,8 +36,15 @@ std::vector<std::string> models_for(std::span<const FieldSpec> fields) {
 void check_fit(const JobConfig& c) {
   const std::vector<FieldNeed> needs = model_of(c).needs();
   const std::vector<FieldSpec> fields = data_of(c).fields(needs);
-  if (fits(fields, needs)) return;
-  std::vector<std::string> others = models_for(fields);
+  std::vector<std::string> others = models_for(fields, data_of(c));
+  if (fits(fields, needs)) {
+    require(agree_on_hidden_tokens(model_of(c), data_of(c)),
+            "configuration: data.kind '{}' {}, and model.kind '{}' {}; use model.kind {}, or data.kind {}", c.data.kind,
+            *data_of(c).hides_tokens() ? "hides tokens" : "hides no tokens", c.model.kind,
+            *data_of(c).hides_tokens() ? "tells the next one" : "tells hidden ones", quoted_list(others),
+            *data_of(c).hides_tokens() ? "'text'" : "'masked_text'");
+    return;
+  }
   std::erase(others, c.model.kind);
   const std::string both = fmt::format("the data have {}, and the model takes {}", to_string(fields), to_string(needs));
   require(others.empty(), "configuration: data.kind '{}' needs model.kind {}, not '{}': {}", c.data.kind,

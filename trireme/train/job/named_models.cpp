@@ -17,6 +17,7 @@ constexpr std::string_view kGpt3 = "Brown et al., 2020";
 constexpr std::string_view kLlama2 = "Touvron et al., 2023; counts of the released weights";
 constexpr std::string_view kLlama3 = "Dubey et al., 2024; counts of the released weights";
 constexpr std::string_view kMixtral = "Jiang et al., 2024; counts of the released weights";
+constexpr std::string_view kBert = "Devlin et al., 2018; counts of Hugging Face's BertForMaskedLM";
 constexpr std::string_view kResNet = "He et al., 2015; counts of torchvision's weights";
 constexpr std::string_view kWide = "Zagoruyko and Komodakis, 2016; counts of torchvision's weights";
 constexpr std::string_view kVit = "Dosovitskiy et al., 2020; counts of the released weights";
@@ -66,6 +67,15 @@ NamedModel mixtral(std::string_view name, std::string_view layers, std::string_v
           published,
           false,
           kMixtral};
+}
+
+NamedModel bert(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                int64_t published) {
+  return {name,
+          {"model.kind=bert", layers, width, heads, "model.mlp_width=0", "model.vocabulary=30522", "data.seq=512"},
+          published,
+          false,
+          kBert};
 }
 
 NamedModel resnet(std::string_view name, std::string_view depth, std::string_view inner_factor, int64_t published) {
@@ -120,6 +130,8 @@ const std::vector<NamedModel>& all_models() {
               "model.vocabulary=32000", 46'702'792'704),
       mixtral("mixtral-8x22b", "model.layers=56", "model.width=6144", "model.heads=48", "model.mlp_width=16384",
               "model.vocabulary=32768", 140'630'071'296),
+      bert("bert-base", "model.layers=12", "model.width=768", "model.heads=12", 109'514'298),
+      bert("bert-large", "model.layers=24", "model.width=1024", "model.heads=16", 335'174'458),
       resnet("resnet50", "model.depth=50", "model.inner_factor=1", 25'557'032),
       resnet("resnet101", "model.depth=101", "model.inner_factor=1", 44'549'160),
       resnet("resnet152", "model.depth=152", "model.inner_factor=1", 60'192'808),

@@ -1,0 +1,84 @@
+// Models that see all positions at once, BERT and vision transformers, train over ranks as on one device.
+#include <gtest/gtest.h>
+
+#include "tests/multi/loss_curve.h"
+#include "trireme/nn/models/bert.h"
+#include "trireme/nn/models/vit.h"
+#include "trireme/ops/loss/counted_loss.h"
+#include "trireme/train/job/strategies.h"
+
+namespace trireme {
+namespace {
+
+using namespace testing_support;
+
+constexpr int64_t kSamples = 16;
+constexpr float kEncoderRate = 0.1F;
+
+Graph vit_step() {
+  nn::Vit model({.height = 8,
+                 .width_of_image = 8,
+                 .channels = 3,
+                 .patch = 4,
+                 .layers = 2,
+                 .width = 16,
+                 .heads = 4,
+                 .classes = 10});
+  return training_step([&](const Tensor& x) { return model(x); }, class_loss(),
+                       {{"x", {DType::kF32, {kSamples, 8, 8, 3}}}, {"y", {DType::kI32, {kSamples}}}},
+                       Sgd{.momentum = 0.9}, {.name = "vit", .seed = 3});
+}
+
+// Of the targets, numbers below 10, those of one value are not to be told.
+CountedLoss hidden_loss(const Tensor& logits, const Tensor& target) {
+  return cross_entropy_counted(logits, target, {.ignore_index = 7});
+}
+
+Graph bert_step() {
+  nn::Bert model({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4});
+  return training_step([&](const Tensor& x) { return model(x); }, hidden_loss,
+                       {{"x", {DType::kI32, {kSamples, 8}}}, {"y", {DType::kI32, {kSamples, 8}}}}, Sgd{.momentum = 0.9},
+                       {.name = "bert", .seed = 3});
+}
+
+Parallel ready_made_encoder(const std::string& kind, int ranks, int64_t tp, int64_t pp, int zero) {
+  JobConfig config;
+  set_keys(config, {"model.kind=" + kind, "model.layers=2", "model.width=16", "model.heads=4", "data.kind=synthetic"});
+  config.parallel.mode = Mode::kSemiAuto;
+  config.parallel.tp = tp;
+  config.parallel.pp = pp;
+  if (pp > 1) config.parallel.gradient_accumulation_steps = 4;
+  config.parallel.zero.level = zero;
+  config.parallel.zero.threshold_kb = 0;
+  return parallel_of(config, ranks);
+}
+
+// Softmax does not see what all scores of a query have in common, so a key's bias has no gradient but rounding.
+Curve without_key_biases(Curve curve) {
+  std::erase_if(curve.tensors, [](const auto& tensor) { return tensor.first.find(".key.bias") != std::string::npos; });
+  return curve;
+}
+
+void expect_as_one(const Graph& graph, int ranks, const Parallel& parallel) {
+  const Curve one = without_key_biases(train_curve(graph, nullptr, {}, kEncoderRate));
+  std::vector<Curve> curves;
+  for (Curve& curve : train_curves(graph, ranks, parallel, kEncoderRate))
+    curves.push_back(without_key_biases(std::move(curve)));
+  EXPECT_EQ(difference_of_crews(one, curves, rounding_share(graph)), "");
+}
+
+TEST(Encoders, data_parallel_ranks_train_as_one) {
+  expect_as_one(vit_step(), 2, ready_made_encoder("vit", 2, 1, 1, 0));
+  expect_as_one(bert_step(), 2, ready_made_encoder("bert", 2, 1, 1, 0));
+}
+TEST(Encoders, tensor_parallel_ranks_train_as_one) {
+  expect_as_one(vit_step(), 4, ready_made_encoder("vit", 4, 4, 1, 0));
+  expect_as_one(bert_step(), 4, ready_made_encoder("bert", 4, 4, 1, 0));
+}
+TEST(Encoders, ranks_of_all_kinds_train_as_one) {
+  expect_as_one(vit_step(), 8, ready_made_encoder("vit", 8, 2, 2, 3));
+  expect_as_one(bert_step(), 8, ready_made_encoder("bert", 8, 2, 2, 3));
+}
+
+}  // namespace
+}  // namespace trireme
