@@ -1,5 +1,5 @@
 # `make` lists what there is. Every target installs what it misses first (apt-get, on Debian 12).
-.PHONY: help deps build test run bench fuzz fuzz-deps clean
+.PHONY: help deps build test run bench fuzz fuzz-deps tsan clean
 .DEFAULT_GOAL := help
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo "make bench           measure beside PyTorch, JAX and MindSpore, which it installs into build/peers; some hours (bench/run --help)"
 	@echo "make fuzz            give each parser 100000 inputs, by clang's libFuzzer; RUNS=N for N, PARSERS=\"config graph\" for some"
 	@echo "make fuzz-deps       install clang for it"
+	@echo "make tsan            the thread sanitizer over what ranks and threads share, pipelines and 200 random cases; for the night"
 	@echo "make deps            install the packages the build needs"
 	@echo "make clean           remove build/release"
 
@@ -41,6 +42,12 @@ fuzz: deps
 
 fuzz-deps:
 	@tools/install_deps clang-16 libclang-rt-16-dev
+
+# UCX's hooks do not survive the sanitizer; jobs of several processes are left to the other builds.
+tsan: deps
+	cmake --preset tsan
+	cmake --build --preset tsan --target comm_test exec_test multi_test equivalence_test
+	@tests/tsan build/tsan
 
 clean:
 	rm -rf build/release

@@ -11,6 +11,7 @@
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/random_graph.h"
 #include "tests/equivalence/random_strategy.h"
+#include "tests/equivalence/random_text.h"
 #include "tests/equivalence/shrink.h"
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
@@ -166,6 +167,32 @@ Strategy as_by_hand(const Graph& graph, const Mesh& mesh) {
   return semi_auto(graph, mesh.devices(), {.mesh = to_string(mesh), .dataset = "full_batch", .follow_requests = false});
 }
 
+// A model of text whose micro-batches go through the stages in chunks of positions.
+Case case_in_chunks(uint32_t seed, Draw& draw) {
+  Case out;
+  out.seed = seed;
+  out.crews = draw.of({2, 2, 2, 3, 4});
+  out.schedule = "seq-1f1b";
+  const int64_t chunks = draw.of({2, 2, 3, 4});
+  const int64_t count = out.crews * draw.of({1, 1, 2});
+  out.graph = random_text_graph(draw, 2 * count, chunks);
+  out.steps = steps_of(out.graph);
+  const PipelineParallel pipeline{.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks};
+  for (;;) {
+    try {
+      const ScopeStages stages = any_stages(out.graph, static_cast<int>(out.crews), draw);
+      out.strategy = random_strategy_in_chunks(out.graph, draw, pipeline, count, stages);
+      out.strategy.stages = stages;
+      in_crews(in_micro_batches(partitioned(out)), timetable_for(out, out.graph, micro_batches(out.strategy.mesh)));
+      break;
+    } catch (const Error& e) {  // stages that go back, cuts that do not divide, or what needs all positions
+      if (e.kind() != ErrorKind::kInvalidArgument) throw;
+    }
+  }
+  add_options(out, draw);
+  return out;
+}
+
 Case case_by_hand(uint32_t seed, Draw& draw) {
   static const std::vector<std::string> kMeshes{"dp=2", "tp=2",      "dp=3",      "dp=4", "dp=2,tp=2",
                                                 "dp=6", "dp=3,tp=2", "dp=2,tp=4", "dp=8", "dp=2,tp=2,sp=2"};
@@ -200,6 +227,7 @@ bool is_accepted(const Case& test) {
 Case case_of(uint32_t seed) {
   Draw draw(seed);
   if (seed % 16 == 3) return case_by_hand(seed, draw);
+  if (seed % 32 == 9) return case_in_chunks(seed, draw);
   if (seed % 8 != 5) return any_case(seed, Numerics::kFast, draw);
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -215,6 +243,8 @@ Case random_case(uint32_t seed) {
   Case out = case_of(seed);
   Draw draw(seed * 2246822519U + 1);  // of its own: all else is as it is on the CPU
   if (draw.chance(12)) out.device = "guarded";
+  if (Draw own(seed * 2246822519U + 17); own.chance(8)) out.lingers = true;
+  if (Draw own(seed * 2246822519U + 19); out.crews > 1 && own.chance(40)) out.slices = true;
   return out;
 }
 
@@ -238,7 +268,9 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
     if (input.role == Role::kParameter || input.role == Role::kState)
       stored.emplace(input.name, test.strategy.inputs[i]);
   }
-  Parallel parallel{.mesh = to_string(mesh), .accumulation = micro_batches(test.strategy.mesh)};
+  const int64_t chunks = seq_chunks(test.strategy.mesh);
+  Parallel parallel{.mesh = to_string(mesh), .accumulation = micro_batches(test.strategy.mesh) / chunks};
+  if (chunks > 1) parallel.pipeline = {.crews = test.crews, .schedule = test.schedule, .seq_chunks = chunks};
   const auto cut = [&] {
     Strategy out = semi_auto(evaluation, mesh.devices(), parallel,
                              {.stored = &stored, .numerics = test.numerics, .stages = test.strategy.stages});
@@ -257,11 +289,13 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
 
 Timetable timetable_for(const Case& test, const Graph& graph, int64_t count) {
   const int64_t of_mesh = micro_batches(test.strategy.mesh);
+  const int64_t chunks = seq_chunks(test.strategy.mesh);
   const Timetable of_step =
-      timetable_of({.crews = test.crews, .schedule = test.schedule}, of_mesh / interleave_of(test, of_mesh));
+      timetable_of({.crews = test.crews, .schedule = test.schedule, .seq_chunks = chunks > 1 ? chunks : 0},
+                   of_mesh / interleave_of(test, of_mesh) / chunks);
   const bool trains =
       std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.phase != Phase::kForward; });
-  return trains ? of_step : forward_only(of_step, count / interleave_of(test, count));
+  return trains ? of_step : forward_only(of_step, count / interleave_of(test, count) / chunks);
 }
 
 int64_t interleave_of(const Case& test, int64_t count) {
@@ -319,12 +353,15 @@ std::string to_string(const Case& test) {
       "case seed={} steps={} bucket={} ends={} fusion={} reuse={} passes={:d} alltoall={:d} transport={} threads={} "
       "recompute={} "
       "pieces={} "
-      "saved={:d} sums={} rates={} isa={} device={} interleave={} crews={} schedule={} byhand={:d} evaluates={:d} "
+      "saved={:d} sums={} rates={} isa={} device={} lingers={:d} interleave={} crews={} schedule={} slices={:d} "
+      "byhand={:d} "
+      "evaluates={:d} "
       "invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.fusion, test.reuse, test.passes,
       test.all_to_all, test.transport, test.threads, test.recompute, test.loss_pieces, test.is_saved, test.sums,
-      test.rates, test.isa, test.device, test.interleave, test.crews, test.schedule, test.by_hand, test.evaluates,
-      test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
+      test.rates, test.isa, test.device, test.lingers, test.interleave, test.crews, test.schedule, test.slices,
+      test.by_hand, test.evaluates, test.numerics == Numerics::kInvariant, to_string(test.graph),
+      to_string(test.graph, test.strategy));
 }
 
 Case parse_case(std::string_view text) {
@@ -353,9 +390,11 @@ Case parse_case(std::string_view text) {
   out.rates = word_after(line, "rates", "usual");
   out.isa = word_after(line, "isa", "machine");
   out.device = word_after(line, "device", "cpu");
+  out.lingers = number_after(line, "lingers", 0) != 0;
   out.interleave = number_after(line, "interleave", 1);
   out.crews = number_after(line, "crews", 1);
   out.schedule = word_after(line, "schedule", "1f1b");
+  out.slices = number_after(line, "slices", 0) != 0;
   out.by_hand = number_after(line, "byhand", 0) != 0;
   out.evaluates = number_after(line, "evaluates", 0) != 0;
   out.numerics = number_after(line, "invariant", 0) != 0 ? Numerics::kInvariant : Numerics::kFast;

@@ -41,9 +41,11 @@ struct Case {
   std::string rates = "usual";
   std::string isa = "machine";  // the instruction set that kernels may use, if this machine has it
   std::string device = "cpu";   // or guarded, whose memory the host cannot touch
+  bool lingers = false;         // kernels and parts of operations begin late, by times drawn (linger.h)
   int64_t interleave = 1;       // copies, of micro-batches that divide by it
   int64_t crews = 1;            // of a pipeline, whose stages the strategy has
   std::string schedule = "1f1b";
+  bool slices = false;     // what crosses to other crews goes in slices
   bool by_hand = false;    // the graph is what each rank runs; the strategy cuts nothing
   bool evaluates = false;  // between the steps, in their memory and with their parameters (evaluation_of)
   // kInvariant: every output has the bits of one device's, which are those of any legal case of its graph.
@@ -51,7 +53,7 @@ struct Case {
 };
 
 // The case of a seed: a random graph, mesh and strategy. One in eight is kInvariant, one in sixteen cut by hand, one in
-// eight runs on guarded.
+// 32 a pipeline of chunks of positions, one in eight runs on guarded, and one in twelve lingers.
 Case random_case(uint32_t seed);
 
 // The outputs of the forward part of the step, as a graph of its own, and how that is cut where parameters lie as the

@@ -33,6 +33,9 @@ std::vector<std::string> options_of(const Case& test) {
       {is_elsewhere && keeps_bits(test), device + ", invariant"},
       {is_elsewhere && test.crews > 1, device + ", pipeline"},
       {!test.bucket_ends.empty(), "bucket ends"},
+      {test.lingers, "lingers"},
+      {test.lingers && test.crews > 1, "lingers, pipeline"},
+      {test.lingers && test.transport != "threads", "lingers, " + test.transport},
       {test.reuse > 0, "reuse"},
       {test.fusion != "sizes", "fusion " + test.fusion},
       {test.recompute != "none", "recompute " + test.recompute},
@@ -51,7 +54,9 @@ std::vector<std::string> options_of(const Case& test) {
       {test.interleave > 1 && keeps_bits(test), "interleave, invariant"},
       {test.crews > 1, "pipeline " + test.schedule},
       {test.crews > 1 && keeps_bits(test), "pipeline, invariant"},
+      {test.crews > 1 && test.slices && test.strategy.mesh.devices() > 1, "pipeline, slices"},
       {test.crews > 1 && test.evaluates, "pipeline, evaluation"},
+      {seq_chunks(test.strategy.mesh) > 1 && test.evaluates, "pipeline seq-1f1b, evaluation"},
       {keeps_bits(test), "invariant"}};
   std::vector<std::string> out;
   for (const auto& [is_on, name] : all) {

@@ -268,4 +268,22 @@ Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics) {
   }
 }
 
+Strategy random_strategy_in_chunks(const Graph& graph, Draw& draw, const PipelineParallel& pipeline,
+                                   int64_t micro_batches, const ScopeStages& stages) {
+  // A mesh, and a cut of the batch over it.
+  static const std::vector<std::pair<std::string, std::string>> kCuts{
+      {"", "full_batch"},  {"dp=2", "[dp]"},      {"dp=2", "full_batch"},    {"tp=2", "full_batch"},
+      {"tp=2", "[-, tp]"}, {"dp=2,tp=2", "[dp]"}, {"dp=2,tp=2", "[dp, tp]"}, {"tp=2", "data_parallel"}};
+  const auto& [mesh_text, dataset] = draw.of(kCuts);
+  const Mesh mesh = parse_mesh(mesh_text);
+  require(mesh.devices() * pipeline.crews <= 8, "more than 8 ranks");
+  Parallel parallel{.mesh = to_string(mesh),
+                    .accumulation = micro_batches,
+                    .dataset = dataset,
+                    .optimizer = random_optimizer_parallel(mesh, draw),
+                    .pipeline = pipeline};
+  if (draw.chance(50)) parallel.ops = random_rules(graph, mesh, draw, Numerics::kFast);
+  return semi_auto(graph, mesh.devices(), parallel, {.stages = stages});
+}
+
 }  // namespace trireme::equivalence

@@ -4,11 +4,17 @@
 
 #include "tests/equivalence/draw.h"
 #include "trireme/op/numerics.h"
+#include "trireme/plan/stages.h"
 #include "trireme/plan/strategy.h"
 
 namespace trireme::equivalence {
 
 // Where bits must not depend on the cuts, those that a person or propagation asks for may be ones that are refused.
 Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics = Numerics::kFast);
+
+// As a person says it of a pipeline whose micro-batches' positions are cut in chunks. Throws kInvalidArgument for what
+// is drawn and does not fit.
+Strategy random_strategy_in_chunks(const Graph& graph, Draw& draw, const PipelineParallel& pipeline,
+                                   int64_t micro_batches, const ScopeStages& stages);
 
 }  // namespace trireme::equivalence

@@ -5,10 +5,11 @@
 #include <map>
 #include <tuple>
 
+#include "tests/equivalence/linger.h"
 #include "tests/equivalence/options.h"
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/shrink.h"
-#include "trireme/backend/cpu/isa.h"
+#include "tests/equivalence/used_isa.h"
 #include "trireme/backend/device.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
@@ -22,6 +23,7 @@
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
+#include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/plan/propagate.h"
 
@@ -63,22 +65,6 @@ struct Running {
 
   bool is_open() const { return verdict.kind == Verdict::Kind::kAgrees; }
   void fail(const std::string& text) { verdict = {Verdict::Kind::kFails, text}; }
-};
-
-// While it lives, kernels use what this instruction set has.
-class UsedIsa {
- public:
-  explicit UsedIsa(const std::string& name) {
-    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
-      if (to_string(isa) == name) set_isa(std::min(isa, before_));
-    }
-  }
-  ~UsedIsa() { set_isa(before_); }
-  UsedIsa(const UsedIsa&) = delete;
-  UsedIsa& operator=(const UsedIsa&) = delete;
-
- private:
-  Isa before_ = isa();
 };
 
 std::string transport_of(const Case& test) {
@@ -173,7 +159,10 @@ std::vector<Program> programs_of(const Case& test, const Graph& graph, const Pro
   refuse(verify(all), "program in micro-batches");
   std::vector<Program> out;
   if (test.crews > 1) {
-    out = in_crews(all, timetable_for(test, graph, all.micro_batches));
+    const Timetable timetable = timetable_for(test, graph, all.micro_batches);
+    if (test.slices) all = slice_crossings(std::move(all), crews_of_stages(timetable));
+    refuse(verify(all), "program with slices");
+    out = in_crews(all, timetable);
   } else {
     out.push_back(std::move(all));
   }
@@ -216,7 +205,9 @@ Built build(const Case& test, const Device& device, const Graph& graph, const St
 void compile(Running& r) {
   const Case& test = *r.test;
   set_log_levels("error");  // many cases have no loss that can be taken in pieces
-  r.device = make_device(test.device == "guarded" ? fmt::format("guarded:{}", test.seed) : test.device);
+  r.device = test.device == "guarded" ? make_device(fmt::format("guarded:{}", test.seed))
+             : test.lingers           ? lingering_cpu(test.seed)
+                                      : make_device(test.device);
   r.step = build(test, *r.device, test.graph, test.strategy, false);
   const Graph evaluation = test.evaluates ? evaluation_of(test) : Graph();
   if (evaluation.outputs().empty()) return;
@@ -288,6 +279,7 @@ void run_on_rank(Running& r, const CaseInputs& all, comm::World* world) {
 Tensors run_alone(const Case& test, const CaseInputs& inputs) {
   Case alone = uncut(test);
   alone.device = "cpu";
+  alone.lingers = false;
   Running r;
   r.test = &alone;
   compile(r);
@@ -327,9 +319,15 @@ Running begin(const Case& test) {
 void run_together(std::span<Running* const> all) {
   const Running& first = *all.front();
   const UsedIsa isa(first.test->isa);
-  comm::spawn_ranks(static_cast<int>(first.step.ranks()), transport_of(*first.test), [&](comm::World& world) {
-    for (Running* r : all) run_on_rank(*r, r->inputs, &world);
-  });
+  const auto linger = [&](comm::WorldOptions& options) {
+    if (first.test->lingers) options.rest = drawn_rests(first.test->seed * 64 + static_cast<uint32_t>(options.rank));
+  };
+  comm::spawn_ranks(
+      static_cast<int>(first.step.ranks()), transport_of(*first.test),
+      [&](comm::World& world) {
+        for (Running* r : all) run_on_rank(*r, r->inputs, &world);
+      },
+      0, linger);
 }
 
 // An error breaks the world, so cases that share one with it are run again on their own.
@@ -441,9 +439,9 @@ std::string program_text(const Case& test) {
 std::vector<Verdict> run_cases(std::span<const Case> cases) {
   std::deque<Running> all;
   for (const Case& test : cases) all.push_back(begin(test));
-  std::map<std::tuple<int64_t, std::string, std::string>, std::vector<Running*>> by_world;
+  std::map<std::tuple<int64_t, std::string, std::string, bool>, std::vector<Running*>> by_world;
   for (Running& r : all) {
-    if (r.is_open()) by_world[{r.step.ranks(), transport_of(*r.test), r.test->isa}].push_back(&r);
+    if (r.is_open()) by_world[{r.step.ranks(), transport_of(*r.test), r.test->isa, r.test->lingers}].push_back(&r);
   }
   for (const auto& [world, group] : by_world) run_on_ranks(group);
   std::vector<Verdict> out;

@@ -155,17 +155,20 @@ void drop_axis(std::vector<PartialAxis>& partial, int axis) {
 
 Case without_axis(Case test, int axis) {
   std::vector<MeshAxis> axes;
-  int64_t parts = 1;
+  int64_t parts = 1, chunks = 1;
   for (int i = 0; i < test.strategy.mesh.axes(); ++i) {
     if (i == axis) continue;
     const int64_t size = test.strategy.mesh.axis(i).size;
     if (is_micro_batch_axis(test.strategy.mesh, i)) {
       parts *= size;
+      if (is_seq_chunk_axis(test.strategy.mesh, i)) chunks *= size;
     } else {
       axes.push_back({fmt::format("a{}", axes.size()), size});
     }
   }
-  test.strategy.mesh = with_micro_batches(Mesh(axes), parts);
+  test.strategy.mesh = with_micro_batches(Mesh(axes), parts, chunks);
+  if (chunks == 1 && test.schedule == "seq-1f1b") test.schedule = "1f1b";
+  if (parts / chunks < test.crews) test.crews = 1, test.strategy.stages.clear();
   for (std::vector<Layout>* layouts : {&test.strategy.inputs, &test.strategy.outputs}) {
     for (Layout& layout : *layouts) {
       for (std::vector<int>& dim : layout.dims) drop_axis(dim, axis);
@@ -249,6 +252,8 @@ class Shrinker {
     with([](Case& c) { c.rates = "usual"; });
     with([](Case& c) { c.isa = "machine"; });
     with([](Case& c) { c.device = "cpu"; });
+    with([](Case& c) { c.lingers = false; });
+    with([](Case& c) { c.slices = false; });
     with([](Case& c) { c.evaluates = false; });
     return changed;
   }

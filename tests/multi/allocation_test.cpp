@@ -130,7 +130,7 @@ TEST_P(AllocationOfSteps, a_step_takes_no_memory) {
 
 TEST_P(AllocationOfSteps, a_step_of_a_pipeline_takes_no_memory) {
   const auto& [transport, ranks] = GetParam();
-  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+  for (const std::string schedule : {"1f1b", "interleaved", "zb-h1", "zb-v", "seq-1f1b"}) {
     const Parallel parallel{.accumulation = 4, .pipeline = {.crews = 2, .schedule = schedule}};
     expect_nothing(taken_by_steps(gpt_step(AdamW{}), ranks, transport, 1, parallel), transport);
   }

@@ -199,18 +199,52 @@ INSTANTIATE_TEST_SUITE_P(Pipelines, Invariant,
 struct DrawnLayout {
   Case c;
   PassOptions passes;
+  Fusion fusion;
+  int64_t reuse = 0;
 };
+
+Parallel parallel_for(const DrawnLayout& layout, const std::string& model) {
+  Parallel out = parallel_for(layout.c, model);
+  out.communication.fusion = layout.fusion;
+  out.communication.reuse = layout.reuse;
+  return out;
+}
+
+std::string to_string(const Fusion& fusion) {
+  if (!fusion.is_on) return "off";
+  if (!fusion.ids.empty()) return "by ids";
+  return fusion.all_reduce.bytes > 0 ? fmt::format("of {} bytes", fusion.all_reduce.bytes) : "by the model";
+}
 
 std::string to_string(const DrawnLayout& layout) {
   const Case& c = layout.c;
   const Recompute& again = layout.passes.recompute;
-  return fmt::format("{} ranks, tp {}, pp {} {}, zero {}, {} micro-batches, interleave {}, recompute {} blocks{}",
-                     c.ranks, c.tp, c.pp, c.schedule, c.zero, c.micro_batches, c.interleave, again.blocks,
-                     again.rows ? " and rows" : "");
+  return fmt::format(
+      "{} ranks, tp {}, pp {} {}, zero {}, {} micro-batches, interleave {}, recompute {} blocks{}, fusion {}, reuse {}",
+      c.ranks, c.tp, c.pp, c.schedule, c.zero, c.micro_batches, c.interleave, again.blocks,
+      again.rows ? " and rows" : "", to_string(layout.fusion), layout.reuse);
 }
 
-// Up to 8 ranks: data and tensor parallel ranks, optimizer parallelism, crews, schedules, micro-batches, their copies
-// and what is computed again.
+Fusion draw_fusion(equivalence::Draw& draw) {
+  Fusion out;
+  switch (draw.below(4)) {
+    case 0:
+      out.is_on = false;
+      break;
+    case 1:
+      out.ids = {{"", 1}, {"h.*", 2}, {"wte", 0}};
+      break;
+    case 2:
+      out.all_reduce.bytes = out.reduce_scatter.bytes = out.all_gather.bytes = draw.of({100, 3000, 1 << 20});
+      break;
+    default:
+      break;  // by the model
+  }
+  return out;
+}
+
+// Up to 8 ranks: data and tensor parallel ranks, optimizer parallelism, crews, schedules, micro-batches, their copies,
+// what is computed again, and which collectives go together.
 DrawnLayout draw_layout(equivalence::Draw& draw) {
   static const std::vector<std::string> kSchedules{"gpipe", "1f1b",   "zb-h1", "zb-h2",      "interleaved",
                                                    "zb-v",  "v-half", "v-min", "dualpipe-v", "interleaved-delayed"};
@@ -225,6 +259,8 @@ DrawnLayout draw_layout(equivalence::Draw& draw) {
   c.schedule = c.pp > 1 ? draw.of(kSchedules) : "1f1b";
   c.interleave = draw.chance(25) ? 2 : 1;
   out.passes.recompute = {.rows = draw.chance(30), .blocks = draw.of({0, 0, -1, 1})};
+  out.fusion = draw_fusion(draw);
+  out.reuse = draw.of({0, 0, -1});
   return out;
 }
 
@@ -233,7 +269,7 @@ bool is_accepted(const DrawnLayout& layout, const std::string& model) {
   if (layout.c.ranks > 8) return false;
   try {
     compile(step_of(model, Numerics::kInvariant), {.ranks = layout.c.ranks,
-                                                   .parallel = parallel_for(layout.c, model),
+                                                   .parallel = parallel_for(layout, model),
                                                    .numerics = Numerics::kInvariant,
                                                    .passes = layout.passes});
     return true;
@@ -256,7 +292,7 @@ void expect_bits_of_one_rank(int layouts, int steps, uint32_t seed) {
     if (!is_accepted(layout, model)) continue;
     ++done;
     pipelines += layout.c.pp > 1 ? 1 : 0;
-    const Parallel parallel = parallel_for(layout.c, model);
+    const Parallel parallel = parallel_for(layout, model);
     const auto run = [&](comm::World* world) {
       return difference_of(train(model, parallel, world, 1, {.steps = steps, .passes = layout.passes}),
                            whole.at(model));

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <mutex>
 
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/small_graphs.h"
+#include "trireme/exec/soundness.h"
 #include "trireme/op/structural.h"
 #include "trireme/train/job/strategies.h"
 #include "trireme/train/report/timeline.h"
@@ -348,6 +350,45 @@ TEST(HybridRecipe, contracts_27_a_layer_sums_twice_over_tensor_parallel_ranks_an
   }
   EXPECT_EQ(sums, (std::map<std::string, int>{
                       {"h.0.attn.c_proj", 1}, {"h.0.mlp.c_proj", 1}, {"h.1.attn.c_proj", 1}, {"h.1.mlp.c_proj", 1}}));
+}
+
+// -- the check of many ranks ----------------------------------------------------------------------
+
+double cpu_seconds_of(const std::function<void()>& work) {
+  const std::clock_t begin = std::clock();
+  work();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+// 16 stages of 64 ranks: data parallel 8, tensor parallel 8. All ranks with all they start, and the crews alone, which
+// is what a job does before it begins.
+TEST(PipelineSoundness, all_messages_of_1024_ranks_in_16_stages_meet_and_none_wait_in_a_circle) {
+  nn::Gpt gpt({.vocabulary = 32, .context = 8, .layers = 16, .width = 32, .heads = 8});
+  const std::vector<BatchField> batch{{"x", {DType::kI32, {256, 8}}}, {"y", {DType::kI32, {256, 8}}}};
+  const Graph graph =
+      training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), batch, Sgd{}, {.name = "gpt"});
+  JobConfig config;
+  set_keys(config, {"model.kind=gpt", "model.heads=8"});
+  config.parallel.mode = Mode::kSemiAuto;
+  config.parallel.pp = 16;
+  config.parallel.tp = 8;
+  config.parallel.gradient_accumulation_steps = 32;
+  const Compiled made = compile(graph, {.ranks = 1024, .parallel = parallel_of(config, 1024)});
+  const double of_crews_s = cpu_seconds_of([&] {
+    EXPECT_THAT(check_communication(std::span<const ExecutionPlan* const>(made.plans())), testing::IsEmpty());
+  });
+  size_t starts = 0;
+  const double of_ranks_s = cpu_seconds_of([&] {
+    Calls calls;
+    for (const ExecutionPlan* plan : made.plans()) {
+      for (int64_t rank = 0; rank < plan->mesh.devices(); ++rank)
+        starts += calls.emplace_back(calls_of(*plan, rank)).size();
+    }
+    EXPECT_THAT(check_communication(calls), testing::IsEmpty());
+  });
+  fmt::print("1,024 ranks in 16 stages: {} starts checked in {:.2f} s of CPU time; by crews in {:.3f} s\n", starts,
+             of_ranks_s, of_crews_s);
+  EXPECT_LT(of_crews_s, 2);
 }
 
 }  // namespace

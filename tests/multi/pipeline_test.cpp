@@ -104,6 +104,22 @@ TEST(PipelineOfExperts, places_in_the_whole_batch_need_gpipe) {
   }
 }
 
+// Each is refused by all schedules but the one that is named, and trains by that.
+TEST(PipelineOfExperts, a_loss_of_the_whole_batch_needs_gpipe) {
+  const Graph graph = text_step({.layers = 2, .experts = 4, .top_k = 2, .aux_loss_factor = 0.1, .expert_groups = 4});
+  EXPECT_EQ(difference_on(2, graph, pipeline(2, 4, "gpipe")), "");
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    try {
+      compile(graph, {.ranks = 2, .parallel = pipeline(2, 4, schedule)});
+      ADD_FAILURE() << "nothing is refused";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.text(),
+                  AllOf(HasSubstr("works on all micro-batches at once"),
+                        HasSubstr(fmt::format("schedule '{}'", schedule)), HasSubstr("use the schedule gpipe")));
+    }
+  }
+}
+
 TEST(PipelineInBf16, stays_as_near_as_its_rounding) {
   const Graph graph = text_step({.layers = 4}, DType::kBF16);
   const Curve whole = train_curve(graph, nullptr, {}, kRate);
@@ -183,6 +199,11 @@ TEST(PipelineOfChunks, attend_to_what_came_before) {
   EXPECT_EQ(by_keys, (std::map<int64_t, int>{{2, 2}, {4, 2}, {6, 2}, {8, 2}}));  // of 2 micro-batches and 4 chunks
 }
 
+// Keys are turned by their positions, and the gradients of a chunk's own keys turned back by the same.
+TEST(PipelineOfChunks, turn_keys_by_their_places_in_the_whole_sequence) {
+  EXPECT_EQ(difference_on(2, llama_step(Sgd{.momentum = 0.9}), pipeline(2, 2, "seq-1f1b", 1, 0, 0, 4)), "");
+}
+
 TEST(PipelineOfChunks, refuses_what_needs_all_positions) {
   const Graph graph = text_step({.layers = 2});
   EXPECT_THAT(refusal(graph, 2, pipeline(2, 2, "seq-1f1b", 1, 0, 0, 3)),
@@ -201,6 +222,55 @@ TEST(PipelineOfChunks, refuses_what_needs_all_positions) {
   } catch (const Error& e) {
     EXPECT_THAT(e.text(), HasSubstr("2 chunks of positions (seq_chunks) in another; leave one out"));
   }
+}
+
+// -- what crosses in slices ----------------------------------------------------------------------
+
+// What each rank of the first crew sends to the next in a step, in bytes.
+int64_t bytes_sent(const Compiled& made) {
+  int64_t out = 0;
+  const ExecutionPlan& plan = made.plan(0);
+  for (const Action& action : plan.actions) {
+    if (action.op->name == "send") out += plan.values[static_cast<size_t>(action.in[0])].type.bytes();
+  }
+  return out;
+}
+
+Parallel in_slices(Parallel parallel, SliceCrossings how) {
+  parallel.pipeline.slice_crossings = how;
+  return parallel;
+}
+
+TEST(PipelineInSlices, trains_as_one_rank_does_and_sends_half) {
+  const Graph graph = text_step({.layers = 2});
+  for (const Parallel& parallel : {pipeline(2, 4, "1f1b", 2), pipeline(2, 2, "zb-h1", 2, 3, 8)}) {
+    const int ranks = parallel.optimizer.level == 0 ? 4 : 8;
+    const Parallel slices = in_slices(parallel, SliceCrossings::kAlways);
+    EXPECT_EQ(difference_on(ranks, graph, slices), "");
+    const Compiled whole = compile(graph, {.ranks = ranks, .parallel = in_slices(parallel, SliceCrossings::kNever)});
+    const Compiled cut = compile(graph, {.ranks = ranks, .parallel = slices});
+    EXPECT_LE(10 * bytes_sent(cut), 6 * bytes_sent(whole));  // but for numbers and the tied weight's odd rows
+  }
+}
+
+// Links between crews are as quick as those inside one, or a hundred times slower.
+TEST(PipelineInSlices, are_chosen_where_links_between_crews_are_slower) {
+  const auto sent = [](double bytes_per_s) {
+    Machine machine{.name = "two hosts",
+                    .hosts = 2,
+                    .devices_per_host = 2,
+                    .memory_bytes = 1 << 30,
+                    .memory_bytes_per_s = 1e10,
+                    .flops_per_s = {{"f32", 1e11}},
+                    .levels = {{"host", 2, 1e-6, 1e10}, {"cable", 4, 1e-6, bytes_per_s}}};
+    Parallel parallel = pipeline(2, 4, "1f1b", 2);
+    parallel.communication.machine = machine;
+    return bytes_sent(compile(text_step({.layers = 2}), {.ranks = 4, .parallel = parallel}));
+  };
+  EXPECT_EQ(sent(1e10), bytes_sent(compile(
+                            text_step({.layers = 2}),
+                            {.ranks = 4, .parallel = in_slices(pipeline(2, 4, "1f1b", 2), SliceCrossings::kNever)})));
+  EXPECT_LE(10 * sent(1e8), 6 * sent(1e10));
 }
 
 // -- refused --------------------------------------------------------------------------------------

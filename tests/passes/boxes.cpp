@@ -1,6 +1,7 @@
 #include "tests/passes/boxes.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "trireme/base/error.h"
@@ -11,6 +12,7 @@
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
+#include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/timetable/schedules.h"
 
@@ -133,6 +135,15 @@ Result crews_box(Case& test) {
   return {to_string(program), out};
 }
 
+// Of two stages, each on a crew of its own.
+Result slice_crossings_box(Case& test) {
+  const Program program = program_of(test);
+  const Program after = slice_crossings(program, std::array{0, 1});
+  const std::vector<std::string> wrong = verify(after);
+  require(wrong.empty(), "it makes a program that is not sound: {}", wrong.empty() ? "" : wrong.front());
+  return {to_string(program), to_string(after)};
+}
+
 // A machine on which the times of a step are the same everywhere.
 Rates fixed_rates(Case& test) {
   Machine machine{.name = "model", .memory_bytes_per_s = 1e10, .flops_per_s = {{"f32", 1e11}}};
@@ -229,6 +240,7 @@ const std::vector<Box>& all() {
                          {"propagate", propagate_box},
                          {"partition", partition_box},
                          {"micro_batches", micro_batches_box},
+                         {"slice_crossings", slice_crossings_box},
                          {"crews", crews_box}};
     for (const Pass* pass : passes()) {
       out.push_back({std::string(pass->name), [pass](Case& test) { return pass_box(*pass, test); }});

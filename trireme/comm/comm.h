@@ -96,6 +96,9 @@ struct WorldOptions {
   std::function<void(std::string_view what)> on_wait = {};
   // Ends everything pending, and whatever is started later, as soon as it knows why. May be null.
   std::shared_ptr<Watch> watch = {};
+  // For tests of what must not depend on time: asked before each part of an operation how long it rests first. One
+  // thread at a time. May be null.
+  std::function<std::chrono::microseconds()> rest = {};
   std::string log;   // where this rank's output goes, for the errors of others; may be empty
   std::string host;  // ranks that say the same are taken to share a host; empty: the system tells
 };
@@ -140,7 +143,8 @@ const std::vector<std::string>& transports_of_threads();
 // Runs `body` on `size` ranks that are threads of this process, over the named transport; the first
 // error is rethrown after all have ended. An operation waits 60 s at most. For tests and the
 // simulator. With ranks_on_host, each run of that many ranks takes itself to be on a host of its own.
-void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body,
-                 int ranks_on_host = 0);
+// `change` may change what each rank connects with.
+void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body, int ranks_on_host = 0,
+                 const std::function<void(WorldOptions&)>& change = {});
 
 }  // namespace trireme::comm

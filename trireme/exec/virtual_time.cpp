@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/cost/crew_links.h"
 #include "trireme/exec/events.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/op/message.h"
@@ -14,15 +15,6 @@
 
 namespace trireme {
 namespace {
-
-// One of the machine's links between two crews, whose ranks follow each other.
-LinkCost link_to(int64_t crew, const ExecutionPlan& plan, const Rates& rates) {
-  if (!rates.machine || rates.machine->levels.empty()) return rates.links.link;
-  const int64_t apart = (std::abs(crew - plan.crew) + 1) * plan.mesh.devices();
-  const LinkLevel& level =
-      apart > rates.machine->levels.back().devices ? rates.machine->levels.back() : rates.machine->level_of(apart);
-  return {level.latency_s, level.bytes_per_s};
-}
 
 // Ranks of a mesh in groups, one group after the other.
 struct Members {
@@ -252,7 +244,8 @@ std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates
       out.push_back(collective_seconds(*action.op, types, plan.mesh, rates.links) +
                     packing_seconds(*action.op, types, machine));
     } else {
-      const LinkCost link = link_to(message_of(*action.op, action.attrs).crew, plan, rates);
+      const LinkCost link =
+          link_between_crews(message_of(*action.op, action.attrs).crew - plan.crew, plan.mesh.devices(), rates);
       int64_t bytes = 0;
       for (const TensorType& type : in) bytes += type.bytes();
       out.push_back(seconds({.rounds = 1, .bytes = static_cast<double>(bytes)}, link, rates.links));

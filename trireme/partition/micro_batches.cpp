@@ -152,11 +152,13 @@ class Unroll {
   }
 
   void record(ValueId id, ValueId old_id, int64_t m) {
-    const auto at = static_cast<size_t>(old_id);
     record_part(id, old_id);
-    if (to_.whole.back() != from_.whole[at]) {
-      to_.set_part_of(id, std::make_shared<PartOf>(PartOf{from_.whole[at], from_.layouts[at], m}));
-    }
+    if (to_.whole.back() != from_.whole[static_cast<size_t>(old_id)]) note_part(id, old_id, m);
+  }
+
+  void note_part(ValueId id, ValueId old_id, int64_t m) {
+    const auto at = static_cast<size_t>(old_id);
+    to_.set_part_of(id, std::make_shared<PartOf>(PartOf{from_.whole[at], from_.layouts[at], m}));
   }
 
   // How a micro-batch's part of a value lies.
@@ -368,7 +370,9 @@ class Unroll {
       const std::array<ValueId, 2> both{take_chunks(carried->second, old_id, dim, 0, chunks), term};
       carried->second = emit_chunks(structural().reduced(Reduction::kSum), Attrs(), both, old_id, dim, chunks);
     }
-    return chunks == 1 ? carried->second : take_chunks(carried->second, old_id, dim, chunks - 1, 1);
+    const ValueId own = chunks == 1 ? carried->second : take_chunks(carried->second, old_id, dim, chunks - 1, 1);
+    note_part(own, old_id, m);  // what turns it back goes by its place
+    return own;
   }
 
   ValueId slice(NodeId id, int64_t m) {

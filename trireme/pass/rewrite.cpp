@@ -34,7 +34,7 @@ ValueId Rewrite::new_value(const TensorType& type, Layout layout, Shape whole) {
 
 ValueId Rewrite::new_value_like(ValueId like) {
   const auto at = static_cast<size_t>(like);
-  new_values_.push_back({from_.graph.type(like), from_.layouts[at], from_.whole[at]});
+  new_values_.push_back({from_.graph.type(like), from_.layouts[at], from_.whole[at], like});
   map_.push_back(kNoValue);
   return static_cast<ValueId>(map_.size() - 1);
 }
@@ -42,6 +42,7 @@ ValueId Rewrite::new_value_like(ValueId like) {
 void Rewrite::define(ValueId old_id, ValueId id) {
   map_[static_cast<size_t>(old_id)] = id;
   if (const NewValue* made = new_one(old_id); made != nullptr) {
+    if (made->like != kNoValue) to_.set_part_of(id, from_.part_of(made->like));
     to_.layouts.push_back(made->layout);
     to_.whole.push_back(made->whole);
     return;

@@ -47,6 +47,7 @@ class Rewrite {
     TensorType type;
     Layout layout;
     Shape whole;
+    ValueId like = kNoValue;  // whose part of the batch it is
   };
 
   void define(ValueId old_id, ValueId id);

@@ -13,6 +13,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
+#include "trireme/pass/slice_cut.h"
 
 namespace trireme {
 namespace {
@@ -29,7 +30,7 @@ class SlicingKept {
             "compiler cuts: in a model that is cut by hand nothing says which ranks have the same");
     find_late();
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
-      if (const auto cut = cut_of(id)) cuts_.emplace(id, *cut);
+      if (auto cut = cut_of(id)) cuts_.emplace(id, Cut{std::move(*cut)});
     }
     if (cuts_.empty()) return std::nullopt;
     Rewrite rewrite(program_);
@@ -43,10 +44,7 @@ class SlicingKept {
   }
 
  private:
-  struct Cut {
-    Attrs attrs;
-    Layout layout;
-    TensorType type;
+  struct Cut : SliceCut {
     ValueId slice = kNoValue;
   };
 
@@ -63,37 +61,14 @@ class SlicingKept {
     }
   }
 
-  // A dimension that divides over the ranks that have the same, over as many of them as can be.
-  std::optional<Cut> cut_of(ValueId id) const {
+  std::optional<SliceCut> cut_of(ValueId id) const {
     const Value& value = graph_.value(id);
     if (value.producer < 0 || late_[at(id)] == 0 || is_output_[at(id)] != 0) return std::nullopt;
     const Node& producer = graph_.node(value.producer);
     const bool is_forward = producer.phase == Phase::kForward && !producer.again;
     if (!is_forward || !asked_[at(value.producer)].slice || value.type.bytes() < options_.fewest_bytes)
       return std::nullopt;
-    if (value.type.dtype == DType::kBool) return std::nullopt;  // is not sent
-    const Mesh& mesh = program_.mesh;
-    std::vector<int> axes;
-    for (int axis = 0; axis < mesh.axes(); ++axis) {
-      if (mesh.axis(axis).size > 1 && !program_.layouts[at(id)]->uses(axis)) axes.push_back(axis);
-    }
-    for (; !axes.empty(); axes.pop_back()) {
-      for (int dim = 0; dim < value.type.shape.rank(); ++dim) {
-        if (auto cut = cut_along(id, dim, axes)) return cut;
-      }
-    }
-    return std::nullopt;
-  }
-
-  std::optional<Cut> cut_along(ValueId id, int dim, const std::vector<int>& axes) const {
-    const int64_t ranks = program_.mesh.size_of(axes);
-    TensorType type = graph_.type(id);
-    const ReshardStep step{.kind = ReshardStep::Kind::kSlice, .dim = dim, .axes = axes};
-    const Layout layout = layout_after(step, program_.layouts[at(id)]);
-    const bool is_even = program_.whole[at(id)][dim] % layout.cuts(dim, program_.mesh) == 0;
-    if (!is_even || type.shape[dim] % ranks != 0) return std::nullopt;
-    type.shape[dim] /= ranks;
-    return Cut{Attrs::of(CollectiveAttrs{.axes = {axes.begin(), axes.end()}, .dim = dim, .size = ranks}), layout, type};
+    return slice_cut(program_, id);
   }
 
   void stow(Rewrite& rewrite, NodeId producer, ValueId made) {

@@ -32,12 +32,16 @@ struct StageRule {
   friend bool operator==(const StageRule&, const StageRule&) = default;
 };
 
+// Whether what crosses to another crew and lies whole on several ranks goes in slices (pass/slice_crossings.h).
+enum class SliceCrossings { kAuto, kAlways, kNever };  // auto: where it is quicker by the links
+
 // What is asked of a pipeline.
 struct PipelineParallel {
   int64_t crews = 1;            // equal parts of the ranks: rank r of n is of crew r / (n / crews)
   int64_t stages_per_crew = 0;  // 0: the fewest that the schedule takes
   ScheduleSpec schedule = "1f1b";
-  int64_t seq_chunks = 0;        // of a micro-batch's positions; 0: as few as the schedule takes
+  int64_t seq_chunks = 0;  // of a micro-batch's positions; 0: as few as the schedule takes
+  SliceCrossings slice_crossings = SliceCrossings::kAuto;
   std::vector<StageRule> rules;  // none, and nothing asked by the model's code: stages that cost alike
 };
 

@@ -217,12 +217,21 @@ void Engine::take_inbox() {
   inbox_filled_.store(false);
 }
 
+// Before the next part of the operation, which could begin.
+bool Engine::rests(Operation& operation) {
+  const Clock::time_point now = Clock::now();
+  if (!operation.has_rest) operation.rests_until = now + options_.rest();
+  operation.has_rest = now < operation.rests_until;
+  return operation.has_rest;
+}
+
 bool Engine::step(Operation& operation) {
   if (!operation.begun) {
     if (operation.ordered && !operation.turns->is_turn_of(operation.turn)) return false;
+    if (options_.rest && rests(operation)) return false;
     operation.begun = true;
     operation.resume_at = operation.task.handle();
-  } else if (!operation.waiting->ready()) {
+  } else if (!operation.waiting->ready() || (options_.rest && rests(operation))) {
     return false;
   }
   operation.waiting = nullptr;

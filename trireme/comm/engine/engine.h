@@ -32,6 +32,7 @@ struct EngineOptions {
   std::shared_ptr<Watch> watch = {};
   std::vector<Whereabouts> peers = {};  // by world rank; empty: not known
   std::vector<int> hosts = {};          // by world rank: the lowest rank on the same host; empty: not known
+  std::function<std::chrono::microseconds()> rest = {};  // as in WorldOptions
 };
 
 class Engine final : public Driver {
@@ -73,6 +74,7 @@ class Engine final : public Driver {
   bool pass();  // one round over everything pending; true if something moved
   void take_inbox();
   bool step(Operation& operation);
+  bool rests(Operation& operation);
   void finish(Operation& operation, std::exception_ptr error);
   void break_world(Cause cause, Operation* culprit);
   std::exception_ptr error_of(const Operation& operation, const Cause& cause) const;

@@ -77,6 +77,8 @@ struct Work::State {
   std::coroutine_handle<> resume_at;
   const Waiting* waiting = nullptr;
   bool begun = false;
+  Clock::time_point rests_until;  // before its next part, where it rests (WorldOptions::rest)
+  bool has_rest = false;
 
   std::atomic<bool> finished{false};
   std::exception_ptr error;  // set before `finished`

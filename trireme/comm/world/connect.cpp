@@ -129,6 +129,7 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   WorldOptions options = asked;
   if (options.transport == "mpi" || (options.transport == "auto" && options.size > 1 && !options.store)) {
     EngineOptions engine{0, 1, options.deadline, options.background, false, options.on_wait, options.watch};
+    engine.rest = options.rest;
     Backend backend = mpi_backend(options, engine);
     return std::make_unique<ConnectedWorld>(engine, std::move(backend));
   }
@@ -137,8 +138,9 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   if (!options.store) options.store = memory_store();
   const Neighbours neighbours = options.size == 1 ? Neighbours{} : count_neighbours(options);
   const bool crowded = neighbours.on_host > static_cast<int>(std::thread::hardware_concurrency());
-  const EngineOptions engine{options.rank,    options.size,  options.deadline, options.background, crowded,
-                             options.on_wait, options.watch, neighbours.peers, neighbours.hosts};
+  EngineOptions engine{options.rank,    options.size,  options.deadline, options.background, crowded,
+                       options.on_wait, options.watch, neighbours.peers, neighbours.hosts};
+  engine.rest = options.rest;
   const std::string transport = choose(options, neighbours);
   Backend backend = transport == "shm"   ? shm_backend(options)
                     : transport == "ucx" ? ucx_backend(options, neighbours.on_host == options.size)
@@ -153,7 +155,8 @@ const std::vector<std::string>& transports_of_threads() {
 }
 
 // The first error is told to every rank that still runs, which ends what it waits for.
-void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body, int ranks_on_host) {
+void spawn_ranks(int size, const std::string& transport, const std::function<void(World&)>& body, int ranks_on_host,
+                 const std::function<void(WorldOptions&)>& change) {
   require(transport != "mpi", "spawn_ranks: ranks of 'mpi' are processes started by mpirun, not threads");
   const auto store = std::make_shared<MemoryStore>();
   std::mutex mutex;
@@ -164,6 +167,7 @@ void spawn_ranks(int size, const std::string& transport, const std::function<voi
     WorldOptions options{.rank = rank, .size = size, .transport = transport, .store = store};
     options.deadline = options.join_deadline = std::chrono::seconds(60);
     if (ranks_on_host > 0) options.host = fmt::format("host {}", rank / ranks_on_host);
+    if (change) change(options);
     std::unique_ptr<World> world;
     try {
       world = connect(options);

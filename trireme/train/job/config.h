@@ -61,6 +61,7 @@ struct JobConfig {
     int64_t pp = 1, virtual_stages = 0, seq_chunks = 0;  // 0: as few as the schedule takes
     std::string schedule = "1f1b";                       // a name, or a file
     std::vector<StageRule> stages;
+    SliceCrossings slice_crossings = SliceCrossings::kAuto;
     std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
     int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;

@@ -12,6 +12,8 @@ namespace trireme {
 namespace {
 
 constexpr NameOf<Numerics> kNumerics[] = {{"fast", Numerics::kFast}, {"invariant", Numerics::kInvariant}};
+constexpr NameOf<SliceCrossings> kSliceCrossings[] = {
+    {"auto", SliceCrossings::kAuto}, {"always", SliceCrossings::kAlways}, {"never", SliceCrossings::kNever}};
 
 constexpr int64_t kMostFusionMb = int64_t{1} << 20;
 constexpr std::string_view kSemiAuto = "mode=semi_auto_parallel";
@@ -248,6 +250,11 @@ std::vector<Key> keys_of_pipeline(JobConfig& c) {
        .target = as_texts(&p.stages),
        .doc = "stages of modules, \"scope = stage\", like \"h.0..5 = 0\"; none: stages that take about as long as "
               "each other",
+       .no_effect_with = "pp = 1"},
+      {.name = "slice_crossings",
+       .target = one_of(&p.slice_crossings, kSliceCrossings),
+       .doc = "what several ranks of a stage have whole and another stage reads goes there in slices, one from each "
+              "rank, and is gathered there: auto (where that is quicker by the links), always, or never",
        .no_effect_with = "pp = 1"},
       {.name = "keep",
        .target = as_texts(&p.keep),

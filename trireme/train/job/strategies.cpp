@@ -308,6 +308,7 @@ PipelineParallel pipeline_of(const JobConfig& config, int64_t ranks) {
           .stages_per_crew = p.virtual_stages,
           .schedule = schedule_of(config, ranks),
           .seq_chunks = p.seq_chunks,
+          .slice_crossings = p.slice_crossings,
           .rules = p.stages};
 }
 

@@ -14,6 +14,7 @@
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/slice_crossings.h"
 #include "trireme/train/step/invariant.h"
 
 namespace trireme {
@@ -160,6 +161,12 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   std::vector<Program> programs;
   if (options.parallel.pipeline.crews > 1) {
     out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
+    if (const SliceCrossings how_sliced = options.parallel.pipeline.slice_crossings;
+        how_sliced != SliceCrossings::kNever) {
+      const bool always = how_sliced == SliceCrossings::kAlways;
+      whole = slice_crossings(std::move(whole), crews_of_stages(*out.timetable),
+                              always ? std::nullopt : std::optional(out.rates));
+    }
     programs = in_crews(std::exchange(whole, Program()), *out.timetable);
   } else {
     programs.push_back(std::move(whole));

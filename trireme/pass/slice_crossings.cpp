@@ -1,0 +1,123 @@
+#include "trireme/pass/slice_crossings.h"
+
+#include <map>
+#include <set>
+
+#include "trireme/cost/crew_links.h"
+#include "trireme/op/op_def.h"
+#include "trireme/op/structural.h"
+#include "trireme/pass/rewrite.h"
+#include "trireme/pass/slice_cut.h"
+
+namespace trireme {
+namespace {
+
+class SlicingCrossings {
+ public:
+  SlicingCrossings(const Program& program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates)
+      : program_(program), graph_(program.graph), crew_of_stage_(crew_of_stage), rates_(rates) {}
+
+  // Nothing where nothing is sliced.
+  std::optional<Program> run() {
+    find_crossings();
+    if (crossings_.empty()) return std::nullopt;
+    Rewrite rewrite(program_);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      std::vector<ValueId> in;
+      for (const ValueId operand : node.inputs) in.push_back(as_read(rewrite, id, operand));
+      rewrite.copy(id, in, node.outputs);
+      for (const ValueId made : node.outputs) slice(rewrite, id, made);
+    }
+    return rewrite.finish();
+  }
+
+ private:
+  struct Crossing {
+    SliceCut cut;
+    ValueId slice = kNoValue;
+    std::map<int, ValueId> whole = {};  // on the crews that read it
+  };
+
+  int crew_of(const Node& node) const { return node.stage < 0 ? -1 : crew_of_stage_[static_cast<size_t>(node.stage)]; }
+  int crew_of(ValueId id) const {
+    const NodeId producer = graph_.value(id).producer;
+    return producer < 0 ? -1 : crew_of(graph_.node(producer));
+  }
+
+  void find_crossings() {
+    std::map<ValueId, std::set<int>> readers;
+    for (const Node& node : graph_.nodes()) {
+      for (const ValueId operand : node.inputs) {
+        const int from = crew_of(operand), to = crew_of(node);
+        if (from >= 0 && to >= 0 && from != to) readers[operand].insert(to);
+      }
+    }
+    for (const auto& [id, crews] : readers) {
+      std::optional<SliceCut> cut = slice_cut(program_, id);
+      if (!cut) continue;
+      Crossing crossing{.cut = std::move(*cut)};
+      for (const int crew : crews) {
+        if (pays(id, crossing.cut, crew)) crossing.whole.emplace(crew, kNoValue);
+      }
+      if (!crossing.whole.empty()) crossings_.emplace(id, std::move(crossing));
+    }
+  }
+
+  // The message alone, or that of the slice, what makes it, and the gather after it.
+  bool pays(ValueId id, const SliceCut& cut, int crew) const {
+    if (!rates_) return true;
+    const Machine machine = rates_->machine ? *rates_->machine : Machine::this_host();
+    const LinkCost link = link_between_crews(crew - crew_of(id), program_.mesh.devices(), *rates_);
+    const auto message_s = [&](const TensorType& type) {
+      return seconds({.rounds = 1, .bytes = static_cast<double>(type.bytes())}, link, rates_->links);
+    };
+    const TensorType& whole = graph_.type(id);
+    const OpDef& gather = structural().step(ReshardStep::Kind::kAllGather);
+    const TypeArgs types{{&cut.type, 1}, {&whole, 1}, cut.attrs};
+    const double copies_s = 2 * static_cast<double>(cut.type.bytes()) / machine.memory_bytes_per_s;
+    const double slices_s = message_s(cut.type) + collective_seconds(gather, types, program_.mesh, rates_->links) +
+                            packing_seconds(gather, types, machine) + copies_s;
+    return slices_s < message_s(whole);
+  }
+
+  void slice(Rewrite& rewrite, NodeId producer, ValueId made) {
+    const auto found = crossings_.find(made);
+    if (found == crossings_.end()) return;
+    Crossing& crossing = found->second;
+    crossing.slice =
+        rewrite.new_value(crossing.cut.type, crossing.cut.layout, program_.whole[static_cast<size_t>(made)]);
+    rewrite.insert(structural().step(ReshardStep::Kind::kSlice), crossing.cut.attrs, producer, {&made, 1},
+                   {&crossing.slice, 1});
+  }
+
+  // The operand itself, or what the reader's crew has gathered, before its first reader.
+  ValueId as_read(Rewrite& rewrite, NodeId reader, ValueId operand) {
+    const auto found = crossings_.find(operand);
+    if (found == crossings_.end()) return operand;
+    Crossing& crossing = found->second;
+    const auto here = crossing.whole.find(crew_of(graph_.node(reader)));
+    if (here == crossing.whole.end()) return operand;
+    if (here->second == kNoValue) {
+      here->second = rewrite.new_value_like(operand);
+      rewrite.insert(structural().step(ReshardStep::Kind::kAllGather), crossing.cut.attrs, reader, {&crossing.slice, 1},
+                     {&here->second, 1});
+    }
+    return here->second;
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  std::span<const int> crew_of_stage_;
+  const std::optional<Rates>& rates_;
+  std::map<ValueId, Crossing> crossings_;
+};
+
+}  // namespace
+
+Program slice_crossings(Program program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates) {
+  std::optional<Program> sliced = SlicingCrossings(program, crew_of_stage, rates).run();
+  return sliced ? std::move(*sliced) : std::move(program);
+}
+
+}  // namespace trireme
