@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/job_flags.h"
 #include "cli/model_flags.h"
-#include "trireme/backend/peak.h"
+#include "trireme/backend/cpu/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
@@ -24,8 +24,9 @@
 #include "trireme/ops/ops.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
+#include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/communication_summary.h"
 #include "trireme/train/step/precision.h"
 #include "trireme/train/step/session.h"
@@ -163,7 +164,7 @@ int step(const StepArgs& args) {
   const Assembly assembly = assembly_of(config, *model, job.size());
   if (job.rank() == 0) {
     log_remarks(config);
-    log_slow_products(assembly.options.compute);
+    log_slow_products(assembly.options.step.compute);
   }
   const double before_mb = resident_mb();
   Session session = session_of(assembly, job.world(), &job.pool());
@@ -184,8 +185,8 @@ int step(const StepArgs& args) {
          {"world", job.size()},
          {"threads", job.pool().size()},
          {"device", config.train.device},
-         {"dtype", to_string(config.train.dtype)},
-         {"numerics", to_string(config.train.numerics)},
+         {"dtype", to_string(config.train.step.compute)},
+         {"numerics", to_string(config.train.step.numerics)},
          {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
          {"batch", args.model.batch},
          {"parameters", session.parameter_count()},

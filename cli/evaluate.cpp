@@ -11,6 +11,7 @@
 #include "trireme/base/file.h"
 #include "trireme/train/infer/evaluate_checkpoint.h"
 #include "trireme/train/job/job.h"
+#include "trireme/train/job/kinds.h"
 
 namespace trireme::cli {
 namespace {

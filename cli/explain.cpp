@@ -18,8 +18,9 @@
 #include "trireme/pass/step_times.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
+#include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/precision.h"
 
 namespace trireme::cli {
@@ -89,9 +89,9 @@ JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view com
   }
   if (flags.image > 0) set_image(config, flags.image, command);
   config.data.validation = 0;
-  config.train.seed = 0;
+  config.train.step.seed = 0;
   config.train.fit.steps = 1;
-  config.train.clip = 0;
+  config.train.step.clip_norm = 0;
   override_keys(config, flags.keys.overrides());
   ask_implied(flags.keys, config);
   config.train.fit.batch = flags.batch * data_parallel_degree(config, ranks);

@@ -1,15 +1,15 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [ONCE] [LIBS pkg::target ...] [DEFINES X=1 ...] [PRECOMPILED header ...])
+#   trireme_folder(layout [ONCE] [TESTS_TOGETHER] [LIBS pkg::target ...] [DEFINES X=1 ...] [PRECOMPILED header ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
-# compiled with -O1, which takes about two thirds of the time that -O3 does.
+# compiled with -O1, which takes about two thirds of the time that -O3 does. TESTS_TOGETHER: see trireme_test_program.
 #
-# Most of the time of a build goes into headers, so they are read once for several sources: the sources of a folder are
-# compiled eight at a time, as one. Where files of a folder give functions of their own the same names that cannot be; the
-# headers that most of them include are named instead, and PRECOMPILED, as those of the tests are. Every source still
-# includes what it uses: the preset `dev` compiles each by itself (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
+# Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
+# folder are compiled eight at a time, as one. Where files of a folder give functions of their own the same names that cannot be; the
+# headers that most of them include are named instead, and PRECOMPILED, as those of the tests are. Every source still includes what
+# it uses: the preset `dev` compiles each by itself (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
 
 add_library(trireme_options INTERFACE)
 target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
@@ -35,8 +35,16 @@ endif()
 
 set_property(GLOBAL PROPERTY TRIREME_FOLDERS "")
 
+# Compiles so many sources of a target at a time.
+function(trireme_together name count)
+  if(TRIREME_TOGETHER)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${count})
+    target_compile_options(${name} PRIVATE -Wno-subobject-linkage)  # takes the sources for headers
+  endif()
+endfunction()
+
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "ONCE" "" "LIBS;DEFINES;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(ARG "ONCE;TESTS_TOGETHER" "" "LIBS;DEFINES;PRECOMPILED" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -52,15 +60,17 @@ function(trireme_folder name)
   endif()
   if(TRIREME_PRECOMPILE AND ARG_PRECOMPILED)
     target_precompile_headers(trireme_${name} PRIVATE ${ARG_PRECOMPILED})
-  elseif(TRIREME_TOGETHER AND NOT ARG_PRECOMPILED)
-    set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    target_compile_options(trireme_${name} PRIVATE -Wno-subobject-linkage)  # takes the sources for headers
+  elseif(NOT ARG_PRECOMPILED)
+    trireme_together(trireme_${name} 8)
   endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
   if(tests AND TRIREME_TESTS)
     set_property(GLOBAL PROPERTY TRIREME_TESTS_OF_${name} "${tests}")
     set_property(GLOBAL PROPERTY TRIREME_DEFINES_OF_${name} "${ARG_DEFINES}")
     set_property(GLOBAL PROPERTY TRIREME_LIBS_OF_${name} "${ARG_LIBS}")
+    if(ARG_TESTS_TOGETHER)
+      set_property(GLOBAL PROPERTY TRIREME_TOGETHER_OF_${name} TOGETHER)
+    endif()
   endif()
 endfunction()
 
@@ -78,16 +88,21 @@ function(trireme_test_headers)
     <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <span> <string> <thread> <vector>)
 endfunction()
 
-# A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
-# of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release build the tests themselves are compiled for a quick build.
+# A test program of GoogleTest: trireme_test_program(name [TOGETHER] TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
+# of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release
+# build the tests themselves are compiled for a quick build. TOGETHER: their sources are compiled four at a time, so two files of the program
+# may not give the same name to things of their own, unless each stands in a namespace of its file's name.
 function(trireme_test_program name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "TOGETHER" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   if(TRIREME_PRECOMPILE)
     if(NOT TARGET trireme_test_headers)
       trireme_test_headers()
     endif()
     target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
+  endif()
+  if(ARG_TOGETHER)
+    trireme_together(${name} 4)
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -106,7 +121,8 @@ function(trireme_folder_tests)
   foreach(name IN LISTS folders)
     get_property(tests GLOBAL PROPERTY TRIREME_TESTS_OF_${name})
     if(tests)
-      trireme_test_program(${name}_test TIMEOUT 300 SOURCES ${tests} LIBS trireme)
+      get_property(together GLOBAL PROPERTY TRIREME_TOGETHER_OF_${name})
+      trireme_test_program(${name}_test ${together} TIMEOUT 300 SOURCES ${tests} LIBS trireme)
       get_property(defines GLOBAL PROPERTY TRIREME_DEFINES_OF_${name})
       get_property(libs GLOBAL PROPERTY TRIREME_LIBS_OF_${name})
       if(defines)

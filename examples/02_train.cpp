@@ -16,7 +16,7 @@ struct Mlp : tr::nn::Module {
 int main(int argc, char** argv) {
   const auto job = tr::Job::init(argc, argv);  // finds its rank and world however it was launched
   Mlp net;
-  tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{.lr = 1e-3}, {.accuracy = true, .progress = false}};
+  tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{.lr = 1e-3}, {.step = {.accuracy = true}, .progress = false}};
   const auto digits = tr::data::split_fraction(
       tr::data::idx("examples/data/digits-images-idx3-ubyte.gz", "examples/data/digits-labels-idx1-ubyte.gz"), 0.1);
   const tr::FitResult result = trainer.fit(digits.train, {.epochs = 10, .batch = 48, .validation = digits.validation});

@@ -30,11 +30,13 @@ int main(int argc, char** argv) {
   const auto job = tr::Job::init(argc, argv);
   const tr::Mesh mesh({{"dp", 1}, {"tp", job.size()}});
   Halves net(mesh);
-  tr::Trainer trainer{
-      net,
-      tr::cross_entropy,
-      tr::AdamW{.lr = 1e-3},
-      {.mode = tr::Mode::kHybrid, .accuracy = true, .progress = false, .parallel = {.mesh = tr::to_string(mesh)}}};
+  tr::Trainer trainer{net,
+                      tr::cross_entropy,
+                      tr::AdamW{.lr = 1e-3},
+                      {.step = {.accuracy = true},
+                       .mode = tr::Mode::kHybrid,
+                       .progress = false,
+                       .parallel = {.mesh = tr::to_string(mesh)}}};
   const auto digits = tr::data::split_fraction(tr::data::synthetic_images({.samples = 2000}), 0.1);
   const tr::FitResult result = trainer.fit(digits.train, {.epochs = 2, .batch = 50, .validation = digits.validation});
   if (job.rank() == 0) {

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "tests/cli/program.h"
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/ckpt/checkpoint.h"
 
 namespace trireme::cli {

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kSource = TRIREME_SOURCE_DIR;
+const std::string kTree = TRIREME_SOURCE_DIR;
 
 struct File {
   std::string path;
@@ -27,12 +27,12 @@ struct File {
 class NamesTest : public trireme::cli::CliTest {
  protected:
   static std::vector<File> files(const std::vector<std::string>& folders, const std::vector<std::string>& endings) {
-    std::vector<File> out{{"README.md", read(kSource + "/README.md")},
-                          {"CONTRIBUTING.md", read(kSource + "/CONTRIBUTING.md")}};
+    std::vector<File> out{{"README.md", read(kTree + "/README.md")},
+                          {"CONTRIBUTING.md", read(kTree + "/CONTRIBUTING.md")}};
     if (endings.front() != ".md") out.clear();
     for (const std::string& folder : folders) {
-      for (const auto& entry : fs::recursive_directory_iterator(kSource + "/" + folder)) {
-        const std::string path = fs::relative(entry.path(), kSource).string();
+      for (const auto& entry : fs::recursive_directory_iterator(kTree + "/" + folder)) {
+        const std::string path = fs::relative(entry.path(), kTree).string();
         if (path.ends_with("_test.cpp") || std::ranges::count(endings, entry.path().extension().string()) == 0)
           continue;
         out.push_back({path, read(entry.path())});
@@ -86,8 +86,8 @@ class NamesTest : public trireme::cli::CliTest {
 // Whether a file is there whose path begins so, as in "docs/guide/03".
 bool exists(std::string path) {
   while (path.ends_with('.') || path.ends_with('/')) path.pop_back();
-  if (fs::exists(kSource + "/" + path)) return true;
-  const fs::path whole = kSource + "/" + path;
+  if (fs::exists(kTree + "/" + path)) return true;
+  const fs::path whole = kTree + "/" + path;
   if (!fs::is_directory(whole.parent_path())) return false;
   return std::ranges::any_of(fs::directory_iterator(whole.parent_path()), [&](const fs::directory_entry& entry) {
     return entry.path().filename().string().starts_with(whole.filename().string() + "_") ||
@@ -176,14 +176,14 @@ TEST_F(NamesTest, DocumentsHelpAndMessagesNameFilesThatAreThere) {
 TEST_F(NamesTest, LinksOfDocumentsLeadToFiles) {
   for (const File& file : files({"docs", "examples", "tests"}, {".md"})) {
     for (const std::string& link : found(file.text, R"(\]\(([^)#: ]+)(?=[)#]))")) {
-      EXPECT_TRUE(fs::exists((fs::path(kSource) / file.path).parent_path() / link))
+      EXPECT_TRUE(fs::exists((fs::path(kTree) / file.path).parent_path() / link))
           << file.path << ": nothing is at the link " << link;
     }
   }
 }
 
 TEST_F(NamesTest, ExamplesOfHelpPagesRun) {
-  for (const char* name : {"examples", "machines"}) fs::create_symlink(kSource + "/" + name, path(name));
+  for (const char* name : {"examples", "machines"}) fs::create_symlink(kTree + "/" + name, path(name));
   write("my_program", "#!/bin/sh\n");
   fs::permissions(path("my_program"), fs::perms::owner_all);
   ASSERT_EQ(

@@ -55,7 +55,7 @@ TEST(Snippets, AModelOfSeveralFieldsHasALossOfTwoTargets) {
                                                                             {"bought", tr::DType::kI32, {}, 2}}});
   // clang-format off
 Bought net;
-tr::Trainer trainer{net, two_targets, tr::AdamW{}, {.accuracy = true, .progress = false}};
+tr::Trainer trainer{net, two_targets, tr::AdamW{}, {.step = {.accuracy = true}, .progress = false}};
 const tr::FitResult result = trainer.fit(visits, {.steps = 5, .batch = 8, .validation = visits});
   // clang-format on
   EXPECT_EQ(result.step, 5);

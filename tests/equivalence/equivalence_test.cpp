@@ -15,8 +15,8 @@
 
 #include "tests/equivalence/run.h"
 #include "tests/equivalence/shrink.h"
-#include "trireme/backend/cpu/isa.h"
-#include "trireme/backend/kernels.h"
+#include "trireme/backend/cpu/isa/isa.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/op/registry.h"
 
 namespace trireme::equivalence {

@@ -43,7 +43,7 @@ HostTensor joined(const Pieces& parts, int64_t dim) {
   return joined(all, dim);
 }
 
-HostTensor reduced(const std::vector<const HostTensor*>& terms, const std::string& reduction) {
+HostTensor reduction_of(const std::vector<const HostTensor*>& terms, const std::string& reduction) {
   HostTensor out = terms[0]->clone();
   const Reduction how = reduction == "sum" ? Reduction::kSum : reduction == "max" ? Reduction::kMax : Reduction::kMin;
   for (size_t k = 1; k < terms.size(); ++k) reduce_into(out.view(), terms[k]->view(), how);
@@ -71,9 +71,9 @@ HostTensor received(const Node& node, const std::vector<const HostTensor*>& memb
         attrs.dim, attrs.size, place);
   }
   const auto& attrs = node.attrs.as<CollectiveAttrs>();
-  if (op == "all_reduce") return reduced(members, attrs.reduction);
+  if (op == "all_reduce") return reduction_of(members, attrs.reduction);
   if (op == "all_gather") return joined(members, attrs.dim);
-  if (op == "reduce_scatter") return part_of(reduced(members, attrs.reduction), attrs.dim, attrs.size, place);
+  if (op == "reduce_scatter") return part_of(reduction_of(members, attrs.reduction), attrs.dim, attrs.size, place);
   if (op == "ring_shift") return members[static_cast<size_t>((place + attrs.size - attrs.shift) % attrs.size)]->clone();
   if (op == "broadcast") return members[static_cast<size_t>(attrs.root)]->clone();
   if (op == "shard_slice") return part_of(*members[static_cast<size_t>(place)], attrs.dim, attrs.size, place);

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "tests/equivalence/draw.h"
-#include "trireme/backend/kernels.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/layout/simulate.h"
 #include "trireme/op/conformance.h"
 #include "trireme/op/structural.h"

@@ -73,7 +73,7 @@ std::string transport_of(const Case& test) {
 }
 
 // The same case on one rank.
-Case uncut(const Case& test) {
+Case on_one_rank(const Case& test) {
   Case out = test;
   out.crews = 1;
   out.strategy =
@@ -277,7 +277,7 @@ void run_on_rank(Running& r, const CaseInputs& all, comm::World* world) {
 }
 
 Tensors run_alone(const Case& test, const CaseInputs& inputs) {
-  Case alone = uncut(test);
+  Case alone = on_one_rank(test);
   alone.device = "cpu";
   alone.lingers = false;
   Running r;

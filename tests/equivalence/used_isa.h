@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 
 namespace trireme::equivalence {
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kMayName{
     "trireme/ops/",  "trireme/backend/",          "trireme/nn/",
-    "trireme/comm/", "trireme/op/structural.cpp", "trireme/train/job/strategies"};
+    "trireme/comm/", "trireme/op/structural.cpp", "trireme/train/job/parallel_settings"};
 
 bool may_name_ops(std::string_view path) {
   if (!path.starts_with("trireme/") && !path.starts_with("cli/")) return true;

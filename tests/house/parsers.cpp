@@ -33,8 +33,8 @@ constexpr std::array<std::string_view, 28> kBorders{
     "trireme/ir/attrs.cpp",
     "trireme/exec/plan_text.cpp",
     "trireme/exec/hand_plan_impl.h",  // plans written by hand, for tests
-    "trireme/backend/elementwise_cases_impl.h",
-    "trireme/backend/kernel_cases_impl.h",
+    "trireme/backend/cpu/elementwise_cases_impl.h",
+    "trireme/backend/cpu/kernel_cases_impl.h",
     "trireme/partition/program_text.cpp",
     "trireme/plan/strategy_text.cpp",
     "trireme/plan/strategy_json.cpp",

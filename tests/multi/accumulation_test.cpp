@@ -6,7 +6,7 @@
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

@@ -9,7 +9,7 @@
 #include "trireme/data/source.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/parallel.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/loop/trainer.h"
 
 namespace trireme {

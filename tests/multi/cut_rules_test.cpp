@@ -10,7 +10,7 @@
 #include "trireme/partition/why.h"
 #include "trireme/plan/op_names.h"
 #include "trireme/plan/without_effect.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/compile.h"
 
 namespace trireme {

@@ -5,7 +5,7 @@
 #include "trireme/nn/models/bert.h"
 #include "trireme/nn/models/vit.h"
 #include "trireme/ops/loss/counted_loss.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

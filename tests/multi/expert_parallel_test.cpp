@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/moe.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

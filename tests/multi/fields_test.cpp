@@ -207,7 +207,7 @@ TEST(Fields, inference_reads_no_targets_and_accuracy_is_of_the_last_field) {
                     .loss = bert_loss,
                     .optimizer = Sgd{},
                     .batch = bert_batch(),
-                    .options = {.accuracy = true}};
+                    .options = {.step = {.accuracy = true}}};
   const Graph inference = inference_of(assembly, 1);
   std::vector<std::string> read;
   for (const Input& input : inference.inputs()) {

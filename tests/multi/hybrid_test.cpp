@@ -11,7 +11,8 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/config.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/by_hand.h"
 
 namespace trireme {
@@ -70,10 +71,9 @@ struct How {
 
 Graph hand_step(const Parallel& parallel, const How& how) {
   std::vector<BatchField> batch = mlp_batch();
-  StepOptions options{.name = "mlp", .clip_norm = 0.5};
-  cut_by_hand(parallel, how.ranks, batch, options);
-  return training_step([&](const Tensor& x) { return hand_mlp(x, *options.by_hand); }, how.loss, batch, how.optimizer,
-                       options);
+  const HandCut cut = cut_by_hand(parallel, how.ranks, batch);
+  return training_step([&](const Tensor& x) { return hand_mlp(x, *cut.mesh); }, how.loss, batch, how.optimizer,
+                       {.name = "mlp", .clip_norm = 0.5}, cut);
 }
 
 Graph dense_step(const How& how) {
@@ -118,8 +118,7 @@ constexpr float kRate = 0.5F;
 // loss = mean(x * own) + mean(shared): the gradient of `own` is a rank's mean of x, of `shared` 1/4 on every rank.
 Graph own_step(const Parallel& parallel, int64_t ranks) {
   std::vector<BatchField> batch{{"x", {DType::kF32, {8, 4}}}, {"y", {DType::kF32, {8}}}};
-  StepOptions options{.name = "own"};
-  cut_by_hand(parallel, ranks, batch, options);
+  const HandCut cut = cut_by_hand(parallel, ranks, batch);
   Vector own("a", {4});
   own.layerwise();
   const Vector shared("b", {4});
@@ -133,7 +132,7 @@ Graph own_step(const Parallel& parallel, int64_t ranks) {
     return add(y, mean(shared.value("shared")));
   };
   return training_step(
-      model, [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0.9}, options);
+      model, [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0.9}, {.name = "own"}, cut);
 }
 
 const Parallel kByHand{.by_hand = true};
@@ -260,15 +259,14 @@ TEST(Layerwise, pieces_are_joined_as_a_job_of_another_size_says) {
   const Folder folder;
   const auto graph_of = [](const Parallel& parallel, int64_t ranks, int64_t columns) {
     std::vector<BatchField> batch{{"x", {DType::kF32, {8, columns}}}, {"y", {DType::kF32, {8}}}};
-    StepOptions options{.name = "own"};
-    cut_by_hand(parallel, ranks, batch, options);
+    const HandCut cut = cut_by_hand(parallel, ranks, batch);
     const Vector part("a", {3, columns});
     return training_step(
         [&](const Tensor& x) {
           const nn::Scope scope(part);
           return mean(matmul(x, part.value("w"), false, true));
         },
-        [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0}, options);
+        [](const Tensor& y, const Tensor&) { return y; }, batch, Sgd{.momentum = 0}, {.name = "own"}, cut);
   };
   const auto rules = [](const Piece& piece) { return std::vector<PieceRule>{{"a.*", piece}}; };
   const Parallel own{.by_hand = true, .layerwise = rules(kOwnPiece)};

@@ -7,7 +7,7 @@
 
 #include "tests/multi/loss_curve.h"
 #include "trireme/base/error.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

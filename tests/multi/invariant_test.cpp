@@ -16,7 +16,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/tensor/host_tensor.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/invariant.h"
 
 namespace trireme {
@@ -126,7 +126,7 @@ Parallel parallel_for(const Case& c, const std::string& model) {
   config.parallel.interleave = c.interleave;
   config.parallel.pp = c.pp;
   config.parallel.schedule = c.schedule;
-  config.train.numerics = Numerics::kInvariant;
+  config.train.step.numerics = Numerics::kInvariant;
   return parallel_of(config, c.ranks);
 }
 

@@ -5,7 +5,8 @@
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "tests/multi/training_support.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

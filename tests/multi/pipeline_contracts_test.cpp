@@ -10,7 +10,7 @@
 #include "tests/multi/small_graphs.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/op/structural.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/timeline.h"
 
 namespace trireme {

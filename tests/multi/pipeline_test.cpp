@@ -8,7 +8,7 @@
 #include "tests/multi/loss_curve.h"
 #include "trireme/base/error.h"
 #include "trireme/nn/models/resnet.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {
@@ -207,7 +207,7 @@ TEST(PipelineOfChunks, turn_keys_by_their_places_in_the_whole_sequence) {
 TEST(PipelineOfChunks, refuses_what_needs_all_positions) {
   const Graph graph = text_step({.layers = 2});
   EXPECT_THAT(refusal(graph, 2, pipeline(2, 2, "seq-1f1b", 1, 0, 0, 3)),
-              HasSubstr("a rank's 8 positions ('x' i32[24,8]) cannot be divided into 3 chunks; use 1 chunks"));
+              HasSubstr("a rank's 8 positions ('x' i32[24,8]) cannot be divided into 3 chunks; use 2"));
   EXPECT_THAT(refusal(graph, 2, pipeline(2, 2, "1f1b", 1, 0, 0, 2)), HasSubstr("only seq-1f1b cuts them"));
   Parallel alone = pipeline(2, 2);
   alone.pipeline = {.seq_chunks = 2};

@@ -100,11 +100,10 @@ TEST(ResNet, contracts_4_3_optimizer_parallel_ranks_train_as_one) {
 TEST(ResNet, contracts_3_3_running_statistics_of_a_model_that_is_cut_by_hand_are_the_same_on_all_ranks) {
   const Parallel by_hand{.by_hand = true};
   std::vector<BatchField> batch = images();
-  StepOptions options{.name = "resnet"};
-  cut_by_hand(by_hand, 2, batch, options);
+  const HandCut cut = cut_by_hand(by_hand, 2, batch);
   nn::ResNet model({.blocks = {1}, .width = 4, .classes = 10});
-  const Graph graph =
-      training_step([&](const Tensor& x) { return model(x); }, class_loss(), batch, Sgd{.momentum = 0.9}, options);
+  const Graph graph = training_step([&](const Tensor& x) { return model(x); }, class_loss(), batch,
+                                    Sgd{.momentum = 0.9}, {.name = "resnet"}, cut);
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
     Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = by_hand});
     session.initialise();

@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

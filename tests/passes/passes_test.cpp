@@ -101,7 +101,8 @@ TEST(Pairs, AskOnlyWhatTheBoxKnows) {
   const std::string program = "mesh \"dp=1\"\ngraph \"g\"\n%0: f32[2] = data \"x\"\noutput \"x\" %0\n";
   EXPECT_EQ(why("# words\n" + program), "");
   EXPECT_EQ(why(program), "no line of '# ' at the head says what the pair shows");
-  EXPECT_EQ(why("# words\nloss_peaces = 2\n" + program), "'loss_peaces' is nothing that fuse_rows is asked");
+  EXPECT_EQ(why("# words\nloss_peaces = 2\n" + program),
+            fmt::format("'loss_peaces' is nothing that {} is asked", boxes::all().back().name));
 }
 
 }  // namespace

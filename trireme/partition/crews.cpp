@@ -351,11 +351,12 @@ class CrewProgram {
 }  // namespace
 
 std::vector<Program> in_crews(const Program& program, const Timetable& timetable) {
-  require(
-      program.micro_batches % (timetable.micro_batches * timetable.seq_chunks) == 0 &&
-          program.seq_chunks == timetable.seq_chunks,
-      "the timetable '{}' is for {} micro-batches of {} chunks of positions each; the program has {} parts of a batch",
-      timetable.name, timetable.micro_batches, timetable.seq_chunks, program.micro_batches);
+  require(program.micro_batches % (timetable.micro_batches * timetable.seq_chunks) == 0 &&
+              program.seq_chunks == timetable.seq_chunks,
+          "the timetable '{}' is for {} micro-batches{}; the program has {} parts of a batch", timetable.name,
+          timetable.micro_batches,
+          timetable.seq_chunks > 1 ? fmt::format(" of {} chunks of positions each", timetable.seq_chunks) : "",
+          program.micro_batches);
   const CrewUnits stages(program, timetable);
   const auto count = static_cast<int>(timetable.crews.size());
   std::vector<std::vector<Step>> orders;

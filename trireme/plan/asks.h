@@ -31,8 +31,8 @@ struct Asks {
   std::map<NodeId, std::vector<Layout>> as_it_comes;
   // Nodes whose sums over ranks are not taken: each rank goes on with its own term, times the number of ranks where the
   // second is true, which makes of a sum's mean the mean of the rank's own part. Gradients are those of what ranks so
-  // compute, and of what an input is updated with the ranks' mean is taken (plan/own_terms.h).
-  std::map<NodeId, bool> own_terms;
+  // compute, and of what an input is updated with the ranks' mean is taken (plan/unsummed_values.h).
+  std::map<NodeId, bool> unsummed;
 };
 
 }  // namespace trireme

@@ -61,7 +61,7 @@ Layout found_by_gradient(const Propagated& known, const Node& node, ValueId oper
 
 std::optional<VouchedLayouts> vouched_as_forward(const Propagated& known, const Node& node) {
   const std::optional<VouchedLayouts>& layouts = known.chosen(node.gradient_of).vouched;
-  if (!layouts || layouts->parts > 1 || known.asks.own_terms.contains(node.gradient_of)) return std::nullopt;
+  if (!layouts || layouts->parts > 1 || known.asks.unsummed.contains(node.gradient_of)) return std::nullopt;
   const Node& forward = known.graph.node(node.gradient_of);
   std::vector<std::optional<Layout>> own;  // of what the same gradient makes
   for (const ValueId id : node.inputs) {

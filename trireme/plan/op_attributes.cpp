@@ -26,12 +26,12 @@ bool sums_a_factor(const ShardingRule& rule) {
   return false;
 }
 
-void ask_own_terms(const Graph& graph, NodeId id, bool as_means, Asks& asks) {
+void ask_unsummed(const Graph& graph, NodeId id, bool as_means, Asks& asks) {
   const Node& node = graph.node(id);
   const RuleOf rule = rule_of(graph, node);
   require(sums_a_factor(*rule), "cross_batch of {}: the op reduces no dimension that can be cut; its rule is {}",
           name_of(graph, node), to_string(*rule));
-  asks.own_terms[id] = as_means;
+  asks.unsummed[id] = as_means;
 }
 
 void ask_as_it_comes(const OpAttribute& attribute, const Graph& graph, NodeId id, const Mesh& mesh, Asks& asks) {
@@ -72,9 +72,9 @@ void ask_attribute(const OpAttribute& attribute, const Graph& graph, NodeId id, 
     case OpAttribute::Kind::kSelfDefineShard:
       return ask_self_defined(attribute, graph, id, mesh, asks);
     case OpAttribute::Kind::kCrossBatch:
-      return ask_own_terms(graph, id, false, asks);
+      return ask_unsummed(graph, id, false, asks);
     case OpAttribute::Kind::kCrossBatchMean:
-      return ask_own_terms(graph, id, true, asks);
+      return ask_unsummed(graph, id, true, asks);
   }
 }
 

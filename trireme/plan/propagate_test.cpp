@@ -5,7 +5,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::propagate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -142,4 +142,4 @@ TEST(Propagate, an_input_layout_that_does_not_fit_is_refused_by_name) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::propagate_test

@@ -9,7 +9,7 @@ Propagated::Propagated(const Graph& whole, const Mesh& mesh, const Asks& given)
       asks(given),
       layouts(whole.values().size()),
       strategy{.mesh = mesh, .why_inputs = std::vector<std::string>(whole.inputs().size(), "nothing reads it cut")},
-      own(whole, strategy.mesh, asks.own_terms),
+      own(whole, strategy.mesh, asks.unsummed),
       occurrences(occurrences_of(whole)) {
   rules.reserve(whole.nodes().size());
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/plan/asks.h"
-#include "trireme/plan/own_terms.h"
+#include "trireme/plan/unsummed_values.h"
 
 namespace trireme {
 
@@ -29,7 +29,7 @@ struct Propagated {
   std::vector<std::optional<Layout>> layouts;  // of values
   std::vector<RuleOf> rules;                   // of nodes
   Strategy strategy;
-  OwnTerms own;
+  UnsummedValues own;
   std::vector<int> occurrences;  // of nodes
 };
 

@@ -140,9 +140,12 @@ class SemiAuto {
             "schedule than {}",
             input.name, to_string(type), seq_chunks(all_), parallel_.pipeline.schedule.text());
     const int64_t positions = type.shape[1] / mesh_.size_of(layout.dims[1]);
-    require(positions % seq_chunks(all_) == 0,
-            "a rank's {} positions ('{}' {}) cannot be divided into {} chunks; use {} chunks", positions, input.name,
-            to_string(type), seq_chunks(all_), std::gcd(positions, seq_chunks(all_)));
+    int64_t fits = seq_chunks(all_);
+    while (fits > 1 && positions % fits != 0) --fits;
+    require(fits == seq_chunks(all_), "a rank's {} positions ('{}' {}) cannot be divided into {} chunks; {}", positions,
+            input.name, to_string(type), seq_chunks(all_),
+            fits > 1 ? fmt::format("use {}", fits)
+                     : fmt::format("use another schedule than {}", parallel_.pipeline.schedule.text()));
     layout.dims[1].insert(layout.dims[1].end(), chunks.begin(), chunks.end());
   }
 

@@ -5,7 +5,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::strategy_text_test {
 namespace {
 
 using testing::HasSubstr;
@@ -93,4 +93,4 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::strategy_text_test

@@ -8,7 +8,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::training_test {
 namespace {
 
 using testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST(Training, a_rule_finds_what_the_model_calls_an_update_and_no_sum_of_gradien
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::training_test

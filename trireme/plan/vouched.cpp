@@ -137,8 +137,8 @@ std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node,
   return out;
 }
 
-std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh,
-                                        bool as_means) {
+std::optional<VouchedLayouts> unsummed(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh,
+                                       bool as_means) {
   VouchedLayouts out{operand_layouts(rule, cuts), result_layouts(rule, cuts)};
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     require(!is_uneven(rule, cuts, f, mesh),

@@ -31,7 +31,7 @@ std::optional<VouchedLayouts> mirrored(const Graph& graph, const Node& node,
 
 // The cuts with the results' partial sums over ranks taken for whole, times the number of ranks if `as_means`; what a
 // rank sums over its micro-batches stays a sum. Nothing where no result is partial over ranks.
-std::optional<VouchedLayouts> own_terms(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh,
-                                        bool as_means);
+std::optional<VouchedLayouts> unsummed(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh,
+                                       bool as_means);
 
 }  // namespace trireme

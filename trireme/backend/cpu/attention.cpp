@@ -12,11 +12,11 @@
 #include <limits>
 
 #include "trireme/backend/cpu/attention_sizes.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {

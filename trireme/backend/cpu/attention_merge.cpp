@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 
 namespace trireme::cpu {
 namespace {

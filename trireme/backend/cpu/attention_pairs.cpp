@@ -6,11 +6,11 @@
 #include <limits>
 
 #include "trireme/backend/cpu/attention_sizes.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/onednn.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 
 namespace trireme::cpu {
 namespace {

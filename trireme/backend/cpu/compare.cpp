@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "trireme/backend/cpu/broadcast.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/tensor/with_element.h"
 
 namespace trireme::cpu {

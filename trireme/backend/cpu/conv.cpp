@@ -8,10 +8,10 @@
 #include <array>
 
 #include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/onednn.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {

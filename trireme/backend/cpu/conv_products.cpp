@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/onednn.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "trireme/backend/cpu/gemm.h"
-#include "trireme/backend/kernels.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/base/error.h"
 
 namespace trireme {

@@ -2,8 +2,8 @@
 // element goes through the same operations as in a kernel of its own, and has the same bits.
 #include <algorithm>
 
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/parallel.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/row_steps.h"
 
 namespace trireme::cpu {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 
 namespace trireme::cpu {
 

@@ -2,11 +2,11 @@
 // or widened to f32.
 #include <algorithm>
 
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "trireme/backend/cpu/fill.h"
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {

@@ -1,11 +1,11 @@
 // layer_norm, rms_norm and their gradients on f32 and bf16 tensors. Statistics are f32.
 #include <algorithm>
 
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {

@@ -1,10 +1,10 @@
 // Optimizer updates of f32 and bf16 tensors, each one pass over them.
 #include <cmath>
 
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/why_not.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/op/op_attrs.h"
 
 namespace trireme::cpu {

@@ -19,7 +19,7 @@
 #include "trireme/base/log.h"
 #include "trireme/comm/stores/tcp_store.h"
 #include "trireme/comm/transports/mpi_start.h"
-#include "trireme/launch/start/site.h"
+#include "trireme/launch/start/store_address.h"
 
 namespace trireme::launch {
 namespace {
@@ -49,13 +49,13 @@ std::string private_folder() {
 
 // The file in which rank 0 leaves its address. It is locked while rank 0 lives, so one that a dead
 // job left is known as such.
-class SiteFile {
+class StoreFile {
  public:
-  SiteFile(std::string path, const Site& site) : path_(std::move(path)) {
+  StoreFile(std::string path, const StoreAddress& address) : path_(std::move(path)) {
     const std::string fresh = path_ + ".new";
     unlink(fresh.c_str());
     fd_ = open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const std::string text = to_string(site);
+    const std::string text = to_string(address);
     const bool opened = fd_ >= 0;
     const bool locked = opened && flock(fd_, LOCK_EX | LOCK_NB) == 0;
     const bool ok = locked && write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
@@ -67,18 +67,18 @@ class SiteFile {
            opened && !locked ? "lock" : "write", path_, std::strerror(error));
     }
   }
-  ~SiteFile() {
+  ~StoreFile() {
     struct stat ours {};
     struct stat there {};
     fstat(fd_, &ours);
     if (stat(path_.c_str(), &there) == 0 && there.st_ino == ours.st_ino) unlink(path_.c_str());
     close(fd_);
   }
-  SiteFile(const SiteFile&) = delete;
-  SiteFile& operator=(const SiteFile&) = delete;
+  StoreFile(const StoreFile&) = delete;
+  StoreFile& operator=(const StoreFile&) = delete;
 
   // What a living rank 0 left there.
-  static std::optional<Site> read(const std::string& path) {
+  static std::optional<StoreAddress> read(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return std::nullopt;
     const bool dead = flock(fd, LOCK_SH | LOCK_NB) == 0;
@@ -86,7 +86,7 @@ class SiteFile {
     const ssize_t got = ::read(fd, text, sizeof text);
     close(fd);
     if (dead || got <= 0) return std::nullopt;
-    return parse_site({text, static_cast<size_t>(got)});
+    return parse_store_address({text, static_cast<size_t>(got)});
   }
 
  private:
@@ -102,7 +102,9 @@ class ServedStore final : public comm::Store {
         store_(comm::tcp_store({.address = server_->address(), .port = server_->port(), .secret = secret})) {}
 
   int64_t refused() const { return server_->counts().refused; }
-  void leave_at(const std::string& path, const Site& site) { file_ = std::make_unique<SiteFile>(path, site); }
+  void leave_at(const std::string& path, const StoreAddress& address) {
+    file_ = std::make_unique<StoreFile>(path, address);
+  }
 
   void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
   std::string get(std::string_view key, milliseconds deadline) override { return store_->get(key, deadline); }
@@ -111,24 +113,24 @@ class ServedStore final : public comm::Store {
  private:
   std::unique_ptr<comm::TcpStoreServer> server_;
   std::shared_ptr<comm::Store> store_;
-  std::unique_ptr<SiteFile> file_;
+  std::unique_ptr<StoreFile> file_;
 };
 
 Meeting meeting_at(const std::shared_ptr<ServedStore>& store, std::string place) {
   return {store, std::move(place), [store] { return store->refused(); }};
 }
 
-std::shared_ptr<ServedStore> serve(const Site& site) {
+std::shared_ptr<ServedStore> serve(const StoreAddress& address) {
   auto server = std::make_unique<comm::TcpStoreServer>(
-      comm::TcpStoreServerOptions{.address = site.address, .port = site.port, .secret = site.secret.value()});
-  return std::make_shared<ServedStore>(std::move(server), *site.secret);
+      comm::TcpStoreServerOptions{.address = address.host, .port = address.port, .secret = address.secret.value()});
+  return std::make_shared<ServedStore>(std::move(server), *address.secret);
 }
 
 // `once`: whoever listens there may be someone else, so there is one attempt.
-std::shared_ptr<comm::Store> reach(const Site& site, bool once) {
-  return comm::tcp_store({.address = site.address,
-                          .port = site.port,
-                          .secret = site.secret.value(),
+std::shared_ptr<comm::Store> reach(const StoreAddress& address, bool once) {
+  return comm::tcp_store({.address = address.host,
+                          .port = address.port,
+                          .secret = address.secret.value(),
                           .single_attempt = once ? kOneTry : milliseconds(0)});
 }
 
@@ -177,23 +179,24 @@ Meeting meet_by_mpi(const RankInfo& info, bool insecure) {
   const bool carried = info.one_host || !info.secret;
   if (info.rank == 0) {
     const comm::Secret secret = info.secret.value_or(comm::random_secret());
-    Site site{.address = own_address(info), .secret = {}};
-    if (carried) site.secret = secret;
+    StoreAddress address{.host = own_address(info), .secret = {}};
+    if (carried) address.secret = secret;
     auto server =
-        std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = site.address, .secret = secret});
-    site.port = server->port();
-    (void)comm::from_rank_0_by_mpi(to_string(site));
+        std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = address.host, .secret = secret});
+    address.port = server->port();
+    (void)comm::from_rank_0_by_mpi(to_string(address));
     return meeting_at(std::make_shared<ServedStore>(std::move(server), secret),
-                      fmt::format("the others at its store {}:{}, told by MPI", site.address, site.port));
+                      fmt::format("the others at its store {}:{}, told by MPI", address.host, address.port));
   }
-  auto site = parse_site(comm::from_rank_0_by_mpi(""));
-  require(site.has_value(), "launch: what MPI brought from rank 0 is not an address; do all ranks run the same build?");
-  require(site->secret.has_value() || info.secret.has_value(),
+  auto address = parse_store_address(comm::from_rank_0_by_mpi(""));
+  require(address.has_value(),
+          "launch: what MPI brought from rank 0 is not an address; do all ranks run the same build?");
+  require(address->secret.has_value() || info.secret.has_value(),
           "job secret: rank 0 has a secret and this rank has none; give all ranks the same");
-  require(!info.secret || !site->secret || *info.secret == *site->secret,
+  require(!info.secret || !address->secret || *info.secret == *address->secret,
           "job secret: this rank has a different secret from rank 0's; give all ranks the same");
-  if (!site->secret) site->secret = info.secret;
-  return {reach(*site, false), fmt::format("rank 0 at its store {}:{}, told by MPI", site->address, site->port),
+  if (!address->secret) address->secret = info.secret;
+  return {reach(*address, false), fmt::format("rank 0 at its store {}:{}, told by MPI", address->host, address->port),
           nullptr};
 }
 
@@ -203,23 +206,23 @@ Meeting meet_by_file(const RankInfo& info, milliseconds deadline) {
   const std::string key = sha256_hex(fmt::format("{}\n{}\n{}", info.started_by, job, info.world));
   const std::string path = fmt::format("{}/{}", private_folder(), key.substr(0, 32));
   if (info.rank == 0) {
-    require(!SiteFile::read(path),
+    require(!StoreFile::read(path),
             "launch: rank 0 of a job with the same name ({} '{}') runs on this host; give this "
             "one another MASTER_PORT, or wait until that one has ended",
             info.started_by, job);
-    Site site{.address = "127.0.0.1", .secret = info.secret.value_or(comm::random_secret())};
-    auto server = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.secret = *site.secret});
-    site.port = server->port();
-    auto store = std::make_shared<ServedStore>(std::move(server), *site.secret);
-    store->leave_at(path, site);
+    StoreAddress address{.host = "127.0.0.1", .secret = info.secret.value_or(comm::random_secret())};
+    auto server = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.secret = *address.secret});
+    address.port = server->port();
+    auto store = std::make_shared<ServedStore>(std::move(server), *address.secret);
+    store->leave_at(path, address);
     return meeting_at(store, fmt::format("the others by the file {}", path));
   }
   for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(kLook)) {
-    const auto site = SiteFile::read(path);
-    if (!site || !site->secret) continue;
-    require(!info.secret || *info.secret == *site->secret,
+    const auto address = StoreFile::read(path);
+    if (!address || !address->secret) continue;
+    require(!info.secret || *info.secret == *address->secret,
             "job secret: this rank has a different secret from rank 0's; give all ranks the same");
-    return {reach(*site, false), fmt::format("rank 0 by the file {}", path), nullptr};
+    return {reach(*address, false), fmt::format("rank 0 by the file {}", path), nullptr};
   }
   fail(ErrorKind::kTimeout,
        "[rank {} of {}] launch: rank 0 did not start on this host within {} (no file {}); start "
@@ -238,16 +241,16 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
           "set MASTER_ADDR and "
           "MASTER_PORT, the same for every rank",
           info.evidence);
-  Site site{.address = info.master_address, .secret = secret_across_hosts(info, insecure)};
+  StoreAddress address{.host = info.master_address, .secret = secret_across_hosts(info, insecure)};
   const int last = std::min(info.master_port + kPortTries - 1, 65'535);
   const std::string range = fmt::format("{}, port {} to {}", info.master_address, info.master_port, last);
   std::string trouble;
   if (info.rank == 0) {
-    site.address = own_address(info);
+    address.host = own_address(info);
     for (int port = info.master_port; port <= last; ++port) {
-      site.port = static_cast<uint16_t>(port);
+      address.port = static_cast<uint16_t>(port);
       try {
-        return meeting_at(serve(site), fmt::format("the others at its store {}:{}", site.address, port));
+        return meeting_at(serve(address), fmt::format("the others at its store {}:{}", address.host, port));
       } catch (const Error& e) {
         trouble = e.text();
       }
@@ -259,9 +262,9 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
   milliseconds pause = kLook;
   for (const Deadline end(deadline); !end.passed(); std::this_thread::sleep_for(pause)) {
     for (int port = info.master_port; port <= last; ++port) {
-      site.port = static_cast<uint16_t>(port);
+      address.port = static_cast<uint16_t>(port);
       try {
-        return {reach(site, true), fmt::format("rank 0 at its store {}:{}", site.address, port), nullptr};
+        return {reach(address, true), fmt::format("rank 0 at its store {}:{}", address.host, port), nullptr};
       } catch (const comm::SecretRefused& e) {
         if (refused_at == 0) {
           TRIREME_LOG(kWarn, "launch", "{}; in case that is another job's store, this rank still waits for rank 0",
@@ -289,8 +292,8 @@ Meeting meet_across_hosts(const RankInfo& info, bool insecure, milliseconds dead
 
 Meeting meet(const RankInfo& info, bool insecure, milliseconds deadline) {
   if (info.served) {
-    const Site site{.address = info.master_address, .port = info.master_port, .secret = *info.secret};
-    return {reach(site, false), fmt::format("the others at the launcher's store {}:{}", site.address, site.port),
+    const StoreAddress address{.host = info.master_address, .port = info.master_port, .secret = *info.secret};
+    return {reach(address, false), fmt::format("the others at the launcher's store {}:{}", address.host, address.port),
             nullptr};
   }
   if (info.started_by == "mpirun" && comm::has_mpi()) return meet_by_mpi(info, insecure);

@@ -12,7 +12,7 @@
 #include "trireme/plan/search/budget.h"
 #include "trireme/plan/search/random_problem_impl.h"
 
-namespace trireme::search {
+namespace trireme::search::elimination_test {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
@@ -266,4 +266,4 @@ TEST(Elimination, keeps_of_a_large_table_the_rows_that_go_together) {
 }
 
 }  // namespace
-}  // namespace trireme::search
+}  // namespace trireme::search::elimination_test

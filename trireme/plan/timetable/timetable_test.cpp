@@ -10,7 +10,7 @@
 #include "trireme/plan/timetable/schedules.h"
 #include "trireme/plan/timetable/timetable_time.h"
 
-namespace trireme {
+namespace trireme::timetable_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -245,4 +245,4 @@ TEST(Timetable, the_picture_shows_each_crews_units_and_where_it_idles) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::timetable_test

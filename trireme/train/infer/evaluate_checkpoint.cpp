@@ -2,6 +2,8 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/step/assembly.h"
 
 namespace trireme {
@@ -20,7 +22,7 @@ EvaluationResult evaluate_checkpoint(const ckpt::Reader& reader, const JobConfig
                    .numerics = how.numerics,
                    .passes = how.passes});
   load_session(session, reader);
-  return Evaluator(session.step(), samples, config.train.fit.batch, assembly.options.accuracy).run();
+  return Evaluator(session.step(), samples, config.train.fit.batch, assembly.options.step.accuracy).run();
 }
 
 }  // namespace trireme

@@ -7,10 +7,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/step/initialise.h"
 #include "trireme/train/step/session.h"
 
-namespace trireme {
+namespace trireme::generate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -103,4 +104,4 @@ TEST(Generate, what_cannot_be_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::generate_test

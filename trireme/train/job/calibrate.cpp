@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "trireme/backend/peak.h"
+#include "trireme/backend/cpu/peak.h"
 #include "trireme/base/rng.h"
 #include "trireme/cost/op_seconds.h"
 #include "trireme/train/job/config.h"
+#include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/step/assembly.h"
 #include "trireme/train/step/measure_rates.h"

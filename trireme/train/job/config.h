@@ -30,18 +30,15 @@ struct JobConfig {
   } data;
   struct {
     FitOptions fit;
-    DType dtype = DType::kF32;
-    Numerics numerics = Numerics::kFast;
-    std::string device = "cpu";  // backend/device.h
+    StepOptions step = {.clip_norm = 1};  // but for what follows from the rest (trainer_options)
+    std::string device = "cpu";           // backend/device.h
     PassOptions passes;
     std::string optimizer = "adamw";
     double lr = 1e-3;
     Copied<nn::OptimizerSpec> numbers = nn::optimizer_spec("adamw");  // the optimizer's others
     Schedule schedule = {.kind = Schedule::Kind::kCosine};
-    double clip = 1.0;
     double label_smoothing = 0;
     int64_t sample_tokens = 320;
-    uint64_t seed = 1;
     std::string trace;  // file
     int64_t trace_steps = 3;
   } train;
@@ -56,7 +53,7 @@ struct JobConfig {
     int64_t all_reduce_fusion_mb = 0, reduce_scatter_fusion_mb = 0, all_gather_fusion_mb = 0;  // 0: not given
     std::string strategy, save_strategy;                                                       // files
     bool only_trainable_params = false;                                                        // of save_strategy
-    MeshSpec mesh;  // and the rest: plan/parallel.h and train/job/strategies.h
+    MeshSpec mesh;  // and the rest: plan/parallel.h and train/job/parallel_settings.h
     int64_t tp = 1, cp = 1, ep = 1;
     int64_t pp = 1, virtual_stages = 0, seq_chunks = 0;  // 0: as few as the schedule takes
     std::string schedule = "1f1b";                       // a name, or a file
@@ -102,18 +99,5 @@ void set_where_usual(JobConfig& config, const std::string& key_and_value);
 // What is asked of the ranks and has no effect, in words.
 std::vector<std::string> remarks(const JobConfig& config);
 std::string to_toml(JobConfig config);  // reads back to the same configuration
-
-// The pieces a configuration describes.
-std::unique_ptr<nn::Module> make_model(const JobConfig& config);
-LossFn make_loss(const JobConfig& config);
-data::Split make_data(const JobConfig& config);
-Optimizer make_optimizer(const JobConfig& config);
-bool predicts_classes(const JobConfig& config);  // one class a sample; else one token a position
-bool writes_text(const JobConfig& config);       // a language model over bytes
-TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
-// What graphs and plans of the job are made from, without its data. The model outlives it.
-Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks);
-// The fields of a batch of so many samples.
-std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch);
 
 }  // namespace trireme

@@ -44,10 +44,10 @@ void check_judging(const JobConfig& c) {
 void check_values(const JobConfig& c) {
   check_rows(c);
   check_kinds(c);
-  const bool fast = c.train.numerics == Numerics::kFast;
-  require(fast || c.train.dtype == DType::kF32,
+  const bool fast = c.train.step.numerics == Numerics::kFast;
+  require(fast || c.train.step.compute == DType::kF32,
           "configuration: train.numerics = 'invariant' keeps the bits of f32 sums only; train.dtype is '{}', use 'f32'",
-          to_string(c.train.dtype));
+          to_string(c.train.step.compute));
   require(fast || c.train.passes.loss_pieces == 1,
           "configuration: train.numerics = 'invariant' fixes the order of sums, which train.loss_pieces = {} changes; "
           "leave one out",

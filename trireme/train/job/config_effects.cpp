@@ -7,7 +7,7 @@
 #include "trireme/plan/strategy_reuse.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 namespace {

@@ -6,12 +6,10 @@
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/rules.h"
-#include "trireme/train/step/precision.h"
 
 namespace trireme {
 namespace {
 
-constexpr NameOf<Numerics> kNumerics[] = {{"fast", Numerics::kFast}, {"invariant", Numerics::kInvariant}};
 constexpr NameOf<SliceCrossings> kSliceCrossings[] = {
     {"auto", SliceCrossings::kAuto}, {"always", SliceCrossings::kAlways}, {"never", SliceCrossings::kNever}};
 
@@ -24,34 +22,14 @@ void check_one_of(const std::string& name, const KeyTarget& target, const std::s
   if (std::ranges::count(names, value) == 0) fail_not_one_of(name, value, {std::begin(names), std::end(names)});
 }
 
-// What the job itself has of [train], before the optimizer and after it.
-std::vector<Key> keys_of_step(JobConfig& c) {
-  return {{.name = "dtype",
-           .target = one_of(&c.train.dtype, kComputeTypes),
-           .doc = "f32 or bf16: what layers compute in; parameters, their state and the loss are f32",
-           .flag = "--dtype",
-           .in_bench = true},
-          {.name = "numerics",
-           .target = one_of(&c.train.numerics, kNumerics),
-           .doc = "fast, or invariant: the same bits however the job is cut over ranks and threads; what cannot keep "
-                  "them is refused",
-           .flag = "--numerics",
-           .in_bench = true},
-          {.name = "device",
-           .target = &c.train.device,
-           .doc = "where kernels run: cpu; guarded, which finds mistakes of the code around kernels; or "
-                  "described:FILE, a machine's file, for which a job is planned and not run",
-           .flag = "--device",
-           .in_bench = true}};
-}
-
+// What the job itself has of [train].
 std::vector<Key> keys_of_run(JobConfig& c) {
   return {
-      {.name = "clip",
-       .target = &c.train.clip,
-       .doc = "largest global norm of the gradients; 0: no clipping",
-       .check = check_not_negative,
-       .flag = "--clip",
+      {.name = "device",
+       .target = &c.train.device,
+       .doc = "where kernels run: cpu; guarded, which finds mistakes of the code around kernels; or "
+              "described:FILE, a machine's file, for which a job is planned and not run",
+       .flag = "--device",
        .in_bench = true},
       {.name = "label_smoothing",
        .target = &c.train.label_smoothing,
@@ -64,11 +42,6 @@ std::vector<Key> keys_of_run(JobConfig& c) {
        .check = check_not_below_0,
        .flag = "--sample-tokens",
        .of_run = true,
-       .on_resume = OnResume::kFree},
-      {.name = "seed",
-       .target = &c.train.seed,
-       .doc = "seed of the starting values, of dropout and of the order of samples",
-       .flag = "--seed",
        .on_resume = OnResume::kFree},
       {.name = "trace",
        .target = &c.train.trace,
@@ -153,7 +126,7 @@ std::vector<Key> keys_of_fusion(JobConfig& c) {
                   "each is taken alone; the last that matches counts"}};
 }
 
-// The ready-made strategies (train/job/strategies.h).
+// The ready-made strategies (train/job/parallel_settings.h).
 std::vector<Key> keys_of_ready_made(JobConfig& c) {
   auto& p = c.parallel;
   return {{.name = "tp",
@@ -337,7 +310,7 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
   std::vector<ConfigKey> keys{
       {"name", &c.name, "name of the run, shown in its report", {.target = &c.name, .on_resume = OnResume::kFree}}};
   for (ConfigKey& key : keys_of_kinds(c)) keys.push_back(std::move(key));
-  for (const std::vector<Key>& rows : {keys_of(c.train.fit), keys_of_step(c), keys_of(c.train.passes)})
+  for (const std::vector<Key>& rows : {keys_of(c.train.fit), keys_of(c.train.step), keys_of(c.train.passes)})
     add_keys(keys, "train", rows);
   for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));
   for (const std::vector<Key>& rows : {keys_of(c.train.schedule), keys_of_run(c)}) add_keys(keys, "train", rows);

@@ -10,9 +10,10 @@
 #include "trireme/nn/models/llama.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job/config_impl.h"
+#include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 
-namespace trireme {
+namespace trireme::config_test {
 namespace {
 
 using testing::ElementsAre;
@@ -81,7 +82,7 @@ TEST(Config, what_it_writes_reads_back_the_same) {
 
 // What the fuzzer of tests/fuzz found: toml++ has no double for whole numbers from 2^53 on.
 TEST(Config, a_whole_number_of_any_size_is_a_number) {
-  EXPECT_EQ(parse_config(kText, "job.toml", {"train.clip=9007199254740993"}).train.clip, 9007199254740992.0);
+  EXPECT_EQ(parse_config(kText, "job.toml", {"train.clip=9007199254740993"}).train.step.clip_norm, 9007199254740992.0);
 }
 
 TEST(Config, every_key_is_written) {
@@ -122,8 +123,8 @@ TEST(ConfigKeys, names_and_numbers_of_a_type_are_read_into_it) {
   const JobConfig config = parse_config(
       kText, "job.toml", {"train.schedule=\"linear\"", "train.numerics=invariant", "train.seed=9223372036854775807"});
   EXPECT_EQ(config.train.schedule.kind, Schedule::Kind::kLinear);
-  EXPECT_EQ(config.train.numerics, Numerics::kInvariant);
-  EXPECT_EQ(config.train.seed, 9223372036854775807U);
+  EXPECT_EQ(config.train.step.numerics, Numerics::kInvariant);
+  EXPECT_EQ(config.train.step.seed, 9223372036854775807U);
   EXPECT_THAT(to_toml(config), HasSubstr("numerics = 'invariant'\n"));
   EXPECT_EQ(error_of(kText, {"train.seed=-1"}), "configuration: train.seed = -1; it must be 0 or more");
   EXPECT_EQ(error_of(kText, {"train.schedule=\"linar\""}),
@@ -489,4 +490,4 @@ TEST(Config, the_aux_loss_factor_reaches_every_mixture) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config_test

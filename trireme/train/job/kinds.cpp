@@ -329,7 +329,7 @@ data::Split make_data(const JobConfig& config) {
             to_string(source->fields()), to_string(fields_of(config)));
   const double share = config.data.validation;
   if (share == 0) return {source, nullptr};
-  data::Split split = data::split_fraction(source, share, config.train.seed, spec.validation_blocks());
+  data::Split split = data::split_fraction(source, share, config.train.step.seed, spec.validation_blocks());
   require(
       split.train->size() >= config.train.fit.batch,
       "data: {} samples are {} to train on and {} held out (data.validation = {}), too few for a batch of {}; use a "

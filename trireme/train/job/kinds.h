@@ -19,6 +19,15 @@ const nn::OptimizerSpec& optimizer_of(const JobConfig& config);
 // The fields of a sample, as the data give them and the model takes them.
 std::vector<FieldSpec> fields_of(const JobConfig& config);
 
+// What they make.
+std::unique_ptr<nn::Module> make_model(const JobConfig& config);
+LossFn make_loss(const JobConfig& config);
+data::Split make_data(const JobConfig& config);
+bool predicts_classes(const JobConfig& config);  // one class a sample; else one token a position
+bool writes_text(const JobConfig& config);       // a language model over bytes
+// The fields of a batch of so many samples.
+std::vector<BatchField> batch_of(const JobConfig& config, int64_t batch);
+
 // Makes the specs those of the kinds that the configuration names, with their defaults where they were others. Throws
 // kInvalidArgument for kinds that there are not.
 void choose_kinds(JobConfig& config);

@@ -5,9 +5,10 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/train/job/config.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::parallel_config_test {
 namespace {
 
 using testing::HasSubstr;
@@ -244,4 +245,4 @@ TEST(ParallelConfig, contracts_9_5_timetables_that_cannot_run_are_refused_with_t
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel_config_test

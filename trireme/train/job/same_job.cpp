@@ -45,7 +45,7 @@ std::string describe(const data::Source& source) {
 std::string hash_of_model(const Assembly& assembly) {
   if (assembly.options.mode == Mode::kHybrid) return "";
   Assembly plain = assembly;
-  plain.options = {.name = "model", .mode = Mode::kSemiAuto};
+  plain.options = {.mode = Mode::kSemiAuto};
   const Graph graph = inference_of(plain, 1);
   if (std::ranges::any_of(graph.inputs(), [](const Input& input) { return !input.piece.empty(); })) return "";
   return fmt::format("{:016x}", hash64(to_string(graph)));
@@ -91,7 +91,7 @@ void compare_configurations(const std::string& saved, const std::string& now, co
 
 std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
                                                const data::Source* held_out) {
-  return {{"name", assembly.options.name},
+  return {{"name", assembly.options.step.name},
           {"config", assembly.options.config_text},
           {"optimizer", std::string(assembly.optimizer.spec().kind())},
           {"model", hash_of_model(assembly)},

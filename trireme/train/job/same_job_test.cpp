@@ -8,7 +8,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/train/loop/feed.h"
 
-namespace trireme {
+namespace trireme::same_job_test {
 namespace {
 
 using testing::ElementsAre;
@@ -40,11 +40,11 @@ std::string error_of(const std::map<std::string, std::string>& saved, const std:
 
 TEST(SameJob, is_the_same_whatever_it_computes_in_and_however_it_is_cut) {
   const auto saved = identity(2, AdamW{});
-  EXPECT_THAT(
-      check_same_job(
-          saved, identity(2, AdamW{.lr = 1}, 20, {.name = "other", .mode = Mode::kSemiAuto, .compute = DType::kBF16}),
-          "c"),
-      IsEmpty());
+  EXPECT_THAT(check_same_job(saved,
+                             identity(2, AdamW{.lr = 1}, 20,
+                                      {.step = {.name = "other", .compute = DType::kBF16}, .mode = Mode::kSemiAuto}),
+                             "c"),
+              IsEmpty());
   EXPECT_THAT(check_same_job({}, saved, "c"), IsEmpty()) << "of an earlier version";
 }
 
@@ -66,4 +66,4 @@ TEST(SameJob, other_data_are_said) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::same_job_test

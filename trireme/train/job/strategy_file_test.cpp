@@ -7,9 +7,11 @@
 #include "trireme/base/file.h"
 #include "trireme/plan/strategy_json.h"
 #include "trireme/train/job/config.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::strategy_file_test {
 namespace {
 
 using testing::AllOf;
@@ -170,4 +172,4 @@ TEST_F(StrategyFile, in_json_is_what_the_text_is_and_mistakes_are_told) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::strategy_file_test

@@ -16,7 +16,7 @@
 #include "trireme/train/step/by_hand.h"
 #include "trireme/train/step/session.h"
 
-namespace trireme {
+namespace trireme::evaluate_test {
 namespace {
 
 LossFn class_loss() {
@@ -82,11 +82,11 @@ EvaluationResult evaluate(const Case& what, int64_t batch, int64_t eval_batch, c
   const auto body = [&](comm::World* world) {
     std::vector<BatchField> step_fields = batch_fields(*what.held_out, batch);
     std::vector<BatchField> fields = batch_fields(*what.held_out, eval_batch);
-    StepOptions options{.name = what.name, .accuracy = true};
-    cut_by_hand(how.parallel, how.ranks, step_fields, options);
-    cut_by_hand(how.parallel, how.ranks, fields, options);
-    Session session(training_step(what.model, what.loss, step_fields, AdamW{}, options),
-                    evaluation(what.model, what.loss, fields, options),
+    const StepOptions options{.name = what.name, .accuracy = true};
+    const HandCut cut = cut_by_hand(how.parallel, how.ranks, step_fields);
+    cut_by_hand(how.parallel, how.ranks, fields);
+    Session session(training_step(what.model, what.loss, step_fields, AdamW{}, options, cut),
+                    evaluation(what.model, what.loss, fields, options, cut),
                     {.world = world, .seed = 3, .parallel = how.parallel});
     session.initialise();
     const Evaluator evaluator(session.evaluation(), what.held_out, eval_batch, true);
@@ -195,4 +195,4 @@ TEST(Evaluator, a_scalar_that_is_no_mean_over_samples_is_told_of_where_batches_a
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::evaluate_test

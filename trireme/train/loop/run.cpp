@@ -36,7 +36,7 @@ int64_t Run::steps_of(const data::Source& train, const FitOptions& fit) {
 }
 
 data::BatchOptions Run::batch_options() {
-  return {.global_batch = fit_.batch, .seed = options_.seed, .slices = slices_of(session_.step(), fields_)};
+  return {.global_batch = fit_.batch, .seed = options_.step.seed, .slices = slices_of(session_.step(), fields_)};
 }
 
 FitResult Run::run() {
@@ -63,7 +63,7 @@ FitResult Run::run() {
   const double total_s = now_s() - begin_s;
   summarise_communication();
   if (!options_.out.empty() && session_.plan().device == "cpu")
-    peak_flops_per_s_ = peak_flops_per_s(job_.world(), job_.pool(), options_.compute);
+    peak_flops_per_s_ = peak_flops_per_s(job_.world(), job_.pool(), options_.step.compute);
   finish(recorder, total_s);
   if (result_.signal == 0) result_.signal = agree(nullptr, interrupt.take()).stop;  // one that came after the last step
   return result_;
@@ -130,7 +130,7 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
                     .communication = executor.communication()};
   communication_ += record.communication;
   steps_s_ += record.seconds;
-  if (options_.clip_norm > 0) record.grad_norm = executor.read_number<float>("grad_norm");
+  if (options_.step.clip_norm > 0) record.grad_norm = executor.read_number<float>("grad_norm");
   recorder.step(record);
   launch::note_step();
   if (!std::isfinite(result_.loss))

@@ -32,12 +32,12 @@ int64_t Run::evaluation_batch() const {
 }
 
 void Run::evaluate(Recorder& recorder) {
-  const Evaluator evaluator(session_.evaluation(), fit_.validation, evaluation_batch(), options_.accuracy);
+  const Evaluator evaluator(session_.evaluation(), fit_.validation, evaluation_batch(), options_.step.accuracy);
   const EvaluationResult found = evaluator.run(fit_.eval_batches);
   result_.validation_loss = found.loss;
   result_.accuracy = found.accuracy;
   validated_ = result_.step;
-  recorder.validation(result_.step, found.loss, options_.accuracy ? found.accuracy : -1);
+  recorder.validation(result_.step, found.loss, options_.step.accuracy ? found.accuracy : -1);
 }
 
 double Run::measured() const {

@@ -99,8 +99,8 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
       {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
       {"Optimizer", describe(optimizer_.spec())},
       {"Learning rate", describe(options_.schedule, learning_rate(optimizer_))},
-      {"Computed in", std::string(to_string(options_.compute))},
-      {"Seed", std::to_string(options_.seed)},
+      {"Computed in", std::string(to_string(options_.step.compute))},
+      {"Seed", std::to_string(options_.step.seed)},
       {"Ranks", std::to_string(job_.size())},
       {"Threads per rank", std::to_string(job_.pool().size())},
       {"Transport", job_.world() ? std::string(job_.world()->transport()) : "none"},
@@ -123,13 +123,13 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   if (job_.rank() != 0) return;
   const int64_t steps = std::max<int64_t>(1, result_.step - first_);
   ReportData report;
-  report.title = options_.name;
+  report.title = options_.step.name;
   report.summary =
       fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(), job_.size() == 1 ? "" : "s");
   if (!failure.empty()) report.summary += "; then it failed: " + failure;
   report.headline = {{"Training loss", fmt::format("{:.4f}", result_.loss)}};
   if (fit_.validation) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
-  if (options_.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
+  if (options_.step.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
   report.headline.emplace_back("Throughput",
                                fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()), options_.unit));
   if (result_.best_step >= 0 && (fit_.keep_best || fit_.patience > 0)) {
@@ -151,7 +151,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
     report.facts.emplace_back(
         "Model FLOPs utilisation",
         fmt::format("{:.1f} % of the {:.0f} GFLOP/s at which all ranks multiply and add in {}", 100 * utilisation(),
-                    peak_flops_per_s_ / 1e9, trireme::to_string(options_.compute)));
+                    peak_flops_per_s_ / 1e9, trireme::to_string(options_.step.compute)));
   }
   if (timeline_) {
     const Timeline modelled = modelled_timeline(session_.compiled());

@@ -28,8 +28,8 @@ void check_options(const Optimizer& optimizer, const TrainerOptions& options, co
   const auto at_least_0 = [](std::string_view what, double value) {
     require(value >= 0 && value <= kMost, "{} {}; it must be 0 or more, within what f32 holds", what, value);
   };
-  at_least_0("clip_norm", options.clip_norm);
-  at_least_0("gradient_scale", options.gradient_scale);
+  at_least_0("clip_norm", options.step.clip_norm);
+  at_least_0("gradient_scale", options.step.gradient_scale);
   at_least_0("schedule.final_ratio", options.schedule.final_ratio);
   at_least_0("the schedule's largest learning rate",
              learning_rate(optimizer) * std::max(1.0, options.schedule.final_ratio));
@@ -40,8 +40,8 @@ void check_options(const Optimizer& optimizer, const TrainerOptions& options, co
   require(fit.validation && fit.eval_every > 0,
           "{} goes by validations during the run; give a validation set and eval_every",
           fit.keep_best ? "keep_best" : "patience");
-  require(fit.measure == Measure::kLoss || options.accuracy,
-          "measure kAccuracy without TrainerOptions::accuracy; use kLoss");
+  require(fit.measure == Measure::kLoss || options.step.accuracy,
+          "measure kAccuracy without StepOptions::accuracy; use kLoss");
 }
 
 Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, const TrainerOptions& options,

@@ -24,7 +24,7 @@ extern "C" int flock(int file, int how) {
   return -1;
 }
 
-namespace trireme {
+namespace trireme::run_lock_test {
 namespace {
 
 using testing::AllOf;
@@ -102,4 +102,4 @@ TEST(RunLock, a_disk_without_locks_is_told_of_and_written_to) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::run_lock_test

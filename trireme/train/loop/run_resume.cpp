@@ -25,7 +25,7 @@ bool is_of_the_disk(const Error& e) {
 
 void Run::start() {
   if (job_.rank() == 0) {
-    log_slow_products(options_.compute);
+    log_slow_products(options_.step.compute);
     log_ignored_requests();
     log_without_effect();
     if (!options_.save_strategy.empty()) write_strategy();
@@ -117,9 +117,9 @@ std::string Run::load(const std::string& path) {
 }
 
 void Run::check_goes_on(const ckpt::Reader& reader) const {
-  require(reader.seed() == options_.seed,
+  require(reader.seed() == options_.step.seed,
           "the checkpoint '{}' was made with seed {}, this run has seed {}; go on with the same seed", reader.path(),
-          reader.seed(), options_.seed);
+          reader.seed(), options_.step.seed);
   const int64_t step = reader.step();
   require(reader.data_position() == step * fit_.batch,
           "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),

@@ -75,7 +75,7 @@ void Run::save() {
   result_.checkpoint = save_session(session_, job_.world(),
                                     {.root = checkpoints(),
                                      .step = result_.step,
-                                     .seed = options_.seed,
+                                     .seed = options_.step.seed,
                                      .data_position = result_.step * fit_.batch,
                                      .keep = fit_.keep,
                                      .keep_steps = keep_steps,

@@ -3,29 +3,16 @@
 #include <algorithm>
 
 #include "trireme/backend/device.h"
-#include "trireme/train/step/by_hand.h"
 
 namespace trireme {
 namespace {
-
-StepOptions step_options(const Assembly& assembly) {
-  const TrainerOptions& o = assembly.options;
-  return {.name = o.name,
-          .seed = o.seed,
-          .gradient_scale = o.gradient_scale,
-          .summed_parts = o.summed_parts,
-          .clip_norm = o.clip_norm,
-          .numerics = o.numerics,
-          .compute = o.compute,
-          .accuracy = o.accuracy};
-}
 
 // Data parallel ranks that have parameters of their own run what each would run by hand.
 bool is_by_hand(const Assembly& assembly) {
   if (assembly.options.mode == Mode::kHybrid) return true;
   if (assembly.options.mode != Mode::kDataParallel) return false;
   const Graph graph =
-      evaluation(assembly.model, assembly.loss, assembly.batch, {.layerwise = assembly.options.parallel.layerwise});
+      evaluation(assembly.model, assembly.loss, assembly.batch, {}, {.layerwise = assembly.options.parallel.layerwise});
   return std::ranges::any_of(graph.inputs(), [](const Input& input) { return !input.piece.empty(); });
 }
 
@@ -39,9 +26,8 @@ Parallel parallel_of(const Assembly& assembly) {
 
 Graph evaluation_graph(const Assembly& assembly, const Parallel& parallel, std::vector<BatchField> fields,
                        int64_t ranks) {
-  StepOptions how = step_options(assembly);
-  cut_by_hand(parallel, ranks, fields, how);
-  return evaluation(assembly.model, assembly.loss, fields, how);
+  const HandCut cut = cut_by_hand(parallel, ranks, fields);
+  return evaluation(assembly.model, assembly.loss, fields, assembly.options.step, cut);
 }
 
 }  // namespace
@@ -49,9 +35,9 @@ Graph evaluation_graph(const Assembly& assembly, const Parallel& parallel, std::
 JobGraphs graphs_of(const Assembly& assembly, int64_t ranks) {
   const Parallel parallel = parallel_of(assembly);
   std::vector<BatchField> fields = assembly.batch;
-  StepOptions how = step_options(assembly);
-  cut_by_hand(parallel, ranks, fields, how);
-  JobGraphs out{training_step(assembly.model, assembly.loss, fields, assembly.optimizer, how), std::nullopt, parallel};
+  const HandCut cut = cut_by_hand(parallel, ranks, fields);
+  JobGraphs out{training_step(assembly.model, assembly.loss, fields, assembly.optimizer, assembly.options.step, cut),
+                std::nullopt, parallel};
   if (!assembly.evaluation_batch.empty())
     out.evaluation = evaluation_graph(assembly, parallel, assembly.evaluation_batch, ranks);
   return out;
@@ -64,9 +50,8 @@ Graph evaluation_of(const Assembly& assembly, int64_t ranks) {
 
 Graph inference_of(const Assembly& assembly, int64_t ranks) {
   std::vector<BatchField> fields = assembly.batch;
-  StepOptions how = step_options(assembly);
-  cut_by_hand(parallel_of(assembly), ranks, fields, how);
-  return inference(assembly.model, fields, how);
+  cut_by_hand(parallel_of(assembly), ranks, fields);
+  return inference(assembly.model, fields, assembly.options.step);
 }
 
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {
@@ -74,7 +59,7 @@ CompileOptions compile_options(const Assembly& assembly, const Parallel& paralle
           .threads = threads,
           .device = make_device(assembly.options.device),
           .parallel = parallel,
-          .numerics = assembly.options.numerics,
+          .numerics = assembly.options.step.numerics,
           .passes = assembly.options.passes};
 }
 
@@ -84,9 +69,9 @@ Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* poo
                  {.world = world,
                   .pool = pool,
                   .device = make_device(assembly.options.device),
-                  .seed = assembly.options.seed,
+                  .seed = assembly.options.step.seed,
                   .parallel = std::move(graphs.parallel),
-                  .numerics = assembly.options.numerics,
+                  .numerics = assembly.options.step.numerics,
                   .parameter_broadcast = assembly.options.parameter_broadcast,
                   .passes = assembly.options.passes});
 }

@@ -10,8 +10,10 @@
 #include "trireme/base/error.h"
 #include "trireme/train/infer/generate.h"
 #include "trireme/train/job/config.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
 
-namespace trireme {
+namespace trireme::assembly_test {
 namespace {
 
 JobConfig job(const std::string& lines) {
@@ -119,4 +121,4 @@ TEST(Assembly, without_a_share_held_out_nothing_is_validated) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::assembly_test

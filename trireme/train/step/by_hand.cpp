@@ -19,11 +19,10 @@ Tensor sum_over(const Tensor& x, const std::vector<int>& axes, const Mesh& mesh)
 
 }  // namespace
 
-void cut_by_hand(const Parallel& parallel, int64_t ranks, std::vector<BatchField>& batch, StepOptions& options) {
-  if (!parallel.by_hand) return;
-  options.by_hand = parallel.mesh.empty() ? Mesh({{"dp", ranks}}) : parallel.mesh.whole();
-  options.layerwise = parallel.layerwise;
+HandCut cut_by_hand(const Parallel& parallel, int64_t ranks, std::vector<BatchField>& batch) {
+  if (!parallel.by_hand) return {};
   batch = batch_of_rank(batch, parallel, ranks);
+  return {parallel.mesh.empty() ? Mesh({{"dp", ranks}}) : parallel.mesh.whole(), parallel.layerwise};
 }
 
 Tensor sum_over_ranks(const Tensor& x, const Mesh& mesh, double parts) {

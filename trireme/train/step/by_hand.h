@@ -2,17 +2,36 @@
 // gradients over the ranks that hold the same of a parameter.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "trireme/ir/tensor.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/train/step/step.h"
 
 namespace trireme {
 
-// For a model that is cut by hand (Parallel::by_hand), what a rank's graph is made with: its part of the batch, the
-// mesh and the layerwise parameters.
-void cut_by_hand(const Parallel& parallel, int64_t ranks, std::vector<BatchField>& batch, StepOptions& options);
+// A part of the batch: shapes have the *whole* batch in front.
+struct BatchField {
+  std::string name;
+  TensorType type;
+  Piece piece = {};  // of a rank's part, for a model that is cut by hand: how the parts of all lie (ir/graph.h)
+};
+
+// The cut of a model whose code works on the pieces of ranks, with collectives of its own (docs/guide/04): the batch is
+// a rank's, and what is trained, and reported as the loss, is the mean of all ranks' losses. The gradient of a
+// parameter is summed over the ranks that hold the same of it.
+struct HandCut {
+  std::optional<Mesh> mesh = {};          // of the ranks; none: the model's code is of one device
+  std::vector<PieceRule> layerwise = {};  // parameters of which each rank has a piece, or values of its own
+};
+
+// A rank's part of a batch, as parallel.dataset cuts it, for a model that is cut by hand.
+std::vector<BatchField> batch_of_rank(const std::vector<BatchField>& batch, const Parallel& parallel, int64_t ranks);
+
+// How a model is cut by hand (Parallel::by_hand), the batch becoming a rank's; none where it is not.
+HandCut cut_by_hand(const Parallel& parallel, int64_t ranks, std::vector<BatchField>& batch);
 
 // x, a scalar, summed over all ranks and divided by `parts`.
 Tensor sum_over_ranks(const Tensor& x, const Mesh& mesh, double parts);

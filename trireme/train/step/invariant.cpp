@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/leaves.h"
-#include "trireme/backend/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/rank_groups.h"

@@ -2,7 +2,7 @@
 // cut.
 //
 // Every op is computed by a kernel whose bits depend on the operands' elements alone
-// (backend/kernels.h). A dimension that is summed over may be cut where the kernel sums in leaves
+// (backend/cpu/kernels.h). A dimension that is summed over may be cut where the kernel sums in leaves
 // (backend/cpu/leaves.h), in a power of two of parts, up to the number of leaves; the ranks' parts
 // are then added in the same tree (comm/reduce.h), in one step. Partial sums do not flow through
 // other ops. Everything else is refused here.

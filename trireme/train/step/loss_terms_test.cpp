@@ -6,7 +6,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/train/step/step.h"
 
-namespace trireme {
+namespace trireme::loss_terms_test {
 namespace {
 
 const std::vector<BatchField> kBatch{{"x", {DType::kF32, {4, 3}}}, {"t", {DType::kF32, {4, 2}}}};
@@ -49,4 +49,4 @@ TEST(LossTerms, other_scalars_of_the_batch_are_found) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::loss_terms_test

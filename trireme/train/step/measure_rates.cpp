@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "trireme/backend/peak.h"
+#include "trireme/backend/cpu/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/log.h"
 #include "trireme/layout/collective_cost.h"

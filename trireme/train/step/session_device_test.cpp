@@ -13,7 +13,7 @@
 #include "trireme/train/step/session.h"
 #include "trireme/train/step/step.h"
 
-namespace trireme {
+namespace trireme::session_device_test {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(SessionOnDescribed, is_planned_and_not_run) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::session_device_test

@@ -14,7 +14,7 @@
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/step/step.h"
 
-namespace trireme {
+namespace trireme::session_test {
 namespace {
 
 using testing::HasSubstr;
@@ -287,4 +287,4 @@ TEST(
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::session_test

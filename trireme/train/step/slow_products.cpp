@@ -1,5 +1,5 @@
 // Apart from precision.cpp, so that reading a configuration needs no kernels.
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/base/log.h"
 #include "trireme/train/step/precision.h"
 

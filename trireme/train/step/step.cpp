@@ -5,7 +5,6 @@
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/by_hand.h"
 
 namespace trireme {
 namespace {
@@ -44,7 +43,7 @@ struct MeanLoss {
   Tensor counted;  // on all ranks, with those that several ranks hold; empty: all
 };
 
-MeanLoss mean_loss(const CountedLoss& loss, const StepOptions& options) {
+MeanLoss mean_loss(const CountedLoss& loss, const HandCut& cut) {
   const Tensor& values = loss.values;
   if (!loss.counted) return {values.rank() == 0 ? values : mean(values), {}, {}};
   require(loss.counted.shape() == values.shape() && loss.counted.dtype() == DType::kBool,
@@ -52,9 +51,9 @@ MeanLoss mean_loss(const CountedLoss& loss, const StepOptions& options) {
           to_string(values.type()), to_string(loss.counted.type()));
   Tensor counted = reduce_sum(cast(loss.counted, values.dtype()));
   Tensor divisor = counted;
-  if (options.by_hand) {
-    counted = sum_over_ranks(counted, *options.by_hand, 1);
-    divisor = scale(counted, 1 / static_cast<double>(options.by_hand->devices()));
+  if (cut.mesh) {
+    counted = sum_over_ranks(counted, *cut.mesh, 1);
+    divisor = scale(counted, 1 / static_cast<double>(cut.mesh->devices()));
   }
   return {div(reduce_sum(values), divisor), loss.counted, counted};
 }
@@ -85,7 +84,7 @@ Tensor count_correct(const nn::Fields& predicted, const nn::Fields& batch, const
 
 // The factor that brings the gradients' global norm down to the limit; also names the norm as an output.
 Tensor clip(Graph& graph, const std::vector<Tensor>& parameters, const std::vector<Tensor>& grads,
-            const StepOptions& options) {
+            const StepOptions& options, const HandCut& cut) {
   graph.set_scope("clip");
   const double limit = options.clip_norm;
   const bool exact = options.numerics == Numerics::kInvariant;
@@ -93,7 +92,7 @@ Tensor clip(Graph& graph, const std::vector<Tensor>& parameters, const std::vect
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i]) continue;
     Tensor squares = exact ? exact_square_sum(grads[i]) : square_sum(grads[i]);
-    if (options.by_hand) squares = sum_over_pieces(squares, parameters[i], *options.by_hand);
+    if (cut.mesh) squares = sum_over_pieces(squares, parameters[i], *cut.mesh);
     sum = sum ? add(sum, squares) : squares;
   }
   const Tensor norm = sqrt(exact ? total_of_digits(sum) : sum);
@@ -104,15 +103,15 @@ Tensor clip(Graph& graph, const std::vector<Tensor>& parameters, const std::vect
 }  // namespace
 
 Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
-                    const Optimizer& optimizer, const StepOptions& options) {
+                    const Optimizer& optimizer, const StepOptions& options, const HandCut& cut) {
   check_batch(model, batch, "training_step");
   Graph graph(options.name);
   const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = true, .seed = options.seed, .compute = options.compute});
-  Tensor value = mean_loss(loss(predict(model, fields), fields), options).value;
+  Tensor value = mean_loss(loss(predict(model, fields), fields), cut).value;
   if (options.summed_parts != 1) value = scale(value, static_cast<double>(options.summed_parts));
-  const auto ranks = static_cast<double>(options.by_hand ? options.by_hand->devices() : 1);
-  graph.add_output("loss", (options.by_hand ? sum_over_ranks(value, *options.by_hand, ranks) : value).id());
+  const auto ranks = static_cast<double>(cut.mesh ? cut.mesh->devices() : 1);
+  graph.add_output("loss", (cut.mesh ? sum_over_ranks(value, *cut.mesh, ranks) : value).id());
   Tensor objective = value;
   for (const Tensor& extra : trace.losses()) {
     objective =
@@ -122,32 +121,32 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
 
   for (const auto& [buffer, next] : trace.buffer_values()) {
     graph.add_output(graph.inputs()[static_cast<size_t>(graph.value(buffer.id()).index)].name,
-                     (options.by_hand ? mean_over_holders(next, buffer, *options.by_hand) : next).id(), buffer.id());
+                     (cut.mesh ? mean_over_holders(next, buffer, *cut.mesh) : next).id(), buffer.id());
   }
 
   const std::vector<Tensor> parameters = trace.parameters();
   require(!parameters.empty(), "the model '{}' has no parameters to train", options.name);
-  mark_layerwise(parameters, options.layerwise);
+  mark_layerwise(parameters, cut.layerwise);
   std::vector<Tensor> grads = gradients(objective, parameters);
   require(std::any_of(grads.begin(), grads.end(), [](const Tensor& grad) { return static_cast<bool>(grad); }),
           "the loss of '{}' does not depend on any parameter, so there is nothing to train; make it of what the model "
           "predicts",
           options.name);
-  for (size_t i = 0; options.by_hand && i < grads.size(); ++i) {
-    if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters[i], *options.by_hand);
+  for (size_t i = 0; cut.mesh && i < grads.size(); ++i) {
+    if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters[i], *cut.mesh);
   }
 
   const Tensor step = trace.step();
   const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
   graph.set_phase(Phase::kUpdate);
   const Tensor factor =
-      options.clip_norm > 0 ? clip(graph, parameters, grads, options) : constant(graph, {DType::kF32, {}}, 1);
+      options.clip_norm > 0 ? clip(graph, parameters, grads, options, cut) : constant(graph, {DType::kF32, {}}, 1);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!grads[i]) continue;
     const Input& input = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)];
     nn::UpdateOperands operands{input.name, parameters[i], grads[i], lr, step, factor};
-    if (options.by_hand && !input.piece.empty() && !input.piece.is_own()) {
-      operands.sum_of_pieces = [&, i](const Tensor& x) { return sum_over_pieces(x, parameters[i], *options.by_hand); };
+    if (cut.mesh && !input.piece.empty() && !input.piece.is_own()) {
+      operands.sum_of_pieces = [&, i](const Tensor& x) { return sum_over_pieces(x, parameters[i], *cut.mesh); };
     }
     nn::add_update(optimizer, operands);
   }
@@ -155,17 +154,17 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
 }
 
 Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
-                 const StepOptions& options) {
+                 const StepOptions& options, const HandCut& cut) {
   check_batch(model, batch, "evaluation");
   Graph graph(options.name + ".evaluation");
   const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = false, .compute = options.compute});
   const nn::Fields predicted = predict(model, fields);
-  mark_layerwise(trace.parameters(), options.layerwise);
-  auto [value, mask, counted] = mean_loss(loss(predicted, fields), options);
+  mark_layerwise(trace.parameters(), cut.layerwise);
+  auto [value, mask, counted] = mean_loss(loss(predicted, fields), cut);
   Tensor correct = options.accuracy ? count_correct(predicted, fields, mask) : Tensor{};
-  if (options.by_hand) {
-    const Mesh& mesh = *options.by_hand;
+  if (cut.mesh) {
+    const Mesh& mesh = *cut.mesh;
     const double holders = holders_of(batch.back(), mesh);
     value = sum_over_ranks(value, mesh, static_cast<double>(mesh.devices()));
     if (counted && holders != 1) counted = scale(counted, 1 / holders);

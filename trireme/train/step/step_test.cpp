@@ -11,7 +11,7 @@
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme {
+namespace trireme::step_test {
 namespace {
 
 using testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(Evaluation, has_no_gradients_updates_or_dropout) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::step_test

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
-#include "trireme/op/numerics.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/view.h"
 #include "trireme/train/step/schedule.h"
+#include "trireme/train/step/step_options.h"
 
 namespace trireme {
 
@@ -43,15 +43,10 @@ struct StartInfo {
 };
 
 struct TrainerOptions {
-  std::string name = "model";
+  StepOptions step = {};
   Mode mode = Mode::kDataParallel;
-  uint64_t seed = 1;            // of starting values, dropout and the order of samples
-  double clip_norm = 0;         // 0: gradients are not clipped
-  DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h)
-  Numerics numerics = Numerics::kFast;
   std::string device = "cpu";  // make_device (backend/device.h)
   Schedule schedule = {};
-  bool accuracy = false;          // evaluation counts right answers: for targets that are classes
   std::string out;                // folder for logs, report and checkpoints; "": none are written
   bool progress = true;           // the bar, on rank 0
   int64_t tokens_per_sample = 1;  // what throughput counts: tokens of a text, or 1 for samples
@@ -66,8 +61,6 @@ struct TrainerOptions {
   bool only_trained_parameters = false;  // of the strategy that is saved
   std::string trace;                     // file that rank 0 writes a trace to (train/report/trace.h); "": none
   int64_t trace_steps = 3;               // that it has, from the run's second on
-  double gradient_scale = 1;             // multiplies every gradient, before clipping
-  int64_t summed_parts = 1;              // of the batch, whose losses' sum is trained on (StepOptions)
   bool parameter_broadcast = false;      // starting values come from the first rank (Session::Options)
   // On rank 0, before the first step.
   std::function<void(const Session&, const StartInfo&)> on_start = {};

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 
 namespace trireme {
 

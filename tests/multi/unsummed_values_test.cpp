@@ -67,7 +67,7 @@ Graph batch_norm_net(const Net& net, int64_t batch, int64_t first) {
   return graph;
 }
 
-TEST(OwnTerms, batch_norm_by_cross_batch_is_the_mean_of_what_each_rank_does_with_its_own_samples) {
+TEST(UnsummedValues, batch_norm_by_cross_batch_is_the_mean_of_what_each_rank_does_with_its_own_samples) {
   for (const Net& net : {Net{}, Net{.relu = true}, Net{.relu = true, .residual = true}}) {
     for (const int ranks : {2, 4}) {
       for (const char* how : {"cross_batch mean", "cross_batch"}) {
@@ -95,7 +95,7 @@ TEST(OwnTerms, batch_norm_by_cross_batch_is_the_mean_of_what_each_rank_does_with
 }
 
 // The rank's part of the batch is one, however many parts it works through it in.
-TEST(OwnTerms, batch_norm_of_a_resnet_trains_by_cross_batch_with_and_without_accumulation) {
+TEST(UnsummedValues, batch_norm_of_a_resnet_trains_by_cross_batch_with_and_without_accumulation) {
   std::vector<std::vector<float>> losses, means;
   for (const int64_t accumulation : {1, 2}) {
     Parallel parallel{.accumulation = accumulation,
@@ -146,7 +146,7 @@ Graph shared_gradient(int64_t batch, int64_t first) {
   return graph;
 }
 
-TEST(OwnTerms, what_ranks_share_sums_the_terms_that_each_has_of_its_own) {
+TEST(UnsummedValues, what_ranks_share_sums_the_terms_that_each_has_of_its_own) {
   const Graph graph = shared_gradient(8, 0);
   const OnRanks two = run_on_ranks(graph, 2, {.ops = {{"norm/reduce_sum", "cross_batch mean"}}});
   const OnRanks first = run_on_ranks(shared_gradient(4, 0), 1, {});
@@ -158,7 +158,7 @@ TEST(OwnTerms, what_ranks_share_sums_the_terms_that_each_has_of_its_own) {
   }
 }
 
-TEST(OwnTerms, what_each_rank_has_of_its_own_is_not_mixed) {
+TEST(UnsummedValues, what_each_rank_has_of_its_own_is_not_mixed) {
   Graph graph;
   const Tensor x = data(graph, "x", {8, 4});
   const Tensor w = parameter(graph, "w", {4, 4});
@@ -367,7 +367,7 @@ bool check_case(const Case& c, bool cross_batch, std::vector<std::string>& refus
   return true;
 }
 
-TEST(OwnTerms, cross_batch_of_every_op_that_sums_reaches_its_gradient) {
+TEST(UnsummedValues, cross_batch_of_every_op_that_sums_reaches_its_gradient) {
   std::vector<std::string> tried, refused;
   for (const Case& c : all_cases()) {
     if (c.is_sum() && check_case(c, true, refused)) tried.emplace_back(c.op.name);
@@ -378,7 +378,7 @@ TEST(OwnTerms, cross_batch_of_every_op_that_sums_reaches_its_gradient) {
 }
 
 // Layouts that the rule gives too change nothing; sums that are said to be whole are ranks' own.
-TEST(OwnTerms, self_define_shard_of_every_op_reaches_its_gradient) {
+TEST(UnsummedValues, self_define_shard_of_every_op_reaches_its_gradient) {
   std::vector<std::string> tried, refused;
   for (const Case& c : all_cases()) {
     if (check_case(c, false, refused)) tried.emplace_back(c.op.name);

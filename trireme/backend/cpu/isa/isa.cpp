@@ -1,4 +1,4 @@
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 #include <fmt/ranges.h>
 
@@ -360,7 +360,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.accumulation = p.gradient_accumulation_steps;
   out.interleave = p.interleave;
   // The bits are those of one sum order only where a rank adds up what it has before ranks do.
-  if (config.train.numerics == Numerics::kInvariant) out.communication.shard_accumulation = false;
+  if (config.train.step.numerics == Numerics::kInvariant) out.communication.shard_accumulation = false;
   out.mesh = mesh_of(config, of_crew);
   const bool has_positions = model_of(config).cuttable().positions;
   if (has_positions && !out.mesh.empty() && p.mesh.empty() && p.dataset.is(DatasetStrategy::Named::kDataParallel)) {

@@ -10,15 +10,15 @@
 
 namespace trireme::launch {
 
-struct Site {
-  std::string address;
+struct StoreAddress {
+  std::string host;
   uint16_t port = 0;
   std::optional<comm::Secret> secret;  // none: every rank has been given it
 };
 
-std::string to_string(const Site& site);
+std::string to_string(const StoreAddress& address);
 // Nothing when it is no such line; kInvalidArgument, which never shows the text, when what stands for its secret is
 // neither one nor "-".
-std::optional<Site> parse_site(std::string_view text);
+std::optional<StoreAddress> parse_store_address(std::string_view text);
 
 }  // namespace trireme::launch

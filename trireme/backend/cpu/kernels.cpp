@@ -1,4 +1,4 @@
-#include "trireme/backend/kernels.h"
+#include "trireme/backend/cpu/kernels.h"
 
 #include <algorithm>
 #include <map>

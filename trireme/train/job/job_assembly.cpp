@@ -1,8 +1,8 @@
-#include "trireme/train/job/config.h"
+#include "trireme/train/job/job_assembly.h"
 
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 Optimizer make_optimizer(const JobConfig& config) {
@@ -61,15 +61,15 @@ PassOptions passes_of(const JobConfig& config) {
 TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
   const bool classes = predicts_classes(config);
   const Parallel parallel = parallel_of(config, ranks);
-  return {.name = config.name,
+  StepOptions step = config.train.step;
+  step.name = config.name;
+  step.gradient_scale = gradient_scale(config, parallel, ranks);
+  step.summed_parts = summed_parts(config, parallel);
+  step.accuracy = classes;
+  return {.step = step,
           .mode = config.parallel.mode,
-          .seed = config.train.seed,
-          .clip_norm = config.train.clip,
-          .compute = config.train.dtype,
-          .numerics = config.train.numerics,
           .device = config.train.device,
           .schedule = config.train.schedule,
-          .accuracy = classes,
           .tokens_per_sample = classes ? 1 : fields_of(config)[0].sample.elements(),
           .unit = classes ? "samples" : "tokens",
           .config_text = to_toml(config),
@@ -79,8 +79,6 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .only_trained_parameters = config.parallel.only_trainable_params,
           .trace = config.train.trace,
           .trace_steps = config.train.trace_steps,
-          .gradient_scale = gradient_scale(config, parallel, ranks),
-          .summed_parts = summed_parts(config, parallel),
           .parameter_broadcast = config.parallel.parameter_broadcast};
 }
 

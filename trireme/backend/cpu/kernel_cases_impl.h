@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/backend/elementwise_cases_impl.h"
-#include "trireme/backend/movement_cases_impl.h"
-#include "trireme/backend/row_cases_impl.h"
-#include "trireme/backend/window_cases_impl.h"
+#include "trireme/backend/cpu/elementwise_cases_impl.h"
+#include "trireme/backend/cpu/movement_cases_impl.h"
+#include "trireme/backend/cpu/row_cases_impl.h"
+#include "trireme/backend/cpu/window_cases_impl.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "trireme/backend/case_types_impl.h"
+#include "trireme/backend/cpu/case_types_impl.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 

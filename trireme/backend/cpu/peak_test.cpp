@@ -1,4 +1,4 @@
-#include "trireme/backend/peak.h"
+#include "trireme/backend/cpu/peak.h"
 
 #include <gtest/gtest.h>
 

@@ -14,11 +14,11 @@
 
 namespace trireme {
 
-class OwnTerms {
+class UnsummedValues {
  public:
   // `asked`: nodes whose sums over ranks are not taken, and whether they are times the number of ranks
-  // (Asks::own_terms).
-  OwnTerms(const Graph& graph, const Mesh& mesh, const std::map<NodeId, bool>& asked);
+  // (Asks::unsummed).
+  UnsummedValues(const Graph& graph, const Mesh& mesh, const std::map<NodeId, bool>& asked);
 
   // Changes what is chosen for a node to what it must be for the values it reads and makes. Nodes come in their order;
   // `made` has the layouts of values so far. Returns why it was changed, or "". Throws kInvalidArgument where what

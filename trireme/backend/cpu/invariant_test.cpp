@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "trireme/backend/kernel_cases_impl.h"
-#include "trireme/backend/kernels.h"
-#include "trireme/backend/test_isa_impl.h"
+#include "trireme/backend/cpu/kernel_cases_impl.h"
+#include "trireme/backend/cpu/kernels.h"
+#include "trireme/backend/cpu/test_isa_impl.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/layout/simulate.h"

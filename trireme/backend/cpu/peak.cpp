@@ -1,11 +1,11 @@
-#include "trireme/backend/peak.h"
+#include "trireme/backend/cpu/peak.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
 
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"

@@ -1,4 +1,4 @@
-#include "trireme/plan/own_terms.h"
+#include "trireme/plan/unsummed_values.h"
 
 #include <algorithm>
 
@@ -41,7 +41,7 @@ std::string op_and_scope(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-OwnTerms::OwnTerms(const Graph& graph, const Mesh& mesh, const std::map<NodeId, bool>& asked)
+UnsummedValues::UnsummedValues(const Graph& graph, const Mesh& mesh, const std::map<NodeId, bool>& asked)
     : graph_(graph),
       mesh_(mesh),
       asked_(asked),
@@ -55,8 +55,8 @@ OwnTerms::OwnTerms(const Graph& graph, const Mesh& mesh, const std::map<NodeId, 
   }
 }
 
-std::string OwnTerms::settle(NodeId id, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made,
-                             FactorCuts& cuts) {
+std::string UnsummedValues::settle(NodeId id, const ShardingRule& rule, const std::vector<std::optional<Layout>>& made,
+                                   FactorCuts& cuts) {
   const Node& node = graph_.node(id);
   if (node.gradient_of >= 0) return settle_backward(node, rule, made, cuts);
   std::string why = settle_forward(id, rule, cuts);
@@ -64,17 +64,17 @@ std::string OwnTerms::settle(NodeId id, const ShardingRule& rule, const std::vec
   return why;
 }
 
-std::vector<int> OwnTerms::axes_of(const std::vector<ValueId>& values) const {
+std::vector<int> UnsummedValues::axes_of(const std::vector<ValueId>& values) const {
   std::vector<int> out;
   for (const ValueId id : values) add_all(out, axes_of(id));
   return out;
 }
 
-int64_t OwnTerms::parts_for(const Node& node, const std::vector<int>& axes) const {
+int64_t UnsummedValues::parts_for(const Node& node, const std::vector<int>& axes) const {
   return def_of(node).in_part == nullptr ? 1 : mesh_.size_of(axes);
 }
 
-std::string OwnTerms::settle_forward(NodeId id, const ShardingRule& rule, FactorCuts& cuts) {
+std::string UnsummedValues::settle_forward(NodeId id, const ShardingRule& rule, FactorCuts& cuts) {
   const Node& node = graph_.node(id);
   const std::vector<int> read = axes_of(node.inputs);
   const auto asked = asked_.find(id);
@@ -92,7 +92,7 @@ std::string OwnTerms::settle_forward(NodeId id, const ShardingRule& rule, Factor
     for (const Layout& result : result_layouts(rule, cuts)) add_all(apart, result.partial_axes());
     const bool counted =
         std::ranges::any_of(node.outputs, [&](ValueId v) { return read_by_the_part_[static_cast<size_t>(v)] != 0; });
-    if (auto kept = own_terms(rule, cuts, mesh_, asked->second && !counted)) {
+    if (auto kept = unsummed(rule, cuts, mesh_, asked->second && !counted)) {
       times_[id] = kept->factor;
       cuts.vouched = std::move(kept);
       why = "; each rank keeps its own term: cross_batch";
@@ -119,7 +119,7 @@ std::string OwnTerms::settle_forward(NodeId id, const ShardingRule& rule, Factor
 
 // For each dimension of what a node of a gradient makes, that of the forward node's operand whose gradient it becomes,
 // by the links of the graph and through the nodes that read it on the way.
-std::vector<std::optional<OwnTerms::OperandDim>> OwnTerms::becomes(ValueId made, NodeId forward) {
+std::vector<std::optional<UnsummedValues::OperandDim>> UnsummedValues::becomes(ValueId made, NodeId forward) {
   const auto rank = static_cast<size_t>(graph_.type(made).shape.rank());
   std::vector<std::optional<OperandDim>> out(rank);
   const std::vector<ValueId>& operands = graph_.node(forward).inputs;
@@ -155,8 +155,8 @@ std::vector<std::optional<OwnTerms::OperandDim>> OwnTerms::becomes(ValueId made,
 }
 
 // Of a gradient that is spread over what the forward op's operand had, a rank makes its own part.
-void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
-                                      FactorCuts& cuts) {
+void UnsummedValues::cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
+                                            FactorCuts& cuts) {
   const std::vector<Layout>& lie = operands_of_[static_cast<size_t>(node.gradient_of)];
   for (size_t r = 0; r < node.outputs.size(); ++r) {
     const std::vector<std::optional<OperandDim>> operands = becomes(node.outputs[r], node.gradient_of);
@@ -173,8 +173,8 @@ void OwnTerms::cut_alike_what_is_made(const Node& node, const ShardingRule& rule
   }
 }
 
-std::string OwnTerms::settle_backward(const Node& node, const ShardingRule& rule,
-                                      const std::vector<std::optional<Layout>>& made, FactorCuts& cuts) {
+std::string UnsummedValues::settle_backward(const Node& node, const ShardingRule& rule,
+                                            const std::vector<std::optional<Layout>>& made, FactorCuts& cuts) {
   const Node& forward = graph_.node(node.gradient_of);
   const std::vector<int> of_results = axes_of(forward.outputs);
   std::vector<int> all = of_results;

@@ -1,4 +1,4 @@
-#include "trireme/backend/kernels.h"
+#include "trireme/backend/cpu/kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "trireme/backend/cpu/gemm.h"
-#include "trireme/backend/kernel_cases_impl.h"
-#include "trireme/backend/test_isa_impl.h"
+#include "trireme/backend/cpu/kernel_cases_impl.h"
+#include "trireme/backend/cpu/test_isa_impl.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/op/conformance.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/backend/cpu/isa.h"
+#include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/backend/cpu/isa/loops.h"
 
 namespace trireme::isa_emulated {

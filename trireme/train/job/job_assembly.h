@@ -1,0 +1,15 @@
+// From a job's configuration to what a training is made of.
+#pragma once
+
+#include <cstdint>
+
+#include "trireme/train/job/config.h"
+
+namespace trireme {
+
+Optimizer make_optimizer(const JobConfig& config);
+TrainerOptions trainer_options(const JobConfig& config, int64_t ranks);
+// What graphs and plans of the job are made from, without its data. The model outlives it.
+Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks);
+
+}  // namespace trireme
