@@ -13,8 +13,23 @@ bool takes(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
   return true;
 }
 
+// The linear sets of operands through which sums may flow.
+std::vector<int> sets_for_sums(const Graph& graph, const Node& node, const ShardingRule& rule,
+                               const CandidateOptions& options) {
+  std::vector<int> out;
+  int64_t results = 0;
+  for (const ValueId result : node.outputs) results += graph.type(result).bytes();
+  for (size_t set = 0; set < rule.linear.size() && options.sums_flow; ++set) {
+    int64_t sums = 0;
+    for (const int member : rule.linear[set]) sums += graph.type(node.inputs[static_cast<size_t>(member)]).bytes();
+    if (results <= sums) out.push_back(static_cast<int>(set));
+  }
+  return out;
+}
+
 // The ways to give one more axis to the op, but for giving it to nothing.
-std::vector<FactorCuts> with_axis(const ShardingRule& rule, const FactorCuts& cuts, int axis) {
+std::vector<FactorCuts> with_axis(const ShardingRule& rule, const FactorCuts& cuts, const std::vector<int>& sets,
+                                  int axis) {
   std::vector<FactorCuts> out;
   for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
     out.push_back(cuts);
@@ -25,10 +40,10 @@ std::vector<FactorCuts> with_axis(const ShardingRule& rule, const FactorCuts& cu
     out.back().axes[static_cast<size_t>(rule.ring->first)].push_back(axis);
     out.back().axes[static_cast<size_t>(rule.ring->second)].push_back(axis);
   }
-  for (size_t set = 0; set < rule.linear.size(); ++set) {
-    if (cuts.linear_set >= 0 && cuts.linear_set != static_cast<int>(set)) continue;
+  for (const int set : sets) {
+    if (cuts.linear_set >= 0 && cuts.linear_set != set) continue;
     out.push_back(cuts);
-    out.back().linear_set = static_cast<int>(set);
+    out.back().linear_set = set;
     out.back().through.push_back({axis, Reduction::kSum});
     std::sort(out.back().through.begin(), out.back().through.end(),
               [](const PartialAxis& a, const PartialAxis& b) { return a.axis < b.axis; });
@@ -44,14 +59,16 @@ FactorCuts uncut(const ShardingRule& rule) {
   return cuts;
 }
 
-std::vector<FactorCuts> candidates(const ShardingRule& rule, const FactorCuts& cuts, const std::vector<int>& axes,
-                                   const Mesh& mesh) {
+std::vector<FactorCuts> candidates(const Graph& graph, NodeId id, const ShardingRule& rule, const FactorCuts& cuts,
+                                   const std::vector<int>& axes, const Mesh& mesh, const CandidateOptions& options) {
+  const Node& node = graph.node(id);
+  const std::vector<int> sets = sets_for_sums(graph, node, rule, options);
   std::vector<FactorCuts> out{cuts};
   for (const int axis : axes) {
     const size_t before = out.size();
     for (size_t i = 0; i < before; ++i) {
-      for (FactorCuts& more : with_axis(rule, out[i], axis)) {
-        if (takes(rule, more, mesh)) out.push_back(std::move(more));
+      for (FactorCuts& more : with_axis(rule, out[i], sets, axis)) {
+        if (takes(rule, more, mesh) && (!options.allows || options.allows(node, more))) out.push_back(std::move(more));
       }
     }
   }

@@ -17,9 +17,9 @@ Strategy uncut_strategy(const Graph& graph, const Mesh& mesh) {
   return out;
 }
 
-SearchResult search_axes(const Graph& graph, const Strategy& base, const std::vector<int>& axes,
+SearchResult search_axes(const Graph& graph, const Units& units, const Strategy& base, const std::vector<int>& axes,
                          const PartitionOptions& partition, const CostModel& model, int64_t bytes) {
-  const StrategyProblem all(graph, base, axes, partition, model);
+  const StrategyProblem all(graph, units, {.base = base, .axes = axes}, partition, model);
   const search::Simplified smaller = search::simplify(all.problem());
   const std::optional<search::Found> found = search::cheapest_within(smaller.problem, {.bytes = bytes});
   invariant(found.has_value(), "no strategy of graph '{}' goes together, not even the one without cuts", graph.name());
@@ -42,6 +42,7 @@ SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const Partiti
   require(options.memory_bytes >= 0, "{} bytes of memory on each device; 0 is no limit", options.memory_bytes);
   const CostModel model(mesh, rates);
   const int64_t bytes = options.memory_bytes > 0 ? options.memory_bytes : int64_t{1} << 60;
+  const Units units(graph);
   std::vector<std::vector<int>> rounds;
   if (options.kind == SearchKind::kDynamicProgramming || mesh.axes() == 0) rounds.emplace_back();
   for (int axis = 0; axis < mesh.axes(); ++axis) {
@@ -51,7 +52,7 @@ SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const Partiti
   SearchResult out{.strategy = uncut_strategy(graph, mesh)};
   for (size_t i = 0; i < rounds.size(); ++i) {
     const bool is_last = i + 1 == rounds.size();  // before, nothing is cut as far as it will be
-    out = search_axes(graph, out.strategy, rounds[i], partition, model, is_last ? bytes : int64_t{1} << 60);
+    out = search_axes(graph, units, out.strategy, rounds[i], partition, model, is_last ? bytes : int64_t{1} << 60);
   }
   out.strategy.why_inputs.assign(graph.inputs().size(), "found by search");
   out.strategy.why_nodes.assign(graph.nodes().size(), "found by search");

@@ -57,7 +57,7 @@ int64_t brute_force_ps(const Graph& graph, const Mesh& mesh, const PartitionOpti
       return;
     }
     const RuleOf rule = rule_of(graph, graph.nodes()[i]);
-    for (const FactorCuts& cuts : candidates(*rule, uncut(*rule), axes, mesh)) {
+    for (const FactorCuts& cuts : candidates(graph, static_cast<NodeId>(i), *rule, uncut(*rule), axes, mesh)) {
       strategy.nodes.push_back(cuts);
       add_nodes(i + 1);
       strategy.nodes.pop_back();
