@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <span>
 
 #include "trireme/base/error.h"
+#include "trireme/op/op_def.h"
+#include "trireme/planner/held_bytes.h"
 
 namespace trireme {
 namespace {
 
-constexpr double kMostRows = 1 << 14;       // of the table of one value, before its readers are taken in turn
-constexpr size_t kMostDelivered = 6;        // unlike layouts to which it is brought, where they are
-constexpr size_t kMostStates = size_t{1} << 10;  // of what was delivered
+constexpr size_t kMostDelivered = 6;             // unlike layouts to which it is brought, where they are
+constexpr size_t kMostStates = size_t{1} << 12;  // of what was delivered
 
 bool can_become(const Layout& have, const Layout& want) {
   return std::all_of(want.partial.begin(), want.partial.end(), [&](const PartialAxis& p) {
@@ -58,6 +60,7 @@ StrategyProblem::StrategyProblem(const Graph& graph, const Units& units, Strateg
       space_(std::move(space)),
       model_(model),
       pricer_(graph, options, model),
+      held_(held_values(graph)),
       makers_(graph.values().size()),
       askers_(graph.values().size()) {
   add_inputs();
@@ -93,14 +96,21 @@ void StrategyProblem::add_inputs() {
   }
 }
 
+bool StrategyProblem::are_allowed(const std::vector<NodeId>& nodes, const std::vector<FactorCuts>& cuts) const {
+  const CandidateOptions& options = space_.candidates;
+  for (size_t n = 0; n < nodes.size() && options.allows; ++n) {
+    if (!options.allows(graph_, graph_.node(nodes[n]), cuts[n], model_.mesh())) return false;
+  }
+  return true;
+}
+
 // Alike units are priced once.
 std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::ways_of(size_t unit) {
   const std::vector<NodeId>& nodes = units_.nodes(unit);
   const NodeId first = nodes.front();
   const FactorCuts& base = space_.base.nodes[static_cast<size_t>(first)];
   const bool is_fixed = space_.fixed_nodes.contains(first);
-  std::shared_ptr<const Ways>& known =
-      known_ways_[fmt::format("{} {} {}", units_.text(unit), text_of(base), is_fixed)];
+  std::shared_ptr<const Ways>& known = known_ways_[fmt::format("{} {} {}", units_.text(unit), text_of(base), is_fixed)];
   if (known) return known;
   std::vector<FactorCuts> all{base};
   if (!is_fixed)
@@ -110,8 +120,10 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::ways_of(size_t uni
     out->asks.emplace_back(graph_.node(id).inputs.size());
     out->makes.emplace_back(graph_.node(id).outputs.size());
   }
-  for (const FactorCuts& cuts : all) {
-    out->cuts.push_back(units_.cuts(unit, cuts, model_.mesh(), space_.candidates.sums_flow));
+  for (const FactorCuts& first_cuts : all) {
+    std::vector<FactorCuts> cuts = units_.cuts(unit, first_cuts, model_.mesh(), space_.candidates.sums_flow);
+    if (!are_allowed(nodes, cuts)) continue;
+    out->cuts.push_back(std::move(cuts));
     out->ps.push_back(0);
     for (size_t n = 0; n < nodes.size(); ++n) {
       const Node& node = graph_.node(nodes[n]);
@@ -130,7 +142,34 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::ways_of(size_t uni
       for (size_t k = 0; k < makes.size(); ++k) out->makes[n][k].push_back(number_of(makes[k]));
     }
   }
+  if (out->cuts.empty()) {
+    fail(ErrorKind::kUnsupported, "{} of '{}' cannot be cut as it is asked to be: its gradient could not follow",
+         graph_.node(first).op->name, graph_.scope_of(graph_.node(first)));
+  }
+  if (space_.candidates.limits.approximate && !is_fixed) keep_cheapest(*out, space_.candidates.limits.epsilon);
   return known = std::move(out);
+}
+
+// What is cut already is among them, so that all go together.
+void StrategyProblem::keep_cheapest(Ways& ways, double epsilon) {
+  const auto most = static_cast<size_t>(std::max(1.0, 1 / epsilon));
+  if (ways.ps.size() <= most) return;
+  std::vector<size_t> order(ways.ps.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) { return ways.ps[a] < ways.ps[b]; });
+  order.resize(most);
+  const auto keep = [&](auto& all) {
+    std::remove_reference_t<decltype(all)> kept;
+    for (const size_t way : order) kept.push_back(all[way]);
+    all = std::move(kept);
+  };
+  keep(ways.cuts);
+  keep(ways.ps);
+  for (auto* const of_nodes : {&ways.asks, &ways.makes}) {
+    for (std::vector<std::vector<int>>& of_node : *of_nodes) {
+      for (std::vector<int>& by_way : of_node) keep(by_way);
+    }
+  }
 }
 
 void StrategyProblem::add_unit(size_t unit) {
@@ -158,8 +197,10 @@ void StrategyProblem::add_readers() {
   for (size_t i = 0; i < graph_.nodes().size(); ++i) {
     const auto [unit, n] = place[i];
     const std::vector<ValueId>& inputs = graph_.nodes()[i].inputs;
-    for (size_t k = 0; k < inputs.size(); ++k)
-      askers_[static_cast<size_t>(inputs[k])].push_back({variables_[unit], ways_[unit]->asks[n][k]});
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      askers_[static_cast<size_t>(inputs[k])].push_back(
+          {variables_[unit], ways_[unit]->asks[n][k], follows(static_cast<NodeId>(i), k)});
+    }
   }
   for (const Output& output : graph_.outputs()) {
     Role asker;
@@ -203,14 +244,28 @@ int StrategyProblem::variable_of(const View& view) {
   return known->second;
 }
 
+// Of an elementwise op of which nothing is asked: the largest operand.
+bool StrategyProblem::follows(NodeId id, size_t operand) const {
+  const Node& node = graph_.node(id);
+  if (!space_.candidates.limits.elementwise_follow || !def_of(node).traits.elementwise) return false;
+  if (node.phase != Phase::kForward || space_.fixed_nodes.contains(id)) return false;
+  const auto larger =
+      std::ranges::max_element(node.inputs, {}, [&](ValueId value) { return graph_.type(value).shape.elements(); });
+  return larger - node.inputs.begin() == static_cast<int64_t>(operand);
+}
+
 // Whether a reader may find the value so. One that must find it in some layout and can finds it in no other.
 bool StrategyProblem::goes(ValueId value, int have, const Role& reader, int asked) const {
   const Layout& wanted = readers_[static_cast<size_t>(asked)].layout;
-  if (!can_become(layouts_[static_cast<size_t>(have)], wanted)) return false;
+  const Layout& made = layouts_[static_cast<size_t>(have)];
+  if (!can_become(made, wanted)) return false;
+  const auto can_have = [&](const Layout& layout) {
+    return std::ranges::any_of(reader.by_label,
+                               [&](int other) { return readers_[static_cast<size_t>(other)].layout == layout; });
+  };
+  if (reader.follows && wanted != made && can_have(made)) return false;
   const auto seen = space_.seen_as.find(value);
-  return seen == space_.seen_as.end() || wanted == seen->second ||
-         std::ranges::none_of(
-             reader.by_label, [&](int other) { return readers_[static_cast<size_t>(other)].layout == seen->second; });
+  return seen == space_.seen_as.end() || wanted == seen->second || !can_have(seen->second);
 }
 
 void StrategyProblem::add_value(ValueId id) {
@@ -233,7 +288,7 @@ void StrategyProblem::add_value(ValueId id) {
   for (auto& [view, which] : means_of) which = met[view]++;
   double rows = 1;
   for (const View& view : views) rows *= static_cast<double>(view.means.size());
-  if (rows > kMostRows) return add_value_in_turn(id);
+  if (rows > space_.most_rows) return add_value_in_turn(id);
   std::vector<int> variables, sizes;
   std::vector<size_t> digits;  // of each view; one more for those that are always the same
   for (const View& view : views) {
@@ -255,14 +310,15 @@ void StrategyProblem::add_value(ValueId id) {
     }
     if (!all_go) continue;
     const std::vector<int> readers = distinct(std::span(numbers).subspan(1));
-    table.add(labels, {delivery_ps(id, numbers[0], readers), kept_bytes(id, numbers[0])});
+    const std::optional<int64_t> ps = delivery_ps(id, numbers[0], readers);
+    if (ps) table.add(labels, {*ps, kept_bytes(id, numbers[0])});
   } while (count_up(labels, sizes));
   problem_.tables.push_back(std::move(table));
 }
 
-// What each reader adds to what was delivered before it, where at most so many layouts are; nothing where there are too
-// many ways.
-std::optional<std::vector<StrategyProblem::Turn>> StrategyProblem::turns_of(ValueId id, size_t most) const {
+// What each reader adds to what was delivered before it, where at most so many layouts are, and whether that drops any;
+// nothing where there are too many ways.
+std::optional<std::vector<StrategyProblem::Turn>> StrategyProblem::turns_of(ValueId id, size_t most, bool& drops) {
   const auto at = static_cast<size_t>(id);
   std::vector<Turn> out;
   std::vector<std::vector<int>> before = view_of(makers_[at].variable, {&makers_[at]}).means;
@@ -275,7 +331,11 @@ std::optional<std::vector<StrategyProblem::Turn>> StrategyProblem::turns_of(Valu
         if (!goes(id, before[s][0], asker, reader)) continue;
         std::vector<int> state = before[s];
         if (std::find(state.begin() + 1, state.end(), reader) == state.end()) state.push_back(reader);
-        if (turn.asked.means.size() > 1 && layouts_in(state) > most) continue;
+        if (turn.asked.means.size() > 1 && layouts_in(state) > most) {
+          drops = true;
+          continue;
+        }
+        if (!delivery_ps(id, state[0], {state.begin() + 1, state.end()})) continue;
         const auto [found, is_new] = known.try_emplace(state, turn.delivered.size());
         if (is_new) turn.delivered.push_back(std::move(state));
         turn.rows.push_back({s, a, found->second});
@@ -304,10 +364,13 @@ size_t StrategyProblem::layouts_in(const std::vector<int>& delivered) const {
 void StrategyProblem::add_value_in_turn(ValueId id) {
   const auto at = static_cast<size_t>(id);
   std::optional<std::vector<Turn>> turns;
+  bool drops = false;
   for (size_t most = kMostDelivered; !turns; --most) {
     if (most == 0) fail_too_many_ways(id);
-    turns = turns_of(id, most);
+    drops = false;
+    turns = turns_of(id, most, drops);
   }
+  is_limited_ = is_limited_ || drops;
   const View made = view_of(makers_[at].variable, {&makers_[at]});
   std::vector<std::vector<int>> before = made.means;
   int delivered = made.means.size() == 1 ? -1 : variable_of(made);
@@ -315,16 +378,15 @@ void StrategyProblem::add_value_in_turn(ValueId id) {
   if (delivered >= 0) first.variables.push_back(delivered);
   for (size_t s = 0; s < before.size(); ++s) {
     const std::vector<int32_t> row(first.variables.size(), static_cast<int32_t>(s));
-    first.add(row, {delivery_ps(id, before[s][0], {}), kept_bytes(id, before[s][0])});
+    first.add(row, {*delivery_ps(id, before[s][0], {}), kept_bytes(id, before[s][0])});
   }
   problem_.tables.push_back(std::move(first));
   const auto price_of = [&](const std::vector<int>& all) {
-    return delivery_ps(id, all[0], {all.begin() + 1, all.end()});
+    return *delivery_ps(id, all[0], {all.begin() + 1, all.end()});
   };
   for (const Turn& turn : *turns) {
     const int asked = turn.asked.means.size() == 1 ? -1 : variable_of(turn.asked);
-    const int next =
-        turn.delivered.size() == 1 ? -1 : problem_.add_variable(static_cast<int>(turn.delivered.size()));
+    const int next = turn.delivered.size() == 1 ? -1 : problem_.add_variable(static_cast<int>(turn.delivered.size()));
     search::Table table;
     for (const int variable : {delivered, asked, next}) {
       if (variable >= 0 && std::ranges::find(table.variables, variable) == table.variables.end())
@@ -351,27 +413,21 @@ void StrategyProblem::fail_too_many_ways(ValueId id) const {
 }
 
 // Alike values of alike readers are priced once.
-int64_t StrategyProblem::delivery_ps(ValueId id, int have, const std::vector<int>& readers) {
+std::optional<int64_t> StrategyProblem::delivery_ps(ValueId id, int have, const std::vector<int>& readers) {
   const bool is_input = graph_.value(id).producer < 0;
   std::string key = fmt::format("{} {} {} {}|{}", to_string(graph_.type(id)), is_input, to_string(pricer_.sums_of(id)),
                                 have, fmt::join(readers, ","));
-  const auto [known, is_new] = delivered_.try_emplace(std::move(key), 0);
+  const auto [known, is_new] = delivered_.try_emplace(std::move(key));
   if (!is_new) return known->second;
   std::vector<ValueReader> all;
   for (const int reader : readers) all.push_back(readers_[static_cast<size_t>(reader)]);
-  return known->second = pricer_.value(id, layouts_[static_cast<size_t>(have)], all);
+  return known->second =
+             pricer_.value_if(id, layouts_[static_cast<size_t>(have)], all, space_.candidates.allows_pieces);
 }
 
-// What a rank holds from step to step, or from the forward to the backward pass.
 int64_t StrategyProblem::kept_bytes(ValueId id, int have) const {
+  if (held_[static_cast<size_t>(id)] == 0) return 0;
   const TensorType& type = graph_.type(id);
-  const NodeId producer = graph_.value(id).producer;
-  const auto reads_back = [&](const Role& role) {
-    return readers_[static_cast<size_t>(role.by_label.front())].phase == Phase::kBackward;
-  };
-  const bool is_kept = producer < 0 || (graph_.node(producer).phase == Phase::kForward &&
-                                        std::ranges::any_of(askers_[static_cast<size_t>(id)], reads_back));
-  if (!is_kept) return 0;
   const Layout& layout = layouts_[static_cast<size_t>(have)];
   return TensorType{type.dtype, local_shape(type.shape, layout, model_.mesh())}.bytes();
 }
@@ -380,9 +436,7 @@ Strategy StrategyProblem::strategy(const search::Choice& choice) const {
   Strategy out;
   out.mesh = model_.mesh();
   out.nodes.resize(graph_.nodes().size());
-  const auto label_of = [&](int variable) {
-    return static_cast<size_t>(choice.labels[static_cast<size_t>(variable)]);
-  };
+  const auto label_of = [&](int variable) { return static_cast<size_t>(choice.labels[static_cast<size_t>(variable)]); };
   const auto layout_of = [&](ValueId id) -> const Layout& {
     const Role& maker = makers_[static_cast<size_t>(id)];
     return layouts_[static_cast<size_t>(maker.by_label[label_of(maker.variable)])];

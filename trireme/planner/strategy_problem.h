@@ -21,14 +21,15 @@ namespace trireme {
 
 // What a search chooses among.
 struct StrategySpace {
-  Strategy base;          // how inputs and nodes are cut already; they keep that
-  std::vector<int> axes;  // of the mesh, that are given to them beside it
+  Strategy base;                // how inputs and nodes are cut already; they keep that
+  std::vector<AxisGroup> axes;  // of the mesh, that are given to them beside it
   // Nodes and inputs, by index, that keep what `base` says and get no more.
   std::set<NodeId> fixed_nodes = {};
   std::set<size_t> fixed_inputs = {};
   // Layouts that readers must find values in, those of them that can.
   std::map<ValueId, Layout> seen_as = {};
   CandidateOptions candidates = {};
+  double most_rows = 1 << 16;  // of the table of one value, before its readers are taken in turn
 };
 
 class StrategyProblem {
@@ -39,6 +40,8 @@ class StrategyProblem {
                   const CostModel& model);
 
   const search::Problem& problem() const { return problem_; }
+  // Whether values with many readers were limited to few layouts, so that not all strategies are among the choices.
+  bool is_limited() const { return is_limited_; }
   Strategy strategy(const search::Choice& choice) const;
 
  private:
@@ -53,6 +56,7 @@ class StrategyProblem {
   struct Role {
     int variable = -1;  // none: the same whatever is chosen
     std::vector<int> by_label;
+    bool follows = false;  // takes the value as it is made, where it can
   };
   // What a variable's labels are to one value: labels that mean the same to it are one view.
   struct View {
@@ -70,6 +74,8 @@ class StrategyProblem {
   int number_of(const Layout& layout);
   int number_of(const ValueReader& reader);
   std::shared_ptr<const Ways> ways_of(size_t unit);
+  bool are_allowed(const std::vector<NodeId>& nodes, const std::vector<FactorCuts>& cuts) const;
+  static void keep_cheapest(Ways& ways, double epsilon);
   void add_inputs();
   void add_unit(size_t unit);
   void add_readers();
@@ -77,10 +83,12 @@ class StrategyProblem {
   void add_value_in_turn(ValueId value);
   View view_of(int variable, const std::vector<const Role*>& roles) const;
   int variable_of(const View& view);
-  std::optional<std::vector<Turn>> turns_of(ValueId value, size_t most) const;
+  std::optional<std::vector<Turn>> turns_of(ValueId value, size_t most, bool& drops);
   size_t layouts_in(const std::vector<int>& delivered) const;
+  bool follows(NodeId node, size_t operand) const;
   bool goes(ValueId value, int have, const Role& reader, int asked) const;
-  int64_t delivery_ps(ValueId value, int have, const std::vector<int>& readers);
+  // Nothing where it is not allowed.
+  std::optional<int64_t> delivery_ps(ValueId value, int have, const std::vector<int>& readers);
   int64_t kept_bytes(ValueId value, int have) const;
   [[noreturn]] void fail_too_many_ways(ValueId value) const;
 
@@ -90,16 +98,18 @@ class StrategyProblem {
   const CostModel& model_;
   StrategyPricer pricer_;
   search::Problem problem_;
+  bool is_limited_ = false;
   std::vector<Layout> layouts_;
   std::vector<ValueReader> readers_;
   std::map<std::string, int> layout_numbers_, reader_numbers_;
   std::map<std::string, std::shared_ptr<const Ways>> known_ways_;
-  std::vector<std::shared_ptr<const Ways>> ways_;  // of units
-  std::vector<int> variables_;                     // of units
-  std::vector<Role> makers_;                       // of values
-  std::vector<std::vector<Role>> askers_;          // of values
+  std::vector<std::shared_ptr<const Ways>> ways_;              // of units
+  std::vector<int> variables_;                                 // of units
+  std::vector<char> held_;                                     // of values (held_bytes.h)
+  std::vector<Role> makers_;                                   // of values
+  std::vector<std::vector<Role>> askers_;                      // of values
   std::map<std::pair<int, std::vector<int32_t>>, int> views_;  // their variables
-  std::map<std::string, int64_t> delivered_;  // prices, by what is delivered
+  std::map<std::string, std::optional<int64_t>> delivered_;    // prices, by what is delivered
 };
 
 }  // namespace trireme

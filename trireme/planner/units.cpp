@@ -47,8 +47,7 @@ Units::Source Units::source(size_t unit, NodeId node, ValueId operand) const {
   for (size_t k = 1; k < nodes.size() && nodes[k] < node; ++k) {
     const Node& other = graph_.node(nodes[k]);
     const auto at = std::find(other.outputs.begin(), other.outputs.end(), operand);
-    if (at != other.outputs.end())
-      return {Source::Kind::kWithin, k, static_cast<size_t>(at - other.outputs.begin())};
+    if (at != other.outputs.end()) return {Source::Kind::kWithin, k, static_cast<size_t>(at - other.outputs.begin())};
   }
   for (size_t i = 0; i < first.outputs.size(); ++i) {
     if (graph_.is_gradient(operand, first.outputs[i])) return {Source::Kind::kGradientOfResult, 0, i};
