@@ -25,8 +25,8 @@
 namespace trireme::cli {
 namespace {
 
-const std::vector<std::string> kStages{"graph",  "grad",   "plan",    "partition", "timetable",
-                                       "passes", "memory", "traffic", "time",      "actions"};
+const std::vector<std::string> kStages{"graph",  "grad",   "search",  "plan", "partition", "timetable",
+                                       "passes", "memory", "traffic", "time", "actions"};
 
 const std::vector<std::string> kGraphs{"step", "evaluation", "inference"};
 
@@ -149,6 +149,12 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
     return why(compiled.graph, compiled.strategy, args.value,
                reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
   }
+  if (args.stage == "search") {
+    require(!compiled.search.empty(),
+            "explain: --stage search shows what the mode auto_parallel finds on several ranks; add --auto and -n 2 or "
+            "more");
+    return compiled.search;
+  }
   if (args.stage == "plan") return strategy_file(compiled.graph, compiled.strategy);
   if (args.stage == "partition") return to_string(compiled.partitioned);
   if (args.stage == "timetable") {
@@ -245,7 +251,8 @@ void add_explain(CLI::App& app, Action& chosen) {
   command
       ->add_option(
           "--stage", args->stage,
-          "graph: forward and loss; grad: the training step; plan: the cuts; partition: the ranks' program, "
+          "graph: forward and loss; grad: the training step; search: what --auto finds, in short; plan: the cuts; "
+          "partition: the ranks' program, "
           "of one micro-batch on a mesh with the axis micro_batch where there are several; timetable: of a "
           "pipeline, in which order each part of the ranks works; passes: after the "
           "passes, all "

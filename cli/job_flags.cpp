@@ -42,6 +42,9 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   command.add_option("--set", flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001")
       ->allow_extra_args(false);
   add_flags_of_keys(command, flags.keys, FlagsOf::kJob);
+  flags.keys.add_switch(command, "--auto", "parallel.mode", "auto_parallel",
+                        "Find how the model is cut over the ranks (parallel.mode = 'auto_parallel'); --search says by "
+                        "which search");
   add_node_flags(command, flags.nodes);
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();
   command.add_flag("--resume", flags.resume, "Go on from the newest checkpoint in --out");

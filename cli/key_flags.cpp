@@ -65,6 +65,12 @@ CLI::Option* KeyFlags::add(CLI::App& command, const std::string& names, const st
   return std::visit(add_as, type);
 }
 
+void KeyFlags::add_switch(CLI::App& command, const std::string& name, const std::string& key, const std::string& value,
+                          const std::string& help) {
+  command.add_flag_callback(
+      name, [given = given_, key, value] { given->emplace_back(key, value); }, help);
+}
+
 std::vector<std::string> KeyFlags::overrides() const {
   std::vector<std::string> out;
   for (const auto& [key, value] : *given_) out.push_back(key + "=" + value);

@@ -27,6 +27,10 @@ class KeyFlags {
   CLI::Option* add(CLI::App& command, const std::string& names, const std::string& key, const KeyTarget& type,
                    const std::string& help);
 
+  // A flag without a value, for the key at this value.
+  void add_switch(CLI::App& command, const std::string& name, const std::string& key, const std::string& value,
+                  const std::string& help);
+
   // What was given, as "key=value" in the order it was given.
   std::vector<std::string> overrides() const;
   // The value given for the key; null: none was.

@@ -67,6 +67,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes - plan.arena().persistent) / 1048576.0).c_str(),
       static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), flops_text(flops).c_str(),
       expected.c_str(), out.c_str());
+  std::fputs(session.compiled().search.c_str(), stdout);
   std::fflush(stdout);
 }
 

@@ -70,6 +70,11 @@ NodePrice StrategyPricer::node(NodeId id, const FactorCuts& cuts) const {
 }
 
 int64_t StrategyPricer::value(ValueId id, const Layout& have, const std::vector<ValueReader>& readers) {
+  return *value_if(id, have, readers, {});
+}
+
+std::optional<int64_t> StrategyPricer::value_if(ValueId id, const Layout& have, const std::vector<ValueReader>& readers,
+                                                const std::function<bool(const Program&)>& allows) {
   const TensorType& type = graph_.type(id);
   const bool is_input = graph_.value(id).producer < 0;
   const DType sums = sums_of(id);
@@ -95,6 +100,7 @@ int64_t StrategyPricer::value(ValueId id, const Layout& have, const std::vector<
       add_take_windows(scratch.program, pieces[piece_of[i]], attrs);
     }
   }
+  if (allows && !allows(scratch.program)) return std::nullopt;
   return price_ps(scratch.program, model_);
 }
 

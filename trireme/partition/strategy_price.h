@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,9 @@ class StrategyPricer {
   // The cuts must be legal.
   NodePrice node(NodeId node, const FactorCuts& cuts) const;
   int64_t value(ValueId value, const Layout& have, const std::vector<ValueReader>& readers);
+  // Nothing where `allows` does not take the pieces that bring the value to its readers.
+  std::optional<int64_t> value_if(ValueId value, const Layout& have, const std::vector<ValueReader>& readers,
+                                  const std::function<bool(const Program&)>& allows);
   StrategyPrice price(const Strategy& strategy);
   // The type in which sums over ranks of the value are taken.
   DType sums_of(ValueId value) const;

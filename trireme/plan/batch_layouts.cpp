@@ -18,6 +18,10 @@ std::string BatchLayouts::why(const Input& input) const {
                          : fmt::format("dataset strategy '{}'", parallel_.dataset.text);
 }
 
+bool BatchLayouts::is_asked(const Input& input) const {
+  return rule_of(input.name) != nullptr || !parallel_.dataset.is(DatasetStrategy::Named::kDataParallel);
+}
+
 // A batch that nothing cuts is worked on by every rank, which is never what somebody means who does not say so.
 void BatchLayouts::require_data_axis() const {
   if (mesh_.devices() == 1 || has_data_axis()) return;

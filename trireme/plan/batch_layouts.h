@@ -19,6 +19,7 @@ class BatchLayouts {
   // Of a data input, the `index`-th. Throws kInvalidArgument where what is said does not fit it.
   Layout of(const Input& input, size_t index) const;
   std::string why(const Input& input) const;  // who said so
+  bool is_asked(const Input& input) const;    // whether somebody did, and it is not how a batch usually is
   // Throws kInvalidArgument for a rule that matches no field of the graph.
   void check_rules() const;
 

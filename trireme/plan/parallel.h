@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "trireme/plan/asked.h"
 #include "trireme/plan/fusion.h"
 #include "trireme/plan/propagate.h"
+#include "trireme/plan/search_options.h"
 #include "trireme/plan/stages.h"
 #include "trireme/plan/strategy.h"
 #include "trireme/plan/strategy_file.h"
@@ -92,6 +94,8 @@ struct Parallel {
   bool by_hand = false;
   // Name of a parameter -> how the ranks' pieces of it lie: "[tp, -]", or kOwnPiece. For graphs cut by hand.
   std::vector<PieceRule> layerwise;
+  // How what is not asked above is found: by search, over the mesh, where it names one.
+  SearchOptions search;
   bool follow_requests = true;  // false: what the model's code asks with Module::shard is not looked at
   // A strategy for the training step that was written down; when given, nothing above is asked. One of parameters only
   // gives the mesh and rules for them; all else is asked as above.
@@ -103,6 +107,8 @@ struct SemiAutoOptions {
       nullptr;                          // of parameters that are already there, by name; null: none are
   Numerics numerics = Numerics::kFast;  // kInvariant: sums are taken before anything reads them
   ScopeStages stages = {};              // of a pipeline; empty: there is none
+  // Decides what is not asked; none: propagate.
+  std::function<Strategy(const Graph&, const Mesh&, const Asks&)> decide = {};
 };
 
 // Throws kInvalidArgument for whatever does not fit: a mesh of another size, a rule that matches nothing, cuts that do

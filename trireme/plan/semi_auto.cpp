@@ -30,6 +30,7 @@ class SemiAuto {
   SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options)
       : graph_(graph),
         parallel_(parallel),
+        options_(options),
         stored_(options.stored),
         occurrences_(occurrences_of(graph)),
         mesh_(mesh_of_ranks(parallel, ranks)),
@@ -54,9 +55,10 @@ class SemiAuto {
     }
     for (const OpRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
-    Strategy plain = propagate(graph_, all_, asks_);
+    Strategy plain = options_.decide ? options_.decide(graph_, all_, asks_) : propagate(graph_, all_, asks_);
     tell_who_asked(plain);
     if (parallel_.optimizer.level == 0 && stored_ == nullptr) return plain;
+    if (options_.decide) keep_decided(plain);
     for (size_t i = 0; i < plain.inputs.size(); ++i) asks_.inputs[i] = plain.inputs[i];
     if (stored_ != nullptr) {
       use_stored();
@@ -106,10 +108,24 @@ class SemiAuto {
       const Input& input = graph_.inputs()[i];
       if (input.role == Role::kSchedule) asks_.inputs[i] = Layout::replicated(graph_.type(input.value).shape.rank());
       if (input.role != Role::kData) continue;
-      asks_.inputs[i] =
-          stored_ != nullptr && stored_->contains(input.name) ? stored_data(input) : layouts.of(input, index);
+      const bool is_stored = stored_ != nullptr && stored_->contains(input.name);
+      if (is_stored || !is_found_by_search() || layouts.is_asked(input))
+        asks_.inputs[i] = is_stored ? stored_data(input) : layouts.of(input, index);
       ++index;
-      cut_in_micro_batches(input, *asks_.inputs[i]);
+      if (asks_.inputs[i]) cut_in_micro_batches(input, *asks_.inputs[i]);
+    }
+  }
+
+  // How a batch lies of which nobody says it. A search that goes on from what is asked begins with a batch as it
+  // usually lies.
+  bool is_found_by_search() const {
+    return options_.decide && parallel_.search.kind != SearchKind::kShardingPropagation;
+  }
+
+  // What was decided stays, but for the updates.
+  void keep_decided(const Strategy& plain) {
+    for (size_t i = 0; i < plain.nodes.size(); ++i) {
+      if (graph_.nodes()[i].phase != Phase::kUpdate) asks_.nodes.emplace(static_cast<NodeId>(i), plain.nodes[i]);
     }
   }
 
@@ -317,7 +333,7 @@ class SemiAuto {
       strategy.why_inputs[static_cast<size_t>(graph_.value(value).index)] = "asked for by " + asked.who;
     }
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
-      if (graph_.inputs()[i].role != Role::kData) continue;
+      if (graph_.inputs()[i].role != Role::kData || !asks_.inputs[i]) continue;
       strategy.why_inputs[i] = BatchLayouts(graph_, parallel_, mesh_).why(graph_.inputs()[i]);
     }
   }
@@ -329,6 +345,7 @@ class SemiAuto {
 
   const Graph& graph_;
   const Parallel& parallel_;
+  const SemiAutoOptions& options_;
   const std::map<std::string, Layout>* stored_;
   std::vector<int> occurrences_;  // of nodes
   Mesh mesh_;                     // of the ranks, by whose axes everything is asked

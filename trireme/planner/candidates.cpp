@@ -13,27 +13,92 @@ bool takes(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
   return true;
 }
 
-// The ways to give one more axis to the op, but for giving it to nothing.
-std::vector<FactorCuts> with_axis(const ShardingRule& rule, const FactorCuts& cuts, int axis) {
+// The linear sets of operands through which sums may flow.
+std::vector<int> sets_for_sums(const Graph& graph, const Node& node, const ShardingRule& rule,
+                               const CandidateOptions& options) {
+  std::vector<int> out;
+  int64_t results = 0;
+  for (const ValueId result : node.outputs) results += graph.type(result).bytes();
+  for (size_t set = 0; set < rule.linear.size() && options.sums_flow; ++set) {
+    int64_t sums = 0;
+    for (const int member : rule.linear[set]) sums += graph.type(node.inputs[static_cast<size_t>(member)]).bytes();
+    if (results <= sums) out.push_back(static_cast<int>(set));
+  }
+  return out;
+}
+
+void add_to(std::vector<int>& axes, const AxisGroup& group) {
+  axes.insert(axes.end(), group.begin(), group.end());
+}
+
+// The ways to give one more group to the op, but for giving it to nothing.
+std::vector<FactorCuts> with_group(const ShardingRule& rule, const FactorCuts& cuts, const std::vector<int>& sets,
+                                   const AxisGroup& group) {
   std::vector<FactorCuts> out;
   for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
     out.push_back(cuts);
-    out.back().axes[factor].push_back(axis);
+    add_to(out.back().axes[factor], group);
   }
   if (rule.ring) {
     out.push_back(cuts);
-    out.back().axes[static_cast<size_t>(rule.ring->first)].push_back(axis);
-    out.back().axes[static_cast<size_t>(rule.ring->second)].push_back(axis);
+    add_to(out.back().axes[static_cast<size_t>(rule.ring->first)], group);
+    add_to(out.back().axes[static_cast<size_t>(rule.ring->second)], group);
   }
-  for (size_t set = 0; set < rule.linear.size(); ++set) {
-    if (cuts.linear_set >= 0 && cuts.linear_set != static_cast<int>(set)) continue;
+  for (const int set : sets) {
+    if (cuts.linear_set >= 0 && cuts.linear_set != set) continue;
     out.push_back(cuts);
-    out.back().linear_set = static_cast<int>(set);
-    out.back().through.push_back({axis, Reduction::kSum});
-    std::sort(out.back().through.begin(), out.back().through.end(),
-              [](const PartialAxis& a, const PartialAxis& b) { return a.axis < b.axis; });
+    out.back().linear_set = set;
+    for (const int axis : group) out.back().through.push_back({axis, Reduction::kSum});
+    std::ranges::sort(out.back().through, {}, &PartialAxis::axis);
   }
   return out;
+}
+
+// Whether every one of these axes gives ranks parts of their own.
+bool uses_all(const FactorCuts& cuts, const std::vector<AxisGroup>& axes) {
+  return std::ranges::all_of(axes, [&](const AxisGroup& group) {
+    return std::ranges::any_of(cuts.axes,
+                               [&](const std::vector<int>& of) { return std::ranges::count(of, group.front()) > 0; });
+  });
+}
+
+// Whether the op sums over a factor of two operands, in each of which it is linear.
+bool is_product(const ShardingRule& rule) {
+  if (rule.linear.size() < 2) return false;
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    const auto has = [&](const DimFactors& tensor) { return stands_in(tensor, static_cast<int>(f)); };
+    if (std::ranges::count_if(rule.in, has) >= 2 && std::ranges::none_of(rule.out, has)) return true;
+  }
+  return false;
+}
+
+// Whether the pieces of what a product reads and makes end at multiples of `align` elements.
+bool is_aligned(const Graph& graph, const Node& node, const ShardingRule& rule, const FactorCuts& cuts,
+                const Mesh& mesh, int64_t align) {
+  const auto ends = [&](const std::vector<ValueId>& values, const std::vector<Layout>& layouts) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Shape& whole = graph.type(values[i]).shape;
+      const Shape local = local_shape(whole, layouts[i], mesh);
+      const int last = whole.rank() - 1;
+      if (last >= 0 && local[last] != whole[last] && local[last] % align != 0) return false;
+    }
+    return true;
+  };
+  return ends(node.inputs, operand_layouts(rule, cuts)) && ends(node.outputs, result_layouts(rule, cuts));
+}
+
+void drop_by_limits(const Graph& graph, const Node& node, const ShardingRule& rule, const std::vector<AxisGroup>& axes,
+                    const Mesh& mesh, const SearchOptions& limits, std::vector<FactorCuts>& all) {
+  if (limits.align_slices && is_product(rule)) {
+    const FactorCuts given = all.front();
+    std::erase_if(
+        all, [&](const FactorCuts& cuts) { return !is_aligned(graph, node, rule, cuts, mesh, limits.slice_align); });
+    if (all.empty()) all.push_back(given);
+  }
+  if (limits.fully_use_devices) {
+    const auto is_full = [&](const FactorCuts& cuts) { return uses_all(cuts, axes); };
+    if (std::ranges::any_of(all, is_full)) std::erase_if(all, [&](const FactorCuts& cuts) { return !is_full(cuts); });
+  }
 }
 
 }  // namespace
@@ -44,32 +109,51 @@ FactorCuts uncut(const ShardingRule& rule) {
   return cuts;
 }
 
-std::vector<FactorCuts> candidates(const ShardingRule& rule, const FactorCuts& cuts, const std::vector<int>& axes,
-                                   const Mesh& mesh) {
+std::vector<FactorCuts> candidates(const Graph& graph, NodeId id, const ShardingRule& rule, const FactorCuts& cuts,
+                                   const std::vector<AxisGroup>& axes, const Mesh& mesh,
+                                   const CandidateOptions& options) {
+  const Node& node = graph.node(id);
+  const std::vector<int> sets = sets_for_sums(graph, node, rule, options);
   std::vector<FactorCuts> out{cuts};
-  for (const int axis : axes) {
+  for (const AxisGroup& group : axes) {
     const size_t before = out.size();
     for (size_t i = 0; i < before; ++i) {
-      for (FactorCuts& more : with_axis(rule, out[i], axis)) {
-        if (takes(rule, more, mesh)) out.push_back(std::move(more));
+      for (FactorCuts& more : with_group(rule, out[i], sets, group)) {
+        const bool allowed = !options.allows || options.allows(graph, node, more, mesh);
+        if (allowed && takes(rule, more, mesh)) out.push_back(std::move(more));
+      }
+    }
+  }
+  drop_by_limits(graph, node, rule, axes, mesh, options.limits, out);
+  return out;
+}
+
+std::vector<Layout> candidates(const Shape& shape, const Layout& layout, const std::vector<AxisGroup>& axes,
+                               const Mesh& mesh) {
+  std::vector<Layout> out{layout};
+  for (const AxisGroup& group : axes) {
+    const size_t before = out.size();
+    for (size_t i = 0; i < before; ++i) {
+      for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
+        Layout more = out[i];
+        add_to(more.dims[dim], group);
+        if (fits(more, shape, mesh, Parts::kEven)) out.push_back(std::move(more));
       }
     }
   }
   return out;
 }
 
-std::vector<Layout> candidates(const Shape& shape, const Layout& layout, const std::vector<int>& axes,
-                               const Mesh& mesh) {
-  std::vector<Layout> out{layout};
-  for (const int axis : axes) {
-    const size_t before = out.size();
-    for (size_t i = 0; i < before; ++i) {
-      for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-        Layout more = out[i];
-        more.dims[dim].push_back(axis);
-        if (fits(more, shape, mesh, Parts::kEven)) out.push_back(std::move(more));
-      }
-    }
+std::vector<AxisGroup> prime_axes(const Mesh& mesh) {
+  std::vector<AxisGroup> out;
+  for (int axis = 0; axis < mesh.axes(); ++axis) out.push_back({axis});
+  return out;
+}
+
+std::vector<AxisGroup> named_axes(const Mesh& mesh) {
+  std::vector<AxisGroup> out;
+  for (const MeshAxis& axis : mesh.user_axes()) {
+    if (axis.size > 1) out.push_back(mesh.find(axis.name));
   }
   return out;
 }

@@ -2,21 +2,43 @@
 // already. Every search chooses among these.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "trireme/ir/graph.h"
+#include "trireme/ir/program.h"
 #include "trireme/op/sharding_rule.h"
+#include "trireme/plan/search_options.h"
 
 namespace trireme {
 
-// All legal ways to give each of these prime axes to a factor of the rule, to its ring, to the sums that flow through a
-// linear set of operands, or to nothing. Parts are even. `cuts` itself, which must be legal, is the first.
-std::vector<FactorCuts> candidates(const ShardingRule& rule, const FactorCuts& cuts, const std::vector<int>& axes,
-                                   const Mesh& mesh);
+struct CandidateOptions {
+  // Whether partial sums may flow through linear ops. They do so only where the results are no larger than the sums
+  // are: else it is cheaper to take them before.
+  bool sums_flow = true;
+  // Cuts of a node of the graph, and pieces of a program that bring a value to its readers, that are taken; none: all
+  // are.
+  std::function<bool(const Graph&, const Node&, const FactorCuts&, const Mesh&)> allows = {};
+  std::function<bool(const Program&)> allows_pieces = {};
+  SearchOptions limits = {};
+};
 
-// The same for an input of this shape: each axis cuts a dimension in even parts, or none.
-std::vector<Layout> candidates(const Shape& shape, const Layout& layout, const std::vector<int>& axes,
+// Prime axes of a mesh that are given as one.
+using AxisGroup = std::vector<int>;
+
+// All legal ways to give each of these groups to a factor of the node's rule, to its ring, to the sums that flow
+// through a linear set of operands, or to nothing. Parts are even. `cuts` itself, which must be legal, is the first.
+std::vector<FactorCuts> candidates(const Graph& graph, NodeId node, const ShardingRule& rule, const FactorCuts& cuts,
+                                   const std::vector<AxisGroup>& axes, const Mesh& mesh,
+                                   const CandidateOptions& options = {});
+
+// The same for an input of this shape: each group cuts a dimension in even parts, or none.
+std::vector<Layout> candidates(const Shape& shape, const Layout& layout, const std::vector<AxisGroup>& axes,
                                const Mesh& mesh);
+
+// The prime axes of a mesh, each alone, and those of each axis that has a name together.
+std::vector<AxisGroup> prime_axes(const Mesh& mesh);
+std::vector<AxisGroup> named_axes(const Mesh& mesh);
 
 // An op that is cut by nothing.
 FactorCuts uncut(const ShardingRule& rule);

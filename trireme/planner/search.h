@@ -1,38 +1,49 @@
-// Searches for a strategy: no cut is given, all are found. What they minimise is the price of the step (cost/price.h)
-// on a mesh that is given.
+// Searches for a strategy: all cuts that nobody asks for are found. What they minimise is the price of the step
+// (cost/price.h) on a mesh that is given.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "trireme/cost/op_seconds.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/search/budget.h"
+#include "trireme/plan/asks.h"
+#include "trireme/plan/search/problem.h"
+#include "trireme/plan/search_options.h"
+#include "trireme/planner/candidates.h"
 
 namespace trireme {
 
-enum class SearchKind {
-  kDynamicProgramming,    // all axes of the mesh at once, exactly; for few axes
-  kRecursiveProgramming,  // one prime axis after the other, each exactly, those of the slowest links first
-};
-
-struct SearchOptions {
-  SearchKind kind = SearchKind::kRecursiveProgramming;
-  // Of parameters, state and what the backward pass reads, on each device; 0: no limit.
-  int64_t memory_bytes = 0;
+// What a search goes by.
+struct SearchConditions {
+  PartitionOptions partition = {};
+  Rates rates = {};
+  int64_t memory_bytes = 0;  // of parameters, state and what the backward pass reads, on each device; 0: no limit
+  Asks asks = {};            // that are kept
+  CandidateOptions candidates = {};
 };
 
 struct SearchResult {
   Strategy strategy;
-  search::Price price;  // of a step; bytes as SearchOptions::memory_bytes counts them
-  int64_t bound_ps =
-      0;  // no strategy of the same candidates takes less; of the last axis, where they are taken in turn
+  search::Price price;  // of a step; bytes as SearchConditions::memory_bytes counts them
+  // No strategy of the same candidates takes less; of the last axis, where they are taken in turn. 0: nothing is known.
+  int64_t bound_ps = 0;
+  std::vector<std::string> notes;  // what the search had to leave out, in words
+  double seconds = 0;              // that the search took
 };
 
+// What a step takes by a strategy that a search found or that was made of one.
+struct StepPrice {
+  search::Price price;
+  int64_t moved_ps = 0;  // of its time, what brings values to those that read them
+};
+StepPrice price_of(const Graph& graph, const Strategy& strategy, const SearchConditions& conditions);
+
 // Throws kInvalidArgument where no strategy fits in the memory, saying how much the smallest needs, and kUnsupported
-// where the choices depend on each other in too many ways (strategy_problem.h, plan/search/join.h).
-SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const PartitionOptions& partition,
-                             const Rates& rates, const SearchOptions& options = {});
+// where what is asked for is not kept by searches, or where the choices depend on each other in too many ways even for
+// one axis (strategy_problem.h, plan/search/join.h).
+SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchOptions& options,
+                             const SearchConditions& conditions);
 
 }  // namespace trireme

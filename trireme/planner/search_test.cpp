@@ -10,7 +10,9 @@
 #include "trireme/base/error.h"
 #include "trireme/cost/price.h"
 #include "trireme/ops/ops.h"
+#include "trireme/plan/search/budget.h"
 #include "trireme/planner/candidates.h"
+#include "trireme/planner/strategy_problem.h"
 
 namespace trireme {
 namespace {
@@ -41,8 +43,7 @@ Graph two_products(int64_t rows, int64_t inner, int64_t columns) {
 // The least price of all strategies of the candidates, each partitioned.
 int64_t brute_force_ps(const Graph& graph, const Mesh& mesh, const PartitionOptions& options) {
   const CostModel model(mesh, rates(mesh));
-  std::vector<int> axes;
-  for (int axis = 0; axis < mesh.axes(); ++axis) axes.push_back(axis);
+  const std::vector<AxisGroup> axes = prime_axes(mesh);
   Strategy strategy{.mesh = mesh};
   for (const Output& output : graph.outputs())
     strategy.outputs.push_back(Layout::replicated(graph.type(output.value).shape.rank()));
@@ -57,7 +58,7 @@ int64_t brute_force_ps(const Graph& graph, const Mesh& mesh, const PartitionOpti
       return;
     }
     const RuleOf rule = rule_of(graph, graph.nodes()[i]);
-    for (const FactorCuts& cuts : candidates(*rule, uncut(*rule), axes, mesh)) {
+    for (const FactorCuts& cuts : candidates(graph, static_cast<NodeId>(i), *rule, uncut(*rule), axes, mesh)) {
       strategy.nodes.push_back(cuts);
       add_nodes(i + 1);
       strategy.nodes.pop_back();
@@ -84,7 +85,7 @@ TEST(Search, over_all_axes_finds_the_cheapest_of_all_programs) {
     const PartitionOptions options{.costs = rates(mesh).links};
 
     const SearchResult found =
-        search_strategy(graph, mesh, options, rates(mesh), {.kind = SearchKind::kDynamicProgramming});
+        search_strategy(graph, mesh, {.kind = SearchKind::kDynamicProgramming}, {options, rates(mesh)});
 
     EXPECT_EQ(found.price.time_ps, brute_force_ps(graph, mesh, options)) << rows << " " << inner << " " << columns;
     EXPECT_EQ(found.bound_ps, found.price.time_ps);
@@ -93,12 +94,64 @@ TEST(Search, over_all_axes_finds_the_cheapest_of_all_programs) {
   }
 }
 
+// A value that several ops read, and a sum of what they make.
+Graph many_readers(int readers) {
+  Graph graph("many_readers");
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {256, 64}}, Role::kData));
+  const Tensor made = relu(x);
+  Tensor sum = made;
+  for (int i = 0; i < readers; ++i) {
+    const Tensor weight(graph, graph.add_input(fmt::format("w{}", i), {DType::kF32, {64, 64}}, Role::kParameter));
+    sum = add(sum, matmul(made, weight));
+  }
+  graph.add_output("y", sum.id());
+  return graph;
+}
+
+int64_t least_ps(const Graph& graph, const Mesh& mesh, double most_rows, bool& limited) {
+  const PartitionOptions options{.costs = rates(mesh).links};
+  const CostModel model(mesh, rates(mesh));
+  const Units units(graph);
+  StrategySpace space{.base = {.mesh = mesh}, .axes = prime_axes(mesh), .most_rows = most_rows};
+  for (const Input& input : graph.inputs())
+    space.base.inputs.push_back(Layout::replicated(graph.type(input.value).shape.rank()));
+  for (size_t i = 0; i < graph.nodes().size(); ++i)
+    space.base.nodes.push_back(uncut(units.rule(static_cast<NodeId>(i))));
+  const StrategyProblem problem(graph, units, space, options, model);
+  limited = problem.is_limited();
+  const std::optional<search::Choice> found = search::cheapest(problem.problem());
+  EXPECT_EQ(price_ps(partition(graph, problem.strategy(*found), options), model), found->price.time_ps);
+  return found->price.time_ps;
+}
+
+// A value's readers in one table, and one after the other.
+TEST(Search, takes_readers_in_turn_for_the_same_price) {
+  for (const auto& [readers, mesh] : {std::pair{1, "tp=2"}, {2, "tp=2"}, {4, "tp=2"}, {1, "dp=2,tp=2"}}) {
+    const Graph graph = many_readers(readers);
+    bool limited = false, limited_in_turn = false;
+
+    const int64_t at_once = least_ps(graph, parse_mesh(mesh), 1e9, limited);
+    const int64_t in_turn = least_ps(graph, parse_mesh(mesh), 1, limited_in_turn);
+
+    EXPECT_FALSE(limited);
+    EXPECT_FALSE(limited_in_turn);
+    EXPECT_EQ(at_once, in_turn) << readers << " readers over " << mesh;
+  }
+}
+
+TEST(Search, of_a_value_that_many_ops_read_is_found) {
+  bool limited = false;
+
+  EXPECT_GT(least_ps(many_readers(20), parse_mesh("tp=2"), 1 << 16, limited), 0);
+}
+
 // Of one row nothing but the weights can be cut: columns, then rows, and one sum.
 TEST(Search, cuts_the_weights_of_two_products_as_a_person_does) {
   const Mesh mesh = parse_mesh("tp=4");
   const Graph graph = two_products(1, 1024, 4096);
 
-  const SearchResult found = search_strategy(graph, mesh, {.costs = rates(mesh).links}, rates(mesh));
+  const SearchResult found = search_strategy(graph, mesh, {.kind = SearchKind::kRecursiveProgramming},
+                                             {{.costs = rates(mesh).links}, rates(mesh)});
 
   EXPECT_EQ(to_string(found.strategy.inputs[1], mesh), "[-, tp]");
   EXPECT_EQ(to_string(found.strategy.inputs[2], mesh), "[tp, -]");
@@ -109,7 +162,7 @@ TEST(Search, within_less_memory_takes_longer_and_fits) {
   const Graph graph = two_products(4096, 512, 512);  // parameters of 2 MiB, and x of 8
   const PartitionOptions options{.costs = rates(mesh).links};
   const auto search = [&](int64_t bytes) {
-    return search_strategy(graph, mesh, options, rates(mesh), {SearchKind::kDynamicProgramming, bytes});
+    return search_strategy(graph, mesh, {.kind = SearchKind::kDynamicProgramming}, {options, rates(mesh), bytes});
   };
 
   const SearchResult all = search(0);
@@ -124,6 +177,43 @@ TEST(Search, within_less_memory_takes_longer_and_fits) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("no strategy of graph 'two_products' over mesh 'dp=4' fits in 1000 "
                                                  "bytes on each device: the smallest needs 2621440 for parameters"));
+  }
+}
+
+TEST(Search, limits_the_ways_to_cut_an_op) {
+  const Mesh mesh = parse_mesh("dp=2,tp=2");
+  const Graph graph = two_products(48, 64, 64);
+  const Node& product = graph.nodes()[0];
+  const RuleOf rule = rule_of(graph, product);
+  const auto all = [&](const SearchOptions& limits) {
+    return candidates(graph, 0, *rule, uncut(*rule), prime_axes(mesh), mesh, {.limits = limits});
+  };
+  const auto parts = [&](const FactorCuts& cuts) {
+    int64_t out = 1;
+    for (const std::vector<int>& axes : cuts.axes) out *= mesh.size_of(axes);
+    return out;
+  };
+  EXPECT_TRUE(std::ranges::any_of(all({}), [&](const FactorCuts& cuts) { return parts(cuts) < 4; }));
+  for (const FactorCuts& cuts : all({.fully_use_devices = true})) EXPECT_EQ(parts(cuts), 4);
+  for (const FactorCuts& cuts : all({.align_slices = true, .slice_align = 32})) {
+    const std::vector<Layout> operands = operand_layouts(*rule, cuts);
+    EXPECT_LE(operands[0].cuts(1, mesh), 2) << "pieces of the last dimension are multiples of 32";
+    EXPECT_LE(operands[1].cuts(1, mesh), 2);
+  }
+
+  const PartitionOptions options{.costs = rates(mesh).links};
+  for (const SearchOptions& limits :
+       {SearchOptions{.elementwise_follow = true}, {.approximate = true, .epsilon = 0.25}}) {
+    SearchOptions limited = limits;
+    limited.kind = SearchKind::kDynamicProgramming;
+    const SearchResult found = search_strategy(graph, mesh, limited, {options, rates(mesh)});
+    const SearchResult free =
+        search_strategy(graph, mesh, {.kind = SearchKind::kDynamicProgramming}, {options, rates(mesh)});
+    EXPECT_GE(found.price.time_ps, free.price.time_ps);
+    if (!limits.elementwise_follow) continue;
+    const std::vector<Layout> made = value_layouts(graph, found.strategy);
+    EXPECT_EQ(operand_layouts(*rule_of(graph, graph.nodes()[1]), found.strategy.nodes[1])[0],
+              made[static_cast<size_t>(graph.nodes()[1].inputs[0])]);
   }
 }
 

@@ -1,56 +1,115 @@
 // StrategyProblem: the choice of a strategy for a graph as a sum of tables (plan/search/problem.h). A variable is how a
-// value lies as it is made, or how one reader of it asks for it; the table of a node has a row for each candidate, the
-// table of a value one for each way in which it can be made and asked for. What a choice costs is the price of the
-// program that partition makes of it, to the picosecond (partition/strategy_price.h).
+// unit (units.h) is cut, or how an input lies; the table of a value has a row for each way in which it can be made and
+// asked for by all its readers together. What a choice costs is the price of the program that partition makes of it, to
+// the picosecond (partition/strategy_price.h).
 #pragma once
 
+#include <array>
 #include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "trireme/partition/strategy_price.h"
 #include "trireme/plan/search/problem.h"
+#include "trireme/planner/candidates.h"
+#include "trireme/planner/units.h"
 
 namespace trireme {
 
+// What a search chooses among.
+struct StrategySpace {
+  Strategy base;                // how inputs and nodes are cut already; they keep that
+  std::vector<AxisGroup> axes;  // of the mesh, that are given to them beside it
+  // Nodes and inputs, by index, that keep what `base` says and get no more.
+  std::set<NodeId> fixed_nodes = {};
+  std::set<size_t> fixed_inputs = {};
+  // Layouts that readers must find values in, those of them that can.
+  std::map<ValueId, Layout> seen_as = {};
+  CandidateOptions candidates = {};
+  double most_rows = 1 << 16;  // of the table of one value, before its readers are taken in turn
+};
+
 class StrategyProblem {
  public:
-  // All ways to give the axes to the ops and inputs of the graph, which are cut as `base` says and keep that. Graph,
-  // options and model must outlive this. Throws kUnsupported naming the value that too many readers ask for in too many
-  // ways.
-  StrategyProblem(const Graph& graph, const Strategy& base, const std::vector<int>& axes,
-                  const PartitionOptions& options, const CostModel& model);
+  // Graph, units, options and model must outlive this. Throws kUnsupported naming the value that too many readers ask
+  // for in too many ways.
+  StrategyProblem(const Graph& graph, const Units& units, StrategySpace space, const PartitionOptions& options,
+                  const CostModel& model);
 
   const search::Problem& problem() const { return problem_; }
+  // Whether values with many readers were limited to few layouts, so that not all strategies are among the choices.
+  bool is_limited() const { return is_limited_; }
   Strategy strategy(const search::Choice& choice) const;
 
  private:
-  // Who asks for a value: a variable with the layouts that its labels are, or one layout.
-  struct Asker {
+  // The ways to cut a unit; alike units have the same.
+  struct Ways {
+    std::vector<std::vector<FactorCuts>> cuts;  // by way, of each node
+    std::vector<int64_t> ps;                    // by way
+    // Of each node, of each operand or result, by way: numbers of readers_ and layouts_.
+    std::vector<std::vector<std::vector<int>>> asks, makes;
+  };
+  // Who makes a value or reads it, by the labels of a variable: numbers of layouts_ or readers_.
+  struct Role {
+    int variable = -1;  // none: the same whatever is chosen
+    std::vector<int> by_label;
+    bool follows = false;  // takes the value as it is made, where it can
+  };
+  // What a variable's labels are to one value: labels that mean the same to it are one view.
+  struct View {
     int variable = -1;
-    std::vector<ValueReader> labels;
+    std::vector<int32_t> of_label;
+    std::vector<std::vector<int>> means;  // of each view: numbers of layouts_ or readers_
+  };
+  // A reader that comes after others.
+  struct Turn {
+    View asked;
+    std::vector<std::vector<int>> delivered;       // then: the layout that it is made in, and readers so far
+    std::vector<std::array<size_t, 3>> rows = {};  // what was delivered before, what is asked, what is then
   };
 
-  int add_layouts(const std::vector<Layout>& layouts, std::vector<int32_t>& label_of, std::vector<Layout>& labels);
-  void add_inputs(const std::vector<int>& axes);
-  void add_node(NodeId node, const std::vector<int>& axes);
-  void add_outputs();
+  int number_of(const Layout& layout);
+  int number_of(const ValueReader& reader);
+  std::shared_ptr<const Ways> ways_of(size_t unit);
+  bool are_allowed(const std::vector<NodeId>& nodes, const std::vector<FactorCuts>& cuts) const;
+  static void keep_cheapest(Ways& ways, double epsilon);
+  void add_inputs();
+  void add_unit(size_t unit);
+  void add_readers();
   void add_value(ValueId value);
-  int64_t delivery_ps(ValueId value, const Layout& have, const std::vector<ValueReader>& readers);
-  int64_t kept_bytes(ValueId value, const Layout& have) const;
+  void add_value_in_turn(ValueId value);
+  View view_of(int variable, const std::vector<const Role*>& roles) const;
+  int variable_of(const View& view);
+  std::optional<std::vector<Turn>> turns_of(ValueId value, size_t most, bool& drops);
+  size_t layouts_in(const std::vector<int>& delivered) const;
+  bool follows(NodeId node, size_t operand) const;
+  bool goes(ValueId value, int have, const Role& reader, int asked) const;
+  // Nothing where it is not allowed.
+  std::optional<int64_t> delivery_ps(ValueId value, int have, const std::vector<int>& readers);
+  int64_t kept_bytes(ValueId value, int have) const;
+  [[noreturn]] void fail_too_many_ways(ValueId value) const;
 
   const Graph& graph_;
-  const Strategy& base_;
+  const Units& units_;
+  StrategySpace space_;
   const CostModel& model_;
   StrategyPricer pricer_;
   search::Problem problem_;
-  std::vector<int> made_;                            // of each value, its variable
-  std::vector<std::vector<Layout>> made_as_;         // of each value, by label
-  std::vector<std::vector<Asker>> askers_;           // of each value
-  std::vector<std::vector<FactorCuts>> cuts_;        // of each node, by candidate
-  std::vector<std::vector<int32_t>> row_candidate_;  // of each node, by row of its table
-  std::vector<size_t> node_table_;                   // of each node
-  std::map<std::string, int64_t> delivered_;         // prices, by what is delivered
+  bool is_limited_ = false;
+  std::vector<Layout> layouts_;
+  std::vector<ValueReader> readers_;
+  std::map<std::string, int> layout_numbers_, reader_numbers_;
+  std::map<std::string, std::shared_ptr<const Ways>> known_ways_;
+  std::vector<std::shared_ptr<const Ways>> ways_;              // of units
+  std::vector<int> variables_;                                 // of units
+  std::vector<char> held_;                                     // of values (held_bytes.h)
+  std::vector<Role> makers_;                                   // of values
+  std::vector<std::vector<Role>> askers_;                      // of values
+  std::map<std::pair<int, std::vector<int32_t>>, int> views_;  // their variables
+  std::map<std::string, std::optional<int64_t>> delivered_;    // prices, by what is delivered
 };
 
 }  // namespace trireme

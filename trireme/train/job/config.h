@@ -44,8 +44,9 @@ struct JobConfig {
   } train;
   struct {
     Mode mode = Mode::kDataParallel;
-    std::string transport = "auto";  // auto | shm | ucx | mpi
-    int64_t device_num = -1;         // -1: as many ranks as are started
+    SearchOptions search = {.kind = SearchKind::kRecursiveProgramming};  // of mode auto_parallel
+    std::string transport = "auto";                                      // auto | shm | ucx | mpi
+    int64_t device_num = -1;                                             // -1: as many ranks as are started
     bool gradients_mean = true, parameter_broadcast = false;
     bool loss_repeated_mean = true;  // changes nothing (see the guide)
     std::string machine, rates;      // files

@@ -37,6 +37,12 @@ std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
   if (!c.train.passes.recompute.is_asked_for() && c.parallel.keep.empty())
     all["parallel.recompute_communication"] = "train.recompute = 'none'";
   for (const auto& [key, reason] : effects_of_kinds(c)) all[key] = reason;
+  if (c.parallel.mode != Mode::kAuto) {
+    SearchOptions options;
+    const std::string mode = fmt::format("parallel.mode = '{}'", to_string(c.parallel.mode));
+    all["parallel.search"] = mode;
+    for (const Key& key : keys_of(options)) all[fmt::format("parallel.{}", key.name)] = mode;
+  }
   if (!c.parallel.strategy.empty()) {
     all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model
     const std::string file =

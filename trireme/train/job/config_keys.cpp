@@ -61,47 +61,55 @@ std::vector<Key> keys_of_run(JobConfig& c) {
 // How ranks are started and what they are asked as a whole.
 std::vector<Key> keys_of_ranks(JobConfig& c) {
   auto& p = c.parallel;
-  return {{.name = "mode",
-           .target = one_of(&p.mode, kModes),
-           .doc = "data_parallel, semi_auto_parallel, hybrid_parallel or stand_alone",
-           .flag = "--mode"},
-          {.name = "transport",
-           .target = &p.transport,
-           .doc = "auto, shm, ucx or mpi: how ranks exchange tensors",
-           .check =
-               [](const std::string& name, const KeyTarget& target) {
-                 static constexpr std::string_view kTransports[] = {"auto", "shm", "ucx", "mpi"};
-                 check_one_of(name, target, kTransports);
-               },
-           .flag = "--transport"},
-          {.name = "device_num",
-           .target = &p.device_num,
-           .doc = "number of ranks that the job must be started with, 1 to 4096; -1: any number",
-           .check =
-               [](const std::string& name, const KeyTarget& target) {
-                 const int64_t ranks = *std::get<int64_t*>(target);
-                 require(ranks == -1 || (ranks >= 1 && ranks <= 4096),
-                         "{} = {}; it must be from 1 to 4096, or -1 for as many ranks as are started", name, ranks);
-               }},
-          {.name = "gradients_mean",
-           .target = &p.gradients_mean,
-           .doc = "data_parallel, hybrid_parallel: false: each rank's mean gradients are summed over the data parallel "
-                  "ranks instead of averaged",
-           .on_resume = OnResume::kTold},
-          {.name = "parameter_broadcast",
-           .target = &p.parameter_broadcast,
-           .doc = "every rank takes the starting values from the first rank that holds them"},
-          {.name = "loss_repeated_mean",
-           .target = &p.loss_repeated_mean,
-           .doc = "accepted, but changes nothing: a loss that several ranks compute alike counts once"},
-          {.name = "machine",
-           .target = &p.machine,
-           .doc = "file that describes a machine, like machines/h100x8.toml; its links decide how layouts are changed "
-                  "and which sums are taken together"},
-          {.name = "rates",
-           .target = &p.rates,
-           .doc = "file of rates that an earlier run measured, rates.toml in its folder; they decide which sums are "
-                  "taken together, and nothing is measured again"}};
+  return {
+      {.name = "mode",
+       .target = one_of(&p.mode, kModes),
+       .doc = "data_parallel, semi_auto_parallel, auto_parallel, hybrid_parallel or stand_alone",
+       .flag = "--mode"},
+      {.name = "search",
+       .target = one_of(&p.search.kind, kSearchKinds),
+       .doc = "with mode = 'auto_parallel', how the cuts that nobody asks for are found: recursive_programming (one "
+              "prime axis of the ranks after the other), dynamic_programming (all at once, for few ranks) or "
+              "sharding_propagation (from the ops that cuts are asked for to their neighbours)",
+       .flag = "--search",
+       .implies = "mode=auto_parallel"},
+      {.name = "transport",
+       .target = &p.transport,
+       .doc = "auto, shm, ucx or mpi: how ranks exchange tensors",
+       .check =
+           [](const std::string& name, const KeyTarget& target) {
+             static constexpr std::string_view kTransports[] = {"auto", "shm", "ucx", "mpi"};
+             check_one_of(name, target, kTransports);
+           },
+       .flag = "--transport"},
+      {.name = "device_num",
+       .target = &p.device_num,
+       .doc = "number of ranks that the job must be started with, 1 to 4096; -1: any number",
+       .check =
+           [](const std::string& name, const KeyTarget& target) {
+             const int64_t ranks = *std::get<int64_t*>(target);
+             require(ranks == -1 || (ranks >= 1 && ranks <= 4096),
+                     "{} = {}; it must be from 1 to 4096, or -1 for as many ranks as are started", name, ranks);
+           }},
+      {.name = "gradients_mean",
+       .target = &p.gradients_mean,
+       .doc = "data_parallel, hybrid_parallel: false: each rank's mean gradients are summed over the data parallel "
+              "ranks instead of averaged",
+       .on_resume = OnResume::kTold},
+      {.name = "parameter_broadcast",
+       .target = &p.parameter_broadcast,
+       .doc = "every rank takes the starting values from the first rank that holds them"},
+      {.name = "loss_repeated_mean",
+       .target = &p.loss_repeated_mean,
+       .doc = "accepted, but changes nothing: a loss that several ranks compute alike counts once"},
+      {.name = "machine",
+       .target = &p.machine,
+       .doc = "file that describes a machine, like machines/h100x8.toml; its links decide how layouts are changed "
+              "and which sums are taken together"},
+      {.name = "rates",
+       .target = &p.rates,
+       .doc = "file of rates that an earlier run measured, rates.toml in its folder; they decide which sums are "
+              "taken together, and nothing is measured again"}};
 }
 
 // Which collectives are taken together, beside what keys_of(Fusion&) has.
@@ -253,10 +261,14 @@ std::vector<Key> keys_of_cuts(JobConfig& c) {
   return {
       {.name = "strategy",
        .target = &p.strategy,
-       .doc = "file with the layout of everything, as `trireme explain --stage plan` prints it"},
+       .doc = "file with the layout of everything, as `trireme explain --stage plan` prints it",
+       .flag = "--strategy",
+       .implies = kSemiAuto},
       {.name = "save_strategy",
        .target = &p.save_strategy,
-       .doc = "file to write the whole strategy to, before the first step"},
+       .doc = "file to write the whole strategy to, before the first step",
+       .flag = "--save-strategy",
+       .of_run = true},
       {.name = "only_trainable_params",
        .target = &p.only_trainable_params,
        .doc = "true: save_strategy has the layouts of trained parameters only",
@@ -316,7 +328,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
   for (const std::vector<Key>& rows : {keys_of(c.train.schedule), keys_of_run(c)}) add_keys(keys, "train", rows);
   for (const std::vector<Key>& rows :
        {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_cuts(c), keys_of(c.parallel.zero),
-        keys_of(c.parallel.communication), keys_of(c.parallel.communication.fusion), keys_of_fusion(c)})
+        keys_of(c.parallel.search), keys_of(c.parallel.communication), keys_of(c.parallel.communication.fusion),
+        keys_of_fusion(c)})
     add_keys(keys, "parallel", rows);
   return keys;
 }

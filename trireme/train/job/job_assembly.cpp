@@ -34,7 +34,8 @@ int64_t parts_of_batch(const JobConfig& config, const Parallel& parallel, int64_
 // model, there is one loss, the mean over the whole batch, and its gradient is that sum without a division
 // (docs/guide/02).
 double gradient_scale(const JobConfig& config, const Parallel& parallel, int64_t ranks) {
-  if (config.parallel.gradients_mean || config.parallel.mode == Mode::kSemiAuto) return 1;
+  const Mode mode = config.parallel.mode;
+  if (config.parallel.gradients_mean || mode == Mode::kSemiAuto || mode == Mode::kAuto) return 1;
   const int64_t of_crew = ranks_of_crew(parallel.pipeline, ranks);
   return static_cast<double>(parallel.by_hand ? parts_of_batch(config, parallel, ranks) : of_crew);
 }

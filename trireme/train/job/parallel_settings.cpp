@@ -162,12 +162,36 @@ bool cuts_by_hand(const JobConfig& config) {
          !p.dataset.is(DatasetStrategy::Named::kDataParallel);
 }
 
+// What is asked beside a search is single ops, parameters and fields, on a mesh; the rest is the search's to find.
+void check_searched(const JobConfig& config) {
+  const auto& p = config.parallel;
+  const std::pair<bool, const char*> given[] = {{p.tp > 1, "tp"},
+                                                {p.cp > 1, "cp"},
+                                                {p.ep > 1, "ep"},
+                                                {p.sp, "sp"},
+                                                {p.vocabulary, "vocabulary"},
+                                                {!p.strategy.empty(), "strategy"}};
+  for (const auto& [is_given, key] : given) {
+    require(!is_given,
+            "configuration: parallel.{} says how the model is cut, and parallel.mode = 'auto_parallel' finds that; "
+            "leave it out, or use the mode 'semi_auto_parallel'",
+            key);
+  }
+  require(p.layerwise.empty(),
+          "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
+          "'auto_parallel'");
+  require(p.pp == 1 && p.gradient_accumulation_steps == 1 && p.interleave == 1,
+          "configuration: parallel.mode = 'auto_parallel' does not search the cuts of micro-batches and pipelines yet; "
+          "leave parallel.pp, gradient_accumulation_steps and interleave out, or use the mode 'semi_auto_parallel'");
+}
+
 // What says how the compiler cuts a model has no place where the model's own code cuts it.
 void check_mode(const JobConfig& config) {
   const auto& p = config.parallel;
   const bool hybrid = p.mode == Mode::kHybrid;
   JobConfig rest = config;
   if (hybrid) rest.parallel.mesh = {}, rest.parallel.fields.clear(), rest.parallel.dataset = {};
+  if (p.mode == Mode::kAuto) return check_searched(config);
   require(p.mode == Mode::kSemiAuto || !cuts_by_hand(rest),
           "configuration: parallel.strategy, {}tp, cp, ep, sp, vocabulary, ops{} are for "
           "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
@@ -349,7 +373,8 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   Parallel out;
   out.pipeline = pipeline_of(config, ranks);
   const int64_t of_crew = ranks_of_crew(out.pipeline, ranks);
-  out.follow_requests = p.mode == Mode::kSemiAuto;
+  out.follow_requests = p.mode == Mode::kSemiAuto || p.mode == Mode::kAuto;
+  if (p.mode == Mode::kAuto) out.search = p.search;
   out.by_hand = p.mode == Mode::kHybrid || (p.mode == Mode::kDataParallel && !p.layerwise.empty());
   out.layerwise = p.layerwise;
   out.communication = p.communication;

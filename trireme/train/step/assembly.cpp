@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/backend/device.h"
+#include "trireme/base/error.h"
 
 namespace trireme {
 namespace {
@@ -21,6 +22,11 @@ Parallel parallel_of(const Assembly& assembly) {
   if (assembly.options.mode == Mode::kDataParallel)
     out.follow_requests = false;  // ranks hold the whole model, whatever its code asks
   out.by_hand = is_by_hand(assembly);
+  const bool searches = assembly.options.mode == Mode::kAuto;
+  require(searches || out.search.kind == SearchKind::kNone,
+          "the search {} is for mode auto_parallel (Mode::kAuto), and the mode is {}", to_string(out.search.kind),
+          to_string(assembly.options.mode));
+  if (searches && out.search.kind == SearchKind::kNone) out.search.kind = SearchKind::kRecursiveProgramming;
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/slice_crossings.h"
+#include "trireme/planner/search_text.h"
 #include "trireme/train/step/invariant.h"
 
 namespace trireme {
@@ -77,10 +78,53 @@ Timetable timetable_for(const Graph& graph, const Parallel& parallel, int64_t pa
   return trains ? of_step : forward_only(of_step, micro_batches);
 }
 
+// The rates that the job goes by: of a named machine, else measured, here or by an earlier run.
+void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) {
+  const Communication& how = options.parallel.communication;
+  if (!how.machine && !out.measured) out.measured = how.measured;
+  if (!how.machine && !out.measured && options.measure) out.measured = options.measure(mesh);
+  const Communication by_rates{.machine = out.measured ? out.measured : how.machine};
+  out.rates = {reshard_costs(by_rates, mesh), by_rates.machine};
+}
+
+PartitionOptions partition_options(const CompileOptions& options, const Graph& graph, const Mesh& mesh) {
+  const Communication& how = options.parallel.communication;
+  return {.costs = reshard_costs(how, mesh), .sum_types = sum_types(graph, how)};
+}
+
+SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
+                                   const Rates& rates) {
+  SearchConditions out{.partition = partition_options(options, graph, mesh), .rates = rates};
+  if (options.device) out.memory_bytes = options.device->memory_bytes();
+  if (options.parallel.communication.machine) out.memory_bytes = options.parallel.communication.machine->memory_bytes;
+  if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates);
+  return out;
+}
+
+// What nobody asks for is found by search.
+Strategy searched(const CompileOptions& options, SemiAutoOptions asked, Compiled& out) {
+  std::optional<SearchResult> found;
+  asked.decide = [&](const Graph& graph, const Mesh& mesh, const Asks& asks) {
+    if (mesh.devices() == 1) return propagate(graph, mesh, asks);
+    take_rates(options, mesh, out);
+    SearchConditions conditions = search_conditions(options, graph, mesh, out.rates);
+    conditions.asks = asks;
+    found = search_strategy(graph, mesh, options.parallel.search, conditions);
+    TRIREME_LOG(kInfo, "plan", "searched graph '{}' over mesh '{}' by {} for {:.2f} s", graph.name(), to_string(mesh),
+                to_string(options.parallel.search.kind), found->seconds);
+    return found->strategy;
+  };
+  Strategy strategy = semi_auto(out.graph, options.ranks, options.parallel, asked);
+  if (!found) return strategy;
+  const SearchConditions conditions = search_conditions(options, out.graph, strategy.mesh, out.rates);
+  out.search =
+      search_text(out.graph, strategy, price_of(out.graph, strategy, conditions), *found, options.parallel.search.kind);
+  return strategy;
+}
+
 Compiled partitioned(Graph graph, const CompileOptions& options) {
   Compiled out;
   out.graph = std::move(graph);
-  const Communication& how = options.parallel.communication;
   if (options.parallel.by_hand) {
     check_by_hand(options);
     out.strategy = semi_auto(out.graph, options.ranks,
@@ -89,11 +133,13 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
     return out;
   }
   const ScopeStages stages = stages_for(out.graph, options);
-  out.strategy = semi_auto(out.graph, ranks_of_crew(options.parallel.pipeline, options.ranks), options.parallel,
-                           {.stored = options.stored, .numerics = options.numerics, .stages = stages});
+  const SemiAutoOptions asked{.stored = options.stored, .numerics = options.numerics, .stages = stages};
+  const Parallel& parallel = options.parallel;
+  out.strategy = parallel.search.kind != SearchKind::kNone
+                     ? searched(options, asked, out)
+                     : semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
   if (out.strategy.stages.empty()) out.strategy.stages = stages;  // else a strategy that was written down has them
-  out.partitioned = partition(out.graph, out.strategy,
-                              {.costs = reshard_costs(how, out.strategy.mesh), .sum_types = sum_types(out.graph, how)});
+  out.partitioned = partition(out.graph, out.strategy, partition_options(options, out.graph, out.strategy.mesh));
   return out;
 }
 
@@ -148,10 +194,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
     require_invariant(out.graph, out.strategy);
     require_invariant(out.partitioned);
   }
-  if (!how.machine) out.measured = how.measured;
-  if (!how.machine && !out.measured && options.measure) out.measured = options.measure(out.strategy.mesh);
-  const Communication by_rates{.machine = out.measured ? out.measured : how.machine};
-  out.rates = {reshard_costs(by_rates, out.strategy.mesh), by_rates.machine};
+  take_rates(options, out.strategy.mesh, out);
   passes.recompute = with_requests(out.graph, passes.recompute);
   passes.fusion = how.fusion;
   passes.fusion.ids = fusion_rules(out.graph, how.fusion.ids);
@@ -232,6 +275,10 @@ Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions&
   how.external_parameters = true;
   how.measure = {};  // all of a job goes by the same
   how.parallel.communication.measured = step.measured;
+  if (how.parallel.search.kind != SearchKind::kNone) {  // what was found for the step holds beside it
+    how.parallel.search.kind = SearchKind::kNone;
+    how.parallel.strategy = to_string(step.graph, step.strategy);
+  }
   if (!how.parallel.strategy.empty()) how.parallel.mesh = step.strategy.mesh;  // the file brings its own
   std::map<std::string, Layout> stored;
   for (const CompiledCrew& crew : step.crews) {

@@ -42,6 +42,7 @@ struct Compiled {
   Rates rates;                      // of it, of the named one, or of what a host usually has
   Graph graph;
   Strategy strategy;
+  std::string search;                  // what was found, in words, where parallel.search says to search
   Program partitioned;                 // of all crews, before the passes
   std::optional<Timetable> timetable;  // of a pipeline
   std::vector<CompiledCrew> crews;     // one, without a pipeline

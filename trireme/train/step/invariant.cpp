@@ -98,15 +98,25 @@ void require_invariant(const Graph& graph, const Strategy& strategy) {
   }
 }
 
-void require_invariant(const Program& program) {
+std::string why_not_invariant(const Program& program) {
   for (const Node& node : program.graph.nodes()) {
     if (!def_of(node).collective) continue;
     const std::string why = why_no_node(program, node);
-    if (why.empty()) continue;
-    fail(ErrorKind::kUnsupported,
-         "numerics = 'invariant': the sum over ranks of a value of '{}' {}, or use numerics = 'fast'",
-         program.graph.scope_of(node), why);
+    if (!why.empty()) return fmt::format("the sum over ranks of a value of '{}' {}", program.graph.scope_of(node), why);
   }
+  return "";
+}
+
+void allow_invariant_alone(CandidateOptions& options) {
+  options.allows = [](const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh) {
+    return why_not_invariant(graph, node, cuts, mesh).empty();
+  };
+  options.allows_pieces = [](const Program& pieces) { return why_not_invariant(pieces).empty(); };
+}
+
+void require_invariant(const Program& program) {
+  const std::string why = why_not_invariant(program);
+  if (!why.empty()) fail(ErrorKind::kUnsupported, "numerics = 'invariant': {}, or use numerics = 'fast'", why);
 }
 
 }  // namespace trireme

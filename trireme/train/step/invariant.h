@@ -12,6 +12,7 @@
 
 #include "trireme/ir/program.h"
 #include "trireme/plan/strategy.h"
+#include "trireme/planner/candidates.h"
 
 namespace trireme {
 
@@ -21,8 +22,12 @@ std::string why_not_invariant(const Graph& graph, const Node& node, const Factor
 
 // Throws kUnsupported naming the op, the cut, and what would be right.
 void require_invariant(const Graph& graph, const Strategy& strategy);
-// Throws kUnsupported where a sum over ranks is made in more than one step, or in another order than the mesh has
-// ranks.
+// A sum over ranks that is made in more than one step, or in another order than the mesh has ranks, as "the sum over
+// ranks of a value of ..."; "" where there is none.
+std::string why_not_invariant(const Program& program);
+// A search takes nothing else.
+void allow_invariant_alone(CandidateOptions& options);
+// Throws kUnsupported where there is one.
 void require_invariant(const Program& program);
 
 }  // namespace trireme

@@ -21,11 +21,13 @@ enum class Mode {
   kStandAlone,    // one rank
   kDataParallel,  // each rank trains on its share of the batch
   kSemiAuto,      // as `parallel` says
+  kAuto,          // as `parallel` says, and what it does not say is found by Parallel::search
   kHybrid,        // the model's code works on the ranks' pieces, with collectives of its own (docs/guide/04)
 };
 
 inline constexpr NameOf<Mode> kModes[] = {{"data_parallel", Mode::kDataParallel},
                                           {"semi_auto_parallel", Mode::kSemiAuto},
+                                          {"auto_parallel", Mode::kAuto},
                                           {"hybrid_parallel", Mode::kHybrid},
                                           {"stand_alone", Mode::kStandAlone}};
 inline std::string_view to_string(Mode mode) {

@@ -1,0 +1,16 @@
+// What a rank holds of values from step to step, or from the forward to the backward pass.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/plan/strategy.h"
+
+namespace trireme {
+
+// Of each value of the graph: whether it is an input, or made forward and read back.
+std::vector<char> held_values(const Graph& graph);
+// Of all of them, where each lies as it is made.
+int64_t held_bytes(const Graph& graph, const Strategy& strategy);
+
+}  // namespace trireme

@@ -1,0 +1,15 @@
+// What a search found, in about ten lines for people: the mesh, the time of a step and what of it moves values, memory,
+// how far from the best it can be, and which ops with weights are cut how.
+#pragma once
+
+#include <string>
+
+#include "trireme/planner/search.h"
+
+namespace trireme {
+
+// `price` is that of `strategy`, which is what was found or was made of it.
+std::string search_text(const Graph& graph, const Strategy& strategy, const StepPrice& price, const SearchResult& found,
+                        SearchKind kind);
+
+}  // namespace trireme

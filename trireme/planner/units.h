@@ -1,0 +1,48 @@
+// Unit: the nodes of a graph that are cut together: a forward node and what its gradient is made of, or one node that
+// is neither. How the first of them is cut says how all are (docs/decisions/0004), so that a search chooses for units
+// instead of nodes, and forward and backward are solved as one problem.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/ir/graph.h"
+#include "trireme/op/computed_rule.h"
+#include "trireme/op/sharding_rule.h"
+
+namespace trireme {
+
+class Units {
+ public:
+  // The graph must outlive this.
+  explicit Units(const Graph& graph);
+
+  size_t size() const { return nodes_.size(); }
+  // In the order of the graph; the first is the one that the others follow.
+  const std::vector<NodeId>& nodes(size_t unit) const { return nodes_[unit]; }
+
+  // The cuts of its nodes where the first is cut so, which must be legal. `sums_flow`: whether partial sums may flow
+  // through linear ops.
+  std::vector<FactorCuts> cuts(size_t unit, const FactorCuts& first, const Mesh& mesh, bool sums_flow) const;
+
+  // Two units with the same text have the same cuts and do the same work.
+  std::string text(size_t unit) const;
+
+  const ShardingRule& rule(NodeId node) const { return *rules_[static_cast<size_t>(node)]; }
+
+ private:
+  // What an operand of a node of a unit is to the unit.
+  struct Source {
+    enum class Kind { kOperand, kResult, kGradientOfResult, kWithin, kOther };
+    Kind kind = Kind::kOther;
+    size_t node = 0;   // kWithin: the unit's node that makes it
+    size_t index = 0;  // of the operand or result
+  };
+  Source source(size_t unit, NodeId node, ValueId operand) const;
+
+  const Graph& graph_;
+  std::vector<RuleOf> rules_;  // of nodes
+  std::vector<std::vector<NodeId>> nodes_;
+};
+
+}  // namespace trireme
