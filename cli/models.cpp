@@ -20,7 +20,7 @@ std::string grouped(int64_t number) {
 }
 
 // "0.25 GFLOP".
-std::string flops_text(double flops) {
+std::string arithmetic_text(double flops) {
   const char* const units[] = {"MFLOP", "GFLOP", "TFLOP", "PFLOP"};
   double number = flops / 1e6;
   size_t unit = 0;
@@ -45,7 +45,7 @@ void list() {
                                                                          : grouped(model.published);
     std::printf("%-15s %-7s %19s %19s  %s %s\n", std::string(model.name).c_str(), config.model.kind.c_str(),
                 grouped(counts.parameters).c_str(), published.c_str(),
-                flops_text(counts.forward_flops / static_cast<double>(counts.positions)).c_str(),
+                arithmetic_text(counts.forward_flops / static_cast<double>(counts.positions)).c_str(),
                 is_tokens ? fmt::format("a token, at {} tokens", counts.positions).c_str() : "an image");
   }
   std::printf(

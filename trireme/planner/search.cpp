@@ -75,7 +75,7 @@ class Search {
            what, graph_.node(id).op->name, graph_.scope_of(graph_.node(id)));
     };
     for (const auto& [id, layouts] : asks.as_it_comes) refuse(id, "skip_redistribution");
-    for (const auto& [id, times] : asks.own_terms) refuse(id, "cross_batch");
+    for (const auto& [id, times] : asks.unsummed) refuse(id, "cross_batch");
     space_.base.mesh = mesh_;
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const int rank = graph_.type(graph_.inputs()[i].value).shape.rank();

@@ -64,7 +64,7 @@ class Spread {
  private:
   // What somebody says of an op besides cuts is for propagation to work out.
   bool follows_by_itself(NodeId id) const {
-    return conditions_.asks.as_it_comes.contains(id) || conditions_.asks.own_terms.contains(id);
+    return conditions_.asks.as_it_comes.contains(id) || conditions_.asks.unsummed.contains(id);
   }
 
   void spread() {
