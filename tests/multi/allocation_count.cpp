@@ -72,7 +72,7 @@ void operator delete(void* p, size_t, std::align_val_t) noexcept {
 constexpr bool kCounts = false;
 #endif
 
-namespace trireme::testing_support::allocation_count {
+namespace trireme::testing_support {
 
 bool can_count_allocations() {
   return kCounts;
@@ -90,4 +90,4 @@ Allocations stop_counting_allocations() {
   return {mallocs.load(), news.load(), largest.load()};
 }
 
-}  // namespace trireme::testing_support::allocation_count
+}  // namespace trireme::testing_support
