@@ -32,7 +32,7 @@ namespace trireme::cli {
 namespace {
 
 // "1.2 GFLOP", "350 kFLOP".
-std::string flops_text(double flops) {
+std::string work_of_step(double flops) {
   for (const auto& [unit, name] : {std::pair{1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}}) {
     if (flops >= unit) return fmt::format("{:.2f} {}", flops / unit, name);
   }
@@ -65,7 +65,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       static_cast<double>(plan.arena().bytes) / 1048576.0,
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().persistent) / 1048576.0).c_str(),
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes - plan.arena().persistent) / 1048576.0).c_str(),
-      static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), flops_text(flops).c_str(),
+      static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), work_of_step(flops).c_str(),
       expected.c_str(), out.c_str());
   std::fputs(session.compiled().search.c_str(), stdout);
   std::fflush(stdout);
