@@ -26,6 +26,7 @@ void add_generate(CLI::App& app, Action& chosen);
 void add_explain(CLI::App& app, Action& chosen);
 void add_calibrate(CLI::App& app, Action& chosen);
 void add_models(CLI::App& app, Action& chosen);
+void add_plan(CLI::App& app, Action& chosen);
 void add_timetable(CLI::App& app, Action& chosen);
 void add_launch(CLI::App& app, Action& chosen);
 void add_scheduler(CLI::App& app, Action& chosen);

@@ -2,8 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/train/job/config.h"
+#include "trireme/train/plan/plan_text.h"
 
 namespace trireme::cli {
 
@@ -11,9 +14,33 @@ void log_remarks(const JobConfig& config) {
   for (const std::string& remark : remarks(config)) TRIREME_LOG(kWarn, "cli", "configuration: {}", remark);
 }
 
+namespace {
+
+// A key that a plan sets is not another's to set: what was planned would not be what runs.
+void refuse_other_values(const PlanFile& file, const std::vector<std::string>& overrides) {
+  for (const std::string& override_text : overrides) {
+    const std::string key = override_text.substr(0, override_text.find('=') + 1);
+    for (const std::string& planned : file.keys) {
+      require(!planned.starts_with(key) || planned == override_text,
+              "the plan says {} and the command line {}; leave one out, or plan again", planned, override_text);
+    }
+  }
+}
+
+}  // namespace
+
 JobConfig JobFlags::read() const {
   std::vector<std::string> overrides = keys.overrides();
   overrides.insert(overrides.end(), set.begin(), set.end());
+  if (!plan.empty()) {
+    require(is_file(plan), "--plan: there is no file '{}'; name one that `trireme plan --out` wrote", plan);
+    const PlanFile file = parse_plan_file(read_file(plan));
+    refuse_other_values(file, overrides);
+    overrides.insert(overrides.begin(), file.keys.begin(), file.keys.end());
+    const JobConfig planned = read_config(config, overrides);
+    check_plan(file, planned, ranks_in_all());
+    return planned;
+  }
   JobConfig job = read_config(config, overrides);
   ask_implied(keys, job, set);
   return job;
@@ -46,6 +73,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
                         "Find how the model is cut over the ranks (parallel.mode = 'auto_parallel'); --search says by "
                         "which search");
   add_node_flags(command, flags.nodes);
+  command.add_option("--plan", flags.plan, "File of `trireme plan --out`, which says how the model is cut");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();
   command.add_flag("--resume", flags.resume, "Go on from the newest checkpoint in --out");
   command.add_flag("--quiet", flags.quiet, "No progress bar");

@@ -22,6 +22,7 @@ struct JobFlags {
   int min_ranks = 0;
   int threads = 0;
   std::vector<std::string> set;
+  std::string plan;  // file (train/plan/plan_text.h), whose keys are set before the others
   std::string out = "runs/latest";
   bool resume = false;
   bool quiet = false;

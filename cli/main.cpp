@@ -126,6 +126,7 @@ int run(int argc, char** argv) {
   add_evaluate(app, chosen);
   add_generate(app, chosen);
   add_explain(app, chosen);
+  add_plan(app, chosen);
   add_calibrate(app, chosen);
   add_models(app, chosen);
   add_timetable(app, chosen);

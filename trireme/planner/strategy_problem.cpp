@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostDelivered = 6;             // unlike layouts to which it is brought, where they are
-constexpr size_t kMostStates = size_t{1} << 12;  // of what was delivered
+constexpr size_t kMostStates = size_t{1} << 10;  // of what was delivered
 
 bool can_become(const Layout& have, const Layout& want) {
   return std::all_of(want.partial.begin(), want.partial.end(), [&](const PartialAxis& p) {

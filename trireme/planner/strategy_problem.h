@@ -29,7 +29,7 @@ struct StrategySpace {
   // Layouts that readers must find values in, those of them that can.
   std::map<ValueId, Layout> seen_as = {};
   CandidateOptions candidates = {};
-  double most_rows = 1 << 16;  // of the table of one value, before its readers are taken in turn
+  double most_rows = 1 << 14;  // of the table of one value, before its readers are taken in turn
 };
 
 class StrategyProblem {

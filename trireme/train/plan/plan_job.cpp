@@ -1,0 +1,176 @@
+#include "trireme/train/plan/plan_job.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/backend/device.h"
+#include "trireme/base/error.h"
+#include "trireme/cost/price.h"
+#include "trireme/exec/virtual_time.h"
+#include "trireme/op/op_def.h"
+#include "trireme/train/job/strategies.h"
+#include "trireme/train/report/utilisation.h"
+
+namespace trireme {
+namespace {
+
+// Of parameters and state alone.
+struct Kept {
+  int64_t parameters = 0, state = 0;
+};
+
+Kept kept_by(const Graph& graph) {
+  Kept out;
+  for (const Input& input : graph.inputs()) {
+    if (input.role == Role::kParameter) out.parameters += graph.type(input.value).bytes();
+    if (input.role == Role::kState) out.state += graph.type(input.value).bytes();
+  }
+  return out;
+}
+
+// Of a rank, where everything that the way can cut is cut by all that it has for it.
+int64_t least_bytes(const Way& way, int64_t ranks, const Kept& kept) {
+  const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
+  return kept.parameters / (way.zero == 3 ? ranks : pieces) + kept.state / (way.zero > 0 ? ranks : pieces);
+}
+
+void add_computing(const CompiledCrew& crew, const Rates& rates, double share, WayCost& out) {
+  const CostModel model(crew.program.mesh, rates);
+  const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
+  for (size_t i = 0; i < prices.size(); ++i) {
+    const Node& node = crew.program.graph.nodes()[i];
+    if (is_communication(def_of(node))) continue;
+    double& part = node.again                       ? out.again_s
+                   : node.phase == Phase::kForward  ? out.forward_s
+                   : node.phase == Phase::kBackward ? out.backward_s
+                                                    : out.update_s;
+    part += static_cast<double>(prices[i]) * 1e-12 * share;
+  }
+}
+
+WayCost cost_of(const Compiled& compiled) {
+  WayCost out;
+  std::vector<std::vector<double>> seconds;
+  for (const ExecutionPlan* const plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
+  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
+  out.step_s = time.makespan_s;
+  const auto ranks = static_cast<double>(time.ranks.size());
+  for (const RankTime& rank : time.ranks) {
+    out.waiting_s += rank.waiting_s / ranks;
+    for (int lane = 1; lane < kLanes; ++lane) {
+      out.moving_s += rank.lanes[static_cast<size_t>(lane)].busy_s / ranks;
+      out.exposed_s += rank.lanes[static_cast<size_t>(lane)].exposed_s / ranks;
+    }
+  }
+  for (const CompiledCrew& crew : compiled.crews) {
+    add_computing(crew, compiled.rates, 1.0 / static_cast<double>(compiled.crews.size()), out);
+    const Arena& arena = crew.plan.arena();
+    out.memory.push_back({arena.bytes, arena.persistent, bytes_by_holding(crew.plan)});
+  }
+  return out;
+}
+
+class Planner {
+ public:
+  explicit Planner(const PlanRequest& request)
+      : request_(request), job_(without_cuts(request.job)), model_(make_model(job_)) {
+    const Assembly assembly = assembly_of(job_, *model_, 1);
+    const Graph step = graphs_of(assembly, 1).step;
+    const Communication& how = assembly.options.parallel.communication;
+    out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
+    out_.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes : memory_of(assembly);
+    out_.graph = hash_of_graph(step);
+    kept_ = kept_by(step);
+    flops_ = flops_of(step);
+    const Machine& machine = out_.machine;
+    out_.peak_flops_per_s = machine.flops_of(to_string(job_.train.dtype)) * static_cast<double>(request.ranks);
+    const double fastest = std::max(machine.flops_of("f32"), machine.flops_of(to_string(job_.train.dtype)));
+    out_.bound_s = flops_ / (fastest * machine.achievable * static_cast<double>(request.ranks));
+  }
+
+  JobPlan run() {
+    const std::vector<Way> ways = ways_of(job_, request_.ranks);
+    out_.ledger.ways = static_cast<int64_t>(ways.size());
+    bool fits_without = false;  // the last way that computes nothing again
+    for (const Way& way : ways) {
+      if (way.recompute == "none") fits_without = false;
+      if (way.recompute != "none" && fits_without) {
+        ++out_.ledger.needless;
+        continue;
+      }
+      const bool fits = look_at(way);
+      fits_without = fits_without || (way.recompute == "none" && fits);
+    }
+    std::ranges::stable_sort(out_.best, {}, [](const PlannedWay& each) { return each.cost.step_s; });
+    if (out_.best.size() > request_.top) out_.best.resize(request_.top);
+    return std::move(out_);
+  }
+
+ private:
+  // Ranks of this host share its memory.
+  int64_t memory_of(const Assembly& assembly) const {
+    const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
+    if (of_device > 0) return of_device;
+    const Machine host = Machine::this_host();
+    return host.memory_bytes * host.devices_per_host / request_.ranks;
+  }
+
+  // Whether it fits.
+  bool look_at(const Way& way) {
+    if (least_bytes(way, request_.ranks, kept_) > out_.memory_bytes) {
+      ++out_.ledger.memory_least;
+      return false;
+    }
+    std::optional<WayCost> cost;
+    try {
+      cost = compiled_cost(way);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
+      ++out_.ledger.do_not_divide;
+      if (out_.ledger.first_refusal.empty()) out_.ledger.first_refusal = error.what();
+      return false;
+    }
+    if (cost->most_bytes() > out_.memory_bytes) {
+      ++out_.ledger.memory;
+      if (!out_.smallest || cost->most_bytes() < out_.smallest->cost.most_bytes()) out_.smallest = {way, *cost};
+      return false;
+    }
+    ++out_.ledger.fit;
+    out_.best.push_back({way, std::move(*cost)});
+    return true;
+  }
+
+  WayCost compiled_cost(const Way& way) const {
+    JobConfig job = job_;
+    set_keys(job, way.keys());
+    const Assembly assembly = assembly_of(job, *model_, request_.ranks);
+    JobGraphs graphs = graphs_of(assembly, request_.ranks);
+    const CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads);
+    const CompiledJob compiled = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
+    WayCost out = cost_of(compiled.step);
+    out.flops = flops_;
+    return out;
+  }
+
+  const PlanRequest& request_;
+  const JobConfig job_;
+  const std::unique_ptr<nn::Module> model_;
+  Kept kept_;
+  double flops_ = 0;
+  JobPlan out_;
+};
+
+}  // namespace
+
+int64_t WayCost::most_bytes() const {
+  int64_t out = 0;
+  for (const Memory& each : memory) out = std::max(out, each.arena);
+  return out;
+}
+
+JobPlan plan_job(const PlanRequest& request) {
+  require(request.ranks >= 1, "plan: {} ranks; it must be 1 or more", request.ranks);
+  return Planner(request).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,68 @@
+// Planning a job: of all ways to cut it over ranks (ways.h) those whose modelled step is the shortest and that fit in
+// the ranks' memory. Each is compiled as training compiles it, so that its bytes are those that training takes; its
+// time is virtual time (exec/virtual_time.h).
+#pragma once
+
+#include <optional>
+
+#include "trireme/train/plan/ways.h"
+
+namespace trireme {
+
+struct PlanRequest {
+  JobConfig job;
+  int64_t ranks = 1;
+  int threads = 1;           // of a rank
+  int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
+  size_t top = 3;            // how many ways are kept
+};
+
+// What one way takes. Times are in seconds, averages of the ranks where they differ.
+struct WayCost {
+  double step_s = 0;
+  // What a rank computes in it: the model, its gradients, what is computed again for them, and the update.
+  double forward_s = 0, backward_s = 0, again_s = 0, update_s = 0;
+  double moving_s = 0, exposed_s = 0;  // collectives and messages, and what of them computing waits for
+  double waiting_s = 0;                // for other ranks
+  double flops = 0;                    // of all ranks, without what is computed again
+  // Of each crew of a pipeline; of one without.
+  struct Memory {
+    int64_t arena = 0, persistent = 0;
+    std::vector<int64_t> kinds;  // at the fullest moment, by Holding
+  };
+  std::vector<Memory> memory;
+
+  int64_t most_bytes() const;  // of a rank
+};
+
+struct PlannedWay {
+  Way way;
+  WayCost cost;
+};
+
+// What became of the ways. The counts after the first add up to it.
+struct PlanLedger {
+  int64_t ways = 0;
+  int64_t do_not_divide = 0;  // the batch, the model or the schedule by so many ranks or micro-batches
+  int64_t memory_least = 0;   // parameters and state alone, in as many pieces as the way makes of them, are too much
+  int64_t needless = 0;       // recompute although they fit without
+  int64_t memory = 0;         // compiled; the arena is too much
+  int64_t fit = 0;            // compiled
+  std::string first_refusal = {};  // of a way that does not divide
+};
+
+struct JobPlan {
+  std::string graph;  // hash of the training step
+  Machine machine;    // by whose rates
+  int64_t memory_bytes = 0;
+  PlanLedger ledger;
+  std::vector<PlannedWay> best;        // by time; empty: none fits
+  std::optional<PlannedWay> smallest;  // of those that do not fit, with the fewest bytes
+  double bound_s = 0;  // no way takes less: all ranks do the step's arithmetic all the time, as fast as they can
+  double peak_flops_per_s = 0;  // of all ranks
+};
+
+// Throws what without_cuts and compile throw where the job itself is wrong.
+JobPlan plan_job(const PlanRequest& request);
+
+}  // namespace trireme

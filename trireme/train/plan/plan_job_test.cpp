@@ -1,0 +1,164 @@
+#include "trireme/train/plan/plan_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/comm.h"
+#include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/plan_text.h"
+
+namespace trireme {
+namespace {
+
+JobConfig small_gpt() {
+  JobConfig job;
+  set_named_model(job, "gpt2");
+  set_keys(job,
+           {"model.layers=2", "model.width=32", "model.heads=4", "data.seq=16", "train.batch=8", "data.validation=0"});
+  return job;
+}
+
+JobPlan plan(int64_t ranks, int64_t memory_bytes = 0) {
+  return plan_job({.job = small_gpt(), .ranks = ranks, .memory_bytes = memory_bytes});
+}
+
+void expect_adds_up(const PlanLedger& ledger) {
+  EXPECT_EQ(ledger.fit + ledger.memory + ledger.memory_least + ledger.needless + ledger.do_not_divide, ledger.ways);
+}
+
+template <class Fn>
+std::string error_of_plan(Fn&& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(PlanJob, finds_the_ways_that_fit_in_order_of_their_time) {
+  const JobPlan found = plan(2);
+
+  expect_adds_up(found.ledger);
+  ASSERT_EQ(found.best.size(), 3U);
+  EXPECT_GT(found.ledger.fit, 10);
+  EXPECT_GT(found.ledger.needless, 10);
+  for (size_t i = 0; i < found.best.size(); ++i) {
+    EXPECT_GE(found.best[i].cost.step_s, found.bound_s);
+    EXPECT_LE(found.best[i].cost.most_bytes(), found.memory_bytes);
+    if (i > 0) EXPECT_LE(found.best[i - 1].cost.step_s, found.best[i].cost.step_s);
+  }
+  const std::string text = plan_text(found, 2, 8 * 16, "tokens");
+  EXPECT_THAT(text, testing::HasSubstr("best: parallel.mode="));
+  EXPECT_THAT(text, testing::HasSubstr(fmt::format("{} ways: {} fit", found.ledger.ways, found.ledger.fit)));
+}
+
+// What a rank that trains by the plan holds, to the byte.
+TEST(PlanJob, predicts_the_bytes_of_training) {
+  for (const int ranks : {2, 4}) {
+    const JobPlan found = plan_job({.job = small_gpt(), .ranks = ranks, .top = 40});
+    std::vector<std::string> kinds;  // one plan each of a pipeline, of tensor parallelism, of what is searched
+    for (const PlannedWay& each : found.best) {
+      const std::string kind = each.way.is_searched ? "auto" : each.way.pp > 1 ? "pp" : each.way.tp > 1 ? "tp" : "dp";
+      if (std::ranges::find(kinds, kind) != kinds.end()) continue;
+      kinds.push_back(kind);
+      JobConfig job = small_gpt();
+      set_keys(job, each.way.keys());
+      const auto model = make_model(job);
+      const Assembly assembly = assembly_of(job, *model, ranks);
+
+      comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+        const Session session = session_of(assembly, &world, nullptr);
+        const auto crew = static_cast<size_t>(session.plan().crew);
+        EXPECT_EQ(session.plan().arena().bytes, each.cost.memory[crew].arena) << kind;
+        EXPECT_EQ(session.plan().arena().persistent, each.cost.memory[crew].persistent) << kind;
+      });
+    }
+    EXPECT_GE(kinds.size(), 2U) << ranks << " ranks";
+  }
+}
+
+TEST(PlanJob, within_less_memory_finds_a_slower_way_or_says_what_is_missing) {
+  const JobPlan all = plan(2);
+  const int64_t less = all.best.front().cost.most_bytes() - 1;
+
+  const JobPlan fits = plan(2, less);
+  const JobPlan none = plan(2, 100000);
+
+  expect_adds_up(fits.ledger);
+  ASSERT_FALSE(fits.best.empty());
+  EXPECT_LE(fits.best.front().cost.most_bytes(), less);
+  EXPECT_GE(fits.best.front().cost.step_s, all.best.front().cost.step_s);
+  expect_adds_up(none.ledger);
+  EXPECT_TRUE(none.best.empty());
+  EXPECT_GT(none.ledger.memory_least, 0);
+  EXPECT_THAT(plan_text(none, 2, 8 * 16, "tokens"),
+              testing::HasSubstr("no way of cutting it fits in 0.1 MiB on each rank"));
+}
+
+TEST(PlanJob, of_one_rank_and_of_a_model_without_ready_made_cuts) {
+  EXPECT_FALSE(plan(1).best.empty());
+  JobConfig job;
+  set_named_model(job, "resnet50");
+  set_keys(job, {"model.blocks=[1, 1]", "model.stem=8", "data.image=[32, 32, 3]", "train.batch=8"});
+
+  const JobPlan found = plan_job({.job = job, .ranks = 2});
+
+  expect_adds_up(found.ledger);
+  EXPECT_FALSE(found.best.empty());
+}
+
+TEST(PlanJob, refuses_a_job_that_says_how_it_is_cut) {
+  JobConfig job = small_gpt();
+  set_keys(job, {"parallel.mesh=dp=2"});
+  EXPECT_EQ(error_of_plan([&] { plan_job({.job = job, .ranks = 2}); }),
+            "plan: parallel.mesh says how the model is cut, which is what is planned; leave it out");
+}
+
+TEST(PlanFile, reads_back_what_it_wrote) {
+  const PlanRequest request{.job = small_gpt(), .ranks = 2};
+  const std::string text = to_string(plan_file(plan_job(request), request));
+
+  EXPECT_EQ(to_string(parse_plan_file(text)), text);
+}
+
+TEST(PlanFile, refuses_what_is_none) {
+  const PlanFile file{.ranks = 2,
+                      .graph = "1",
+                      .machine = "2",
+                      .options = "3",
+                      .keys = {"parallel.tp=2"},
+                      .ledger = {.ways = 3, .needless = 1, .fit = 2}};
+  const std::string text = to_string(file);
+  const auto changed = [&](std::string_view from, std::string_view to) {
+    std::string out = text;
+    out.replace(out.find(from), from.size(), to);
+    return error_of_plan([&] { parse_plan_file(out); });
+  };
+  EXPECT_EQ(error_of_plan([&] { parse_plan_file(text); }), "no error");
+  EXPECT_EQ(changed("plan 1", "plan 2"),
+            "plan, line 1: 'trireme plan 2' is not 'trireme plan 1': it is no plan, or one of another version");
+  EXPECT_EQ(changed("ways=3", "ways=4"), "plan, line 8: the counts do not add up to the ways");
+  EXPECT_EQ(changed("ways=3", "ways=-3"), "plan, line 8: '-3' is no whole number of 0 or more");
+  EXPECT_EQ(changed("graph 1\n", ""), "plan, line 7: the line 'graph' is missing");
+  EXPECT_EQ(changed("graph 1", "machine 1"), "plan, line 4: 'machine' stands in it twice");
+  EXPECT_EQ(changed("set parallel.tp=2", "set tp"), "plan, line 6: 'tp' is no key=value");
+  EXPECT_EQ(changed("graph 1", "grahp 1"), "plan, line 3: 'grahp' is no line of a plan");
+}
+
+TEST(PlanFile, is_for_one_training_step_on_so_many_ranks) {
+  const PlanRequest request{.job = small_gpt(), .ranks = 2};
+  const PlanFile file = plan_file(plan_job(request), request);
+  JobConfig job = small_gpt();
+  set_keys(job, file.keys);
+  EXPECT_EQ(error_of_plan([&] { check_plan(file, job, 2); }), "no error");
+  EXPECT_EQ(error_of_plan([&] { check_plan(file, job, 4); }),
+            "the plan is for 2 ranks and the job has 4; start 2 ranks, or plan again");
+  set_keys(job, {"train.batch=16"});
+  EXPECT_THAT(error_of_plan([&] { check_plan(file, job, 2); }),
+              testing::HasSubstr("the plan is for another training step than that of"));
+}
+
+}  // namespace
+}  // namespace trireme

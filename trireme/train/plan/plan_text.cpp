@@ -1,0 +1,242 @@
+#include "trireme/train/plan/plan_text.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/base/error.h"
+#include "trireme/base/hash.h"
+#include "trireme/base/words.h"
+#include "trireme/exec/plan.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kFirstLine = "trireme plan 1";
+
+double mib(int64_t bytes) {
+  return static_cast<double>(bytes) / 1048576.0;
+}
+
+// "pp=2 micro_batches=4" of the keys.
+std::string short_keys(const Way& way) {
+  std::string out;
+  for (const std::string& key : way.keys()) {
+    const std::string name = key.substr(key.find('.') + 1);
+    if (name == "mode=semi_auto_parallel") continue;
+    out += (out.empty() ? "" : " ") + (name == "mode=auto_parallel" ? std::string("auto") : name);
+  }
+  return out.empty() ? "data parallel" : out;
+}
+
+std::string hash_text(std::string_view text) {
+  return fmt::format("{:016x}", hash64(text));
+}
+
+std::string infeasible_text(const JobPlan& plan) {
+  std::string out = fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", mib(plan.memory_bytes));
+  if (!plan.smallest)
+    return out + "  parameters and state alone are too much: use more ranks, or devices with more memory\n";
+  const WayCost& cost = plan.smallest->cost;
+  out += fmt::format("  the smallest takes {:.1f} MiB, {:.1f} too many: {}\n", mib(cost.most_bytes()),
+                     mib(cost.most_bytes() - plan.memory_bytes), short_keys(plan.smallest->way));
+  const auto largest = std::ranges::max_element(cost.memory, {}, &WayCost::Memory::arena);
+  std::vector<int> kinds(kHoldings);
+  for (int kind = 0; kind < kHoldings; ++kind) kinds[static_cast<size_t>(kind)] = kind;
+  std::ranges::stable_sort(kinds, std::greater<>(),
+                           [&](int kind) { return largest->kinds[static_cast<size_t>(kind)]; });
+  for (int i = 0; i < 3; ++i) {
+    const int kind = kinds[static_cast<size_t>(i)];
+    out += fmt::format("    {:<11} {:>10.1f} MiB\n", to_string(static_cast<Holding>(kind)),
+                       mib(largest->kinds[static_cast<size_t>(kind)]));
+  }
+  const bool kept = is_persistent(static_cast<Holding>(kinds[0]));
+  return out + (kept ? "  more ranks would cut it further\n"
+                     : "  a smaller train.batch, or more ranks, would make it smaller\n");
+}
+
+}  // namespace
+
+std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
+  std::string out = fmt::format("plan for {} rank{} by the rates of '{}', {:.1f} MiB of memory a rank\n", ranks,
+                                ranks == 1 ? "" : "s", plan.machine.name, mib(plan.memory_bytes));
+  const PlanLedger& ledger = plan.ledger;
+  const auto finish = [&] {
+    out += fmt::format(
+        "{} ways: {} fit, {} compiled and too large, {} too large by their parameters alone, {} recompute without "
+        "need, "
+        "{} do not go with the model, the batch or the ranks\n",
+        ledger.ways, ledger.fit, ledger.memory, ledger.memory_least, ledger.needless, ledger.do_not_divide);
+    return out;
+  };
+  if (plan.best.empty()) {
+    out += infeasible_text(plan);
+    if (ledger.do_not_divide == ledger.ways) out += fmt::format("  {}\n", ledger.first_refusal);
+    return finish();
+  }
+  const WayCost& cost = plan.best.front().cost;
+  const auto ms = [](double seconds) { return seconds * 1e3; };
+  out += fmt::format("best: {}\n", fmt::join(plan.best.front().way.keys(), " "));
+  out += fmt::format("step {:>12.3f} ms, {:.4g} {}/s, {:.1f} % of the peak\n", ms(cost.step_s),
+                     static_cast<double>(tokens) / cost.step_s, unit,
+                     100 * cost.flops / (cost.step_s * plan.peak_flops_per_s));
+  const std::pair<const char*, double> parts[] = {{"forward", cost.forward_s},  {"backward", cost.backward_s},
+                                                  {"recomputed", cost.again_s}, {"update", cost.update_s},
+                                                  {"exposed", cost.exposed_s},  {"waiting", cost.waiting_s}};
+  for (const auto& [name, seconds] : parts) out += fmt::format("  {:<12} {:>10.3f} ms\n", name, ms(seconds));
+  out += fmt::format("  of {:.3f} ms in which ranks exchange values {:.3f} are hidden behind computing\n",
+                     ms(cost.moving_s), ms(cost.moving_s - cost.exposed_s));
+  for (size_t crew = 0; crew < cost.memory.size(); ++crew) {
+    const WayCost::Memory& memory = cost.memory[crew];
+    out += fmt::format("memory{} {} bytes: {} persistent",
+                       cost.memory.size() > 1 ? fmt::format(" of crew {}", crew) : "", memory.arena, memory.persistent);
+    for (int kind = 0; kind < kHoldings; ++kind) {
+      const int64_t bytes = memory.kinds[static_cast<size_t>(kind)];
+      if (bytes > 0) out += fmt::format(", {} {:.1f} MiB", to_string(static_cast<Holding>(kind)), mib(bytes));
+    }
+    out += "\n";
+  }
+  for (size_t i = 1; i < plan.best.size(); ++i) {
+    out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", short_keys(plan.best[i].way),
+                       ms(plan.best[i].cost.step_s), mib(plan.best[i].cost.most_bytes()));
+  }
+  out += fmt::format("no way takes less than {:.3f} ms, the arithmetic alone\n", ms(plan.bound_s));
+  return finish();
+}
+
+std::string hash_of_options(const JobConfig& job) {
+  JobConfig plain = without_cuts(job);
+  plain.name = "";
+  plain.train.trace = "";
+  return hash_text(to_toml(plain));
+}
+
+PlanFile plan_file(const JobPlan& plan, const PlanRequest& request) {
+  require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
+  const PlannedWay& best = plan.best.front();
+  return {.ranks = request.ranks,
+          .graph = plan.graph,
+          .machine = hash_text(to_string(plan.machine)),
+          .options = hash_of_options(request.job),
+          .keys = best.way.keys(),
+          .step_s = best.cost.step_s,
+          .arena_bytes = best.cost.most_bytes(),
+          .bound_s = plan.bound_s,
+          .ledger = plan.ledger};
+}
+
+std::string to_string(const PlanFile& file) {
+  std::string out = fmt::format("{}\nranks {}\ngraph {}\nmachine {}\noptions {}\n", kFirstLine, file.ranks, file.graph,
+                                file.machine, file.options);
+  for (const std::string& key : file.keys) out += fmt::format("set {}\n", key);
+  const PlanLedger& l = file.ledger;
+  return out + fmt::format(
+                   "predicted step_ps={} arena_bytes={} bound_ps={}\n"
+                   "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
+                   static_cast<int64_t>(file.step_s * 1e12), file.arena_bytes,
+                   static_cast<int64_t>(file.bound_s * 1e12), l.ways, l.fit, l.memory, l.memory_least, l.needless,
+                   l.do_not_divide);
+}
+
+namespace {
+
+[[noreturn]] void wrong_line(int line, std::string_view what) {
+  fail(ErrorKind::kInvalidArgument, "plan, line {}: {}", line, what);
+}
+
+int64_t number_of(std::string_view text, int line) {
+  int64_t out = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (status != std::errc() || end != text.data() + text.size() || out < 0)
+    wrong_line(line, fmt::format("'{}' is no whole number of 0 or more", text));
+  return out;
+}
+
+std::string_view take_word(std::string_view& rest) {
+  const size_t space = std::min(rest.find(' '), rest.size());
+  const std::string_view out = rest.substr(0, space);
+  rest.remove_prefix(std::min(space + 1, rest.size()));
+  return out;
+}
+
+// "step_ps=12 arena_bytes=34" into these, each once.
+void read_numbers(std::string_view rest, int line, const std::vector<std::pair<std::string_view, int64_t*>>& into) {
+  for (const auto& [name, value] : into) {
+    const std::string_view word = take_word(rest);
+    const size_t equals = word.find('=');
+    if (equals == std::string_view::npos || word.substr(0, equals) != name)
+      wrong_line(line, fmt::format("'{}' should be {}=NUMBER", word, name));
+    *value = number_of(word.substr(equals + 1), line);
+  }
+  if (!rest.empty()) wrong_line(line, fmt::format("'{}' is one too many", rest));
+}
+
+void read_plan_line(std::string_view kind, std::string_view rest, int line, PlanFile& out) {
+  if (kind == "ranks") {
+    out.ranks = number_of(rest, line);
+  } else if (kind == "graph" || kind == "machine" || kind == "options") {
+    (kind == "graph" ? out.graph : kind == "machine" ? out.machine : out.options) = rest;
+  } else if (kind == "set") {
+    if (rest.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", rest));
+    out.keys.emplace_back(rest);
+  } else if (kind == "predicted") {
+    int64_t step = 0, bound = 0;
+    read_numbers(rest, line, {{"step_ps", &step}, {"arena_bytes", &out.arena_bytes}, {"bound_ps", &bound}});
+    out.step_s = static_cast<double>(step) * 1e-12;
+    out.bound_s = static_cast<double>(bound) * 1e-12;
+  } else if (kind == "ledger") {
+    PlanLedger& l = out.ledger;
+    read_numbers(rest, line,
+                 {{"ways", &l.ways},
+                  {"fit", &l.fit},
+                  {"memory", &l.memory},
+                  {"memory_least", &l.memory_least},
+                  {"needless", &l.needless},
+                  {"do_not_divide", &l.do_not_divide}});
+    if (l.fit + l.memory + l.memory_least + l.needless + l.do_not_divide != l.ways)
+      wrong_line(line, "the counts do not add up to the ways");
+  } else {
+    wrong_line(line, fmt::format("'{}' is no line of a plan", kind));
+  }
+}
+
+}  // namespace
+
+PlanFile parse_plan_file(std::string_view text) {
+  PlanFile out;
+  int line = 0;
+  std::vector<std::string> seen;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view rest = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (++line == 1) {
+      if (rest != kFirstLine)
+        wrong_line(line, fmt::format("'{}' is not '{}': it is no plan, or one of another version", rest, kFirstLine));
+      continue;
+    }
+    if (rest.empty() || rest.starts_with('#')) continue;
+    const std::string kind(take_word(rest));
+    if (kind != "set" && std::ranges::find(seen, kind) != seen.end())
+      wrong_line(line, fmt::format("'{}' stands in it twice", kind));
+    seen.push_back(kind);
+    read_plan_line(kind, rest, line, out);
+  }
+  for (const char* kind : {"ranks", "graph", "machine", "options", "predicted", "ledger"}) {
+    if (std::ranges::find(seen, kind) == seen.end()) wrong_line(line, fmt::format("the line '{}' is missing", kind));
+  }
+  return out;
+}
+
+void check_plan(const PlanFile& file, const JobConfig& job, int64_t ranks) {
+  require(file.ranks == ranks, "the plan is for {} ranks and the job has {}; start {} ranks, or plan again", file.ranks,
+          ranks, file.ranks);
+  const auto model = make_model(job);
+  const std::string graph = hash_of_graph(graphs_of(assembly_of(job, *model, ranks), ranks).step);
+  require(graph == file.graph,
+          "the plan is for another training step than that of '{}' (its model, batch or optimizer differs); plan again",
+          job.name);
+}
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+// Ways: how a job's keys can cut it over ranks. `trireme plan` compiles them and takes the best.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/train/job/config.h"
+
+namespace trireme {
+
+// One way, by the keys that say it.
+struct Way {
+  int64_t pp = 1, tp = 1, cp = 1, ep = 1;
+  bool sp = false;
+  int64_t zero = 0;
+  int64_t micro_batches = 1;
+  std::string schedule = "1f1b";
+  std::string recompute = "none";
+  bool is_searched = false;  // mode auto_parallel; none of the above but recompute
+
+  std::vector<std::string> keys() const;  // "parallel.tp=2", those at other values than a job's own
+};
+
+// The job without what a way says. Throws kInvalidArgument naming the key where the job says how it is cut by rules,
+// a mesh or a strategy: what is planned would not be what they ask.
+JobConfig without_cuts(const JobConfig& job);
+
+// All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of
+// state, recomputation. Whether they go together with the batch and the model is seen when they are compiled.
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks);
+
+}  // namespace trireme
