@@ -5,6 +5,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/comm.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/plan_text.h"
 

@@ -9,6 +9,8 @@
 #include "trireme/base/hash.h"
 #include "trireme/base/words.h"
 #include "trireme/exec/plan.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
 
 namespace trireme {
 namespace {
