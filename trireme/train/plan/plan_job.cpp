@@ -8,7 +8,8 @@
 #include "trireme/cost/price.h"
 #include "trireme/exec/virtual_time.h"
 #include "trireme/op/op_def.h"
-#include "trireme/train/job/strategies.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/report/utilisation.h"
 
 namespace trireme {
@@ -83,8 +84,8 @@ class Planner {
     kept_ = kept_by(step);
     flops_ = flops_of(step);
     const Machine& machine = out_.machine;
-    out_.peak_flops_per_s = machine.flops_of(to_string(job_.train.dtype)) * static_cast<double>(request.ranks);
-    const double fastest = std::max(machine.flops_of("f32"), machine.flops_of(to_string(job_.train.dtype)));
+    out_.peak_flops_per_s = machine.flops_of(to_string(job_.train.step.compute)) * static_cast<double>(request.ranks);
+    const double fastest = std::max(machine.flops_of("f32"), machine.flops_of(to_string(job_.train.step.compute)));
     out_.bound_s = flops_ / (fastest * machine.achievable * static_cast<double>(request.ranks));
   }
 
