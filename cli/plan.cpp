@@ -39,6 +39,7 @@ JobConfig read_job(const PlanArgs& args) {
   if (is_file(args.config) || find_named_model(args.config) == nullptr) return read_config(args.config, keys);
   JobConfig job;
   set_named_model(job, args.config);
+  job.train.fit.steps = 1;
   override_keys(job, keys);
   return job;
 }

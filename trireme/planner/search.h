@@ -6,23 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "trireme/cost/op_seconds.h"
-#include "trireme/partition/partition.h"
-#include "trireme/plan/asks.h"
 #include "trireme/plan/search/problem.h"
-#include "trireme/plan/search_options.h"
-#include "trireme/planner/candidates.h"
+#include "trireme/planner/search_conditions.h"
 
 namespace trireme {
-
-// What a search goes by.
-struct SearchConditions {
-  PartitionOptions partition = {};
-  Rates rates = {};
-  int64_t memory_bytes = 0;  // of parameters, state and what the backward pass reads, on each device; 0: no limit
-  Asks asks = {};            // that are kept
-  CandidateOptions candidates = {};
-};
 
 struct SearchResult {
   Strategy strategy;

@@ -3,7 +3,8 @@
 // those that are cut already. Backward and update follow (plan/propagate.h).
 #pragma once
 
-#include "trireme/planner/search.h"
+#include "trireme/plan/strategy.h"
+#include "trireme/planner/search_conditions.h"
 
 namespace trireme {
 

@@ -1,13 +1,11 @@
 #include "trireme/train/plan/plan_text.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "trireme/base/error.h"
-#include "trireme/base/hash.h"
-#include "trireme/base/words.h"
 #include "trireme/exec/plan.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
@@ -21,28 +19,13 @@ double mib(int64_t bytes) {
   return static_cast<double>(bytes) / 1048576.0;
 }
 
-// "pp=2 micro_batches=4" of the keys.
-std::string short_keys(const Way& way) {
-  std::string out;
-  for (const std::string& key : way.keys()) {
-    const std::string name = key.substr(key.find('.') + 1);
-    if (name == "mode=semi_auto_parallel") continue;
-    out += (out.empty() ? "" : " ") + (name == "mode=auto_parallel" ? std::string("auto") : name);
-  }
-  return out.empty() ? "data parallel" : out;
-}
-
-std::string hash_text(std::string_view text) {
-  return fmt::format("{:016x}", hash64(text));
-}
-
 std::string infeasible_text(const JobPlan& plan) {
   std::string out = fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", mib(plan.memory_bytes));
   if (!plan.smallest)
     return out + "  parameters and state alone are too much: use more ranks, or devices with more memory\n";
   const WayCost& cost = plan.smallest->cost;
   out += fmt::format("  the smallest takes {:.1f} MiB, {:.1f} too many: {}\n", mib(cost.most_bytes()),
-                     mib(cost.most_bytes() - plan.memory_bytes), short_keys(plan.smallest->way));
+                     mib(cost.most_bytes() - plan.memory_bytes), plan.smallest->way.text());
   const auto largest = std::ranges::max_element(cost.memory, {}, &WayCost::Memory::arena);
   std::vector<int> kinds(kHoldings);
   for (int kind = 0; kind < kHoldings; ++kind) kinds[static_cast<size_t>(kind)] = kind;
@@ -79,7 +62,7 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
   }
   const WayCost& cost = plan.best.front().cost;
   const auto ms = [](double seconds) { return seconds * 1e3; };
-  out += fmt::format("best: {}\n", fmt::join(plan.best.front().way.keys(), " "));
+  out += fmt::format("best: {}\n", plan.best.front().way.text());
   out += fmt::format("step {:>12.3f} ms, {:.4g} {}/s, {:.1f} % of the peak\n", ms(cost.step_s),
                      static_cast<double>(tokens) / cost.step_s, unit,
                      100 * cost.flops / (cost.step_s * plan.peak_flops_per_s));
@@ -100,27 +83,19 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
     out += "\n";
   }
   for (size_t i = 1; i < plan.best.size(); ++i) {
-    out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", short_keys(plan.best[i].way),
-                       ms(plan.best[i].cost.step_s), mib(plan.best[i].cost.most_bytes()));
+    out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", plan.best[i].way.text(), ms(plan.best[i].cost.step_s),
+                       mib(plan.best[i].cost.most_bytes()));
   }
   out += fmt::format("no way takes less than {:.3f} ms, the arithmetic alone\n", ms(plan.bound_s));
   return finish();
-}
-
-std::string hash_of_options(const JobConfig& job) {
-  JobConfig plain = without_cuts(job);
-  plain.name = "";
-  plain.train.trace = "";
-  return hash_text(to_toml(plain));
 }
 
 PlanFile plan_file(const JobPlan& plan, const PlanRequest& request) {
   require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
   const PlannedWay& best = plan.best.front();
   return {.ranks = request.ranks,
+          .machine = plan.machine.name,
           .graph = plan.graph,
-          .machine = hash_text(to_string(plan.machine)),
-          .options = hash_of_options(request.job),
           .keys = best.way.keys(),
           .step_s = best.cost.step_s,
           .arena_bytes = best.cost.most_bytes(),
@@ -129,8 +104,8 @@ PlanFile plan_file(const JobPlan& plan, const PlanRequest& request) {
 }
 
 std::string to_string(const PlanFile& file) {
-  std::string out = fmt::format("{}\nranks {}\ngraph {}\nmachine {}\noptions {}\n", kFirstLine, file.ranks, file.graph,
-                                file.machine, file.options);
+  std::string out =
+      fmt::format("{}\nmachine {}\nranks {}\ngraph {}\n", kFirstLine, file.machine, file.ranks, file.graph);
   for (const std::string& key : file.keys) out += fmt::format("set {}\n", key);
   const PlanLedger& l = file.ledger;
   return out + fmt::format(
@@ -177,8 +152,8 @@ void read_numbers(std::string_view rest, int line, const std::vector<std::pair<s
 void read_plan_line(std::string_view kind, std::string_view rest, int line, PlanFile& out) {
   if (kind == "ranks") {
     out.ranks = number_of(rest, line);
-  } else if (kind == "graph" || kind == "machine" || kind == "options") {
-    (kind == "graph" ? out.graph : kind == "machine" ? out.machine : out.options) = rest;
+  } else if (kind == "graph" || kind == "machine") {
+    (kind == "graph" ? out.graph : out.machine) = rest;
   } else if (kind == "set") {
     if (rest.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", rest));
     out.keys.emplace_back(rest);
@@ -225,7 +200,7 @@ PlanFile parse_plan_file(std::string_view text) {
     seen.push_back(kind);
     read_plan_line(kind, rest, line, out);
   }
-  for (const char* kind : {"ranks", "graph", "machine", "options", "predicted", "ledger"}) {
+  for (const char* kind : {"machine", "ranks", "graph", "predicted", "ledger"}) {
     if (std::ranges::find(seen, kind) == seen.end()) wrong_line(line, fmt::format("the line '{}' is missing", kind));
   }
   return out;

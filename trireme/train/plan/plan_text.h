@@ -15,8 +15,9 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens_per_ste
 // What a file says.
 struct PlanFile {
   int64_t ranks = 1;
-  std::string graph, machine, options;  // hashes: of the training step, of the machine, of the job's other keys
-  std::vector<std::string> keys;        // "parallel.tp=2"
+  std::string machine;            // by whose rates, for people
+  std::string graph;              // hash of the training step
+  std::vector<std::string> keys;  // "parallel.tp=2"
   double step_s = 0;
   int64_t arena_bytes = 0;  // of the rank with the most
   double bound_s = 0;
@@ -27,9 +28,6 @@ PlanFile plan_file(const JobPlan& plan, const PlanRequest& request);
 std::string to_string(const PlanFile& file);
 // Throws kInvalidArgument with the line's number: another version, a line that is none, counts that do not add up.
 PlanFile parse_plan_file(std::string_view text);
-
-// Of the job's keys but for those that a way says, names and files: what a plan was made for.
-std::string hash_of_options(const JobConfig& job);
 
 // Throws kInvalidArgument, naming what differs, where the plan is for another number of ranks or another training step.
 // `job` has the plan's keys.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
 
@@ -9,7 +11,17 @@ namespace trireme {
 namespace {
 
 constexpr const char* kSchedules[] = {"1f1b", "zb-h1"};  // of a pipeline
-constexpr const char* kRecomputes[] = {"none", "selective", "full"};
+
+// What may be computed again, as train.recompute says it: nothing, activation functions and norms, all modules.
+std::vector<std::string> recomputes() {
+  std::vector<std::string> out;
+  for (const Recompute& again : {Recompute{}, {.rows = true}, {.blocks = -1}}) {
+    PassOptions options{.recompute = again};
+    const std::vector<Key> rows = keys_of(options);
+    out.push_back(std::get<TextOf>(std::ranges::find(rows, "recompute", &Key::name)->target).text());
+  }
+  return out;
+}
 
 std::vector<int64_t> divisors(int64_t of) {
   std::vector<int64_t> out;
@@ -44,17 +56,35 @@ std::vector<int64_t> micro_batches_for(int64_t pp) {
 }  // namespace
 
 std::vector<std::string> Way::keys() const {
-  std::vector<std::string> out{fmt::format("parallel.mode={}", is_searched ? "auto_parallel" : "semi_auto_parallel")};
+  return {fmt::format("parallel.mode={}", is_searched ? "auto_parallel" : "semi_auto_parallel"),
+          "parallel.search=recursive_programming",
+          fmt::format("parallel.pp={}", pp),
+          "parallel.schedule=" + schedule,
+          "parallel.virtual_stages=0",
+          "parallel.seq_chunks=0",
+          fmt::format("parallel.tp={}", tp),
+          fmt::format("parallel.sp={}", sp),
+          "parallel.vocabulary=false",
+          fmt::format("parallel.cp={}", cp),
+          fmt::format("parallel.ep={}", ep),
+          fmt::format("parallel.zero={}", zero),
+          fmt::format("parallel.gradient_accumulation_steps={}", micro_batches),
+          "parallel.interleave=1",
+          "train.recompute=" + recompute};
+}
+
+std::string Way::text() const {
+  std::string out = is_searched ? " --auto" : "";
   const std::pair<const char*, int64_t> numbers[] = {
-      {"pp", pp}, {"tp", tp}, {"cp", cp}, {"ep", ep}, {"gradient_accumulation_steps", micro_batches}};
-  for (const auto& [key, value] : numbers) {
-    if (value != 1) out.push_back(fmt::format("parallel.{}={}", key, value));
+      {"pp", pp}, {"tp", tp}, {"cp", cp}, {"ep", ep}, {"micro-batches", micro_batches}};
+  for (const auto& [flag, value] : numbers) {
+    if (value != 1) out += fmt::format(" --{} {}", flag, value);
   }
-  if (sp) out.emplace_back("parallel.sp=true");
-  if (zero != 0) out.push_back(fmt::format("parallel.zero={}", zero));
-  if (pp > 1) out.push_back("parallel.schedule=" + schedule);
-  if (recompute != "none") out.push_back("train.recompute=" + recompute);
-  return out;
+  if (sp) out += " --sp";
+  if (zero != 0) out += fmt::format(" --zero {}", zero);
+  if (pp > 1) out += " --schedule " + schedule;
+  if (recompute != "none") out += " --recompute " + recompute;
+  return out.empty() ? "data parallel" : out.substr(1);
 }
 
 JobConfig without_cuts(const JobConfig& job) {
@@ -96,7 +126,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
       for (const int64_t micro_batches : micro_batches_for(pp)) {
         for (size_t s = 0; s < (pp > 1 ? std::size(kSchedules) : 1); ++s) {
           for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
-            for (const char* recompute : kRecomputes) {
+            for (const std::string& recompute : recomputes()) {
               Way way = axes;
               way.micro_batches = micro_batches;
               way.schedule = kSchedules[s];
@@ -110,7 +140,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
     }
   }
   if (ranks > 1) {
-    for (const char* recompute : kRecomputes) out.push_back({.recompute = recompute, .is_searched = true});
+    for (const std::string& recompute : recomputes()) out.push_back({.recompute = recompute, .is_searched = true});
   }
   return out;
 }

@@ -19,7 +19,9 @@ struct Way {
   std::string recompute = "none";
   bool is_searched = false;  // mode auto_parallel; none of the above but recompute
 
-  std::vector<std::string> keys() const;  // "parallel.tp=2", those at other values than a job's own
+  // "parallel.tp=2": all keys that say how a job is cut, whatever its file has of them.
+  std::vector<std::string> keys() const;
+  std::string text() const;  // as flags, "--tp 2 --zero 1"; or "data parallel"
 };
 
 // The job without what a way says. Throws kInvalidArgument naming the key where the job says how it is cut by rules,

@@ -1,0 +1,22 @@
+// What a search for a strategy goes by, beside the graph and its mesh.
+#pragma once
+
+#include <cstdint>
+
+#include "trireme/cost/op_seconds.h"
+#include "trireme/partition/partition.h"
+#include "trireme/plan/asks.h"
+#include "trireme/plan/search_options.h"
+#include "trireme/planner/candidates.h"
+
+namespace trireme {
+
+struct SearchConditions {
+  PartitionOptions partition = {};
+  Rates rates = {};
+  int64_t memory_bytes = 0;  // of parameters, state and what the backward pass reads, on each device; 0: no limit
+  Asks asks = {};            // that are kept
+  CandidateOptions candidates = {};
+};
+
+}  // namespace trireme
