@@ -110,6 +110,7 @@ TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakesAndListsWhatItUses) {
                                              {"--patience", {"3", "--set", "train.eval_every=1"}},
                                              {"--merged-save", {}},
                                              {"--sample-tokens", {"5"}},
+                                             {"--save-strategy", {"found.txt"}},
                                              {"--trace-steps", {"3"}},
                                              {"--steps", {"5"}},
                                              {"--epochs", {"1"}},

@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/planner/search.h"
+#include "trireme/planner/candidates.h"
 #include "trireme/train/step/invariant.h"
 
 namespace trireme::equivalence {
@@ -249,48 +249,12 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Num
   return semi_auto(graph, mesh.devices(), parallel, {.numerics = numerics});
 }
 
-// As a search finds it, beside rules for some ops.
-Strategy from_search(const Graph& graph, const Mesh& all, Draw& draw, Numerics numerics) {
-  const Mesh mesh = without_micro_batches(all);
-  Parallel parallel{.mesh = to_string(mesh)};
-  if (draw.chance(50)) parallel.ops = random_rules(graph, mesh, draw, numerics);
-  if (draw.chance(20)) parallel.dataset = "full_batch";
-  if (draw.chance(20)) parallel.optimizer = random_optimizer_parallel(mesh, draw);
-  static const std::vector<SearchKind> kKinds{SearchKind::kShardingPropagation, SearchKind::kRecursiveProgramming,
-                                              SearchKind::kDynamicProgramming};
-  static const std::vector<double> kLinks{1e8, 1e9, 1e11};  // bytes per second
-  const SearchOptions options{.kind = mesh.axes() > 2 ? kKinds[static_cast<size_t>(draw.below(2))] : draw.of(kKinds),
-                              .fully_use_devices = draw.chance(30),
-                              .elementwise_follow = draw.chance(30),
-                              .approximate = draw.chance(20),
-                              .epsilon = 0.25};
-  parallel.search = options;
-  SearchConditions conditions;
-  for (int axis = 0; axis < mesh.axes(); ++axis) conditions.rates.links.axes.push_back({1e-9, draw.of(kLinks)});
-  conditions.partition.costs = conditions.rates.links;
-  if (numerics == Numerics::kInvariant) allow_invariant_alone(conditions.candidates);
-  const auto decide = [&](const Graph& of, const Mesh& on, const Asks& asks) {
-    conditions.asks = asks;
-    return search_strategy(of, on, options, conditions).strategy;
-  };
-  for (;;) {
-    try {
-      return semi_auto(graph, mesh.devices(), parallel, {.numerics = numerics, .decide = decide});
-    } catch (const Error& e) {
-      if (parallel.ops.empty() || e.kind() == ErrorKind::kInternal) throw;
-      parallel.ops.clear();
-    }
-  }
-}
-
 }  // namespace
 
 Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics) {
   const Mesh mesh = random_mesh(draw);
   switch (draw.below(4)) {
     case 0:
-      if (mesh.axes() > 0 && micro_batches(mesh) == 1 && draw.chance(30))
-        return from_search(graph, mesh, draw, numerics);
       return from_configuration(graph, mesh, draw, numerics);
     case 1:
       return from_random_asks(graph, mesh, draw, numerics);
