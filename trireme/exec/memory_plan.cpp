@@ -183,6 +183,9 @@ int64_t smallest_gap(const std::vector<Range>& ranges, int64_t bytes) {
   return best >= 0 ? best : free_from;
 }
 
+// So many are also placed without a look at slots, which takes longer and is sometimes closer.
+constexpr size_t kFewBuffers = 4000;
+
 // Where a buffer was placed, with the times of those of its size that were placed there since.
 struct Slot {
   bool is_free(const Lifetime& buffer) const {
@@ -199,16 +202,19 @@ struct Slot {
   std::vector<std::pair<int, int>> times = {};  // in order
 };
 
-// Places buffers one by one: each where one of its size is that was not used for the longest time, as far as the order
-// of placing goes, or, where all are in use, in the smallest gap among those it overlaps in time that holds it.
-MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order, int64_t alignment) {
+// Places buffers one by one, each in the smallest gap among those it overlaps in time that holds it. With
+// `slots_first`, before that, where one of its size is that was not used for the longest time, as far as the order of
+// placing goes.
+MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order, int64_t alignment,
+                 bool slots_first) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
   Placed placed(buffers);
   std::map<int64_t, std::deque<Slot>> slots_of;  // by bytes, the last one used at the end
   for (const size_t id : order) {
     const int64_t bytes = align_buffer(buffers[id].bytes, alignment);
-    std::deque<Slot>& slots = slots_of[bytes];
+    std::deque<Slot> none;
+    std::deque<Slot>& slots = slots_first ? slots_of[bytes] : none;
     auto slot = std::ranges::find_if(slots, [&](const Slot& other) {
       return other.is_free(buffers[id]) && placed.is_free(buffers[id], {other.offset, other.offset + bytes});
     });
@@ -252,17 +258,19 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   const auto length = [](const Lifetime& b) { return static_cast<int64_t>(b.last) - b.first + 1; };
   MemoryPlan best;
   best.bytes = -1;
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  const int attempts = buffers.size() <= kFewBuffers ? 6 : 3;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const int by = attempt % 3;
     std::vector<size_t> order(buffers.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) {
       const Lifetime& a = buffers[i];
       const Lifetime& b = buffers[j];
-      if (attempt == 0) return a.bytes != b.bytes ? a.bytes > b.bytes : length(a) > length(b);
-      if (attempt == 1) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
+      if (by == 0) return a.bytes != b.bytes ? a.bytes > b.bytes : length(a) > length(b);
+      if (by == 1) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
       return a.bytes * length(a) > b.bytes * length(b);
     });
-    MemoryPlan plan = place(buffers, order, alignment);
+    MemoryPlan plan = place(buffers, order, alignment, attempt < 3);
     if (best.bytes < 0 || plan.bytes < best.bytes) best = std::move(plan);
     if (best.bytes <= bound) break;
   }
