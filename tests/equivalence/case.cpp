@@ -178,7 +178,8 @@ Case case_in_chunks(uint32_t seed, Draw& draw) {
   out.graph = random_text_graph(draw, 2 * count, chunks);
   out.steps = steps_of(out.graph);
   const PipelineParallel pipeline{.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks};
-  for (;;) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 1;; ++attempt) {
     try {
       const ScopeStages stages = any_stages(out.graph, static_cast<int>(out.crews), draw);
       out.strategy = random_strategy_in_chunks(out.graph, draw, pipeline, count, stages);
@@ -187,6 +188,8 @@ Case case_in_chunks(uint32_t seed, Draw& draw) {
       break;
     } catch (const Error& e) {  // stages that go back, cuts that do not divide, or what needs all positions
       if (e.kind() != ErrorKind::kInvalidArgument) throw;
+      if (attempt == kAttempts)
+        fail(ErrorKind::kInternal, "seq-1f1b refuses {} random cases, the last of them so: {}", kAttempts, e.what());
     }
   }
   add_options(out, draw);
