@@ -11,6 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
+#include "trireme/base/thread_pool.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"
@@ -127,7 +128,9 @@ void require_fit(const Compiled& compiled, const Device& device, const std::stri
 // The graph that --of names, compiled as the job compiles it.
 Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int ranks, int threads) {
   JobGraphs graphs = graphs_of(assembly, ranks);
-  const CompileOptions how = compile_options(assembly, graphs.parallel, ranks, threads);
+  CompileOptions how = compile_options(assembly, graphs.parallel, ranks, threads);
+  ThreadPool pool(compute_threads(0, 1));
+  how.pool = &pool;
   CompiledJob job = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
   if (args.of == "step") return std::move(job.step);
   if (args.of == "evaluation") {

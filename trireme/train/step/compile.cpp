@@ -7,6 +7,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/base/thread_pool.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/build.h"
@@ -171,6 +172,22 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
   return out;
 }
 
+std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CompileOptions& options,
+                                         const PassOptions& passes) {
+  const auto crews = static_cast<int>(programs.size());
+  std::vector<CompiledCrew> out(programs.size());
+  const auto compile_crew = [&](int64_t crew, int) {
+    PassOptions own = passes;
+    if (crews > 1) own.dump_name = fmt::format("crew{}_", crew);
+    CompiledCrew& made = out[static_cast<size_t>(crew)];
+    made.program = run_passes(std::exchange(programs[static_cast<size_t>(crew)], Program()), own);
+    made.plan = planned(made.program, options, static_cast<int>(crew), crews);
+  };
+  ThreadPool none(1);
+  (options.pool != nullptr ? *options.pool : none).run(crews, compile_crew);
+  return out;
+}
+
 }  // namespace
 
 std::vector<const ExecutionPlan*> Compiled::plans() const {
@@ -214,13 +231,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   } else {
     programs.push_back(std::move(whole));
   }
-  out.crews.reserve(programs.size());
-  for (Program& program : programs) {
-    if (programs.size() > 1) passes.dump_name = fmt::format("crew{}_", out.crews.size());
-    CompiledCrew crew{run_passes(std::move(program), passes), {}};
-    crew.plan = planned(crew.program, options, static_cast<int>(out.crews.size()), static_cast<int>(programs.size()));
-    out.crews.push_back(std::move(crew));
-  }
+  out.crews = compiled_crews(std::move(programs), options, passes);
   if (out.crews.size() == 1) {
     const std::vector<std::string> unsound = check_communication(out.plan());
     invariant(unsound.empty(), "plan '{}': {}", out.plan().name, unsound.empty() ? "" : unsound.front());

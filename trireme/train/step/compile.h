@@ -15,6 +15,8 @@
 
 namespace trireme {
 
+class ThreadPool;
+
 struct CompileOptions {
   int64_t ranks = 1;
   int threads = 1;
@@ -29,6 +31,8 @@ struct CompileOptions {
   // By what sums over ranks are put together and updates placed, where parallel.communication names no machine; none:
   // what a host usually has.
   std::function<Machine(const Mesh&)> measure = {};
+  // On whose threads the crews of a pipeline are compiled, side by side; null: one after the other.
+  ThreadPool* pool = nullptr;
 };
 
 // What one crew runs.

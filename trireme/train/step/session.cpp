@@ -33,7 +33,8 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
                      .device = options.device,
                      .parallel = options.parallel,
                      .numerics = options.numerics,
-                     .passes = options.passes};
+                     .passes = options.passes,
+                     .pool = options.pool};
   if (sends_messages(options)) {
     how.measure = [&](const Mesh& mesh) { return measure_rates(*options.world, *options.pool, mesh); };
   }
