@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
+#include "trireme/nn/models/deepseek.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/propagate.h"
@@ -56,6 +57,26 @@ Graph step_of(const std::string& model, Numerics numerics) {
                      .hidden = 24,
                      .init_std = 0.2});
     return train([&](const Tensor& x) { return llama(x); }, text);
+  }
+  if (model == "deepseek") {
+    nn::DeepSeek deepseek({.vocabulary = 20,
+                           .context = 8,
+                           .layers = 2,
+                           .width = 16,
+                           .heads = 4,
+                           .query_rank = 8,
+                           .key_rank = 8,
+                           .head_size = 4,
+                           .rotary_size = 2,
+                           .value_size = 4,
+                           .hidden = 24,
+                           .expert_hidden = 8,
+                           .top_k = 3,
+                           .routing = {.sigmoid = true, .expert_nodes = 4, .top_nodes = 2, .bias_rate = 0.01},
+                           .aux_loss_factor = 0,
+                           .expert_groups = kSamples,
+                           .init_std = 0.2});
+    return train([&](const Tensor& x) { return deepseek(x); }, text);
   }
   nn::Mlp mlp({12, 16, 10});
   return train(mlp_model(mlp), mlp_batch(kSamples));
@@ -118,6 +139,7 @@ Parallel parallel_for(const Case& c, const std::string& model) {
   set_keys(config, {"model.kind=" + model});
   if (model != "mlp") set_keys(config, {"model.heads=4"});
   if (model == "llama") set_keys(config, {"model.kv_heads=2"});
+  if (model == "deepseek") set_keys(config, {"model.query_rank=8", fmt::format("model.expert_groups={}", kSamples)});
   config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = c.tp;
   config.parallel.zero.level = c.zero;
@@ -187,7 +209,8 @@ TEST_P(Invariant, HasTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
-                         testing::Combine(testing::Values("mlp", "gpt", "llama"), testing::ValuesIn(cases())),
+                         testing::Combine(testing::Values("mlp", "gpt", "llama", "deepseek"),
+                                          testing::ValuesIn(cases())),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param).name; });
 
 INSTANTIATE_TEST_SUITE_P(Pipelines, Invariant,

@@ -28,25 +28,16 @@ Tensor Moe::Part::forward(const Tensor& x) {
   return bias_ ? add(y, operand("bias", {experts_, 1, out_}, {})) : y;
 }
 
-Tensor Moe::Router::weight(int64_t width, int64_t experts, double init_std) const {
-  return parameter("weight", {DType::kF32, {width, experts}}, {Init::Kind::kNormal, 0, init_std});
-}
-
 Moe::Moe(int64_t width, int64_t hidden, MoeOptions options)
     : Module(options.name),
       width_(width),
       hidden_(hidden),
       options_(std::move(options)),
-      router_("router"),
+      router_(width, options_.experts, options_.top_k, options_.aux_loss_factor, options_.init_std, options_.routing),
       gate_("gate", width, hidden, options_),
       up_("up", width, hidden, options_),
       down_("down", hidden, width, options_) {
-  require(options_.experts >= 1, "Moe: {} experts; it must be 1 or more", options_.experts);
-  require(options_.top_k == 1 || options_.top_k == 2, "Moe: top_k is {}; it must be 1 or 2", options_.top_k);
-  require(options_.top_k <= options_.experts, "Moe: top_k is {} of {} experts", options_.top_k, options_.experts);
   require(options_.groups >= 1, "Moe: {} groups; it must be 1 or more", options_.groups);
-  require(options_.aux_loss_factor >= 0 && std::isfinite(options_.aux_loss_factor),
-          "Moe: an aux_loss_factor of {}; it must be 0 or more", options_.aux_loss_factor);
   require(options_.capacity_factor > 0, "Moe: a capacity factor of {}; it must be above 0", options_.capacity_factor);
 }
 
@@ -58,14 +49,9 @@ int64_t Moe::capacity(int64_t tokens) const {
   return std::max<int64_t>(1, static_cast<int64_t>(places));
 }
 
-Moe::Choice Moe::choose(const Tensor& scores, const Tensor& probabilities) const {
-  const Tensor expert = argmax(scores, -1);
-  return {cast(expert, DType::kF32), one_hot(expert, options_.experts, DType::kF32), pick(probabilities, expert)};
-}
-
 // A token's place in its expert is the number of those before it, in the order of its group, and of `before`, f32
 // [*,1,experts], that were placed already.
-Moe::Place Moe::place(const Choice& choice, const Tensor& before, int64_t capacity) const {
+Moe::Place Moe::place(const Router::Choice& choice, const Tensor& before, int64_t capacity) const {
   Tensor ahead = sub(cumsum(choice.mask, choice.mask.rank() - 2), choice.mask);
   if (before) ahead = add(ahead, before);
   const Tensor position = reduce_sum(mul(ahead, choice.mask), {-1});
@@ -75,44 +61,25 @@ Moe::Place Moe::place(const Choice& choice, const Tensor& before, int64_t capaci
   return {cast(row, DType::kI32), kept};
 }
 
-// experts sum_e f_e p_e: the share of tokens whose first choice is e, and the mean probability of e; 1 when even.
-void Moe::balance(const Tensor& probabilities, const Tensor& mask) const {
-  if (options_.aux_loss_factor == 0) return;
-  std::vector<int64_t> tokens{0};
-  if (mask.rank() == 3) tokens.push_back(1);
-  const Tensor share = mean(mask, tokens);
-  const Tensor probability = mean(probabilities, tokens);
-  const double factor = options_.aux_loss_factor * static_cast<double>(options_.experts);
-  Trace::current().add_loss(scale(reduce_sum(mul(share, probability)), factor));
-}
-
-std::vector<Moe::Choice> Moe::choices_of(const Tensor& rows) {
-  Tensor probabilities;
-  {
-    const Scope scope(router_);
-    const Tensor weight = router_.weight(width_, options_.experts, options_.init_std);
-    probabilities = softmax(matmul(cast(rows, DType::kF32), weight));
-  }
-  std::vector<Choice> choices{choose(probabilities, probabilities)};
-  balance(probabilities, choices[0].mask);
-  if (options_.top_k == 1) return choices;
-  choices.push_back(choose(sub(probabilities, scale(choices[0].mask, 2)), probabilities));
-  const Tensor both = add(choices[0].gate, choices[1].gate);
-  for (Choice& choice : choices) choice.gate = div(choice.gate, both);
-  return choices;
-}
-
-// Every place is taken once, so adding up rows puts each token in its own; dropped ones add zeros to row 0.
+// Every place is taken once, so adding up rows puts each token in its own; dropped ones add zeros to row 0. The tokens
+// of a group are on one rank, so that all choices go to their places at once.
 Tensor Moe::dispatch(const Tensor& rows, const std::vector<Place>& places, int64_t capacity) const {
-  const bool grouped = rows.rank() == 3;
   const int64_t table = options_.experts * capacity;
-  Tensor taken;
-  for (const Place& to : places) {
-    const Tensor kept = mul(rows, cast(unsqueeze(to.kept, to.kept.rank()), rows.dtype()));
-    const Tensor part = grouped ? scatter_rows(to.row, kept, table) : embedding_grad(to.row, kept, table);
-    taken = taken ? add(taken, part) : part;
+  std::vector<Tensor> to, kept;
+  for (const Place& place : places) {
+    to.push_back(place.row);
+    kept.push_back(mul(rows, cast(unsqueeze(place.kept, place.kept.rank()), rows.dtype())));
   }
-  if (!grouped) return reshape(taken, {options_.experts, capacity, width_});
+  if (rows.rank() == 2) {
+    Tensor taken;
+    for (size_t k = 0; k < places.size(); ++k) {
+      const Tensor part = embedding_grad(to[k], kept[k], table);
+      taken = taken ? add(taken, part) : part;
+    }
+    return reshape(taken, {options_.experts, capacity, width_});
+  }
+  const bool one = places.size() == 1;
+  const Tensor taken = scatter_rows(one ? to[0] : concat(to, 1), one ? kept[0] : concat(kept, 1), table);
   const Tensor by_expert = swap_dims(reshape(taken, {rows.size(0), options_.experts, capacity, width_}), 0, 1);
   return reshape(by_expert, {options_.experts, rows.size(0) * capacity, width_});
 }
@@ -153,11 +120,14 @@ Tensor Moe::forward(const Tensor& x) {
           "more groups than {}",
           options_.experts, room, kMostRows, groups);
   const Tensor rows = groups == 1 ? reshape(x, {tokens, width_}) : reshape(x, {groups, tokens / groups, width_});
-  const std::vector<Choice> choices = choices_of(rows);
-  std::vector<Place> places{place(choices[0], {}, room)};
-  if (choices.size() == 2) {
-    const Tensor placed = reduce_sum(choices[0].mask, {choices[0].mask.rank() - 2}, true);
-    places.push_back(place(choices[1], placed, room));
+  const std::vector<Router::Choice> choices = router_.choices_of(rows);
+  std::vector<Place> places;
+  Tensor placed;
+  for (const Router::Choice& choice : choices) {
+    places.push_back(place(choice, placed, room));
+    if (places.size() == choices.size()) break;
+    const Tensor more = reduce_sum(choice.mask, {choice.mask.rank() - 2}, true);
+    placed = placed ? add(placed, more) : more;
   }
   const std::vector<Tensor> parts = combine(run_experts(dispatch(rows, places, room)), places, room);
   Tensor y;

@@ -1,9 +1,10 @@
-// Mixture of experts: each token goes to its best one or two of several MLPs (Switch Transformer, Fedus et al., 2021;
-// GShard, Lepikhin et al., 2020).
+// Mixture of experts: each token goes to its best few of several MLPs (Switch Transformer, Fedus et al., 2021; GShard,
+// Lepikhin et al., 2020), which nn/router.h chooses.
 //
 // Every expert takes at most C = ceil(top_k tokens capacity_factor / experts) tokens, or all there are, first come
 // first served in the order of the batch: which tokens are dropped does not depend on how the batch is cut. Second
-// choices come after all first ones. A dropped token contributes zero here and goes on by the residual connection.
+// choices come after all first ones, and so on. A dropped token contributes zero here and goes on by the residual
+// connection.
 //
 // With `groups` (GShard) the batch is divided into that many equal runs of tokens, each with its own C places at every
 // expert. That is part of the model, whatever the ranks; but when ranks share the groups evenly, all tokens of a group
@@ -11,20 +12,21 @@
 // group all ranks fill its places together, by a sum over ranks, and every rank gets all results back.
 #pragma once
 
-#include "trireme/nn/module.h"
+#include "trireme/nn/router.h"
 
 namespace trireme::nn {
 
 struct MoeOptions {
   std::string name = {};
   int64_t experts = 4;
-  int64_t top_k = 2;              // 1 or 2
+  int64_t top_k = 2;              // experts of a token
   double capacity_factor = 1.25;  // above 0; infinity: no token is dropped
   int64_t groups = 1;             // a divisor of the tokens
   bool gated = false;             // experts are SwiGLU MLPs without biases (Mixtral), else gelu and biases (Switch)
   double aux_loss_factor =
       0.01;  // of the load-balancing loss, experts sum_e f_e p_e, which is added to what is trained; 0: none
   double init_std = 0.02;
+  Routing routing = {};
 };
 
 // x[*,width] -> [*,width]. Parameters: router.weight [width,experts], up.weight [experts,width,hidden], up.bias
@@ -50,28 +52,12 @@ class Moe : public Module {
     double init_std_;
     bool bias_;
   };
-  class Router : public Module {
-   public:
-    using Module::Module;
-    Tensor weight(int64_t width, int64_t experts, double init_std) const;
-  };
-  // Tokens below are [t], or [groups,t].
-  struct Choice {
-    Tensor expert;  // f32[*t], a whole number
-    Tensor mask;    // f32[*t,experts], one where chosen
-    Tensor gate;    // f32[*t], its probability
-  };
   // Where each token's copy goes: a row of its group's [experts * capacity], and 0 instead of 1 if it is dropped.
   struct Place {
     Tensor row;   // i32[*t]
     Tensor kept;  // f32[*t]
   };
-  // The choices of all tokens, and the balance loss.
-  std::vector<Choice> choices_of(const Tensor& rows);
-  // The expert of each token with the highest of `scores`, f32[*t,experts].
-  Choice choose(const Tensor& scores, const Tensor& probabilities) const;
-  Place place(const Choice& choice, const Tensor& before, int64_t capacity) const;
-  void balance(const Tensor& probabilities, const Tensor& mask) const;
+  Place place(const Router::Choice& choice, const Tensor& before, int64_t capacity) const;
   // Rows to the places of [experts, places, width], and the experts' results back to the rows.
   Tensor dispatch(const Tensor& rows, const std::vector<Place>& places, int64_t capacity) const;
   std::vector<Tensor> combine(const Tensor& out, const std::vector<Place>& places, int64_t capacity) const;

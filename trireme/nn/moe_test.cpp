@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <span>
 
 #include "trireme/base/error.h"
 #include "trireme/op/interpret.h"
@@ -114,6 +117,76 @@ TEST(Moe, with_places_for_all_is_a_dense_evaluation_of_the_routed_experts_contra
   }
 }
 
+constexpr int64_t kWide = 5, kMany = 8, kParts = 4, kBestParts = 2, kChosen = 3;
+
+// DeepSeek-V3's choice of one token, written out: by score and bias, of the parts whose best two add up to the most,
+// one after the other. Experts and their scores.
+std::vector<std::pair<size_t, double>> plain_choice(std::span<const float> x, std::span<const float> weight,
+                                                    std::span<const float> bias) {
+  std::vector<double> score(kMany), by(kMany);
+  for (size_t e = 0; e < kMany; ++e) {
+    double logit = 0;
+    for (size_t i = 0; i < kWide; ++i) logit += double{x[i]} * weight[i * kMany + e];
+    score[e] = 1 / (1 + std::exp(-logit));
+    by[e] = score[e] + bias[e];
+  }
+  std::vector<std::pair<double, size_t>> parts, reachable;  // the best first
+  for (size_t part = 0; part < kParts; ++part) parts.emplace_back(-by[2 * part] - by[2 * part + 1], part);
+  std::ranges::sort(parts);
+  for (size_t i = 0; i < kBestParts; ++i) {
+    for (const size_t e : {2 * parts[i].second, 2 * parts[i].second + 1}) reachable.emplace_back(-by[e], e);
+  }
+  std::ranges::sort(reachable);
+  std::vector<std::pair<size_t, double>> out;
+  for (size_t k = 0; k < kChosen; ++k) out.emplace_back(reachable[k].second, score[reachable[k].second]);
+  return out;
+}
+
+// Gates are the scores alone, divided by their sum and scaled, and the bias follows the load.
+TEST(Router, sigmoids_with_a_bias_choose_experts_of_the_best_parts) {
+  constexpr size_t kTokens = 24;
+  Graph graph;
+  const Tensor in(graph, graph.add_input("x", {DType::kF32, {kTokens, kWide}}, Role::kData));
+  nn::Trace trace(graph);
+  nn::Router router(
+      kWide, kMany, kChosen, 0, 0.02,
+      {.sigmoid = true, .gate_scale = 2.5, .expert_nodes = kParts, .top_nodes = kBestParts, .bias_rate = 0.25});
+  const std::vector<nn::Router::Choice> choices = router.choices_of(in);
+  for (size_t k = 0; k < choices.size(); ++k) {
+    graph.add_output(fmt::format("expert{}", k), choices[k].expert.id());
+    graph.add_output(fmt::format("gate{}", k), choices[k].gate.id());
+  }
+  ASSERT_EQ(trace.buffer_values().size(), 1U);
+  graph.add_output("bias", trace.buffer_values()[0].second.id());
+  std::map<std::string, HostTensor> inputs;
+  for (const Input& input : graph.inputs()) {
+    HostTensor value(graph.type(input.value));
+    float at = static_cast<float>(input.name.size());
+    for (float& x : value.as<float>()) x = std::sin(at += 1.7F);
+    inputs[input.name] = std::move(value);
+  }
+  const auto bias = inputs.at("router.bias").as<float>();
+  const std::map<std::string, HostTensor> out = interpret(graph, inputs);
+  std::vector<int64_t> load(kMany);
+  for (size_t t = 0; t < kTokens; ++t) {
+    const auto chosen = plain_choice(inputs.at("x").as<float>().subspan(t * kWide, kWide),
+                                     inputs.at("router.weight").as<float>(), bias);
+    double sum = 0;
+    for (const auto& [expert, score] : chosen) sum += score;
+    for (size_t k = 0; k < kChosen; ++k) {
+      ++load[chosen[k].first];
+      EXPECT_EQ(out.at(fmt::format("expert{}", k)).as<float>()[t], static_cast<float>(chosen[k].first)) << t;
+      EXPECT_NEAR(out.at(fmt::format("gate{}", k)).as<float>()[t], 2.5 * chosen[k].second / sum, 1e-5) << t;
+    }
+  }
+  constexpr int64_t kEven = kTokens * kChosen / kMany;
+  for (size_t e = 0; e < kMany; ++e) {
+    const float move = load[e] < kEven ? 0.25F : load[e] > kEven ? -0.25F : 0;
+    EXPECT_EQ(out.at("bias").as<float>()[e], bias[e] + move) << "expert " << e << " with " << load[e] << " tokens";
+  }
+  EXPECT_NE(*std::ranges::min_element(load), *std::ranges::max_element(load)) << "the loads say nothing";
+}
+
 // 4 tokens in 2 groups, 2 experts, factor 1: one place a group; of each group's two tokens for expert 0 the second is
 // dropped.
 TEST(Moe, each_group_has_places_of_its_own) {
@@ -134,7 +207,16 @@ TEST(Moe, options_that_cannot_be_are_refused) {
     }
     return "no error";
   };
-  EXPECT_THAT(error_of({.experts = 4, .top_k = 3}), HasSubstr("top_k is 3; it must be 1 or 2"));
+  EXPECT_THAT(error_of({.experts = 4, .top_k = 0}), HasSubstr("top_k is 0; it must be 1 or more"));
+  EXPECT_THAT(error_of({.experts = 4, .top_k = 5}), HasSubstr("top_k is 5 of 4 experts"));
+  EXPECT_THAT(error_of({.experts = 4, .routing = {.expert_nodes = 3}}),
+              HasSubstr("4 experts cannot lie in 3 equal parts"));
+  EXPECT_THAT(error_of({.experts = 4, .routing = {.expert_nodes = 2, .top_nodes = 3}}),
+              HasSubstr("top_nodes is 3 of expert_nodes = 2"));
+  EXPECT_THAT(error_of({.experts = 8, .top_k = 3, .routing = {.expert_nodes = 4, .top_nodes = 1}}),
+              HasSubstr("top_k is 3, and 1 of 4 parts have 2 experts; use more top_nodes"));
+  EXPECT_THAT(error_of({.routing = {.gate_scale = 0}}), HasSubstr("a gate_scale of 0; it must be above 0"));
+  EXPECT_THAT(error_of({.routing = {.bias_rate = -1}}), HasSubstr("a bias_rate of -1; it must be from 0 to 1"));
   EXPECT_THAT(error_of({.experts = 1, .top_k = 2}), HasSubstr("top_k is 2 of 1 experts"));
   EXPECT_THAT(error_of({.groups = 0}), HasSubstr("0 groups; it must be 1 or more"));
   EXPECT_THAT(error_of({.capacity_factor = 0}), HasSubstr("a capacity factor of 0"));

@@ -20,14 +20,10 @@ void check_above_0(const std::string& name, const KeyTarget& target) {
   require(value > 0, "{} = {}; it must be above 0", name, value);
 }
 
-void check_top_k(const std::string& name, const KeyTarget& target) {
-  const int64_t value = *std::get<int64_t*>(target);
-  require(value == 1 || value == 2, "{} = {}; it must be 1 or 2", name, value);
-}
-
 void check_mixture(int64_t experts, int64_t top_k) {
   require(experts == 0 || top_k <= experts,
-          "configuration: model.top_k = {} of model.experts = {}; use more experts, or top_k = 1", top_k, experts);
+          "configuration: model.top_k = {} of model.experts = {}; use more experts, or a smaller top_k", top_k,
+          experts);
 }
 
 std::vector<KeyWithoutEffect> without_mixture(int64_t experts) {

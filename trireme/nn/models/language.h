@@ -16,13 +16,12 @@ int64_t context_of(std::span<const FieldSpec> fields);
 
 // A KeyCheck of a capacity factor: above 0, infinity included.
 void check_above_0(const std::string& name, const KeyTarget& target);
-void check_top_k(const std::string& name, const KeyTarget& target);
 
 // The keys of a mixture in a model's configuration.
 template <class Config>
 std::vector<Key> mixture_keys(Config& c) {
   return {{"experts", &c.experts, "experts in each block's MLP; 0: one plain MLP", check_size_or_0},
-          {"top_k", &c.top_k, "experts that each token goes to, 1 or 2", check_top_k},
+          {"top_k", &c.top_k, "experts that each token goes to", check_count},
           {"capacity_factor", &c.capacity_factor,
            "how many tokens an expert has room for, as a multiple of an even share; inf: all tokens", check_above_0},
           {"aux_loss_factor", &c.aux_loss_factor,

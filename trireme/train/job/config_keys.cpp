@@ -137,61 +137,63 @@ std::vector<Key> keys_of_fusion(JobConfig& c) {
 // The ready-made strategies (train/job/parallel_settings.h).
 std::vector<Key> keys_of_ready_made(JobConfig& c) {
   auto& p = c.parallel;
-  return {{.name = "tp",
-           .target = &p.tp,
-           .doc = "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, bert, vit, mlp); the "
-                  "rest are data parallel",
-           .check = check_count,
-           .flag = "--tp",
-           .in_bench = true,
-           .implies = kSemiAuto},
-          {.name = "cp",
-           .target = &p.cp,
-           .doc = "gpt, llama: ranks that positions are cut over (context parallel)",
-           .check = check_count,
-           .flag = "--cp",
-           .in_bench = true,
-           .implies = kSemiAuto},
-          {.name = "cp_algorithm",
-           .target = &p.cp_algorithm,
-           .doc = "attention over cp: ulysses (an all-to-all to heads and back), ring (keys and values travel around), "
-                  "hybrid (both), or auto: ulysses where the heads divide, otherwise ring",
-           .check =
-               [](const std::string& name, const KeyTarget& target) {
-                 static constexpr std::string_view kAlgorithms[] = {"auto", "ulysses", "ring", "hybrid"};
-                 check_one_of(name, target, kAlgorithms);
-               },
-           .flag = "--cp-algorithm",
-           .in_bench = true,
-           .no_effect_with = "cp = 1"},
-          {.name = "ulysses_degree",
-           .target = &p.ulysses_degree,
-           .doc = "with cp_algorithm = 'hybrid': ranks that share the heads, while the others form rings; it must "
-                  "divide cp and the heads; 0: the largest number that does",
-           .check = check_not_below_0,
-           .flag = "--ulysses-degree",
-           .in_bench = true},
-          {.name = "vocabulary",
-           .target = &p.vocabulary,
-           .doc = "gpt, llama: the ranks of tp also cut the embedding, the head and the loss by tokens",
-           .flag = "--vocab-parallel",
-           .in_bench = true,
-           .no_effect_with = "tp = 1",
-           .implies = kSemiAuto},
-          {.name = "sp",
-           .target = &p.sp,
-           .doc = "gpt, llama: the ranks of tp also cut the positions between the products (sequence parallel)",
-           .flag = "--sp",
-           .in_bench = true,
-           .no_effect_with = "tp = 1",
-           .implies = kSemiAuto},
-          {.name = "ep",
-           .target = &p.ep,
-           .doc = "gpt, llama: data parallel ranks that share the experts of a block (expert parallel)",
-           .check = check_count,
-           .flag = "--ep",
-           .in_bench = true,
-           .implies = kSemiAuto}};
+  return {
+      {.name = "tp",
+       .target = &p.tp,
+       .doc =
+           "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, deepseek, bert, vit, mlp); the "
+           "rest are data parallel",
+       .check = check_count,
+       .flag = "--tp",
+       .in_bench = true,
+       .implies = kSemiAuto},
+      {.name = "cp",
+       .target = &p.cp,
+       .doc = "gpt, llama, deepseek: ranks that positions are cut over (context parallel)",
+       .check = check_count,
+       .flag = "--cp",
+       .in_bench = true,
+       .implies = kSemiAuto},
+      {.name = "cp_algorithm",
+       .target = &p.cp_algorithm,
+       .doc = "attention over cp: ulysses (an all-to-all to heads and back), ring (keys and values travel around), "
+              "hybrid (both), or auto: ulysses where the heads divide, otherwise ring",
+       .check =
+           [](const std::string& name, const KeyTarget& target) {
+             static constexpr std::string_view kAlgorithms[] = {"auto", "ulysses", "ring", "hybrid"};
+             check_one_of(name, target, kAlgorithms);
+           },
+       .flag = "--cp-algorithm",
+       .in_bench = true,
+       .no_effect_with = "cp = 1"},
+      {.name = "ulysses_degree",
+       .target = &p.ulysses_degree,
+       .doc = "with cp_algorithm = 'hybrid': ranks that share the heads, while the others form rings; it must "
+              "divide cp and the heads; 0: the largest number that does",
+       .check = check_not_below_0,
+       .flag = "--ulysses-degree",
+       .in_bench = true},
+      {.name = "vocabulary",
+       .target = &p.vocabulary,
+       .doc = "gpt, llama, deepseek: the ranks of tp also cut the embedding, the head and the loss by tokens",
+       .flag = "--vocab-parallel",
+       .in_bench = true,
+       .no_effect_with = "tp = 1",
+       .implies = kSemiAuto},
+      {.name = "sp",
+       .target = &p.sp,
+       .doc = "gpt, llama, deepseek: the ranks of tp also cut the positions between the products (sequence parallel)",
+       .flag = "--sp",
+       .in_bench = true,
+       .no_effect_with = "tp = 1",
+       .implies = kSemiAuto},
+      {.name = "ep",
+       .target = &p.ep,
+       .doc = "gpt, llama, deepseek: data parallel ranks that share the experts of a block (expert parallel)",
+       .check = check_count,
+       .flag = "--ep",
+       .in_bench = true,
+       .implies = kSemiAuto}};
 }
 
 // Stages, who has them when, and what they keep.

@@ -215,11 +215,12 @@ TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
   EXPECT_THAT(error_of(kText, {"train.steps=0"}), HasSubstr("neither train.steps nor train.epochs is set"));
   EXPECT_THAT(error_of(kText, {"data.validation=1.0"}), HasSubstr("data.validation = 1; it is the share of samples"));
   EXPECT_THAT(error_of(kText, {"data.kind=text"}), HasSubstr("data.paths is empty"));
-  EXPECT_THAT(error_of(kImages, {"data.kind=text"}), HasSubstr("data.kind 'text' needs model.kind 'gpt' or 'llama'"));
+  EXPECT_THAT(error_of(kImages, {"data.kind=text"}),
+              HasSubstr("data.kind 'text' needs model.kind 'gpt', 'llama' or 'deepseek'"));
   EXPECT_THAT(
       error_of(kText, {"data.kind=text", "model.kind=bert", "model.vocabulary=257"}),
-      HasSubstr("data.kind 'text' hides no tokens, and model.kind 'bert' tells hidden ones; use model.kind 'gpt' or "
-                "'llama', or data.kind 'masked_text'"));
+      HasSubstr("data.kind 'text' hides no tokens, and model.kind 'bert' tells hidden ones; use model.kind 'gpt', "
+                "'llama' or 'deepseek', or data.kind 'masked_text'"));
   EXPECT_THAT(error_of(kText, {"data.kind=masked_text", "model.vocabulary=257"}),
               HasSubstr("data.kind 'masked_text' hides tokens, and model.kind 'gpt' tells the next one; use model.kind "
                         "'bert', or data.kind 'text'"));
@@ -303,9 +304,9 @@ TEST(Config, factors_of_a_mixture_that_cannot_be_are_refused) {
               HasSubstr("model.aux_loss_factor = -0.5; it must be 0 or more"));
   EXPECT_THAT(error_of(kText, {"model.experts=2", "model.aux_loss_factor=nan"}),
               HasSubstr("model.aux_loss_factor = nan; it must be 0 or more"));
-  EXPECT_THAT(error_of(kText, {"model.top_k=3"}), HasSubstr("model.top_k = 3; it must be 1 or 2"));
+  EXPECT_THAT(error_of(kText, {"model.top_k=0"}), HasSubstr("model.top_k = 0; it must be 1 or more"));
   EXPECT_THAT(error_of(kText, {"model.experts=1"}),
-              HasSubstr("model.top_k = 2 of model.experts = 1; use more experts, or top_k = 1"));
+              HasSubstr("model.top_k = 2 of model.experts = 1; use more experts, or a smaller top_k"));
 }
 
 std::string refusal(const std::string& toml) {

@@ -17,6 +17,8 @@ constexpr std::string_view kGpt3 = "Brown et al., 2020";
 constexpr std::string_view kLlama2 = "Touvron et al., 2023; counts of the released weights";
 constexpr std::string_view kLlama3 = "Dubey et al., 2024; counts of the released weights";
 constexpr std::string_view kMixtral = "Jiang et al., 2024; counts of the released weights";
+constexpr std::string_view kDeepSeek =
+    "DeepSeek-AI, 2024; counts of the released weights, without what predicts a second token";
 constexpr std::string_view kBert = "Devlin et al., 2018; counts of Hugging Face's BertForMaskedLM";
 constexpr std::string_view kResNet = "He et al., 2015; counts of torchvision's weights";
 constexpr std::string_view kWide = "Zagoruyko and Komodakis, 2016; counts of torchvision's weights";
@@ -67,6 +69,13 @@ NamedModel mixtral(std::string_view name, std::string_view layers, std::string_v
           published,
           false,
           kMixtral};
+}
+
+// Their attention is the same but for the heads and the rank of the queries.
+NamedModel deepseek(std::string_view name, std::vector<std::string_view> sizes, int64_t published) {
+  sizes.insert(sizes.begin(), {"model.kind=deepseek", "model.key_rank=512", "model.head_size=128",
+                               "model.rotary_size=64", "model.value_size=128", "data.seq=4096"});
+  return {name, std::move(sizes), published, false, kDeepSeek};
 }
 
 NamedModel bert(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
@@ -130,6 +139,18 @@ const std::vector<NamedModel>& all_models() {
               "model.vocabulary=32000", 46'702'792'704),
       mixtral("mixtral-8x22b", "model.layers=56", "model.width=6144", "model.heads=48", "model.mlp_width=16384",
               "model.vocabulary=32768", 140'630'071'296),
+      deepseek("deepseek-v2-lite",
+               {"model.layers=27", "model.width=2048", "model.heads=16", "model.query_rank=0", "model.mlp_width=10944",
+                "model.dense_layers=1", "model.experts=64", "model.shared_experts=2", "model.expert_width=1408",
+                "model.top_k=6", "model.expert_scores=softmax", "model.normalised_gates=false", "model.bias_rate=0",
+                "model.vocabulary=102400"},
+               15'706'484'224),
+      deepseek("deepseek-v3",
+               {"model.layers=61", "model.width=7168", "model.heads=128", "model.query_rank=1536",
+                "model.mlp_width=18432", "model.dense_layers=3", "model.experts=256", "model.shared_experts=1",
+                "model.expert_width=2048", "model.top_k=8", "model.expert_nodes=8", "model.top_nodes=4",
+                "model.gate_scale=2.5", "model.vocabulary=129280"},
+               671'026'404'352),
       bert("bert-base", "model.layers=12", "model.width=768", "model.heads=12", 109'514'298),
       bert("bert-large", "model.layers=24", "model.width=1024", "model.heads=16", 335'174'458),
       resnet("resnet50", "model.depth=50", "model.inner_factor=1", 25'557'032),
