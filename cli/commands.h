@@ -27,6 +27,7 @@ void add_explain(CLI::App& app, Action& chosen);
 void add_calibrate(CLI::App& app, Action& chosen);
 void add_models(CLI::App& app, Action& chosen);
 void add_plan(CLI::App& app, Action& chosen);
+void add_simulate(CLI::App& app, Action& chosen);
 void add_timetable(CLI::App& app, Action& chosen);
 void add_launch(CLI::App& app, Action& chosen);
 void add_scheduler(CLI::App& app, Action& chosen);

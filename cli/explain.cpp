@@ -166,7 +166,11 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
         "explain: --stage timetable shows the order of work in a pipeline, and this job has none; add --pp 2 or more");
     return to_string(*compiled.timetable);
   }
-  if (args.stage == "time") return time_text(compiled.plans(), compiled.rates, args.unlike, config.train.trace);
+  if (args.stage == "time") {
+    const VirtualTime time = modelled_step(compiled.plans(), compiled.rates, args.unlike);
+    if (!config.train.trace.empty()) write_trace(compiled.plans(), time, config.train.trace);
+    return time_text(compiled.plans(), compiled.rates, time, args.unlike.given());
+  }
   const std::shared_ptr<Device> device = make_device(assembly.options.device);
   std::string out;
   for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
@@ -231,26 +235,14 @@ void add_pass_flags(CLI::App& command, PassOptions& passes) {
                      "TRIREME_LOG=pass=debug shows how long each took");
 }
 
-// What is taken so that the command line of a run can be given as it is: for where the run writes, how it goes on and
-// how its ranks meet.
-void leave_out_of_help(CLI::App& command) {
-  for (const KeyHelp& key : all_keys()) {
-    if (key.row.of_run) command.get_option(std::string(key.row.flag))->group("");
-  }
-  for (const char* name :
-       {"--out", "--resume", "--quiet", "--restarts", "--insecure", "--node-rank", "--master", "--last-call",
-        "--node-id", "--address", "--window", "--heartbeat", "--tls-cert", "--tls-key", "--secret-file", "--tls-ca",
-        "--tls-crl", "--tls-password-file", "--tls-warn-days"})
-    command.get_option(name)->group("");
-}
-
 }  // namespace
 
 void add_explain(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<ExplainArgs>();
   CLI::App* command = app.add_subcommand("explain", "Print what a configuration becomes, stage by stage");
+  args->job.takes_models = true;
   add_job_flags(*command, args->job);
-  leave_out_of_help(*command);
+  leave_run_out_of_help(*command);
   command
       ->add_option(
           "--stage", args->stage,

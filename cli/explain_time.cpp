@@ -78,7 +78,9 @@ std::string ranks_table(const VirtualTime& time) {
   return out;
 }
 
-void write_trace(const std::vector<const ExecutionPlan*>& crews, const VirtualTime& time, const std::string& path) {
+}  // namespace
+
+void write_trace(const CrewPlans& crews, const VirtualTime& time, const std::string& path) {
   std::vector<std::pair<int, std::string>> events;
   for (size_t crew = 0; crew < crews.size(); ++crew) {
     Trace trace(static_cast<int>(static_cast<int64_t>(crew) * crews[crew]->mesh.devices()));
@@ -88,17 +90,17 @@ void write_trace(const std::vector<const ExecutionPlan*>& crews, const VirtualTi
   atomic_write(path, trace_file(events));
 }
 
-}  // namespace
-
-std::string time_text(const std::vector<const ExecutionPlan*>& crews, const Rates& rates, const UnlikeRanks& unlike,
-                      const std::string& trace) {
+VirtualTime modelled_step(const CrewPlans& crews, const Rates& rates, const UnlikeRanks& unlike) {
   const size_t ranks = static_cast<size_t>(crews[0]->mesh.devices()) * crews.size();
   std::vector<std::vector<double>> seconds;
   for (const ExecutionPlan* plan : crews) seconds.push_back(action_seconds(*plan, rates));
-  const VirtualTime time = virtual_time(crews, {.seconds = std::move(seconds),
-                                                .slowness = figures(unlike.slow, "--slow", ranks, 1, 1e-6),
-                                                .late_s = figures(unlike.late, "--late", ranks, 0, 0)});
-  if (!trace.empty()) write_trace(crews, time, trace);
+  return virtual_time(crews, {.seconds = std::move(seconds),
+                              .slowness = figures(unlike.slow, "--slow", ranks, 1, 1e-6),
+                              .late_s = figures(unlike.late, "--late", ranks, 0, 0)});
+}
+
+std::string time_text(const CrewPlans& crews, const Rates& rates, const VirtualTime& time, bool by_rank) {
+  const size_t ranks = time.ranks.size();
   std::string out =
       fmt::format("modelled step of {} rank{}: {} ms, by the rates of '{}'\n", ranks, ranks == 1 ? "" : "s",
                   ms(time.makespan_s), rates.machine ? rates.machine->name : Machine::this_host().name);
@@ -124,7 +126,7 @@ std::string time_text(const std::vector<const ExecutionPlan*>& crews, const Rate
     out += fmt::format("most bytes in use{}: {} at {} ms\n", crews.size() > 1 ? fmt::format(" on crew {}", crew) : "",
                        most->bytes, ms(most->at_s));
   }
-  return unlike.given() ? out + ranks_table(time) : out;
+  return by_rank ? out + ranks_table(time) : out;
 }
 
 }  // namespace trireme::cli

@@ -1,4 +1,4 @@
-// The modelled step of a job's plans as text: `trireme explain --stage time`.
+// The modelled step of a job's plans as text: `trireme explain --stage time` and `trireme simulate`.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "trireme/cost/op_seconds.h"
 #include "trireme/exec/plan.h"
+#include "trireme/exec/virtual_time.h"
 
 namespace trireme::cli {
 
@@ -16,8 +17,13 @@ struct UnlikeRanks {
   bool given() const { return !slow.empty() || !late.empty(); }
 };
 
-// Of the plans of all crews. `trace`: file for a trace of the first rank of each crew (train/report/trace.h); "": none.
-std::string time_text(const std::vector<const ExecutionPlan*>& crews, const Rates& rates, const UnlikeRanks& unlike,
-                      const std::string& trace);
+using CrewPlans = std::vector<const ExecutionPlan*>;  // of all crews
+
+// Throws kInvalidArgument for a rank that there is not.
+VirtualTime modelled_step(const CrewPlans& crews, const Rates& rates, const UnlikeRanks& unlike);
+// With `by_rank` a line for each rank.
+std::string time_text(const CrewPlans& crews, const Rates& rates, const VirtualTime& time, bool by_rank);
+// A trace of the first rank of each crew (train/report/trace.h) to the file.
+void write_trace(const CrewPlans& crews, const VirtualTime& time, const std::string& path);
 
 }  // namespace trireme::cli

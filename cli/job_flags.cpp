@@ -6,6 +6,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/train/job/config.h"
+#include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/plan_text.h"
 
 namespace trireme::cli {
@@ -27,6 +28,16 @@ void refuse_other_values(const PlanFile& file, const std::vector<std::string>& o
   }
 }
 
+JobConfig job_of(const JobFlags& flags, const std::vector<std::string>& keys) {
+  if (!flags.takes_models || is_file(flags.config) || find_named_model(flags.config) == nullptr)
+    return read_config(flags.config, keys);
+  JobConfig job;
+  set_named_model(job, flags.config);
+  job.train.fit.steps = 1;
+  override_keys(job, keys);
+  return job;
+}
+
 }  // namespace
 
 JobConfig JobFlags::read() const {
@@ -37,11 +48,11 @@ JobConfig JobFlags::read() const {
     const PlanFile file = parse_plan_file(read_file(plan));
     refuse_other_values(file, overrides);
     overrides.insert(overrides.begin(), file.keys.begin(), file.keys.end());
-    const JobConfig planned = read_config(config, overrides);
+    const JobConfig planned = job_of(*this, overrides);
     check_plan(file, planned, ranks_in_all());
     return planned;
   }
-  JobConfig job = read_config(config, overrides);
+  JobConfig job = job_of(*this, overrides);
   ask_implied(keys, job, set);
   return job;
 }
@@ -53,7 +64,11 @@ int JobFlags::ranks_in_all() const {
 }
 
 void add_job_flags(CLI::App& command, JobFlags& flags) {
-  command.add_option("config", flags.config, "The job's TOML file; `trireme help config` lists its keys")->required();
+  command
+      .add_option("config", flags.config,
+                  fmt::format("The job's TOML file{}; `trireme help config` lists its keys",
+                              flags.takes_models ? ", or a model by the name that `trireme models` lists" : ""))
+      ->required();
   const std::string name = command.get_name();
   command.add_option_function<std::string>(
       "-n,--ranks",
@@ -84,6 +99,17 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
       ->check(CLI::Range(0, 1000000));
   command.add_flag("--insecure", flags.insecure,
                    "Ranks that another launcher starts on several hosts may meet without a secret");
+}
+
+void leave_run_out_of_help(CLI::App& command) {
+  for (const KeyHelp& key : all_keys()) {
+    if (key.row.of_run) command.get_option(std::string(key.row.flag))->group("");
+  }
+  for (const char* name :
+       {"--out", "--resume", "--quiet", "--restarts", "--insecure", "--node-rank", "--master", "--last-call",
+        "--node-id", "--address", "--window", "--heartbeat", "--tls-cert", "--tls-key", "--secret-file", "--tls-ca",
+        "--tls-crl", "--tls-password-file", "--tls-warn-days"})
+    command.get_option(name)->group("");
 }
 
 }  // namespace trireme::cli

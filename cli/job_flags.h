@@ -18,6 +18,7 @@ void log_remarks(const JobConfig& config);
 
 struct JobFlags {
   std::string config;
+  bool takes_models = false;  // config may be a model's name (train/job/named_models.h)
   int ranks = 1;
   int min_ranks = 0;
   int threads = 0;
@@ -38,5 +39,8 @@ struct JobFlags {
 };
 
 void add_job_flags(CLI::App& command, JobFlags& flags);
+// For a command that starts no rank: what says where a run writes, how it goes on and how its ranks meet is taken, so
+// that the command line of a run can be given as it is, and not listed.
+void leave_run_out_of_help(CLI::App& command);
 
 }  // namespace trireme::cli

@@ -127,6 +127,7 @@ int run(int argc, char** argv) {
   add_generate(app, chosen);
   add_explain(app, chosen);
   add_plan(app, chosen);
+  add_simulate(app, chosen);
   add_calibrate(app, chosen);
   add_models(app, chosen);
   add_timetable(app, chosen);

@@ -83,6 +83,11 @@ std::string Trace::events() const {
         event->begin_ns % 1000, (event->end_ns - event->begin_ns) / 1000, (event->end_ns - event->begin_ns) % 1000,
         quoted_json(event->scope), event->action, event->step);
   }
+  for (const LiveBytes& live : live_) {
+    fmt::format_to(to,
+                   ",\n{{\"name\":\"bytes in use\",\"ph\":\"C\",\"pid\":{},\"ts\":{:.3f},\"args\":{{\"bytes\":{}}}}}",
+                   process_of(rank_), live.at_s * 1e6, live.bytes);
+  }
   return out;
 }
 
@@ -96,6 +101,7 @@ void Trace::add(const ExecutionPlan& plan, int64_t step, std::span<const ActionT
 void Trace::add(const ExecutionPlan& plan, std::span<const ActionSpan> spans) {
   for (size_t i = 0; i < spans.size(); ++i)
     add_event(plan, static_cast<int>(i), false, spans[i].begin_s, spans[i].end_s, 1);
+  live_ = live_bytes(plan, spans);
 }
 
 std::string trace_file(const std::vector<std::pair<int, std::string>>& events) {

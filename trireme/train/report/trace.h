@@ -27,7 +27,7 @@ class Trace {
 
   void add(const ExecutionPlan& plan, int64_t step, std::span<const ActionTrace> actions,
            std::chrono::steady_clock::time_point origin);
-  // The same of a modelled step.
+  // The same of a modelled step, and the bytes of the device's arena in use in it.
   void add(const ExecutionPlan& plan, std::span<const ActionSpan> spans);
 
   int rank() const { return rank_; }
@@ -48,6 +48,7 @@ class Trace {
 
   int rank_;
   std::vector<Event> events_;
+  std::vector<LiveBytes> live_;
 };
 
 // The file's text.
