@@ -5,6 +5,7 @@
 #include "tests/multi/small_graphs.h"
 #include "tests/multi/training_support.h"
 #include "trireme/comm/comm.h"
+#include "trireme/nn/models/deepseek.h"
 #include "trireme/nn/models/resnet.h"
 #include "trireme/planner/search.h"
 
@@ -41,6 +42,23 @@ Graph step_of(const std::string& model, Numerics numerics) {
     nn::ResNet resnet({.blocks = {1, 1}, .width = 4, .classes = 10});
     return train([&](const Tensor& x) { return resnet(x); },
                  {{"x", {DType::kF32, {kSamples, 16, 16, 3}}}, {"y", {DType::kI32, {kSamples}}}});
+  }
+  if (model == "deepseek") {
+    nn::DeepSeek deepseek({.vocabulary = 20,
+                           .context = 8,
+                           .layers = 2,
+                           .width = 16,
+                           .heads = 4,
+                           .key_rank = 8,
+                           .head_size = 4,
+                           .rotary_size = 2,
+                           .value_size = 4,
+                           .hidden = 24,
+                           .expert_hidden = 8,
+                           .top_k = 3,
+                           .routing = {.sigmoid = true, .expert_nodes = 4, .top_nodes = 2, .bias_rate = 0.01},
+                           .expert_groups = kSamples});
+    return train([&](const Tensor& x) { return deepseek(x); }, text);
   }
   nn::Mlp mlp({12, 16, 10});
   return train(mlp_model(mlp), mlp_batch(kSamples));
@@ -120,6 +138,20 @@ std::vector<SearchCase> search_cases() {
 INSTANTIATE_TEST_SUITE_P(Models, AutoParallel, testing::ValuesIn(search_cases()), [](const auto& each) {
   return each.param.model + "_" + std::string(to_string(each.param.kind));
 });
+
+// Three choices of each token depend on each other in more ways than tables hold.
+TEST(AutoParallelFallback, where_choices_are_too_many_sharding_propagation_takes_over) {
+  const Graph graph = step_of("deepseek", Numerics::kInvariant);
+  const Trained whole = train(graph, {}, Numerics::kInvariant, nullptr);
+  const Parallel parallel{.search = {.kind = SearchKind::kRecursiveProgramming}};
+  const Compiled compiled = compile(graph, {.ranks = 2, .parallel = parallel, .numerics = Numerics::kInvariant});
+  EXPECT_THAT(compiled.search, testing::HasSubstr("auto_parallel by sharding_propagation"));
+  EXPECT_THAT(compiled.search, testing::HasSubstr("note: too many choices for recursive_programming"));
+  for (const Trained& rank : train_on(2, graph, parallel, Numerics::kInvariant)) {
+    EXPECT_EQ(rank.losses, whole.losses);
+    EXPECT_EQ(rank.norms, whole.norms);
+  }
+}
 
 Graph mlp_of(int64_t batch, int64_t in, int64_t hidden, int64_t out) {
   Graph graph("ffn");

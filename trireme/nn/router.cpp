@@ -88,6 +88,7 @@ Tensor Router::of_top_nodes(const Tensor& by) const {
 
 void Router::balance(const Tensor& scores, const std::vector<Choice>& choices) const {
   if (aux_loss_factor_ == 0) return;
+  const Scope scope(balance_);
   const std::vector<int64_t> tokens = token_dims(scores);
   Tensor chosen = choices[0].mask, probabilities = scores;
   if (routing_.sigmoid) {
@@ -103,6 +104,7 @@ void Router::balance(const Tensor& scores, const std::vector<Choice>& choices) c
 void Router::even_out(const Tensor& bias, const std::vector<Choice>& choices) const {
   Trace& trace = Trace::current();
   if (!trace.options().training) return;
+  const Scope scope(load_);
   const Tensor& mask = choices[0].mask;
   const Tensor load = reduce_sum(sum_of_masks(choices), token_dims(mask));  // whole numbers
   const int64_t tokens = mask.shape().elements() / experts_;

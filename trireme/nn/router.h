@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "trireme/nn/module.h"
+#include "trireme/nn/layers.h"
 
 namespace trireme::nn {
 
@@ -45,6 +45,8 @@ class Router : public Module {
   int64_t width_, experts_, top_k_;
   double aux_loss_factor_, init_std_;
   Routing routing_;
+  // Scopes of what training alone computes: without it, ops elsewhere have the names they have with it.
+  Group balance_{"balance"}, load_{"load"};
 };
 
 }  // namespace trireme::nn

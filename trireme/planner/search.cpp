@@ -138,6 +138,21 @@ SearchResult by_propagation(const Graph& graph, const Mesh& mesh, const SearchOp
   return out;
 }
 
+SearchResult by_programming(const Graph& graph, const Mesh& mesh, const SearchOptions& options,
+                            const SearchConditions& conditions) {
+  Search search(graph, mesh, options, conditions);
+  try {
+    SearchResult out = options.kind == SearchKind::kDynamicProgramming ? search.all_at_once() : search.in_turn();
+    const std::string why = fmt::format("found by {}", to_string(options.kind));
+    out.strategy.why_inputs.assign(graph.inputs().size(), why);
+    out.strategy.why_nodes.assign(graph.nodes().size(), why);
+    return out;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUnsupported) throw;
+    throw TooManyChoices(error.what());
+  }
+}
+
 }  // namespace
 
 StepPrice price_of(const Graph& graph, const Strategy& strategy, const SearchConditions& conditions) {
@@ -155,16 +170,9 @@ SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchO
           to_string(mesh));
   require(conditions.memory_bytes >= 0, "{} bytes of memory on each device; 0 is no limit", conditions.memory_bytes);
   const double start = now_s();
-  SearchResult out;
-  if (options.kind == SearchKind::kShardingPropagation) {
-    out = by_propagation(graph, mesh, options, conditions);
-  } else {
-    Search search(graph, mesh, options, conditions);
-    out = options.kind == SearchKind::kDynamicProgramming ? search.all_at_once() : search.in_turn();
-    const std::string why = fmt::format("found by {}", to_string(options.kind));
-    out.strategy.why_inputs.assign(graph.inputs().size(), why);
-    out.strategy.why_nodes.assign(graph.nodes().size(), why);
-  }
+  SearchResult out = options.kind == SearchKind::kShardingPropagation
+                         ? by_propagation(graph, mesh, options, conditions)
+                         : by_programming(graph, mesh, options, conditions);
   out.seconds = now_s() - start;
   return out;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/plan/search/problem.h"
 #include "trireme/planner/search_conditions.h"
 
@@ -27,9 +28,13 @@ struct StepPrice {
 };
 StepPrice price_of(const Graph& graph, const Strategy& strategy, const SearchConditions& conditions);
 
-// Throws kInvalidArgument where no strategy fits in the memory, saying how much the smallest needs, and kUnsupported
-// where what is asked for is not kept by searches, or where the choices depend on each other in too many ways even for
-// one axis (strategy_problem.h, plan/search/join.h).
+// The choices depend on each other in too many ways even for one axis (strategy_problem.h, plan/search/join.h).
+struct TooManyChoices : Error {
+  explicit TooManyChoices(const std::string& why) : Error(ErrorKind::kUnsupported, why) {}
+};
+
+// Throws kInvalidArgument where no strategy fits in the memory, saying how much the smallest needs; kUnsupported where
+// what is asked for is not kept by searches; and TooManyChoices, which sharding_propagation does not.
 SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchOptions& options,
                              const SearchConditions& conditions);
 

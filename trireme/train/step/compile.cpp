@@ -103,23 +103,38 @@ SearchConditions search_conditions(const CompileOptions& options, const Graph& g
 }
 
 // What nobody asks for is found by search.
-Strategy searched(const CompileOptions& options, SemiAutoOptions asked, Compiled& out) {
-  std::optional<SearchResult> found;
+Strategy searched_by(const Parallel& parallel, const CompileOptions& options, SemiAutoOptions asked, Compiled& out,
+                     std::optional<SearchResult>& found) {
   asked.decide = [&](const Graph& graph, const Mesh& mesh, const Asks& asks) {
     if (mesh.devices() == 1) return propagate(graph, mesh, asks);
     take_rates(options, mesh, out);
     SearchConditions conditions = search_conditions(options, graph, mesh, out.rates);
     conditions.asks = asks;
-    found = search_strategy(graph, mesh, options.parallel.search, conditions);
+    found = search_strategy(graph, mesh, parallel.search, conditions);
     TRIREME_LOG(kInfo, "plan", "searched graph '{}' over mesh '{}' by {} for {:.2f} s", graph.name(), to_string(mesh),
-                to_string(options.parallel.search.kind), found->seconds);
+                to_string(parallel.search.kind), found->seconds);
     return found->strategy;
   };
-  Strategy strategy = semi_auto(out.graph, options.ranks, options.parallel, asked);
+  return semi_auto(out.graph, options.ranks, parallel, asked);
+}
+
+Strategy searched(const CompileOptions& options, const SemiAutoOptions& asked, Compiled& out) {
+  Parallel parallel = options.parallel;
+  std::optional<SearchResult> found;
+  Strategy strategy;
+  try {
+    strategy = searched_by(parallel, options, asked, out, found);
+  } catch (const TooManyChoices& error) {
+    parallel.search.kind = SearchKind::kShardingPropagation;
+    strategy = searched_by(parallel, options, asked, out, found);
+    found->notes.push_back(
+        fmt::format("too many choices for {} ({})", to_string(options.parallel.search.kind), error.what()));
+    TRIREME_LOG(kWarn, "plan", "{}; sharding_propagation is used instead", found->notes.back());
+  }
   if (!found) return strategy;
   const SearchConditions conditions = search_conditions(options, out.graph, strategy.mesh, out.rates);
   out.search =
-      search_text(out.graph, strategy, price_of(out.graph, strategy, conditions), *found, options.parallel.search.kind);
+      search_text(out.graph, strategy, price_of(out.graph, strategy, conditions), *found, parallel.search.kind);
   return strategy;
 }
 
