@@ -310,6 +310,23 @@ std::vector<std::string> check_worst(std::span<const SourceFile> files) {
   return findings;
 }
 
+std::vector<std::string> check_test_namespaces(std::span<const SourceFile> files) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : files) {
+    if (!file.path.ends_with("_test.cpp")) continue;
+    const std::string text = without_comments_and_literals(file.text);
+    if (text.find("\nTEST") == std::string::npos) continue;
+    const size_t start = file.path.rfind('/') + 1;
+    const std::string name = file.path.substr(start, file.path.size() - start - std::string_view(".cpp").size());
+    bool found = false;
+    each_line(text, [&](int, std::string_view line) {
+      found = found || (line.starts_with("namespace ") && line.ends_with(" {") && find_word(line, name) != line.npos);
+    });
+    if (!found) findings.push_back(fmt::format("{}:1: its tests must stand in a namespace '{}'", file.path, name));
+  }
+  return findings;
+}
+
 std::vector<std::string> check_text(std::span<const SourceFile> files) {
   // In pieces, so that this file does not hold them.
   const std::array<std::string, 6> words{

@@ -68,6 +68,8 @@ std::vector<std::string> check_sizes(std::span<const SourceFile> files);
 std::vector<std::string> check_functions(std::span<const SourceFile> files);
 // Tests take the worst of differences by tests/worst.h: std::max forgets what is no number.
 std::vector<std::string> check_worst(std::span<const SourceFile> files);
+// The tests of x_test.cpp stand in a namespace x_test: several such files are compiled as one.
+std::vector<std::string> check_test_namespaces(std::span<const SourceFile> files);
 // ASCII only, no tabs in C++, no line that ends in a blank, no paths of one machine, no notes for
 // later.
 std::vector<std::string> check_text(std::span<const SourceFile> files);

@@ -8,7 +8,7 @@
 #include "trireme/nn/models/resnet.h"
 #include "trireme/planner/search.h"
 
-namespace trireme {
+namespace trireme::auto_parallel_test {
 namespace {
 
 using namespace testing_support;
@@ -52,7 +52,8 @@ struct Trained {
 };
 
 Trained train(const Graph& graph, const Parallel& parallel, Numerics numerics, comm::World* world) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel, .numerics = numerics});
+  Session session(graph, std::nullopt,
+                  {.world = world, .seed = 5, .compile = {.parallel = parallel, .numerics = numerics}});
   session.initialise();
   Trained out;
   for (int step = 1; step <= kSteps; ++step) {
@@ -240,4 +241,4 @@ TEST(AutoParallel, refuses_what_a_search_does_not_keep) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::auto_parallel_test

@@ -7,7 +7,7 @@
 #include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::constraints_test {
 namespace {
 
 using namespace testing_support;
@@ -142,4 +142,4 @@ INSTANTIATE_TEST_SUITE_P(Contracts_5_7, Constraints, testing::ValuesIn(rows()),
                          [](const auto& about) { return about.param.name; });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::constraints_test

@@ -11,7 +11,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/build.h"
 
-namespace trireme {
+namespace trireme::hand_cut_test {
 namespace {
 
 using namespace testing_support;
@@ -231,4 +231,4 @@ TEST(HandCut, a_product_of_two_halves_is_the_dense_product_and_has_its_gradients
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::hand_cut_test

@@ -6,7 +6,7 @@
 #include "tests/multi/hand_cut.h"
 #include "trireme/ops/collectives/uneven_exchange.h"
 
-namespace trireme {
+namespace trireme::neighbors_test {
 namespace {
 
 using namespace testing_support;
@@ -224,4 +224,4 @@ TEST(HandCut, contracts_17_1_reductions_that_there_are_not_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::neighbors_test

@@ -8,7 +8,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::op_attributes_test {
 namespace {
 
 using namespace testing_support;
@@ -264,4 +264,4 @@ TEST(OpAttributes, copies_that_do_not_divide_or_have_no_axis_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::op_attributes_test

@@ -10,7 +10,7 @@
 #include "trireme/nn/parallel.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::operator_parallel_test {
 namespace {
 
 using namespace testing_support;
@@ -386,4 +386,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& about) { return about.param.name; });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::operator_parallel_test

@@ -16,7 +16,7 @@
 #include "trireme/op/conformance.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::unsummed_values_test {
 namespace {
 
 using namespace testing_support;
@@ -107,7 +107,7 @@ TEST(UnsummedValues, batch_norm_of_a_resnet_trains_by_cross_batch_with_and_witho
       nn::ResNet net({.blocks = {1, 1}, .width = 4, .channels = 3, .classes = 10});
       const ModelFn model = [&](const Tensor& x) { return net(x); };
       Session session(training_step(model, loss, batch, Sgd{}), evaluation(model, loss, batch),
-                      {.world = &world, .parallel = parallel});
+                      {.world = &world, .compile = {.parallel = parallel}});
       session.initialise();
       for (int64_t step = 1; step <= 3; ++step) {
         of_ranks[world.rank()].push_back(train_step(session, step, 0.1F));
@@ -389,4 +389,4 @@ TEST(UnsummedValues, self_define_shard_of_every_op_reaches_its_gradient) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::unsummed_values_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::utf8_test {
 namespace {
 
 TEST(Utf8, takes_characters_of_one_to_four_bytes) {
@@ -36,4 +36,4 @@ TEST(Utf8, what_cannot_be_shown_is_replaced) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::utf8_test

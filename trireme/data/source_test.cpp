@@ -12,7 +12,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::data {
+namespace trireme::data::source_test {
 namespace {
 
 using testing::ElementsAre;
@@ -348,4 +348,4 @@ TEST(Bytes, EncodeAndDecodeAreInverseOnAllBytes) {
 }
 
 }  // namespace
-}  // namespace trireme::data
+}  // namespace trireme::data::source_test

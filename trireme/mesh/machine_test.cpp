@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::machine_test {
 namespace {
 
 constexpr std::string_view kText = R"(name = "two hosts"
@@ -226,4 +226,4 @@ TEST(MachineErrors, text_that_is_no_toml_names_the_line) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::machine_test

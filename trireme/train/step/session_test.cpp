@@ -220,7 +220,7 @@ TrainedGpt train_gpt(const PassOptions& passes, DType dtype, int32_t batch_size 
                                       {"targets", {DType::kI32, {batch_size, 16}}}};
   Graph graph = training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), batch, AdamW{},
                               {.clip_norm = 1, .compute = dtype});
-  Session session(std::move(graph), std::nullopt, {.seed = 5, .passes = passes});
+  Session session(std::move(graph), std::nullopt, {.seed = 5, .compile = {.passes = passes}});
   session.initialise();
   TrainedGpt out{.losses = {}, .tensors = {}, .bytes = session.plan().arena().bytes};
   for (int64_t number = 1; number <= 5; ++number) {
