@@ -44,10 +44,6 @@ bool is_library(const SourceFile& file) {
   return file.path.starts_with("trireme/") && !is_test(file);
 }
 
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 // Calls fn(line number, line) for each line.
 void each_line(std::string_view text, const std::function<void(int, std::string_view)>& fn) {
   int number = 0;

@@ -20,6 +20,8 @@ struct SourceFile {
 // All text files of the repository; build trees and version control are left out. Sorted by path.
 std::vector<SourceFile> read_tree(const std::string& root);
 
+bool is_word(char c);  // a letter, a digit or _
+
 // Source text with the contents of comments and literals blanked; lines and columns stay.
 std::string without_comments_and_literals(std::string_view text);
 

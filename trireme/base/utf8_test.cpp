@@ -19,6 +19,16 @@ TEST(Utf8, refuses_pieces_longer_forms_surrogates_and_what_is_beyond) {
   }
 }
 
+TEST(Utf8, a_byte_order_mark_is_left_out_once_and_only_at_the_beginning) {
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb\xbf"
+                                    "a"),
+            "a");
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb\xbf\xef\xbb\xbf"), "\xef\xbb\xbf");
+  EXPECT_EQ(without_byte_order_mark("a\xef\xbb\xbf"), "a\xef\xbb\xbf");
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb"), "\xef\xbb");
+  EXPECT_EQ(without_byte_order_mark(""), "");
+}
+
 TEST(Utf8, what_cannot_be_shown_is_replaced) {
   EXPECT_EQ(printable("plain\n\ttext \xc3\xa9\xf0\x9f\x98\x80"), "plain\n\ttext \xc3\xa9\xf0\x9f\x98\x80");
   const std::string sign = "\xef\xbf\xbd";

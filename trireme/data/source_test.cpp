@@ -289,6 +289,17 @@ TEST(Csv, ReadsNamedColumnsAndTheLabel) {
   EXPECT_THAT(read(*some, 1).fields[1].as<float>(), ElementsAre(0.5F));
 }
 
+TEST(Csv, AByteOrderMarkBeforeTheHeaderIsNoPartOfItsFirstName) {
+  const TempDirectory dir;
+  atomic_write(dir / "t.csv",
+               "\xef\xbb\xbf"
+               "a,y\n1,2\n");
+
+  const auto source = csv(dir / "t.csv", {{{"x", {"a"}}, {"y", {"y"}, DType::kI32, true}}});
+
+  EXPECT_EQ(source->size(), 1);
+}
+
 TEST(Csv, NamesTheLineAndTheColumnThatAreWrong) {
   const TempDirectory dir;
   const std::string path = dir / "t.csv";

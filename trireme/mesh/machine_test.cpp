@@ -71,6 +71,11 @@ TEST(Machine, reads_every_figure) {
   EXPECT_EQ(machine.level_of(9).name, "network");
 }
 
+TEST(Machine, a_byte_order_mark_before_the_text_is_passed_over) {
+  EXPECT_EQ(to_string(parse_machine("\xef\xbb\xbf" + std::string(kText), "m.toml")),
+            to_string(parse_machine(kText, "m.toml")));
+}
+
 TEST(Machine, print_and_parse_are_inverses) {
   Machine machine = parse_machine(kText);
   machine.name = "a \"quoted\\name\"";
@@ -198,6 +203,8 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
   EXPECT_EQ(error_with("hosts = 2", "hosts = nan"), "m.toml: line 2: 'hosts' is nan; it must be a whole number");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 2\n\xef\xb9\xbf = 1"),
             "m.toml: line 3: a character that is not ASCII must stand in quotes or a comment");
+  EXPECT_EQ(error_with("hosts = 2", "\xef\xbb\xbfhosts = 2"),
+            "m.toml: line 2: a character that is not ASCII must stand in quotes or a comment");
 }
 
 TEST(MachineErrors, levels_must_grow_up_to_the_machine) {
