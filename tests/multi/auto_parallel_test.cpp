@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Models, AutoParallel, testing::ValuesIn(search_cases())
 
 Graph mlp_of(int64_t batch, int64_t in, int64_t hidden, int64_t out) {
   Graph graph("ffn");
-  const Tensor x = data(graph, "x", {batch, in});
+  const Tensor x = data_input(graph, "x", {batch, in});
   const Tensor first = in_scope(graph, "dense1", [&] {
     return matmul(x, parameter(graph, "dense1.weight", {in, hidden}));
   });
@@ -229,7 +229,7 @@ TEST(AutoParallel, says_what_it_found) {
 
 TEST(AutoParallel, refuses_what_a_search_does_not_keep) {
   Graph graph("own");
-  const Tensor x = data(graph, "x", {8, 4});
+  const Tensor x = data_input(graph, "x", {8, 4});
   const Tensor sum = in_scope(graph, "mean", [&] { return reduce_sum(x, {0}, false); });
   graph.add_output("y", sum.id());
   const Parallel parallel{.mesh = "dp=2", .ops = {{"mean/reduce_sum", "cross_batch"}}};

@@ -101,7 +101,7 @@ TEST(Uneven, a_piece_has_the_size_of_the_longest_part_and_ends_in_zeros) {
 // What a rank sends is what the longest part has: a matrix [7, 4] in 2 parts is gathered as 2 times 4 rows.
 TEST(Uneven, sends_the_longest_part) {
   Graph graph;
-  const Tensor x = data(graph, "x", {6, 7});
+  const Tensor x = data_input(graph, "x", {6, 7});
   const Tensor w = parameter(graph, "fc.weight", {7, 4});
   graph.add_output("y", in_scope(graph, "fc", [&] { return matmul(x, w); }).id());
   Parallel parallel;
@@ -119,7 +119,7 @@ TEST(Uneven, sends_the_longest_part) {
 // A norm along its cut dimension would count zeros; batches come in equal parts.
 TEST(Uneven, what_would_count_zeros_is_refused) {
   Graph graph;
-  const Tensor x = data(graph, "x", {6, 7});
+  const Tensor x = data_input(graph, "x", {6, 7});
   graph.add_output("y", in_scope(graph, "n", [&] { return softmax(x); }).id());
   Parallel parallel;
   parallel.dataset = "full_batch";
