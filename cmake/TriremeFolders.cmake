@@ -1,13 +1,13 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [ONCE] [TESTS_TOGETHER] [LIBS pkg::target ...] [DEFINES X=1 ...] [PRECOMPILED header ...])
+#   trireme_folder(layout [ONCE] [LIBS pkg::target ...] [DEFINES X=1 ...] [PRECOMPILED header ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
-# compiled with -O1, which takes about two thirds of the time that -O3 does. TESTS_TOGETHER: see trireme_test_program.
+# compiled with -O1, which takes about two thirds of the time that -O3 does.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
-# folder are compiled eight at a time, as one. Where files of a folder give functions of their own the same names that cannot be; the
+# folder are compiled sixteen at a time, as one. Where files of a folder give functions of their own the same names that cannot be; the
 # headers that most of them include are named instead, and PRECOMPILED, as those of the tests are. Every source still includes what
 # it uses: the preset `dev` compiles each by itself (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
 
@@ -44,7 +44,7 @@ function(trireme_together name count)
 endfunction()
 
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "ONCE;TESTS_TOGETHER" "" "LIBS;DEFINES;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(ARG "ONCE" "" "LIBS;DEFINES;PRECOMPILED" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -61,16 +61,13 @@ function(trireme_folder name)
   if(TRIREME_PRECOMPILE AND ARG_PRECOMPILED)
     target_precompile_headers(trireme_${name} PRIVATE ${ARG_PRECOMPILED})
   elseif(NOT ARG_PRECOMPILED)
-    trireme_together(trireme_${name} 8)
+    trireme_together(trireme_${name} 16)
   endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
   if(tests AND TRIREME_TESTS)
     set_property(GLOBAL PROPERTY TRIREME_TESTS_OF_${name} "${tests}")
     set_property(GLOBAL PROPERTY TRIREME_DEFINES_OF_${name} "${ARG_DEFINES}")
     set_property(GLOBAL PROPERTY TRIREME_LIBS_OF_${name} "${ARG_LIBS}")
-    if(ARG_TESTS_TOGETHER)
-      set_property(GLOBAL PROPERTY TRIREME_TOGETHER_OF_${name} TOGETHER)
-    endif()
   endif()
 endfunction()
 
@@ -88,12 +85,12 @@ function(trireme_test_headers)
     <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <span> <string> <thread> <vector>)
 endfunction()
 
-# A test program of GoogleTest: trireme_test_program(name [TOGETHER] TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
+# A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
 # of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release
-# build the tests themselves are compiled for a quick build. TOGETHER: their sources are compiled four at a time, so two files of the program
-# may not give the same name to things of their own, unless each stands in a namespace of its file's name.
+# build the tests themselves are compiled for a quick build, four sources at a time: each stands in a namespace of its file's name, so that
+# two may give the same name to things of their own.
 function(trireme_test_program name)
-  cmake_parse_arguments(ARG "TOGETHER" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   if(TRIREME_PRECOMPILE)
     if(NOT TARGET trireme_test_headers)
@@ -101,9 +98,7 @@ function(trireme_test_program name)
     endif()
     target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
   endif()
-  if(ARG_TOGETHER)
-    trireme_together(${name} 4)
-  endif()
+  trireme_together(${name} 4)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(TRIREME_SANITIZE)
@@ -121,8 +116,7 @@ function(trireme_folder_tests)
   foreach(name IN LISTS folders)
     get_property(tests GLOBAL PROPERTY TRIREME_TESTS_OF_${name})
     if(tests)
-      get_property(together GLOBAL PROPERTY TRIREME_TOGETHER_OF_${name})
-      trireme_test_program(${name}_test ${together} TIMEOUT 300 SOURCES ${tests} LIBS trireme)
+      trireme_test_program(${name}_test TIMEOUT 300 SOURCES ${tests} LIBS trireme)
       get_property(defines GLOBAL PROPERTY TRIREME_DEFINES_OF_${name})
       get_property(libs GLOBAL PROPERTY TRIREME_LIBS_OF_${name})
       if(defines)

@@ -9,7 +9,7 @@
 #include "tests/cli/program.h"
 #include "trireme/ckpt/checkpoint.h"
 
-namespace trireme::cli {
+namespace trireme::cli::bad_input_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -400,4 +400,4 @@ TEST_F(BadInputTest, ALossThatIsNoNumberEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::bad_input_test

@@ -8,7 +8,7 @@
 
 #include "tests/cli/program.h"
 
-namespace trireme::cli {
+namespace trireme::cli::commands_test {
 namespace {
 
 using testing::HasSubstr;
@@ -356,4 +356,4 @@ TEST_F(CommandTest, BenchCollectivePrintsALineForEverySize) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::commands_test

@@ -6,7 +6,7 @@
 
 #include "tests/cli/program.h"
 
-namespace trireme::cli {
+namespace trireme::cli::device_test {
 namespace {
 
 using testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST_F(DeviceTest, ARunOnGuardedHasTheNumbersOfTheCpu) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::device_test

@@ -10,7 +10,7 @@
 #include "tests/cli/nodes.h"
 #include "trireme/ckpt/checkpoint.h"
 
-namespace trireme::cli {
+namespace trireme::cli::elastic_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -314,4 +314,4 @@ TEST_F(NodesTest, ARankTableSaysHowManyRanksThisHostHas) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::elastic_test

@@ -8,7 +8,7 @@
 #include "tests/cli/program.h"
 #include "trireme/exec/plan.h"
 
-namespace trireme::cli {
+namespace trireme::cli::explained_test {
 namespace {
 
 using testing::HasSubstr;
@@ -200,4 +200,4 @@ TEST_F(ExplainedTest, ARunLeavesTheRatesThatItsPlanWasMadeBy) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::explained_test

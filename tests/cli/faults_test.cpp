@@ -18,7 +18,7 @@
 #include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/ckpt/checkpoint.h"
 
-namespace trireme::cli {
+namespace trireme::cli::faults_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -285,4 +285,4 @@ TEST_F(DiskTest, AReadOnlyFolderIsSaidBeforeAnyStep) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::faults_test

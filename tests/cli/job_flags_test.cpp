@@ -6,7 +6,7 @@
 
 #include "tests/cli/program.h"
 
-namespace trireme::cli {
+namespace trireme::cli::job_flags_test {
 namespace {
 
 using testing::HasSubstr;
@@ -147,4 +147,4 @@ TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakesAndListsWhatItUses) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::job_flags_test

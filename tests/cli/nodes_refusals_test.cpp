@@ -4,7 +4,7 @@
 
 #include "tests/cli/nodes.h"
 
-namespace trireme::cli {
+namespace trireme::cli::nodes_refusals_test {
 namespace {
 
 using testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST_F(NodesTest, ANodeIdGivenTwiceIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::nodes_refusals_test

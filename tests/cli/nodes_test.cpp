@@ -11,7 +11,7 @@
 #include "tests/cli/nodes.h"
 #include "trireme/launch/rank/rank_info.h"
 
-namespace trireme::cli {
+namespace trireme::cli::nodes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -434,4 +434,4 @@ TEST_F(NodesTest, NodesThatWereBootedAtOtherTimesMeetAndStay) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::nodes_test

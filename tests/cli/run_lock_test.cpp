@@ -9,7 +9,7 @@
 #include "tests/cli/program.h"
 #include "trireme/ckpt/checkpoint.h"
 
-namespace trireme::cli {
+namespace trireme::cli::run_lock_test {
 namespace {
 
 using testing::AllOf;
@@ -55,4 +55,4 @@ TEST_F(RunLockTest, a_second_job_in_the_folder_is_refused_and_harms_nothing) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::run_lock_test

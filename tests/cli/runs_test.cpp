@@ -13,7 +13,7 @@
 #include "trireme/ckpt/safetensors.h"
 #include "trireme/train/report/run_log.h"
 
-namespace trireme::cli {
+namespace trireme::cli::runs_test {
 namespace {
 
 using testing::AllOf;
@@ -323,4 +323,4 @@ TEST_F(RunsTest, OutputThatCannotBeWrittenIsAnError) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::runs_test

@@ -11,7 +11,7 @@
 #include "tests/cli/program.h"
 #include "trireme/ckpt/checkpoint.h"
 
-namespace trireme::cli {
+namespace trireme::cli::signals_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -154,4 +154,4 @@ TEST_F(SignalsTest, nohup_is_respected) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::signals_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/program.h"
 
-namespace trireme::cli {
+namespace trireme::cli::simulate_test {
 namespace {
 
 using testing::ContainsRegex;
@@ -94,4 +94,4 @@ TEST_F(SimulateTest, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::simulate_test

@@ -9,7 +9,7 @@
 
 #include "tests/cli/program.h"
 
-namespace trireme::cli {
+namespace trireme::cli::start_test {
 namespace {
 
 using testing::AllOf;
@@ -229,4 +229,4 @@ TEST_F(StartTest, VariablesThatContradictEachOtherAreRefusedBeforeAnyRankStarts)
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::start_test

@@ -9,7 +9,7 @@
 
 #include "tests/cli/nodes.h"
 
-namespace trireme::cli {
+namespace trireme::cli::tls_nodes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -203,4 +203,4 @@ TEST_F(TlsNodesTest, ACertificateThatWasTakenBackIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::tls_nodes_test

@@ -13,7 +13,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/report/run_log.h"
 
-namespace trireme::cli {
+namespace trireme::cli::train_test {
 namespace {
 
 using testing::ContainsRegex;
@@ -417,4 +417,4 @@ TEST_F(TrainTest, AResumedRunGoesOnInItsFilesAndItsReportHasTheWholeCurve) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::train_test

@@ -18,7 +18,7 @@
 #include "tests/equivalence/run.h"
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::defects_test {
 namespace {
 
 std::string switched_on;
@@ -179,4 +179,4 @@ TEST(SeededDefects, without_one_all_cases_agree) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::defects_test

@@ -15,7 +15,7 @@
 #include "tests/cli/program.h"
 #include "tests/docs/document.h"
 
-namespace docs {
+namespace docs::docs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -301,7 +301,7 @@ TEST(Outputs, agree_line_by_line_but_for_what_is_said_to_vary) {
 }
 
 }  // namespace
-}  // namespace docs
+}  // namespace docs::docs_test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

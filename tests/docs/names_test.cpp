@@ -12,7 +12,7 @@
 #include "tests/docs/document.h"
 #include "trireme/train/job/kinds.h"
 
-namespace docs {
+namespace docs::names_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -209,4 +209,4 @@ TEST_F(NamesTest, ExamplesOfHelpPagesRun) {
 }
 
 }  // namespace
-}  // namespace docs
+}  // namespace docs::names_test

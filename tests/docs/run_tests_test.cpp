@@ -3,7 +3,7 @@
 
 #include "tests/cli/program.h"
 
-namespace docs {
+namespace docs::run_tests_test {
 namespace {
 
 using testing::EndsWith;
@@ -60,4 +60,4 @@ TEST_F(RunTests, RefusesAFolderThatIsNone) {
 }
 
 }  // namespace
-}  // namespace docs
+}  // namespace docs::run_tests_test

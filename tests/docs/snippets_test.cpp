@@ -3,6 +3,8 @@
 
 #include "trireme/trireme.h"
 
+namespace docs::snippets_test {
+
 namespace tr = trireme;
 
 namespace {
@@ -64,3 +66,4 @@ const tr::FitResult result = trainer.fit(visits, {.steps = 5, .batch = 8, .valid
 }
 
 }  // namespace
+}  // namespace docs::snippets_test

@@ -19,7 +19,7 @@
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/op/registry.h"
 
-namespace trireme::equivalence {
+namespace trireme::equivalence::equivalence_test {
 namespace {
 
 constexpr uint32_t kCasesOfOne = 250;
@@ -196,7 +196,7 @@ int replay(const std::string& path) {
   return verdict.is_bad() ? 1 : 0;
 }
 
-}  // namespace trireme::equivalence
+}  // namespace trireme::equivalence::equivalence_test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

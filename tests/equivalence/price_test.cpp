@@ -5,7 +5,7 @@
 #include "tests/equivalence/case.h"
 #include "trireme/partition/strategy_price.h"
 
-namespace trireme::equivalence {
+namespace trireme::equivalence::price_test {
 namespace {
 
 constexpr uint32_t kPricedCases = 2000;
@@ -53,4 +53,4 @@ TEST(Price, of_random_strategies_is_that_of_their_programs) {
 }
 
 }  // namespace
-}  // namespace trireme::equivalence
+}  // namespace trireme::equivalence::price_test

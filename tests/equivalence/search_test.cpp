@@ -9,7 +9,7 @@
 #include "trireme/cost/price.h"
 #include "trireme/planner/search.h"
 
-namespace trireme::equivalence {
+namespace trireme::equivalence::search_test {
 namespace {
 
 // The graph of a random case over 2 to 4 ranks, cut by search.
@@ -54,4 +54,4 @@ TEST(Search, of_random_graphs_finds_strategies_that_compute_the_same) {
 }
 
 }  // namespace
-}  // namespace trireme::equivalence
+}  // namespace trireme::equivalence::search_test

@@ -14,7 +14,7 @@
 #include "tests/cli/nodes.h"
 #include "tests/hosts/hosts.h"
 
-namespace trireme::cli {
+namespace trireme::cli::hosts_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -282,4 +282,4 @@ TEST_F(HostsTest, WhatADeadTestLeftIsRemoved) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::hosts_test

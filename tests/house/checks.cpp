@@ -44,10 +44,6 @@ bool is_library(const SourceFile& file) {
   return file.path.starts_with("trireme/") && !is_test(file);
 }
 
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 // Calls fn(line number, line) for each line.
 void each_line(std::string_view text, const std::function<void(int, std::string_view)>& fn) {
   int number = 0;
@@ -306,6 +302,23 @@ std::vector<std::string> check_worst(std::span<const SourceFile> files) {
           fmt::format("{}:{}: 'std::max' forgets a difference that is no number; take worse() of tests/worst.h",
                       file.path, number));
     });
+  }
+  return findings;
+}
+
+std::vector<std::string> check_test_namespaces(std::span<const SourceFile> files) {
+  std::vector<std::string> findings;
+  for (const SourceFile& file : files) {
+    if (!file.path.ends_with("_test.cpp")) continue;
+    const std::string text = without_comments_and_literals(file.text);
+    if (text.find("\nTEST") == std::string::npos) continue;
+    const size_t start = file.path.rfind('/') + 1;
+    const std::string name = file.path.substr(start, file.path.size() - start - std::string_view(".cpp").size());
+    bool found = false;
+    each_line(text, [&](int, std::string_view line) {
+      found = found || (line.starts_with("namespace ") && line.ends_with(" {") && find_word(line, name) != line.npos);
+    });
+    if (!found) findings.push_back(fmt::format("{}:1: its tests must stand in a namespace '{}'", file.path, name));
   }
   return findings;
 }

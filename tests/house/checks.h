@@ -20,6 +20,8 @@ struct SourceFile {
 // All text files of the repository; build trees and version control are left out. Sorted by path.
 std::vector<SourceFile> read_tree(const std::string& root);
 
+bool is_word(char c);  // a letter, a digit or _
+
 // Source text with the contents of comments and literals blanked; lines and columns stay.
 std::string without_comments_and_literals(std::string_view text);
 
@@ -68,6 +70,8 @@ std::vector<std::string> check_sizes(std::span<const SourceFile> files);
 std::vector<std::string> check_functions(std::span<const SourceFile> files);
 // Tests take the worst of differences by tests/worst.h: std::max forgets what is no number.
 std::vector<std::string> check_worst(std::span<const SourceFile> files);
+// The tests of x_test.cpp stand in a namespace x_test: several such files are compiled as one.
+std::vector<std::string> check_test_namespaces(std::span<const SourceFile> files);
 // ASCII only, no tabs in C++, no line that ends in a blank, no paths of one machine, no notes for
 // later.
 std::vector<std::string> check_text(std::span<const SourceFile> files);

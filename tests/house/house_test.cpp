@@ -6,7 +6,7 @@
 
 #include "tests/house/checks.h"
 
-namespace house {
+namespace house::house_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -79,6 +79,10 @@ TEST(House, functions_stay_within_their_budget_of_lines) {
 
 TEST(House, tests_keep_differences_that_are_no_numbers) {
   EXPECT_EQ(report("worst", check_worst(tree())), "");
+}
+
+TEST(House, tests_stand_in_a_namespace_of_their_file) {
+  EXPECT_EQ(report("test_namespaces", check_test_namespaces(tree())), "");
 }
 
 TEST(House, text_is_ascii_finished_and_of_no_one_machine) {
@@ -229,6 +233,17 @@ TEST(HouseChecks, a_maximum_of_differences_is_found) {
               ElementsAre(HasSubstr("trireme/ir/a_test.cpp:1: 'std::max'"), HasSubstr("a_test.cpp:4: ")));
 }
 
+TEST(HouseChecks, tests_outside_a_namespace_of_their_file_are_found) {
+  const std::string test = "namespace {\nTEST(A, b) {}\n}\n";
+  const std::vector<SourceFile> files{{"trireme/ir/a_test.cpp", "namespace trireme {\n" + test + "}\n"},
+                                      {"trireme/ir/b_test.cpp", "namespace trireme::b_test {\n" + test + "}\n"},
+                                      {"trireme/ir/c_test.cpp", "namespace trireme {\nint no_test;\n}\n"},
+                                      {"tests/house/b_test.cpp", "namespace ab_test {\n" + test + "}\n"}};
+
+  EXPECT_THAT(check_test_namespaces(files),
+              ElementsAre(HasSubstr("trireme/ir/a_test.cpp:1: "), HasSubstr("tests/house/b_test.cpp:1: ")));
+}
+
 TEST(HouseChecks, text_that_is_not_ascii_or_not_finished_is_found) {
   const std::string later = "TO", here = "/ho";
   const std::vector<SourceFile> files{{"a.md", "fine\ncaf\xc3\xa9\nblank \n// " + later + "DO\n" + here + "me/me\n"}};
@@ -249,4 +264,4 @@ TEST(HouseChecks, exceptions_excuse_what_they_name_and_must_have_a_reason_and_a_
 }
 
 }  // namespace
-}  // namespace house
+}  // namespace house::house_test

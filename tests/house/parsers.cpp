@@ -57,10 +57,6 @@ bool may_parse(std::string_view path) {
   return std::ranges::any_of(kBorders, [&](std::string_view place) { return path.starts_with(place); });
 }
 
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 // Whether a type stands before the name: "Mesh parse_mesh(", and not "return parse_mesh(".
 bool is_declared(std::string_view before) {
   while (!before.empty() && before.back() == ' ') before.remove_suffix(1);

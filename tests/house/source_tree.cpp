@@ -32,10 +32,6 @@ std::string read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 // Copies a literal or comment as blanks, keeping the ends of lines, and gives the place after it.
 size_t blank(std::string_view text, size_t from, size_t to, std::string& out) {
   to = std::min(to, text.size());
@@ -75,6 +71,10 @@ size_t end_of_blank(std::string_view text, size_t at) {
 }
 
 }  // namespace
+
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
 
 std::vector<SourceFile> read_tree(const std::string& root) {
   std::vector<SourceFile> files;

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace house {
+namespace house::tools_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ TEST_F(RefreshDefects, NamesADefectWhoseLinesAreNoMore) {
 }
 
 }  // namespace
-}  // namespace house
+}  // namespace house::tools_test

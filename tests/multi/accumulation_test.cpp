@@ -8,7 +8,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::accumulation_test {
 namespace {
 
 using namespace testing_support;
@@ -114,7 +114,7 @@ TEST(AccumulationOfSums, contracts_12_1_a_gradient_is_the_sum_of_those_of_the_mi
     const Tensor w(graph, graph.add_input("w", {DType::kF32, {12, 5}}, Role::kParameter));
     const Tensor loss = reduce_sum(square(matmul(x, w)));
     graph.add_output("gradient", gradients(loss, std::vector<Tensor>{w})[0].id());
-    Session session(std::move(graph), std::nullopt, {.parallel = in_parts(parts)});
+    Session session(std::move(graph), std::nullopt, {.compile = {.parallel = in_parts(parts)}});
     const std::span<float> of_x = session.step().input("x").as<float>();
     for (size_t i = 0; i < of_x.size(); ++i) of_x[i] = normal({7}, static_cast<uint64_t>(first * 12) + i, 0);
     const std::span<float> of_w = session.step().input("w").as<float>();
@@ -288,4 +288,4 @@ TEST(AccumulationErrors, AStrategyFileWithRanksInsideMicroBatchesIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::accumulation_test

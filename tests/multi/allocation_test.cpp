@@ -11,7 +11,7 @@
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::allocation_test {
 namespace {
 
 using namespace testing_support;
@@ -57,7 +57,8 @@ Allocations taken_by_steps(const Graph& graph, int ranks, const std::string& tra
     auto pool = std::make_shared<ThreadPool>(threads);
     meet_libgomp(*pool);
     auto session = std::make_shared<Session>(
-        graph, std::nullopt, Session::Options{.world = world, .pool = pool.get(), .seed = 5, .parallel = parallel});
+        graph, std::nullopt,
+        Session::Options{.world = world, .pool = pool.get(), .seed = 5, .compile = {.parallel = parallel}});
     session->initialise();
     return [pool, session](int64_t step) { train_step(*session, step, 0.1F); };
   });
@@ -192,4 +193,4 @@ TEST_P(AllocationOfOperations, an_operation_takes_no_memory) {
 INSTANTIATE_TEST_SUITE_P(Transports, AllocationOfOperations, testing::ValuesIn(cases_of({2, 3, 17})), name_of);
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::allocation_test

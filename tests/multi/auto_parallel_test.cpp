@@ -9,7 +9,7 @@
 #include "trireme/nn/models/resnet.h"
 #include "trireme/planner/search.h"
 
-namespace trireme {
+namespace trireme::auto_parallel_test {
 namespace {
 
 using namespace testing_support;
@@ -70,7 +70,8 @@ struct Trained {
 };
 
 Trained train(const Graph& graph, const Parallel& parallel, Numerics numerics, comm::World* world) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel, .numerics = numerics});
+  Session session(graph, std::nullopt,
+                  {.world = world, .seed = 5, .compile = {.parallel = parallel, .numerics = numerics}});
   session.initialise();
   Trained out;
   for (int step = 1; step <= kSteps; ++step) {
@@ -155,7 +156,7 @@ TEST(AutoParallelFallback, where_choices_are_too_many_sharding_propagation_takes
 
 Graph mlp_of(int64_t batch, int64_t in, int64_t hidden, int64_t out) {
   Graph graph("ffn");
-  const Tensor x = data(graph, "x", {batch, in});
+  const Tensor x = data_input(graph, "x", {batch, in});
   const Tensor first = in_scope(graph, "dense1", [&] {
     return matmul(x, parameter(graph, "dense1.weight", {in, hidden}));
   });
@@ -260,7 +261,7 @@ TEST(AutoParallel, says_what_it_found) {
 
 TEST(AutoParallel, refuses_what_a_search_does_not_keep) {
   Graph graph("own");
-  const Tensor x = data(graph, "x", {8, 4});
+  const Tensor x = data_input(graph, "x", {8, 4});
   const Tensor sum = in_scope(graph, "mean", [&] { return reduce_sum(x, {0}, false); });
   graph.add_output("y", sum.id());
   const Parallel parallel{.mesh = "dp=2", .ops = {{"mean/reduce_sum", "cross_batch"}}};
@@ -272,4 +273,4 @@ TEST(AutoParallel, refuses_what_a_search_does_not_keep) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::auto_parallel_test

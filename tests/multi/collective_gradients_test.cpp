@@ -13,7 +13,7 @@
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::collective_gradients_test {
 namespace {
 
 using namespace testing_support;
@@ -341,4 +341,4 @@ INSTANTIATE_TEST_SUITE_P(Of, CollectiveGradients, testing::Range(size_t{0}, case
 });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::collective_gradients_test

@@ -12,7 +12,7 @@
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/loop/trainer.h"
 
-namespace trireme {
+namespace trireme::communication_test {
 namespace {
 
 using namespace testing_support;
@@ -126,7 +126,7 @@ TEST(Communication, sums_in_bf16_train_as_one_device_does_to_the_rounding_of_bf1
   const auto trained = [](comm::World* world, const Communication& communication) {
     Parallel parallel;
     parallel.communication = communication;
-    Session session(bf16_step(0), std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+    Session session(bf16_step(0), std::nullopt, {.world = world, .seed = 5, .compile = {.parallel = parallel}});
     session.initialise();
     const auto weight = session.step().input("h.0.mlp.c_fc.weight").as<float>();
     std::vector<float> moved(weight.begin(), weight.end());
@@ -208,4 +208,4 @@ TEST(Communication, in_data_parallel_mode_the_log_says_once_that_shard_is_ignore
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::communication_test

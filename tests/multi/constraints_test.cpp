@@ -7,7 +7,7 @@
 #include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::constraints_test {
 namespace {
 
 using namespace testing_support;
@@ -22,62 +22,62 @@ struct Row {
 };
 
 Tensor softmax_of(Graph& g) {
-  return softmax(data(g, "x", {8, 8}));
+  return softmax(data_input(g, "x", {8, 8}));
 }
 Tensor cumsum_of(Graph& g) {
-  return cumsum(data(g, "x", {8, 8}), 1);
+  return cumsum(data_input(g, "x", {8, 8}), 1);
 }
 Tensor concat_of(Graph& g) {
-  return concat({data(g, "x", {8, 8}), data(g, "y", {8, 8})}, 1);
+  return concat({data_input(g, "x", {8, 8}), data_input(g, "y", {8, 8})}, 1);
 }
 Tensor split_of(Graph& g) {
-  return split(data(g, "x", {8, 8}), 1, 2)[0];
+  return split(data_input(g, "x", {8, 8}), 1, 2)[0];
 }
 Tensor argmax_of(Graph& g) {
-  return cast(argmax(data(g, "x", {8, 8})), DType::kF32);
+  return cast(argmax(data_input(g, "x", {8, 8})), DType::kF32);
 }
 Tensor loss_of(Graph& g) {
-  return cross_entropy(data(g, "x", {8, 8}), data(g, "labels", {8}, DType::kI32));
+  return cross_entropy(data_input(g, "x", {8, 8}), data_input(g, "labels", {8}, DType::kI32));
 }
 Tensor loss_in_parts_of(Graph& g) {
-  return cross_entropy_in_parts(matmul(data(g, "x", {8, 4}), parameter(g, "w", {4, 8})),
-                                data(g, "labels", {8}, DType::kI32));
+  return cross_entropy_in_parts(matmul(data_input(g, "x", {8, 4}), parameter(g, "w", {4, 8})),
+                                data_input(g, "labels", {8}, DType::kI32));
 }
 Tensor norm_of(Graph& g) {
-  return layer_norm(data(g, "x", {8, 8}), parameter(g, "gamma", {8}), parameter(g, "beta", {8})).y;
+  return layer_norm(data_input(g, "x", {8, 8}), parameter(g, "gamma", {8}), parameter(g, "beta", {8})).y;
 }
 Tensor lookup_of(Graph& g) {
-  return embedding(parameter(g, "table", {8, 4}), data(g, "ids", {8, 2}, DType::kI32));
+  return embedding(parameter(g, "table", {8, 4}), data_input(g, "ids", {8, 2}, DType::kI32));
 }
 Tensor scalar_lookup_of(Graph& g) {
-  return embedding(parameter(g, "table", {8, 4}), cast(reshape(data(g, "id", {1}), {}), DType::kI32));
+  return embedding(parameter(g, "table", {8, 4}), cast(reshape(data_input(g, "id", {1}), {}), DType::kI32));
 }
 Tensor max_of(Graph& g) {
-  return reduce_max(data(g, "x", {8, 8}), {0});
+  return reduce_max(data_input(g, "x", {8, 8}), {0});
 }
 Tensor sum_of(Graph& g) {
-  return reduce_sum(data(g, "x", {8, 8}), {0, 1});
+  return reduce_sum(data_input(g, "x", {8, 8}), {0, 1});
 }
 Tensor one_hot_of(Graph& g) {
-  return scale(one_hot(data(g, "ids", {4, 2}, DType::kI32), 8), 2);
+  return scale(one_hot(data_input(g, "ids", {4, 2}, DType::kI32), 8), 2);
 }
 Tensor slice_of(Graph& g) {
-  return slice(data(g, "x", {8, 8}), 1, 2, 4);
+  return slice(data_input(g, "x", {8, 8}), 1, 2, 4);
 }
 Tensor reshape_of(Graph& g) {
-  return reshape(data(g, "x", {8, 8}), {8, 2, 4});
+  return reshape(data_input(g, "x", {8, 8}), {8, 2, 4});
 }
 Tensor cast_of(Graph& g) {
-  return cast(cast(data(g, "x", {8, 8}), DType::kF64), DType::kF32);
+  return cast(cast(data_input(g, "x", {8, 8}), DType::kF64), DType::kF32);
 }
 Tensor transpose_of(Graph& g) {
-  return transpose(data(g, "x", {8, 8}), {1, 0});
+  return transpose(data_input(g, "x", {8, 8}), {1, 0});
 }
 Tensor tile_of(Graph& g) {
-  return broadcast_to(reshape(data(g, "x", {8}), {8, 1}), {8, 8});
+  return broadcast_to(reshape(data_input(g, "x", {8}), {8, 1}), {8, 8});
 }
 Tensor product_of(Graph& g) {
-  return matmul(data(g, "x", {8, 6}), parameter(g, "w", {6, 8}));
+  return matmul(data_input(g, "x", {8, 6}), parameter(g, "w", {6, 8}));
 }
 
 std::vector<Row> rows() {
@@ -142,4 +142,4 @@ INSTANTIATE_TEST_SUITE_P(Contracts_5_7, Constraints, testing::ValuesIn(rows()),
                          [](const auto& about) { return about.param.name; });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::constraints_test

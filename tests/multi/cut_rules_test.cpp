@@ -13,14 +13,16 @@
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/compile.h"
 
-namespace trireme {
+namespace trireme::cut_rules_test {
 namespace {
 
 using namespace testing_support;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 Graph deep_mlp() {
   nn::Mlp mlp({12, 16, 16, 16, 8});
@@ -191,6 +193,28 @@ TEST(CutRules, a_shard_size_that_divides_makes_groups_on_any_number_of_ranks) {
           "gradient is summed over 6 ranks; use a divisor of that"));
 }
 
+TEST(CutRules, an_optimizer_parallelism_that_slices_nothing_is_told) {
+  const auto told = [](const Graph& graph, int64_t level, int64_t threshold_kb, const std::string& mesh) {
+    const Parallel parallel{.mesh = mesh,
+                            .dataset = mesh.starts_with("dp") ? "data_parallel" : "full_batch",
+                            .optimizer = {.level = level, .threshold_kb = threshold_kb}};
+    std::vector<std::string> out = without_effect(graph, semi_auto(graph, 2, parallel), parallel.optimizer);
+    std::erase_if(out, [](const std::string& text) { return text.starts_with("axis "); });
+    return out;
+  };
+  const Graph graph = mlp_step(AdamW{});
+  for (const int64_t level : {1, 2, 3}) {
+    EXPECT_THAT(told(graph, level, 0, "dp=2"), IsEmpty()) << level;
+    EXPECT_THAT(told(graph, level, 64, "dp=2"),
+                ElementsAre(AllOf(HasSubstr("slices nothing: no parameter that is not excepted has 64 KiB or more"),
+                                  StartsWith(fmt::format("optimizer parallelism of level {} ", level)))));
+    EXPECT_THAT(told(graph, level, 0, "tp=2"), ElementsAre(HasSubstr("slices nothing: no gradient is summed")));
+  }
+  EXPECT_THAT(told(graph, 0, 64, "dp=2"), IsEmpty());
+  EXPECT_THAT(told(mlp_evaluation(), 1, 64, "dp=2"), IsEmpty()) << "an evaluation has nothing to slice";
+  EXPECT_THAT(told(mlp_step(Sgd{}), 2, 0, "dp=2"), IsEmpty()) << "gradients are sliced where there is no state";
+}
+
 TEST(CutRules, a_threshold_of_any_size_is_compared_exactly) {
   const Graph graph = mlp_step(AdamW{});
   const auto is_plain = [&](int64_t threshold) {
@@ -226,4 +250,4 @@ TEST(CutRules, what_a_model_that_is_cut_by_hand_cannot_follow_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::cut_rules_test

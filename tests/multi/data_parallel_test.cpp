@@ -16,7 +16,7 @@
 #include "trireme/plan/parallel.h"
 #include "trireme/train/step/step.h"
 
-namespace trireme {
+namespace trireme::data_parallel_test {
 namespace {
 
 using namespace testing_support;
@@ -101,4 +101,4 @@ TEST(DataParallel, ranks_train_by_adam_as_one_rank_on_the_whole_batch) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_parallel_test

@@ -7,7 +7,7 @@
 #include "trireme/ops/loss/counted_loss.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::encoders_test {
 namespace {
 
 using namespace testing_support;
@@ -81,4 +81,4 @@ TEST(Encoders, ranks_of_all_kinds_train_as_one) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::encoders_test

@@ -10,7 +10,7 @@
 #include "trireme/nn/moe.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::expert_parallel_test {
 namespace {
 
 using namespace testing_support;
@@ -125,4 +125,4 @@ TEST(ExpertParallel, groups_that_ranks_cannot_share_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::expert_parallel_test

@@ -12,7 +12,7 @@
 #include "trireme/nn/models/wide_deep.h"
 #include "trireme/train/step/assembly.h"
 
-namespace trireme {
+namespace trireme::fields_test {
 namespace {
 
 using namespace testing_support;
@@ -251,4 +251,4 @@ TEST(Fields, a_wide_deep_model_trains_as_on_one_rank) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::fields_test

@@ -9,7 +9,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/plan/fusion.h"
 
-namespace trireme {
+namespace trireme::fusion_test {
 namespace {
 
 using namespace testing_support;
@@ -196,4 +196,4 @@ TEST(Reuse, contract_16_5_the_log_says_the_limit_where_reuse_is_on) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::fusion_test

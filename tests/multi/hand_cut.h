@@ -59,7 +59,7 @@ inline std::vector<Pieces> run_on_ranks(const ExecutionPlan& plan, const std::ve
   return out;
 }
 
-inline Tensor data(Graph& graph, const std::string& name, const TensorType& type) {
+inline Tensor data_input(Graph& graph, const std::string& name, const TensorType& type) {
   return {graph, graph.add_input(name, type, Role::kData)};
 }
 
@@ -70,7 +70,7 @@ inline std::vector<std::vector<int64_t>> results_of(const Mesh& mesh, const Tens
                                                     const std::function<int64_t(int64_t, int64_t)>& value,
                                                     const Step& step) {
   Graph graph("values");
-  const Tensor x = data(graph, "x", {DType::kI64, type.shape});
+  const Tensor x = data_input(graph, "x", {DType::kI64, type.shape});
   graph.add_output("y", cast(step(cast(x, type.dtype)), DType::kI64).id());
   const ExecutionPlan plan = plan_by_hand(graph, mesh);
   std::vector<Pieces> inputs(static_cast<size_t>(mesh.devices()));
@@ -93,7 +93,7 @@ inline std::vector<std::vector<int64_t>> results_of(const Mesh& mesh, const Tens
 inline std::string refusal(const TensorType& type, const Step& step) {
   Graph graph("refused");
   try {
-    step(data(graph, "x", type));
+    step(data_input(graph, "x", type));
   } catch (const Error& e) {
     return e.kind() == ErrorKind::kInvalidArgument ? e.text() : "of another kind: " + e.text();
   }

@@ -11,7 +11,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/build.h"
 
-namespace trireme {
+namespace trireme::hand_cut_test {
 namespace {
 
 using namespace testing_support;
@@ -172,9 +172,9 @@ HostTensor columns_of(const HostTensor& whole, int64_t first, int64_t count) {
 // loss stands on both ranks and each begins its gradient with 1, so each takes half of it.
 Graph half_of_a_product() {
   Graph graph("half");
-  const Tensor x = data(graph, "x", {DType::kF32, {kRows, kInner / 2}});
-  const Tensor w = data(graph, "w", {DType::kF32, {kInner / 2, kColumns}});
-  const Tensor c = data(graph, "c", {DType::kF32, {kRows, kColumns}});
+  const Tensor x = data_input(graph, "x", {DType::kF32, {kRows, kInner / 2}});
+  const Tensor w = data_input(graph, "w", {DType::kF32, {kInner / 2, kColumns}});
+  const Tensor c = data_input(graph, "c", {DType::kF32, {kRows, kColumns}});
   const Tensor partial = matmul(x, w);
   const Tensor y = all_reduce({&partial, 1}, {.axes = {0}, .size = 2})[0];
   const Tensor loss = reduce_sum(mul(c, y)) * 0.5;
@@ -231,4 +231,4 @@ TEST(HandCut, a_product_of_two_halves_is_the_dense_product_and_has_its_gradients
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::hand_cut_test

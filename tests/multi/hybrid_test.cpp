@@ -15,7 +15,7 @@
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/by_hand.h"
 
-namespace trireme {
+namespace trireme::hybrid_test {
 namespace {
 
 using namespace testing_support;
@@ -51,7 +51,7 @@ struct Vector : nn::Module {
 };
 
 Curve train(const Graph& graph, comm::World* world, const Parallel& parallel) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+  Session session(graph, std::nullopt, {.world = world, .seed = 5, .compile = {.parallel = parallel}});
   session.initialise();
   Curve out;
   note_start(session.step(), out);
@@ -150,8 +150,9 @@ TEST(Layerwise, contracts_3_4_values_of_a_ranks_own_are_left_out_of_broadcast_an
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
     const auto rank = static_cast<size_t>(world.rank());
     const auto values = [&](bool broadcast, const std::string& name) {
-      Session session(graph, std::nullopt,
-                      {.world = &world, .seed = rank + 1, .parallel = kByHand, .parameter_broadcast = broadcast});
+      Session session(
+          graph, std::nullopt,
+          {.world = &world, .seed = rank + 1, .parameter_broadcast = broadcast, .compile = {.parallel = kByHand}});
       session.initialise();
       return values_of(session, name);
     };
@@ -171,7 +172,7 @@ TEST(Layerwise, contracts_3_4_values_of_a_ranks_own_are_left_out_of_broadcast_an
 TEST(Layerwise, contracts_3_3_each_rank_steps_along_its_own_gradient) {
   const Graph graph = own_step(kByHand, 2);
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 7, .parallel = kByHand});
+    Session session(graph, std::nullopt, {.world = &world, .seed = 7, .compile = {.parallel = kByHand}});
     session.initialise();
     const std::vector<float> own = values_of(session, "a.own");
     const std::vector<float> shared = values_of(session, "b.shared");
@@ -213,7 +214,7 @@ Loaded load_on(int ranks, const Graph& graph, const Parallel& parallel, const st
   out.values.resize(static_cast<size_t>(ranks));
   std::mutex mutex;
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 2, .parallel = parallel});
+    Session session(graph, std::nullopt, {.world = &world, .seed = 2, .compile = {.parallel = parallel}});
     session.initialise();
     std::string error;
     try {
@@ -234,7 +235,7 @@ TEST(Layerwise, a_checkpoint_keeps_each_ranks_own_and_says_so) {
   std::mutex mutex;
   std::vector<std::vector<float>> saved(2);
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 7, .parallel = kByHand});
+    Session session(graph, std::nullopt, {.world = &world, .seed = 7, .compile = {.parallel = kByHand}});
     session.initialise();
     save_session(session, &world, {.root = folder.path(), .step = 1});
     const std::lock_guard lock(mutex);
@@ -274,7 +275,7 @@ TEST(Layerwise, pieces_are_joined_as_a_job_of_another_size_says) {
   std::mutex mutex;
   std::vector<std::vector<float>> saved(2);
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
-    Session session(saved_graph, std::nullopt, {.world = &world, .seed = 7, .parallel = own});
+    Session session(saved_graph, std::nullopt, {.world = &world, .seed = 7, .compile = {.parallel = own}});
     session.initialise();
     save_session(session, &world, {.root = folder.path(), .step = 1});
     const std::lock_guard lock(mutex);
@@ -360,4 +361,4 @@ TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::hybrid_test

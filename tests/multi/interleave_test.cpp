@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::interleave_test {
 namespace {
 
 using namespace testing_support;
@@ -82,7 +82,7 @@ TEST(InterleaveOfSums, contracts_11_3_1_the_loss_is_that_of_both_halves) {
   const auto loss_of = [](int64_t rows, int64_t first, const Parallel& parallel, int64_t summed_parts) {
     nn::Mlp mlp({12, 16, 10});
     Session session(training_step(mlp_model(mlp), class_loss(), mlp_batch(rows), Sgd{}, {.summed_parts = summed_parts}),
-                    std::nullopt, {.seed = 5, .parallel = parallel});
+                    std::nullopt, {.seed = 5, .compile = {.parallel = parallel}});
     session.initialise();
     const std::span<float> x = session.step().input("x").as<float>();
     for (size_t i = 0; i < x.size(); ++i) x[i] = normal({7}, static_cast<uint64_t>(first * 12) + i, 0);
@@ -181,4 +181,4 @@ TEST(InterleaveErrors, contracts_11_3_3_say_what_does_not_fit) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::interleave_test

@@ -20,7 +20,7 @@
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/invariant.h"
 
-namespace trireme {
+namespace trireme::invariant_test {
 namespace {
 
 using namespace testing_support;
@@ -90,9 +90,11 @@ struct How {
 
 Trained train(const std::string& model, Parallel parallel, comm::World* world, int threads, const How& how = {}) {
   ThreadPool pool(threads);
-  Session session(
-      step_of(model, how.numerics), std::nullopt,
-      {.world = world, .pool = &pool, .seed = 5, .parallel = parallel, .numerics = how.numerics, .passes = how.passes});
+  Session session(step_of(model, how.numerics), std::nullopt,
+                  {.world = world,
+                   .pool = &pool,
+                   .seed = 5,
+                   .compile = {.parallel = parallel, .numerics = how.numerics, .passes = how.passes}});
   session.initialise();
   Trained out;
   for (int step = 1; step <= how.steps; ++step) {
@@ -440,4 +442,4 @@ TEST(InvariantErrors, SumsOverRanksThatCountOtherwiseThanTheMeshAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::invariant_test

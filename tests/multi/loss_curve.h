@@ -70,7 +70,8 @@ inline void require_equal_bits(Session& session, comm::World& world, int64_t ste
 
 inline Curve train_curve(const Graph& graph, comm::World* world, const Parallel& parallel = {}, float lr = 0.2F,
                          const PassOptions& passes = {}, int steps = kSteps) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel, .passes = passes});
+  Session session(graph, std::nullopt,
+                  {.world = world, .seed = 5, .compile = {.parallel = parallel, .passes = passes}});
   session.initialise();
   Curve out;
   note_start(session.step(), out);

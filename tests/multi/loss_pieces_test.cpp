@@ -8,7 +8,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::loss_pieces_test {
 namespace {
 
 using namespace testing_support;
@@ -101,4 +101,4 @@ TEST(LossPiecesConfig, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::loss_pieces_test

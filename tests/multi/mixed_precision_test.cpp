@@ -7,7 +7,7 @@
 #include "tests/multi/training_support.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::mixed_precision_test {
 namespace {
 
 using namespace testing_support;
@@ -43,7 +43,7 @@ void fill_counting(Session& session, int64_t step) {
 }
 
 std::vector<double> losses(DType compute, int64_t steps, const Parallel& parallel = {}, comm::World* world = nullptr) {
-  Session session(gpt_step(compute), std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+  Session session(gpt_step(compute), std::nullopt, {.world = world, .seed = 5, .compile = {.parallel = parallel}});
   session.initialise();
   std::vector<double> out;
   for (int64_t step = 1; step <= steps; ++step) {
@@ -146,4 +146,4 @@ TEST(MixedPrecision, gradients_are_reduced_in_f32) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::mixed_precision_test

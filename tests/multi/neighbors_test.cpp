@@ -6,7 +6,7 @@
 #include "tests/multi/hand_cut.h"
 #include "trireme/ops/collectives/uneven_exchange.h"
 
-namespace trireme {
+namespace trireme::neighbors_test {
 namespace {
 
 using namespace testing_support;
@@ -159,7 +159,7 @@ TEST(RankLists, contracts_1_7_short_doubled_and_uneven_lists_are_refused) {
 // What the planner says to a collective on four ranks.
 std::string plan_error(const Step& step) {
   Graph graph("planned");
-  graph.add_output("y", step(data(graph, "x", {DType::kF32, {4, 4}})).id());
+  graph.add_output("y", step(data_input(graph, "x", {DType::kF32, {4, 4}})).id());
   try {
     semi_auto(graph, 4, {.dataset = "full_batch"});
   } catch (const Error& e) {
@@ -224,4 +224,4 @@ TEST(HandCut, contracts_17_1_reductions_that_there_are_not_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::neighbors_test

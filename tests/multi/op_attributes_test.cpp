@@ -8,7 +8,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::op_attributes_test {
 namespace {
 
 using namespace testing_support;
@@ -42,7 +42,7 @@ void expect_reads_back(const Graph& graph, const Strategy& strategy) {
 // x normalised by statistics of the batch, and the gradient of what follows.
 Graph normalised(int64_t batch, int64_t first, int64_t whole) {
   Graph graph;
-  const Tensor all = data(graph, "x", {whole, 4});
+  const Tensor all = data_input(graph, "x", {whole, 4});
   const Tensor x = batch == whole ? all : slice(all, 0, first, batch);
   const Tensor w = parameter(graph, "w", {4, 4});
   const Tensor h = matmul(x, w);
@@ -77,13 +77,13 @@ TEST(OpAttributes, cross_batch_gives_each_rank_the_statistics_and_gradients_of_i
 
 TEST(OpAttributes, cross_batch_of_a_sum_and_a_maximum_is_that_of_the_ranks_own_rows) {
   Graph graph;
-  const Tensor x = data(graph, "x", {8, 4});
+  const Tensor x = data_input(graph, "x", {8, 4});
   graph.set_scope("stat");
   graph.add_output("sum", reduce_sum(x, {0}).id());
   graph.add_output("max", reduce_max(x, {0}).id());
   graph.set_scope("");
   Graph half;
-  const Tensor mine = slice(data(half, "x", {8, 4}), 0, 0, 4);
+  const Tensor mine = slice(data_input(half, "x", {8, 4}), 0, 0, 4);
   half.add_output("sum", reduce_sum(mine, {0}).id());
   half.add_output("max", reduce_max(mine, {0}).id());
   const OnRanks two =
@@ -95,11 +95,11 @@ TEST(OpAttributes, cross_batch_of_a_sum_and_a_maximum_is_that_of_the_ranks_own_r
 // Terms of the ranks' own pass through the slice that the gradient of a pad is, which is cut too.
 TEST(OpAttributes, cross_batch_of_what_is_padded_reads_back) {
   Graph graph;
-  const Tensor x = data(graph, "x", {4, 3, 6});
+  const Tensor x = data_input(graph, "x", {4, 3, 6});
   graph.set_scope("stat");
   const Tensor sums = reduce_sum(x, {0});
   graph.set_scope("");
-  const Tensor loss = mean(square(mul(data(graph, "z", {4, 5, 6}), pad(sums, {2, 0}, {0, 0}))));
+  const Tensor loss = mean(square(mul(data_input(graph, "z", {4, 5, 6}), pad(sums, {2, 0}, {0, 0}))));
   graph.add_output("loss", loss.id());
   graph.add_output("grad", gradients(loss, std::vector<Tensor>{x})[0].id());
   Parallel parallel = asking({{"stat/reduce_sum", "cross_batch"}}, "dp=2,tp=2");
@@ -118,12 +118,12 @@ TEST(OpAttributes, cross_batch_of_what_is_padded_reads_back) {
 
 Graph reshaped() {
   Graph graph;
-  const Tensor x = data(graph, "x", {2, 8});
+  const Tensor x = data_input(graph, "x", {2, 8});
   graph.set_scope("view");
   const Tensor y = reshape(x, {8, 2});
   graph.set_scope("");
   graph.add_output("y", y.id());
-  const Tensor loss = mean(square(mul(y, data(graph, "weights", {8, 2}))));
+  const Tensor loss = mean(square(mul(y, data_input(graph, "weights", {8, 2}))));
   graph.add_output("grad", gradients(loss, std::vector<Tensor>{x})[0].id());
   return graph;
 }
@@ -165,7 +165,7 @@ TEST(OpAttributes, skip_redistribution_changes_nothing_where_the_cuts_pass_throu
 // A cumulative sum cannot be cut along the dimension it runs over; said otherwise, each rank begins anew.
 TEST(OpAttributes, self_define_shard_runs_an_op_on_pieces_that_its_rule_forbids) {
   Graph graph;
-  const Tensor x = data(graph, "x", {2, 8});
+  const Tensor x = data_input(graph, "x", {2, 8});
   graph.set_scope("running");
   graph.add_output("y", cumsum(x, 1).id());
   const OnRanks two = run_on_ranks(graph, 2, asking({{"running/cumsum", "self_define_shard [-, dp] -> [-, dp]"}}));
@@ -183,7 +183,7 @@ TEST(OpAttributes, self_define_shard_runs_an_op_on_pieces_that_its_rule_forbids)
 
 TEST(OpAttributes, what_an_op_cannot_have_is_refused) {
   Graph graph;
-  const Tensor x = data(graph, "x", {8, 8});
+  const Tensor x = data_input(graph, "x", {8, 8});
   graph.set_scope("a");
   graph.add_output("y", relu(matmul(x, parameter(graph, "w", {8, 8}))).id());
   const auto refused = [&](const std::string& pattern, const std::string& text) {
@@ -207,7 +207,7 @@ TEST(OpAttributes, what_an_op_cannot_have_is_refused) {
 
 Graph two_products() {
   Graph graph;
-  const Tensor x = data(graph, "x", {16, 8});
+  const Tensor x = data_input(graph, "x", {16, 8});
   const Tensor up = parameter(graph, "up", {8, 12});
   const Tensor down = parameter(graph, "down", {12, 4});
   graph.set_scope("first");
@@ -264,4 +264,4 @@ TEST(OpAttributes, copies_that_do_not_divide_or_have_no_axis_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::op_attributes_test

@@ -10,7 +10,7 @@
 #include "trireme/nn/parallel.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::operator_parallel_test {
 namespace {
 
 using namespace testing_support;
@@ -52,7 +52,7 @@ int count(const Program& program, std::string_view op) {
 
 TEST(OperatorParallel, contracts_5_9_1_a_product_cut_2_by_4_has_the_documented_local_shapes) {
   Graph graph;
-  const Tensor x = data(graph, "x", {256, 784});
+  const Tensor x = data_input(graph, "x", {256, 784});
   const Tensor w = parameter(graph, "w", {784, 64});
   graph.add_output("y", in_scope(graph, "fc", [&] { return matmul(x, w); }).id());
   const OnRanks eight = run_on_ranks(graph, 8, by_hand("", {{"fc", "{{2,1},{1,4}}"}}));
@@ -70,7 +70,7 @@ TEST(OperatorParallel, contracts_5_9_1_a_product_cut_2_by_4_has_the_documented_l
 
 TEST(OperatorParallel, contracts_5_9_2_a_contracted_cut_is_reduced_in_the_documented_groups_and_then_sliced) {
   Graph graph;
-  const Tensor x = data(graph, "x", {64, 64});
+  const Tensor x = data_input(graph, "x", {64, 64});
   const Tensor w = parameter(graph, "w", {64, 64});
   const Tensor y = in_scope(graph, "fc", [&] { return matmul(x, w); });
   graph.add_output("y", in_scope(graph, "act", [&] { return relu(y); }).id());
@@ -90,7 +90,7 @@ TEST(OperatorParallel, contracts_5_9_2_a_contracted_cut_is_reduced_in_the_docume
 
 Graph three_products() {
   Graph graph;
-  const Tensor x = data(graph, "x", {16, 64});
+  const Tensor x = data_input(graph, "x", {16, 64});
   Tensor h = in_scope(graph, "fc1", [&] { return matmul(x, parameter(graph, "fc1.weight", {64, 32})); });
   h = in_scope(graph, "relu1", [&] { return relu(h); });
   h = in_scope(graph, "fc2", [&] { return matmul(h, parameter(graph, "fc2.weight", {32, 32})); });
@@ -146,7 +146,7 @@ TEST(OperatorParallel, contracts_5_9_7_fewer_parts_than_ranks_are_computed_repea
 
 TEST(OperatorParallel, contracts_5_9_4_one_parameter_in_two_layouts_is_an_error_that_names_both) {
   Graph graph;
-  const Tensor x = data(graph, "x", {8, 8});
+  const Tensor x = data_input(graph, "x", {8, 8});
   const Tensor w = parameter(graph, "shared.weight", {8, 8});
   const Tensor h = in_scope(graph, "first", [&] { return matmul(x, w); });
   graph.add_output("y", in_scope(graph, "second", [&] { return matmul(h, w); }).id());
@@ -159,7 +159,7 @@ TEST(OperatorParallel, contracts_5_9_4_one_parameter_in_two_layouts_is_an_error_
 
 TEST(OperatorParallel, contracts_5_9_5_what_does_not_fit_is_refused_with_what_would) {
   Graph graph;
-  const Tensor x = data(graph, "x", {64, 64});
+  const Tensor x = data_input(graph, "x", {64, 64});
   const Tensor w = parameter(graph, "fc.weight", {64, 64});
   graph.add_output("y", in_scope(graph, "fc", [&] { return matmul(x, w); }).id());
   const auto refused = [&](const std::string& cuts, int ranks, const std::string& mesh = "") {
@@ -194,7 +194,7 @@ TEST(OperatorParallel, contracts_5_9_5_what_does_not_fit_is_refused_with_what_wo
 TEST(OperatorParallel, a_collective_in_the_models_code_must_fit_the_mesh) {
   const auto error_with = [](const CollectiveAttrs& attrs) {
     Graph graph;
-    graph.add_output("y", all_gather(data(graph, "x", {4, 4}), attrs).id());
+    graph.add_output("y", all_gather(data_input(graph, "x", {4, 4}), attrs).id());
     return error_of([&] { semi_auto(graph, 4, by_hand("dp=2,tp=2", {})); });
   };
   EXPECT_THAT(error_with({.axes = {2}, .size = 2}),
@@ -211,7 +211,7 @@ struct Pair : nn::Module {
 // The loss and the gradients of the model.
 Graph graph_of(Pair& model) {
   Graph graph;
-  const Tensor x = data(graph, "x", {8, 16});
+  const Tensor x = data_input(graph, "x", {8, 16});
   nn::Trace trace(graph);
   const Tensor loss = mean(square(model(x)));
   graph.add_output("loss", loss.id());
@@ -340,7 +340,7 @@ TEST(NamedLayouts, contracts_6_5_1_two_axes_in_a_dimension_place_the_documented_
 
 TEST(NamedLayouts, contracts_6_5_3_a_result_wanted_cut_over_the_contracted_axes_is_a_reduce_scatter) {
   Graph graph;
-  const Tensor x = data(graph, "x", {16, 8});
+  const Tensor x = data_input(graph, "x", {16, 8});
   const Tensor w = parameter(graph, "w", {8, 4});
   graph.add_output("y", in_scope(graph, "fc", [&] { return relu(matmul(x, w)); }).id());
   const OnRanks eight =
@@ -361,7 +361,7 @@ class TensorParallel : public testing::TestWithParam<TensorParallelCase> {};
 TEST_P(TensorParallel, contracts_6_5_6_sends_what_its_formula_says) {
   const TensorParallelCase& c = GetParam();
   Graph graph;
-  const Tensor x = data(graph, "x", {1024, 256});
+  const Tensor x = data_input(graph, "x", {1024, 256});
   const Tensor w1 = parameter(graph, "w1", {256, 512});
   const Tensor w2 = parameter(graph, "w2", {512, 256});
   const Tensor h = in_scope(graph, "up", [&] { return matmul(x, w1); });
@@ -386,4 +386,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& about) { return about.param.name; });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::operator_parallel_test

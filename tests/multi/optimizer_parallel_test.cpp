@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::optimizer_parallel_test {
 namespace {
 
 using namespace testing_support;
@@ -291,4 +291,4 @@ TEST(DatasetStrategy, contracts_4_3_4_what_does_not_divide_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optimizer_parallel_test

@@ -13,7 +13,7 @@
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/timeline.h"
 
-namespace trireme {
+namespace trireme::pipeline_contracts_test {
 namespace {
 
 using namespace testing_support;
@@ -145,7 +145,7 @@ TEST(PipelineContracts, contracts_9_6_1_trains_on_the_sum_of_the_micro_batches_l
 std::vector<std::vector<std::string>> ran(const Graph& graph, int ranks, const Parallel& parallel) {
   std::vector<std::vector<std::string>> out;
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = parallel});
+    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .compile = {.parallel = parallel}});
     session.initialise();
     TimelineRecorder recorder(session.compiled(), session.step(), &world, 2);
     for (int64_t step = 1; step <= 2; ++step) {
@@ -294,7 +294,7 @@ TEST(PipelineContracts, contracts_9_6_6_all_ranks_have_the_result_of_the_last_st
     return inference(mlp_model(mlp), {{"x", {DType::kF32, {8, 1}}}});
   };
   const auto result_of = [&](comm::World* world, const Parallel& parallel) {
-    Session session(model(), std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+    Session session(model(), std::nullopt, {.world = world, .seed = 5, .compile = {.parallel = parallel}});
     session.initialise();
     fill_batch(session.step(), "x", 1);
     session.step().run();
@@ -392,4 +392,4 @@ TEST(PipelineSoundness, all_messages_of_1024_ranks_in_16_stages_meet_and_none_wa
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::pipeline_contracts_test

@@ -10,7 +10,7 @@
 #include "trireme/nn/models/resnet.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::pipeline_test {
 namespace {
 
 using namespace testing_support;
@@ -300,4 +300,4 @@ TEST(PipelineRules, uneven_stages_and_those_that_the_model_asks_for) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::pipeline_test

@@ -6,7 +6,7 @@
 
 #include "tests/multi/loss_curve.h"
 
-namespace trireme {
+namespace trireme::ranks_test {
 namespace {
 
 using namespace testing_support;
@@ -123,4 +123,4 @@ TEST(DataParallel, the_loss_of_ten_classes_starts_near_its_logarithm_and_falls) 
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::ranks_test

@@ -7,7 +7,7 @@
 #include "tests/multi/training_support.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::recompute_test {
 namespace {
 
 using namespace testing_support;
@@ -189,4 +189,4 @@ TEST(Recompute, with_everything_at_once_the_bits_are_the_same) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::recompute_test

@@ -8,7 +8,7 @@
 #include "trireme/nn/models/resnet.h"
 #include "trireme/train/step/by_hand.h"
 
-namespace trireme {
+namespace trireme::resnet_test {
 namespace {
 
 using namespace testing_support;
@@ -38,7 +38,7 @@ struct Outcome {
 };
 
 Outcome run(const Graphs& graphs, const Parallel& parallel, comm::World* world) {
-  Session session(graphs.step, graphs.evaluation, {.world = world, .seed = 5, .parallel = parallel});
+  Session session(graphs.step, graphs.evaluation, {.world = world, .seed = 5, .compile = {.parallel = parallel}});
   session.initialise();
   Outcome out;
   note_start(session.step(), out.curve);
@@ -105,7 +105,7 @@ TEST(ResNet, contracts_3_3_running_statistics_of_a_model_that_is_cut_by_hand_are
   const Graph graph = training_step([&](const Tensor& x) { return model(x); }, class_loss(), batch,
                                     Sgd{.momentum = 0.9}, {.name = "resnet"}, cut);
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
-    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .parallel = by_hand});
+    Session session(graph, std::nullopt, {.world = &world, .seed = 5, .compile = {.parallel = by_hand}});
     session.initialise();
     for (int64_t step = 1; step <= kSteps; ++step) {
       train_step(session, step, 0.05F);
@@ -158,4 +158,4 @@ TEST(ResNet, trains_in_bf16) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::resnet_test

@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 
-namespace trireme {
+namespace trireme::ring_attention_test {
 namespace {
 
 using namespace testing_support;
@@ -176,4 +176,4 @@ TEST(RingAttention, unequal_lengths_under_a_mask_are_gathered) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::ring_attention_test

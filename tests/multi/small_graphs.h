@@ -9,7 +9,7 @@
 
 namespace trireme::testing_support {
 
-inline Tensor data(Graph& graph, const std::string& name, const Shape& shape, DType dtype = DType::kF32) {
+inline Tensor data_input(Graph& graph, const std::string& name, const Shape& shape, DType dtype = DType::kF32) {
   return {graph, graph.add_input(name, {dtype, shape}, Role::kData)};
 }
 inline Tensor parameter(Graph& graph, const std::string& name, const Shape& shape) {

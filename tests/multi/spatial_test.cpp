@@ -9,7 +9,7 @@
 #include "trireme/exec/traffic.h"
 #include "trireme/partition/partition.h"
 
-namespace trireme {
+namespace trireme::spatial_test {
 namespace {
 
 using namespace testing_support;
@@ -31,7 +31,7 @@ struct Outcome {
 };
 
 Outcome run(const Graph& graph, const Parallel& parallel, comm::World* world) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+  Session session(graph, std::nullopt, {.world = world, .seed = 5, .compile = {.parallel = parallel}});
   session.initialise();
   Outcome out;
   note_start(session.step(), out.curve);
@@ -148,4 +148,4 @@ TEST(Spatial, means_that_leave_padding_out_are_not_cut_where_there_is_some) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::spatial_test

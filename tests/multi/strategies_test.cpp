@@ -12,7 +12,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::strategies_test {
 namespace {
 
 using namespace testing_support;
@@ -32,7 +32,7 @@ std::map<std::string, comm::World::Traffic> traffic_of(const comm::World& world)
 }
 
 Trained train(const Graph& graph, const Parallel& parallel, comm::World* world) {
-  Session session(graph, std::nullopt, {.world = world, .seed = 5, .parallel = parallel});
+  Session session(graph, std::nullopt, {.world = world, .seed = 5, .compile = {.parallel = parallel}});
   session.initialise();
   Trained out;
   note_start(session.step(), out.curve);
@@ -416,4 +416,4 @@ TEST(OptimizerParallelBytes, gradients_are_scattered_once_and_weights_gathered_o
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::strategies_test

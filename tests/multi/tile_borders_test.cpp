@@ -9,7 +9,7 @@
 #include "trireme/op/box_messages.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::tile_borders_test {
 namespace {
 
 using namespace testing_support;
@@ -165,4 +165,4 @@ TEST(ExchangeBoxes, boxes_that_are_outside_and_ranks_that_are_not_there_are_refu
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::tile_borders_test

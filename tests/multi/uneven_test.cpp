@@ -17,7 +17,7 @@
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 
-namespace trireme {
+namespace trireme::uneven_test {
 namespace {
 
 using namespace testing_support;
@@ -41,7 +41,7 @@ std::map<std::string, HostTensor> put_together(int ranks, const std::function<vo
   const Graph graph = mlp_step(AdamW{});
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
     Session session(graph, std::nullopt,
-                    {.world = &world, .seed = 3, .parallel = ranks == 1 ? Parallel{} : in_parts(ranks)});
+                    {.world = &world, .seed = 3, .compile = {.parallel = ranks == 1 ? Parallel{} : in_parts(ranks)}});
     session.initialise();
     run(session, &world);
     const std::lock_guard lock(mutex);
@@ -84,7 +84,8 @@ TEST(Uneven, a_checkpoint_is_read_in_other_uneven_parts_and_whole) {
 
 TEST(Uneven, a_piece_has_the_size_of_the_longest_part_and_ends_in_zeros) {
   comm::spawn_ranks(4, "threads", [&](comm::World& world) {
-    Session session(mlp_step(AdamW{}), std::nullopt, {.world = &world, .seed = 3, .parallel = in_parts(4)});
+    Session session(mlp_step(AdamW{}), std::nullopt,
+                    {.world = &world, .seed = 3, .compile = {.parallel = in_parts(4)}});
     session.initialise();
     for (int step = 1; step <= 3; ++step) train_step(session, step, 0.05F);
     const View piece = session.step().input("layers.1.bias");
@@ -100,7 +101,7 @@ TEST(Uneven, a_piece_has_the_size_of_the_longest_part_and_ends_in_zeros) {
 // What a rank sends is what the longest part has: a matrix [7, 4] in 2 parts is gathered as 2 times 4 rows.
 TEST(Uneven, sends_the_longest_part) {
   Graph graph;
-  const Tensor x = data(graph, "x", {6, 7});
+  const Tensor x = data_input(graph, "x", {6, 7});
   const Tensor w = parameter(graph, "fc.weight", {7, 4});
   graph.add_output("y", in_scope(graph, "fc", [&] { return matmul(x, w); }).id());
   Parallel parallel;
@@ -118,7 +119,7 @@ TEST(Uneven, sends_the_longest_part) {
 // A norm along its cut dimension would count zeros; batches come in equal parts.
 TEST(Uneven, what_would_count_zeros_is_refused) {
   Graph graph;
-  const Tensor x = data(graph, "x", {6, 7});
+  const Tensor x = data_input(graph, "x", {6, 7});
   graph.add_output("y", in_scope(graph, "n", [&] { return softmax(x); }).id());
   Parallel parallel;
   parallel.dataset = "full_batch";
@@ -131,4 +132,4 @@ TEST(Uneven, what_would_count_zeros_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::uneven_test

@@ -16,7 +16,7 @@
 #include "trireme/op/conformance.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::unsummed_values_test {
 namespace {
 
 using namespace testing_support;
@@ -49,7 +49,7 @@ Graph batch_norm_net(const Net& net, int64_t batch, int64_t first) {
   constexpr int64_t kWhole = 8;
   Graph graph;
   nn::Trace trace(graph, {.training = true});
-  const Tensor all = data(graph, "x", {kWhole, 3, 3, 4});
+  const Tensor all = data_input(graph, "x", {kWhole, 3, 3, 4});
   const Tensor x = batch == kWhole ? all : slice(all, 0, first, batch);
   const Tensor w = parameter(graph, "w", {4, 4});
   nn::BatchNorm norm(4, {.name = "bn1", .relu = net.relu});
@@ -107,7 +107,7 @@ TEST(UnsummedValues, batch_norm_of_a_resnet_trains_by_cross_batch_with_and_witho
       nn::ResNet net({.blocks = {1, 1}, .width = 4, .channels = 3, .classes = 10});
       const ModelFn model = [&](const Tensor& x) { return net(x); };
       Session session(training_step(model, loss, batch, Sgd{}), evaluation(model, loss, batch),
-                      {.world = &world, .parallel = parallel});
+                      {.world = &world, .compile = {.parallel = parallel}});
       session.initialise();
       for (int64_t step = 1; step <= 3; ++step) {
         of_ranks[world.rank()].push_back(train_step(session, step, 0.1F));
@@ -129,7 +129,7 @@ TEST(UnsummedValues, batch_norm_of_a_resnet_trains_by_cross_batch_with_and_witho
 // A parameter that is added to a statistic gets the very gradient that the statistic does.
 Graph shared_gradient(int64_t batch, int64_t first) {
   Graph graph;
-  const Tensor all = data(graph, "x", {8, 4});
+  const Tensor all = data_input(graph, "x", {8, 4});
   const Tensor x = batch == 8 ? all : slice(all, 0, first, batch);
   const Tensor w = parameter(graph, "w", {4, 4});
   const Tensor shift = parameter(graph, "shift", {4});
@@ -160,7 +160,7 @@ TEST(UnsummedValues, what_ranks_share_sums_the_terms_that_each_has_of_its_own) {
 
 TEST(UnsummedValues, what_each_rank_has_of_its_own_is_not_mixed) {
   Graph graph;
-  const Tensor x = data(graph, "x", {8, 4});
+  const Tensor x = data_input(graph, "x", {8, 4});
   const Tensor w = parameter(graph, "w", {4, 4});
   const Tensor stat = in_scope(graph, "norm", [&] { return mean(matmul(x, w), {0}); });
   const Tensor cut = in_scope(graph, "cut", [&] { return sigmoid(stat); });
@@ -264,7 +264,7 @@ Graph functional(const Case& c, bool own, bool parts) {
   Graph graph;
   std::vector<Tensor> x;
   for (size_t i = 0; i < c.example.in.size(); ++i)
-    x.push_back(data(graph, fmt::format("x{}", i), c.example.in[i].shape, c.example.in[i].dtype));
+    x.push_back(data_input(graph, fmt::format("x{}", i), c.example.in[i].shape, c.example.in[i].dtype));
   Tensor loss;
   const auto add_terms = [&](const std::vector<Tensor>& y, int64_t rank) {
     for (size_t r = 0; r < y.size(); ++r) {
@@ -275,7 +275,7 @@ Graph functional(const Case& c, bool own, bool parts) {
       for (const Input& input : graph.inputs()) {
         if (input.name == name) weights = Tensor(graph, input.value);
       }
-      if (!weights) weights = data(graph, name, shape, y[r].dtype());
+      if (!weights) weights = data_input(graph, name, shape, y[r].dtype());
       Tensor mine = y[r];
       if (own && parts) weights = reshape(slice(weights, 0, rank, 1), y[r].shape());
       if (own && !parts) mine = broadcast_to(unsqueeze(mine, 0), shape);
@@ -389,4 +389,4 @@ TEST(UnsummedValues, self_define_shard_of_every_op_reaches_its_gradient) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::unsummed_values_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace trireme::testing_support {
+namespace trireme::testing_support::worst_test {
 namespace {
 
 TEST(Worst, what_is_no_number_is_kept_whenever_it_comes) {
@@ -27,4 +27,4 @@ TEST(Worst, a_difference_of_what_is_no_number_or_of_other_lengths_keeps_no_bound
 }
 
 }  // namespace
-}  // namespace trireme::testing_support
+}  // namespace trireme::testing_support::worst_test

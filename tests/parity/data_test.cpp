@@ -19,7 +19,7 @@
 #include "trireme/train/step/session.h"
 #include "trireme/train/step/step.h"
 
-namespace trireme {
+namespace trireme::data_test {
 namespace {
 
 const std::string kData = std::string(TRIREME_SOURCE_DIR) + "/examples/data/";
@@ -210,4 +210,4 @@ TEST(Text, a_gpt_on_2_ranks_learns_a_novel_to_21_tenths_of_a_nat_per_byte) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_test

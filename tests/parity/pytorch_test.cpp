@@ -26,7 +26,7 @@
 #include "trireme/train/step/session.h"
 #include "trireme/train/step/step.h"
 
-namespace trireme {
+namespace trireme::pytorch_test {
 namespace {
 
 constexpr double kUnitRoundoff = 0x1p-24;  // of f32
@@ -482,4 +482,4 @@ INSTANTIATE_TEST_SUITE_P(, PyTorchParity,
                          });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::pytorch_test

@@ -11,7 +11,7 @@
 #include "tests/passes/boxes.h"
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::passes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,7 +106,7 @@ TEST(Pairs, AskOnlyWhatTheBoxKnows) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::passes_test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

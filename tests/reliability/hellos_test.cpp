@@ -23,7 +23,7 @@
 #include "trireme/launch/start/secret.h"
 #include "trireme/train/report/run_log.h"
 
-namespace trireme::cli {
+namespace trireme::cli::hellos_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -247,7 +247,7 @@ TEST_F(Hellos, NoneIsLetInAndTheJobTrainsAsIfNobodyHadCome) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::hellos_test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -24,7 +24,7 @@
 #include "trireme/launch/cluster/session.h"
 #include "trireme/launch/rank/rank_info.h"
 
-namespace trireme::cli {
+namespace trireme::cli::registration_test {
 namespace {
 
 using namespace launch;
@@ -190,7 +190,7 @@ TEST_F(ManyRegistrations, AreTakenByASchedulerOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::registration_test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -20,7 +20,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/ckpt/checkpoint.h"
 
-namespace trireme::cli {
+namespace trireme::cli::soak_test {
 namespace {
 
 using testing::HasSubstr;
@@ -201,7 +201,7 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace trireme::cli
+}  // namespace trireme::cli::soak_test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

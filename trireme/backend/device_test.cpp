@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::device_test {
 namespace {
 
 using testing::Contains;
@@ -67,4 +67,4 @@ TEST(View, of_device_memory_is_not_the_hosts_to_touch) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::device_test

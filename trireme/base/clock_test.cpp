@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace trireme {
+namespace trireme::clock_test {
 namespace {
 
 TEST(Clock, DurationsReadAsAPersonWouldWriteThem) {
@@ -38,4 +38,4 @@ TEST(Clock, TimeOfDayHasMilliseconds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::clock_test

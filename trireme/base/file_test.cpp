@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::file_test {
 namespace {
 
 using testing::ElementsAre;
@@ -170,4 +170,4 @@ TEST(File, PathsAreJoinedAndTakenApart) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::file_test

@@ -6,7 +6,7 @@
 
 #include "trireme/base/rng.h"
 
-namespace trireme {
+namespace trireme::hash_test {
 namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {
@@ -87,4 +87,4 @@ TEST(Hash, Hash64IsXxh3) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::hash_test

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace trireme {
+namespace trireme::heap_test {
 namespace {
 
 constexpr size_t kBlock = 64 << 10;  // of the heap, not of a mapping of its own
@@ -46,4 +46,4 @@ TEST(Heap, GivesFreedMemoryBackWhereItKeepsTooMuch) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::heap_test

@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 
-namespace trireme {
+namespace trireme::log_test {
 namespace {
 
 class LogTest : public testing::Test {
@@ -133,4 +133,4 @@ TEST(Flags, MisspeltVariablesAreFound) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::log_test

@@ -9,7 +9,7 @@
 
 #include "tests/worst.h"
 
-namespace trireme {
+namespace trireme::rng_test {
 namespace {
 
 using Block = std::array<uint32_t, 4>;
@@ -119,4 +119,4 @@ TEST(Rng, UniformStaysBelowOneAndFillsSixteenBinsEvenly) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::rng_test

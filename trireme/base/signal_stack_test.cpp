@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <thread>
 
-namespace trireme {
+namespace trireme::signal_stack_test {
 namespace {
 
 thread_local uintptr_t handler_ran_at = 0;
@@ -85,4 +85,4 @@ TEST_F(SignalStackTest, one_that_a_thread_has_stays) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::signal_stack_test

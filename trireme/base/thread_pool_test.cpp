@@ -8,7 +8,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::thread_pool_test {
 namespace {
 
 std::string error_text(FunctionRef<void()> body) {
@@ -105,4 +105,4 @@ TEST(ThreadPool, SizesOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::thread_pool_test

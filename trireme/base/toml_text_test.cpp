@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::toml_text_test {
 namespace {
 
 TEST(TomlText, quotes_and_comments_may_have_any_character) {
@@ -33,4 +33,4 @@ TEST(TomlText, in_ascii_keys_stay_different) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::toml_text_test

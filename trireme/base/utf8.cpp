@@ -42,6 +42,11 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 std::string printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());

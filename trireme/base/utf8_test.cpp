@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::utf8_test {
 namespace {
 
 TEST(Utf8, takes_characters_of_one_to_four_bytes) {
@@ -17,6 +17,16 @@ TEST(Utf8, refuses_pieces_longer_forms_surrogates_and_what_is_beyond) {
         "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
     EXPECT_FALSE(is_utf8(text)) << text;
   }
+}
+
+TEST(Utf8, a_byte_order_mark_is_left_out_once_and_only_at_the_beginning) {
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb\xbf"
+                                    "a"),
+            "a");
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb\xbf\xef\xbb\xbf"), "\xef\xbb\xbf");
+  EXPECT_EQ(without_byte_order_mark("a\xef\xbb\xbf"), "a\xef\xbb\xbf");
+  EXPECT_EQ(without_byte_order_mark("\xef\xbb"), "\xef\xbb");
+  EXPECT_EQ(without_byte_order_mark(""), "");
 }
 
 TEST(Utf8, what_cannot_be_shown_is_replaced) {
@@ -36,4 +46,4 @@ TEST(Utf8, what_cannot_be_shown_is_replaced) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::utf8_test

@@ -8,7 +8,7 @@
 #include "trireme/ckpt/safetensors.h"
 #include "trireme/ckpt/test_support_impl.h"
 
-namespace trireme::ckpt {
+namespace trireme::ckpt::checkpoint_test {
 namespace {
 
 using testing::ElementsAre;
@@ -289,4 +289,4 @@ TEST(Checkpoint, WritersOfReplicasAreBalancedByBytes) {
 }
 
 }  // namespace
-}  // namespace trireme::ckpt
+}  // namespace trireme::ckpt::checkpoint_test

@@ -11,7 +11,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/ckpt/checkpoint.h"
 
-namespace trireme::ckpt {
+namespace trireme::ckpt::crash_test {
 namespace {
 
 using testing::ElementsAre;
@@ -363,4 +363,4 @@ TEST(StepName, ReadsWhatItPrintsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace trireme::ckpt
+}  // namespace trireme::ckpt::crash_test

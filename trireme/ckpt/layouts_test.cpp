@@ -5,7 +5,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/ckpt/test_support_impl.h"
 
-namespace trireme::ckpt {
+namespace trireme::ckpt::layouts_test {
 namespace {
 
 using testing::ElementsAre;
@@ -85,4 +85,4 @@ TEST(Checkpoint, RanksThatDisagreeOnATensorAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::ckpt
+}  // namespace trireme::ckpt::layouts_test

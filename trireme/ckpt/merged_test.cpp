@@ -6,7 +6,7 @@
 #include "trireme/ckpt/retention.h"
 #include "trireme/ckpt/safetensors.h"
 
-namespace trireme::ckpt {
+namespace trireme::ckpt::merged_test {
 namespace {
 
 using testing::ElementsAre;
@@ -78,4 +78,4 @@ TEST(Retention, WhatIsSetAsideIsNeitherFoundNorCounted) {
 }
 
 }  // namespace
-}  // namespace trireme::ckpt
+}  // namespace trireme::ckpt::merged_test

@@ -10,7 +10,7 @@
 #include "trireme/base/memory_file_impl.h"
 #include "trireme/base/rng.h"
 
-namespace trireme::ckpt {
+namespace trireme::ckpt::safetensors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -316,4 +316,4 @@ TEST(Safetensors, TwentyThousandRandomMutationsOnlyEverGiveErrors) {
 }
 
 }  // namespace
-}  // namespace trireme::ckpt
+}  // namespace trireme::ckpt::safetensors_test

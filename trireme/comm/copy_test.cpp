@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme::comm {
+namespace trireme::comm::copy_test {
 namespace {
 
 // Copies with `copy` at every alignment and around every size at which the method changes, between
@@ -36,4 +36,4 @@ TEST(Copy, ThroughTheCacheAndPastItCopiesTheBytesAndNoOthers) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::copy_test

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::fit_rates_test {
 namespace {
 
 std::vector<OpSample> samples_of(const std::string& op, double launch_s, double achievable, double wobble = 0) {
@@ -52,4 +52,4 @@ TEST(FitRates, one_size_alone_and_times_that_do_not_grow_give_rates_that_a_machi
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::fit_rates_test

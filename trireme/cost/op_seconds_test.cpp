@@ -7,7 +7,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
 
-namespace trireme {
+namespace trireme::op_seconds_test {
 namespace {
 
 using Step = ReshardStep::Kind;
@@ -91,4 +91,4 @@ TEST(Price, of_an_exchange_is_by_what_the_rank_with_most_to_send_sends) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::op_seconds_test

@@ -11,7 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::data {
+namespace trireme::data::batches_test {
 namespace {
 
 using testing::HasSubstr;
@@ -320,4 +320,4 @@ TEST(OnePass, TakesEverySampleOnceInPartsThatFillTheBatchEvenly) {
 }
 
 }  // namespace
-}  // namespace trireme::data
+}  // namespace trireme::data::batches_test

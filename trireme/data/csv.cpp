@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/utf8.h"
 #include "trireme/data/data_spec.h"
 
 namespace trireme::data {
@@ -152,6 +153,7 @@ void append_row(Column& column, const std::vector<std::string_view>& cells, cons
 SourcePtr csv(const std::string& path, const CsvOptions& options) {
   const MappedFile file(path);
   std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  rest = without_byte_order_mark(rest);
   const auto next_line = [&] {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);

@@ -9,7 +9,7 @@
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::data {
+namespace trireme::data::idx_test {
 namespace {
 
 using testing::HasSubstr;
@@ -227,4 +227,4 @@ TEST(Idx, a_label_beyond_the_classes_is_named_before_anything_is_trained) {
 }
 
 }  // namespace
-}  // namespace trireme::data
+}  // namespace trireme::data::idx_test

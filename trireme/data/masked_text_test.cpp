@@ -8,7 +8,7 @@
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::data {
+namespace trireme::data::masked_text_test {
 namespace {
 
 constexpr int64_t kSeq = 50;
@@ -92,4 +92,4 @@ TEST(MaskedText, samples_and_seeds_hide_other_tokens_and_shares_must_be_possible
 }
 
 }  // namespace
-}  // namespace trireme::data
+}  // namespace trireme::data::masked_text_test

@@ -12,7 +12,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::data {
+namespace trireme::data::source_test {
 namespace {
 
 using testing::ElementsAre;
@@ -289,6 +289,17 @@ TEST(Csv, ReadsNamedColumnsAndTheLabel) {
   EXPECT_THAT(read(*some, 1).fields[1].as<float>(), ElementsAre(0.5F));
 }
 
+TEST(Csv, AByteOrderMarkBeforeTheHeaderIsNoPartOfItsFirstName) {
+  const TempDirectory dir;
+  atomic_write(dir / "t.csv",
+               "\xef\xbb\xbf"
+               "a,y\n1,2\n");
+
+  const auto source = csv(dir / "t.csv", {{{"x", {"a"}}, {"y", {"y"}, DType::kI32, true}}});
+
+  EXPECT_EQ(source->size(), 1);
+}
+
 TEST(Csv, NamesTheLineAndTheColumnThatAreWrong) {
   const TempDirectory dir;
   const std::string path = dir / "t.csv";
@@ -348,4 +359,4 @@ TEST(Bytes, EncodeAndDecodeAreInverseOnAllBytes) {
 }
 
 }  // namespace
-}  // namespace trireme::data
+}  // namespace trireme::data::source_test

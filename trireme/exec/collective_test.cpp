@@ -10,7 +10,7 @@
 #include "trireme/exec/traffic.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme {
+namespace trireme::collective_test {
 namespace {
 
 using testing::IsEmpty;
@@ -109,4 +109,4 @@ TEST(Several, operands_of_other_element_types_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::collective_test

@@ -12,7 +12,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::communication_time_test {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -137,4 +137,4 @@ TEST(CommunicationTime, of_several_ranks_lies_within_their_steps) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::communication_time_test

@@ -15,7 +15,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::device_test {
 namespace {
 
 using testing::ElementsAre;
@@ -248,4 +248,4 @@ TEST(ExecutorOnGuarded, messages_between_crews_are_carried_too) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::device_test

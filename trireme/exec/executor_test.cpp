@@ -12,7 +12,7 @@
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::executor_test {
 namespace {
 
 using testing::ContainsRegex;
@@ -265,4 +265,4 @@ TEST(Agree, equal_plans_pass) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::executor_test

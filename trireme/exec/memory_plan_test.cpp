@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace trireme {
+namespace trireme::memory_plan_test {
 namespace {
 
 TEST(MemoryPlan, buffers_that_are_never_live_together_share_bytes) {
@@ -51,4 +51,4 @@ TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::memory_plan_test

@@ -15,7 +15,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme {
+namespace trireme::messages_test {
 namespace {
 
 using testing::Contains;
@@ -215,4 +215,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, Crews, testing::ValuesIn(comm::transports_o
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::messages_test

@@ -12,7 +12,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::plan_test {
 namespace {
 
 using testing::Contains;
@@ -320,4 +320,4 @@ TEST(ExecutionPlan, a_name_it_does_not_have_is_refused_with_the_likely_one) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::plan_test

@@ -8,7 +8,7 @@
 #include "trireme/exec/hand_plan_impl.h"
 #include "trireme/exec/soundness.h"
 
-namespace trireme {
+namespace trireme::reuse_test {
 namespace {
 
 using testing::ElementsAre;
@@ -160,4 +160,4 @@ TEST(Reuse, an_action_that_is_not_its_call_is_found) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::reuse_test

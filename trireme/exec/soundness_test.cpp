@@ -15,7 +15,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::soundness_test {
 namespace {
 
 using testing::AllOf;
@@ -455,4 +455,4 @@ TEST(PutInMistakes, operations_that_one_rank_starts_in_another_order_are_found) 
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::soundness_test

@@ -11,7 +11,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::virtual_time_test {
 namespace {
 
 using testing::DoubleEq;
@@ -317,4 +317,4 @@ TEST(VirtualTime, what_does_not_belong_together_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::virtual_time_test

@@ -9,7 +9,7 @@
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme {
+namespace trireme::gradients_test {
 namespace {
 
 using testing::HasSubstr;
@@ -224,4 +224,4 @@ TEST(Gradients, of_a_composite_model_are_its_slopes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::gradients_test

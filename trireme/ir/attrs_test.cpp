@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::attrs_test {
 namespace {
 
 struct AllAttrs {
@@ -86,4 +86,4 @@ TEST(Attrs, NameWhatTheyCannotRead) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::attrs_test

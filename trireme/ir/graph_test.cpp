@@ -6,7 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/ir/tensor.h"
 
-namespace trireme {
+namespace trireme::graph_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -137,4 +137,4 @@ TEST(WithoutDeadNodes, KeepsWhatOutputsNeedAndAllInputs) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::graph_test

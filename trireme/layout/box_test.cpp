@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::box_test {
 namespace {
 
 TEST(Box, prints_as_half_open_ranges) {
@@ -105,4 +105,4 @@ TEST(CopyRegion, of_an_empty_region_does_nothing) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::box_test

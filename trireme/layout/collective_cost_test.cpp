@@ -4,7 +4,7 @@
 
 #include "trireme/layout/reshard.h"
 
-namespace trireme {
+namespace trireme::collective_cost_test {
 namespace {
 
 constexpr LinkCost kLink{.latency_s = 1e-6, .bytes_per_s = 1e9};
@@ -36,4 +36,4 @@ TEST(CollectiveCost, is_what_steps_of_a_reshard_are_chosen_by) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::collective_cost_test

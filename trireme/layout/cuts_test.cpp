@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::cuts_test {
 namespace {
 
 using testing::ElementsAre;
@@ -48,4 +48,4 @@ TEST(Cuts, what_is_neither_is_refused_where_it_is_written) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::cuts_test

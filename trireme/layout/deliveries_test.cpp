@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::deliveries_test {
 namespace {
 
 const Mesh kMesh = parse_mesh("dp=2,tp=4");
@@ -65,4 +65,4 @@ TEST(Deliveries, of_another_pass_are_made_again) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::deliveries_test

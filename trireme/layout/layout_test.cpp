@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::layout_test {
 namespace {
 
 std::string error_of(auto&& fn) {
@@ -249,4 +249,4 @@ TEST(LayoutErrors, random_text_is_parsed_or_refused_but_never_crashes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::layout_test

@@ -8,7 +8,7 @@
 
 #include "trireme/layout/reshard.h"
 
-namespace trireme {
+namespace trireme::reshard_optimum_test {
 namespace {
 
 // Small latencies: bytes decide.
@@ -177,4 +177,4 @@ TEST(OptimalReshard, holds_without_all_to_all) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::reshard_optimum_test

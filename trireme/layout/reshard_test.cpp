@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/layout/simulate.h"
 
-namespace trireme {
+namespace trireme::reshard_test {
 namespace {
 
 using Kind = ReshardStep::Kind;
@@ -355,4 +355,4 @@ TEST(LayoutAfter, refuses_steps_that_would_permute_elements) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::reshard_test

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::simulate_test {
 namespace {
 
 HostTensor counting(const TensorType& type) {
@@ -164,4 +164,4 @@ TEST(Apply, moves_the_elements_of_each_step_as_defined) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::simulate_test

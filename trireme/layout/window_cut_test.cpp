@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::window_cut_test {
 namespace {
 
 using testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(WindowCut, only_floating_types_are_filled_with_other_values_than_zero) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::window_cut_test

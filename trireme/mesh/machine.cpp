@@ -16,6 +16,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/toml_text.h"
+#include "trireme/base/utf8.h"
 #include "trireme/mesh/mesh.h"
 
 namespace trireme {
@@ -214,6 +215,7 @@ void check(const Machine& machine, std::string_view where) {
 }
 
 Machine parse_machine(std::string_view text, std::string_view where) {
+  text = without_byte_order_mark(text);
   const std::string file(where);
   const int bare = line_of_bare_character(text);
   require(bare == 0, "{}: line {}: a character that is not ASCII must stand in quotes or a comment", file, bare);

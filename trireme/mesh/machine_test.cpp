@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::machine_test {
 namespace {
 
 constexpr std::string_view kText = R"(name = "two hosts"
@@ -69,6 +69,11 @@ TEST(Machine, reads_every_figure) {
   EXPECT_EQ(machine.level_of(2).name, "host");
   EXPECT_EQ(machine.level_of(8).name, "host");
   EXPECT_EQ(machine.level_of(9).name, "network");
+}
+
+TEST(Machine, a_byte_order_mark_before_the_text_is_passed_over) {
+  EXPECT_EQ(to_string(parse_machine("\xef\xbb\xbf" + std::string(kText), "m.toml")),
+            to_string(parse_machine(kText, "m.toml")));
 }
 
 TEST(Machine, print_and_parse_are_inverses) {
@@ -198,6 +203,8 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
   EXPECT_EQ(error_with("hosts = 2", "hosts = nan"), "m.toml: line 2: 'hosts' is nan; it must be a whole number");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 2\n\xef\xb9\xbf = 1"),
             "m.toml: line 3: a character that is not ASCII must stand in quotes or a comment");
+  EXPECT_EQ(error_with("hosts = 2", "\xef\xbb\xbfhosts = 2"),
+            "m.toml: line 2: a character that is not ASCII must stand in quotes or a comment");
 }
 
 TEST(MachineErrors, levels_must_grow_up_to_the_machine) {
@@ -226,4 +233,4 @@ TEST(MachineErrors, text_that_is_no_toml_names_the_line) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::machine_test

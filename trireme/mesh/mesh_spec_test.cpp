@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::mesh_spec_test {
 namespace {
 
 TEST(MeshSpec, reserved_axes_take_no_ranks) {
@@ -29,4 +29,4 @@ TEST(MeshSpec, what_is_no_mesh_is_refused_where_it_is_written) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::mesh_spec_test

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::mesh_test {
 namespace {
 
 std::string error_of(auto&& fn) {
@@ -187,4 +187,4 @@ TEST(MeshErrors, cuts_that_the_mesh_cannot_make_name_its_devices) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::mesh_test

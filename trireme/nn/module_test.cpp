@@ -5,7 +5,7 @@
 
 #include "trireme/nn/layers.h"
 
-namespace trireme::nn {
+namespace trireme::nn::module_test {
 namespace {
 
 using testing::ElementsAre;
@@ -186,4 +186,4 @@ TEST(Linear, starts_as_pytorch_does_unless_told) {
 }
 
 }  // namespace
-}  // namespace trireme::nn
+}  // namespace trireme::nn::module_test

@@ -14,7 +14,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::moe_test {
 namespace {
 
 using testing::HasSubstr;
@@ -280,4 +280,4 @@ TEST(Moe, even_use_has_the_smallest_balance_loss) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::moe_test

@@ -10,7 +10,7 @@
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme {
+namespace trireme::optimizer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -133,4 +133,4 @@ TEST(Optimizer, NumbersWithWhichNoStepIsFiniteAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optimizer_test

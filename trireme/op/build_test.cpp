@@ -6,7 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::build_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -136,4 +136,4 @@ TEST(Registry, NamesEveryOpOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::build_test

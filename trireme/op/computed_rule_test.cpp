@@ -5,7 +5,7 @@
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::computed_rule_test {
 namespace {
 
 int times_read = 0;
@@ -54,4 +54,4 @@ TEST(ComputedRule, OlderOnesAreForgottenAndReadAgain) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::computed_rule_test

@@ -14,7 +14,7 @@
 #include "trireme/op/ops_document.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::conformance_test {
 namespace {
 
 using conformance::Property;
@@ -332,4 +332,4 @@ TEST(OpsDocument, NamesAbsentFacetsAndTheirReasons) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::conformance_test

@@ -6,7 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::interpret_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -87,4 +87,4 @@ TEST(Interpret, SaysWhichNodeHasNoKernel) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::interpret_test

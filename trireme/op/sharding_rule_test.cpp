@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::sharding_rule_test {
 namespace {
 
 TensorType f32(std::initializer_list<int64_t> shape) {
@@ -135,4 +135,4 @@ TEST(ShardingRule, OfUnknownOpsCutsNothing) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::sharding_rule_test

@@ -6,7 +6,7 @@
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::refusals_test {
 namespace {
 
 // What is wrong with a graph of one input and one op on it.
@@ -44,4 +44,4 @@ TEST(Refusals, AttributesBeyondTheOperandAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::refusals_test

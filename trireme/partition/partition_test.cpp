@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme {
+namespace trireme::partition_test {
 namespace {
 
 using testing::Contains;
@@ -246,4 +246,4 @@ TEST(Partition, what_lies_beyond_the_end_is_cleared_and_no_candidate) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::partition_test

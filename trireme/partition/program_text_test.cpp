@@ -4,7 +4,7 @@
 #include "trireme/base/error.h"
 #include "trireme/partition/partition.h"
 
-namespace trireme {
+namespace trireme::program_text_test {
 namespace {
 
 using testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(VerifyProgram, a_collective_that_no_rank_can_do_is_found) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::program_text_test

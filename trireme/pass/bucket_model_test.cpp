@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-namespace trireme {
+namespace trireme::bucket_model_test {
 namespace {
 
 using testing::ElementsAre;
@@ -129,4 +129,4 @@ TEST(BucketModel, no_gradients_have_no_buckets) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::bucket_model_test

@@ -6,7 +6,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::early_gathers_test {
 namespace {
 
 Program early_gathers(const Program& program) {
@@ -57,4 +57,4 @@ TEST(EarlyGathers, twice_is_once) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::early_gathers_test

@@ -11,7 +11,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::early_updates_test {
 namespace {
 
 Program early_updates(const Program& program, const Rates& rates = {}) {
@@ -137,4 +137,4 @@ TEST(EarlyUpdates, fewer_gradients_are_alive_at_once) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::early_updates_test

@@ -6,7 +6,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
 
-namespace trireme {
+namespace trireme::fuse_collectives_test {
 namespace {
 
 Program fuse(const Program& program, const PassOptions& options = {}) {
@@ -170,4 +170,4 @@ TEST(FuseCollectives, without_neighbours_nothing_changes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::fuse_collectives_test

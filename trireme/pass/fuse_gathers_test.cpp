@@ -6,7 +6,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/pass/pipeline.h"
 
-namespace trireme {
+namespace trireme::fuse_gathers_test {
 namespace {
 
 using testing::ElementsAre;
@@ -155,4 +155,4 @@ TEST(FusionIds, names_match_by_part_and_the_last_rule_counts) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::fuse_gathers_test

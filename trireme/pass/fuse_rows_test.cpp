@@ -12,7 +12,7 @@
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::fuse_rows_test {
 namespace {
 
 using testing::ElementsAre;
@@ -231,4 +231,4 @@ TEST(FuseRows, random_graphs_give_the_same_bits_fused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::fuse_rows_test

@@ -272,6 +272,9 @@ class LossInPieces {
     Pieces pieces{
         .row_dims = row_dims_of(type(operand(head.loss, 0))), .count = rows_of(operand(head.loss, 0)), .sizes = {}};
     const int64_t many = std::min(pieces_, pieces.count);
+    if (many < pieces_)
+      TRIREME_LOG(kWarn, "pass", "loss_pieces: a rank has {} positions, so there are {} pieces instead of {}",
+                  pieces.count, many, pieces_);
     for (int64_t i = 0; i < many; ++i) pieces.sizes.push_back(pieces.count / many + (i < pieces.count % many ? 1 : 0));
     for (const NodeId id : {head.product, head.loss, head.loss_grad, head.weight_grad}) {
       if (id >= 0) cut_operands(head, id, pieces);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/base/rng.h"
 #include "trireme/exec/plan.h"
 #include "trireme/grad/gradients.h"
@@ -11,8 +12,11 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::loss_in_pieces_test {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 Program loss_in_pieces(const Program& program, int64_t pieces) {
   return run_passes(program, {.loss_pieces = pieces, .stop_after = "loss_in_pieces"});
@@ -130,6 +134,17 @@ TEST(LossInPieces, positions_that_pieces_do_not_divide) {
   EXPECT_EQ(count(loss_in_pieces(before, 100), "cross_entropy"), 7);
 }
 
+TEST(LossInPieces, more_pieces_than_positions_are_told) {
+  const Program before = program_of({.positions = {7}});
+  std::string lines;
+  set_log_sink([&](std::string_view line) { lines += line; });
+  (void)loss_in_pieces(before, 7);
+  EXPECT_THAT(lines, Not(HasSubstr("loss_pieces")));
+  (void)loss_in_pieces(before, 100);
+  set_log_sink({});
+  EXPECT_THAT(lines, HasSubstr("loss_pieces: a rank has 7 positions, so there are 7 pieces instead of 100"));
+}
+
 TEST(LossInPieces, a_loss_that_is_not_trained_has_pieces_too) {
   const Program before = program_of({.trained = false});
   const Program after = loss_in_pieces(before, 3);
@@ -166,4 +181,4 @@ TEST(LossInPieces, no_pieces_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::loss_in_pieces_test

@@ -17,7 +17,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::pipeline_test {
 namespace {
 
 using testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(Pipeline, writes_the_program_after_each_pass_that_changed_it) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::pipeline_test

@@ -11,7 +11,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::recompute_test {
 namespace {
 
 Program recompute_rows(const Program& program) {
@@ -146,4 +146,4 @@ TEST(RecomputeRows, an_op_whose_operands_are_gone_stays) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::recompute_test

@@ -10,7 +10,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::slice_kept_test {
 namespace {
 
 using testing::IsEmpty;
@@ -110,4 +110,4 @@ TEST(KeepGathered, a_weight_is_gathered_once_in_the_modules_that_ask) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::slice_kept_test

@@ -7,7 +7,7 @@
 #include "trireme/plan/strategy_json.h"
 #include "trireme/plan/timetable/schedules.h"
 
-namespace trireme {
+namespace trireme::asked_test {
 namespace {
 
 using testing::HasSubstr;
@@ -69,4 +69,4 @@ TEST(StrategyJson, has_the_stages_of_a_pipeline) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::asked_test

@@ -11,7 +11,7 @@
 #include "trireme/nn/optimizer.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme {
+namespace trireme::stages_test {
 namespace {
 
 using testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST(Stages, of_forward_passes_alone_keep_the_order) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::stages_test

@@ -1,6 +1,7 @@
 #include "trireme/plan/without_effect.h"
 
 #include <algorithm>
+#include <map>
 
 #include "trireme/base/error.h"
 
@@ -37,6 +38,45 @@ int64_t ranks_of_terms(const Layout& gradient, const Mesh& mesh) {
   return ranks;
 }
 
+// Whether ranks that each have a term of a gradient share the update of its parameter.
+bool slices_updates(const Graph& graph, const Strategy& strategy, const std::vector<Layout>& layouts) {
+  std::map<ValueId, const Layout*> gradients;  // of parameters
+  for (const Update& update : graph.updates())
+    gradients[update.parameter] = &layouts[static_cast<size_t>(update.gradient)];
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (node.phase != Phase::kUpdate) continue;
+    for (const ValueId operand : node.inputs) {
+      const auto found = gradients.find(operand);
+      if (found == gradients.end()) continue;
+      const std::vector<int> terms = found->second->partial_axes();
+      for (const std::vector<int>& axes : strategy.nodes[i].axes) {
+        for (const int axis : axes) {
+          if (!is_micro_batch_axis(strategy.mesh, axis) && std::ranges::find(terms, axis) != terms.end()) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+std::string nothing_sliced(const Graph& graph, const Strategy& strategy, const std::vector<Layout>& layouts,
+                           const OptimizerParallel& optimizer) {
+  const bool summed = std::ranges::any_of(graph.updates(), [&](const Update& update) {
+    return ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], strategy.mesh) > 1;
+  });
+  if (!summed) {
+    return fmt::format("optimizer parallelism of level {} slices nothing: no gradient is summed over ranks",
+                       optimizer.level);
+  }
+  int64_t largest = 0;
+  for (const Update& update : graph.updates()) largest = std::max(largest, graph.type(update.parameter).bytes());
+  return fmt::format(
+      "optimizer parallelism of level {} slices nothing: no parameter that is not excepted has {} KiB or more (the "
+      "largest has {:.3g}) and a first dimension that the ranks divide",
+      optimizer.level, optimizer.threshold_kb, static_cast<double>(largest) / 1024);
+}
+
 }  // namespace
 
 std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy,
@@ -51,8 +91,13 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
     out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat each other's work",
                               axis.name, to_string(mesh), axis.size));
   }
-  if (optimizer.level == 0 || optimizer.shard_size <= 1) return out;
+  if (optimizer.level == 0 || graph.updates().empty()) return out;
   const std::vector<Layout> layouts = value_layouts(graph, strategy);
+  if (!slices_updates(graph, strategy, layouts)) {
+    out.push_back(nothing_sliced(graph, strategy, layouts, optimizer));
+    return out;
+  }
+  if (optimizer.shard_size <= 1) return out;
   int64_t ignored = 0, ranks = 0;
   std::string first;
   for (const Update& update : graph.updates()) {

@@ -14,7 +14,7 @@
 #include "trireme/planner/candidates.h"
 #include "trireme/planner/strategy_problem.h"
 
-namespace trireme {
+namespace trireme::search_test {
 namespace {
 
 // Links and devices between which neither side is negligible.
@@ -227,4 +227,4 @@ TEST(Search, is_for_ranks_alone) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::search_test

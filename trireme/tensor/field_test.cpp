@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::field_test {
 namespace {
 
 const std::vector<FieldNeed> kTable{{"dense", DType::kF32, {0}}, {"ids", DType::kI32, {2}}, {"label", DType::kI32, {}}};
@@ -32,4 +32,4 @@ TEST(Fields, what_is_given_and_what_is_taken_are_told) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::field_test

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace trireme::cpu {
+namespace trireme::cpu::gemm_test {
 namespace {
 
 constexpr int kSignals = 300;
@@ -88,4 +88,4 @@ TEST(Gemm, a_signal_that_meets_a_product_writes_over_nothing) {
 }
 
 }  // namespace
-}  // namespace trireme::cpu
+}  // namespace trireme::cpu::gemm_test

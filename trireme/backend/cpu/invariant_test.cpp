@@ -13,7 +13,7 @@
 #include "trireme/op/conformance.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::invariant_test {
 namespace {
 
 struct Call {
@@ -221,4 +221,4 @@ TEST(Invariant, ProductsHaveTheSameBitsOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::invariant_test

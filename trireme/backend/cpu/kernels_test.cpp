@@ -15,7 +15,7 @@
 #include "trireme/op/overwrites.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::kernels_test {
 namespace {
 
 constexpr size_t kGuard = 64;
@@ -324,4 +324,4 @@ TEST(Kernels, TheFastestThatCanRunIsChosen) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::kernels_test

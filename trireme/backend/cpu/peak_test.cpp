@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 
-namespace trireme {
+namespace trireme::peak_test {
 namespace {
 
 TEST(Peak, EveryFigureIsMeasured) {
@@ -32,4 +32,4 @@ TEST(Peak, ArraysTooSmallAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::peak_test

@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
 
-namespace trireme {
+namespace trireme::described_test {
 namespace {
 
 using testing::HasSubstr;
@@ -94,4 +94,4 @@ TEST(DescribedDevice, that_no_file_describes_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::described_test

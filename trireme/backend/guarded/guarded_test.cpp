@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::guarded_test {
 namespace {
 
 using testing::Each;
@@ -140,4 +140,4 @@ TEST_F(Guarded, is_told_a_seed_or_nothing) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::guarded_test

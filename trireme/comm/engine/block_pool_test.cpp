@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-namespace trireme::comm {
+namespace trireme::comm::block_pool_test {
 namespace {
 
 // Counts what the pool takes and holds.
@@ -161,4 +161,4 @@ TEST(BlockPool, BlocksMayBeGivenBackByOtherThreads) {
 #endif
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::block_pool_test

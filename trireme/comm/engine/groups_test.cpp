@@ -8,7 +8,7 @@
 #include "trireme/comm/comm.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::comm {
+namespace trireme::comm::groups_test {
 namespace {
 
 using testing::AllOf;
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Transports, Groups, testing::ValuesIn(transports_of_thr
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::groups_test

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::comm {
+namespace trireme::comm::roster_test {
 namespace {
 
 using testing::ElementsAre;
@@ -35,4 +35,4 @@ TEST(Roster, AListThatAnotherBuildMadeIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::roster_test

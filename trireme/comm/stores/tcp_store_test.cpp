@@ -20,7 +20,7 @@
 #include "trireme/base/log.h"
 #include "trireme/comm/stores/tcp_store_wire.h"
 
-namespace trireme::comm {
+namespace trireme::comm::tcp_store_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -426,4 +426,4 @@ TEST_F(TcpStoreTest, ServersGetPortsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::tcp_store_test

@@ -21,7 +21,7 @@ namespace trireme::comm {
 namespace {
 
 constexpr size_t kMessagePart = size_t{1} << 30;  // bytes of one MPI message, whose count is an int
-constexpr auto kNap = std::chrono::microseconds(20);
+constexpr auto kPollPause = std::chrono::microseconds(20);
 constexpr auto kDraining = std::chrono::milliseconds(100);  // given to sends that nobody may take
 
 void check(int status, std::string_view what) {
@@ -152,7 +152,7 @@ class MpiTransport final : public Transport {
   }
 
   // MPI has nothing to sleep on.
-  void rest(std::chrono::microseconds limit) override { std::this_thread::sleep_for(std::min(limit, kNap)); }
+  void rest(std::chrono::microseconds limit) override { std::this_thread::sleep_for(std::min(limit, kPollPause)); }
   void wake() override {}
   void find_lost(std::vector<int>&) override {}
 
@@ -162,7 +162,7 @@ class MpiTransport final : public Transport {
     }
     const auto end = Clock::now() + kDraining;
     while (!requests_.empty() && Clock::now() < end) {
-      if (!progress()) rest(kNap);
+      if (!progress()) rest(kPollPause);
     }
     if (!orderly || !requests_.empty()) Runtime::get().leave_open();
   }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme::comm {
+namespace trireme::comm::tag_cipher_test {
 namespace {
 
 // Published vectors of XTEA.
@@ -14,4 +14,4 @@ TEST(TagCipher, EnciphersAsPublished) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::tag_cipher_test

@@ -13,7 +13,7 @@
 #include "trireme/comm/stores/memory_store.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::comm {
+namespace trireme::comm::ucx_stranger_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -122,6 +122,6 @@ TEST(UcxStranger, ItsMessagesAreNotTakenForThoseOfARank) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::ucx_stranger_test
 
 #endif

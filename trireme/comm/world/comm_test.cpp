@@ -11,7 +11,7 @@
 #include "trireme/comm/world/bench.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::comm {
+namespace trireme::comm::comm_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -279,4 +279,4 @@ TEST(Bench, TimesEveryOperationOnAllSizes) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::comm_test

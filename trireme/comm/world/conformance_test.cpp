@@ -9,7 +9,7 @@
 #include "trireme/comm/comm.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::comm {
+namespace trireme::comm::conformance_test {
 namespace {
 
 class EveryTransport : public testing::TestWithParam<std::string> {
@@ -474,4 +474,4 @@ TEST_P(EveryTransport, DocumentedValuesHoldInTheSubGroupOfOneAndThree) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::conformance_test

@@ -10,7 +10,7 @@
 #include "trireme/comm/transports/threads_transport.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::comm {
+namespace trireme::comm::departure_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -152,4 +152,4 @@ TEST_P(DepartureOver, LosesNothingThatWasSent) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::departure_test

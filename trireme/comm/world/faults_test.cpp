@@ -16,7 +16,7 @@
 #include "trireme/comm/stores/tcp_store.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::comm {
+namespace trireme::comm::faults_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -413,4 +413,4 @@ TEST(Shm, DifferentCallsOfTwoMembersAreAnErrorThatTellsBoth) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::faults_test

@@ -6,7 +6,7 @@
 #include "trireme/comm/comm.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::comm {
+namespace trireme::comm::several_hosts_test {
 namespace {
 
 class SeveralHosts : public testing::TestWithParam<std::string> {};
@@ -68,4 +68,4 @@ TEST_P(SeveralHosts, SumsWithinHostsFirstHaveTheBitsOfOneHost) {
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::comm::several_hosts_test

@@ -11,7 +11,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 
-namespace trireme::launch {
+namespace trireme::launch::cluster_test {
 namespace {
 
 using testing::AllOf;
@@ -490,4 +490,4 @@ TEST(Cluster, RandomEventsKeepTheRules) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::cluster_test

@@ -32,8 +32,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRetryLow{200};  // the pause before the next attempt is drawn between these
 constexpr milliseconds kRetryHigh{500};
 constexpr milliseconds kHandshake{5'000};
-constexpr milliseconds kFirstBeat{500};  // until the scheduler says how often it wants to hear
-constexpr milliseconds kLook{20};        // at the heartbeat, and at what time ends
+constexpr milliseconds kFirstBeat{500};    // until the scheduler says how often it wants to hear
+constexpr milliseconds kLookInterval{20};  // at the heartbeat, and at what time ends
 
 std::shared_ptr<grpc::Channel> channel_of(const LinkOptions& options) {
   grpc::ChannelArguments arguments;
@@ -138,7 +138,7 @@ class SchedulerLink::Loop {
     while (!a.finished) {
       void* what = nullptr;
       bool ok = false;
-      const auto until = std::chrono::system_clock::now() + kLook;
+      const auto until = std::chrono::system_clock::now() + kLookInterval;
       if (queue.AsyncNext(&what, &ok, until) == grpc::CompletionQueue::GOT_EVENT) {
         take(a, static_cast<Tag>(reinterpret_cast<intptr_t>(what)), ok);
       }

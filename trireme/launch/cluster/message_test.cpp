@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/launch/cluster/session.h"
 
-namespace trireme::launch {
+namespace trireme::launch::message_test {
 namespace {
 
 NodeReport report() {
@@ -162,4 +162,4 @@ TEST(SchedulerSession, RandomAndMutatedAnswersAreAllRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::message_test

@@ -20,7 +20,7 @@
 #include "trireme/launch/cluster/raw_stream_impl.h"
 #include "trireme/launch/cluster/session.h"
 
-namespace trireme::launch {
+namespace trireme::launch::scheduler_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -330,4 +330,4 @@ TEST(SchedulerAddress, HostAndPortAreReadInEveryForm) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::scheduler_test

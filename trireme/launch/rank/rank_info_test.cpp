@@ -12,7 +12,7 @@
 
 #include "trireme/launch/rank/failure.h"
 
-namespace trireme::launch {
+namespace trireme::launch::rank_info_test {
 namespace {
 
 using testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST_F(RankInfoTest, BytesThatAreNoFailureAreNotTakenForOne) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::rank_info_test

@@ -17,7 +17,7 @@
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kMaxName = 160;
+constexpr size_t kMaxSymbol = 160;
 
 // A copy of the structure at the place, or false when the bytes end before.
 template <class T>
@@ -32,7 +32,7 @@ std::string demangled(const std::string& name) {
   char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
   std::string out = status == 0 && text != nullptr ? text : name;
   std::free(text);
-  if (out.size() > kMaxName) out = out.substr(0, kMaxName - 3) + "...";
+  if (out.size() > kMaxSymbol) out = out.substr(0, kMaxSymbol - 3) + "...";
   return out;
 }
 

@@ -10,7 +10,7 @@
 
 #include "trireme/launch/rank/process_state.h"
 
-namespace trireme::launch {
+namespace trireme::launch::symbols_test {
 namespace {
 
 using testing::HasSubstr;
@@ -32,4 +32,4 @@ TEST(Symbols, AFunctionIsFoundInItsFileAndNoDamageIsTrusted) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::symbols_test

@@ -32,7 +32,7 @@ int node_of(hwloc_topology_t topology, hwloc_const_cpuset_t units) {
   return 0;
 }
 
-std::vector<Core> read(hwloc_topology_t topology) {
+std::vector<Core> cores_of(hwloc_topology_t topology) {
   // Some virtual machines tell of no cores: then each unit counts as one.
   const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
   const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
@@ -52,7 +52,7 @@ std::vector<Core> read(hwloc_topology_t topology) {
 std::vector<Core> cores_of_host() {
   const Topology topology = new_topology();
   if (!topology || hwloc_topology_load(topology.get()) != 0) return {};
-  return read(topology.get());
+  return cores_of(topology.get());
 }
 
 std::vector<Core> cores_of(const std::string& synthetic) {
@@ -60,7 +60,7 @@ std::vector<Core> cores_of(const std::string& synthetic) {
   require(topology && hwloc_topology_set_synthetic(topology.get(), synthetic.c_str()) == 0 &&
               hwloc_topology_load(topology.get()) == 0,
           "'{}' describes no machine; write it like 'package:2 core:8 pu:2'", synthetic);
-  return read(topology.get());
+  return cores_of(topology.get());
 }
 
 std::vector<std::vector<int>> assign_cores(std::vector<Core> cores, std::span<const int> allowed, size_t ranks,

@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::launch {
+namespace trireme::launch::cores_test {
 namespace {
 
 using testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST(Cores, no_unit_is_given_twice) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::cores_test

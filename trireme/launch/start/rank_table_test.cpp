@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::launch {
+namespace trireme::launch::rank_table_test {
 namespace {
 
 using testing::HasSubstr;
@@ -103,4 +103,4 @@ TEST(RankTable, TextsCutAtAnyPlaceAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::rank_table_test

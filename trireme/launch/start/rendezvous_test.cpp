@@ -15,7 +15,7 @@
 #include "trireme/base/file.h"
 #include "trireme/comm/stores/tcp_store.h"
 
-namespace trireme::launch {
+namespace trireme::launch::rendezvous_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -181,4 +181,4 @@ TEST_F(RendezvousTest, AnAddressOfAnotherHostIsNotRankZeros) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::rendezvous_test

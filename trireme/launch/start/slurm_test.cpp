@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::launch {
+namespace trireme::launch::slurm_test {
 namespace {
 
 using testing::ElementsAre;
@@ -72,4 +72,4 @@ TEST(Slurm, RanksOnEachHost) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::slurm_test

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::launch {
+namespace trireme::launch::start_test {
 namespace {
 
 using testing::AllOf;
@@ -315,4 +315,4 @@ TEST(Start, TheRoleOfADynamicClusterDoesNotDependOnItsSize) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::start_test

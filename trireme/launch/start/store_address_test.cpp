@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::launch {
+namespace trireme::launch::store_address_test {
 namespace {
 
 TEST(StoreAddress, ReadsBackAsItWas) {
@@ -31,4 +31,4 @@ TEST(StoreAddress, AnythingElseIsNone) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::store_address_test

@@ -12,13 +12,13 @@ namespace {
 // A launcher has a pipe, a page of memory, a process descriptor and two connections of its store for each rank; a rank
 // has a socket and a process descriptor for each other one. The rest is for files, libraries and the scheduler's
 // connection.
-constexpr rlim_t kOfEachRank = 5;
+constexpr rlim_t kDescriptorsOfRank = 5;
 constexpr rlim_t kOther = 64;
 
 }  // namespace
 
 void make_room_for_descriptors(int ranks) {
-  const rlim_t needed = kOther + kOfEachRank * static_cast<rlim_t>(ranks);
+  const rlim_t needed = kOther + kDescriptorsOfRank * static_cast<rlim_t>(ranks);
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   limit.rlim_cur = std::min(needed, limit.rlim_max);

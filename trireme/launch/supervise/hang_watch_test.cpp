@@ -17,7 +17,7 @@
 #include "trireme/launch/rank/rank_page.h"
 #include "trireme/launch/supervise/supervise.h"
 
-namespace trireme::launch {
+namespace trireme::launch::hang_watch_test {
 namespace {
 
 using testing::AllOf;
@@ -189,4 +189,4 @@ TEST(HangWorker, DISABLED_AllSleep) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::hang_watch_test

@@ -22,7 +22,7 @@
 #include "trireme/comm/stores/tcp_store.h"
 #include "trireme/launch/rank/rank_info.h"
 
-namespace trireme::launch {
+namespace trireme::launch::supervise_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -400,4 +400,4 @@ TEST(LaunchWorker, DISABLED_LosesAPeer) {
 }
 
 }  // namespace
-}  // namespace trireme::launch
+}  // namespace trireme::launch::supervise_test

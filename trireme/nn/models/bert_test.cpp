@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::nn {
+namespace trireme::nn::bert_test {
 namespace {
 
 using testing::ElementsAre;
@@ -45,4 +45,4 @@ TEST(Bert, refuses_sizes_that_do_not_go_together) {
 }
 
 }  // namespace
-}  // namespace trireme::nn
+}  // namespace trireme::nn::bert_test

@@ -13,7 +13,7 @@
 #include "trireme/op/interpret.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::nn {
+namespace trireme::nn::deepseek_test {
 namespace {
 
 using testing::ElementsAreArray;
@@ -203,4 +203,4 @@ TEST(DeepSeek, configurations_that_cannot_be_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme::nn
+}  // namespace trireme::nn::deepseek_test

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::nn {
+namespace trireme::nn::gpt_test {
 namespace {
 
 using testing::ElementsAreArray;
@@ -77,4 +77,4 @@ TEST(Gpt, configurations_that_cannot_be_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme::nn
+}  // namespace trireme::nn::gpt_test

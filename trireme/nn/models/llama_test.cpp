@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::nn {
+namespace trireme::nn::llama_test {
 namespace {
 
 using testing::ElementsAreArray;
@@ -82,4 +82,4 @@ TEST(Llama, configurations_that_cannot_be_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme::nn
+}  // namespace trireme::nn::llama_test

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::nn {
+namespace trireme::nn::resnet_test {
 namespace {
 
 using testing::ElementsAre;
@@ -93,4 +93,4 @@ TEST(ResNet, what_does_not_fit_is_refused) {
 }
 
 }  // namespace
-}  // namespace trireme::nn
+}  // namespace trireme::nn::resnet_test

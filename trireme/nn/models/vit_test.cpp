@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::nn {
+namespace trireme::nn::vit_test {
 namespace {
 
 using testing::ElementsAre;
@@ -76,4 +76,4 @@ TEST(Vit, refuses_images_that_patches_do_not_divide_and_others_than_its_own) {
 }
 
 }  // namespace
-}  // namespace trireme::nn
+}  // namespace trireme::nn::vit_test

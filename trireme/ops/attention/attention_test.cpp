@@ -5,7 +5,7 @@
 
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::attention_test {
 namespace {
 
 using testing::DoubleNear;
@@ -72,4 +72,4 @@ TEST(Attention, RefusesCausalQueriesBeyondTheKeys) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::attention_test

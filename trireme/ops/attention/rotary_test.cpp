@@ -5,7 +5,7 @@
 
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::rotary_test {
 namespace {
 
 using testing::DoubleNear;
@@ -70,4 +70,4 @@ TEST(Rotary, says_what_does_not_fit) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::rotary_test

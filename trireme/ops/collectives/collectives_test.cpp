@@ -5,7 +5,7 @@
 #include "trireme/ops/reference.h"
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::collectives_test {
 namespace {
 
 using testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST(Collectives, SumTheGradientOfABroadcastAtTheRoot) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::collectives_test

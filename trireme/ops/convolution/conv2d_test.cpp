@@ -3,7 +3,7 @@
 
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::conv2d_test {
 namespace {
 
 using testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST(AvgPool2d, AveragesWithOrWithoutPadding) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::conv2d_test

@@ -5,7 +5,7 @@
 
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::dropout_test {
 namespace {
 
 constexpr std::string_view kAttrs = "{p=0.25, seed=5, stream=9}";
@@ -53,4 +53,4 @@ TEST(Dropout, RefusesToDropEverything) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::dropout_test

@@ -9,7 +9,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::elementwise_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -179,4 +179,4 @@ TEST(Elementwise, HalfPrecisionOfTheOtherKindIsTurnedDown) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::elementwise_test

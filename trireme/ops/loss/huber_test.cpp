@@ -3,7 +3,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::huber_test {
 namespace {
 
 TEST(Huber, is_half_the_square_within_delta_and_a_line_beyond) {
@@ -26,4 +26,4 @@ TEST(Huber, refuses_other_shapes_and_a_delta_that_is_not_above_zero) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::huber_test

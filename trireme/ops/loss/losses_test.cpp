@@ -7,7 +7,7 @@
 #include "trireme/ops/loss/counted_loss.h"
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::losses_test {
 namespace {
 
 using testing::DoubleNear;
@@ -111,4 +111,4 @@ TEST(Mse, IsTheMeanOfSquaredDifferences) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::losses_test

@@ -6,7 +6,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::movement_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -150,4 +150,4 @@ TEST(Movement, ErrorsNameOpAndDimension) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::movement_test

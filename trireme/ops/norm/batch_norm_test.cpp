@@ -9,7 +9,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::batch_norm_test {
 namespace {
 
 using testing::DoubleNear;
@@ -138,4 +138,4 @@ TEST(BatchNorm, TheResidualsGradientStopsWhereReluCutsOff) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::batch_norm_test

@@ -5,7 +5,7 @@
 
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::layer_norm_test {
 namespace {
 
 using testing::DoubleNear;
@@ -45,4 +45,4 @@ TEST(RmsNorm, ScalesByTheRootMeanSquare) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::layer_norm_test

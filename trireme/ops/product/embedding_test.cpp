@@ -3,7 +3,7 @@
 
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::embedding_test {
 namespace {
 
 using testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(EmbeddingGrad, OfAPieceOfTheTableKeepsItsOwnRows) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::embedding_test

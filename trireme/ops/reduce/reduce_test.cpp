@@ -6,7 +6,7 @@
 #include "trireme/ops/reference.h"
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::reduce_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST(Reduce, ErrorsNameOpAndDimension) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::reduce_test

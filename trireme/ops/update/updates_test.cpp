@@ -5,7 +5,7 @@
 
 #include "trireme/ops/run_op_impl.h"
 
-namespace trireme {
+namespace trireme::updates_test {
 namespace {
 
 using testing::DoubleNear;
@@ -151,4 +151,4 @@ TEST(ClipScale, RefusesANormOfZero) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::updates_test

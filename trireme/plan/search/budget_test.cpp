@@ -8,7 +8,7 @@
 
 #include "trireme/plan/search/random_problem_impl.h"
 
-namespace trireme::search {
+namespace trireme::search::budget_test {
 namespace {
 
 TEST(Budget, of_10000_random_problems_finds_what_all_choices_that_fit_have_least) {
@@ -129,4 +129,4 @@ TEST(Budget, gives_what_it_has_where_labels_run_out) {
 }
 
 }  // namespace
-}  // namespace trireme::search
+}  // namespace trireme::search::budget_test

@@ -5,7 +5,7 @@
 #include "trireme/plan/search/budget.h"
 #include "trireme/plan/search/random_problem_impl.h"
 
-namespace trireme::search {
+namespace trireme::search::simplify_test {
 namespace {
 
 TEST(Simplify, of_10000_random_problems_leaves_the_best_price_of_any_budget) {
@@ -65,4 +65,4 @@ TEST(Simplify, of_a_run_leaves_its_ends_and_its_price) {
 }
 
 }  // namespace
-}  // namespace trireme::search
+}  // namespace trireme::search::simplify_test

@@ -12,15 +12,10 @@ EvaluationResult evaluate_checkpoint(const ckpt::Reader& reader, const JobConfig
                                      const data::SourcePtr& samples, const Job& job) {
   const auto model = make_model(config);
   const Assembly assembly = assembly_of(config, *model, job.size());
-  const CompileOptions how =
+  CompileOptions how =
       compile_options(assembly, graphs_of(assembly, job.size()).parallel, job.size(), job.pool().size());
   Session session(evaluation_of(assembly, job.size()), std::nullopt,
-                  {.world = job.world(),
-                   .pool = &job.pool(),
-                   .device = make_device(assembly.options.device),
-                   .parallel = how.parallel,
-                   .numerics = how.numerics,
-                   .passes = how.passes});
+                  {.world = job.world(), .pool = &job.pool(), .compile = std::move(how)});
   load_session(session, reader);
   return Evaluator(session.step(), samples, config.train.fit.batch, assembly.options.step.accuracy).run();
 }

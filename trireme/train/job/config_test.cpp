@@ -196,6 +196,11 @@ TEST(Config, text_that_is_no_toml_is_refused_with_its_place) {
             "job.toml:2: a character that is not ASCII must stand in quotes or a comment");
 }
 
+TEST(Config, a_byte_order_mark_before_the_text_is_passed_over) {
+  EXPECT_EQ(parse_config(std::string("\xef\xbb\xbf") + kText, "job.toml").name, parse_config(kText, "job.toml").name);
+  EXPECT_THAT(error_of("\xef\xbb\xbfname = \n"), HasSubstr("job.toml:1:"));
+}
+
 TEST(Config, overrides_that_cannot_be_are_refused) {
   EXPECT_EQ(error_of(kText, {"train.lr"}), "--set 'train.lr': it must be key=value, like train.lr=0.001");
   EXPECT_EQ(error_of(kText, {"train.lt=1"}), "--set: no key 'train.lt'. Did you mean 'train.lr'?");

@@ -128,6 +128,7 @@ void read_table(const toml::table& table, const std::string& prefix, const std::
 }
 
 toml::table parse_toml(std::string_view text, const std::string& source) {
+  text = without_byte_order_mark(text);
   const int bare = line_of_bare_character(text);
   require(bare == 0, "{}:{}: a character that is not ASCII must stand in quotes or a comment", source, bare);
   try {

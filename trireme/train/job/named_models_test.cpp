@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::named_models_test {
 namespace {
 
 using testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(NamedModels, one_that_there_is_not_is_refused_with_the_likely_name) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::named_models_test

@@ -87,7 +87,7 @@ EvaluationResult evaluate(const Case& what, int64_t batch, int64_t eval_batch, c
     cut_by_hand(how.parallel, how.ranks, fields);
     Session session(training_step(what.model, what.loss, step_fields, AdamW{}, options, cut),
                     evaluation(what.model, what.loss, fields, options, cut),
-                    {.world = world, .seed = 3, .parallel = how.parallel});
+                    {.world = world, .seed = 3, .compile = {.parallel = how.parallel}});
     session.initialise();
     const Evaluator evaluator(session.evaluation(), what.held_out, eval_batch, true);
     const EvaluationResult first = evaluator.run();

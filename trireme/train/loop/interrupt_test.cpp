@@ -10,7 +10,7 @@
 #include "trireme/base/signal_stack.h"
 #include "trireme/comm/transports/hangup.h"
 
-namespace trireme {
+namespace trireme::interrupt_test {
 namespace {
 
 constexpr int kAll[] = {SIGINT, SIGTERM, SIGHUP};
@@ -141,4 +141,4 @@ TEST(InterruptGuardDeathTest, one_of_the_parents_and_one_of_another_are_the_same
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::interrupt_test

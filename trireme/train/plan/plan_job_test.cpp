@@ -10,7 +10,7 @@
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/plan_text.h"
 
-namespace trireme {
+namespace trireme::plan_job_test {
 namespace {
 
 JobConfig small_gpt() {
@@ -166,4 +166,4 @@ TEST(PlanFile, is_for_one_training_step_on_so_many_ranks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::plan_job_test

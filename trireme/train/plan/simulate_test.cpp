@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::simulate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -124,4 +124,4 @@ TEST(SimulateRun, conditions_that_cannot_be_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::simulate_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::communication_summary_test {
 namespace {
 
 TEST(CommunicationSummary, is_the_mean_and_the_rank_that_waits_most) {
@@ -24,4 +24,4 @@ TEST(CommunicationSummary, of_one_rank_is_its_own) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::communication_summary_test

@@ -12,7 +12,7 @@
 
 #include "trireme/base/log.h"
 
-namespace trireme {
+namespace trireme::progress_test {
 namespace {
 
 using testing::EndsWith;
@@ -164,4 +164,4 @@ TEST(Progress, OnATerminalTheLineIsRedrawnAndLogLinesGoAboveIt) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::progress_test

@@ -11,7 +11,7 @@
 #include "trireme/base/file.h"
 #include "trireme/train/report/report_chart.h"
 
-namespace trireme {
+namespace trireme::report_test {
 namespace {
 
 using testing::ElementsAre;
@@ -292,4 +292,4 @@ TEST(Chart, NumbersAndBytesAreShort) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::report_test

@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 
-namespace trireme {
+namespace trireme::run_log_test {
 namespace {
 
 std::string error_text(const std::function<void()>& body) {
@@ -128,4 +128,4 @@ TEST_F(RunLogTest, APlaceThatCannotBeWrittenIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::run_log_test

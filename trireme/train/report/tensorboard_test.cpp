@@ -13,7 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 
-namespace trireme {
+namespace trireme::tensorboard_test {
 namespace {
 
 // A reader of its own, bit by bit and field by field, that shares nothing with the writer.
@@ -176,4 +176,4 @@ TEST(Tensorboard, APlaceThatCannotBeWrittenIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::tensorboard_test

@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme {
+namespace trireme::timeline_test {
 namespace {
 
 using testing::HasSubstr;
@@ -47,4 +47,4 @@ TEST(Timeline, of_nothing_is_drawn_too) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::timeline_test

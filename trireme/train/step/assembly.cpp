@@ -71,15 +71,13 @@ CompileOptions compile_options(const Assembly& assembly, const Parallel& paralle
 
 Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* pool) {
   JobGraphs graphs = graphs_of(assembly, world ? world->size() : 1);
+  CompileOptions how = compile_options(assembly, graphs.parallel, world ? world->size() : 1, pool ? pool->size() : 1);
   return Session(std::move(graphs.step), std::move(graphs.evaluation),
                  {.world = world,
                   .pool = pool,
-                  .device = make_device(assembly.options.device),
                   .seed = assembly.options.step.seed,
-                  .parallel = std::move(graphs.parallel),
-                  .numerics = assembly.options.step.numerics,
                   .parameter_broadcast = assembly.options.parameter_broadcast,
-                  .passes = assembly.options.passes});
+                  .compile = std::move(how)});
 }
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ class ThreadPool;
 struct CompileOptions {
   int64_t ranks = 1;
   int threads = 1;
-  std::shared_ptr<const Device> device = {};  // whose kernels and memory; null: cpu
+  std::shared_ptr<Device> device = {};  // whose kernels and memory; null: cpu
   Parallel parallel = {};
   Numerics numerics = Numerics::kFast;
   PassOptions passes = {};  // but for fusion and rates, which follow from parallel.communication and measure

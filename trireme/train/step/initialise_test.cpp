@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::initialise_test {
 namespace {
 
 const Init kNormal{Init::Kind::kNormal, 0.5, 2};
@@ -80,4 +80,4 @@ TEST(Initialise, only_zeros_are_made_in_other_types_than_f32) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::initialise_test

@@ -7,7 +7,7 @@
 
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::measure_rates_test {
 namespace {
 
 TEST(MeasureRates, are_the_same_on_all_ranks_and_of_every_axis) {
@@ -48,4 +48,4 @@ TEST(MeasureRates, of_a_pipeline_are_those_of_a_crews_axes_and_between_crews) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::measure_rates_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace trireme {
+namespace trireme::schedule_test {
 namespace {
 
 TEST(Schedule, the_rate_rises_over_the_warmup_to_its_peak) {
@@ -40,4 +40,4 @@ TEST(Schedule, past_the_end_the_last_rate_stays) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::schedule_test

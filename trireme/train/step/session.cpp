@@ -20,6 +20,23 @@ bool sends_messages(const Session::Options& options) {
          world->transport() != "threads";
 }
 
+CompileOptions compile_options(const Session::Options& options) {
+  CompileOptions how = options.compile;
+  const int64_t ranks = options.world ? options.world->size() : 1;
+  const int threads = options.pool ? options.pool->size() : 1;
+  require(how.ranks == 1 || how.ranks == ranks, "session: graphs compiled for {} ranks in a world of {}", how.ranks,
+          ranks);
+  require(how.threads == 1 || how.threads == threads, "session: graphs compiled for {} threads and a pool of {}",
+          how.threads, threads);
+  how.ranks = ranks;
+  how.threads = threads;
+  how.pool = options.pool;
+  if (!how.measure && sends_messages(options)) {
+    how.measure = [&](const Mesh& mesh) { return measure_rates(*options.world, *options.pool, mesh); };
+  }
+  return how;
+}
+
 void log_plan(const char* of, const ExecutionPlan& plan) {
   TRIREME_LOG(kDebug, "train", "plan  of={} hash={:016x} actions={} arena_bytes={} persistent_bytes={}", of, hash(plan),
               plan.actions.size(), plan.arena().bytes, plan.arena().persistent);
@@ -28,16 +45,7 @@ void log_plan(const char* of, const ExecutionPlan& plan) {
 }  // namespace
 
 Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
-  CompileOptions how{.ranks = options.world ? options.world->size() : 1,
-                     .threads = options.pool ? options.pool->size() : 1,
-                     .device = options.device,
-                     .parallel = options.parallel,
-                     .numerics = options.numerics,
-                     .passes = options.passes,
-                     .pool = options.pool};
-  if (sends_messages(options)) {
-    how.measure = [&](const Mesh& mesh) { return measure_rates(*options.world, *options.pool, mesh); };
-  }
+  const CompileOptions how = compile_options(options);
   CompiledJob made = compile(std::move(step), std::move(evaluation), how);
   compiled_ = std::move(made.step);
   compiled_evaluation_ = std::move(made.evaluation);
@@ -46,11 +54,11 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
     agree(compiled_.plans(), *options.world);
     if (compiled_evaluation_) agree(compiled_evaluation_->plans(), *options.world);
   }
-  require_fits(plan(), options.device ? *options.device : cpu_device());
+  require_fits(plan(), how.device ? *how.device : cpu_device());
   log_plan("step", plan());
   const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
   if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);
-  const ExecutorOptions run{.world = options.world, .pool = options.pool, .device = options.device.get()};
+  const ExecutorOptions run{.world = options.world, .pool = options.pool, .device = how.device.get()};
   step_ = std::make_unique<Executor>(plan(), run);
   if (of_evaluation != nullptr) {
     ExecutorOptions eval = run;

@@ -18,16 +18,15 @@ class Session {
   struct Options {
     comm::World* world = nullptr;  // null: one rank
     ThreadPool* pool = nullptr;
-    std::shared_ptr<Device> device = {};  // null: cpu
-    uint64_t seed = 0;                    // of the starting values
-    Parallel parallel = {};
-    Numerics numerics = Numerics::kFast;
+    uint64_t seed = 0;  // of the starting values
     // Starting values of parameters come from the first of the ranks that hold the same piece, whatever the others'
     // seeds are. What a rank alone holds stays as it made it.
     bool parameter_broadcast = false;
-    PassOptions passes = {};
+    // Of both graphs. Ranks, threads and pool follow from world and pool; so does `measure`, where it is not given.
+    CompileOptions compile = {};
   };
-  // The evaluation graph, if any, runs in the step's memory. Collective.
+  // The evaluation graph, if any, runs in the step's memory. Collective. Throws kInvalidArgument where options.compile
+  // is for another number of ranks or threads than 1 and those of world and pool.
   Session(Graph step, std::optional<Graph> evaluation, const Options& options);
 
   // Starting values of all parameters and state. Collective with parameter_broadcast.

@@ -77,9 +77,9 @@ Trained trained_on(const std::string& device, int ranks, bool broadcast) {
   Trained out;
   on_ranks(ranks, [&](comm::World* world) {
     const Session::Options how{.world = world,
-                               .device = make_device(device),
                                .seed = 4 + static_cast<uint64_t>(broadcast && world != nullptr ? world->rank() : 0),
-                               .parameter_broadcast = broadcast};
+                               .parameter_broadcast = broadcast,
+                               .compile = {.device = make_device(device)}};
     Session session(step_graph(), evaluation_graph(), how);
     session.initialise();
     std::vector<float> losses;
@@ -118,7 +118,7 @@ TEST(SessionOnDescribed, is_planned_and_not_run) {
   write_machine(machine, path);
   const auto text_of = [&] {
     try {
-      Session session(step_graph(), std::nullopt, {.device = make_device("described:" + path)});
+      Session session(step_graph(), std::nullopt, {.compile = {.device = make_device("described:" + path)}});
     } catch (const Error& e) {
       return e.text();
     }

@@ -121,6 +121,21 @@ TEST(Session, evaluation_counts_right_answers_over_all_ranks) {
   });
 }
 
+TEST(Session, graphs_compiled_for_other_ranks_or_threads_than_its_own_are_refused) {
+  const auto refusal = [](const Session::Options& options) -> std::string {
+    try {
+      Session session(step_graph(), std::nullopt, options);
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return "";
+  };
+  ThreadPool pool(2);
+  EXPECT_THAT(refusal({.compile = {.ranks = 2}}), HasSubstr("graphs compiled for 2 ranks in a world of 1"));
+  EXPECT_THAT(refusal({.pool = &pool, .compile = {.threads = 3}}), HasSubstr("for 3 threads and a pool of 2"));
+  EXPECT_EQ(refusal({.pool = &pool, .compile = {.threads = 2}}), "");
+}
+
 TEST(Session, each_piece_is_written_once_and_bytes_are_balanced) {
   std::mutex mutex;
   std::map<std::string, int> writers;
@@ -220,7 +235,7 @@ TrainedGpt train_gpt(const PassOptions& passes, DType dtype, int32_t batch_size 
                                       {"targets", {DType::kI32, {batch_size, 16}}}};
   Graph graph = training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), batch, AdamW{},
                               {.clip_norm = 1, .compute = dtype});
-  Session session(std::move(graph), std::nullopt, {.seed = 5, .passes = passes});
+  Session session(std::move(graph), std::nullopt, {.seed = 5, .compile = {.passes = passes}});
   session.initialise();
   TrainedGpt out{.losses = {}, .tensors = {}, .bytes = session.plan().arena().bytes};
   for (int64_t number = 1; number <= 5; ++number) {

@@ -13,7 +13,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/tensor/dtype.h"
 
-namespace trireme::cpu {
+namespace trireme::cpu::loops_test {
 namespace {
 
 class EveryIsa : public testing::TestWithParam<TestIsa> {
@@ -229,4 +229,4 @@ TEST(EmulatedLoops, HaveTheBitsOfTheInstructions) {
 }
 
 }  // namespace
-}  // namespace trireme::cpu
+}  // namespace trireme::cpu::loops_test
