@@ -34,10 +34,6 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
-std::string quoted(const std::string& text) {
-  return "\"" + text + "\"";
-}
-
 std::string model_of(const std::string& kind, Draw& draw) {
   std::string out = fmt::format("[model]\nkind = \"{}\"\n", kind);
   if (kind == "mlp")
