@@ -60,7 +60,7 @@ TEST(CutRules, the_second_op_of_a_name_in_a_scope_is_cut_by_its_number) {
 
 TEST(CutRules, an_attribute_goes_to_all_ops_of_a_name_or_to_one) {
   Graph graph;
-  const Tensor x = testing_support::data(graph, "x", {8, 4});
+  const Tensor x = testing_support::data_input(graph, "x", {8, 4});
   graph.set_scope("norm");
   graph.add_output("sums", mul(reduce_sum(x, {0}), reduce_sum(square(x), {0})).id());
   const auto vouched = [&](const std::string& pattern) {
