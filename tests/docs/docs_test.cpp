@@ -305,11 +305,13 @@ TEST(Outputs, agree_line_by_line_but_for_what_is_said_to_vary) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i < argc; ++i) docs::write_outputs = docs::write_outputs || std::string_view(argv[i]) == "--write";
-  for (const std::string& document : docs::tested_documents()) {
-    testing::RegisterTest("Document", docs::name_of(document).c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [document]() -> trireme::cli::CliTest* { return new docs::DocumentTest(document); });
+  for (int i = 1; i < argc; ++i)
+    docs::docs_test::write_outputs = docs::docs_test::write_outputs || std::string_view(argv[i]) == "--write";
+  for (const std::string& document : docs::docs_test::tested_documents()) {
+    testing::RegisterTest(
+        "Document", docs::docs_test::name_of(document).c_str(), nullptr, nullptr, __FILE__, __LINE__,
+        [document]() -> trireme::cli::CliTest* { return new docs::docs_test::DocumentTest(document); });
   }
-  if (!testing::GTEST_FLAG(list_tests)) docs::enter_own_network();
+  if (!testing::GTEST_FLAG(list_tests)) docs::docs_test::enter_own_network();
   return RUN_ALL_TESTS();
 }

@@ -111,11 +111,11 @@ TEST(Pairs, AskOnlyWhatTheBoxKnows) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--write") trireme::write_texts = true;
+    if (std::string_view(argv[i]) == "--write") trireme::passes_test::write_texts = true;
   }
   for (const trireme::boxes::Box& box : trireme::boxes::all()) {
     testing::RegisterTest("Box", box.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [&box]() -> testing::Test* { return new trireme::BoxTest(box); });
+                          [&box]() -> testing::Test* { return new trireme::passes_test::BoxTest(box); });
   }
   return RUN_ALL_TESTS();
 }

@@ -253,8 +253,8 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   std::signal(SIGINT, SIG_DFL);  // a shell ignores it in what runs in the background, and the job would inherit that
   for (int i = 1; i < argc; ++i) {
-    if (!trireme::number_after(argv[i], "--hellos=", trireme::cli::hellos) &&
-        !trireme::number_after(argv[i], "--seed=", trireme::cli::seed)) {
+    if (!trireme::number_after(argv[i], "--hellos=", trireme::cli::hellos_test::hellos) &&
+        !trireme::number_after(argv[i], "--seed=", trireme::cli::hellos_test::seed)) {
       std::fprintf(stderr, "hellos_test: '%s' is not --hellos=N or --seed=N\n", argv[i]);
       return 2;
     }

@@ -197,8 +197,9 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view text = argv[i];
     bool known = false;
-    for (const auto& [name, number] : {std::pair<std::string_view, int*>{"--nodes=", &trireme::cli::nodes},
-                                       {"--on-node=", &trireme::cli::on_node}}) {
+    for (const auto& [name, number] :
+         {std::pair<std::string_view, int*>{"--nodes=", &trireme::cli::registration_test::nodes},
+          {"--on-node=", &trireme::cli::registration_test::on_node}}) {
       if (!text.starts_with(name)) continue;
       const char* end = text.data() + text.size();
       const auto [stop, error] = std::from_chars(text.data() + name.size(), end, *number);

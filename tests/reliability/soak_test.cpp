@@ -206,8 +206,8 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
-    if (!trireme::number_after(argv[i], "--kills=", trireme::cli::kills) &&
-        !trireme::number_after(argv[i], "--seed=", trireme::cli::seed)) {
+    if (!trireme::number_after(argv[i], "--kills=", trireme::cli::soak_test::kills) &&
+        !trireme::number_after(argv[i], "--seed=", trireme::cli::soak_test::seed)) {
       std::fprintf(stderr, "reliability_test: '%s' is not --kills=N or --seed=N\n", argv[i]);
       return 2;
     }
