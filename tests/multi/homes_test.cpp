@@ -8,7 +8,7 @@
 #include "trireme/exec/memory_plan.h"
 #include "trireme/train/job/parallel_settings.h"
 
-namespace trireme {
+namespace trireme::homes_test {
 namespace {
 
 using namespace testing_support;
@@ -122,4 +122,4 @@ TEST(HomesOfActivations, leave_less_on_the_device) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::homes_test

@@ -16,7 +16,7 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme {
+namespace trireme::homes_test {
 namespace {
 
 using testing::Each;
@@ -234,4 +234,4 @@ TEST(Homes, rules_are_of_the_state_of_parameters_and_the_last_counts) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::homes_test

@@ -6,7 +6,7 @@
 
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme {
+namespace trireme::copy_stream_test {
 namespace {
 
 HostTensor counted(int64_t first) {
@@ -56,4 +56,4 @@ TEST(CopyStream, an_event_of_the_kernels_stream_has_come_already) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::copy_stream_test
