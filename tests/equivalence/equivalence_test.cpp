@@ -205,7 +205,7 @@ int main(int argc, char** argv) {
     const std::string_view arg = argv[i];
     if (arg.starts_with("--cases=")) cases = static_cast<uint32_t>(std::stoul(std::string(arg.substr(8))));
     if (arg.starts_with("--seed=")) seed = static_cast<uint32_t>(std::stoul(std::string(arg.substr(7))));
-    if (arg.starts_with("--replay=")) return trireme::equivalence::replay(std::string(arg.substr(9)));
+    if (arg.starts_with("--replay=")) return trireme::equivalence::equivalence_test::replay(std::string(arg.substr(9)));
   }
-  return cases > 0 ? trireme::equivalence::run_many(seed, cases) : RUN_ALL_TESTS();
+  return cases > 0 ? trireme::equivalence::equivalence_test::run_many(seed, cases) : RUN_ALL_TESTS();
 }
