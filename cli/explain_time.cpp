@@ -108,7 +108,8 @@ std::string time_text(const CrewPlans& crews, const Rates& rates, const VirtualT
   double exposed_s = 0, waiting_s = 0, busy_s = 0;
   for (const RankTime& rank : time.ranks) {
     waiting_s += rank.waiting_s;
-    for (int i = 1; i < kLanes; ++i) {
+    for (int i = 0; i < kLanes; ++i) {
+      if (!communicates(static_cast<Lane>(i))) continue;
       exposed_s += rank.lanes[static_cast<size_t>(i)].exposed_s;
       busy_s += rank.lanes[static_cast<size_t>(i)].busy_s;
     }

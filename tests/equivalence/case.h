@@ -32,6 +32,8 @@ struct Case {
   // Or rows, blocks, most (blocks, and some ops by rules), local (no collectives), slices (nothing again), gathered (no
   // gathers of weights), all (blocks without collectives, and slices).
   std::string recompute = "none";
+  std::string homes = "device";  // of the optimizer's state: or host; or mixed, every other parameter's on the host; or
+                                 // kept, and what is kept for the backward pass too
   int64_t loss_pieces = 1;
   bool is_saved = false;  // the strategy is read from its text
   std::string sums =

@@ -37,11 +37,11 @@ class Draw {
   std::mt19937 bits_;
 };
 
-// All ops but messages between plans, which have no place in a graph that one plan runs.
+// All ops but those that stand in programs alone: messages between plans, and moves between tiers of memory.
 inline const std::vector<const OpDef*>& ops_of_one_plan() {
   static const std::vector<const OpDef*> kOps = [] {
     std::vector<const OpDef*> ops(all_ops().begin(), all_ops().end());
-    std::erase_if(ops, [](const OpDef* op) { return op->traits.message; });
+    std::erase_if(ops, [](const OpDef* op) { return op->traits.message || op->traits.move; });
     return ops;
   }();
   return kOps;

@@ -10,7 +10,8 @@ namespace {
 
 class LingeringStream : public DeviceStream {
  public:
-  explicit LingeringStream(uint32_t seed) : rest_(drawn_rests(seed)), stream_(cpu_device().stream()) {}
+  LingeringStream(uint32_t seed, std::unique_ptr<DeviceStream> stream)
+      : rest_(drawn_rests(seed)), stream_(std::move(stream)) {}
 
   void launch(KernelFn* kernel, const KernelArgs& args, const std::string& what) override {
     std::this_thread::sleep_for(rest_());
@@ -47,10 +48,15 @@ class LingeringCpu : public Device {
   int64_t memory_bytes() const override { return cpu_device().memory_bytes(); }
   int64_t alignment() const override { return cpu_device().alignment(); }
   DeviceMemory allocate(int64_t bytes) override { return cpu_device().allocate(bytes); }
-  std::unique_ptr<DeviceStream> stream() override { return std::make_unique<LingeringStream>(seed_ + 31 * ++streams_); }
+  std::unique_ptr<DeviceStream> stream() override { return lingering(cpu_device().stream()); }
+  std::unique_ptr<DeviceStream> copy_stream() override { return lingering(cpu_device().copy_stream()); }
   std::unique_ptr<DeviceEvent> event() override { return cpu_device().event(); }
 
  private:
+  std::unique_ptr<DeviceStream> lingering(std::unique_ptr<DeviceStream> stream) {
+    return std::make_unique<LingeringStream>(seed_ + 31 * ++streams_, std::move(stream));
+  }
+
   uint32_t seed_;
   std::atomic<uint32_t> streams_ = 0;  // each rank makes its own
 };

@@ -20,6 +20,8 @@ std::vector<std::string> options_of(const Case& test) {
       test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });
   const bool is_elsewhere = test.device != "cpu";
   const std::string device = "device " + test.device;
+  const bool has_state = std::ranges::any_of(test.graph.updates(), [](const Update& u) { return !u.states.empty(); });
+  const bool has_homes = test.passes && test.homes != "device" && (has_state || test.homes == "kept");
   const std::pair<bool, std::string> all[] = {
       {test.transport != "threads", test.transport},
       {threads_of(test) > 1, keeps_bits(test) ? "threads, invariant" : "threads"},
@@ -39,6 +41,11 @@ std::vector<std::string> options_of(const Case& test) {
       {test.reuse > 0, "reuse"},
       {test.fusion != "sizes", "fusion " + test.fusion},
       {test.recompute != "none", "recompute " + test.recompute},
+      {has_homes, "homes " + test.homes},
+      {has_homes && is_elsewhere, device + ", homes"},
+      {has_homes && test.lingers, "lingers, homes"},
+      {has_homes && test.crews > 1, "homes, pipeline"},
+      {has_homes && keeps_bits(test), "homes, invariant"},
       {test.loss_pieces > 1, "loss pieces"},
       {test.is_saved, "saved strategy"},
       {!test.passes, "no passes"},

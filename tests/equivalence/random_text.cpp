@@ -60,8 +60,9 @@ class RandomText {
 
   Tensor normed(const Tensor& x) { return draw_.chance(50) ? x : rms_norm(x, parameter({width_})).y; }
 
+  Tensor product(const Tensor& x, int64_t out) { return matmul(x, parameter({x.size(-1), out})); }
   Tensor linear(const Tensor& x, int64_t out) {
-    const Tensor y = matmul(x, parameter({x.size(-1), out}));
+    const Tensor y = product(x, out);
     return draw_.chance(50) ? add(y, parameter({out})) : y;
   }
 
@@ -75,7 +76,8 @@ class RandomText {
     const int64_t of_head = width_ / heads_;
     const Tensor in = normed(x);
     Tensor q = reshape(linear(in, width_), {batch_, positions_, heads_, of_head});
-    Tensor k = reshape(linear(in, groups * of_head), {batch_, positions_, groups, of_head});
+    // Keys have no bias: softmax does not see what all of them share, so its gradient would be rounding alone.
+    Tensor k = reshape(product(in, groups * of_head), {batch_, positions_, groups, of_head});
     const Tensor v = reshape(linear(in, groups * of_head), {batch_, positions_, groups, of_head});
     if (draw_.chance(50)) q = rotary(q), k = rotary(k);
     const Tensor y = reshape(attention(q, k, v, {.causal = true}), {batch_, positions_, width_});

@@ -8,6 +8,7 @@
 #include "tests/equivalence/linger.h"
 #include "tests/equivalence/options.h"
 #include "tests/equivalence/oracle.h"
+#include "tests/equivalence/pass_options.h"
 #include "tests/equivalence/shrink.h"
 #include "tests/equivalence/used_isa.h"
 #include "trireme/backend/device.h"
@@ -87,49 +88,8 @@ Program in_micro_batches(const Case& test, Program program) {
                           {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0, .interleave = interleave});
 }
 
-// Parts of a random graph are modules. In one that is cut by hand nothing can be kept in slices.
-Recompute recompute_of(const Case& test) {
-  if (test.recompute == "none") return {};
-  if (test.recompute == "rows") return {.rows = true, .fewest_bytes = 1};
-  if (test.recompute == "gathered") return {.optimizer_communication = false};
-  if (test.recompute == "slices") return {.slice = !test.by_hand, .fewest_bytes = 1};
-  using Keep = Recompute::Rule::Keep;
-  Recompute out{.rules = {{"part*"}}, .communication = test.recompute != "local", .fewest_bytes = 1};
-  if (test.recompute == "most")
-    out.rules.insert(out.rules.end(), {{"part*/matmul", Keep::kMemory}, {"loss"}, {"*/add"}});
-  if (test.recompute == "most" && !test.by_hand) out.rules.push_back({"*", Keep::kSlice});
-  if (test.recompute == "all")
-    out.rules = {
-        {.pattern = "part*", .communication = false, .optimizer_communication = false, .slice = !test.by_hand}};
-  return out;
-}
-
-// "mixed" takes other sizes for other kinds, "off" nothing together, "ids" by names: all of one, and some alone.
-Fusion fusion_of(const Case& test) {
-  Fusion out;
-  out.all_reduce = {.bytes = test.bucket_bytes, .ends = test.bucket_ends};
-  out.reduce_scatter.bytes = out.all_gather.bytes = test.bucket_bytes;
-  if (test.fusion == "mixed") {
-    out.reduce_scatter.bytes = 300;
-    out.all_gather.mode = FusionOfKind::Mode::kOff;
-  }
-  out.is_on = test.fusion != "off";
-  if (test.fusion == "ids") {
-    out.ids.push_back({.pattern = "", .id = 3});
-    for (const Input& input : test.graph.inputs()) {
-      if (input.role == Role::kParameter)
-        out.ids.push_back({.pattern = input.name, .id = test.graph.type(input.value).elements() % 3});
-    }
-  }
-  return out;
-}
-
 Program with_passes(const Case& test, Program program) {
-  if (!test.passes) return program;
-  return run_passes(std::move(program), {.fusion = fusion_of(test),
-                                         .rates = rates_of(test),
-                                         .recompute = recompute_of(test),
-                                         .loss_pieces = test.loss_pieces});
+  return test.passes ? run_passes(std::move(program), pass_options(test)) : std::move(program);
 }
 
 void refuse(const std::vector<std::string>& findings, std::string_view what) {

@@ -246,6 +246,7 @@ class Shrinker {
     with([](Case& c) { c.transport = "threads"; });
     with([](Case& c) { c.threads = 1; });
     with([](Case& c) { c.recompute = "none"; });
+    with([](Case& c) { c.homes = "device"; });
     with([](Case& c) { c.loss_pieces = 1; });
     with([](Case& c) { c.is_saved = false; });
     with([](Case& c) { c.sums = "own"; });

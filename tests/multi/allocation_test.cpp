@@ -100,6 +100,11 @@ TEST_F(Allocation, a_step_of_one_rank_takes_no_memory) {
   expect_nothing(taken_by_steps(gpt_step(AdamW{}), 1, "", 2), "");
 }
 
+TEST_F(Allocation, a_step_that_moves_state_between_tiers_takes_no_memory) {
+  const Parallel parallel{.homes = {parse_home_rule("*/state = host")}};
+  expect_nothing(taken_by_steps(gpt_step(AdamW{}), 1, "", 2, parallel), "");
+}
+
 struct TransportCase {
   std::string transport;
   int ranks = 2;

@@ -215,7 +215,10 @@ TEST(PipelineOfChunks, refuses_what_needs_all_positions) {
   Parallel both = pipeline(2, 2, "seq-1f1b");
   both.interleave = 2;
   EXPECT_THAT(refusal(graph, 2, both), HasSubstr("2 interleaved copies or 2 chunks of positions, not both"));
-  EXPECT_THAT(refusal(mlp_step(Sgd{}), 2, pipeline(2, 2, "seq-1f1b")), HasSubstr("has no positions that could be cut"));
+  EXPECT_THAT(
+      refusal(mlp_step(Sgd{}), 2, pipeline(2, 2, "seq-1f1b")),
+      HasSubstr("has no positions that could be cut into 2 chunks; use the schedule 'gpipe', '1f1b', 'zb-h1' or "
+                "'zb-h2'"));
   try {
     compile(graph, {.ranks = 2, .parallel = pipeline(2, 2, "seq-1f1b"), .numerics = Numerics::kInvariant});
     ADD_FAILURE() << "nothing is refused";

@@ -187,6 +187,18 @@ Fusion fusion_asked(Case& test) {
   return out;
 }
 
+// "h.*/state = host; h.0/state = device"
+std::vector<HomeRule> homes_asked(Case& test) {
+  std::vector<HomeRule> out;
+  std::string text = test.take("home");
+  while (!text.empty()) {
+    const std::string rule = text.substr(0, text.find(';'));
+    text.erase(0, rule.size() + 1);
+    out.push_back(parse_home_rule(rule));
+  }
+  return out;
+}
+
 Result pass_box(const Pass& pass, Case& test) {
   const Program program = program_of(test);
   PassOptions options;
@@ -197,6 +209,7 @@ Result pass_box(const Pass& pass, Case& test) {
   options.recompute.optimizer_communication = pass.name != "keep_gathered";
   options.loss_pieces = number(test.take("loss_pieces", "2"));
   options.fusion = fusion_asked(test);
+  options.homes = homes_asked(test);
   options.rates = fixed_rates(test);
   const Program after = pass.run(program, options);
   const std::vector<std::string> wrong = verify(after);

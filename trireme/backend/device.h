@@ -86,6 +86,8 @@ class Device {
   virtual int64_t alignment() const = 0;     // of buffers in it, bytes
   virtual DeviceMemory allocate(int64_t bytes) = 0;
   virtual std::unique_ptr<DeviceStream> stream() = 0;
+  // For copies that run beside kernels.
+  virtual std::unique_ptr<DeviceStream> copy_stream() { return stream(); }
   virtual std::unique_ptr<DeviceEvent> event() = 0;
 };
 

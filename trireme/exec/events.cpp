@@ -49,7 +49,7 @@ std::vector<CommCall> calls_by(const ExecutionPlan& plan, RanksOf&& ranks_of) {
       if (call >= 0) waits.push_back(call);
       call = -1;
     }
-    if (!in_background(lane_of(*action.op))) continue;
+    if (!communicates(action.lane)) continue;
     CommCall call{.ranks = ranks_of(action), .what = {}};
     if (call.ranks.empty()) continue;
     call.what = what_of(plan, action);

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
 #include "trireme/exec/bound_message.h"
+#include "trireme/exec/bound_move.h"
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/rank_groups.h"
@@ -63,6 +64,7 @@ struct Executor::State {
   // Of kernels, and of copies from the device to the host and back where work in the background needs them; they end
   // first, for their work uses all of the above.
   std::unique_ptr<DeviceStream> stream, outward, inward;
+  std::unique_ptr<DeviceStream> moves_in, moves_out;  // of the lanes in and out, where the plan has moves
 
   State(const ExecutionPlan& p, const ExecutorOptions& o)
       : plan(p), options(o), device(o.device ? *o.device : cpu_device()), stream(device.stream()) {
@@ -225,6 +227,7 @@ struct Executor::State {
     const Action& action = *bound.action;
     if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
     if (is_message(*action.op)) return bind_message(bound);
+    if (is_move(*action.op)) return bind_move(bound);
     if (!action.op->collective) {
       bound.kernel = device.kernel(*action.op, action.kernel);
       require(bound.kernel != nullptr,
@@ -288,6 +291,12 @@ struct Executor::State {
     });
   }
 
+  void bind_move(Bound& bound) {
+    std::unique_ptr<DeviceStream>& copies = bound.action->lane == Lane::kIn ? moves_in : moves_out;
+    if (!copies) copies = device.copy_stream();
+    bound.background = std::make_unique<BoundMove>(bound.in[0], bound.out[0], device, *stream, *copies);
+  }
+
   int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
 
   void run_action(Bound& bound) {
@@ -306,7 +315,8 @@ struct Executor::State {
     if (!timed) return;
     const auto end = Clock::now();
     bound.seconds += std::chrono::duration<double>(end - begin).count();
-    if (tracing && !bound.sends) trace.push_back({number_of(bound), false, begin, end});
+    const bool is_under_way = bound.background && bound.background->is_under_way();
+    if (tracing && !is_under_way) trace.push_back({number_of(bound), false, begin, end});
   }
 
   int number_of(const Bound& bound) const { return static_cast<int>(bound.action - plan.actions.data()); }
@@ -321,19 +331,21 @@ struct Executor::State {
 
   void start(Bound& bound) {
     bound.background->prepare();
-    if (!bound.sends) return bound.background->start();
     bound.sent = Clock::now();
     bound.background->start();
-    stops.push_back({bound.sent, Clock::now()});
+    if (bound.sends) stops.push_back({bound.sent, Clock::now()});
   }
 
   void wait(Bound& bound) {
-    if (!bound.sends || !bound.background->is_under_way()) return bound.background->wait();
+    if (!bound.background->is_under_way()) return bound.background->wait();
     const auto begin = Clock::now();
     bound.background->wait();
-    stops.push_back({begin, Clock::now()});
-    if (timing) bound.seconds += std::chrono::duration<double>(stops.back().end - begin).count();
-    if (tracing) trace.push_back({number_of(bound), true, begin, stops.back().end});
+    const auto end = Clock::now();
+    if (bound.sends) stops.push_back({begin, end});
+    if (timing) bound.seconds += std::chrono::duration<double>(end - begin).count();
+    if (!tracing) return;
+    trace.push_back({number_of(bound), true, begin, end});
+    if (!bound.sends) trace.push_back({number_of(bound), false, bound.sent, bound.background->ended()});
   }
 
   CommunicationTime note_communication(Clock::time_point begin) {

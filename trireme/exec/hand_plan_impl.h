@@ -81,7 +81,7 @@ class HandPlan {
 
   void add(std::string_view name, Attrs attrs, std::vector<int> in, std::vector<int> out, const std::string& scope) {
     const OpDef& def = op(name);
-    Action action{.lane = lane_of(def), .op = &def, .attrs = std::move(attrs), .scope = scope};
+    Action action{.lane = lane_of(def, attrs), .op = &def, .attrs = std::move(attrs), .scope = scope};
     if (def.kernel) action.kernel = "reference";
     action.in = std::move(in);
     action.out = std::move(out);

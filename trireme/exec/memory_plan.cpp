@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 // Bytes [begin, end) of the arena.
-struct Range {
+struct ByteRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
@@ -19,8 +19,8 @@ struct Range {
 // What ranges cover together, as ranges apart from each other in their order.
 class Cover {
  public:
-  void add(Range range) {
-    const auto before = [](const Range& a, int64_t begin) { return a.end < begin; };
+  void add(ByteRange range) {
+    const auto before = [](const ByteRange& a, int64_t begin) { return a.end < begin; };
     const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, before);
     auto last = first;
     for (; last != ranges_.end() && last->begin <= range.end; ++last) {
@@ -33,15 +33,15 @@ class Cover {
       ranges_.erase(first + 1, last);
     }
   }
-  bool meets(Range range) const {
-    const auto before = [](const Range& a, int64_t begin) { return a.end <= begin; };
+  bool meets(ByteRange range) const {
+    const auto before = [](const ByteRange& a, int64_t begin) { return a.end <= begin; };
     const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, before);
     return at != ranges_.end() && at->begin < range.end;
   }
-  const std::vector<Range>& ranges() const { return ranges_; }
+  const std::vector<ByteRange>& ranges() const { return ranges_; }
 
  private:
-  std::vector<Range> ranges_;
+  std::vector<ByteRange> ranges_;
 };
 
 // The bytes of buffers that have a place, by the time in which they are in use: a segment tree over blocks of steps. A
@@ -63,7 +63,7 @@ class Placed {
     seen_in_.assign(2 * static_cast<size_t>(blocks_), 0);
   }
 
-  void add(const Lifetime& buffer, Range range) {
+  void add(const Lifetime& buffer, ByteRange range) {
     if (range.begin == range.end) return;
     const Span span(*this, buffer);
     for (const int64_t block : span.in_part()) {
@@ -77,7 +77,7 @@ class Placed {
   }
 
   // Whether nothing of the range is in use during the buffer's time.
-  bool is_free(const Lifetime& buffer, Range range) {
+  bool is_free(const Lifetime& buffer, ByteRange range) {
     const auto meets = [&](const Cover& cover) { return cover.meets(range); };
     const auto part_meets = [&](const Part& part) {
       return part.range.begin < range.end && range.begin < part.range.end;
@@ -86,7 +86,7 @@ class Placed {
   }
 
   // The bytes that are in use at any moment of the buffer's time, by their begin; some twice.
-  const std::vector<Range>& beside(const Lifetime& buffer) {
+  const std::vector<ByteRange>& beside(const Lifetime& buffer) {
     found_.clear();
     const auto take = [&](const Cover& cover) {
       found_.insert(found_.end(), cover.ranges().begin(), cover.ranges().end());
@@ -97,7 +97,7 @@ class Placed {
       return false;
     };
     any_beside(buffer, take, take_part);
-    std::ranges::sort(found_, {}, &Range::begin);
+    std::ranges::sort(found_, {}, &ByteRange::begin);
     return found_;
   }
 
@@ -106,7 +106,7 @@ class Placed {
 
   struct Part {
     int first = 0, last = 0;
-    Range range;
+    ByteRange range;
   };
 
   // Visits all that is in use during the buffer's time, until a visit says true.
@@ -162,17 +162,17 @@ class Placed {
   int64_t blocks_ = 1;
   std::vector<Cover> throughout_, sometime_;  // by node: 1 is the root, and those from blocks_ on are the blocks
   std::vector<std::vector<Part>> in_part_;
-  std::vector<Range> found_;
+  std::vector<ByteRange> found_;
   std::vector<int64_t> seen_in_;  // by node, the last search that met it
   int64_t searches_ = 0;
 };
 
 // Where the smallest gap that holds so many bytes begins.
-int64_t smallest_gap(const std::vector<Range>& ranges, int64_t bytes) {
+int64_t smallest_gap(const std::vector<ByteRange>& ranges, int64_t bytes) {
   int64_t best = -1;
   int64_t best_gap = 0;
   int64_t free_from = 0;
-  for (const Range& range : ranges) {
+  for (const ByteRange& range : ranges) {
     const int64_t gap = range.begin - free_from;
     if (gap >= bytes && (best < 0 || gap < best_gap)) {
       best = free_from;

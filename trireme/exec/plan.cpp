@@ -21,7 +21,8 @@ const auto& by_name(const Items& items, std::string_view name, std::string_view 
 
 }  // namespace
 
-Lane lane_of(const OpDef& op) {
+Lane lane_of(const OpDef& op, const Attrs& attrs) {
+  if (is_move(op)) return move_of(attrs).to == Tier::kDevice ? Lane::kIn : Lane::kOut;
   if (is_message(op)) return Lane::kMessage;
   return is_communication(op) ? Lane::kComm : Lane::kCompute;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
+#include "trireme/op/move.h"
 #include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
 
@@ -25,13 +26,19 @@ enum class Lane {
   kCompute,
   kComm,     // collectives
   kMessage,  // sends to other crews, and receipts from them
+  kIn,       // moves to the device's memory from other tiers
+  kOut,      // moves from it
 };
 std::string_view to_string(Lane lane);
-inline constexpr int kLanes = 3;
+inline constexpr int kLanes = 5;
 inline bool in_background(Lane lane) {
   return lane != Lane::kCompute;
 }
-Lane lane_of(const OpDef& op);
+// Whether its actions have other members than this rank.
+inline bool communicates(Lane lane) {
+  return lane == Lane::kComm || lane == Lane::kMessage;
+}
+Lane lane_of(const OpDef& op, const Attrs& attrs);
 
 // What a buffer holds, for reports of memory by kind.
 enum class Holding { kParameter, kState, kData, kActivation, kGradient, kScratch };
@@ -41,16 +48,6 @@ inline constexpr int kHoldings = 6;
 inline bool is_persistent(Holding holding) {
   return holding == Holding::kParameter || holding == Holding::kState;
 }
-
-// Memory that a rank has, each kind with an arena of its own.
-enum class Tier {
-  kDevice,  // where kernels work
-  // Besides, of the host's: what need not lie where kernels work all the time, and staging of what is sent for devices
-  // whose memory the host cannot touch.
-  kHost,
-};
-std::string_view to_string(Tier tier);
-inline constexpr int kTiers = 2;
 
 struct Arena {
   int64_t bytes = 0;

@@ -26,7 +26,8 @@ class Planner {
         buffer_of_(graph_.values().size(), -1),
         producer_(graph_.values().size(), -1),
         last_read_(graph_.values().size(), -1),
-        sent_by_(graph_.values().size()) {}
+        sent_by_(graph_.values().size()),
+        home_(graph_.values().size(), Tier::kDevice) {}
 
   ExecutionPlan run() {
     plan_.name = graph_.name();
@@ -75,7 +76,7 @@ class Planner {
       for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
       const TypeArgs types{in, out, n.attrs};
       int64_t scratch = 0;
-      action.lane = lane_of(*action.op);
+      action.lane = lane_of(*action.op, n.attrs);
       if (action.lane == Lane::kComm) {
         scratch = collective_scratch(*action.op, types);
       } else if (action.op->kernel) {
@@ -83,6 +84,7 @@ class Planner {
         action.kernel = std::move(kernel.name);
         scratch = kernel.scratch_bytes;
       }
+      if (is_move(*action.op)) home_[static_cast<size_t>(n.inputs[0])] = move_of(n.attrs).from;
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
       for (const ValueId id : n.inputs) {
         const int from = producer_[static_cast<size_t>(id)];
@@ -91,28 +93,32 @@ class Planner {
           action.waits.push_back(from);
         }
       }
-      if (action.lane == Lane::kComm) bound_in_flight(i, action);
+      if (action.lane == Lane::kComm) bound_in_flight(i, action, scattering_, parts_what_it_reads(action));
+      if (action.lane == Lane::kOut) bound_in_flight(i, action, leaving_, true);
       scratch_bytes_.push_back(scratch);
       plan_.actions.push_back(std::move(action));
     }
   }
 
   // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it,
-  // which may be the end of the backward pass. Two of them are enough to keep the links busy: the third waits for the
-  // first.
-  void bound_in_flight(int i, Action& action) {
-    std::erase_if(scattering_, [&](int comm) {
+  // which may be the end of the backward pass; a move out of the device's memory does so until the step's end. Two of
+  // them are enough to keep links, or the lane, busy: the third waits for the first.
+  void bound_in_flight(int i, Action& action, std::vector<int>& under_way, bool is_one) {
+    std::erase_if(under_way, [&](int comm) {
       return std::any_of(plan_.actions.begin() + comm, plan_.actions.end(), [&](const Action& later) {
         return std::find(later.waits.begin(), later.waits.end(), comm) != later.waits.end();
       });
     });
-    if (scattering_.size() >= 2) {
-      if (std::find(action.waits.begin(), action.waits.end(), scattering_.front()) == action.waits.end()) {
-        action.waits.push_back(scattering_.front());
+    if (under_way.size() >= 2) {
+      if (std::find(action.waits.begin(), action.waits.end(), under_way.front()) == action.waits.end()) {
+        action.waits.push_back(under_way.front());
       }
-      scattering_.erase(scattering_.begin());
+      under_way.erase(under_way.begin());
     }
-    if (action.op->collective->work == GroupWork::kReduceScatter) scattering_.push_back(i);
+    if (is_one) under_way.push_back(i);
+  }
+  static bool parts_what_it_reads(const Action& action) {
+    return action.op->collective->work == GroupWork::kReduceScatter;
   }
 
   KernelChoice kernel_of(const Node& n, const TypeArgs& local) const {
@@ -219,6 +225,7 @@ class Planner {
                                                            : Holding::kData;
     const int buffer =
         new_buffer(holding, graph_.type(input.value).bytes(), -1, kept ? end_ : std::max(0, last(input.value)));
+    plan_.buffers[static_cast<size_t>(buffer)].tier = home_[static_cast<size_t>(input.value)];
     if (const auto home = options_.homes.find(input.name); home != options_.homes.end()) {
       require(kept, "plan '{}': a home is given for '{}', which is {}; parameters and state have homes", graph_.name(),
               input.name, to_string(input.role));
@@ -237,12 +244,12 @@ class Planner {
     for (size_t k = 0; k < n.outputs.size(); ++k) {
       int buffer = overwritten(i, static_cast<int>(k));
       if (buffer < 0) {
-        buffer = new_buffer(n.phase == Phase::kBackward ? Holding::kGradient : Holding::kActivation,
-                            graph_.type(n.outputs[k]).bytes(), i, i);
+        buffer = new_buffer(holding_of(i), graph_.type(n.outputs[k]).bytes(), i, i);
+        plan_.buffers[static_cast<size_t>(buffer)].tier = tier_of_results(i);
       }
       put(n.outputs[k], buffer);
     }
-    const bool is_carried = in_background(lane(i)) && !device_.sends_in_place();
+    const bool is_carried = communicates(lane(i)) && !device_.sends_in_place();
     const int64_t bytes = scratch_bytes_[static_cast<size_t>(i)] + (is_carried ? staged_bytes(i) : 0);
     if (bytes > 0) {
       const bool comm = in_background(lane(i));
@@ -253,6 +260,17 @@ class Planner {
     }
     keep_together(i);
   }
+
+  // What stays from step to step is staged on its way.
+  Holding holding_of(int i) const {
+    if (is_move(def_of(node(i)))) {
+      const Holding from =
+          plan_.buffers[static_cast<size_t>(buffer_of_[static_cast<size_t>(node(i).inputs[0])])].holding;
+      return is_persistent(from) ? Holding::kScratch : from;
+    }
+    return node(i).phase == Phase::kBackward ? Holding::kGradient : Holding::kActivation;
+  }
+  Tier tier_of_results(int i) const { return is_move(def_of(node(i))) ? move_of(node(i).attrs).to : Tier::kDevice; }
 
   // What is carried between the device and the host's memory (exec/carrier.h).
   int64_t staged_bytes(int i) const {
@@ -298,6 +316,8 @@ class Planner {
   int replaced(int i, ValueId id) const {
     for (const ValueId input : replaces_[static_cast<size_t>(id)]) {
       const int buffer = buffer_of_[static_cast<size_t>(input)];
+      const bool moves = is_move(def_of(node(i)));
+      if (moves && plan_.buffers[static_cast<size_t>(buffer)].tier != tier_of_results(i)) continue;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
         return last_use_[static_cast<size_t>(user)] < i && !in_flight(user, i);
@@ -427,9 +447,10 @@ class Planner {
   std::vector<int> producer_;
   std::vector<int> last_read_;
   std::vector<std::vector<int>> sent_by_;
+  std::vector<Tier> home_;  // per value: where moves find it
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
-  std::vector<int> scattering_;                 // reduce-scatters that no action waits for yet
+  std::vector<int> scattering_, leaving_;       // reduce-scatters, and moves out, that no action waits for yet
   std::vector<char> keeps_;                     // per action
   std::vector<std::vector<ValueId>> replaces_;  // per value: the inputs that are it after the step
   std::vector<char> is_replaced_;               // per value

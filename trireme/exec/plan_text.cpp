@@ -25,7 +25,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message"};
+constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message", "in", "out"};
 constexpr std::array<std::string_view, kTiers> kTierNames{"device", "host"};
 constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
                                                                 "activation", "gradient", "scratch"};
@@ -236,7 +236,7 @@ class PlanReader {
   void call(Fields& f) {
     if (!plan_.actions.empty()) f.wrong("calls stand above all actions");
     PlanCall c{.op = &op(f.token()), .in = types(f, "in"), .out = types(f, "out")};
-    if (lane_of(*c.op) != Lane::kComm) f.wrong(fmt::format("'{}' is no collective", c.op->name));
+    if (!is_communication(*c.op)) f.wrong(fmt::format("'{}' is no collective", c.op->name));
     c.attrs = c.op->parse_attrs(f.field("attrs"));
     plan_.calls.push_back(std::move(c));
   }
@@ -274,10 +274,6 @@ class PlanReader {
     } else {
       a.op = &op(what);
     }
-    if (a.lane != lane_of(*a.op)) {
-      f.wrong(fmt::format("'{}' is an action of the {} lane, not of '{}'", a.op->name, to_string(lane_of(*a.op)),
-                          to_string(a.lane)));
-    }
     if (!of_call) a.kernel = f.get<std::string>("kernel");
     a.in = f.indices("in", plan_.values.size());
     a.out = f.indices("out", plan_.values.size());
@@ -285,6 +281,10 @@ class PlanReader {
     a.scratch = f.integer("scratch", -1, static_cast<int64_t>(plan_.buffers.size()));
     a.scope = f.get<std::string>("scope");
     if (!of_call) a.attrs = a.op->parse_attrs(f.field("attrs"));
+    if (const Lane lane = lane_of(*a.op, a.attrs); a.lane != lane) {
+      f.wrong(
+          fmt::format("'{}' is an action of the {} lane, not of '{}'", a.op->name, to_string(lane), to_string(a.lane)));
+    }
     plan_.actions.push_back(std::move(a));
   }
   void output(Fields& f) {
@@ -304,9 +304,6 @@ class PlanReader {
 
 std::string_view to_string(Lane lane) {
   return kLaneNames[static_cast<size_t>(lane)];
-}
-std::string_view to_string(Tier tier) {
-  return kTierNames[static_cast<size_t>(tier)];
 }
 std::string_view to_string(Holding holding) {
   return kHoldingNames[static_cast<size_t>(holding)];

@@ -120,6 +120,21 @@ class Flights {
   int at_ = 0;
 };
 
+// Moves find their operands, and leave their results, in the tiers that they name.
+void verify_moves(const ExecutionPlan& plan, Found& out) {
+  const auto tier_of = [&](int value) {
+    return plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(value)].buffer)].tier;
+  };
+  for (size_t i = 0; i < plan.actions.size(); ++i) {
+    const Action& action = plan.actions[i];
+    if (!is_move(*action.op)) continue;
+    const Move said = move_of(action.attrs), done{tier_of(action.in[0]), tier_of(action.out[0])};
+    if (said == done) continue;
+    out.push_back(fmt::format("action {} is a move from '{}' to '{}'; its values lie in '{}' and '{}'", i,
+                              to_string(said.from), to_string(said.to), to_string(done.from), to_string(done.to)));
+  }
+}
+
 // Actions of a call are what the call says.
 void verify_calls(const ExecutionPlan& plan, Found& out) {
   const auto are = [&](const std::vector<int>& values, const std::vector<TensorType>& types) {
@@ -151,6 +166,7 @@ std::vector<std::string> verify(const ExecutionPlan& plan) {
   }
   verify_buffers(plan, out);
   Flights(plan, out).run();
+  verify_moves(plan, out);
   verify_calls(plan, out);
   for (size_t id = 0; id < plan.values.size(); ++id) {
     const PlanValue& value = plan.values[id];

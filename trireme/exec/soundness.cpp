@@ -244,7 +244,7 @@ std::vector<std::string> check_communication(const ExecutionPlan& plan) {
   };
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     const Action& action = plan.actions[i];
-    if (!in_background(lane_of(*action.op))) continue;
+    if (!communicates(action.lane)) continue;
     const std::string wrong = wrong_with(action);
     if (wrong.empty()) continue;
     const std::string scope = action.scope.empty() ? "" : fmt::format(" at '{}'", action.scope);

@@ -22,7 +22,7 @@ struct Members {
   size_t size = 1;
 };
 
-// An operation that has been started and not yet waited for by all. By rank of the mesh.
+// An operation, or a move, that has been started and not yet waited for by all. By rank of the mesh.
 struct Flight {
   std::vector<double> end;    // of a message that has not been sent: when its receiver asked for it
   std::vector<double> moved;  // of a message: when the last byte had come; of a collective that is its end
@@ -84,6 +84,11 @@ class Simulation {
       clock.operation[static_cast<size_t>(calls_[crew][call].action)] = operation;
       ++flights_[static_cast<size_t>(operation)].watchers;
     }
+    for (size_t i = 0; i < plan.actions.size(); ++i) {
+      if (!is_move(*plan.actions[i].op)) continue;
+      clock.operation[i] = static_cast<int>(flights_.size());
+      flights_.push_back({.end = {}, .moved = {}, .seconds = options_.seconds[crew][i], .sides = 2, .watchers = 1});
+    }
     clock.now.assign(devices_, 0);
     for (size_t r = 0; r < devices_; ++r) {
       clock.now[r] = rank(crew, r).late_s = options_.late_s.empty() ? 0 : options_.late_s[crew * devices_ + r];
@@ -107,7 +112,9 @@ class Simulation {
         compute(crew, seconds);
       } else if (clock.operation[clock.next] >= 0) {
         Flight& flight = flights_[static_cast<size_t>(clock.operation[clock.next])];
-        if (is_message(*action.op)) {
+        if (is_move(*action.op)) {
+          start_move(crew, action, flight);
+        } else if (is_message(*action.op)) {
           start_message(crew, action, seconds, flight);
         } else {
           start_collective(crew, action, seconds, flight);
@@ -164,6 +171,18 @@ class Simulation {
       }
     }
     flight.sides = 2;
+    out_.spans[crew][clock.next].end_s = flight.end[0];
+  }
+
+  // Each rank by itself, one after the other in its lane.
+  void start_move(size_t crew, const Action& action, Flight& flight) {
+    CrewClock& clock = crews_[crew];
+    std::vector<double>& free = clock.free[static_cast<size_t>(action.lane)];
+    flight.end.resize(devices_);
+    for (size_t r = 0; r < devices_; ++r) {
+      flight.end[r] = free[r] = std::max(clock.now[r], free[r]) + flight.seconds;
+      rank(crew, r).lanes[static_cast<size_t>(action.lane)].busy_s += flight.seconds;
+    }
     out_.spans[crew][clock.next].end_s = flight.end[0];
   }
 
@@ -238,7 +257,7 @@ std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates
     for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
     for (const int id : action.out) made.push_back(plan.values[static_cast<size_t>(id)].type);
     const TypeArgs types{in, made, action.attrs};
-    if (action.lane == Lane::kCompute) {
+    if (action.lane == Lane::kCompute || is_move(*action.op)) {
       out.push_back(compute_seconds(*action.op, types, machine));
     } else if (action.lane == Lane::kComm) {
       out.push_back(collective_seconds(*action.op, types, plan.mesh, rates.links) +

@@ -124,6 +124,7 @@ struct Traits {
   bool zero_cost_view = false;  // the result is the operand's bytes under another shape
   bool reads_place = false;     // the kernel asks where its pieces lie in their wholes
   bool message = false;         // between plans: one rank sends, another receives (op/message.h)
+  bool move = false;            // between tiers of a rank's memory (op/move.h)
   // It makes a loss of each row of its first operand; the product that makes the rows may be taken a few rows at a
   // time.
   bool loss_of_rows = false;

@@ -22,7 +22,8 @@ const Structural& structural() {
                                .add_windows = op("add_windows"),
                                .fused_rows = op("fused_rows"),
                                .send = op("send"),
-                               .recv = op("recv")};
+                               .recv = op("recv"),
+                               .move = op("move")};
   return kOps;
 }
 

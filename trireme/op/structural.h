@@ -24,6 +24,7 @@ struct Structural {
   const OpDef& fused_rows;
   const OpDef& send;
   const OpDef& recv;
+  const OpDef& move;
 
   // Of two terms.
   const OpDef& reduced(Reduction reduction) const;

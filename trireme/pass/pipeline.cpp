@@ -64,6 +64,10 @@ bool Recompute::slices() const {
   return slice || std::ranges::any_of(rules, [](const Rule& r) { return r.slice || r.keep == Rule::Keep::kSlice; });
 }
 
+bool Recompute::keeps_on_host() const {
+  return std::ranges::any_of(rules, [](const Rule& r) { return r.keep == Rule::Keep::kHost; });
+}
+
 Recompute with_requests(const Graph& graph, Recompute options) {
   std::vector<Recompute::Rule> rules;
   for (const RecomputeRequest& request : graph.recompute_requests()) {

@@ -11,17 +11,19 @@
 #include "trireme/ir/program.h"
 #include "trireme/pass/step_times.h"
 #include "trireme/plan/fusion.h"
+#include "trireme/plan/homes.h"
 
 namespace trireme {
 
-// How the backward pass gets what the forward pass made: it is kept as it is; computed again (recompute.cpp); or kept
-// in slices, on ranks that have the same (slice_kept.cpp).
+// How the backward pass gets what the forward pass made: it is kept as it is; computed again (recompute.cpp); kept in
+// slices, on ranks that have the same (slice_kept.cpp); or kept on the host (homes.cpp).
 struct Recompute {
   bool rows = false;   // again: activation functions and norms
   int64_t blocks = 0;  // again: modules that have a number, "h.0": so many, from 0 on; -1: all of them
   // For a module, "h.*", or its ops of a name, "h.*/matmul"; the last that matches counts.
   struct Rule {
-    enum class Keep { kAgain, kMemory, kSlice };  // kMemory: whatever else says
+    // kMemory: in the device's, whatever else says; kHost: in the host's (homes.cpp).
+    enum class Keep { kAgain, kMemory, kSlice, kHost };
     std::string pattern;
     Keep keep = Keep::kAgain;
     // Of a module that is computed again, as below.
@@ -39,6 +41,7 @@ struct Recompute {
   bool is_asked_for() const { return rows || blocks != 0 || !rules.empty(); }
   bool keeps_gathered() const;
   bool slices() const;
+  bool keeps_on_host() const;
 };
 // What the model's code asks, and then these rules.
 Recompute with_requests(const Graph& graph, Recompute options);
@@ -47,6 +50,7 @@ struct PassOptions {
   Fusion fusion = {};                 // fuse_collectives.cpp
   Rates rates = {};                   // that fuse_collectives and early_updates go by
   Recompute recompute = {};           // the pass runs if any is asked for
+  std::vector<HomeRule> homes = {};   // homes.cpp runs if any is given
   int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;  // names of passes to leave out
   std::string stop_after;             // the last pass to run; "" runs all

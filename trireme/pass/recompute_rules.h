@@ -18,6 +18,7 @@ struct RecomputeAsked {
   bool communication = true;
   bool optimizer_communication = true;
   bool slice = false;
+  bool on_host = false;
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
 

@@ -22,6 +22,7 @@
 #include "trireme/op/numerics.h"
 #include "trireme/plan/asked.h"
 #include "trireme/plan/fusion.h"
+#include "trireme/plan/homes.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/search_options.h"
 #include "trireme/plan/stages.h"
@@ -89,6 +90,7 @@ struct Parallel {
   // Of the ranks, `mesh` is of one crew's.
   PipelineParallel pipeline;
   Communication communication;
+  std::vector<HomeRule> homes;
   // The graph is cut by hand: it is what each rank runs, with collectives of the model's own code (ir/graph.h,
   // Input::piece). Of the rest, `mesh` counts, and `dataset` for the batch that a rank is given.
   bool by_hand = false;

@@ -152,16 +152,15 @@ class SemiAuto {
   void cut_in_chunks(const Input& input, const std::vector<int>& chunks, Layout& layout) const {
     const TensorType& type = graph_.type(input.value);
     require(type.shape.rank() >= 2,
-            "data input '{}' {} has no positions that could be cut into {} chunks; use another "
-            "schedule than {}",
-            input.name, to_string(type), seq_chunks(all_), parallel_.pipeline.schedule.text());
+            "data input '{}' {} has no positions that could be cut into {} chunks; use the schedule {}", input.name,
+            to_string(type), seq_chunks(all_), of_whole_positions(parallel_.pipeline.schedule));
     const int64_t positions = type.shape[1] / mesh_.size_of(layout.dims[1]);
     int64_t fits = seq_chunks(all_);
     while (fits > 1 && positions % fits != 0) --fits;
     require(fits == seq_chunks(all_), "a rank's {} positions ('{}' {}) cannot be divided into {} chunks; {}", positions,
             input.name, to_string(type), seq_chunks(all_),
             fits > 1 ? fmt::format("use {}", fits)
-                     : fmt::format("use another schedule than {}", parallel_.pipeline.schedule.text()));
+                     : fmt::format("use the schedule {}", of_whole_positions(parallel_.pipeline.schedule)));
     layout.dims[1].insert(layout.dims[1].end(), chunks.begin(), chunks.end());
   }
 

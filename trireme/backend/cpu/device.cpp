@@ -1,9 +1,11 @@
-// The device cpu: work is done where it is put in, by the calling thread and the pool that KernelArgs names.
+// The device cpu: work is done where it is put in, by the calling thread and the pool that KernelArgs names; copies
+// that run beside it, by threads of their own.
 #include "trireme/backend/device.h"
 
 #include <cstdlib>
 #include <cstring>
 
+#include "trireme/backend/cpu/copy_stream.h"
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/base/error.h"
@@ -26,8 +28,11 @@ class CpuStream : public DeviceStream {
     trireme::copy_region(from, from_box, to, to_box, region);
   }
   // Whatever was put in is done.
-  void record(DeviceEvent& /*event*/) override {}
-  void wait(const DeviceEvent& /*event*/) override {}
+  void record(DeviceEvent& event) override { static_cast<cpu::CpuEvent&>(event).stream = nullptr; }
+  void wait(const DeviceEvent& event) override {
+    const auto& there = static_cast<const cpu::CpuEvent&>(event);
+    if (there.stream != nullptr) there.stream->wait_for(there.copies);
+  }
   void synchronize() override {}
 };
 
@@ -67,7 +72,8 @@ class CpuDevice : public Device {
     return {{data, size}, std::shared_ptr<void>(data, [](void* p) { std::free(p); })};
   }
   std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CpuStream>(); }
-  std::unique_ptr<DeviceEvent> event() override { return std::make_unique<DeviceEvent>(); }
+  std::unique_ptr<DeviceStream> copy_stream() override { return std::make_unique<cpu::CopyStream>(); }
+  std::unique_ptr<DeviceEvent> event() override { return std::make_unique<cpu::CpuEvent>(); }
 
  private:
   static constexpr int64_t kAlignment = 64;  // of a cache line

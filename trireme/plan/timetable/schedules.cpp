@@ -85,4 +85,16 @@ ScheduleSpec ScheduleSpec::read(std::string_view text) {
   return out;
 }
 
+std::string of_whole_positions(const ScheduleSpec& instead_of) {
+  const Timetable* given = instead_of.given();
+  const int per_crew =
+      given ? given->stages / static_cast<int>(given->crews.size()) : instead_of.schedule().stages_per_crew;
+  std::vector<std::string> names;
+  for (const PipelineSchedule& schedule : kSchedules) {
+    const bool fits = schedule.stages_per_crew == per_crew || (schedule.stages_per_crew == 0 && per_crew > 1);
+    if (fits && !schedule.cuts_positions) names.emplace_back(schedule.name);
+  }
+  return quoted_list(names);
+}
+
 }  // namespace trireme

@@ -61,6 +61,9 @@ class ScheduleSpec {
   std::string text_;
 };
 
+// The schedules that leave positions whole, for as many stages a crew: "'gpipe', '1f1b', 'zb-h1' or 'zb-h2'".
+std::string of_whole_positions(const ScheduleSpec& instead_of);
+
 namespace schedule {
 
 // Huang et al. 2019: all forward passes, then all backward passes, here in the order of the forward passes, so that

@@ -64,6 +64,7 @@ struct JobConfig {
     int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;
     std::vector<Recompute::Rule> keep;
+    std::vector<HomeRule> homes;
     bool recompute_communication = true, optimizer_comm_recompute = true, recompute_slice_activation = false;
     int64_t gradient_accumulation_steps = 1, interleave = 1;
     bool sum_micro_batch_losses = false;

@@ -238,12 +238,23 @@ std::vector<Key> keys_of_pipeline(JobConfig& c) {
        .target = one_of(&p.slice_crossings, kSliceCrossings),
        .doc = "what several ranks of a stage have whole and another stage reads goes there in slices, one from each "
               "rank, and is gathered there: auto (where that is quicker by the links), always, or never",
-       .no_effect_with = "pp = 1"},
+       .no_effect_with = "pp = 1"}};
+}
+
+// What is kept from one use to the next, and where.
+std::vector<Key> keys_of_kept(JobConfig& c) {
+  auto& p = c.parallel;
+  return {
       {.name = "keep",
        .target = as_texts(&p.keep),
        .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
-              "again), \"scope/op = memory\" (it is, whatever train.recompute says), or \"scope = slices\" (ranks "
-              "that have the same keep slices of it)"},
+              "again), \"scope/op = memory\" (it is, whatever train.recompute says), \"scope = slices\" (ranks "
+              "that have the same keep slices of it), or \"scope = host\" (in the host's memory, until it is read)"},
+      {.name = "home",
+       .target = as_texts(&p.homes),
+       .doc = "the memory in which the optimizer's state of parameters lies between updates, \"parameters/state = "
+              "host\", like \"*/state = host\": it is moved to the device's before the update and back after it; "
+              "none: the device's"},
       {.name = "recompute_communication",
        .target = &p.recompute_communication,
        .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"},
@@ -329,9 +340,9 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
   for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));
   for (const std::vector<Key>& rows : {keys_of(c.train.schedule), keys_of_run(c)}) add_keys(keys, "train", rows);
   for (const std::vector<Key>& rows :
-       {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_cuts(c), keys_of(c.parallel.zero),
-        keys_of(c.parallel.search), keys_of(c.parallel.communication), keys_of(c.parallel.communication.fusion),
-        keys_of_fusion(c)})
+       {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_kept(c), keys_of_cuts(c),
+        keys_of(c.parallel.zero), keys_of(c.parallel.search), keys_of(c.parallel.communication),
+        keys_of(c.parallel.communication.fusion), keys_of_fusion(c)})
     add_keys(keys, "parallel", rows);
   return keys;
 }

@@ -66,19 +66,24 @@ std::string print_stage_rule(const StageRule& rule) {
 }
 
 using Keep = Recompute::Rule::Keep;
-constexpr NameOf<Keep> kKeeps[] = {{"again", Keep::kAgain}, {"memory", Keep::kMemory}, {"slices", Keep::kSlice}};
+constexpr NameOf<Keep> kKeeps[] = {
+    {"again", Keep::kAgain}, {"memory", Keep::kMemory}, {"slices", Keep::kSlice}, {"host", Keep::kHost}};
 
 Recompute::Rule read_keep_rule(const std::string& text) {
   const Parted rule = part(text);
   const auto found = std::ranges::find(kKeeps, rule.asked, &NameOf<Keep>::name);
   require(found != std::end(kKeeps),
           "'{}': after '=' stands 'memory', for what is kept, 'slices', for what ranks that have the same keep slices "
-          "of, or 'again', for what is computed again",
+          "of, 'host', for what is kept in the host's memory, or 'again', for what is computed again",
           text);
   return {.pattern = rule.pattern, .keep = found->value};
 }
 std::string print_keep_rule(const Recompute::Rule& rule) {
   return fmt::format("{} = {}", rule.pattern, name_of(rule.keep, kKeeps));
+}
+
+std::string print_home_rule(const HomeRule& rule) {
+  return to_string(rule);
 }
 
 std::string print_fusion_rule(const FusionRule& rule) {
@@ -105,6 +110,10 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<StageRule>* rules) {
 
 std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules) {
   return as_texts(rules, read_keep_rule, print_keep_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<HomeRule>* rules) {
+  return as_texts(rules, parse_home_rule, print_home_rule);
 }
 
 std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules) {

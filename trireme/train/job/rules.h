@@ -20,6 +20,8 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<PieceRule>* rules);
 std::shared_ptr<const TextsOf> as_texts(std::vector<StageRule>* rules);
 // "h.* = 2"
 std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules);
+// "h.*/state = host"
+std::shared_ptr<const TextsOf> as_texts(std::vector<HomeRule>* rules);
 // "h.* = again", "h.*/matmul = memory", "h.* = slices"
 std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules);
 

@@ -119,10 +119,13 @@ std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, d
   constexpr size_t kShown = 10;
   std::map<std::string, double> compute;
   double comm_s = 0;
+  double moves_s = 0;
   double compute_s = 0;
   for (const ActionTime& time : times) {
-    if (in_background(time.lane)) {
+    if (communicates(time.lane)) {
       comm_s += time.seconds;
+    } else if (in_background(time.lane)) {
+      moves_s += time.seconds;
     } else {
       compute[std::string(time.op)] += time.seconds;
       compute_s += time.seconds;
@@ -143,8 +146,9 @@ std::vector<ReportData::Time> time_by_op(const std::vector<ActionTime>& times, d
   }
   if (rest > 0) out.push_back({"other ops", rest * to_ms, TimeGroup::kCompute});
   if (comm_s > 0) out.push_back({"communication (exposed)", comm_s * to_ms, TimeGroup::kCommunication});
+  if (moves_s > 0) out.push_back({"moves between tiers (exposed)", moves_s * to_ms, TimeGroup::kCommunication});
   out.push_back({"data", data_s * to_ms, TimeGroup::kData});
-  out.push_back({"other", std::max(0.0, steps_s - compute_s - comm_s - data_s) * to_ms, TimeGroup::kOther});
+  out.push_back({"other", std::max(0.0, steps_s - compute_s - comm_s - moves_s - data_s) * to_ms, TimeGroup::kOther});
   return out;
 }
 

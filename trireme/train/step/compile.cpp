@@ -231,6 +231,8 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   passes.fusion = how.fusion;
   passes.fusion.ids = fusion_rules(out.graph, how.fusion.ids);
   passes.rates = out.rates;
+  check_homes(out.graph, options.parallel.homes);
+  passes.homes = options.parallel.homes;
   Program whole =
       in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
   std::vector<Program> programs;

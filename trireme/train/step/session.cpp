@@ -42,6 +42,17 @@ void log_plan(const char* of, const ExecutionPlan& plan) {
               plan.actions.size(), plan.arena().bytes, plan.arena().persistent);
 }
 
+// Where kernels work in the host's memory, what lies on the host takes as much of it.
+void say_what_homes_save(const ExecutionPlan& plan, const Device& device, const comm::World* world) {
+  const bool moves = std::ranges::any_of(plan.actions, [](const Action& action) { return is_move(*action.op); });
+  if (!moves || device.memory() == Memory::kDevice || (world && world->rank() > 0)) return;
+  TRIREME_LOG(
+      kWarn, "train",
+      "parallel.home and parallel.keep put {} bytes on the host; the device '{}' works in the host's memory, too, so "
+      "the process takes no less",
+      plan.arena(Tier::kHost).bytes, device.name());
+}
+
 }  // namespace
 
 Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
@@ -55,6 +66,7 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
     if (compiled_evaluation_) agree(compiled_evaluation_->plans(), *options.world);
   }
   require_fits(plan(), how.device ? *how.device : cpu_device());
+  say_what_homes_save(plan(), how.device ? *how.device : cpu_device(), options.world);
   log_plan("step", plan());
   const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
   if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);

@@ -1,0 +1,44 @@
+// move: y = x, in another tier of the rank's memory (op/move.h)
+#include "trireme/op/move.h"
+
+#include "trireme/ops/ops.h"
+#include "trireme/ops/reference.h"
+
+namespace trireme {
+namespace {
+
+std::vector<TensorType> infer_move(const InferArgs& args) {
+  const Move move = move_of(args.attrs);
+  require(move.from != move.to, "move: x is in '{}' already", to_string(move.to));
+  return {args.in[0]};
+}
+
+Cost cost_of_move(const TypeArgs& args) {
+  return {0, tensor_bytes(args)};
+}
+
+std::vector<Example> move_examples() {
+  return {{.in = {f32({6, 4})}, .attrs = attrs_of({Tier::kHost, Tier::kDevice})},
+          {.in = {f32({5})}, .attrs = attrs_of({Tier::kDevice, Tier::kHost})}};
+}
+
+}  // namespace
+
+namespace ops {
+extern const OpDef move{
+    {"move", &Attrs::parse<MoveAttrs>},
+    {
+        .doc = "y = x, in another tier of the rank's memory",
+        .inputs = "x",
+        .infer = infer_move,
+        .grad = Facet<GradFn>::none("stands in programs, which are made after gradients are"),
+        .shard = Facet<ShardFn>::none("works on the pieces of ranks"),
+        .cost = cost_of_move,
+        .kernel = Facet<KernelFn>::none("the executor runs it, which knows the tiers"),
+        .traits = {.move = true},
+        .examples = move_examples,
+    },
+};
+}  // namespace ops
+
+}  // namespace trireme

@@ -1,0 +1,237 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "trireme/backend/device.h"
+#include "trireme/exec/executor.h"
+#include "trireme/exec/virtual_time.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/nn/optimizer.h"
+#include "trireme/op/move.h"
+#include "trireme/op/structural.h"
+#include "trireme/ops/ops.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme::homes_test {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kWeights = 5;
+constexpr int64_t kSide = 64;
+constexpr int64_t kBytes = kSide * kSide * 4;  // of a weight
+
+// Products one after the other, trained by Adam.
+Graph layers_with_state() {
+  Graph graph("layers");
+  Tensor x(graph, graph.add_input("x", {DType::kF32, {2, kSide}}, Role::kData));
+  std::vector<Tensor> weights;
+  for (int i = 0; i < kWeights; ++i) {
+    weights.emplace_back(
+        graph, graph.add_input(fmt::format("w{}", i), {DType::kF32, {kSide, kSide}}, Role::kParameter, {}, {}));
+    x = tanh(matmul(x, weights.back()));
+  }
+  const Tensor loss = mean(square(x));
+  graph.add_output("loss", loss.id());
+  const std::vector<Tensor> grads = gradients(loss, weights);
+  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+  const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
+  graph.set_phase(Phase::kUpdate);
+  const Tensor factor = constant(graph, {DType::kF32, {}}, 1);
+  for (int i = 0; i < kWeights; ++i) {
+    const auto k = static_cast<size_t>(i);
+    nn::add_update(AdamW{}, {fmt::format("w{}", i), weights[k], grads[k], lr, step, factor});
+  }
+  return graph;
+}
+
+Program program_with(const std::vector<HomeRule>& rules) {
+  const Graph graph = layers_with_state();
+  return run_passes(partition(graph, data_parallel(graph, 1)), {.homes = rules});
+}
+
+std::vector<HomeRule> all_on_host() {
+  return {parse_home_rule("*/state = host")};
+}
+
+// Three steps; the bytes of all that stays.
+std::vector<std::string> trained(const ExecutionPlan& plan, Device& device) {
+  Executor executor(plan, {.device = &device});
+  for (const PlanInput& input : plan.inputs) {
+    if (input.role != Role::kParameter && input.role != Role::kState) continue;
+    executor.fill_inputs(std::vector<std::string>{input.name}, [&](std::span<const View> views) {
+      float value = input.role == Role::kState ? 0 : 0.3F;
+      for (float& each : views[0].as<float>()) {
+        each = value;
+        if (input.role == Role::kParameter) value = value * -0.97F + 0.001F;
+      }
+    });
+  }
+  for (int64_t step = 1; step <= 3; ++step) {
+    executor.fill_inputs(std::vector<std::string>{"x"}, [&](std::span<const View> views) {
+      float value = static_cast<float>(step);
+      for (float& each : views[0].as<float>()) each = value *= -0.9F;
+    });
+    executor.write_number<float>("lr", 0.01F);
+    executor.write_number<int64_t>("step", step);
+    executor.run();
+  }
+  std::vector<std::string> out;
+  for (const PlanInput& input : plan.inputs) {
+    if (input.role != Role::kParameter && input.role != Role::kState) continue;
+    const HostPiece piece = executor.read_input(input.name);
+    out.emplace_back(reinterpret_cast<const char*>(piece.view.raw().data()), piece.view.raw().size());
+  }
+  return out;
+}
+
+TEST(Homes, state_on_the_host_is_read_by_moves_alone) {
+  const Program program = program_with(all_on_host());
+  EXPECT_THAT(verify(program), IsEmpty());
+  std::set<ValueId> states;
+  for (const Input& input : program.graph.inputs()) {
+    if (input.role == Role::kState) states.insert(input.value);
+  }
+  ASSERT_EQ(states.size(), 2U * kWeights);
+  std::vector<std::string> ways;
+  for (const Node& node : program.graph.nodes()) {
+    const bool reads = std::ranges::any_of(node.inputs, [&](ValueId id) { return states.contains(id); });
+    EXPECT_EQ(reads, is_move(def_of(node)) && node.inputs[0] < static_cast<ValueId>(program.graph.inputs().size()));
+    if (is_move(def_of(node))) ways.push_back(node.attrs.text());
+  }
+  EXPECT_EQ(std::ranges::count(ways, attrs_of({Tier::kHost, Tier::kDevice}).text()), 2 * kWeights);
+  EXPECT_EQ(std::ranges::count(ways, attrs_of({Tier::kDevice, Tier::kHost}).text()), 2 * kWeights);
+}
+
+TEST(Homes, the_state_of_an_update_comes_while_the_update_before_it_is_computed) {
+  const Program program = program_with(all_on_host());
+  int on_device = 0, most = 0, updates = 0;
+  for (const Node& node : program.graph.nodes()) {
+    if (is_move(def_of(node))) {
+      on_device += move_of(node.attrs).to == Tier::kDevice ? 1 : -1;
+      most = std::max(most, on_device);
+    }
+    if (node.op->name != "adam_update") continue;
+    EXPECT_EQ(on_device, ++updates < kWeights ? 4 : 2) << "of this parameter and of the next";
+  }
+  EXPECT_EQ(most, 4);
+}
+
+TEST(Homes, take_the_state_out_of_the_devices_memory) {
+  const ExecutionPlan usual = plan_execution(program_with({}));
+  const ExecutionPlan plan = plan_execution(program_with(all_on_host()));
+  EXPECT_THAT(verify(plan), IsEmpty());
+  EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
+  EXPECT_EQ(plan.arena().persistent, kWeights * kBytes);
+  EXPECT_EQ(plan.arena(Tier::kHost), (Arena{2 * kWeights * kBytes, 2 * kWeights * kBytes, 2 * kWeights * kBytes}));
+  EXPECT_LT(plan.arena().bytes, usual.arena().bytes - 2 * kBytes);
+  // No more of it is there than that of three parameters: it leaves, is used, comes.
+  EXPECT_LE(plan.arena().bytes - usual.arena().bytes + 2 * kWeights * kBytes, 6 * kBytes);
+}
+
+TEST(Homes, change_no_bits) {
+  const std::vector<std::string> usual = trained(plan_execution(program_with({})), cpu_device());
+  EXPECT_EQ(trained(plan_execution(program_with(all_on_host())), cpu_device()), usual);
+  EXPECT_EQ(
+      trained(plan_execution(program_with({parse_home_rule("w1/state = host"), parse_home_rule("w3/state=host")})),
+              cpu_device()),
+      usual);
+  for (const char* const name : {"guarded:1", "guarded:2", "guarded:3"}) {
+    const std::shared_ptr<Device> device = make_device(name);
+    EXPECT_EQ(trained(plan_execution(program_with(all_on_host()), {.device = device.get()}), *device), usual) << name;
+  }
+}
+
+TEST(Homes, moves_hide_under_ops_but_for_the_last) {
+  const ExecutionPlan plan = plan_execution(program_with(all_on_host()));
+  std::vector<double> seconds;
+  for (const Action& action : plan.actions) seconds.push_back(is_move(*action.op) ? 0.1 : 1);
+  const ExecutionPlan* const crew = &plan;
+  const VirtualTime time = virtual_time({&crew, 1}, {.seconds = {seconds}});
+  const RankTime& rank = time.ranks[0];
+  EXPECT_NEAR(rank.lane(Lane::kIn).busy_s, 0.1 * 2 * kWeights, 1e-9);
+  EXPECT_NEAR(rank.lane(Lane::kIn).exposed_s, 0, 1e-9);
+  EXPECT_NEAR(rank.lane(Lane::kOut).busy_s, 0.1 * 2 * kWeights, 1e-9);
+  EXPECT_NEAR(rank.lane(Lane::kOut).exposed_s, 0.2, 1e-9);  // of the state that is updated last
+  EXPECT_NEAR(time.makespan_s, rank.lane(Lane::kCompute).busy_s + 0.2, 1e-9);
+  const double rate = 1e9;
+  const std::vector<double> modelled =
+      action_seconds(plan, {.machine = Machine{.memory_bytes_per_s = rate, .flops_per_s = {{"f32", 1e12}}}});
+  for (size_t i = 0; i < plan.actions.size(); ++i) {
+    if (is_move(*plan.actions[i].op)) EXPECT_NEAR(modelled[i], 2 * kBytes / rate, 1e-12);  // read and written
+  }
+}
+
+TEST(Homes, a_plan_whose_moves_are_not_waited_for_or_lie_elsewhere_is_unsound) {
+  ExecutionPlan plan = plan_execution(program_with(all_on_host()));
+  ExecutionPlan hasty = plan;
+  for (Action& action : hasty.actions) action.waits.clear();
+  EXPECT_THAT(verify(hasty), Each(HasSubstr("it must wait for it")));
+  EXPECT_GE(verify(hasty).size(), 2U * kWeights);
+  for (Action& action : plan.actions) {
+    if (action.lane == Lane::kOut) action.attrs = attrs_of({Tier::kHost, Tier::kDevice});
+  }
+  EXPECT_THAT(verify(plan), testing::Contains(HasSubstr("is a move from 'host' to 'device'; its values lie in 'device' "
+                                                        "and 'host'")));
+}
+
+PassOptions kept_on_host() {
+  return {.recompute = {.rules = {{.pattern = "*", .keep = Recompute::Rule::Keep::kHost}}, .fewest_bytes = 1},
+          .disabled = {"fuse_rows"}};
+}
+
+TEST(Homes, what_is_kept_for_the_backward_pass_leaves_and_comes_back_once) {
+  const Graph graph = layers_with_state();
+  const Program program = run_passes(partition(graph, data_parallel(graph, 1)), kept_on_host());
+  EXPECT_THAT(verify(program), IsEmpty());
+  std::set<ValueId> at_home;
+  int left = 0;
+  for (const Node& node : program.graph.nodes()) {
+    if (!is_move(def_of(node))) continue;
+    if (move_of(node.attrs).to == Tier::kHost) {
+      EXPECT_EQ(node.phase, Phase::kForward);
+      at_home.insert(node.outputs[0]);
+      ++left;
+    } else {
+      EXPECT_EQ(node.phase, Phase::kBackward);
+      EXPECT_EQ(at_home.erase(node.inputs[0]), 1U);
+    }
+  }
+  EXPECT_THAT(at_home, IsEmpty());
+  EXPECT_GE(left, kWeights - 1);
+  const std::vector<std::string> usual = trained(plan_execution(program_with({})), cpu_device());
+  EXPECT_EQ(trained(plan_execution(program), cpu_device()), usual);
+  const std::shared_ptr<Device> device = make_device("guarded:4");
+  EXPECT_EQ(trained(plan_execution(program, {.device = device.get()}), *device), usual);
+}
+
+TEST(Homes, rules_are_of_the_state_of_parameters_and_the_last_counts) {
+  const std::vector<HomeRule> rules{parse_home_rule("h.*/state=host"), parse_home_rule("h.1/state=device")};
+  EXPECT_EQ(to_string(rules[0]), "h.*/state = host");
+  EXPECT_EQ(home_of_state(rules, "h.0.w"), Tier::kHost);
+  EXPECT_EQ(home_of_state(rules, "h.1.w"), Tier::kDevice);
+  EXPECT_EQ(home_of_state(rules, "wte"), Tier::kDevice);
+  const auto refusal = [](auto&& call) {
+    try {
+      call();
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return std::string();
+  };
+  for (const char* const text : {"wte = host", "/state = host", "wte/state", "= host"})
+    EXPECT_THAT(refusal([&] { parse_home_rule(text); }), HasSubstr("is not \"parameters/state = tier\"")) << text;
+  EXPECT_THAT(refusal([&] { parse_home_rule("wte/state = moon"); }), HasSubstr("no tier of memory 'moon'"));
+  const std::vector<HomeRule> other{parse_home_rule("v*/state = host")};
+  EXPECT_THAT(refusal([&] { check_homes(layers_with_state(), other); }),
+              HasSubstr("parallel.home 'v*/state = host' matches no parameter that the optimizer has state of"));
+}
+
+}  // namespace
+}  // namespace trireme::homes_test
