@@ -33,12 +33,19 @@ std::atomic<uint32_t>& at_seed = shared(0U);  // the first of the cases that run
 
 }  // namespace
 
+}  // namespace trireme::defects_test
+
+namespace trireme {
+
 bool seeded_defect(std::string_view name) {
-  if (name != switched_on) return false;
-  was_reached = true;
+  if (name != defects_test::switched_on) return false;
+  defects_test::was_reached = true;
   return true;
 }
 
+}  // namespace trireme
+
+namespace trireme::defects_test {
 namespace {
 
 constexpr uint32_t kFirstSeed = 1;
