@@ -359,7 +359,7 @@ TEST_F(DamagedCheckpointTest, WhatElseHasChangedIsSaid) {
     return outcome.err;
   };
   EXPECT_EQ(go_on({}), "");
-  EXPECT_EQ(go_on({"-n", "2", "--zero", "1", "--set", "train.keep=3"}), "");
+  EXPECT_EQ(go_on({"-n", "2", "--zero", "1", "--set", "parallel.zero_threshold_kb=0", "--set", "train.keep=3"}), "");
   EXPECT_THAT(go_on({"--set", "train.lr=0.02"}),
               HasSubstr("going on from 'again/checkpoints/step-000006' with train.lr = 0.02, which was 0.01"));
   EXPECT_THAT(go_on({"--set", "model.dropout=0.2"}), HasSubstr("with model.dropout = 0.2, which was 0.1"));
