@@ -317,10 +317,8 @@ class RandomGraph {
     const int64_t width = draw_.of({1, 2, 3});
     const Tensor x = operand({batch, positions, heads * width});
     const Tensor q = reshape(linear(x, heads * width), {batch, positions, heads, width});
-    // Softmax does not see what all keys share, so that is no parameter: its gradient would be rounding alone.
-    Tensor keys = product(x, groups * width);
-    if (draw_.chance(50)) keys = keys + 0.5;
-    const Tensor k = reshape(keys, {batch, positions, groups, width});
+    // Keys have no bias: softmax does not see what all of them share.
+    const Tensor k = reshape(product(x, groups * width), {batch, positions, groups, width});
     const Tensor v = operand({batch, positions, groups, width});
     const Tensor y = attention(q, k, v, {.causal = draw_.chance(50)});
     keep(add(x, reshape(y, {batch, positions, heads * width})));

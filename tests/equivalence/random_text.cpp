@@ -76,10 +76,8 @@ class RandomText {
     const int64_t of_head = width_ / heads_;
     const Tensor in = normed(x);
     Tensor q = reshape(linear(in, width_), {batch_, positions_, heads_, of_head});
-    // Softmax does not see what all keys share, so that is no parameter: its gradient would be rounding alone.
-    Tensor keys = product(in, groups * of_head);
-    if (draw_.chance(50)) keys = keys + 0.5;
-    Tensor k = reshape(keys, {batch_, positions_, groups, of_head});
+    // Keys have no bias: softmax does not see what all of them share, so its gradient would be rounding alone.
+    Tensor k = reshape(product(in, groups * of_head), {batch_, positions_, groups, of_head});
     const Tensor v = reshape(linear(in, groups * of_head), {batch_, positions_, groups, of_head});
     if (draw_.chance(50)) q = rotary(q), k = rotary(k);
     const Tensor y = reshape(attention(q, k, v, {.causal = true}), {batch_, positions_, width_});

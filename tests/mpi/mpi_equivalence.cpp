@@ -1,7 +1,7 @@
 // Run by mpirun: the cases of tests/equivalence that are drawn for MPI and for so many ranks, against one device. Exits
 // with 1 and prints the case on a difference or an error.
 //
-//   mpi_equivalence                       those of the 2,000 cases of equivalence_test
+//   mpi_equivalence                       those of the first 2,000 cases of equivalence_test
 //   mpi_equivalence --cases=N --seed=S    those of N others
 #include <cstdio>
 #include <exception>
