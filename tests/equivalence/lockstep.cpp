@@ -134,8 +134,10 @@ class Lockstep {
     const RankGroups groups = groups_of(node);
     const std::vector<int64_t> group = groups.of(static_cast<int64_t>(rank), mesh_);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (group.empty()) {  // takes no part
-        at(rank, node.outputs[i]) = at(rank, node.inputs[i]).clone();
+      if (group.empty()) {  // takes no part: it keeps what it has, or nothing comes to it
+        const bool receives = def_of(node).collective->work == GroupWork::kExchange;
+        at(rank, node.outputs[i]) =
+            receives ? HostTensor(graph_.type(node.outputs[i])) : at(rank, node.inputs[i]).clone();
         continue;
       }
       std::vector<const HostTensor*> members;

@@ -114,12 +114,12 @@ BoundCollective::BoundCollective(const OpDef& op, const Attrs& attrs, std::vecto
                                  std::span<std::byte> scratch, const Ranks& ranks)
     : work_(op.collective->work), in_(std::move(in)), out_(std::move(out)), scratch_(scratch), group_(ranks.group) {
   if (work_ == GroupWork::kExchange) {
-    if (ranks.place < 0) return;  // outside all groups
     std::vector<TensorType> in_types, out_types;
     for (const View& view : in_) in_types.push_back(view.type);
     for (const View& view : out_) out_types.push_back(view.type);
-    exchange_ = std::make_unique<BoundExchange>(op.collective->exchange({in_types, out_types, attrs}, ranks.place), in_,
-                                                out_, scratch_, group_, ranks.tag);
+    Exchange exchange;
+    if (ranks.place >= 0) exchange = op.collective->exchange({in_types, out_types, attrs}, ranks.place);
+    exchange_ = std::make_unique<BoundExchange>(std::move(exchange), in_, out_, scratch_, group_, ranks.tag);
     return;
   }
   call_ = op.collective->call(attrs);

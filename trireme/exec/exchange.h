@@ -17,7 +17,7 @@ int64_t exchange_scratch(const OpDef& op, const TypeArgs& types);
 
 class BoundExchange {
  public:
-  // `group` may be null where a rank is alone. Messages carry `tag`.
+  // `group` may be null: this rank takes no part, and nothing comes. Messages carry `tag`.
   BoundExchange(Exchange exchange, std::vector<View> in, std::vector<View> out, std::span<std::byte> scratch,
                 comm::Group* group, int tag);
   void start();
