@@ -1,8 +1,9 @@
-// Models that see all positions at once, BERT and vision transformers, train over ranks as on one device.
+// Models that see all positions at once, BERT, T5's encoder and vision transformers, train over ranks as on one device.
 #include <gtest/gtest.h>
 
 #include "tests/multi/loss_curve.h"
 #include "trireme/nn/models/bert.h"
+#include "trireme/nn/models/t5.h"
 #include "trireme/nn/models/vit.h"
 #include "trireme/ops/loss/counted_loss.h"
 #include "trireme/train/job/parallel_settings.h"
@@ -41,9 +42,23 @@ Graph bert_step() {
                        {.name = "bert", .seed = 3});
 }
 
-Parallel ready_made_encoder(const std::string& kind, int ranks, int64_t tp, int64_t pp, int zero) {
+Graph t5_step(bool gated) {
+  nn::T5 model(
+      {.vocabulary = 20, .layers = 2, .decoder_layers = 1, .width = 16, .heads = 4, .gated = gated, .tied = !gated});
+  const auto loss = [](const nn::Fields& predicted, const nn::Fields& batch) {
+    return cross_entropy(predicted[nn::kPrediction], batch["targets"]);
+  };
+  const TensorType read{DType::kI32, {kSamples, 8}}, written{DType::kI32, {kSamples, 6}};
+  return training_step([&](const nn::Fields& batch) { return model(batch); }, loss,
+                       {{"tokens", read}, {"decoder_tokens", written}, {"targets", written}}, Sgd{.momentum = 0.9},
+                       {.name = "t5", .seed = 3});
+}
+
+Parallel ready_made_encoder(const std::string& kind, int ranks, int64_t tp, int64_t pp, int zero,
+                            const std::vector<std::string>& keys = {}) {
   JobConfig config;
   set_keys(config, {"model.kind=" + kind, "model.layers=2", "model.width=16", "model.heads=4", "data.kind=synthetic"});
+  set_keys(config, keys);
   config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = tp;
   config.parallel.pp = pp;
@@ -78,6 +93,18 @@ TEST(Encoders, tensor_parallel_ranks_train_as_one) {
 TEST(Encoders, ranks_of_all_kinds_train_as_one) {
   expect_as_one(vit_step(), 8, ready_made_encoder("vit", 8, 2, 2, 3));
   expect_as_one(bert_step(), 8, ready_made_encoder("bert", 8, 2, 2, 3));
+}
+
+TEST(Encoders, what_an_encoder_made_is_read_by_a_decoder_as_on_one_rank) {
+  expect_as_one(t5_step(false), 2, ready_made_encoder("t5", 2, 1, 1, 0));
+  expect_as_one(t5_step(true), 4, ready_made_encoder("t5", 4, 4, 1, 0, {"model.gated=true"}));
+  expect_as_one(t5_step(false), 8, ready_made_encoder("t5", 8, 2, 2, 3));
+}
+// The table of the embedding, which is also the head, and the loss are cut over the tokens.
+TEST(Encoders, a_t5s_vocabulary_is_shared_by_tensor_parallel_ranks) {
+  Parallel parallel =
+      ready_made_encoder("t5", 4, 2, 1, 0, {"parallel.vocabulary=true", "model.vocabulary=20", "model.tied=true"});
+  expect_as_one(t5_step(false), 4, parallel);
 }
 
 }  // namespace

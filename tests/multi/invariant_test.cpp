@@ -13,6 +13,7 @@
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
 #include "trireme/nn/models/deepseek.h"
+#include "trireme/nn/models/t5.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/propagate.h"
@@ -77,6 +78,17 @@ Graph step_of(const std::string& model, Numerics numerics) {
                            .expert_groups = kSamples,
                            .init_std = 0.2});
     return train([&](const Tensor& x) { return deepseek(x); }, text);
+  }
+  if (model == "t5") {
+    nn::T5 t5({.vocabulary = 20, .layers = 2, .width = 16, .heads = 4, .dropout = 0.1});
+    const auto loss = [](const nn::Fields& predicted, const nn::Fields& batch) {
+      return cross_entropy(predicted[nn::kPrediction], batch["targets"]);
+    };
+    const TensorType ids{DType::kI32, {kSamples, 8}}, written{DType::kI32, {kSamples, 6}};
+    return training_step([&](const nn::Fields& batch) { return t5(batch); }, loss,
+                         {{"tokens", ids}, {"decoder_tokens", written}, {"targets", written}},
+                         AdamW{.weight_decay = 0.1},
+                         {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
   }
   nn::Mlp mlp({12, 16, 10});
   return train(mlp_model(mlp), mlp_batch(kSamples));
@@ -211,7 +223,7 @@ TEST_P(Invariant, HasTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
-                         testing::Combine(testing::Values("mlp", "gpt", "llama", "deepseek"),
+                         testing::Combine(testing::Values("mlp", "gpt", "llama", "deepseek", "t5"),
                                           testing::ValuesIn(cases())),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param).name; });
 

@@ -105,12 +105,13 @@ inline double rounding_share(double terms, int steps = kSteps) {
 }
 // The sums over the batch, and on the way to them those of each product over the width of its weight.
 inline double rounding_share(const Graph& graph) {
-  int64_t terms = graph.type(graph.input("y").value).elements();
+  int64_t targets = 0, terms = 0;
   for (const Input& input : graph.inputs()) {
     const Shape& shape = graph.type(input.value).shape;
+    if (input.role == Role::kData) targets = shape.elements();  // the last field
     if (input.role == Role::kParameter && shape.rank() > 1) terms += shape[shape.rank() - 1];
   }
-  return rounding_share(static_cast<double>(terms));
+  return rounding_share(static_cast<double>(targets + terms));
 }
 
 // What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is

@@ -100,8 +100,9 @@ inline void fill_batch(Executor& executor, std::string_view name, int64_t step) 
 
 inline float train_step(Session& session, int64_t step, float lr) {
   Executor& executor = session.step();
-  fill_batch(executor, "x", step);
-  fill_batch(executor, "y", step);
+  for (const PlanInput& input : executor.plan().inputs) {
+    if (input.role == Role::kData) fill_batch(executor, input.name, step);
+  }
   if (executor.has_input("lr")) executor.input("lr").as<float>()[0] = lr;
   if (executor.has_input("step")) executor.input("step").as<int64_t>()[0] = step;
   executor.run();

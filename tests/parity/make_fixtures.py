@@ -1,5 +1,5 @@
-"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,mlp,lenet,resnet}.safetensors and
-fixtures/{gpt,llama,resnet}_bf16.safetensors, or those of the models that are named as arguments.
+"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,t5,mlp,lenet,resnet}.safetensors
+and fixtures/{gpt,llama,resnet}_bf16.safetensors, or those of the models that are named as arguments.
 
 Each model trains 20 steps of AdamW (the ResNet of SGD) in PyTorch on the CPU twice, in f32 and in f64, from the same starting weights and
 on the same batches. README.md says how to run this and what a file holds. Parameters are held under Trireme's names
@@ -20,6 +20,8 @@ STEPS = 20
 GPT = {"vocabulary": 65, "context": 16, "layers": 2, "width": 32, "heads": 4, "batch": 8}
 LLAMA = {"vocabulary": 65, "context": 16, "layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 88, "batch": 8,
          "rope_theta": 10000.0, "norm_eps": 1e-5}
+T5 = {"vocabulary": 65, "source": 14, "context": 10, "layers": 2, "width": 32, "heads": 4, "head_size": 6, "hidden": 48,
+      "batch": 8, "distance_classes": 8, "most_distance": 20}
 MLP = {"sizes": [64, 48, 48, 10], "batch": 16}
 LENET = {"classes": 10, "batch": 8}
 RESNET = {"blocks": [2, 1], "stem": 8, "image": 32, "channels": 3, "classes": 10, "batch": 8}
@@ -27,6 +29,7 @@ ADAMW = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
 OPTIONS = {
     "gpt": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
     "llama": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
+    "t5": ADAMW | {"lr": 5e-3, "clip_norm": 1.0},
     "mlp": ADAMW | {"lr": 4e-3, "clip_norm": 0.0},
     "lenet": ADAMW | {"lr": 2e-3, "clip_norm": 0.0},
     "resnet": {"momentum": 0.9, "weight_decay": 1e-4, "lr": 1e-2, "clip_norm": 0.0},
@@ -169,6 +172,44 @@ def text_batches(rng, sizes):
     for t in range(1, length):
         text[:, :, t] = after[text[:, :, t - 1], rng.integers(0, 3, (STEPS, batch))]
     return {"tokens": text[:, :, :-1].copy(), "targets": text[:, :, 1:].copy()}
+
+
+def hugging_faces_t5():
+    """Of version 1.1, with the head of version 1.0. Without weights: they are given at each call."""
+    from transformers import T5Config, T5ForConditionalGeneration
+    return T5ForConditionalGeneration(T5Config(
+        vocab_size=T5["vocabulary"], d_model=T5["width"], d_kv=T5["head_size"], d_ff=T5["hidden"], num_layers=T5["layers"],
+        num_heads=T5["heads"], relative_attention_num_buckets=T5["distance_classes"],
+        relative_attention_max_distance=T5["most_distance"], dropout_rate=0.0, feed_forward_proj="gated-gelu",
+        tie_word_embeddings=True))
+
+
+def t5_parameters(rng):
+    out = {}
+    for name, value in hugging_faces_t5().named_parameters():
+        shape = tuple(value.shape)
+        norm = len(shape) == 1
+        # Wide enough for distances and far positions to count.
+        std = 1.0 if "relative" in name else 0.3 if name == "shared.weight" else 0.15
+        out[name] = 1 + rng.normal(0, 0.1, shape) if norm else rng.normal(0, std, shape)
+    return out
+
+
+def t5_loss(p, tokens, decoder_tokens, targets):
+    model = hugging_faces_t5().to(next(iter(p.values())).dtype)
+    call = {"input_ids": tokens.long(), "decoder_input_ids": decoder_tokens.long(), "use_cache": False}
+    tied = {"encoder.embed_tokens.weight": p["shared.weight"], "decoder.embed_tokens.weight": p["shared.weight"],
+            "lm_head.weight": p["shared.weight"]}
+    logits = torch.func.functional_call(model, p | tied, (), call, tie_weights=False).logits
+    return cross_entropy(logits.reshape(-1, T5["vocabulary"]), targets.reshape(-1).long())
+
+
+def t5_batches(rng):
+    """A text, of which some tokens are given and the following ones are told."""
+    text = text_batches(rng, T5)
+    source = rng.integers(0, T5["vocabulary"], (STEPS, T5["batch"], T5["source"])).astype(np.int32)
+    source[:, :, 1::2] = text["tokens"][:, :, : T5["source"] // 2]
+    return {"tokens": source, "decoder_tokens": text["tokens"], "targets": text["targets"]}
 
 
 def linear_parameters(rng, out, name, n_in, n_out):
@@ -381,6 +422,7 @@ def main(names):
         "lenet": (3, lenet_parameters, lenet_loss,
                   lambda rng: image_batches(rng, (28, 28, 1), LENET["batch"], LENET["classes"]), LENET),
         "llama": (4, llama_parameters, llama_loss, lambda rng: text_batches(rng, LLAMA), LLAMA),
+        "t5": (6, t5_parameters, t5_loss, t5_batches, T5),
         "resnet": (5, resnet_parameters, resnet_loss,
                    lambda rng: image_batches(rng, (RESNET["image"], RESNET["image"], RESNET["channels"]), RESNET["batch"],
                                              RESNET["classes"]),

@@ -11,15 +11,11 @@
 #include <mutex>
 #include <ostream>
 
+#include "tests/parity/pytorch_cases.h"
 #include "tests/worst.h"
-#include "trireme/ckpt/safetensors.h"
 #include "trireme/comm/comm.h"
 #include "trireme/exec/executor.h"
 #include "trireme/grad/gradients.h"
-#include "trireme/nn/models/gpt.h"
-#include "trireme/nn/models/llama.h"
-#include "trireme/nn/models/mlp.h"
-#include "trireme/nn/models/resnet.h"
 #include "trireme/op/conformance.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/step/initialise.h"
@@ -29,200 +25,10 @@
 namespace trireme::pytorch_test {
 namespace {
 
+using namespace testing_support;
+
 constexpr double kUnitRoundoff = 0x1p-24;  // of f32
 constexpr double kLossTolerance = 1e-5;    // relative, promised at every step
-
-class Fixture {
- public:
-  explicit Fixture(const std::string& model)
-      : file_(ckpt::read_safetensors(std::string(TRIREME_SOURCE_DIR) + "/tests/parity/fixtures/" + model +
-                                     ".safetensors")) {}
-
-  const HostTensor& tensor(const std::string& name) const {
-    for (const ckpt::NamedTensor& t : file_.tensors) {
-      if (t.name == name) return t.data;
-    }
-    fail(ErrorKind::kNotFound, "the fixture has no tensor '{}'", name);
-  }
-  // Without their prefix.
-  std::vector<std::string> names(const std::string& prefix) const {
-    std::vector<std::string> out;
-    for (const ckpt::NamedTensor& t : file_.tensors) {
-      if (t.name.starts_with(prefix)) out.push_back(t.name.substr(prefix.size()));
-    }
-    return out;
-  }
-  const std::string& text(const std::string& key) const { return file_.metadata.at(key); }
-  bool has(const std::string& key) const { return file_.metadata.contains(key); }
-  int64_t count(const std::string& key) const { return std::stoll(text(key)); }
-  double number(const std::string& key) const { return std::stod(text(key)); }
-  std::vector<int64_t> counts(const std::string& key) const {
-    std::vector<int64_t> out;
-    const std::string& all = text(key);
-    for (size_t at = 0; at < all.size(); at = all.find_first_not_of(',', all.find(',', at))) {
-      out.push_back(std::stoll(all.substr(at)));
-    }
-    return out;
-  }
-  Optimizer optimizer() const {
-    if (has("momentum")) {
-      return Sgd{.lr = number("lr"), .momentum = number("momentum"), .weight_decay = number("weight_decay")};
-    }
-    return AdamW{.lr = number("lr"),
-                 .beta1 = number("beta1"),
-                 .beta2 = number("beta2"),
-                 .eps = number("eps"),
-                 .weight_decay = number("weight_decay")};
-  }
-
- private:
-  ckpt::TensorFile file_;
-};
-
-// A model, its batch, and the longest chain of roundings between an input and an element of a
-// gradient: the sum of the lengths of the sums on the way through the layers and back, and of the
-// sum over the samples at its end.
-struct Case {
-  Fixture fixture;
-  std::unique_ptr<nn::Module> model;
-  std::vector<BatchField> fields;  // with the names of the fixture
-  int64_t roundings = 0;
-};
-
-// A layer's share of the chain: its output sums over `in` products, the gradient of its input over
-// `out`.
-int64_t through_linear(int64_t in, int64_t out) {
-  return in + out;
-}
-// Mean and variance, and in the gradient two sums more.
-int64_t through_norm(int64_t width) {
-  return 4 * width;
-}
-// Log-sum-exp, and one product in the gradient.
-int64_t through_cross_entropy(int64_t classes) {
-  return classes + 1;
-}
-// Scores over the head's width, the softmax's sum and the mix over positions; in the gradient the
-// same three again.
-int64_t through_attention(int64_t head_width, int64_t positions) {
-  return 2 * (head_width + 2 * positions);
-}
-
-Case gpt_case() {
-  Fixture f("gpt");
-  const nn::GptConfig config{.vocabulary = f.count("vocabulary"),
-                             .context = f.count("context"),
-                             .layers = f.count("layers"),
-                             .width = f.count("width"),
-                             .heads = f.count("heads")};
-  const int64_t d = config.width;
-  const int64_t s = config.context;
-  const int64_t block = 2 * through_norm(d) + through_linear(d, 3 * d) + through_attention(d / config.heads, s) +
-                        through_linear(d, d) + 2 * through_linear(d, 4 * d);
-  const int64_t roundings = config.layers * block + through_norm(d) + through_linear(d, config.vocabulary) +
-                            through_cross_entropy(config.vocabulary) + f.count("batch") * s;
-  const Shape tokens{f.count("batch"), s};
-  auto model = std::make_unique<nn::Gpt>(config);
-  return {std::move(f),
-          std::move(model),
-          {{"tokens", {DType::kI32, tokens}}, {"targets", {DType::kI32, tokens}}},
-          roundings};
-}
-
-// Queries, keys and values are products of one x, as are gate and up: the longest of each counts. Their gradients meet
-// in one sum. The head is a matrix of its own; rotations turn pairs.
-Case llama_case() {
-  Fixture f("llama");
-  const nn::LlamaConfig config{.vocabulary = f.count("vocabulary"),
-                               .context = f.count("context"),
-                               .layers = f.count("layers"),
-                               .width = f.count("width"),
-                               .heads = f.count("heads"),
-                               .kv_heads = f.count("kv_heads"),
-                               .hidden = f.count("hidden"),
-                               .rope_theta = f.number("rope_theta"),
-                               .eps = f.number("norm_eps")};
-  const int64_t d = config.width;
-  const int64_t s = config.context;
-  const int64_t rotations = 2 * 2;
-  const int64_t shared_keys = config.heads / config.kv_heads;
-  const int64_t block = 2 * through_norm(d) + through_linear(d, d) + 3 + rotations +
-                        through_attention(d / config.heads, s) + shared_keys + through_linear(d, d) +
-                        2 * through_linear(d, config.hidden) + 2;
-  const int64_t roundings = config.layers * block + through_norm(d) + through_linear(d, config.vocabulary) +
-                            through_cross_entropy(config.vocabulary) + f.count("batch") * s;
-  const Shape tokens{f.count("batch"), s};
-  auto model = std::make_unique<nn::Llama>(config);
-  return {std::move(f),
-          std::move(model),
-          {{"tokens", {DType::kI32, tokens}}, {"targets", {DType::kI32, tokens}}},
-          roundings};
-}
-
-Case mlp_case() {
-  Fixture f("mlp");
-  const std::vector<int64_t> sizes = f.counts("sizes");
-  int64_t roundings = through_cross_entropy(sizes.back()) + f.count("batch");
-  for (size_t i = 0; i + 1 < sizes.size(); ++i) roundings += through_linear(sizes[i], sizes[i + 1]);
-  auto model = std::make_unique<nn::Mlp>(sizes);
-  const int64_t batch = f.count("batch");
-  return {std::move(f),
-          std::move(model),
-          {{"images", {DType::kF32, {batch, sizes[0]}}}, {"labels", {DType::kI32, {batch}}}},
-          roundings};
-}
-
-Case lenet_case() {
-  Fixture f("lenet");
-  const int64_t batch = f.count("batch");
-  const int64_t classes = f.count("classes");
-  const int64_t kernel = 5 * 5;  // a convolution is linear in each window
-  const int64_t roundings = through_linear(kernel, 6 * kernel) + through_linear(6 * kernel, 16 * kernel) +
-                            through_linear(16 * 5 * 5, 120) + through_linear(120, 84) + through_linear(84, classes) +
-                            through_cross_entropy(classes) + batch * 28 * 28;  // conv1's weight sums over all pixels
-  auto model = std::make_unique<nn::LeNet>(classes);
-  return {std::move(f),
-          std::move(model),
-          {{"images", {DType::kF32, {batch, 28, 28, 1}}}, {"labels", {DType::kI32, {batch}}}},
-          roundings};
-}
-
-// Of a block the longest way through it; the residual joins in one addition.
-Case resnet_case() {
-  Fixture f("resnet");
-  const nn::ResNetConfig config{.blocks = f.counts("blocks"),
-                                .width = f.count("stem"),
-                                .channels = f.count("channels"),
-                                .classes = f.count("classes")};
-  const int64_t batch = f.count("batch");
-  const int64_t size = f.count("image");
-  int64_t positions = batch * size * size / 4;
-  int64_t roundings = through_linear(49 * config.channels, 49 * config.width) + through_norm(positions);
-  positions /= 4;
-  int64_t in = config.width;
-  for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
-    const int64_t width = config.width << stage;
-    if (stage > 0) positions /= 4;
-    for (int64_t i = 0; i < config.blocks[stage]; ++i) {
-      roundings += through_linear(in, width) + through_linear(9 * width, 9 * width) + through_linear(width, 4 * width) +
-                   3 * through_norm(positions) + 1;
-      in = 4 * width;
-    }
-  }
-  roundings += positions / batch + through_linear(in, config.classes) + through_cross_entropy(config.classes) + batch;
-  auto model = std::make_unique<nn::ResNet>(config);
-  return {std::move(f),
-          std::move(model),
-          {{"images", {DType::kF32, {batch, size, size, config.channels}}}, {"labels", {DType::kI32, {batch}}}},
-          roundings};
-}
-
-Case make_case(const std::string& model) {
-  if (model == "gpt") return gpt_case();
-  if (model == "llama") return llama_case();
-  if (model == "resnet") return resnet_case();
-  return model == "mlp" ? mlp_case() : lenet_case();
-}
 
 // The step's part of a field that a rank holds: rows of the batch, as the box says. Pixels are
 // bytes over 255.
@@ -263,18 +69,21 @@ void start(Executor& executor, const Fixture& fixture) {
 }
 
 Graph step_graph(const Case& c, DType compute = DType::kF32) {
-  return training_step([&](const Tensor& x) { return (*c.model)(x); },
-                       [](const Tensor& y, const Tensor& t) { return cross_entropy(y, t); }, c.fields,
-                       c.fixture.optimizer(), {.clip_norm = c.fixture.number("clip_norm"), .compute = compute});
+  return training_step([&](const nn::Fields& batch) { return (*c.model)(batch); },
+                       [](const nn::Fields& predicted, const nn::Fields& batch) {
+                         return cross_entropy(predicted[nn::kPrediction], batch.back().second);
+                       },
+                       c.fields, c.fixture.optimizer(),
+                       {.clip_norm = c.fixture.number("clip_norm"), .compute = compute});
 }
 
 // Outputs "loss" and "grad.<parameter>".
 Graph gradient_graph(const Case& c, DType compute = DType::kF32) {
   Graph graph("gradients");
-  std::vector<Tensor> fields;
-  for (const BatchField& f : c.fields) fields.emplace_back(graph, graph.add_input(f.name, f.type, Role::kData));
+  nn::Fields fields;
+  for (const BatchField& f : c.fields) fields.add(f.name, Tensor(graph, graph.add_input(f.name, f.type, Role::kData)));
   nn::Trace trace(graph, {.training = true, .compute = compute});
-  const Tensor loss = mean(cross_entropy(cast((*c.model)(fields[0]), DType::kF32), fields[1]));
+  const Tensor loss = mean(cross_entropy(cast((*c.model)(fields)[nn::kPrediction], DType::kF32), fields.back().second));
   graph.add_output("loss", loss.id());
   const std::vector<Tensor> grads = gradients(loss, trace.parameters());
   for (size_t i = 0; i < grads.size(); ++i) {
@@ -293,7 +102,7 @@ void on_ranks(int ranks, const RankBody& body) {
 
 // The largest error of a tensor's elements as a share of the largest element of the truth.
 double relative_error(std::span<const float> got, std::span<const double> truth) {
-  return testing_support::worst_difference(got, truth) / testing_support::largest_of(truth);
+  return worst_difference(got, truth) / largest_of(truth);
 }
 
 // What n roundings in a chain, each of a random sign, can do with all but the given probability to
@@ -470,12 +279,12 @@ TEST_P(Bf16Parity, losses_of_20_steps_err_as_pytorchs_do) {
 
 INSTANTIATE_TEST_SUITE_P(, Bf16Parity, testing::Values("gpt", "llama", "resnet"),
                          [](const auto& param) { return param.param; });
-INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "llama", "mlp", "lenet", "resnet"),
+INSTANTIATE_TEST_SUITE_P(, GradientBound, testing::Values("gpt", "llama", "t5", "mlp", "lenet", "resnet"),
                          [](const auto& param) { return param.param; });
 INSTANTIATE_TEST_SUITE_P(, PyTorchParity,
                          testing::Values(Param{"gpt", 1}, Param{"gpt", 2}, Param{"llama", 1}, Param{"llama", 2},
-                                         Param{"mlp", 1}, Param{"mlp", 2}, Param{"lenet", 1}, Param{"lenet", 2},
-                                         Param{"resnet", 1}, Param{"resnet", 2}),
+                                         Param{"t5", 1}, Param{"t5", 2}, Param{"mlp", 1}, Param{"mlp", 2},
+                                         Param{"lenet", 1}, Param{"lenet", 2}, Param{"resnet", 1}, Param{"resnet", 2}),
                          [](const auto& param) {
                            const Param& p = param.param;
                            return p.model + "_on_" + std::to_string(p.ranks) + (p.ranks == 1 ? "_rank" : "_ranks");

@@ -1,7 +1,10 @@
 #include "trireme/base/error.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 namespace trireme {
@@ -102,11 +105,22 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
   return best <= near ? answer : "";
 }
 
+// That an error lists.
+constexpr size_t kMostListed = 12;
+
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
   if (const std::string near = closest(word, candidates); !near.empty()) {
     return fmt::format(" Did you mean '{}'?", near);
   }
-  return candidates.empty() ? "" : fmt::format(" One of {}.", quoted_list(candidates));
+  if (candidates.size() <= kMostListed)
+    return candidates.empty() ? "" : fmt::format(" One of {}.", quoted_list(candidates));
+  const auto in_common = [&](const std::string& candidate) {
+    return std::mismatch(word.begin(), word.end(), candidate.begin(), candidate.end()).first - word.begin();
+  };
+  std::vector<std::string> first = candidates;  // those that begin as the word does
+  std::ranges::stable_sort(first, std::greater(), in_common);
+  first.resize(kMostListed);
+  return fmt::format(" One of '{}' and {} more.", fmt::join(first, "', '"), candidates.size() - kMostListed);
 }
 
 }  // namespace trireme

@@ -91,7 +91,7 @@ void invariant(bool ok, detail::Located<std::type_identity_t<Args>...> text, Arg
 // "'a', 'b' or 'c'", and the closest candidate to a misspelt word ("" if none is close).
 std::string quoted_list(const std::vector<std::string>& words);
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);
-// " Did you mean 'x'?" or " One of 'a', 'b' or 'c'." for the end of an error text.
+// " Did you mean 'x'?" or " One of 'a', 'b' or 'c'." for the end of an error text; of many words only those most alike.
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace trireme

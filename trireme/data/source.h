@@ -110,6 +110,17 @@ struct MaskOptions {
 // The text's tokens so, and as targets what is to be told, -100 elsewhere.
 SourcePtr masked_text(SourcePtr text, const MaskOptions& options);
 
+// Of a sample's tokens, round(seq * share) in round(that / mean_span) spans are missing. A function of seed and sample
+// alone.
+struct SpanOptions {
+  double share = 0.15;
+  double mean_span = 3;
+  uint64_t seed = 0;
+};
+// The text so: "tokens", each span replaced by a token of its own (258 and up) and 257 at the end; "targets", those
+// tokens, each followed by the span it stands for, and 257; "decoder_tokens", 256 and the targets but for the last.
+SourcePtr corrupted_text(SourcePtr text, const SpanOptions& options);
+
 struct ImageOptions {
   float mean = 0.0F;  // a pixel becomes (byte / 255 - mean) / std
   float std = 1.0F;

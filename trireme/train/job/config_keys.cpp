@@ -140,9 +140,9 @@ std::vector<Key> keys_of_ready_made(JobConfig& c) {
   return {
       {.name = "tp",
        .target = &p.tp,
-       .doc =
-           "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, deepseek, bert, vit, mlp); the "
-           "rest are data parallel",
+       .doc = "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, deepseek, bert, t5, vit, "
+              "mlp); the "
+              "rest are data parallel",
        .check = check_count,
        .flag = "--tp",
        .in_bench = true,
@@ -175,7 +175,7 @@ std::vector<Key> keys_of_ready_made(JobConfig& c) {
        .in_bench = true},
       {.name = "vocabulary",
        .target = &p.vocabulary,
-       .doc = "gpt, llama, deepseek: the ranks of tp also cut the embedding, the head and the loss by tokens",
+       .doc = "gpt, llama, deepseek, t5: the ranks of tp also cut the embedding, the head and the loss by tokens",
        .flag = "--vocab-parallel",
        .in_bench = true,
        .no_effect_with = "tp = 1",

@@ -20,6 +20,7 @@ constexpr std::string_view kMixtral = "Jiang et al., 2024; counts of the release
 constexpr std::string_view kDeepSeek =
     "DeepSeek-AI, 2024; counts of the released weights, without what predicts a second token";
 constexpr std::string_view kBert = "Devlin et al., 2018; counts of Hugging Face's BertForMaskedLM";
+constexpr std::string_view kT5 = "Raffel et al., 2020; counts of the released weights";
 constexpr std::string_view kResNet = "He et al., 2015; counts of torchvision's weights";
 constexpr std::string_view kWide = "Zagoruyko and Komodakis, 2016; counts of torchvision's weights";
 constexpr std::string_view kVit = "Dosovitskiy et al., 2020; counts of the released weights";
@@ -87,6 +88,13 @@ NamedModel bert(std::string_view name, std::string_view layers, std::string_view
           kBert};
 }
 
+// As many tokens to read as to write.
+NamedModel t5(std::string_view name, std::vector<std::string_view> sizes, int64_t published) {
+  sizes.insert(sizes.begin(),
+               {"model.kind=t5", "model.gated=false", "model.tied=true", "model.vocabulary=32128", "data.seq=512"});
+  return {name, std::move(sizes), published, false, kT5};
+}
+
 NamedModel resnet(std::string_view name, std::string_view depth, std::string_view inner_factor, int64_t published) {
   return {name,
           {"model.kind=resnet", depth, inner_factor, "model.classes=1000", "data.image=[224,224,3]"},
@@ -105,54 +113,74 @@ NamedModel vit(std::string_view name, std::string_view layers, std::string_view 
           kVit};
 }
 
-const std::vector<NamedModel>& all_models() {
-  static const std::vector<NamedModel> models{
-      gpt2("gpt2", "model.layers=12", "model.width=768", "model.heads=12", 124'439'808),
-      gpt2("gpt2-medium", "model.layers=24", "model.width=1024", "model.heads=16", 354'823'168),
-      gpt2("gpt2-large", "model.layers=36", "model.width=1280", "model.heads=20", 774'030'080),
-      gpt2("gpt2-xl", "model.layers=48", "model.width=1600", "model.heads=25", 1'557'611'200),
-      gpt3("gpt3-125m", "model.layers=12", "model.width=768", "model.heads=12", 125'000'000),
-      gpt3("gpt3-350m", "model.layers=24", "model.width=1024", "model.heads=16", 350'000'000),
-      gpt3("gpt3-760m", "model.layers=24", "model.width=1536", "model.heads=16", 760'000'000),
-      gpt3("gpt3-1.3b", "model.layers=24", "model.width=2048", "model.heads=16", 1'300'000'000),
-      gpt3("gpt3-2.7b", "model.layers=32", "model.width=2560", "model.heads=32", 2'700'000'000),
-      gpt3("gpt3-6.7b", "model.layers=32", "model.width=4096", "model.heads=32", 6'700'000'000),
-      gpt3("gpt3-13b", "model.layers=40", "model.width=5120", "model.heads=40", 13'000'000'000),
-      gpt3("gpt3-175b", "model.layers=96", "model.width=12288", "model.heads=96", 175'000'000'000),
-      llama2("llama2-7b", "model.layers=32", "model.width=4096", "model.heads=32", "model.kv_heads=32",
-             "model.mlp_width=11008", 6'738'415'616),
-      llama2("llama2-13b", "model.layers=40", "model.width=5120", "model.heads=40", "model.kv_heads=40",
-             "model.mlp_width=13824", 13'015'864'320),
-      llama2("llama2-70b", "model.layers=80", "model.width=8192", "model.heads=64", "model.kv_heads=8",
-             "model.mlp_width=28672", 68'976'648'192),
-      llama3("llama3-1b", "model.layers=16", "model.width=2048", "model.heads=32", "model.mlp_width=8192",
-             "model.tied=true", 1'235'814'400),
-      llama3("llama3-3b", "model.layers=28", "model.width=3072", "model.heads=24", "model.mlp_width=8192",
-             "model.tied=true", 3'212'749'824),
-      llama3("llama3-8b", "model.layers=32", "model.width=4096", "model.heads=32", "model.mlp_width=14336",
-             "model.tied=false", 8'030'261'248),
-      llama3("llama3-70b", "model.layers=80", "model.width=8192", "model.heads=64", "model.mlp_width=28672",
-             "model.tied=false", 70'553'706'496),
-      llama3("llama3-405b", "model.layers=126", "model.width=16384", "model.heads=128", "model.mlp_width=53248",
-             "model.tied=false", 405'853'388'800),
-      mixtral("mixtral-8x7b", "model.layers=32", "model.width=4096", "model.heads=32", "model.mlp_width=14336",
-              "model.vocabulary=32000", 46'702'792'704),
-      mixtral("mixtral-8x22b", "model.layers=56", "model.width=6144", "model.heads=48", "model.mlp_width=16384",
-              "model.vocabulary=32768", 140'630'071'296),
-      deepseek("deepseek-v2-lite",
-               {"model.layers=27", "model.width=2048", "model.heads=16", "model.query_rank=0", "model.mlp_width=10944",
-                "model.dense_layers=1", "model.experts=64", "model.shared_experts=2", "model.expert_width=1408",
-                "model.top_k=6", "model.expert_scores=softmax", "model.normalised_gates=false", "model.bias_rate=0",
-                "model.vocabulary=102400"},
-               15'706'484'224),
-      deepseek("deepseek-v3",
-               {"model.layers=61", "model.width=7168", "model.heads=128", "model.query_rank=1536",
-                "model.mlp_width=18432", "model.dense_layers=3", "model.experts=256", "model.shared_experts=1",
-                "model.expert_width=2048", "model.top_k=8", "model.expert_nodes=8", "model.top_nodes=4",
-                "model.gate_scale=2.5", "model.vocabulary=129280"},
-               671'026'404'352),
+// That tell the next token.
+std::vector<NamedModel> language_models() {
+  return {gpt2("gpt2", "model.layers=12", "model.width=768", "model.heads=12", 124'439'808),
+          gpt2("gpt2-medium", "model.layers=24", "model.width=1024", "model.heads=16", 354'823'168),
+          gpt2("gpt2-large", "model.layers=36", "model.width=1280", "model.heads=20", 774'030'080),
+          gpt2("gpt2-xl", "model.layers=48", "model.width=1600", "model.heads=25", 1'557'611'200),
+          gpt3("gpt3-125m", "model.layers=12", "model.width=768", "model.heads=12", 125'000'000),
+          gpt3("gpt3-350m", "model.layers=24", "model.width=1024", "model.heads=16", 350'000'000),
+          gpt3("gpt3-760m", "model.layers=24", "model.width=1536", "model.heads=16", 760'000'000),
+          gpt3("gpt3-1.3b", "model.layers=24", "model.width=2048", "model.heads=16", 1'300'000'000),
+          gpt3("gpt3-2.7b", "model.layers=32", "model.width=2560", "model.heads=32", 2'700'000'000),
+          gpt3("gpt3-6.7b", "model.layers=32", "model.width=4096", "model.heads=32", 6'700'000'000),
+          gpt3("gpt3-13b", "model.layers=40", "model.width=5120", "model.heads=40", 13'000'000'000),
+          gpt3("gpt3-175b", "model.layers=96", "model.width=12288", "model.heads=96", 175'000'000'000),
+          llama2("llama2-7b", "model.layers=32", "model.width=4096", "model.heads=32", "model.kv_heads=32",
+                 "model.mlp_width=11008", 6'738'415'616),
+          llama2("llama2-13b", "model.layers=40", "model.width=5120", "model.heads=40", "model.kv_heads=40",
+                 "model.mlp_width=13824", 13'015'864'320),
+          llama2("llama2-70b", "model.layers=80", "model.width=8192", "model.heads=64", "model.kv_heads=8",
+                 "model.mlp_width=28672", 68'976'648'192),
+          llama3("llama3-1b", "model.layers=16", "model.width=2048", "model.heads=32", "model.mlp_width=8192",
+                 "model.tied=true", 1'235'814'400),
+          llama3("llama3-3b", "model.layers=28", "model.width=3072", "model.heads=24", "model.mlp_width=8192",
+                 "model.tied=true", 3'212'749'824),
+          llama3("llama3-8b", "model.layers=32", "model.width=4096", "model.heads=32", "model.mlp_width=14336",
+                 "model.tied=false", 8'030'261'248),
+          llama3("llama3-70b", "model.layers=80", "model.width=8192", "model.heads=64", "model.mlp_width=28672",
+                 "model.tied=false", 70'553'706'496),
+          llama3("llama3-405b", "model.layers=126", "model.width=16384", "model.heads=128", "model.mlp_width=53248",
+                 "model.tied=false", 405'853'388'800),
+          mixtral("mixtral-8x7b", "model.layers=32", "model.width=4096", "model.heads=32", "model.mlp_width=14336",
+                  "model.vocabulary=32000", 46'702'792'704),
+          mixtral("mixtral-8x22b", "model.layers=56", "model.width=6144", "model.heads=48", "model.mlp_width=16384",
+                  "model.vocabulary=32768", 140'630'071'296),
+          deepseek("deepseek-v2-lite",
+                   {"model.layers=27", "model.width=2048", "model.heads=16", "model.query_rank=0",
+                    "model.mlp_width=10944", "model.dense_layers=1", "model.experts=64", "model.shared_experts=2",
+                    "model.expert_width=1408", "model.top_k=6", "model.expert_scores=softmax",
+                    "model.normalised_gates=false", "model.bias_rate=0", "model.vocabulary=102400"},
+                   15'706'484'224),
+          deepseek("deepseek-v3",
+                   {"model.layers=61", "model.width=7168", "model.heads=128", "model.query_rank=1536",
+                    "model.mlp_width=18432", "model.dense_layers=3", "model.experts=256", "model.shared_experts=1",
+                    "model.expert_width=2048", "model.top_k=8", "model.expert_nodes=8", "model.top_nodes=4",
+                    "model.gate_scale=2.5", "model.vocabulary=129280"},
+                   671'026'404'352)};
+}
+
+// Encoders, what reads them, and those of images.
+std::vector<NamedModel> other_models() {
+  return {
       bert("bert-base", "model.layers=12", "model.width=768", "model.heads=12", 109'514'298),
       bert("bert-large", "model.layers=24", "model.width=1024", "model.heads=16", 335'174'458),
+      t5("t5-small",
+         {"model.layers=6", "model.width=512", "model.heads=8", "model.head_size=64", "model.mlp_width=2048"},
+         60'506'624),
+      t5("t5-base",
+         {"model.layers=12", "model.width=768", "model.heads=12", "model.head_size=64", "model.mlp_width=3072"},
+         222'903'552),
+      t5("t5-large",
+         {"model.layers=24", "model.width=1024", "model.heads=16", "model.head_size=64", "model.mlp_width=4096"},
+         737'668'096),
+      t5("t5-3b",
+         {"model.layers=24", "model.width=1024", "model.heads=32", "model.head_size=128", "model.mlp_width=16384"},
+         2'851'598'336),
+      t5("t5-11b",
+         {"model.layers=24", "model.width=1024", "model.heads=128", "model.head_size=128", "model.mlp_width=65536"},
+         11'307'321'344),
       resnet("resnet50", "model.depth=50", "model.inner_factor=1", 25'557'032),
       resnet("resnet101", "model.depth=101", "model.inner_factor=1", 44'549'160),
       resnet("resnet152", "model.depth=152", "model.inner_factor=1", 60'192'808),
@@ -162,6 +190,14 @@ const std::vector<NamedModel>& all_models() {
       vit("vit-l16", "model.layers=24", "model.width=1024", "model.heads=16", "model.patch=16", 304'326'632),
       vit("vit-h14", "model.layers=32", "model.width=1280", "model.heads=16", "model.patch=14", 632'045'800),
   };
+}
+
+const std::vector<NamedModel>& all_models() {
+  static const std::vector<NamedModel> models = [] {
+    std::vector<NamedModel> out = language_models();
+    for (NamedModel& model : other_models()) out.push_back(std::move(model));
+    return out;
+  }();
   return models;
 }
 
