@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "trireme/exec/slots.h"
 
 namespace trireme {
 namespace {
@@ -186,21 +187,14 @@ int64_t smallest_gap(const std::vector<ByteRange>& ranges, int64_t bytes) {
 // So many are also placed without a look at slots, which takes longer and is sometimes closer.
 constexpr size_t kFewBuffers = 4000;
 
-// Where a buffer was placed, with the times of those of its size that were placed there since.
-struct Slot {
-  bool is_free(const Lifetime& buffer) const {
-    const auto ends_before = [](const std::pair<int, int>& time, int first) { return time.second < first; };
-    const auto at = std::lower_bound(times.begin(), times.end(), buffer.first, ends_before);
-    return at == times.end() || at->first > buffer.last;
-  }
-  void add(const Lifetime& buffer) {
-    const std::pair time(buffer.first, buffer.last);
-    times.insert(std::ranges::lower_bound(times, time), time);
-  }
-
-  int64_t offset = 0;
-  std::vector<std::pair<int, int>> times = {};  // in order
-};
+// The slots of each size.
+std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64_t alignment) {
+  std::map<int64_t, std::vector<Lifetime>> of_size;
+  for (const Lifetime& buffer : buffers) of_size[align_buffer(buffer.bytes, alignment)].push_back(buffer);
+  std::map<int64_t, Slots> out;
+  for (const auto& [bytes, all] : of_size) out.emplace(bytes, all);
+  return out;
+}
 
 // Places buffers one by one, each in the smallest gap among those it overlaps in time that holds it. With
 // `slots_first`, before that, where one of its size is that was not used for the longest time, as far as the order of
@@ -210,23 +204,23 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
   Placed placed(buffers);
-  std::map<int64_t, std::deque<Slot>> slots_of;  // by bytes, the last one used at the end
+  std::map<int64_t, Slots> slots_of;  // by bytes
+  if (slots_first) slots_of = slots_of_sizes(buffers, alignment);
   for (const size_t id : order) {
-    const int64_t bytes = align_buffer(buffers[id].bytes, alignment);
-    std::deque<Slot> none;
-    std::deque<Slot>& slots = slots_first ? slots_of[bytes] : none;
-    auto slot = std::ranges::find_if(slots, [&](const Slot& other) {
-      return other.is_free(buffers[id]) && placed.is_free(buffers[id], {other.offset, other.offset + bytes});
-    });
-    if (slot == slots.end()) {
-      slots.push_back({.offset = smallest_gap(placed.beside(buffers[id]), bytes)});
-      slot = slots.end() - 1;
+    const Lifetime& buffer = buffers[id];
+    const int64_t bytes = align_buffer(buffer.bytes, alignment);
+    int64_t& offset = plan.offsets[id];
+    if (slots_first) {
+      Slots& slots = slots_of.at(bytes);
+      int slot = slots.find(buffer, [&](int64_t at) { return placed.is_free(buffer, {at, at + bytes}); });
+      if (slot < 0) slot = slots.add(smallest_gap(placed.beside(buffer), bytes));
+      slots.use(slot, buffer);
+      offset = slots.offset_of(slot);
+    } else {
+      offset = smallest_gap(placed.beside(buffer), bytes);
     }
-    slot->add(buffers[id]);
-    plan.offsets[id] = slot->offset;
-    std::rotate(slot, slot + 1, slots.end());
-    plan.bytes = std::max(plan.bytes, plan.offsets[id] + bytes);
-    placed.add(buffers[id], {plan.offsets[id], plan.offsets[id] + bytes});
+    plan.bytes = std::max(plan.bytes, offset + bytes);
+    placed.add(buffer, {offset, offset + bytes});
   }
   return plan;
 }
