@@ -11,8 +11,8 @@ namespace {
 
 using Found = std::vector<std::string>;
 
-// Goes through the buffers in the order in which they come into use, and knows which of a tier are in use, by where they
-// lie. Until two share bytes these lie apart, so that only neighbours can.
+// Goes through the buffers in the order in which they come into use, and knows which of a tier are in use, by where
+// they lie. Until two share bytes these lie apart, so that only neighbours can.
 class LiveBuffers {
  public:
   LiveBuffers(const ExecutionPlan& plan, Tier tier, Found& out) : plan_(plan), out_(out) {
@@ -43,13 +43,14 @@ class LiveBuffers {
 
   void check(int id) {
     auto after = live_.lower_bound({buffer_of(id).offset, id});
-    if (after != live_.begin() && end_of(std::prev(after)->second) > buffer_of(id).offset) report(std::prev(after)->second, id);
+    if (after != live_.begin() && end_of(std::prev(after)->second) > buffer_of(id).offset)
+      report(std::prev(after)->second, id);
     for (; after != live_.end() && after->first < end_of(id); ++after) report(id, after->second);
   }
 
   void report(int below, int above) {
-    out_.push_back(fmt::format("buffers {} and {} share bytes at {} while both are live", below, above,
-                               buffer_of(above).offset));
+    out_.push_back(
+        fmt::format("buffers {} and {} share bytes at {} while both are live", below, above, buffer_of(above).offset));
   }
 
   const ExecutionPlan& plan_;

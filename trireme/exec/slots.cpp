@@ -16,7 +16,8 @@ void unite(std::span<uint64_t> into, std::span<const uint64_t> other) {
 std::vector<uint64_t> widened(const std::vector<uint64_t>& sets, size_t words) {
   std::vector<uint64_t> out(2 * sets.size(), 0);
   for (size_t at = 0; at < sets.size(); at += words) {
-    std::copy_n(sets.begin() + static_cast<std::ptrdiff_t>(at), words, out.begin() + static_cast<std::ptrdiff_t>(2 * at));
+    std::copy_n(sets.begin() + static_cast<std::ptrdiff_t>(at), words,
+                out.begin() + static_cast<std::ptrdiff_t>(2 * at));
   }
   return out;
 }

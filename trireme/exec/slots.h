@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "trireme/exec/memory_plan.h"
+#include "trireme/exec/lifetime.h"
 
 namespace trireme {
 
@@ -51,7 +51,7 @@ class Slots {
 
   std::vector<int> steps_;  // in order
   size_t leaves_ = 1;
-  size_t words_ = 1;              // of a node's set
+  size_t words_ = 1;             // of a node's set
   Words throughout_, sometime_;  // by node: 1 is the root, and those from leaves_ on are steps
   std::vector<Slot> slots_;
   int64_t uses_ = 0;

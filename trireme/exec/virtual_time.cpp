@@ -274,9 +274,8 @@ std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates
   OfKind<double> seconds;
   std::vector<double> out;
   for (const Action& action : plan.actions) {
-    const int kind = kinds.of(*action.op, action.attrs, action.in, action.out, [&](int id) -> const TensorType& {
-      return plan.values[static_cast<size_t>(id)].type;
-    });
+    const int kind = kinds.of(*action.op, action.attrs, action.in, action.out,
+                              [&](int id) -> const TensorType& { return plan.values[static_cast<size_t>(id)].type; });
     out.push_back(seconds.get(kind, [&] { return seconds_of(plan, action.lane, kinds[kind], rates, machine); }));
   }
   return out;

@@ -24,8 +24,8 @@ TEST(CallKinds, CallsOfOneOpWithEqualAttributesAndTypesAreOfOneKind) {
   };
   const std::vector<NodeId> nodes{
       add_call(graph, op("add"), {}, {a, a}, kSmall),
-      add_call(graph, op("add"), {}, {b, b}, kLarge),                    // other types
-      add_call(graph, op("mul"), {}, {a, a}, kSmall),                    // another op
+      add_call(graph, op("add"), {}, {b, b}, kLarge),  // other types
+      add_call(graph, op("mul"), {}, {a, a}, kSmall),  // another op
       add_call(graph, structural().full, full(kSmall, 1), {}, kSmall),
       add_call(graph, structural().full, full(kSmall, 2), {}, kSmall),   // other attributes
       add_call(graph, op("add"), {}, {a, a}, kSmall),                    // as the first

@@ -168,12 +168,12 @@ class Order {
   const Graph& graph_;
   int crew_;
   const std::vector<Unit>& units_;
-  std::vector<char> has_;                       // by value: it is made, or on its way
-  std::vector<char> done_;                      // by node
-  std::vector<int> missing_;                    // by node of no unit: operands that are still to be made
+  std::vector<char> has_;                             // by value: it is made, or on its way
+  std::vector<char> done_;                            // by node
+  std::vector<int> missing_;                          // by node of no unit: operands that are still to be made
   std::unordered_multimap<ValueId, NodeId> readers_;  // by value: nodes of no unit that wait for it
-  std::vector<std::vector<NodeId>> of_unit_;    // by unit
-  std::vector<std::vector<ValueId>> incoming_;  // by unit
+  std::vector<std::vector<NodeId>> of_unit_;          // by unit
+  std::vector<std::vector<ValueId>> incoming_;        // by unit
   std::vector<NodeId> of_no_unit_;
   std::vector<NodeId> sent_first_;  // what depends on parameters alone, and is read by other crews
   std::set<NodeId> ready_;

@@ -22,9 +22,7 @@ namespace {
 class EarlyUpdates {
  public:
   EarlyUpdates(const Program& program, const Rates& rates)
-      : graph_(program.graph),
-        rewrite_(program),
-        waits_for_(graph_.nodes().size(), 0) {
+      : graph_(program.graph), rewrite_(program), waits_for_(graph_.nodes().size(), 0) {
     StepTimes times = step_times(program, rates);
     starts_ = std::move(times.starts);
     ends_ = starts_;

@@ -228,8 +228,8 @@ class FuseRows {
   CallKinds kinds_;
   OfKind<std::optional<RowOp>> of_kind_;
   std::map<std::vector<int>, Attrs> attrs_;  // of fused ops, by their steps
-  std::vector<const RowOp*> row_ops_;  // of nodes
-  std::vector<size_t> group_of_;       // of nodes that have one
+  std::vector<const RowOp*> row_ops_;        // of nodes
+  std::vector<size_t> group_of_;             // of nodes that have one
   std::vector<Group> groups_;
   std::vector<std::vector<NodeId>> readers_;  // of values, in order
   std::vector<NodeId> replaced_at_;           // of inputs: the node that makes their next value
