@@ -125,12 +125,19 @@ void require_fit(const Compiled& compiled, const Device& device, const std::stri
   }
 }
 
+// Whether what is shown depends on what validates between steps: that can take more memory than the step in its arena.
+bool needs_evaluation(const ExplainArgs& args) {
+  return args.of == "evaluation" ||
+         (args.of == "step" && args.value.empty() && (args.stage == "memory" || args.stage == "actions"));
+}
+
 // The graph that --of names, compiled as the job compiles it.
 Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int ranks, int threads) {
   JobGraphs graphs = graphs_of(assembly, ranks);
   CompileOptions how = compile_options(assembly, graphs.parallel, ranks, threads);
   ThreadPool pool(compute_threads(0, 1));
   how.pool = &pool;
+  if (!needs_evaluation(args)) graphs.evaluation.reset();
   CompiledJob job = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
   if (args.of == "step") return std::move(job.step);
   if (args.of == "evaluation") {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "trireme/exec/slots.h"
 
 namespace trireme {
 namespace {
@@ -42,6 +44,47 @@ class Cover {
 
  private:
   std::vector<ByteRange> ranges_;
+};
+
+// Joins runs of ranges in the order of their begins, two by two, which become fewer where they touch.
+class Merged {
+ public:
+  std::span<const ByteRange> all(std::vector<std::span<const ByteRange>>& runs) {
+    size_t ranges = 0;
+    for (const auto& run : runs) ranges += run.size();
+    for (std::vector<ByteRange>& room : rooms_) room.resize(std::max(room.size(), ranges));
+    std::ranges::sort(runs, {}, [](const auto& run) { return run.size(); });
+    for (size_t turn = 0; turn == 0 || runs.size() > 1; ++turn) {
+      size_t from = 0, count = 0;
+      for (size_t i = 0; i < runs.size(); i += 2) {
+        const std::span<ByteRange> room = std::span(rooms_[turn % 2]).subspan(from);
+        const size_t size = join(runs[i], i + 1 < runs.size() ? runs[i + 1] : std::span<const ByteRange>(), room);
+        runs[count++] = room.first(size);
+        from += size;
+      }
+      runs.resize(count);
+    }
+    return runs[0];
+  }
+
+ private:
+  static size_t join(std::span<const ByteRange> a, std::span<const ByteRange> b, std::span<ByteRange> to) {
+    size_t count = 0;
+    const auto add = [&](const ByteRange& range) {
+      if (count > 0 && to[count - 1].end >= range.begin) {
+        to[count - 1].end = std::max(to[count - 1].end, range.end);
+      } else {
+        to[count++] = range;
+      }
+    };
+    size_t i = 0, j = 0;
+    while (i < a.size() && j < b.size()) add(a[i].begin <= b[j].begin ? a[i++] : b[j++]);
+    while (i < a.size()) add(a[i++]);
+    while (j < b.size()) add(b[j++]);
+    return count;
+  }
+
+  std::array<std::vector<ByteRange>, 2> rooms_;
 };
 
 // The bytes of buffers that have a place, by the time in which they are in use: a segment tree over blocks of steps. A
@@ -85,20 +128,22 @@ class Placed {
     return !any_beside(buffer, meets, part_meets);
   }
 
-  // The bytes that are in use at any moment of the buffer's time, by their begin; some twice.
-  const std::vector<ByteRange>& beside(const Lifetime& buffer) {
-    found_.clear();
+  // The bytes that are in use at any moment of the buffer's time, as ranges apart from each other in their order.
+  std::span<const ByteRange> beside(const Lifetime& buffer) {
+    parts_.clear();
+    runs_.clear();
     const auto take = [&](const Cover& cover) {
-      found_.insert(found_.end(), cover.ranges().begin(), cover.ranges().end());
+      if (!cover.ranges().empty()) runs_.emplace_back(cover.ranges());
       return false;
     };
     const auto take_part = [&](const Part& part) {
-      found_.push_back(part.range);
+      parts_.push_back(part.range);
       return false;
     };
     any_beside(buffer, take, take_part);
-    std::ranges::sort(found_, {}, &ByteRange::begin);
-    return found_;
+    std::ranges::sort(parts_, {}, &ByteRange::begin);
+    runs_.emplace_back(parts_);
+    return merged_.all(runs_);
   }
 
  private:
@@ -162,13 +207,15 @@ class Placed {
   int64_t blocks_ = 1;
   std::vector<Cover> throughout_, sometime_;  // by node: 1 is the root, and those from blocks_ on are the blocks
   std::vector<std::vector<Part>> in_part_;
-  std::vector<ByteRange> found_;
+  std::vector<ByteRange> parts_;  // of the search
+  std::vector<std::span<const ByteRange>> runs_;
+  Merged merged_;
   std::vector<int64_t> seen_in_;  // by node, the last search that met it
   int64_t searches_ = 0;
 };
 
 // Where the smallest gap that holds so many bytes begins.
-int64_t smallest_gap(const std::vector<ByteRange>& ranges, int64_t bytes) {
+int64_t smallest_gap(std::span<const ByteRange> ranges, int64_t bytes) {
   int64_t best = -1;
   int64_t best_gap = 0;
   int64_t free_from = 0;
@@ -186,47 +233,41 @@ int64_t smallest_gap(const std::vector<ByteRange>& ranges, int64_t bytes) {
 // So many are also placed without a look at slots, which takes longer and is sometimes closer.
 constexpr size_t kFewBuffers = 4000;
 
-// Where a buffer was placed, with the times of those of its size that were placed there since.
-struct Slot {
-  bool is_free(const Lifetime& buffer) const {
-    const auto ends_before = [](const std::pair<int, int>& time, int first) { return time.second < first; };
-    const auto at = std::lower_bound(times.begin(), times.end(), buffer.first, ends_before);
-    return at == times.end() || at->first > buffer.last;
-  }
-  void add(const Lifetime& buffer) {
-    const std::pair time(buffer.first, buffer.last);
-    times.insert(std::ranges::lower_bound(times, time), time);
-  }
-
-  int64_t offset = 0;
-  std::vector<std::pair<int, int>> times = {};  // in order
-};
+// The slots of each size.
+std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64_t alignment) {
+  std::map<int64_t, std::vector<Lifetime>> of_size;
+  for (const Lifetime& buffer : buffers) of_size[align_buffer(buffer.bytes, alignment)].push_back(buffer);
+  std::map<int64_t, Slots> out;
+  for (const auto& [bytes, all] : of_size) out.emplace(bytes, all);
+  return out;
+}
 
 // Places buffers one by one, each in the smallest gap among those it overlaps in time that holds it. With
 // `slots_first`, before that, where one of its size is that was not used for the longest time, as far as the order of
-// placing goes.
+// placing goes. Stops where it will not take fewer bytes than `most`.
 MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order, int64_t alignment,
-                 bool slots_first) {
+                 bool slots_first, int64_t most) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
   Placed placed(buffers);
-  std::map<int64_t, std::deque<Slot>> slots_of;  // by bytes, the last one used at the end
+  std::map<int64_t, Slots> slots_of;  // by bytes
+  if (slots_first) slots_of = slots_of_sizes(buffers, alignment);
   for (const size_t id : order) {
-    const int64_t bytes = align_buffer(buffers[id].bytes, alignment);
-    std::deque<Slot> none;
-    std::deque<Slot>& slots = slots_first ? slots_of[bytes] : none;
-    auto slot = std::ranges::find_if(slots, [&](const Slot& other) {
-      return other.is_free(buffers[id]) && placed.is_free(buffers[id], {other.offset, other.offset + bytes});
-    });
-    if (slot == slots.end()) {
-      slots.push_back({.offset = smallest_gap(placed.beside(buffers[id]), bytes)});
-      slot = slots.end() - 1;
+    const Lifetime& buffer = buffers[id];
+    const int64_t bytes = align_buffer(buffer.bytes, alignment);
+    int64_t& offset = plan.offsets[id];
+    if (slots_first) {
+      Slots& slots = slots_of.at(bytes);
+      int slot = slots.find(buffer, [&](int64_t at) { return placed.is_free(buffer, {at, at + bytes}); });
+      if (slot < 0) slot = slots.add(smallest_gap(placed.beside(buffer), bytes));
+      slots.use(slot, buffer);
+      offset = slots.offset_of(slot);
+    } else {
+      offset = smallest_gap(placed.beside(buffer), bytes);
     }
-    slot->add(buffers[id]);
-    plan.offsets[id] = slot->offset;
-    std::rotate(slot, slot + 1, slots.end());
-    plan.bytes = std::max(plan.bytes, plan.offsets[id] + bytes);
-    placed.add(buffers[id], {plan.offsets[id], plan.offsets[id] + bytes});
+    plan.bytes = std::max(plan.bytes, offset + bytes);
+    if (plan.bytes >= most) return plan;
+    placed.add(buffer, {offset, offset + bytes});
   }
   return plan;
 }
@@ -257,7 +298,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   const int64_t bound = most_live(buffers, alignment);
   const auto length = [](const Lifetime& b) { return static_cast<int64_t>(b.last) - b.first + 1; };
   MemoryPlan best;
-  best.bytes = -1;
+  best.bytes = std::numeric_limits<int64_t>::max();
   const int attempts = buffers.size() <= kFewBuffers ? 6 : 3;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const int by = attempt % 3;
@@ -270,8 +311,8 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
       if (by == 1) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
       return a.bytes * length(a) > b.bytes * length(b);
     });
-    MemoryPlan plan = place(buffers, order, alignment, attempt < 3);
-    if (best.bytes < 0 || plan.bytes < best.bytes) best = std::move(plan);
+    MemoryPlan plan = place(buffers, order, alignment, attempt < 3, best.bytes);
+    if (plan.bytes < best.bytes) best = std::move(plan);
     if (best.bytes <= bound) break;
   }
   best.lower_bound = bound;

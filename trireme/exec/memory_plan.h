@@ -5,14 +5,9 @@
 #include <span>
 #include <vector>
 
-namespace trireme {
+#include "trireme/exec/lifetime.h"
 
-// A buffer's size and the steps (positions in the plan's order) from its first write to its last use, inclusive.
-struct Lifetime {
-  int64_t bytes = 0;
-  int first = 0;
-  int last = 0;
-};
+namespace trireme {
 
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // one per lifetime

@@ -8,6 +8,7 @@
 #include "trireme/exec/collective.h"
 #include "trireme/exec/place_buffers.h"
 #include "trireme/exec/plan.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
 #include "trireme/op/overwrites.h"
 
@@ -27,6 +28,7 @@ class Planner {
         producer_(graph_.values().size(), -1),
         last_read_(graph_.values().size(), -1),
         sent_by_(graph_.values().size()),
+        is_waited_for_(graph_.nodes().size(), 0),
         home_(graph_.values().size(), Tier::kDevice) {}
 
   ExecutionPlan run() {
@@ -71,17 +73,15 @@ class Planner {
       Action action{.op = &def_of(n), .attrs = n.attrs, .scope = std::string(graph_.scope_of(n))};
       action.in.assign(n.inputs.begin(), n.inputs.end());
       action.out.assign(n.outputs.begin(), n.outputs.end());
-      std::vector<TensorType> in, out;
-      for (const ValueId id : n.inputs) in.push_back(graph_.type(id));
-      for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
-      const TypeArgs types{in, out, n.attrs};
+      const int kind = kinds_.of(graph_, n);
+      kind_of_.push_back(kind);
       int64_t scratch = 0;
       action.lane = lane_of(*action.op, n.attrs);
       if (action.lane == Lane::kComm) {
-        scratch = collective_scratch(*action.op, types);
+        scratch = scratch_.get(kind, [&] { return collective_scratch(*action.op, kinds_[kind].types()); });
       } else if (action.op->kernel) {
-        KernelChoice kernel = kernel_of(n, types);
-        action.kernel = std::move(kernel.name);
+        const KernelChoice& kernel = kernel_of(n, kind);
+        action.kernel = kernel.name;
         scratch = kernel.scratch_bytes;
       }
       if (is_move(*action.op)) home_[static_cast<size_t>(n.inputs[0])] = move_of(n.attrs).from;
@@ -95,6 +95,7 @@ class Planner {
       }
       if (action.lane == Lane::kComm) bound_in_flight(i, action, scattering_, parts_what_it_reads(action));
       if (action.lane == Lane::kOut) bound_in_flight(i, action, leaving_, true);
+      for (const int wait : action.waits) is_waited_for_[static_cast<size_t>(wait)] = 1;
       scratch_bytes_.push_back(scratch);
       plan_.actions.push_back(std::move(action));
     }
@@ -104,11 +105,7 @@ class Planner {
   // which may be the end of the backward pass; a move out of the device's memory does so until the step's end. Two of
   // them are enough to keep links, or the lane, busy: the third waits for the first.
   void bound_in_flight(int i, Action& action, std::vector<int>& under_way, bool is_one) {
-    std::erase_if(under_way, [&](int comm) {
-      return std::any_of(plan_.actions.begin() + comm, plan_.actions.end(), [&](const Action& later) {
-        return std::find(later.waits.begin(), later.waits.end(), comm) != later.waits.end();
-      });
-    });
+    std::erase_if(under_way, [&](int comm) { return is_waited_for_[static_cast<size_t>(comm)] != 0; });
     if (under_way.size() >= 2) {
       if (std::find(action.waits.begin(), action.waits.end(), under_way.front()) == action.waits.end()) {
         action.waits.push_back(under_way.front());
@@ -121,9 +118,13 @@ class Planner {
     return action.op->collective->work == GroupWork::kReduceScatter;
   }
 
-  KernelChoice kernel_of(const Node& n, const TypeArgs& local) const {
-    if (options_.numerics == Numerics::kFast)
-      return device_.choose({def_of(n), local, local, Numerics::kFast, options_.threads});
+  const KernelChoice& kernel_of(const Node& n, int kind) {
+    const TypeArgs local = kinds_[kind].types();
+    if (options_.numerics == Numerics::kFast) {
+      return kernels_.get(kind, [&] {
+        return device_.choose({def_of(n), local, local, Numerics::kFast, options_.threads});
+      });
+    }
     std::vector<TensorType> in, out;
     const auto whole = [&](ValueId id) {
       const auto part = program_.part_of(id);
@@ -131,7 +132,8 @@ class Planner {
     };
     for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, whole(id)});
     for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, whole(id)});
-    return device_.choose({def_of(n), local, {in, out, n.attrs}, Numerics::kInvariant, options_.threads});
+    invariant_kernel_ = device_.choose({def_of(n), local, {in, out, n.attrs}, Numerics::kInvariant, options_.threads});
+    return invariant_kernel_;
   }
 
   Lane lane(int action) const { return plan_.actions[static_cast<size_t>(action)].lane; }
@@ -293,7 +295,7 @@ class Planner {
   int overwritten(int i, int k) {
     const Node& n = node(i);
     const auto id = n.outputs[static_cast<size_t>(k)];
-    for (const auto& [result, operand] : aliases_of(n)) {
+    for (const auto& [result, operand] : aliases_of(i)) {
       if (result != k) continue;
       const ValueId from = n.inputs[static_cast<size_t>(operand)];
       const int buffer = buffer_of_[static_cast<size_t>(from)];
@@ -327,11 +329,9 @@ class Planner {
     return -1;
   }
 
-  std::vector<std::pair<int, int>> aliases_of(const Node& n) const {
-    std::vector<TensorType> in, out;
-    for (const ValueId id : n.inputs) in.push_back(graph_.type(id));
-    for (const ValueId id : n.outputs) out.push_back(graph_.type(id));
-    return overwrites_of(def_of(n), {in, out, n.attrs});
+  const std::vector<std::pair<int, int>>& aliases_of(int i) {
+    const int kind = kind_of_[static_cast<size_t>(i)];
+    return aliases_.get(kind, [&] { return overwrites_of(*kinds_[kind].op, kinds_[kind].types()); });
   }
 
   bool updates(ValueId id, ValueId input) const {
@@ -447,7 +447,8 @@ class Planner {
   std::vector<int> producer_;
   std::vector<int> last_read_;
   std::vector<std::vector<int>> sent_by_;
-  std::vector<Tier> home_;  // per value: where moves find it
+  std::vector<char> is_waited_for_;  // per action, by one that is added
+  std::vector<Tier> home_;           // per value: where moves find it
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
   std::vector<int> scattering_, leaving_;       // reduce-scatters, and moves out, that no action waits for yet
@@ -456,6 +457,12 @@ class Planner {
   std::vector<char> is_replaced_;               // per value
   std::vector<std::vector<ValueId>> users_;     // per buffer
   std::vector<std::vector<int>> together_;
+  CallKinds kinds_;
+  std::vector<int> kind_of_;  // of actions
+  OfKind<int64_t> scratch_;   // of collectives
+  OfKind<KernelChoice> kernels_;
+  KernelChoice invariant_kernel_;  // the one that was chosen last
+  OfKind<std::vector<std::pair<int, int>>> aliases_;
   ExecutionPlan plan_;
 };
 

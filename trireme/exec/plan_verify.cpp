@@ -1,5 +1,7 @@
 // What is wrong with a plan as such, of one rank. See plan.h.
 #include <algorithm>
+#include <queue>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/plan.h"
@@ -9,35 +11,63 @@ namespace {
 
 using Found = std::vector<std::string>;
 
-bool overlap_in_time(const Buffer& a, const Buffer& b) {
-  return a.first <= b.last && b.first <= a.last;
-}
-bool overlap_in_space(const Buffer& a, const Buffer& b) {
-  return a.tier == b.tier && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-}
-
-void verify_buffers(const ExecutionPlan& plan, Found& out) {
-  std::vector<int> order(plan.buffers.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  std::sort(order.begin(), order.end(), [&](int a, int b) {
-    return plan.buffers[static_cast<size_t>(a)].offset < plan.buffers[static_cast<size_t>(b)].offset;
-  });
-  for (size_t i = 0; i < order.size(); ++i) {
-    const Buffer& a = plan.buffers[static_cast<size_t>(order[i])];
-    if (a.offset < 0) continue;
-    if (a.offset + a.bytes > plan.arena(a.tier).bytes) {
-      out.push_back(fmt::format("buffer {} ends at {}, past the arena of {} bytes", order[i], a.offset + a.bytes,
-                                plan.arena(a.tier).bytes));
+// Goes through the buffers in the order in which they come into use, and knows which of a tier are in use, by where
+// they lie. Until two share bytes these lie apart, so that only neighbours can.
+class LiveBuffers {
+ public:
+  LiveBuffers(const ExecutionPlan& plan, Tier tier, Found& out) : plan_(plan), out_(out) {
+    for (size_t i = 0; i < plan.buffers.size(); ++i) {
+      const Buffer& buffer = plan.buffers[i];
+      if (buffer.tier == tier && buffer.offset >= 0 && buffer.bytes > 0) order_.push_back(static_cast<int>(i));
     }
-    for (size_t j = i + 1; j < order.size(); ++j) {
-      const Buffer& b = plan.buffers[static_cast<size_t>(order[j])];
-      if (b.offset >= a.offset + a.bytes) break;
-      if (overlap_in_time(a, b) && overlap_in_space(a, b)) {
-        out.push_back(
-            fmt::format("buffers {} and {} share bytes at {} while both are live", order[i], order[j], b.offset));
+    std::ranges::stable_sort(order_, {}, [&](int id) { return buffer_of(id).first; });
+  }
+
+  void run() {
+    for (const int id : order_) {
+      while (!ends_.empty() && ends_.top().first < buffer_of(id).first) {
+        live_.erase({buffer_of(ends_.top().second).offset, ends_.top().second});
+        ends_.pop();
       }
+      check(id);
+      live_.insert({buffer_of(id).offset, id});
+      ends_.emplace(buffer_of(id).last, id);
     }
   }
+
+ private:
+  using End = std::pair<int, int>;  // the last action, and the buffer
+
+  const Buffer& buffer_of(int id) const { return plan_.buffers[static_cast<size_t>(id)]; }
+  int64_t end_of(int id) const { return buffer_of(id).offset + buffer_of(id).bytes; }
+
+  void check(int id) {
+    auto after = live_.lower_bound({buffer_of(id).offset, id});
+    if (after != live_.begin() && end_of(std::prev(after)->second) > buffer_of(id).offset)
+      report(std::prev(after)->second, id);
+    for (; after != live_.end() && after->first < end_of(id); ++after) report(id, after->second);
+  }
+
+  void report(int below, int above) {
+    out_.push_back(
+        fmt::format("buffers {} and {} share bytes at {} while both are live", below, above, buffer_of(above).offset));
+  }
+
+  const ExecutionPlan& plan_;
+  Found& out_;
+  std::vector<int> order_;
+  std::set<std::pair<int64_t, int>> live_;  // by offset
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+};
+
+void verify_buffers(const ExecutionPlan& plan, Found& out) {
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& buffer = plan.buffers[i];
+    const int64_t end = buffer.offset + buffer.bytes, bytes = plan.arena(buffer.tier).bytes;
+    if (buffer.offset < 0 || end <= bytes) continue;
+    out.push_back(fmt::format("buffer {} ends at {}, past the arena of {} bytes", i, end, bytes));
+  }
+  for (const Tier tier : {Tier::kDevice, Tier::kHost}) LiveBuffers(plan, tier, out).run();
 }
 
 // Goes through the actions in their order, and knows which of those in the background are under way, and what they use.

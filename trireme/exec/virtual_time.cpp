@@ -10,6 +10,7 @@
 #include "trireme/cost/crew_links.h"
 #include "trireme/exec/events.h"
 #include "trireme/exec/memory_plan.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
 #include "trireme/op/rank_groups.h"
 
@@ -249,26 +250,33 @@ class Simulation {
 
 }  // namespace
 
+namespace {
+
+double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, const Rates& rates,
+                  const Machine& machine) {
+  const TypeArgs types = call.types();
+  if (lane == Lane::kCompute || is_move(*call.op)) return compute_seconds(*call.op, types, machine);
+  if (lane == Lane::kComm) {
+    return collective_seconds(*call.op, types, plan.mesh, rates.links) + packing_seconds(*call.op, types, machine);
+  }
+  const LinkCost link =
+      link_between_crews(message_of(*call.op, call.attrs).crew - plan.crew, plan.mesh.devices(), rates);
+  int64_t bytes = 0;
+  for (const TensorType& type : call.in) bytes += type.bytes();
+  return seconds({.rounds = 1, .bytes = static_cast<double>(bytes)}, link, rates.links);
+}
+
+}  // namespace
+
 std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates) {
   const Machine machine = rates.machine ? *rates.machine : Machine::this_host();
+  CallKinds kinds;
+  OfKind<double> seconds;
   std::vector<double> out;
   for (const Action& action : plan.actions) {
-    std::vector<TensorType> in, made;
-    for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
-    for (const int id : action.out) made.push_back(plan.values[static_cast<size_t>(id)].type);
-    const TypeArgs types{in, made, action.attrs};
-    if (action.lane == Lane::kCompute || is_move(*action.op)) {
-      out.push_back(compute_seconds(*action.op, types, machine));
-    } else if (action.lane == Lane::kComm) {
-      out.push_back(collective_seconds(*action.op, types, plan.mesh, rates.links) +
-                    packing_seconds(*action.op, types, machine));
-    } else {
-      const LinkCost link =
-          link_between_crews(message_of(*action.op, action.attrs).crew - plan.crew, plan.mesh.devices(), rates);
-      int64_t bytes = 0;
-      for (const TensorType& type : in) bytes += type.bytes();
-      out.push_back(seconds({.rounds = 1, .bytes = static_cast<double>(bytes)}, link, rates.links));
-    }
+    const int kind = kinds.of(*action.op, action.attrs, action.in, action.out,
+                              [&](int id) -> const TensorType& { return plan.values[static_cast<size_t>(id)].type; });
+    out.push_back(seconds.get(kind, [&] { return seconds_of(plan, action.lane, kinds[kind], rates, machine); }));
   }
   return out;
 }

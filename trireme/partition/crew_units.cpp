@@ -44,6 +44,12 @@ int CrewUnits::crew_of_value(ValueId id) const {
   return stage < 0 ? -1 : crews_[static_cast<size_t>(stage)];
 }
 
+const std::set<int>& CrewUnits::readers_of(ValueId id) const {
+  static const std::set<int> kNone;
+  const auto found = readers_.find(id);
+  return found == readers_.end() ? kNone : found->second;
+}
+
 Pass CrewUnits::pass_of(NodeId id, Unit unit) const {
   if (node(id).phase == Phase::kForward) return Pass::kForward;
   unit.pass = Pass::kBackward;
@@ -116,10 +122,9 @@ void CrewUnits::find_units() {
 }
 
 void CrewUnits::find_readers() {
-  readers_.resize(graph_.values().size());
   const auto read = [&](ValueId id, int crew) {
     const int own = crew_of_value(id);
-    if (own >= 0 && crew >= 0 && crew != own) readers_[static_cast<size_t>(id)].insert(crew);
+    if (own >= 0 && crew >= 0 && crew != own) readers_[id].insert(crew);
   };
   for (NodeId id = 0; id < nodes(); ++id) {
     for (const ValueId in : node(id).inputs) read(in, crew_of(id));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "trireme/ir/program.h"
@@ -31,7 +32,7 @@ class CrewUnits {
   int copies() const { return copies_; }
 
   // The crews besides its own that read the value.
-  const std::set<int>& readers_of(ValueId id) const { return readers_[static_cast<size_t>(id)]; }
+  const std::set<int>& readers_of(ValueId id) const;
 
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
@@ -54,7 +55,7 @@ class CrewUnits {
   std::vector<char> is_input_grad_;  // of nodes
   std::vector<int> units_;
   std::vector<char> follows_unit_;
-  std::vector<std::set<int>> readers_;  // of values
+  std::unordered_map<ValueId, std::set<int>> readers_;  // of values that cross
 };
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "trireme/base/error.h"
 #include "trireme/op/message.h"
@@ -31,8 +32,7 @@ class Order {
         units_(stages.timetable().crews[static_cast<size_t>(crew)]),
         has_(graph_.values().size(), 0),
         done_(graph_.nodes().size(), 0),
-        missing_(graph_.nodes().size(), 0),
-        readers_(graph_.values().size()) {
+        missing_(graph_.nodes().size(), 0) {
     find_nodes();
   }
 
@@ -100,7 +100,7 @@ class Order {
     for (const ValueId in : node.inputs) {
       const NodeId producer = graph_.value(in).producer;
       if (producer < 0 || stages_.crew_of(producer) != crew_ || !stages_.follows_unit(producer)) continue;
-      readers_[static_cast<size_t>(in)].push_back(id);
+      readers_.emplace(in, id);
       ++missing_[static_cast<size_t>(id)];
     }
   }
@@ -150,8 +150,8 @@ class Order {
     for (const ValueId out : node.outputs) {
       has_[static_cast<size_t>(out)] = 1;
       if (stages_.crew_of(id) == crew_) send(out);
-      for (const NodeId reader : readers_[static_cast<size_t>(out)]) {
-        if (--missing_[static_cast<size_t>(reader)] == 0) ready_.insert(reader);
+      for (auto [reader, end] = readers_.equal_range(out); reader != end; ++reader) {
+        if (--missing_[static_cast<size_t>(reader->second)] == 0) ready_.insert(reader->second);
       }
     }
   }
@@ -168,12 +168,12 @@ class Order {
   const Graph& graph_;
   int crew_;
   const std::vector<Unit>& units_;
-  std::vector<char> has_;                       // by value: it is made, or on its way
-  std::vector<char> done_;                      // by node
-  std::vector<int> missing_;                    // by node of no unit: operands that are still to be made
-  std::vector<std::vector<NodeId>> readers_;    // by value: nodes of no unit that wait for it
-  std::vector<std::vector<NodeId>> of_unit_;    // by unit
-  std::vector<std::vector<ValueId>> incoming_;  // by unit
+  std::vector<char> has_;                             // by value: it is made, or on its way
+  std::vector<char> done_;                            // by node
+  std::vector<int> missing_;                          // by node of no unit: operands that are still to be made
+  std::unordered_multimap<ValueId, NodeId> readers_;  // by value: nodes of no unit that wait for it
+  std::vector<std::vector<NodeId>> of_unit_;          // by unit
+  std::vector<std::vector<ValueId>> incoming_;        // by unit
   std::vector<NodeId> of_no_unit_;
   std::vector<NodeId> sent_first_;  // what depends on parameters alone, and is read by other crews
   std::set<NodeId> ready_;

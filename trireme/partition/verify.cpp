@@ -2,6 +2,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/build.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/op_def.h"
 #include "trireme/partition/frames.h"
 #include "trireme/partition/partition.h"
@@ -35,32 +36,66 @@ std::string check_collective(const Program& program, const Node& node, size_t k)
 }
 
 // What is wrong with the collective's ranks, or with what it makes of the pieces, or "".
-std::string check_call(const Program& program, const Node& node) {
-  if (std::string wrong = groups_of(node).why_not(program.mesh); !wrong.empty()) return wrong;
+std::string check_call(const CallKind& call, const Mesh& mesh) {
+  if (std::string wrong = groups_of(*call.op, call.attrs).why_not(mesh); !wrong.empty()) return wrong;
   std::vector<TensorType> in, out;
-  for (const ValueId id : node.inputs) in.push_back(as_moved(program.graph.type(id)));
-  for (const ValueId id : node.outputs) out.push_back(as_moved(program.graph.type(id)));
+  for (const TensorType& type : call.in) in.push_back(as_moved(type));
+  for (const TensorType& type : call.out) out.push_back(as_moved(type));
   try {
-    return result_types(def_of(node), in, node.attrs) == out ? "" : "makes pieces of other types than the op gives";
+    return result_types(*call.op, in, call.attrs) == out ? "" : "makes pieces of other types than the op gives";
   } catch (const Error& e) {
     return fmt::format("is not one that can be: {}", e.text());
   }
 }
 
-void check_collectives(const Program& program, std::vector<std::string>& out) {
-  for (const Node& node : program.graph.nodes()) {
-    if (!def_of(node).collective) continue;
-    if (const std::string wrong = check_call(program, node); !wrong.empty()) {
-      const ValueId made = node.outputs.empty() ? kNoValue : node.outputs[0];
-      out.push_back(fmt::format("{} that makes %{} {}", node.op->name, made, wrong));
-      continue;
-    }
-    for (size_t k = 0; k < std::min(node.inputs.size(), node.outputs.size()); ++k) {
-      const std::string wrong = check_collective(program, node, k);
-      if (!wrong.empty()) out.push_back(fmt::format("{} that makes %{} {}", node.op->name, node.outputs[k], wrong));
+// Checks each kind of call, and how the values of such calls lie, once.
+class CollectiveChecks {
+ public:
+  explicit CollectiveChecks(const Program& program) : program_(program) {}
+
+  void run(std::vector<std::string>& out) {
+    for (const Node& node : program_.graph.nodes()) {
+      if (!def_of(node).collective) continue;
+      const int kind = kinds_.of(program_.graph, node);
+      const std::string& wrong = wrong_.get(kind, [&] { return check_call(kinds_[kind], program_.mesh); });
+      if (!wrong.empty()) {
+        const ValueId made = node.outputs.empty() ? kNoValue : node.outputs[0];
+        out.push_back(fmt::format("{} that makes %{} {}", node.op->name, made, wrong));
+        continue;
+      }
+      for (size_t k = 0; k < std::min(node.inputs.size(), node.outputs.size()); ++k) {
+        if (is_known(kind, node, k)) continue;
+        const std::string lies = check_collective(program_, node, k);
+        if (!lies.empty()) out.push_back(fmt::format("{} that makes %{} {}", node.op->name, node.outputs[k], lies));
+        if (lies.empty()) known_[static_cast<size_t>(kind)].push_back(ends_of(node, k));
+      }
     }
   }
-}
+
+ private:
+  // How values k of the operands and results lie.
+  struct Ends {
+    Shared<Layout> before, after;
+    Shape operand, result;
+    friend bool operator==(const Ends&, const Ends&) = default;
+  };
+
+  Ends ends_of(const Node& node, size_t k) const {
+    const auto in = static_cast<size_t>(node.inputs[k]), out = static_cast<size_t>(node.outputs[k]);
+    return {program_.layouts[in], program_.layouts[out], program_.whole[in], program_.whole[out]};
+  }
+  // Whether such a call between values that lie so was found right before.
+  bool is_known(int kind, const Node& node, size_t k) {
+    if (known_.size() <= static_cast<size_t>(kind)) known_.resize(static_cast<size_t>(kind) + 1);
+    const std::vector<Ends>& known = known_[static_cast<size_t>(kind)];
+    return !known.empty() && std::ranges::find(known, ends_of(node, k)) != known.end();
+  }
+
+  const Program& program_;
+  CallKinds kinds_;
+  OfKind<std::string> wrong_;
+  std::vector<std::vector<Ends>> known_;  // by kind
+};
 
 }  // namespace
 
@@ -76,7 +111,7 @@ std::vector<std::string> verify(const Program& program) {
                               to_string(program.layouts[id], program.mesh), to_string(program.whole[id]),
                               to_string(local)));
   }
-  check_collectives(program, out);
+  CollectiveChecks(program).run(out);
   for (const Output& output : graph.outputs()) {
     const Layout& layout = program.layouts[static_cast<size_t>(output.value)];
     if (layout.is_partial()) out.push_back(fmt::format("output '{}' is a partial sum", output.name));

@@ -22,12 +22,11 @@ namespace {
 class EarlyUpdates {
  public:
   EarlyUpdates(const Program& program, const Rates& rates)
-      : graph_(program.graph),
-        rewrite_(program),
-        starts_(start_times(program, rates)),
-        ends_(starts_),
-        waits_for_(graph_.nodes().size(), 0) {
-    for (const BesideTime& time : beside_times(program, rates)) ends_[static_cast<size_t>(time.node)] = time.end_s;
+      : graph_(program.graph), rewrite_(program), waits_for_(graph_.nodes().size(), 0) {
+    StepTimes times = step_times(program, rates);
+    starts_ = std::move(times.starts);
+    ends_ = starts_;
+    for (const BesideTime& time : times.beside) ends_[static_cast<size_t>(time.node)] = time.end_s;
     mark_updates();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (is_update(id)) count_waits(id);

@@ -116,7 +116,7 @@ TEST(FuseCollectives, what_the_model_chooses_ends_no_later_than_one_or_all) {
   for (const double latency_s : {0.0, 1e-5, 1e-4, 1e-3, 1e-2}) {
     for (const double bytes_per_s : {1e8, 1e9, 1e10}) {
       const PassOptions options = over({latency_s, bytes_per_s});
-      const auto end = [&](const Program& fused) { return beside_times(fused, options.rates).back().end_s; };
+      const auto end = [&](const Program& fused) { return step_times(fused, options.rates).beside.back().end_s; };
       const double chosen = end(fuse(program, options));
       EXPECT_LE(chosen, end(program) * (1 + 1e-9));
       // No more than a 64th is given away by cutting buckets that gain next to nothing.

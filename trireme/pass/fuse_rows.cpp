@@ -4,6 +4,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/pipeline.h"
@@ -27,7 +28,7 @@ class FuseRows {
       : program_(program),
         graph_(program.graph),
         size_(graph_.nodes().size()),
-        row_ops_(size_),
+        row_ops_(size_, nullptr),
         group_of_(size_),
         readers_(graph_.values().size()),
         replaced_at_(graph_.values().size(), -1),
@@ -38,7 +39,7 @@ class FuseRows {
 
   Program run() {
     for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
-      if (!row_op_of(id)) continue;
+      if (row_op_of(id) == nullptr) continue;
       for (const ValueId operand : graph_.node(id).inputs) try_to_join(graph_.value(operand).producer, id);
     }
     Rewrite rewrite(program_);
@@ -54,8 +55,9 @@ class FuseRows {
 
  private:
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
-  const std::optional<RowOp>& row_op_of(NodeId id) const { return row_ops_[at(id)]; }
-  Group* group_at(NodeId id) { return row_op_of(id) ? &groups_[group_of_[at(id)]] : nullptr; }
+  // How the node works on rows; null: it does not, or joining it with others would save no time.
+  const RowOp* row_op_of(NodeId id) const { return row_ops_[at(id)]; }
+  Group* group_at(NodeId id) { return row_op_of(id) != nullptr ? &groups_[group_of_[at(id)]] : nullptr; }
 
   void look() {
     for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
@@ -64,7 +66,7 @@ class FuseRows {
       for (const ValueId operand : node.inputs) readers_[at(operand)].push_back(id);
       solid_before_[at(id) + 1] = solid_before_[at(id)] + (def_of(node).traits.zero_cost_view ? 0 : 1);
       row_ops_[at(id)] = fusable(node);
-      if (!row_op_of(id)) continue;
+      if (row_op_of(id) == nullptr) continue;
       group_of_[at(id)] = groups_.size();
       groups_.push_back({{id}, row_op_of(id)->row_dims});
     }
@@ -73,17 +75,16 @@ class FuseRows {
     }
   }
 
-  // How the node works on rows, where joining it with others saves time.
-  std::optional<RowOp> fusable(const Node& node) const {
-    if (node.phase == Phase::kUpdate) return std::nullopt;
-    std::vector<TensorType> in, out;
-    for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
-    for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
-    return cheap_row_op(def_of(node), {in, out, node.attrs});
+  const RowOp* fusable(const Node& node) {
+    if (node.phase == Phase::kUpdate) return nullptr;
+    const int kind = kinds_.of(graph_, node);
+    const std::optional<RowOp>& op =
+        of_kind_.get(kind, [&] { return cheap_row_op(*kinds_[kind].op, kinds_[kind].types()); });
+    return op ? &*op : nullptr;
   }
 
   void try_to_join(NodeId first, NodeId last) {
-    if (first < 0 || !row_op_of(first) || group_of_[at(first)] == group_of_[at(last)]) return;
+    if (first < 0 || row_op_of(first) == nullptr || group_of_[at(first)] == group_of_[at(last)]) return;
     Group& before = *group_at(first);
     Group& after = *group_at(last);
     if (before.members.size() + after.members.size() > kMostSteps) return;
@@ -178,7 +179,7 @@ class FuseRows {
            });
   }
 
-  void emit(Rewrite& rewrite, const Group& group) const {
+  void emit(Rewrite& rewrite, const Group& group) {
     RowSteps steps{.row_dims = group.row_dims};
     std::map<ValueId, int> number;
     std::vector<ValueId> in, out;
@@ -205,14 +206,30 @@ class FuseRows {
       }
     }
     if (out.empty()) return;  // nobody reads any of it
-    rewrite.add(structural().fused_rows, Attrs::of(to_attrs(steps)), group.members, in, out);
+    rewrite.add(structural().fused_rows, attrs_of(group, steps), group.members, in, out);
+  }
+
+  // Written once for all groups of equal steps.
+  const Attrs& attrs_of(const Group& group, const RowSteps& steps) {
+    std::vector<int> key{steps.row_dims, steps.operands, static_cast<int>(steps.steps.size())};
+    for (size_t i = 0; i < group.members.size(); ++i) {
+      key.push_back(kinds_.of(graph_, graph_.node(group.members[i])));
+      key.insert(key.end(), steps.steps[i].in.begin(), steps.steps[i].in.end());
+    }
+    key.insert(key.end(), steps.results.begin(), steps.results.end());
+    const auto [found, is_new] = attrs_.try_emplace(std::move(key));
+    if (is_new) found->second = Attrs::of(to_attrs(steps));
+    return found->second;
   }
 
   const Program& program_;
   const Graph& graph_;
   size_t size_;
-  std::vector<std::optional<RowOp>> row_ops_;  // of nodes
-  std::vector<size_t> group_of_;               // of nodes that have one
+  CallKinds kinds_;
+  OfKind<std::optional<RowOp>> of_kind_;
+  std::map<std::vector<int>, Attrs> attrs_;  // of fused ops, by their steps
+  std::vector<const RowOp*> row_ops_;        // of nodes
+  std::vector<size_t> group_of_;             // of nodes that have one
   std::vector<Group> groups_;
   std::vector<std::vector<NodeId>> readers_;  // of values, in order
   std::vector<NodeId> replaced_at_;           // of inputs: the node that makes their next value

@@ -13,6 +13,7 @@
 // bring from another crew is kept.
 #include <algorithm>
 
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/pass/recompute_rules.h"
@@ -87,7 +88,7 @@ class Recomputing {
   }
 
   // A cheap op of the forward pass on rows, that the backward pass reads and all of whose operands are there then.
-  bool is_worth_it(NodeId id) const {
+  bool is_worth_it(NodeId id) {
     const Node& node = graph_.node(id);
     if (node.phase != Phase::kForward || asked_[at(id)].kept) return false;
     const auto large = [&](ValueId value) {
@@ -103,11 +104,9 @@ class Recomputing {
     return there && is_cheap(node);
   }
 
-  bool is_cheap(const Node& node) const {
-    std::vector<TensorType> in, out;
-    for (const ValueId id : node.inputs) in.push_back(graph_.type(id));
-    for (const ValueId id : node.outputs) out.push_back(graph_.type(id));
-    return cheap_row_op(def_of(node), {in, out, node.attrs}).has_value();
+  bool is_cheap(const Node& node) {
+    const int kind = kinds_.of(graph_, node);
+    return is_cheap_.get(kind, [&] { return cheap_row_op(*kinds_[kind].op, kinds_[kind].types()).has_value(); });
   }
 
   void copy(Rewrite& rewrite, NodeId id) {
@@ -154,6 +153,8 @@ class Recomputing {
   std::vector<char> again_;            // of nodes: to be made a second time
   std::vector<RecomputeAsked> asked_;  // of nodes
   std::vector<char> crosses_;          // of values: another module reads it in the forward pass
+  CallKinds kinds_;
+  OfKind<bool> is_cheap_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/packing.h"
 #include "trireme/op/rank_groups.h"
@@ -15,27 +16,13 @@ namespace {
 
 using Kind = ReshardStep::Kind;
 
-struct Types {
-  std::vector<TensorType> in, out;
-};
-
-Types types_of(const Graph& graph, const Node& node) {
-  Types types;
-  for (const ValueId id : node.inputs) types.in.push_back(graph.type(id));
-  for (const ValueId id : node.outputs) types.out.push_back(graph.type(id));
-  return types;
-}
-
 Machine machine_of(const Rates& rates) {
   return rates.machine ? *rates.machine : Machine::this_host();
 }
 
-double seconds_of(const Program& program, const Node& node, const ReshardCosts& links, const Machine& machine) {
-  const OpDef& op = def_of(node);
-  const auto [in, out] = types_of(program.graph, node);
-  const TypeArgs types{in, out, node.attrs};
-  if (!is_communication(op)) return compute_seconds(op, types, machine);
-  return collective_seconds(op, types, program.mesh, links) + packing_seconds(op, types, machine);
+double seconds_of(const CallKind& call, const Mesh& mesh, const ReshardCosts& links, const Machine& machine) {
+  if (!is_communication(*call.op)) return compute_seconds(*call.op, call.types(), machine);
+  return collective_seconds(*call.op, call.types(), mesh, links) + packing_seconds(*call.op, call.types(), machine);
 }
 
 // What each node is to those that may run beside computing.
@@ -79,11 +66,15 @@ class Beside {
 
 std::vector<double> start_times(const Program& program, const Rates& rates, const Beside& beside) {
   const Machine machine = machine_of(rates);
+  CallKinds kinds;
+  OfKind<double> seconds;
   std::vector<double> out;
   double now = 0;
   for (const Node& node : program.graph.nodes()) {
     out.push_back(now);
-    if (!beside.runs_beside(node)) now += seconds_of(program, node, rates.links, machine);
+    if (beside.runs_beside(node)) continue;
+    const int kind = kinds.of(program.graph, node);
+    now += seconds.get(kind, [&] { return seconds_of(kinds[kind], program.mesh, rates.links, machine); });
   }
   out.push_back(now);
   return out;
@@ -113,11 +104,12 @@ std::vector<double> start_times(const Program& program, const Rates& rates) {
   return start_times(program, rates, Beside(program.graph));
 }
 
-std::vector<BesideTime> beside_times(const Program& program, const Rates& rates) {
+StepTimes step_times(const Program& program, const Rates& rates) {
   const Beside beside(program.graph);
-  const std::vector<double> starts = start_times(program, rates, beside);
+  StepTimes times{.starts = start_times(program, rates, beside), .beside = {}};
+  const std::vector<double>& starts = times.starts;
   std::map<std::string, double> free_at;  // by the ranks
-  std::vector<BesideTime> out;
+  std::vector<BesideTime>& out = times.beside;
   for (size_t i = 0; i < program.graph.nodes().size(); ++i) {
     const Node& node = program.graph.nodes()[i];
     if (!beside.runs_beside(node)) continue;
@@ -132,11 +124,11 @@ std::vector<BesideTime> beside_times(const Program& program, const Rates& rates)
     if (const NodeId reader = beside.first_reader(node); reader >= 0) time.read_s = starts[static_cast<size_t>(reader)];
     out.push_back(time);
   }
-  return out;
+  return times;
 }
 
 std::string beside_table(const Program& program, const Rates& rates) {
-  const std::vector<BesideTime> times = beside_times(program, rates);
+  const auto [starts, times] = step_times(program, rates);
   if (times.empty()) return "no collectives beside the ops\n";
   std::string out = "collectives beside the ops, in ms of the modelled step:\n";
   out += fmt::format("{:<14} {:<14} {:>7} {:>12} {:>10} {:>10} {:>10} {:>10}  {}\n", "kind", "over", "values", "bytes",
@@ -151,7 +143,7 @@ std::string beside_table(const Program& program, const Rates& rates) {
     end_s = std::max(end_s, time.end_s);
     all_s += time.end_s - time.begin_s;
   }
-  const double compute_s = start_times(program, rates).back();
+  const double compute_s = starts.back();
   return out + fmt::format("computing ends at {:.3f} ms, the last of these at {:.3f}; all take {:.3f} ms\n",
                            compute_s * 1e3, end_s * 1e3, all_s * 1e3);
 }

@@ -32,7 +32,11 @@ struct BesideTime {
   double ready_s = 0, begin_s = 0, end_s = 0;
   double read_s = -1;  // when the first op that reads a result is ready but for that; -1: nothing does
 };
-std::vector<BesideTime> beside_times(const Program& program, const Rates& rates);
+struct StepTimes {
+  std::vector<double> starts;  // as of start_times
+  std::vector<BesideTime> beside;
+};
+StepTimes step_times(const Program& program, const Rates& rates);
 
 // The above as a table, and how much of the sums runs after the last op.
 std::string beside_table(const Program& program, const Rates& rates);

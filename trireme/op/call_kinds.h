@@ -1,0 +1,69 @@
+// CallKinds: calls that are of one op, with equal attributes and types, are of one kind. What follows from these alone
+// (its time, its kernel, how its rows depend on rows) is found once for all of them: a step has hundreds of kinds,
+// however many layers and micro-batches it has.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+
+struct CallKind {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<TensorType> in, out;
+
+  TypeArgs types() const { return {in, out, attrs}; }
+};
+
+class CallKinds {
+ public:
+  // The number of the call's kind. Kinds are numbered from 0, in the order in which they are met first. `type_of` gives
+  // the type of a value by its number.
+  template <class TypeOf>
+  int of(const OpDef& op, const Attrs& attrs, std::span<const ValueId> in, std::span<const ValueId> out,
+         TypeOf&& type_of) {
+    in_.clear();
+    out_.clear();
+    for (const ValueId id : in) in_.push_back(&type_of(id));
+    for (const ValueId id : out) out_.push_back(&type_of(id));
+    return find(op, attrs);
+  }
+  int of(const Graph& graph, const Node& node) {
+    return of(def_of(node), node.attrs, node.inputs, node.outputs,
+              [&](ValueId id) -> const TensorType& { return graph.type(id); });
+  }
+
+  size_t size() const { return kinds_.size(); }
+  const CallKind& operator[](int kind) const { return kinds_[static_cast<size_t>(kind)]; }
+
+ private:
+  int find(const OpDef& op, const Attrs& attrs);
+
+  std::vector<const TensorType*> in_, out_;  // of the call that is looked for
+  std::vector<CallKind> kinds_;
+  std::unordered_multimap<uint64_t, int> by_hash_;
+};
+
+// What `make` gives for a kind, found when the first call of the kind is met.
+template <class T>
+class OfKind {
+ public:
+  template <class Make>
+  const T& get(int kind, Make&& make) {
+    const auto at = static_cast<size_t>(kind);
+    if (found_.size() <= at) found_.resize(at + 1);
+    if (!found_[at]) found_[at].emplace(make());
+    return *found_[at];
+  }
+
+ private:
+  std::deque<std::optional<T>> found_;  // a deque: what was given stays where it is
+};
+
+}  // namespace trireme
