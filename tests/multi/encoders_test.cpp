@@ -42,6 +42,25 @@ Graph bert_step() {
                        {.name = "bert", .seed = 3});
 }
 
+Graph pairs_step() {
+  nn::BertClassifier model({.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4}, 10);
+  const auto loss = [](const nn::Fields& predicted, const nn::Fields& batch) {
+    return cross_entropy(predicted[nn::kPrediction], batch["label"]);
+  };
+  // Segments and mask of 0 or 1, from numbers below 10.
+  const auto bits = [](const Tensor& x) { return cast(less(x, full(x.graph(), {DType::kI32, {}}, 5)), DType::kI32); };
+  const auto forward = [&](const nn::Fields& batch) {
+    return model(nn::Fields{{"tokens", batch["tokens"]},
+                            {"segments", bits(batch["segments"])},
+                            {"mask", bits(batch["mask"])},
+                            {"label", batch["label"]}});
+  };
+  const TensorType row{DType::kI32, {kSamples, 8}};
+  return training_step(forward, loss,
+                       {{"tokens", row}, {"segments", row}, {"mask", row}, {"label", {DType::kI32, {kSamples}}}},
+                       Sgd{.momentum = 0.9}, {.name = "pairs", .seed = 3});
+}
+
 Graph t5_step(bool gated) {
   nn::T5 model(
       {.vocabulary = 20, .layers = 2, .decoder_layers = 1, .width = 16, .heads = 4, .gated = gated, .tied = !gated});
@@ -99,6 +118,12 @@ TEST(Encoders, what_an_encoder_made_is_read_by_a_decoder_as_on_one_rank) {
   expect_as_one(t5_step(false), 2, ready_made_encoder("t5", 2, 1, 1, 0));
   expect_as_one(t5_step(true), 4, ready_made_encoder("t5", 4, 4, 1, 0, {"model.gated=true"}));
   expect_as_one(t5_step(false), 8, ready_made_encoder("t5", 8, 2, 2, 3));
+}
+TEST(Encoders, pairs_of_texts_with_a_mask_train_over_ranks_as_on_one) {
+  const std::vector<std::string> keys{"model.classes=10"};
+  expect_as_one(pairs_step(), 2, ready_made_encoder("bert_classifier", 2, 1, 1, 0, keys));
+  expect_as_one(pairs_step(), 4, ready_made_encoder("bert_classifier", 4, 4, 1, 0, keys));
+  expect_as_one(pairs_step(), 8, ready_made_encoder("bert_classifier", 8, 2, 2, 3, keys));
 }
 // The table of the embedding, which is also the head, and the loss are cut over the tokens.
 TEST(Encoders, a_t5s_vocabulary_is_shared_by_tensor_parallel_ranks) {

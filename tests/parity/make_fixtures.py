@@ -1,4 +1,4 @@
-"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,t5,mlp,lenet,resnet}.safetensors
+"""Writes the reference figures that pytorch_test.cpp compares with: fixtures/{gpt,llama,t5,bert,mlp,lenet,resnet}.safetensors
 and fixtures/{gpt,llama,resnet}_bf16.safetensors, or those of the models that are named as arguments.
 
 Each model trains 20 steps of AdamW (the ResNet of SGD) in PyTorch on the CPU twice, in f32 and in f64, from the same starting weights and
@@ -22,6 +22,7 @@ LLAMA = {"vocabulary": 65, "context": 16, "layers": 2, "width": 32, "heads": 4, 
          "rope_theta": 10000.0, "norm_eps": 1e-5}
 T5 = {"vocabulary": 65, "source": 14, "context": 10, "layers": 2, "width": 32, "heads": 4, "head_size": 6, "hidden": 48,
       "batch": 8, "distance_classes": 8, "most_distance": 20}
+BERT = {"vocabulary": 65, "context": 12, "layers": 2, "width": 32, "heads": 4, "hidden": 48, "classes": 3, "batch": 8}
 MLP = {"sizes": [64, 48, 48, 10], "batch": 16}
 LENET = {"classes": 10, "batch": 8}
 RESNET = {"blocks": [2, 1], "stem": 8, "image": 32, "channels": 3, "classes": 10, "batch": 8}
@@ -30,6 +31,7 @@ OPTIONS = {
     "gpt": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
     "llama": ADAMW | {"lr": 2e-3, "clip_norm": 1.0},
     "t5": ADAMW | {"lr": 5e-3, "clip_norm": 1.0},
+    "bert": ADAMW | {"lr": 5e-3, "clip_norm": 1.0},
     "mlp": ADAMW | {"lr": 4e-3, "clip_norm": 0.0},
     "lenet": ADAMW | {"lr": 2e-3, "clip_norm": 0.0},
     "resnet": {"momentum": 0.9, "weight_decay": 1e-4, "lr": 1e-2, "clip_norm": 0.0},
@@ -212,6 +214,46 @@ def t5_batches(rng):
     return {"tokens": source, "decoder_tokens": text["tokens"], "targets": text["targets"]}
 
 
+def hugging_faces_bert():
+    """For pairs of texts. Without weights: they are given at each call."""
+    from transformers import BertConfig, BertForSequenceClassification
+    return BertForSequenceClassification(BertConfig(
+        vocab_size=BERT["vocabulary"], hidden_size=BERT["width"], num_hidden_layers=BERT["layers"],
+        num_attention_heads=BERT["heads"], intermediate_size=BERT["hidden"], max_position_embeddings=BERT["context"],
+        num_labels=BERT["classes"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        pad_token_id=BERT["vocabulary"] - 1, attn_implementation="eager"))
+
+
+def bert_parameters(rng):
+    out = {}
+    for name, value in hugging_faces_bert().named_parameters():
+        shape = tuple(value.shape)
+        norm = name.endswith("LayerNorm.weight")
+        out[name] = 1 + rng.normal(0, 0.1, shape) if norm else rng.normal(0, 0.15, shape)
+    return out
+
+
+def bert_loss(p, tokens, segments, mask, label):
+    model = hugging_faces_bert().to(next(iter(p.values())).dtype)
+    call = {"input_ids": tokens.long(), "token_type_ids": segments.long(), "attention_mask": mask.long()}
+    return cross_entropy(torch.func.functional_call(model, p, (), call).logits, label.long())
+
+
+def bert_batches(rng):
+    """Two texts of any lengths, whose class is that of the first token."""
+    shape = (STEPS, BERT["batch"], BERT["context"])
+    tokens = rng.integers(0, BERT["vocabulary"] - 1, shape).astype(np.int32)
+    second = rng.integers(2, BERT["context"] - 3, shape[:2])
+    end = second + rng.integers(2, BERT["context"] + 1 - second)
+    places = np.arange(BERT["context"])
+    mask = (places < end[..., None]).astype(np.int32)
+    tokens[mask == 0] = BERT["vocabulary"] - 1
+    segments = ((places >= second[..., None]) & (mask == 1)).astype(np.int32)
+    label = (tokens[..., 0] * BERT["classes"] // BERT["vocabulary"]).astype(np.int32)
+    tokens[..., 0] = label  # the same token for a class
+    return {"tokens": tokens, "segments": segments, "mask": mask, "label": label}
+
+
 def linear_parameters(rng, out, name, n_in, n_out):
     bound = 1 / math.sqrt(n_in)
     out[name + ".weight"] = rng.uniform(-bound, bound, (n_out, n_in))
@@ -388,8 +430,12 @@ def make(name, seed, parameters, loss_fn, batches_of, sizes, buffers_of=lambda p
     tensors = dict(batches) | {"loss.f32": loss_f32, "loss.f64": loss_f64}
     tensors |= {"last." + key: value for key, value in last.items()}
     worst = 0.0
+    without = 0  # gradients that are zero but for rounding, as a key's bias in attention has
     for key in initial:
         tensors["init." + key] = initial[key]
+        if np.abs(grads_f64[key]).max() < 1e-12:
+            without += 1
+            continue
         tensors["grad.f32." + key] = grads_f32[key]
         tensors["grad.f64." + key] = grads_f64[key]
         worst = max(worst, np.abs(grads_f32[key] - grads_f64[key]).max() / np.abs(grads_f64[key]).max())
@@ -397,7 +443,7 @@ def make(name, seed, parameters, loss_fn, batches_of, sizes, buffers_of=lambda p
     assert worst < 1e-4, f"{name}: a gradient in f32 is {worst} off; take another seed"
     assert loss_f64[-1] < 0.95 * loss_f64[0], f"{name} does not learn: {loss_f64}"
     metadata = {key: str(value) for key, value in (sizes | options).items()}
-    metadata |= {"steps": str(STEPS), "torch": torch.__version__}
+    metadata |= {"steps": str(STEPS), "without_gradient": str(without), "torch": torch.__version__}
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures")
     os.makedirs(folder, exist_ok=True)
     write_safetensors(os.path.join(folder, name + ".safetensors"), tensors, metadata)
@@ -423,6 +469,7 @@ def main(names):
                   lambda rng: image_batches(rng, (28, 28, 1), LENET["batch"], LENET["classes"]), LENET),
         "llama": (4, llama_parameters, llama_loss, lambda rng: text_batches(rng, LLAMA), LLAMA),
         "t5": (6, t5_parameters, t5_loss, t5_batches, T5),
+        "bert": (7, bert_parameters, bert_loss, bert_batches, BERT),
         "resnet": (5, resnet_parameters, resnet_loss,
                    lambda rng: image_batches(rng, (RESNET["image"], RESNET["image"], RESNET["channels"]), RESNET["batch"],
                                              RESNET["classes"]),

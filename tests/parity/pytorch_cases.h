@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/error.h"
-#include "trireme/ckpt/safetensors.h"
+#include "tests/parity/fixture.h"
+#include "trireme/nn/models/bert.h"
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
@@ -15,53 +15,6 @@
 #include "trireme/train/step/step.h"
 
 namespace trireme::testing_support {
-
-class Fixture {
- public:
-  explicit Fixture(const std::string& model)
-      : file_(ckpt::read_safetensors(std::string(TRIREME_SOURCE_DIR) + "/tests/parity/fixtures/" + model +
-                                     ".safetensors")) {}
-
-  const HostTensor& tensor(const std::string& name) const {
-    for (const ckpt::NamedTensor& t : file_.tensors) {
-      if (t.name == name) return t.data;
-    }
-    fail(ErrorKind::kNotFound, "the fixture has no tensor '{}'", name);
-  }
-  // Without their prefix.
-  std::vector<std::string> names(const std::string& prefix) const {
-    std::vector<std::string> out;
-    for (const ckpt::NamedTensor& t : file_.tensors) {
-      if (t.name.starts_with(prefix)) out.push_back(t.name.substr(prefix.size()));
-    }
-    return out;
-  }
-  const std::string& text(const std::string& key) const { return file_.metadata.at(key); }
-  bool has(const std::string& key) const { return file_.metadata.contains(key); }
-  int64_t count(const std::string& key) const { return std::stoll(text(key)); }
-  double number(const std::string& key) const { return std::stod(text(key)); }
-  std::vector<int64_t> counts(const std::string& key) const {
-    std::vector<int64_t> out;
-    const std::string& all = text(key);
-    for (size_t at = 0; at < all.size(); at = all.find_first_not_of(',', all.find(',', at))) {
-      out.push_back(std::stoll(all.substr(at)));
-    }
-    return out;
-  }
-  Optimizer optimizer() const {
-    if (has("momentum")) {
-      return Sgd{.lr = number("lr"), .momentum = number("momentum"), .weight_decay = number("weight_decay")};
-    }
-    return AdamW{.lr = number("lr"),
-                 .beta1 = number("beta1"),
-                 .beta2 = number("beta2"),
-                 .eps = number("eps"),
-                 .weight_decay = number("weight_decay")};
-  }
-
- private:
-  ckpt::TensorFile file_;
-};
 
 // A model, its batch, and the longest chain of roundings between an input and an element of a
 // gradient: the sum of the lengths of the sums on the way through the layers and back, and of the
@@ -174,6 +127,27 @@ inline Case t5_case() {
           roundings};
 }
 
+inline Case bert_case() {
+  Fixture f("bert");
+  const nn::BertConfig config{.vocabulary = f.count("vocabulary"),
+                              .context = f.count("context"),
+                              .layers = f.count("layers"),
+                              .width = f.count("width"),
+                              .heads = f.count("heads"),
+                              .hidden = f.count("hidden")};
+  const int64_t batch = f.count("batch"), s = config.context, d = config.width, classes = f.count("classes");
+  const int64_t block = 2 * through_norm(d) + 2 * through_linear(d, d) + 3 + through_attention(d / config.heads, s) +
+                        2 * through_linear(d, config.hidden);
+  const int64_t roundings = config.layers * block + through_norm(d) + through_linear(d, d) +
+                            through_linear(d, classes) + through_cross_entropy(classes) + batch * s;
+  const TensorType row{DType::kI32, {batch, s}};
+  auto model = std::make_unique<nn::BertClassifier>(config, classes);
+  return {std::move(f),
+          std::move(model),
+          {{"tokens", row}, {"segments", row}, {"mask", row}, {"label", {DType::kI32, {batch}}}},
+          roundings};
+}
+
 inline Case mlp_case() {
   Fixture f("mlp");
   const std::vector<int64_t> sizes = f.counts("sizes");
@@ -236,6 +210,7 @@ inline Case make_case(const std::string& model) {
   if (model == "gpt") return gpt_case();
   if (model == "llama") return llama_case();
   if (model == "t5") return t5_case();
+  if (model == "bert") return bert_case();
   if (model == "resnet") return resnet_case();
   return model == "mlp" ? mlp_case() : lenet_case();
 }

@@ -11,12 +11,13 @@ std::unique_ptr<DataSpec> masked_text_spec();
 std::unique_ptr<DataSpec> corrupted_text_spec();
 std::unique_ptr<DataSpec> idx_spec();
 std::unique_ptr<DataSpec> csv_spec();
+std::unique_ptr<DataSpec> text_pairs_spec();
 std::unique_ptr<DataSpec> synthetic_spec();
 
 namespace {
 
-constexpr std::unique_ptr<DataSpec> (*kData[])() = {text_spec, masked_text_spec, corrupted_text_spec,
-                                                    idx_spec,  csv_spec,         synthetic_spec};
+constexpr std::unique_ptr<DataSpec> (*kData[])() = {text_spec, masked_text_spec, corrupted_text_spec, idx_spec,
+                                                    csv_spec,  text_pairs_spec,  synthetic_spec};
 
 }  // namespace
 

@@ -181,6 +181,19 @@ struct CsvOptions {
 // A table of numbers with a header line: each line is a sample, with the fields that are asked for.
 SourcePtr csv(const std::string& path, const CsvOptions& options);
 
+struct TextPairsOptions {
+  int64_t seq = 0;                                                         // tokens in a sample
+  std::string first = "sentence1", second = "sentence2", label = "label";  // columns
+  std::vector<std::string> labels = {};                                    // the classes' names; none: whole numbers
+  int64_t classes = 0;                                                     // labels are below; 0: any
+  char delimiter = ',';
+};
+
+// A table of two texts and a class in each row, with a header line. A sample is 256, the first text's bytes, 257, the
+// second's, 257, and 258 up to `seq`; where both do not fit, the longer one loses its end. Fields "tokens", "segments"
+// (1 in the second text and at its end) and "mask" (0 where nothing is), i32[seq], and "label" i32[].
+SourcePtr text_pairs(const std::string& path, const TextPairsOptions& options);
+
 // Text as byte tokens: the identity, vocabulary 256.
 inline constexpr int64_t kByteVocabulary = 256;
 std::vector<int32_t> encode(std::string_view text);

@@ -8,8 +8,6 @@
 namespace trireme::nn {
 namespace {
 
-constexpr double kUnseen = -1e9;  // its exponential is 0 beside any score
-
 // Key's position less the query's, f32[s,t]: whole numbers.
 Tensor offsets(Graph& graph, int64_t queries, int64_t keys) {
   const Tensor query = iota(graph, {DType::kF32, {queries, keys}}, 0);
@@ -48,7 +46,7 @@ Tensor biased_attention(const Tensor& q, const Tensor& k, const Tensor& v, const
 }
 
 Tensor causal_bias(Graph& graph, int64_t queries, int64_t keys) {
-  return scale(at_least(offsets(graph, queries, keys), 1), kUnseen);
+  return scale(at_least(offsets(graph, queries, keys), 1), kUnseenScore);
 }
 
 Tensor distance_classes(Graph& graph, int64_t queries, int64_t keys, const DistanceClasses& options) {

@@ -11,7 +11,10 @@ namespace trireme::nn {
 // Throws kInvalidArgument for shapes that do not fit.
 Tensor biased_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias, double scale);
 
-// f32[s,t]: 0 where query i may see key j, which is up to i, and so far below 0 elsewhere that its probability is 0.
+// A bias with which a key is not seen: its probability is 0 beside any score.
+inline constexpr double kUnseenScore = -1e9;
+
+// f32[s,t]: 0 where query i may see key j, which is up to i, and kUnseenScore elsewhere.
 Tensor causal_bias(Graph& graph, int64_t queries, int64_t keys);
 
 // How far apart a query and a key are, in classes (Raffel et al., 2020, section 2.1): one for each near distance, then

@@ -39,6 +39,8 @@ void check_heads_divide(int64_t width, int64_t heads);
 
 // Cuts of q, k and v and of the result.
 std::string attention_cuts(const CutRequest& request);
+// Of the two products of attention with a bias (nn/biased_attention.h): batch and heads.
+inline constexpr const char* kCutsOfScores = "[dp*ep, tp, -, -], [dp*ep, tp, -, -]";
 // Of blocks whose positions ranks do not share: products that read the residual stream are cut by columns, those that
 // write to it by rows. Weights are [out, in]; the scopes stand after `block`.
 std::vector<Cut> columns_and_rows(const std::string& block, const std::vector<std::string>& by_columns,

@@ -10,6 +10,7 @@ std::unique_ptr<ModelSpec> gpt_spec();
 std::unique_ptr<ModelSpec> llama_spec();
 std::unique_ptr<ModelSpec> deepseek_spec();
 std::unique_ptr<ModelSpec> bert_spec();
+std::unique_ptr<ModelSpec> bert_classifier_spec();
 std::unique_ptr<ModelSpec> t5_spec();
 std::unique_ptr<ModelSpec> mlp_spec();
 std::unique_ptr<ModelSpec> lenet_spec();
@@ -19,8 +20,9 @@ std::unique_ptr<ModelSpec> wide_deep_spec();
 
 namespace {
 
-constexpr std::unique_ptr<ModelSpec> (*kModels[])() = {gpt_spec, llama_spec, deepseek_spec, bert_spec, t5_spec,
-                                                       mlp_spec, lenet_spec, resnet_spec,   vit_spec,  wide_deep_spec};
+constexpr std::unique_ptr<ModelSpec> (*kModels[])() = {
+    gpt_spec, llama_spec, deepseek_spec, bert_spec, bert_classifier_spec, t5_spec,
+    mlp_spec, lenet_spec, resnet_spec,   vit_spec,  wide_deep_spec};
 
 }  // namespace
 

@@ -229,7 +229,7 @@ class T5Spec final : public ModelSpecOf<T5Spec> {
       const std::string scope = fmt::format("{}.", attention);
       for (Cut& cut : columns_and_rows(scope, {"q", "k", "v"}, {"o"})) rules.push_back(std::move(cut));
       for (const char* product : {"matmul", "matmul#1"})
-        rules.push_back({fmt::format("{}/{}", attention, product), "[dp*ep, tp, -, -], [dp*ep, tp, -, -]"});
+        rules.push_back({fmt::format("{}/{}", attention, product), kCutsOfScores});
     }
     for (const char* mlp : {"encoder.block.*.layer.1.DenseReluDense.", "decoder.block.*.layer.2.DenseReluDense."}) {
       const std::vector<std::string> in =

@@ -140,9 +140,8 @@ std::vector<Key> keys_of_ready_made(JobConfig& c) {
   return {
       {.name = "tp",
        .target = &p.tp,
-       .doc = "ranks that each layer's weights are cut over (tensor parallel; gpt, llama, deepseek, bert, t5, vit, "
-              "mlp); the "
-              "rest are data parallel",
+       .doc = "ranks that each layer's weights are cut over (tensor parallel; all kinds but lenet, resnet, wide_deep); "
+              "the rest are data parallel",
        .check = check_count,
        .flag = "--tp",
        .in_bench = true,
