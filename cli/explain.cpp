@@ -60,7 +60,9 @@ std::string memory_text(const ExecutionPlan& plan, const Device& device) {
                        device.alignment());
   }
   out += arena_text(plan, Tier::kDevice);
-  if (plan.arena(Tier::kHost).bytes > 0) out += arena_text(plan, Tier::kHost);
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    if (plan.arena(tier).bytes > 0) out += arena_text(plan, tier);
+  }
   std::vector<std::string> names(plan.buffers.size());
   for (const PlanInput& input : plan.inputs) {
     names[static_cast<size_t>(plan.values[static_cast<size_t>(input.value)].buffer)] = input.name;
@@ -79,8 +81,15 @@ std::string memory_text(const ExecutionPlan& plan, const Device& device) {
     const Buffer& b = plan.buffers[i];
     out += fmt::format("{:>6} {:<11} {:>14} {:>14} {:>13}  {}\n", i, to_string(b.holding), b.offset, b.bytes,
                        fmt::format("{}..{}", b.first, b.last),
-                       names[i] + (b.tier == Tier::kDevice ? "" : ", on the host"));
+                       names[i] + (b.tier == Tier::kDevice ? "" : fmt::format(", on the {}", to_string(b.tier))));
   }
+  return out;
+}
+
+// What was chosen to leave the device's memory, because of how much of it there is.
+std::string chosen_text(const CompiledCrew& crew) {
+  std::string out;
+  for (const std::string& home : crew.chosen_homes) out += fmt::format("chosen: {}\n", home);
   return out;
 }
 
@@ -111,14 +120,14 @@ std::string heading_of(const Compiled& compiled, int crew) {
 std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates, const Device& device) {
   if (stage == "passes")
     return to_string(crew.program) + fused_text(crew.program) + "\n" + beside_table(crew.program, rates);
-  if (stage == "memory") return memory_text(crew.plan, device);
+  if (stage == "memory") return chosen_text(crew) + memory_text(crew.plan, device);
   return stage == "traffic" ? traffic_text(crew.plan) : to_string(crew.plan);
 }
 
 // What does not fit is worth seeing, too.
-void require_fit(const Compiled& compiled, const Device& device, const std::string& text) {
+void require_fit(const Compiled& compiled, const Device& device, const TierSizes& sizes, const std::string& text) {
   try {
-    for (const CompiledCrew& crew : compiled.crews) require_fits(crew.plan, device);
+    for (const CompiledCrew& crew : compiled.crews) require_fits(crew.plan, device, sizes);
   } catch (const Error&) {
     std::fputs(text.c_str(), stdout);
     throw;
@@ -184,7 +193,10 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
     if (compiled.crews.size() > 1) out += heading_of(compiled, static_cast<int>(crew));
     out += text_of_crew(args.stage, compiled.crews[crew], compiled.rates, *device);
   }
-  if (args.stage == "memory" && device->memory_bytes() > 0) require_fit(compiled, *device, out);
+  const TierSizes& sizes = assembly.options.parallel.tiers;
+  const bool is_bounded =
+      device->memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
+  if (args.stage == "memory" && is_bounded) require_fit(compiled, *device, sizes, out);
   const std::string context = args.stage == "traffic" ? describe_context(config) : "";
   return out + (context.empty() ? "" : context + "\n");
 }

@@ -32,8 +32,10 @@ struct Case {
   // Or rows, blocks, most (blocks, and some ops by rules), local (no collectives), slices (nothing again), gathered (no
   // gathers of weights), all (blocks without collectives, and slices).
   std::string recompute = "none";
-  std::string homes = "device";  // of the optimizer's state: or host; or mixed, every other parameter's on the host; or
-                                 // kept, and what is kept for the backward pass too
+  std::string homes = "device";    // of `homed`: or host; or mixed, every other parameter's on the host; or kept, and
+                                   // what is kept for the backward pass too
+  std::string homed = "state";     // the optimizer's; or parameters, gradients, all of them
+  std::string home_tier = "host";  // what `homes` calls the host: or disk; or both, one after the other
   int64_t loss_pieces = 1;
   bool is_saved = false;  // the strategy is read from its text
   std::string sums =

@@ -15,13 +15,33 @@ int threads_of(const Case& test) {
   return test.strategy.mesh.devices() == 1 ? 1 : 1 + static_cast<int>(test.seed / 8 % 3);
 }
 
+// Those of values that lie elsewhere than in the device's memory.
+std::vector<std::pair<bool, std::string>> options_of_homes(const Case& test) {
+  const bool is_elsewhere = test.device != "cpu";
+  const std::string device = "device " + test.device;
+  const bool has_state = std::ranges::any_of(test.graph.updates(), [](const Update& u) { return !u.states.empty(); });
+  const bool has_homes =
+      test.passes && test.homes != "device" && (has_state || test.homed != "state" || test.homes == "kept");
+  return {{has_homes, "homes " + test.homes},
+          {has_homes && test.homed != "state", "homes of " + test.homed},
+          {has_homes && test.homed != "state" && test.home_tier != "host", "homes of " + test.homed + ", disk"},
+          {has_homes && test.homed != "state" && test.evaluates, "homes of " + test.homed + ", evaluation"},
+          {has_homes && test.homed != "state" && is_elsewhere, device + ", homes of " + test.homed},
+          {has_homes && test.homed != "state" && test.crews > 1, "homes of " + test.homed + ", pipeline"},
+          {has_homes && test.home_tier != "host", "home tier " + test.home_tier},
+          {has_homes && test.home_tier != "host" && test.homes == "kept", "home tier " + test.home_tier + ", kept"},
+          {has_homes && test.home_tier != "host" && is_elsewhere, device + ", home tier " + test.home_tier},
+          {has_homes && is_elsewhere, device + ", homes"},
+          {has_homes && test.lingers, "lingers, homes"},
+          {has_homes && test.crews > 1, "homes, pipeline"},
+          {has_homes && keeps_bits(test), "homes, invariant"}};
+}
+
 std::vector<std::string> options_of(const Case& test) {
   const bool has_own = std::ranges::any_of(
       test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });
   const bool is_elsewhere = test.device != "cpu";
   const std::string device = "device " + test.device;
-  const bool has_state = std::ranges::any_of(test.graph.updates(), [](const Update& u) { return !u.states.empty(); });
-  const bool has_homes = test.passes && test.homes != "device" && (has_state || test.homes == "kept");
   const std::pair<bool, std::string> all[] = {
       {test.transport != "threads", test.transport},
       {threads_of(test) > 1, keeps_bits(test) ? "threads, invariant" : "threads"},
@@ -41,11 +61,6 @@ std::vector<std::string> options_of(const Case& test) {
       {test.reuse > 0, "reuse"},
       {test.fusion != "sizes", "fusion " + test.fusion},
       {test.recompute != "none", "recompute " + test.recompute},
-      {has_homes, "homes " + test.homes},
-      {has_homes && is_elsewhere, device + ", homes"},
-      {has_homes && test.lingers, "lingers, homes"},
-      {has_homes && test.crews > 1, "homes, pipeline"},
-      {has_homes && keeps_bits(test), "homes, invariant"},
       {test.loss_pieces > 1, "loss pieces"},
       {test.is_saved, "saved strategy"},
       {!test.passes, "no passes"},
@@ -67,6 +82,9 @@ std::vector<std::string> options_of(const Case& test) {
       {keeps_bits(test), "invariant"}};
   std::vector<std::string> out;
   for (const auto& [is_on, name] : all) {
+    if (is_on) out.push_back("option " + name);
+  }
+  for (const auto& [is_on, name] : options_of_homes(test)) {
     if (is_on) out.push_back("option " + name);
   }
   return out;

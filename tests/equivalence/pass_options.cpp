@@ -9,7 +9,8 @@ Recompute recompute_of(const Case& test) {
     Case other = test;
     other.homes = "host";
     Recompute out = recompute_of(other);
-    out.rules.push_back({.pattern = "*", .keep = Recompute::Rule::Keep::kHost});
+    using Keep = Recompute::Rule::Keep;
+    out.rules.push_back({.pattern = "*", .keep = test.home_tier == "host" ? Keep::kHost : Keep::kDisk});
     out.fewest_bytes = 1;
     return out;
   }
@@ -48,15 +49,26 @@ Fusion fusion_of(const Case& test) {
   return out;
 }
 
-std::vector<HomeRule> homes_of(const Case& test) {
-  if (test.homes == "device") return {};
-  std::vector<HomeRule> out{{.parameters = "*", .home = Tier::kHost}};
-  bool stays = false;
+void add_homes(const Case& test, Held what, std::vector<HomeRule>& out) {
+  out.push_back({.parameters = "*", .of = what, .home = test.home_tier == "host" ? Tier::kHost : Tier::kDisk});
+  int count = 0;
   for (const Input& input : test.graph.inputs()) {
-    if (test.homes != "mixed" || input.role != Role::kParameter) continue;
-    if (stays) out.push_back({.parameters = input.name, .home = Tier::kDevice});
-    stays = !stays;
+    if (input.role != Role::kParameter) continue;
+    const bool stays = test.homes == "mixed" && count % 2 == 1;
+    const bool is_on_host = test.home_tier == "both" && count % 4 < 2;
+    if (stays || is_on_host)
+      out.push_back({.parameters = input.name, .of = what, .home = stays ? Tier::kDevice : Tier::kHost});
+    ++count;
   }
+}
+
+std::vector<HomeRule> homes_of(const Case& test) {
+  std::vector<HomeRule> out;
+  if (test.homes == "device") return out;
+  const bool all = test.homed == "all";
+  if (all || test.homed == "state") add_homes(test, Held::kState, out);
+  if (all || test.homed == "parameters") add_homes(test, Held::kParameter, out);
+  if (all || test.homed == "gradients") add_homes(test, Held::kGradient, out);
   return out;
 }
 

@@ -222,6 +222,7 @@ void run_on_rank(Running& r, const CaseInputs& all, comm::World* world) {
   if (r.evaluation) {
     how.arena = executor.arena().subspan(static_cast<size_t>(plan.arena().persistent));
     how.external = [&](std::string_view name) { return executor.input(name); };
+    how.beside = &executor;
     evaluation.emplace(r.evaluation->plan_of(rank), how);
   }
   for (const Tensors& inputs : all.steps) {

@@ -247,6 +247,8 @@ class Shrinker {
     with([](Case& c) { c.threads = 1; });
     with([](Case& c) { c.recompute = "none"; });
     with([](Case& c) { c.homes = "device"; });
+    with([](Case& c) { c.home_tier = "host"; });
+    with([](Case& c) { c.homed = "state"; });
     with([](Case& c) { c.loss_pieces = 1; });
     with([](Case& c) { c.is_saved = false; });
     with([](Case& c) { c.sums = "own"; });

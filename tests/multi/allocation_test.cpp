@@ -101,8 +101,10 @@ TEST_F(Allocation, a_step_of_one_rank_takes_no_memory) {
 }
 
 TEST_F(Allocation, a_step_that_moves_state_between_tiers_takes_no_memory) {
-  const Parallel parallel{.homes = {parse_home_rule("*/state = host")}};
-  expect_nothing(taken_by_steps(gpt_step(AdamW{}), 1, "", 2, parallel), "");
+  for (const char* const rule : {"*/state = host", "*/state = disk"}) {
+    const Parallel parallel{.homes = {parse_home_rule(rule)}};
+    expect_nothing(taken_by_steps(gpt_step(AdamW{}), 1, "", 2, parallel), "");
+  }
 }
 
 struct TransportCase {

@@ -1,10 +1,12 @@
-// Homes: training with the optimizer's state, and what is kept for the backward pass, on the host has the bits of
-// training without, beside all other parallelism.
+// Homes: training with the optimizer's state, and what is kept for the backward pass, on the host or the disk has the
+// bits of training without, beside all other parallelism.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/multi/loss_curve.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/exec/disk/blocks.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/train/job/parallel_settings.h"
 
@@ -41,26 +43,53 @@ Parallel parallel_with(const HomesCase& of, const std::vector<HomeRule>& homes) 
 std::vector<HomeRule> state_on_host() {
   return {parse_home_rule("*/state = host")};
 }
+std::vector<HomeRule> state_on_disk() {
+  return {parse_home_rule("*/state = disk")};
+}
 
 class HomesOnRanks : public testing::TestWithParam<HomesCase> {};
 
 TEST_P(HomesOnRanks, change_no_bits) {
   const HomesCase& of = GetParam();
   const Graph graph = gpt_step(AdamW{});
-  EXPECT_EQ(other_bits(train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F),
-                       train_curves(graph, of.ranks, parallel_with(of, state_on_host()), 0.1F)),
-            "");
+  const auto usual = train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F);
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, state_on_host()), 0.1F)), "");
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, state_on_disk()), 0.1F)), "");
 }
 
+PassOptions kept_in(Recompute::Rule::Keep keep) {
+  return {.recompute = {.rules = {{.pattern = "*", .keep = keep}}, .fewest_bytes = 1}};
+}
 PassOptions kept_on_host() {
-  return {.recompute = {.rules = {{.pattern = "*", .keep = Recompute::Rule::Keep::kHost}}, .fewest_bytes = 1}};
+  return kept_in(Recompute::Rule::Keep::kHost);
+}
+PassOptions kept_on_disk() {
+  return kept_in(Recompute::Rule::Keep::kDisk);
+}
+
+// Parameters on the disk but for two, gradients too, and state in both.
+std::vector<HomeRule> all_homes() {
+  return {
+      parse_home_rule("* = disk"),          parse_home_rule("wte = host"),          parse_home_rule("wpe = device"),
+      parse_home_rule("*/gradient = disk"), parse_home_rule("wte/gradient = host"), parse_home_rule("*/state = host"),
+      parse_home_rule("wte/state = disk")};
+}
+
+TEST_P(HomesOnRanks, of_parameters_and_gradients_change_no_bits) {
+  const HomesCase& of = GetParam();
+  const Graph graph = gpt_step(AdamW{});
+  const auto usual = train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F);
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, all_homes()), 0.1F)), "");
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, all_homes()), 0.1F, kept_on_disk())), "");
 }
 
 TEST_P(HomesOnRanks, change_no_bits_of_what_is_kept_for_the_backward_pass) {
   const HomesCase& of = GetParam();
   const Graph graph = gpt_step(AdamW{});
-  EXPECT_EQ(other_bits(train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F),
-                       train_curves(graph, of.ranks, parallel_with(of, state_on_host()), 0.1F, kept_on_host())),
+  const auto usual = train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F);
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, state_on_host()), 0.1F, kept_on_host())),
+            "");
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, state_on_disk()), 0.1F, kept_on_disk())),
             "");
 }
 
@@ -92,6 +121,49 @@ TEST(HomesOfState, are_planned_to_the_byte) {
   EXPECT_EQ(made.plan().arena().persistent, usual.plan().arena().persistent - bytes_of_state(usual.plan()));
 }
 
+// Whole sectors for each, and nothing of it in memory but what is on its way.
+TEST(HomesOfState, on_the_disk_are_planned_to_the_byte) {
+  const Graph graph = gpt_step(AdamW{});
+  const HomesCase zero2{"", 2, 1, 1, 2};
+  const Compiled usual = compile(graph, {.ranks = 2, .parallel = parallel_with(zero2, {})});
+  const Compiled made = compile(graph, {.ranks = 2, .parallel = parallel_with(zero2, state_on_disk())});
+  int64_t on_disk = 0;
+  for (const PlanInput& input : usual.plan().inputs) {
+    const int buffer = usual.plan().values[static_cast<size_t>(input.value)].buffer;
+    if (input.role == Role::kState) on_disk += bytes_on_disk(usual.plan().buffers[static_cast<size_t>(buffer)].bytes);
+  }
+  EXPECT_EQ(made.plan().arena(Tier::kDisk), (Arena{on_disk, on_disk, on_disk}));
+  EXPECT_EQ(made.plan().arena().persistent, usual.plan().arena().persistent - bytes_of_state(usual.plan()));
+  EXPECT_EQ(made.plan().arena(Tier::kHost).persistent, 0);
+  EXPECT_EQ(bytes_by_holding(made.plan(), Tier::kHost)[static_cast<size_t>(Holding::kScratch)],
+            made.plan().arena(Tier::kHost).lower_bound);
+}
+
+TEST(HomesOfState, what_a_tier_may_not_take_is_refused_with_the_key) {
+  const Graph graph = gpt_step(AdamW{});
+  const Compiled made = compile(graph, {.parallel = parallel_with({"", 1}, state_on_disk())});
+  const auto refusal = [&](const TierSizes& sizes) {
+    try {
+      require_fits(made.plan(), cpu_device(), sizes);
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return std::string();
+  };
+  const auto exactly = [&](Tier tier, int64_t more) { return MemorySize(made.plan().arena(tier).bytes + more); };
+  TierSizes sizes{exactly(Tier::kDevice, 0), exactly(Tier::kHost, 0), DiskSpace(":1GB")};
+  EXPECT_EQ(refusal(sizes), "");
+  sizes.device = exactly(Tier::kDevice, -1);
+  EXPECT_THAT(refusal(sizes), HasSubstr("bytes of the tier 'device' on each rank; parallel.device_memory allows"));
+  sizes.device = {};
+  sizes.host = exactly(Tier::kHost, -1);
+  EXPECT_THAT(refusal(sizes), HasSubstr("bytes of the tier 'host' on each rank; parallel.host_memory allows"));
+  sizes.host = {};
+  sizes.disk = ":4KB";
+  EXPECT_THAT(refusal(sizes),
+              HasSubstr("parallel.disk allows 4KB (4000 bytes); allow more, or give homes on the disk"));
+}
+
 TEST(HomesOfState, are_refused_where_there_is_none) {
   const Graph graph = gpt_step(Sgd{});
   try {
@@ -99,12 +171,53 @@ TEST(HomesOfState, are_refused_where_there_is_none) {
     ADD_FAILURE() << "nothing is refused";
   } catch (const Error& e) {
     EXPECT_THAT(e.text(), HasSubstr("parallel.home '*/state = host' matches no parameter that the optimizer has state "
-                                    "of. It has none"));
+                                    "of. There is none"));
   }
 }
 
 int64_t fullest(const ExecutionPlan& plan, Tier tier, Holding holding) {
   return bytes_by_holding(plan, tier)[static_cast<size_t>(holding)];
+}
+
+// Nothing of a model is in the device's memory all step; what a block needs comes and goes.
+TEST(HomesOfParameters, leave_the_device_between_their_readers) {
+  nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 8, .width = 16, .heads = 2});
+  const Graph graph = language_step(gpt, AdamW{}, false, 0);
+  const Compiled usual = compile(graph, {});
+  const Compiled made =
+      compile(graph, {.parallel = {.homes = {parse_home_rule("* = disk"), parse_home_rule("*/state = disk")}}});
+  EXPECT_EQ(made.plan().arena().persistent, 0);
+  EXPECT_GE(made.plan().arena(Tier::kDisk).persistent, usual.plan().arena().persistent);
+  EXPECT_LT(fullest(made.plan(), Tier::kDevice, Holding::kScratch), usual.plan().arena().persistent / 3);
+  int loads = 0;
+  for (const Action& action : made.plan().actions) {
+    for (const int value : action.in)
+      loads += action.lane == Lane::kLoad && made.plan().input("h.0.mlp.c_fc.weight").value == value ? 1 : 0;
+  }
+  EXPECT_EQ(loads, 2) << "once for the forward pass, once for the backward pass and the update";
+}
+
+// Bytes of one kind at the moment when they are most.
+int64_t most_of(const ExecutionPlan& plan, Tier tier, Holding holding) {
+  int64_t most = 0;
+  for (int at = 0; at < static_cast<int>(plan.actions.size()); ++at) {
+    int64_t now = 0;
+    for (const Buffer& b : plan.buffers)
+      now += b.tier == tier && b.holding == holding && b.first <= at && at <= b.last ? b.bytes : 0;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+// With clipping all gradients are alive at once.
+TEST(HomesOfGradients, leave_until_all_of_them_are_known) {
+  nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 8, .width = 16, .heads = 2});
+  const Graph graph = language_step(gpt, AdamW{}, false, 1);
+  const Compiled usual = compile(graph, {});
+  const Compiled made = compile(graph, {.parallel = {.homes = {parse_home_rule("*/gradient = host")}}});
+  EXPECT_LT(most_of(made.plan(), Tier::kDevice, Holding::kGradient),
+            most_of(usual.plan(), Tier::kDevice, Holding::kGradient) / 2);
+  EXPECT_GT(most_of(made.plan(), Tier::kHost, Holding::kGradient), 0);
 }
 
 TEST(HomesOfActivations, leave_less_on_the_device) {

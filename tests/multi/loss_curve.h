@@ -43,12 +43,12 @@ inline void note_start(Executor& step, Curve& curve) {
     if (input.role != Role::kParameter && input.role != Role::kState) continue;
     curve.tensors[input.name] = {.whole = step.plan().values[static_cast<size_t>(input.value)].whole,
                                  .box = step.input_box(input.name),
-                                 .before = copy_of(step.input(input.name)),
+                                 .before = copy_of(step.read_input(input.name).view),
                                  .after = {}};
   }
 }
 inline void note_end(Executor& step, Curve& curve) {
-  for (auto& [name, moved] : curve.tensors) moved.after = copy_of(step.input(name));
+  for (auto& [name, moved] : curve.tensors) moved.after = copy_of(step.read_input(name).view);
 }
 
 // Throws unless all ranks of a crew hold the same bits of the parameters and state that each of them has whole.
@@ -57,7 +57,8 @@ inline void require_equal_bits(Session& session, comm::World& world, int64_t ste
   const auto size = static_cast<int>(session.plan().mesh.devices());
   for (int rank = 0; rank < size; ++rank) crew.push_back(session.plan().crew * size + rank);
   for (const PlanInput& input : session.persistent()) {
-    const View own = session.step().input(input.name);
+    const HostPiece held = session.step().read_input(input.name);
+    const View own = held.view;
     const Shape& whole = session.step().plan().values[static_cast<size_t>(input.value)].whole;
     if (session.step().input_box(input.name) != Box::whole(whole)) continue;
     const HostTensor first(own.type);

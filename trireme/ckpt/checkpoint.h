@@ -29,6 +29,8 @@ struct Piece {
   Shape whole;
   Box box;
   View data;  // of shape box.size; must not change until save returns
+  // Gives the bytes, once, when they are written, where memory does not have them; then `data` is a type without bytes.
+  std::function<HostTensor()> read = {};
 };
 
 struct SaveInfo {

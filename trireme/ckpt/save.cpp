@@ -150,7 +150,11 @@ class Save {
     file.write(plan.header);
     for (const size_t i : plan.order) {
       Chunk chunk{file_name, entries[i].name, pieces[i]->box, {}};
-      auto rest = std::span<const std::byte>(pieces[i]->data.raw());
+      const HostTensor come = pieces[i]->read ? pieces[i]->read() : HostTensor();
+      const View data = pieces[i]->read ? come.view() : pieces[i]->data;
+      invariant(data.bytes() == pieces[i]->data.bytes(), "{} bytes are read of a piece of '{}', which has {}",
+                data.bytes(), pieces[i]->name, pieces[i]->data.bytes());
+      auto rest = std::span<const std::byte>(data.raw());
       while (!rest.empty()) {
         const auto block = rest.first(std::min(rest.size(), static_cast<size_t>(kBlockBytes)));
         chunk.crc32c.push_back(crc32c(block));

@@ -40,6 +40,12 @@ double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& ma
   return std::max(flops_s / machine.achievable, bytes_s);
 }
 
+double move_seconds(const Move& move, int64_t bytes, const Machine& machine) {
+  const double memory_s = 2 * static_cast<double>(bytes) / machine.memory_bytes_per_s;
+  if (!move.meets_disk()) return memory_s;
+  return std::max(memory_s, static_cast<double>(bytes) / machine.disk_bytes_per_s);
+}
+
 CollectiveWork collective_work(const OpDef& op, const TypeArgs& types) {
   const int64_t ranks = groups_of(op, types.attrs).size;
   const auto sent = static_cast<double>(bytes_of(types.in));

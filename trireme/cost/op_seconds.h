@@ -7,6 +7,7 @@
 #include "trireme/layout/collective_cost.h"
 #include "trireme/layout/reshard.h"
 #include "trireme/mesh/machine.h"
+#include "trireme/op/move.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/rank_groups.h"
 
@@ -19,6 +20,10 @@ struct Rates {
 
 // The longer of its arithmetic and its bytes, by the machine's rate for the op if it has one; 0 for a view.
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
+
+// A move of so many bytes between tiers: each is read and written once, at the rate of the memory or, if that is lower,
+// of the disk.
+double move_seconds(const Move& move, int64_t bytes, const Machine& machine);
 
 // A collective, from the latencies of its messages and what the rank with the most to send sends over the slowest link
 // of its group (layout/collective_cost.h). 0 where a rank is alone in its group.

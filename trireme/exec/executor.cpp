@@ -9,9 +9,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
 #include "trireme/exec/bound_message.h"
-#include "trireme/exec/bound_move.h"
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
+#include "trireme/exec/tier_memory.h"
 #include "trireme/op/rank_groups.h"
 
 namespace trireme {
@@ -38,15 +38,33 @@ struct Bound {
   double seconds = 0;
 };
 
+// This rank's, of the ranks that the plan is for.
+int64_t rank_of_mesh(const ExecutionPlan& plan, comm::World* world) {
+  const int64_t ranks = world ? world->size() : 1;
+  const int64_t planned = plan.mesh.devices() * plan.crews;
+  require(ranks == planned, "the plan is for {} ranks ({}'{}'); this job has {}", planned,
+          plan.crews > 1 ? fmt::format("{} crews of ", plan.crews) : "", to_string(plan.mesh), ranks);
+  const int64_t of_world = world ? world->rank() : 0;
+  require(of_world / plan.mesh.devices() == plan.crew,
+          "rank {} is of crew {} (crews of {} ranks); the plan is for crew {}", of_world,
+          of_world / plan.mesh.devices(), plan.mesh.devices(), plan.crew);
+  return of_world % plan.mesh.devices();
+}
+
+Device& of_plan(Device& device, const ExecutionPlan& plan) {
+  require(plan.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", plan.device,
+          device.name());
+  return device;
+}
+
 }  // namespace
 
 struct Executor::State {
   const ExecutionPlan& plan;
   ExecutorOptions options;
   Device& device;
-  int64_t rank = 0;                      // of the mesh
-  std::array<DeviceMemory, kTiers> own;  // arenas that nobody gave
-  std::array<std::span<std::byte>, kTiers> arenas;
+  int64_t rank;  // of the mesh
+  TierMemory memory;
   std::vector<DeviceMemory> copied;  // of external parameters that the host has
   std::vector<View> views;           // per value
   std::vector<Bound> actions;
@@ -61,27 +79,39 @@ struct Executor::State {
   bool timing = false;
   bool tracing = false;
   bool first_run = true;
-  // Of kernels, and of copies from the device to the host and back where work in the background needs them; they end
-  // first, for their work uses all of the above.
+  // Of kernels, of copies from the device to the host and back where work in the background needs them, and of moves;
+  // they end first, for their work uses all of the above.
   std::unique_ptr<DeviceStream> stream, outward, inward;
-  std::unique_ptr<DeviceStream> moves_in, moves_out;  // of the lanes in and out, where the plan has moves
+  std::optional<Movers> movers;
 
   State(const ExecutionPlan& p, const ExecutorOptions& o)
-      : plan(p), options(o), device(o.device ? *o.device : cpu_device()), stream(device.stream()) {
-    const int64_t ranks = o.world ? o.world->size() : 1;
-    const int64_t planned = p.mesh.devices() * p.crews;
-    require(ranks == planned, "the plan is for {} ranks ({}'{}'); this job has {}", planned,
-            p.crews > 1 ? fmt::format("{} crews of ", p.crews) : "", to_string(p.mesh), ranks);
-    const int64_t of_world = o.world ? o.world->rank() : 0;
-    require(of_world / p.mesh.devices() == p.crew, "rank {} is of crew {} (crews of {} ranks); the plan is for crew {}",
-            of_world, of_world / p.mesh.devices(), p.mesh.devices(), p.crew);
-    rank = of_world % p.mesh.devices();
-    require(p.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", p.device, device.name());
+      : plan(p),
+        options(o),
+        device(o.device ? *o.device : cpu_device()),
+        rank(rank_of_mesh(p, o.world)),
+        memory(p, {o.world, o.arena, o.disk}, of_plan(device, p), o.beside ? &o.beside->state_->memory : nullptr),
+        stream(device.stream()) {
     if (!device.sends_in_place()) outward = device.stream(), inward = device.stream();
-    take_arenas();
+    movers.emplace(plan, memory, device);
     bind_values();
     bind_actions();
     order_copies();
+  }
+
+  // Whether it is, and so in its place already.
+  bool is_on_disk(const PlanOutput& output) const {
+    const PlanValue& from = plan.values[static_cast<size_t>(output.value)];
+    const PlanValue& to = plan.values[static_cast<size_t>(output.updates)];
+    const auto on_disk = [&](const PlanValue& value) {
+      return plan.buffers[static_cast<size_t>(value.buffer)].tier == Tier::kDisk;
+    };
+    if (!on_disk(from) && !on_disk(to)) return false;
+    if (from.buffer != to.buffer)
+      fail(ErrorKind::kUnsupported,
+           "plan '{}': '{}' replaces a value on the disk and lies elsewhere at the step's end; give what it replaces "
+           "another home than 'disk'",
+           plan.name, output.name);
+    return true;
   }
 
   // The copies of the step's end such that none overwrites what another still reads.
@@ -91,6 +121,7 @@ struct Executor::State {
       if (output.updates < 0) continue;
       const View from = views[static_cast<size_t>(output.value)];
       const View to = views[static_cast<size_t>(output.updates)];
+      if (is_on_disk(output)) continue;
       if (from.data != to.data) left.emplace_back(from, to);
     }
     while (!left.empty()) {
@@ -109,48 +140,12 @@ struct Executor::State {
     }
   }
 
-  std::span<std::byte>& arena(Tier tier) { return arenas[static_cast<size_t>(tier)]; }
-
-  // The device's arena may be given, and is shared with other ranks; what lies on the host besides is this rank's
-  // alone.
-  void take_arenas() {
-    const auto bytes = static_cast<size_t>(plan.arena().bytes);
-    if (!options.arena.empty() || bytes == 0) {
-      require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
-              options.arena.size());
-      arena(Tier::kDevice) = options.arena.first(bytes);
-    } else {
-      take(Tier::kDevice);
-    }
-    take(Tier::kHost);
-  }
-
-  // What is sent lies where other ranks read it in place, if that is in the host's memory: results of kernels, or their
-  // staging.
-  void take(Tier tier) {
-    const bool is_sent = tier == Tier::kDevice ? device.memory() == Memory::kHost : !device.sends_in_place();
-    const auto bytes = static_cast<size_t>(plan.arena(tier).bytes);
-    if (!is_sent || bytes == 0 || options.world == nullptr || options.world->size() == 1) return take_own(tier);
-    arena(tier) = options.world->allocate(bytes).first(bytes);
-  }
-
-  void take_own(Tier tier) {
-    if (plan.arena(tier).bytes == 0) return;
-    DeviceMemory& memory = own[static_cast<size_t>(tier)];
-    memory = (tier == Tier::kDevice ? device : cpu_device()).allocate(plan.arena(tier).bytes);
-    arena(tier) = memory.bytes;
-  }
-
-  Memory memory_of(Tier tier) const { return tier == Tier::kDevice ? device.memory() : Memory::kHost; }
-
   void bind_values() {
     views.resize(plan.values.size());
     for (size_t i = 0; i < plan.values.size(); ++i) {
       const PlanValue& value = plan.values[i];
       const Buffer& buffer = plan.buffers[static_cast<size_t>(value.buffer)];
-      if (buffer.offset >= 0) {
-        views[i] = {arena(buffer.tier).data() + buffer.offset, value.type, memory_of(buffer.tier)};
-      }
+      if (buffer.offset >= 0) views[i] = memory.view_of(static_cast<int>(i));
     }
     for (const PlanInput& input : plan.inputs) {
       const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
@@ -159,7 +154,10 @@ struct Executor::State {
       View view = options.external(input.name);
       invariant(view.type == value.type, "input '{}' is {}; the memory given is {}", input.name, to_string(value.type),
                 to_string(view.type));
-      if (view.memory == Memory::kHost) view = on_device(view);
+      const Tier tier = plan.buffers[static_cast<size_t>(value.buffer)].tier;
+      if (view.memory == Memory::kHost && tier == Tier::kDevice) view = on_device(view);
+      invariant(tier != Tier::kDisk || view.memory == Memory::kDisk,
+                "input '{}' lies on the disk; the memory given does not", input.name);
       for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
         if (plan.values[i].buffer == value.buffer) views[i] = view.with(plan.values[i].type);
       }
@@ -171,7 +169,8 @@ struct Executor::State {
     if (device.memory() == Memory::kHost) return view;
     const DeviceMemory& copy = copied.emplace_back(device.allocate(view.bytes()));
     const View to{copy.bytes.data(), view.type, Memory::kDevice};
-    write(to, view);
+    stream->copy(view, to);
+    stream->synchronize();
     return to;
   }
 
@@ -208,8 +207,7 @@ struct Executor::State {
       }
       if (action.scratch >= 0) {
         const Buffer& buffer = plan.buffers[static_cast<size_t>(action.scratch)];
-        bound.scratch =
-            arena(buffer.tier).subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
+        bound.scratch = memory.bytes_of(buffer);
       }
       for (const int comm : action.waits) waited[static_cast<size_t>(comm)] = 1;
       bind_work(bound);
@@ -227,7 +225,10 @@ struct Executor::State {
     const Action& action = *bound.action;
     if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
     if (is_message(*action.op)) return bind_message(bound);
-    if (is_move(*action.op)) return bind_move(bound);
+    if (is_move(*action.op)) {
+      bound.background = movers->bind(action, bound.in[0], bound.out[0], bound.scratch, *stream);
+      return;
+    }
     if (!action.op->collective) {
       bound.kernel = device.kernel(*action.op, action.kernel);
       require(bound.kernel != nullptr,
@@ -289,12 +290,6 @@ struct Executor::State {
       const View& view = message.sends ? at.in.at(0) : at.out.at(0);
       return std::make_unique<BoundMessage>(options.world->all(), world_rank(message.crew, rank), message, view);
     });
-  }
-
-  void bind_move(Bound& bound) {
-    std::unique_ptr<DeviceStream>& copies = bound.action->lane == Lane::kIn ? moves_in : moves_out;
-    if (!copies) copies = device.copy_stream();
-    bound.background = std::make_unique<BoundMove>(bound.in[0], bound.out[0], device, *stream, *copies);
   }
 
   int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
@@ -378,15 +373,22 @@ struct Executor::State {
     stream->synchronize();
   }
 
-  HostPiece read(const View& piece) {
+  HostPiece read(int value) {
+    const View& piece = views[static_cast<size_t>(value)];
     if (piece.memory == Memory::kHost) return {piece};
     HostTensor copy(piece.type);
-    stream->copy(piece, copy.view());
-    stream->synchronize();
+    if (piece.memory == Memory::kDisk) {
+      movers->read(value, copy.view());
+    } else {
+      stream->copy(piece, copy.view());
+      stream->synchronize();
+    }
     return {copy.view(), std::move(copy)};
   }
 
-  void write(const View& to, const View& from) {
+  void write(int value, const View& from) {
+    const View& to = views[static_cast<size_t>(value)];
+    if (to.memory == Memory::kDisk) return movers->write(value, from);
     stream->copy(from, to);
     stream->synchronize();
   }
@@ -408,7 +410,11 @@ const ExecutionPlan& Executor::plan() const {
   return state_->plan;
 }
 std::span<std::byte> Executor::arena() const {
-  return state_->arena(Tier::kDevice);
+  return state_->memory.arena(Tier::kDevice);
+}
+
+std::string Executor::disk() const {
+  return state_->movers->disk();
 }
 
 bool Executor::has_input(std::string_view name) const {
@@ -419,7 +425,7 @@ void Executor::write_input(std::string_view name, const View& from) {
   const View to = input(name);
   require(from.type == to.type, "input '{}' is {}; it cannot be written from {}", name, to_string(to.type),
           to_string(from.type));
-  state_->write(to, from);
+  state_->write(state_->plan.input(name).value, from);
 }
 
 void Executor::fill_inputs(std::span<const std::string> names, const std::function<void(std::span<const View>)>& fill) {
@@ -431,15 +437,16 @@ void Executor::fill_inputs(std::span<const std::string> names, const std::functi
   }
   fill(views);
   for (size_t i = 0; i < names.size(); ++i) {
-    if (const View to = input(names[i]); to.memory != Memory::kHost) state_->write(to, views[i]);
+    const int to = state_->plan.input(names[i]).value;
+    if (state_->views[static_cast<size_t>(to)].memory != Memory::kHost) state_->write(to, views[i]);
   }
 }
 
 HostPiece Executor::read_input(std::string_view name) const {
-  return state_->read(input(name));
+  return state_->read(state_->plan.input(name).value);
 }
 HostPiece Executor::read_output(std::string_view name) const {
-  return state_->read(output(name));
+  return state_->read(state_->plan.output(name).value);
 }
 
 View Executor::input(std::string_view name) const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,8 @@
 
 namespace trireme {
 
+class Executor;
+
 struct ExecutorOptions {
   comm::World* world = nullptr;  // null: one rank
   ThreadPool* pool = nullptr;    // null: computes on the calling thread
@@ -24,9 +27,12 @@ struct ExecutorOptions {
   // Bytes to run in; empty: the executor takes its own. At least arena_bytes, and not shared by two executors that run
   // at the same time. (A validation plan runs in the step's transient part, which is free between steps.)
   std::span<std::byte> arena = {};
+  std::string disk;  // directory of the file that is the tier 'disk'; "": the system's for temporary files
   // Gives the memory of a parameter or state by its name, for plans with external_parameters. What is the host's is
   // copied, once, for a device that works elsewhere.
   std::function<View(std::string_view)> external = {};
+  // Whose parameters they are, where some lie on the disk: their file is read. Outlives the executor.
+  const Executor* beside = nullptr;
 };
 
 // Where the time of the steps went, summed since the last reset.
@@ -77,6 +83,7 @@ class Executor {
 
   const ExecutionPlan& plan() const;
   std::span<std::byte> arena() const;  // the device's
+  std::string disk() const;            // what lies on the disk, where and how it is reached, in words; "": nothing does
   // Of a crew's plan: a crew has the inputs that its stages read.
   bool has_input(std::string_view name) const;
   // Between the host and the local pieces, between steps. Pieces are dense and row-major, of the plan's types; throw

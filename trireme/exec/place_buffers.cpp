@@ -7,17 +7,13 @@
 namespace trireme {
 namespace {
 
-int64_t alignment_of(const ExecutionPlan& plan, Tier tier) {
-  return tier == Tier::kDevice ? plan.alignment : kBufferAlignment;
-}
-
 // At the front of the arenas.
 void place_persistent(ExecutionPlan& plan, bool external) {
   for (Buffer& buffer : plan.buffers) {
     if (!is_persistent(buffer.holding)) continue;
     int64_t& at = plan.arena(buffer.tier).persistent;
     buffer.offset = external ? -1 : at;
-    if (!external) at += align_buffer(buffer.bytes, alignment_of(plan, buffer.tier));
+    if (!external) at += align_buffer(buffer.bytes, plan.alignment_of(buffer.tier));
   }
 }
 
@@ -39,7 +35,7 @@ Lifetime share_lifetime(ExecutionPlan& plan, const std::vector<int>& group, int6
 // What is of the step alone, after what stays.
 void place_of_step(ExecutionPlan& plan, Tier tier, const std::vector<std::vector<int>>& together) {
   Arena& arena = plan.arena(tier);
-  const int64_t alignment = alignment_of(plan, tier);
+  const int64_t alignment = plan.alignment_of(tier);
   std::vector<Lifetime> lifetimes;
   std::vector<std::vector<int>> members;
   std::vector<char> grouped(plan.buffers.size(), 0);
@@ -72,7 +68,7 @@ void place_of_step(ExecutionPlan& plan, Tier tier, const std::vector<std::vector
 
 void place_buffers(ExecutionPlan& plan, const std::vector<std::vector<int>>& together, bool external) {
   place_persistent(plan, external);
-  for (const Tier tier : {Tier::kDevice, Tier::kHost}) place_of_step(plan, tier, together);
+  for (const Tier tier : kEveryTier) place_of_step(plan, tier, together);
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/exec/disk/blocks.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/op/message.h"
 
@@ -22,9 +23,18 @@ const auto& by_name(const Items& items, std::string_view name, std::string_view 
 }  // namespace
 
 Lane lane_of(const OpDef& op, const Attrs& attrs) {
-  if (is_move(op)) return move_of(attrs).to == Tier::kDevice ? Lane::kIn : Lane::kOut;
+  if (is_move(op)) {
+    const Move move = move_of(attrs);
+    if (move.meets_disk()) return move.from == Tier::kDisk ? Lane::kLoad : Lane::kStore;
+    return move.to == Tier::kDevice ? Lane::kIn : Lane::kOut;
+  }
   if (is_message(op)) return Lane::kMessage;
   return is_communication(op) ? Lane::kComm : Lane::kCompute;
+}
+
+int64_t ExecutionPlan::alignment_of(Tier tier) const {
+  if (tier == Tier::kDevice) return alignment;
+  return tier == Tier::kDisk ? kSectorBytes : kBufferAlignment;
 }
 
 const PlanInput& ExecutionPlan::input(std::string_view wanted) const {
@@ -36,7 +46,7 @@ const PlanOutput& ExecutionPlan::output(std::string_view wanted) const {
 
 std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier) {
   const auto steps = static_cast<int>(plan.actions.size());
-  const int64_t alignment = tier == Tier::kDevice ? plan.alignment : kBufferAlignment;
+  const int64_t alignment = plan.alignment_of(tier);
   std::vector<int64_t> live(static_cast<size_t>(steps) + 3, 0);  // steps -1 .. end, and one past
   for (const Buffer& b : plan.buffers) {
     if (b.offset < 0 || b.tier != tier) continue;

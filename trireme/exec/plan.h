@@ -26,11 +26,13 @@ enum class Lane {
   kCompute,
   kComm,     // collectives
   kMessage,  // sends to other crews, and receipts from them
-  kIn,       // moves to the device's memory from other tiers
+  kIn,       // moves to the device's memory from the host's
   kOut,      // moves from it
+  kLoad,     // moves from the disk
+  kStore,    // moves to it
 };
 std::string_view to_string(Lane lane);
-inline constexpr int kLanes = 5;
+inline constexpr int kLanes = 7;
 inline bool in_background(Lane lane) {
   return lane != Lane::kCompute;
 }
@@ -115,7 +117,7 @@ struct ExecutionPlan {
   // rank crew * mesh.devices() + r.
   int crew = 0, crews = 1;
   std::string device = "cpu";  // whose kernels it names
-  int64_t alignment = 64;      // of buffers in the device's arena, bytes
+  int64_t alignment = 64;      // of buffers in the device's arena, bytes (alignment_of)
   int threads = 1;             // compute threads per rank that scratch sizes are made for
   std::string bits = "fast";   // what is promised of them (Device::bits): "fast on avx2"
   std::array<Arena, kTiers> arenas;
@@ -131,6 +133,7 @@ struct ExecutionPlan {
 
   Arena& arena(Tier tier = Tier::kDevice) { return arenas[static_cast<size_t>(tier)]; }
   const Arena& arena(Tier tier = Tier::kDevice) const { return arenas[static_cast<size_t>(tier)]; }
+  int64_t alignment_of(Tier tier) const;                // of buffers in its arena, bytes
   const PlanInput& input(std::string_view name) const;  // throws kNotFound with candidates
   const PlanOutput& output(std::string_view name) const;
   int64_t offset_of(int value) const {

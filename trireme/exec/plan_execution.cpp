@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
+#include "trireme/exec/disk/blocks.h"
 #include "trireme/exec/place_buffers.h"
 #include "trireme/exec/plan.h"
 #include "trireme/op/call_kinds.h"
@@ -84,7 +85,11 @@ class Planner {
         action.kernel = kernel.name;
         scratch = kernel.scratch_bytes;
       }
-      if (is_move(*action.op)) home_[static_cast<size_t>(n.inputs[0])] = move_of(n.attrs).from;
+      if (is_move(*action.op)) {
+        const Move move = move_of(n.attrs);
+        home_[static_cast<size_t>(n.inputs[0])] = move.from;
+        if (move.meets_disk()) scratch = staged_by_disk(graph_.type(n.inputs[0]).bytes());
+      }
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
       for (const ValueId id : n.inputs) {
         const int from = producer_[static_cast<size_t>(id)];
@@ -95,6 +100,7 @@ class Planner {
       }
       if (action.lane == Lane::kComm) bound_in_flight(i, action, scattering_, parts_what_it_reads(action));
       if (action.lane == Lane::kOut) bound_in_flight(i, action, leaving_, true);
+      if (action.lane == Lane::kStore) bound_in_flight(i, action, stored_, true);
       for (const int wait : action.waits) is_waited_for_[static_cast<size_t>(wait)] = 1;
       scratch_bytes_.push_back(scratch);
       plan_.actions.push_back(std::move(action));
@@ -102,7 +108,7 @@ class Planner {
   }
 
   // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it,
-  // which may be the end of the backward pass; a move out of the device's memory does so until the step's end. Two of
+  // which may be the end of the backward pass; a move from the device's memory does so until the step's end. Two of
   // them are enough to keep links, or the lane, busy: the third waits for the first.
   void bound_in_flight(int i, Action& action, std::vector<int>& under_way, bool is_one) {
     std::erase_if(under_way, [&](int comm) { return is_waited_for_[static_cast<size_t>(comm)] != 0; });
@@ -258,7 +264,7 @@ class Planner {
       const int scratch =
           new_buffer(Holding::kScratch, bytes, i, comm ? std::min(waited_[static_cast<size_t>(i)], end_) : i);
       plan_.actions[static_cast<size_t>(i)].scratch = scratch;
-      if (is_carried) plan_.buffers[static_cast<size_t>(scratch)].tier = Tier::kHost;
+      if (is_carried || is_move(def_of(node(i)))) plan_.buffers[static_cast<size_t>(scratch)].tier = Tier::kHost;
     }
     keep_together(i);
   }
@@ -451,11 +457,11 @@ class Planner {
   std::vector<Tier> home_;           // per value: where moves find it
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
-  std::vector<int> scattering_, leaving_;       // reduce-scatters, and moves out, that no action waits for yet
-  std::vector<char> keeps_;                     // per action
-  std::vector<std::vector<ValueId>> replaces_;  // per value: the inputs that are it after the step
-  std::vector<char> is_replaced_;               // per value
-  std::vector<std::vector<ValueId>> users_;     // per buffer
+  std::vector<int> scattering_, leaving_, stored_;  // by lane: what no action waits for yet
+  std::vector<char> keeps_;                         // per action
+  std::vector<std::vector<ValueId>> replaces_;      // per value: the inputs that are it after the step
+  std::vector<char> is_replaced_;                   // per value
+  std::vector<std::vector<ValueId>> users_;         // per buffer
   std::vector<std::vector<int>> together_;
   CallKinds kinds_;
   std::vector<int> kind_of_;  // of actions

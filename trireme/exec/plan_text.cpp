@@ -25,8 +25,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message", "in", "out"};
-constexpr std::array<std::string_view, kTiers> kTierNames{"device", "host"};
+constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message", "in", "out", "load", "store"};
 constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
                                                                 "activation", "gradient", "scratch"};
 
@@ -317,7 +316,7 @@ std::string to_string(const ExecutionPlan& plan) {
     out += fmt::format(" device={} alignment={}", quote(plan.device), plan.alignment);
   if (plan.seq_chunks > 1) out += fmt::format(" seq_chunks={}", plan.seq_chunks);
   out += '\n';
-  for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+  for (const Tier tier : kEveryTier) {
     const Arena& arena = plan.arena(tier);
     if (arena.bytes == 0) continue;
     out += fmt::format("arena {} bytes={} persistent={} lower_bound={}\n", to_string(tier), arena.bytes,

@@ -86,11 +86,12 @@ const std::vector<std::string>& element_types() {
 }
 
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
-  const Reader device(
-      table, where, "device.",
-      {"memory_bytes", "memory_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch", "op"});
+  const Reader device(table, where, "device.",
+                      {"memory_bytes", "memory_bytes_per_s", "disk_bytes_per_s", "achievable", "alignment",
+                       "flops_per_s", "scratch", "op"});
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
+  if (device.has("disk_bytes_per_s")) out.disk_bytes_per_s = device.number("disk_bytes_per_s");
   if (device.has("achievable")) out.achievable = device.number("achievable");
   if (device.has("alignment")) out.alignment = device.integer("alignment");
   if (device.has("scratch")) {
@@ -168,6 +169,7 @@ void check(const Machine& machine, std::string_view where) {
           "{}: {} hosts of {} devices are more than 2^40 devices", where, machine.hosts, machine.devices_per_host);
   positive("device.memory_bytes", static_cast<double>(machine.memory_bytes));
   positive("device.memory_bytes_per_s", machine.memory_bytes_per_s);
+  positive("device.disk_bytes_per_s", machine.disk_bytes_per_s);
   require(machine.achievable > 0 && machine.achievable <= 1,
           "{}: 'device.achievable' is {}; it must be more than 0 and at most 1", where, machine.achievable);
   constexpr int64_t kMostAlignment = 1 << 20;
@@ -246,6 +248,8 @@ std::string to_string(const Machine& machine) {
                                 machine.devices_per_host);
   out += fmt::format("\n[device]\nmemory_bytes = {}\nmemory_bytes_per_s = {}\nachievable = {}\n", machine.memory_bytes,
                      machine.memory_bytes_per_s, machine.achievable);
+  if (machine.disk_bytes_per_s != Machine{}.disk_bytes_per_s)
+    out += fmt::format("disk_bytes_per_s = {}\n", machine.disk_bytes_per_s);
   if (machine.alignment != Machine{}.alignment) out += fmt::format("alignment = {}\n", machine.alignment);
   out += "\n[device.flops_per_s]\n";
   for (const auto& [dtype, rate] : machine.flops_per_s) out += fmt::format("{} = {}\n", dtype, rate);

@@ -44,6 +44,7 @@ struct Machine {
   int64_t devices_per_host = 1;
   int64_t memory_bytes = 0;                   // of one device
   double memory_bytes_per_s = 0;              // of one device
+  double disk_bytes_per_s = 1e9;              // of the disk of a device's rank, read or written in large blocks
   std::map<std::string, double> flops_per_s;  // of one device, by element type: "f32", "bf16"
   double achievable = 1.0;                    // share of flops_per_s that large kernels reach
   std::vector<OpRate> op_rates;               // the first that names an op counts, instead of `achievable`

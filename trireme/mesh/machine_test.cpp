@@ -123,6 +123,16 @@ TEST(Machine, says_how_a_devices_memory_is_used) {
   EXPECT_EQ(parse_machine(to_string(machine)), machine);
 }
 
+TEST(Machine, has_a_disk_of_the_usual_rate_unless_its_file_says_another) {
+  Machine machine = Machine::this_host();
+  EXPECT_EQ(machine.disk_bytes_per_s, 1e9);
+  machine.disk_bytes_per_s = 3.5e9;
+  EXPECT_EQ(parse_machine(to_string(machine)), machine);
+  machine.disk_bytes_per_s = 0;
+  EXPECT_THAT(error_of([&] { check(machine, "m"); }),
+              testing::HasSubstr("'device.disk_bytes_per_s' is 0; it must be more"));
+}
+
 TEST(Machine, this_host_is_valid_and_survives_its_text) {
   const Machine machine = Machine::this_host();
 

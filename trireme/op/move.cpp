@@ -1,15 +1,8 @@
 #include "trireme/op/move.h"
 
-#include <array>
-
 #include "trireme/base/error.h"
 
 namespace trireme {
-namespace {
-
-constexpr std::array<std::string_view, kTiers> kTierNames{"device", "host"};
-
-}  // namespace
 
 std::string_view to_string(Tier tier) {
   return kTierNames[static_cast<size_t>(tier)];
@@ -19,7 +12,7 @@ Tier parse_tier(std::string_view name) {
   for (size_t i = 0; i < kTierNames.size(); ++i) {
     if (kTierNames[i] == name) return static_cast<Tier>(i);
   }
-  fail(ErrorKind::kNotFound, "there is no tier of memory '{}'; there are 'device' and 'host'", name);
+  fail(ErrorKind::kNotFound, "there is no tier of memory '{}'; there are 'device', 'host' and 'disk'", name);
 }
 
 Move move_of(const Attrs& attrs) {

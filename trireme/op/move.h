@@ -2,6 +2,7 @@
 // layouts are chosen, and run beside the ops.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -15,8 +16,11 @@ enum class Tier {
   // Besides, of the host's: what need not lie where kernels work all the time, and staging of what is sent for devices
   // whose memory the host cannot touch.
   kHost,
+  kDisk,  // a file of the rank's own (exec/disk/swap_file.h)
 };
-inline constexpr int kTiers = 2;
+inline constexpr int kTiers = 3;
+inline constexpr std::array<std::string_view, kTiers> kTierNames{"device", "host", "disk"};
+inline constexpr std::array<Tier, kTiers> kEveryTier{Tier::kDevice, Tier::kHost, Tier::kDisk};
 std::string_view to_string(Tier tier);
 Tier parse_tier(std::string_view name);  // throws kNotFound with the names there are
 
@@ -29,6 +33,7 @@ struct MoveAttrs {
 struct Move {
   Tier from = Tier::kHost;
   Tier to = Tier::kDevice;
+  bool meets_disk() const { return from == Tier::kDisk || to == Tier::kDisk; }
   friend bool operator==(const Move&, const Move&) = default;
 };
 

@@ -1,12 +1,16 @@
 // Moves what has another home than the device to it and back.
 //
-// Before: optimizer state lies in the device's memory all step, and what the forward pass makes for the backward pass
-// until that has read it. After: state that parallel.home puts elsewhere is moved to the device before the first op
-// that reads it, and what replaces it is moved to its home when the last op has read it. What parallel.keep puts on the
-// host leaves the device after its last reader in the forward pass, and comes back before its first reader after that.
+// Before: parameters and optimizer state lie in the device's memory all step, gradients until their updates, and what
+// the forward pass makes for the backward pass until that has read it. After: what parallel.home puts elsewhere is
+// moved to the device before the first op that reads it, and what replaces it is moved to its home when the last op has
+// read it. What parallel.keep puts on the host or the disk leaves the device after its last reader in the forward pass,
+// and comes back before its first reader after that.
 //
-// The moves run beside the ops. Those for one reader are begun before the reader that stands before it; what would have
-// to come back before it has left stays. The pass runs last, when the ops stand where they will run.
+// A parameter that has come goes again when a few others have been read without it, and comes anew for its next reader;
+// so do gradients, which leave once. The moves run beside the ops. Those for one reader are begun before a reader that
+// stands before it: the last one from which on the ops take as long as they do, by the machine's rates, but not more
+// than four readers ahead. What would have to come back before it has left stays. The pass runs last, when the ops
+// stand where they will run.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -16,16 +20,23 @@
 #include "trireme/pass/pipeline.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
+#include "trireme/pass/step_times.h"
 
 namespace trireme {
 namespace {
 
-// A value that is at home until a reader asks for it.
-struct Stay {
+// Ops that use a value while it is on the device, from the first to the last of them.
+struct Visit {
+  NodeId first = -1, last = -1;
+  NodeId earliest = -1;  // of them, one of the earliest phase, which what they all read is of
+};
+
+// A value that is on the device for its visits, and at home between them.
+struct Trip {
   ValueId value = kNoValue;
   Tier home = Tier::kHost;
-  NodeId leaves_after = -1;  // the last op that uses it before; -1: an input, which is at home from the start
-  NodeId first_reader = -1;
+  bool is_made = false;  // by the first visit, after which it leaves; else it is at home from the start
+  std::vector<Visit> visits;
 };
 
 // A value that replaces an input whose home is elsewhere.
@@ -34,6 +45,12 @@ struct Return {
   NodeId last_user = -1;  // the op that makes it, or the last that reads it
 };
 
+// A visit ends when more ops than these have read parameters or state, and not this value.
+constexpr int64_t kReadersPassedBy = 3;
+
+// What comes is begun before a reader that is so many readers ahead of its own, at most.
+constexpr std::ptrdiff_t kMostReadersAhead = 4;
+
 bool is_late(const Node& node) {
   return is_for_backward(node) || node.phase == Phase::kUpdate;
 }
@@ -41,20 +58,28 @@ bool is_late(const Node& node) {
 class Homes {
  public:
   Homes(const Program& program, const PassOptions& options)
-      : graph_(program.graph), options_(options), rewrite_(program), uses_(graph_.values().size()) {
+      : graph_(program.graph),
+        options_(options),
+        machine_(options.rates.machine ? *options.rates.machine : Machine::this_host()),
+        rewrite_(program),
+        uses_(graph_.values().size()) {
     find_uses();
-    add_state();
-    if (options.recompute.keeps_on_host()) add_kept();
-    leave_out_the_short();
+    number_readers();
+    add_inputs();
+    add_gradients();
+    if (options.recompute.keeps_elsewhere()) add_kept();
+    if (!trips_.empty()) starts_ = start_times(program, options.rates);
+    join_the_close();
   }
 
-  bool any() const { return !stays_.empty() || !returns_.empty(); }
+  bool any() const { return !trips_.empty() || !returns_.empty(); }
 
   Program run() {
-    std::multimap<NodeId, const Stay*> begins, leaves;
-    for (const Stay& stay : stays_) {
-      begins.emplace(begin_of(stay), &stay);
-      if (stay.leaves_after >= 0) leaves.emplace(stay.leaves_after, &stay);
+    std::multimap<NodeId, std::pair<const Trip*, const Visit*>> comes;
+    std::multimap<NodeId, const Trip*> leaves;
+    for (const Trip& trip : trips_) {
+      each_coming(trip, [&](const Visit& visit) { comes.emplace(begin_of(visit), std::pair(&trip, &visit)); });
+      if (trip.is_made) leaves.emplace(trip.visits[0].last, &trip);
     }
     std::multimap<NodeId, ValueId> returns;
     for (const auto& [value, back] : returns_) returns.emplace(back.last_user, value);
@@ -62,9 +87,9 @@ class Homes {
       for (auto [at, end] = map.equal_range(id); at != end; ++at) visit(at->second);
     };
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      each(begins, id, [&](const Stay* stay) { come(*stay); });
+      each(comes, id, [&](const auto& come) { bring(*come.first, *come.second); });
       copy(id);
-      each(leaves, id, [&](const Stay* stay) { at_home_[stay->value] = moved(stay->value, stay->home, id); });
+      each(leaves, id, [&](const Trip* trip) { at_home_[trip->value] = moved(trip->value, trip->home, id); });
       each(returns, id, [&](ValueId value) { at_home_[value] = moved(value, returns_.at(value).home, id); });
     }
     for (const auto& [value, back] : returns_) rewrite_.same(value, at_home_.at(value));
@@ -73,8 +98,7 @@ class Homes {
 
  private:
   struct Uses {
-    NodeId last = -1;                         // the op that makes it, or the last that reads it
-    NodeId last_early = -1, first_late = -1;  // of the forward pass, and after
+    std::vector<NodeId> nodes;  // the op that makes it, and those that read it
     bool is_output = false;
   };
   static size_t at(ValueId id) { return static_cast<size_t>(id); }
@@ -82,52 +106,141 @@ class Homes {
   void find_uses() {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
-      for (const ValueId made : node.outputs) uses_[at(made)].last = uses_[at(made)].last_early = id;
-      for (const ValueId operand : node.inputs) {
-        Uses& uses = uses_[at(operand)];
-        uses.last = id;
-        if (!is_late(node)) uses.last_early = id;
-        if (is_late(node) && uses.first_late < 0) uses.first_late = id;
-      }
+      const auto use = [&](ValueId value) {
+        std::vector<NodeId>& nodes = uses_[at(value)].nodes;
+        if (nodes.empty() || nodes.back() != id) nodes.push_back(id);
+      };
+      for (const ValueId operand : node.inputs) use(operand);
+      for (const ValueId made : node.outputs) use(made);
     }
     for (const Output& output : graph_.outputs()) uses_[at(output.value)].is_output = true;
   }
 
-  void add_state() {
-    std::set<ValueId> known;
+  const Input& input_of(ValueId value) const { return graph_.inputs()[at(graph_.value(value).index)]; }
+
+  Tier home_of(Held what, ValueId parameter) const {
+    return trireme::home_of(options_.homes, what, input_of(parameter).name);
+  }
+
+  // Where inputs lie that have another home than the device.
+  std::map<ValueId, Tier> homes_of_inputs() const {
+    std::map<ValueId, Tier> out;
+    const auto add = [&](ValueId input, Tier home) {
+      if (home != Tier::kDevice) out.emplace(input, home);
+    };
+    for (const Input& input : graph_.inputs()) {
+      if (input.role == Role::kParameter) add(input.value, home_of(Held::kParameter, input.value));
+    }
     for (const Update& update : graph_.updates()) {
-      const Input& parameter = graph_.inputs()[at(graph_.value(update.parameter).index)];
-      const Tier home = home_of_state(options_.homes, parameter.name);
-      if (home == Tier::kDevice) continue;
-      for (const ValueId state : update.states) {
-        if (known.insert(state).second) add_input(state, home);
+      for (const ValueId state : update.states) add(state, home_of(Held::kState, update.parameter));
+    }
+    return out;
+  }
+
+  // The ops that read parameters and state, in their order.
+  void number_readers() {
+    std::set<NodeId> readers;
+    for (const Input& input : graph_.inputs()) {
+      if (input.role != Role::kParameter && input.role != Role::kState) continue;
+      const std::vector<NodeId>& nodes = uses_[at(input.value)].nodes;
+      readers.insert(nodes.begin(), nodes.end());
+    }
+    for (const NodeId id : readers) number_of_reader_.emplace(id, static_cast<int64_t>(number_of_reader_.size()));
+  }
+
+  // How many of them stand before the op.
+  int64_t readers_before(NodeId id) const {
+    const auto next = number_of_reader_.lower_bound(id);
+    return next == number_of_reader_.end() ? static_cast<int64_t>(number_of_reader_.size()) : next->second;
+  }
+
+  void join(Visit& visit, const Visit& next) const {
+    visit.last = next.last;
+    if (graph_.node(next.earliest).phase < graph_.node(visit.earliest).phase) visit.earliest = next.earliest;
+  }
+
+  std::vector<Visit> visits_of(const std::vector<NodeId>& uses) const {
+    std::vector<Visit> out;
+    for (const NodeId id : uses) {
+      const bool goes_on = !out.empty() && readers_before(id) - readers_before(out.back().last) <= kReadersPassedBy;
+      if (goes_on) {
+        join(out.back(), {id, id, id});
+      } else {
+        out.push_back({id, id, id});
+      }
+    }
+    return out;
+  }
+
+  void add_inputs() {
+    for (const auto& [input, home] : homes_of_inputs()) {
+      const std::vector<NodeId>& uses = uses_[at(input)].nodes;
+      if (!uses.empty()) trips_.push_back({.value = input, .home = home, .visits = visits_of(uses)});
+      for (const Output& output : graph_.outputs()) {
+        if (output.updates == input && graph_.value(output.value).producer >= 0)
+          returns_.emplace(output.value, Return{home, uses_[at(output.value)].nodes.back()});
       }
     }
   }
 
-  void add_input(ValueId input, Tier home) {
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      if (std::ranges::find(graph_.node(id).inputs, input) == graph_.node(id).inputs.end()) continue;
-      stays_.push_back({.value = input, .home = home, .first_reader = id});
-      break;
+  // Gradients until their updates read them, and the parts of sums over micro-batches.
+  void add_gradients() {
+    std::map<ValueId, Tier> homes;
+    for (const Update& update : graph_.updates()) {
+      const Tier home = home_of(Held::kGradient, update.parameter);
+      if (home != Tier::kDevice) homes.emplace(update.parameter, home);
     }
-    for (const Output& output : graph_.outputs()) {
-      if (output.updates == input && graph_.value(output.value).producer >= 0)
-        returns_.emplace(output.value, Return{home, uses_[at(output.value)].last});
+    if (homes.empty()) return;
+    std::set<ValueId> known;
+    for (const Update& update : graph_.updates()) {
+      if (homes.contains(update.parameter)) add_gradient(update.gradient, homes.at(update.parameter), known);
     }
+    for (const auto& [gradient, all_of] : graph_.gradients()) {
+      for (const ValueId of : all_of) {
+        if (homes.contains(of)) add_gradient(gradient, homes.at(of), known);
+      }
+    }
+  }
+
+  void add_gradient(ValueId value, Tier home, std::set<ValueId>& known) {
+    const NodeId producer = graph_.value(value).producer;
+    if (producer < 0 || !known.insert(value).second) return;
+    const Node& node = graph_.node(producer);
+    if (may_leave(value)) {
+      std::vector<Visit> visits = visits_of(uses_[at(value)].nodes);
+      if (visits.size() > 1)
+        trips_.push_back({.value = value, .home = home, .is_made = true, .visits = std::move(visits)});
+    }
+    if (node.phase != Phase::kBackward || node.gradient_of >= 0) return;
+    for (const ValueId term : node.inputs) {  // of a sum
+      if (graph_.type(term) == graph_.type(value)) add_gradient(term, home, known);
+    }
+  }
+
+  // Not what a step reports, what is one of a collective's results, which may be of several phases, or a look at an
+  // input.
+  bool may_leave(ValueId id) const {
+    const NodeId producer = graph_.value(id).producer;
+    if (producer < 0 || uses_[at(id)].is_output) return false;
+    const Node& node = graph_.node(producer);
+    return !(def_of(node).collective && node.outputs.size() > 1) && !looks_at_an_input(id);
   }
 
   void add_kept() {
     const std::vector<RecomputeAsked> asked = recompute_asked(graph_, options_.recompute);
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
-      const Value& value = graph_.value(id);
-      if (value.producer < 0 || uses_[at(id)].is_output || value.type.bytes() < options_.recompute.fewest_bytes)
-        continue;
-      const Node& producer = graph_.node(value.producer);
-      if (def_of(producer).collective && producer.outputs.size() > 1) continue;  // a bucket may be of several phases
-      const bool is_kept = uses_[at(id)].first_late > uses_[at(id)].last_early;
-      if (is_late(producer) || !asked[at(value.producer)].on_host || !is_kept || looks_at_an_input(id)) continue;
-      stays_.push_back({id, Tier::kHost, uses_[at(id)].last_early, uses_[at(id)].first_late});
+      const NodeId producer = graph_.value(id).producer;
+      if (producer < 0 || graph_.value(id).type.bytes() < options_.recompute.fewest_bytes || !may_leave(id)) continue;
+      const Tier home = asked[at(producer)].home;
+      if (is_late(graph_.node(producer)) || home == Tier::kDevice) continue;
+      const std::vector<NodeId>& uses = uses_[at(id)].nodes;
+      const auto late = std::ranges::find_if(uses, [&](NodeId use) { return is_late(graph_.node(use)); });
+      const bool is_kept =
+          late != uses.end() && std::none_of(late, uses.end(), [&](NodeId use) { return !is_late(graph_.node(use)); });
+      if (!is_kept) continue;
+      Visit back{*late, *late, *late};
+      for (auto use = late; use != uses.end(); ++use) join(back, {*use, *use, *use});
+      trips_.push_back({id, home, true, {{uses.front(), *(late - 1), uses.front()}, back}});
     }
   }
 
@@ -140,24 +253,57 @@ class Homes {
     return producer < 0;
   }
 
-  // Readers that something comes for, in the program's order.
+  template <class Each>
+  void each_coming(const Trip& trip, Each&& each) const {
+    for (size_t i = trip.is_made ? 1 : 0; i < trip.visits.size(); ++i) each(trip.visits[i]);
+  }
+
+  // Readers that something comes for, in the program's order, and how long that takes.
   void find_readers() {
-    readers_.clear();
-    for (const Stay& stay : stays_) readers_.push_back(stay.first_reader);
-    std::ranges::sort(readers_);
-    readers_.erase(std::ranges::unique(readers_).begin(), readers_.end());
+    std::map<NodeId, double> seconds;
+    for (const Trip& trip : trips_) {
+      const double move_s = move_seconds({trip.home, Tier::kDevice}, graph_.type(trip.value).bytes(), machine_);
+      each_coming(trip, [&](const Visit& visit) { seconds[visit.first] += move_s; });
+    }
+    readers_.assign(seconds.begin(), seconds.end());
   }
 
   // Before this op the value begins to come.
-  NodeId begin_of(const Stay& stay) const {
-    const auto reader = std::ranges::lower_bound(readers_, stay.first_reader);
-    return reader == readers_.begin() ? std::max(0, stay.first_reader - 1) : *(reader - 1);
+  NodeId begin_of(const Visit& visit) const {
+    const auto reader = std::ranges::lower_bound(readers_, visit.first, {}, &std::pair<NodeId, double>::first);
+    if (reader == readers_.begin()) return std::max(0, visit.first - 1);
+    const auto ahead_s = [&](NodeId id) {
+      return starts_[static_cast<size_t>(visit.first)] - starts_[static_cast<size_t>(id)];
+    };
+    auto begin = reader - 1;
+    while (begin != readers_.begin() && reader - begin < kMostReadersAhead && ahead_s(begin->first) < reader->second)
+      --begin;
+    return begin->first;
   }
 
-  void leave_out_the_short() {
-    find_readers();
-    while (std::erase_if(stays_, [&](const Stay& stay) { return begin_of(stay) <= stay.leaves_after; }) > 0)
+  // Joins visits where the second would begin before the end of the first.
+  bool join_visits(Trip& trip) const {
+    bool any = false;
+    for (size_t i = 1; i < trip.visits.size();) {
+      Visit& before = trip.visits[i - 1];
+      if (begin_of(trip.visits[i]) > before.last) {
+        ++i;
+        continue;
+      }
+      join(before, trip.visits[i]);
+      trip.visits.erase(trip.visits.begin() + static_cast<std::ptrdiff_t>(i));
+      any = true;
+    }
+    return any;
+  }
+
+  void join_the_close() {
+    for (bool any = true; any;) {
       find_readers();
+      any = false;
+      for (Trip& trip : trips_) any = join_visits(trip) || any;
+      std::erase_if(trips_, [](const Trip& trip) { return trip.is_made && trip.visits.size() == 1; });
+    }
   }
 
   ValueId moved(ValueId value, Tier home, NodeId beside) {
@@ -166,11 +312,11 @@ class Homes {
     return out;
   }
 
-  void come(const Stay& stay) {
-    const ValueId here = rewrite_.new_value_like(stay.value);
-    const ValueId from = stay.leaves_after < 0 ? stay.value : at_home_.at(stay.value);
-    rewrite_.insert(structural().move, attrs_of({stay.home, Tier::kDevice}), stay.first_reader, {{from}}, {{here}});
-    here_.emplace(stay.value, here);
+  void bring(const Trip& trip, const Visit& visit) {
+    const ValueId here = rewrite_.new_value_like(trip.value);
+    const ValueId from = trip.is_made ? at_home_.at(trip.value) : trip.value;
+    rewrite_.insert(structural().move, attrs_of({trip.home, Tier::kDevice}), visit.earliest, {{from}}, {{here}});
+    here_[trip.value] = here;
   }
 
   void copy(NodeId id) {
@@ -183,11 +329,14 @@ class Homes {
 
   const Graph& graph_;
   const PassOptions& options_;
+  Machine machine_;
   Rewrite rewrite_;
-  std::vector<Uses> uses_;  // by value
-  std::vector<Stay> stays_;
+  std::vector<Uses> uses_;                      // by value
+  std::map<NodeId, int64_t> number_of_reader_;  // of ops that read parameters and state
+  std::vector<Trip> trips_;
   std::map<ValueId, Return> returns_;  // by value
-  std::vector<NodeId> readers_;
+  std::vector<std::pair<NodeId, double>> readers_;
+  std::vector<double> starts_;          // of ops, in the modelled step
   std::map<ValueId, ValueId> here_;     // by value: the same that came to the device
   std::map<ValueId, ValueId> at_home_;  // by value: the same that left it
 };
@@ -198,7 +347,7 @@ namespace pass {
 extern const Pass homes{
     .name = "homes",
     .doc = "what has another home than the device is moved there before it is read, and back",
-    .asked_for = [](const PassOptions& o) { return !o.homes.empty() || o.recompute.keeps_on_host(); },
+    .asked_for = [](const PassOptions& o) { return !o.homes.empty() || o.recompute.keeps_elsewhere(); },
     .run =
         [](Program program, const PassOptions& o) {
           Homes moving(program, o);

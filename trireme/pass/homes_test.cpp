@@ -135,6 +135,27 @@ TEST(Homes, take_the_state_out_of_the_devices_memory) {
   EXPECT_LE(plan.arena().bytes - usual.arena().bytes + 2 * kWeights * kBytes, 6 * kBytes);
 }
 
+TEST(Homes, on_the_disk_are_whole_sectors_and_staged_in_blocks) {
+  const ExecutionPlan plan = plan_execution(program_with({parse_home_rule("*/state = disk")}));
+  EXPECT_THAT(verify(plan), IsEmpty());
+  EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
+  EXPECT_EQ(plan.arena(Tier::kDisk), (Arena{2 * kWeights * kBytes, 2 * kWeights * kBytes, 2 * kWeights * kBytes}));
+  EXPECT_EQ(plan.arena().persistent, kWeights * kBytes);
+  for (const Action& action : plan.actions) {
+    if (!is_move(*action.op)) continue;
+    EXPECT_EQ(action.lane, move_of(action.attrs).from == Tier::kDisk ? Lane::kLoad : Lane::kStore);
+    const Buffer& staging = plan.buffers[static_cast<size_t>(action.scratch)];
+    EXPECT_EQ(staging.tier, Tier::kHost);
+    EXPECT_EQ(staging.bytes, kBytes + 4096);
+  }
+  // The modelled time goes by the disk's rate where that is the lower one.
+  const Machine machine{.memory_bytes_per_s = 1e12, .disk_bytes_per_s = 1e9, .flops_per_s = {{"f32", 1e12}}};
+  const std::vector<double> seconds = action_seconds(plan, {.machine = machine});
+  for (size_t i = 0; i < plan.actions.size(); ++i) {
+    if (is_move(*plan.actions[i].op)) EXPECT_NEAR(seconds[i], kBytes / 1e9, 1e-12);
+  }
+}
+
 TEST(Homes, change_no_bits) {
   const std::vector<std::string> usual = trained(plan_execution(program_with({})), cpu_device());
   EXPECT_EQ(trained(plan_execution(program_with(all_on_host())), cpu_device()), usual);
@@ -142,9 +163,12 @@ TEST(Homes, change_no_bits) {
       trained(plan_execution(program_with({parse_home_rule("w1/state = host"), parse_home_rule("w3/state=host")})),
               cpu_device()),
       usual);
+  const std::vector<HomeRule> on_disk{parse_home_rule("*/state = disk"), parse_home_rule("w2/state = host")};
+  EXPECT_EQ(trained(plan_execution(program_with(on_disk)), cpu_device()), usual);
   for (const char* const name : {"guarded:1", "guarded:2", "guarded:3"}) {
     const std::shared_ptr<Device> device = make_device(name);
     EXPECT_EQ(trained(plan_execution(program_with(all_on_host()), {.device = device.get()}), *device), usual) << name;
+    EXPECT_EQ(trained(plan_execution(program_with(on_disk), {.device = device.get()}), *device), usual) << name;
   }
 }
 
@@ -214,9 +238,12 @@ TEST(Homes, what_is_kept_for_the_backward_pass_leaves_and_comes_back_once) {
 TEST(Homes, rules_are_of_the_state_of_parameters_and_the_last_counts) {
   const std::vector<HomeRule> rules{parse_home_rule("h.*/state=host"), parse_home_rule("h.1/state=device")};
   EXPECT_EQ(to_string(rules[0]), "h.*/state = host");
-  EXPECT_EQ(home_of_state(rules, "h.0.w"), Tier::kHost);
-  EXPECT_EQ(home_of_state(rules, "h.1.w"), Tier::kDevice);
-  EXPECT_EQ(home_of_state(rules, "wte"), Tier::kDevice);
+  EXPECT_EQ(home_of(rules, Held::kState, "h.0.w"), Tier::kHost);
+  EXPECT_EQ(home_of(rules, Held::kState, "h.1.w"), Tier::kDevice);
+  EXPECT_EQ(home_of(rules, Held::kState, "wte"), Tier::kDevice);
+  EXPECT_EQ(home_of(rules, Held::kParameter, "h.0.w"), Tier::kDevice);
+  EXPECT_EQ(to_string(parse_home_rule("wte=disk")), "wte = disk");
+  EXPECT_EQ(to_string(parse_home_rule("*/gradient = host")), "*/gradient = host");
   const auto refusal = [](auto&& call) {
     try {
       call();
@@ -225,8 +252,10 @@ TEST(Homes, rules_are_of_the_state_of_parameters_and_the_last_counts) {
     }
     return std::string();
   };
-  for (const char* const text : {"wte = host", "/state = host", "wte/state", "= host"})
-    EXPECT_THAT(refusal([&] { parse_home_rule(text); }), HasSubstr("is not \"parameters/state = tier\"")) << text;
+  for (const char* const text : {"wte/value = host", "/state = host", "wte/state", "= host"})
+    EXPECT_THAT(refusal([&] { parse_home_rule(text); }),
+                HasSubstr("is not \"parameters = tier\", \"parameters/state = tier\""))
+        << text;
   EXPECT_THAT(refusal([&] { parse_home_rule("wte/state = moon"); }), HasSubstr("no tier of memory 'moon'"));
   const std::vector<HomeRule> other{parse_home_rule("v*/state = host")};
   EXPECT_THAT(refusal([&] { check_homes(layers_with_state(), other); }),

@@ -64,8 +64,9 @@ bool Recompute::slices() const {
   return slice || std::ranges::any_of(rules, [](const Rule& r) { return r.slice || r.keep == Rule::Keep::kSlice; });
 }
 
-bool Recompute::keeps_on_host() const {
-  return std::ranges::any_of(rules, [](const Rule& r) { return r.keep == Rule::Keep::kHost; });
+bool Recompute::keeps_elsewhere() const {
+  using Keep = Rule::Keep;
+  return std::ranges::any_of(rules, [](const Rule& r) { return r.keep == Keep::kHost || r.keep == Keep::kDisk; });
 }
 
 Recompute with_requests(const Graph& graph, Recompute options) {

@@ -16,14 +16,14 @@
 namespace trireme {
 
 // How the backward pass gets what the forward pass made: it is kept as it is; computed again (recompute.cpp); kept in
-// slices, on ranks that have the same (slice_kept.cpp); or kept on the host (homes.cpp).
+// slices, on ranks that have the same (slice_kept.cpp); or kept on the host or the disk (homes.cpp).
 struct Recompute {
   bool rows = false;   // again: activation functions and norms
   int64_t blocks = 0;  // again: modules that have a number, "h.0": so many, from 0 on; -1: all of them
   // For a module, "h.*", or its ops of a name, "h.*/matmul"; the last that matches counts.
   struct Rule {
-    // kMemory: in the device's, whatever else says; kHost: in the host's (homes.cpp).
-    enum class Keep { kAgain, kMemory, kSlice, kHost };
+    // kMemory: in the device's, whatever else says; kHost, kDisk: in that tier (homes.cpp).
+    enum class Keep { kAgain, kMemory, kSlice, kHost, kDisk };
     std::string pattern;
     Keep keep = Keep::kAgain;
     // Of a module that is computed again, as below.
@@ -41,7 +41,7 @@ struct Recompute {
   bool is_asked_for() const { return rows || blocks != 0 || !rules.empty(); }
   bool keeps_gathered() const;
   bool slices() const;
-  bool keeps_on_host() const;
+  bool keeps_elsewhere() const;  // than in the device's memory
 };
 // What the model's code asks, and then these rules.
 Recompute with_requests(const Graph& graph, Recompute options);

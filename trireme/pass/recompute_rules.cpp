@@ -40,8 +40,10 @@ void apply(const Recompute::Rule& rule, std::string_view op, std::string_view sc
   const std::string_view found = matched_scope(pattern, scope);
   if (found.empty() && !matches(pattern, scope)) return;
   using Keep = Recompute::Rule::Keep;
-  if (rule.keep == Keep::kHost || rule.keep == Keep::kMemory) out.on_host = rule.keep == Keep::kHost;
-  if (rule.keep == Keep::kHost) return;
+  const bool is_elsewhere = rule.keep == Keep::kHost || rule.keep == Keep::kDisk;
+  if (rule.keep == Keep::kMemory) out.home = Tier::kDevice;
+  if (is_elsewhere) out.home = rule.keep == Keep::kHost ? Tier::kHost : Tier::kDisk;
+  if (is_elsewhere) return;
   out.slice = rule.slice || rule.keep == Keep::kSlice;
   if (rule.keep == Keep::kSlice) return;
   out.kept = rule.keep == Keep::kMemory;

@@ -18,7 +18,7 @@ struct RecomputeAsked {
   bool communication = true;
   bool optimizer_communication = true;
   bool slice = false;
-  bool on_host = false;
+  Tier home = Tier::kDevice;  // where it lies until it is read
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
 

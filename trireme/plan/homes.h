@@ -13,20 +13,29 @@
 
 namespace trireme {
 
-// Of the optimizer's state of the parameters whose names match; of several rules the last that matches counts.
+// What a rule is of.
+enum class Held {
+  kParameter,
+  kState,     // the optimizer's of the parameter
+  kGradient,  // the parameter's, until its update has read it
+};
+
+// Of the parameters whose names match; of several rules for the same the last that matches counts.
 struct HomeRule {
   ScopePattern parameters;
+  Held of = Held::kState;
   Tier home = Tier::kDevice;
   friend bool operator==(const HomeRule&, const HomeRule&) = default;
 };
 
-// "h.*/state = host". Throws kInvalidArgument for what is none.
+// "wte = host", "h.*/state = disk", "*/gradient = host". Throws kInvalidArgument for what is none.
 HomeRule parse_home_rule(const std::string& text);
 std::string to_string(const HomeRule& rule);
 
-Tier home_of_state(std::span<const HomeRule> rules, std::string_view parameter);
+Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter);
 
-// Throws kInvalidArgument for a rule that matches no parameter which the graph updates with state of its own.
+// Throws kInvalidArgument for a rule that matches no parameter of the graph, or, where the graph trains, none that it
+// updates, with state where the rule is of that.
 void check_homes(const Graph& graph, std::span<const HomeRule> rules);
 
 }  // namespace trireme

@@ -28,6 +28,7 @@
 #include "trireme/plan/stages.h"
 #include "trireme/plan/strategy.h"
 #include "trireme/plan/strategy_file.h"
+#include "trireme/plan/tier_sizes.h"
 
 namespace trireme {
 
@@ -91,6 +92,7 @@ struct Parallel {
   PipelineParallel pipeline;
   Communication communication;
   std::vector<HomeRule> homes;
+  TierSizes tiers;  // that a rank may take
   // The graph is cut by hand: it is what each rank runs, with collectives of the model's own code (ir/graph.h,
   // Input::piece). Of the rest, `mesh` counts, and `dataset` for the batch that a rank is given.
   bool by_hand = false;

@@ -12,6 +12,7 @@ namespace trireme {
 enum class Memory {
   kHost,    // the host's threads, and the device where it works in the host's memory
   kDevice,  // what runs on the device alone; to the host they are an address
+  kDisk,    // nobody, where they lie: they are in a file, and have no address
 };
 
 struct View {
@@ -33,9 +34,9 @@ struct View {
     if (memory == Memory::kHost) [[likely]]
       return;
     fail(ErrorKind::kInvalidArgument,
-         "a view of {} lies in device memory, which the host cannot touch; copy it (Executor::read_input, read_output "
-         "and write_input)",
-         to_string(type));
+         "a view of {} lies {}, which the host cannot touch; copy it (Executor::read_input, read_output and "
+         "write_input)",
+         to_string(type), memory == Memory::kDisk ? "on the disk" : "in device memory");
   }
 
   // The elements; throws kInternal when T is not the view's element type, kInvalidArgument as raw().

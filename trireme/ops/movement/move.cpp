@@ -19,7 +19,8 @@ Cost cost_of_move(const TypeArgs& args) {
 
 std::vector<Example> move_examples() {
   return {{.in = {f32({6, 4})}, .attrs = attrs_of({Tier::kHost, Tier::kDevice})},
-          {.in = {f32({5})}, .attrs = attrs_of({Tier::kDevice, Tier::kHost})}};
+          {.in = {f32({5})}, .attrs = attrs_of({Tier::kDevice, Tier::kHost})},
+          {.in = {f32({7, 2})}, .attrs = attrs_of({Tier::kDisk, Tier::kDevice})}};
 }
 
 }  // namespace

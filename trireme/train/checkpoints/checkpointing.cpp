@@ -198,6 +198,13 @@ void load_piece(const Session& session, const Executor& step, const ckpt::Reader
   }
 }
 
+// A copy of a part of the box.
+HostTensor part_of(const View& data, const Box& box, const Box& inner) {
+  HostTensor out(TensorType{data.type.dtype, inner.size});
+  copy_region(data, box, out.view(), inner, inner);
+  return out;
+}
+
 }  // namespace
 
 std::string save_session(Session& session, comm::World* world, const SaveRequest& request) {
@@ -205,26 +212,29 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
   const ExecutionPlan& plan = session.plan();
   std::vector<ckpt::Piece> pieces;
   std::deque<HostTensor> copies;
-  std::deque<HostPiece> held_pieces;  // what is written has its bytes here, where the host cannot read the executor's
   for (const PlanInput& input : session.pieces_to_write(rank)) {
     const Shape& whole = plan.values[static_cast<size_t>(input.value)].whole;
     const Shape saved = saved_as(session, input);
     const Box box = session.step().input_box(input.name);
-    const View data = held_pieces.emplace_back(session.step().read_input(input.name)).view;
+    const View data = session.step().input(input.name);
     const std::vector<SavedBox> boxes = saved_boxes(whole, held(box, whole), saved);
     for (const SavedBox& part : boxes) {
-      View bytes = data;
-      if (part.inner != box) {
-        copies.emplace_back(TensorType{data.type.dtype, part.inner.size});
-        bytes = copies.back().view();
-        copy_region(data, box, bytes, part.inner, part.inner);
+      ckpt::Piece& piece = pieces.emplace_back();
+      piece = {.name = input.name,
+               .role = input.role == Role::kParameter ? "param" : "state",
+               .whole = saved.rank() == 0 ? whole : saved,
+               .box = part.saved,
+               .data = data};
+      if (data.memory != Memory::kHost) {
+        piece.data = {nullptr, data.type};
+        piece.read = [&session, name = input.name, box, inner = part.inner] {
+          const HostPiece held = session.step().read_input(name);
+          return part_of(held.view, box, inner);
+        };
+      } else if (part.inner != box) {
+        piece.data = copies.emplace_back(part_of(data, box, part.inner)).view();
       }
-      bytes.type.shape = part.saved.size;
-      pieces.push_back({.name = input.name,
-                        .role = input.role == Role::kParameter ? "param" : "state",
-                        .whole = saved.rank() == 0 ? whole : saved,
-                        .box = part.saved,
-                        .data = bytes});
+      piece.data.type.shape = part.saved.size;
     }
   }
   std::map<std::string, std::string> meta = request.meta;

@@ -248,12 +248,28 @@ std::vector<Key> keys_of_kept(JobConfig& c) {
        .target = as_texts(&p.keep),
        .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
               "again), \"scope/op = memory\" (it is, whatever train.recompute says), \"scope = slices\" (ranks "
-              "that have the same keep slices of it), or \"scope = host\" (in the host's memory, until it is read)"},
+              "that have the same keep slices of it), \"scope = host\" (in the host's memory, until it is read), or "
+              "\"scope = disk\""},
       {.name = "home",
        .target = as_texts(&p.homes),
-       .doc = "the memory in which the optimizer's state of parameters lies between updates, \"parameters/state = "
-              "host\", like \"*/state = host\": it is moved to the device's before the update and back after it; "
-              "none: the device's"},
+       .doc = "where parameters lie while nothing reads them, \"parameters = host\" or \"= disk\", like \"h.* = "
+              "disk\": they are moved to the device's memory before they are read, and back after their update; "
+              "\"parameters/state = host\" is of the optimizer's state of them, and \"parameters/gradient = host\" of "
+              "their gradients; none: the device's memory"},
+      {.name = "device_memory",
+       .target = as_text(&p.tiers.device),
+       .doc = "the most of the device's memory that a rank may take, like 2GB or 512MiB; none: all",
+       .flag = "--device-memory"},
+      {.name = "host_memory",
+       .target = as_text(&p.tiers.host),
+       .doc = "the most of the host's memory that a rank may take beside the device's, for what has its home there "
+              "and what is on its way; none: all",
+       .flag = "--host-memory"},
+      {.name = "disk",
+       .target = as_text(&p.tiers.disk),
+       .doc = "directory of the file in which a rank has what has its home on the disk, and after a colon how large "
+              "that may be, like /scratch:40GB; none: the run's folder, or without one that of temporary files",
+       .flag = "--disk"},
       {.name = "recompute_communication",
        .target = &p.recompute_communication,
        .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"},

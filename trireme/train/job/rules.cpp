@@ -66,15 +66,19 @@ std::string print_stage_rule(const StageRule& rule) {
 }
 
 using Keep = Recompute::Rule::Keep;
-constexpr NameOf<Keep> kKeeps[] = {
-    {"again", Keep::kAgain}, {"memory", Keep::kMemory}, {"slices", Keep::kSlice}, {"host", Keep::kHost}};
+constexpr NameOf<Keep> kKeeps[] = {{"again", Keep::kAgain},
+                                   {"memory", Keep::kMemory},
+                                   {"slices", Keep::kSlice},
+                                   {"host", Keep::kHost},
+                                   {"disk", Keep::kDisk}};
 
 Recompute::Rule read_keep_rule(const std::string& text) {
   const Parted rule = part(text);
   const auto found = std::ranges::find(kKeeps, rule.asked, &NameOf<Keep>::name);
   require(found != std::end(kKeeps),
           "'{}': after '=' stands 'memory', for what is kept, 'slices', for what ranks that have the same keep slices "
-          "of, 'host', for what is kept in the host's memory, or 'again', for what is computed again",
+          "of, 'host' or 'disk', for what is kept in the host's memory or on the disk, or 'again', for what is "
+          "computed again",
           text);
   return {.pattern = rule.pattern, .keep = found->value};
 }

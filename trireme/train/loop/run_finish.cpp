@@ -1,5 +1,6 @@
 #include "trireme/train/loop/run_impl.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -111,6 +112,9 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
                               build_info().options)},
       {"Command", options_.command.empty() ? job_.command() : options_.command}};
   out.insert(out.end(), own.begin(), own.end());
+  if (const auto& chosen = session_.compiled().crews[0].chosen_homes; !chosen.empty())
+    out.emplace_back("Chosen homes", fmt::format("{}", fmt::join(chosen, ", ")));
+  if (const std::string disk = session_.step().disk(); !disk.empty()) out.emplace_back("On the disk, per rank", disk);
   if (const std::optional<Timetable>& timetable = session_.compiled().timetable)
     out.emplace_back("Pipeline",
                      fmt::format("{} stages on {} parts of the ranks, schedule {}, {} micro-batches", timetable->stages,

@@ -164,6 +164,7 @@ std::vector<ReportData::Memory> memory_by_holding(const ExecutionPlan& plan) {
   }
   out.push_back({"between buffers", plan.arena().bytes - sum});
   if (plan.arena(Tier::kHost).bytes > 0) out.push_back({"on the host", plan.arena(Tier::kHost).bytes});
+  if (plan.arena(Tier::kDisk).bytes > 0) out.push_back({"on the disk", plan.arena(Tier::kDisk).bytes});
   return out;
 }
 

@@ -36,6 +36,12 @@ Graph evaluation_graph(const Assembly& assembly, const Parallel& parallel, std::
   return evaluation(assembly.model, assembly.loss, fields, assembly.options.step, cut);
 }
 
+// What has its home on the disk lies in the run's folder, where nothing else is said.
+std::string disk_of(const TrainerOptions& options) {
+  const std::string& asked = options.parallel.tiers.disk.directory();
+  return asked.empty() ? options.out : asked;
+}
+
 }  // namespace
 
 JobGraphs graphs_of(const Assembly& assembly, int64_t ranks) {
@@ -77,6 +83,7 @@ Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* poo
                   .pool = pool,
                   .seed = assembly.options.step.seed,
                   .parameter_broadcast = assembly.options.parameter_broadcast,
+                  .disk = disk_of(assembly.options),
                   .compile = std::move(how)});
 }
 

@@ -1,6 +1,7 @@
 #include "trireme/train/step/compile.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search_text.h"
+#include "trireme/train/step/fit_tiers.h"
 #include "trireme/train/step/invariant.h"
 
 namespace trireme {
@@ -187,6 +189,12 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
   return out;
 }
 
+// Whether what leaves the device's memory follows from how much there is.
+bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
+  return options.parallel.tiers.device.is_given() && !options.external_parameters && passes.stop_after.empty() &&
+         std::ranges::count(passes.disabled, "homes") == 0;
+}
+
 std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CompileOptions& options,
                                          const PassOptions& passes) {
   const auto crews = static_cast<int>(programs.size());
@@ -195,8 +203,18 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
     PassOptions own = passes;
     if (crews > 1) own.dump_name = fmt::format("crew{}_", crew);
     CompiledCrew& made = out[static_cast<size_t>(crew)];
-    made.program = run_passes(std::exchange(programs[static_cast<size_t>(crew)], Program()), own);
-    made.plan = planned(made.program, options, static_cast<int>(crew), crews);
+    Program program = std::exchange(programs[static_cast<size_t>(crew)], Program());
+    const auto plan_of = [&](const Program& of) { return planned(of, options, static_cast<int>(crew), crews); };
+    if (!chooses_homes(options, passes)) {
+      made.program = run_passes(std::move(program), own);
+      made.plan = plan_of(made.program);
+      made.homes = passes.homes;
+      return;
+    }
+    own.disabled.emplace_back("homes");
+    FittedHomes fitted = fit_tiers(run_passes(std::move(program), own), passes, options.parallel.tiers, plan_of);
+    made = {std::move(fitted.program), std::move(fitted.plan), std::move(fitted.passes.homes),
+            std::move(fitted.chosen)};
   };
   ThreadPool none(1);
   (options.pool != nullptr ? *options.pool : none).run(crews, compile_crew);
@@ -231,7 +249,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   passes.fusion = how.fusion;
   passes.fusion.ids = fusion_rules(out.graph, how.fusion.ids);
   passes.rates = out.rates;
-  check_homes(out.graph, options.parallel.homes);
+  if (!options.external_parameters) check_homes(out.graph, options.parallel.homes);
   passes.homes = options.parallel.homes;
   Program whole =
       in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
@@ -260,7 +278,30 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   return out;
 }
 
-void require_fits(const ExecutionPlan& plan, const Device& device) {
+namespace {
+
+// Names the keys that say how much there is, and the cures.
+void require_within(const ExecutionPlan& plan, const TierSizes& sizes) {
+  static constexpr std::array<std::string_view, kTiers> kKeys{"device_memory", "host_memory", "disk"};
+  static constexpr std::array<std::string_view, kTiers> kCures{
+      "parallel.home and parallel.keep move state and activations to the host or the disk, and "
+      "docs/howto/train_in_less_memory.md has other ways",
+      "give homes to less, or on the disk (parallel.home, parallel.keep)", "give homes on the disk to less"};
+  for (const Tier tier : kEveryTier) {
+    const MemorySize& size = sizes.of(tier);
+    const auto at = static_cast<size_t>(tier);
+    require(!size.is_given() || plan.arena(tier).bytes <= size.bytes(),
+            "'{}' takes {} bytes of the tier '{}' on each rank{}; parallel.{} allows {} ({} bytes); allow more, or {}",
+            plan.name, plan.arena(tier).bytes, to_string(tier),
+            plan.crews > 1 ? fmt::format(" of crew {}", plan.crew) : "", kKeys[at], to_string(size), size.bytes(),
+            kCures[at]);
+  }
+}
+
+}  // namespace
+
+void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes) {
+  require_within(plan, sizes);
   const Machine host = Machine::this_host();
   const bool is_named = device.memory_bytes() > 0;
   const int64_t memory = is_named ? device.memory_bytes() : host.memory_bytes * host.devices_per_host;
@@ -301,6 +342,9 @@ ScopeStages stages_of_step(const Compiled& step) {
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options) {
   CompileOptions how = options;
   how.external_parameters = true;
+  how.parallel.homes.clear();
+  for (const CompiledCrew& crew : step.crews)
+    how.parallel.homes.insert(how.parallel.homes.end(), crew.homes.begin(), crew.homes.end());
   how.measure = {};  // all of a job goes by the same
   how.parallel.communication.measured = step.measured;
   if (how.parallel.search.kind != SearchKind::kNone) {  // what was found for the step holds beside it

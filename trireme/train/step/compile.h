@@ -39,6 +39,8 @@ struct CompileOptions {
 struct CompiledCrew {
   Program program;
   ExecutionPlan plan;
+  std::vector<HomeRule> homes;            // that were given, and chosen for it
+  std::vector<std::string> chosen_homes;  // in words (train/step/fit_tiers.h)
 };
 
 struct Compiled {
@@ -66,8 +68,8 @@ struct CompiledJob {
 CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOptions& options);
 
 // Throws kInvalidArgument, with both, when a rank's memory on the device, or of this host where the device names none,
-// does not hold what the plan takes.
-void require_fits(const ExecutionPlan& plan, const Device& device);
+// does not hold what the plan takes, or `sizes` allows less of a tier.
+void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes = {});
 
 // A graph that reads the parameters of a compiled step as they lie there.
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options);

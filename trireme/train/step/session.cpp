@@ -44,7 +44,8 @@ void log_plan(const char* of, const ExecutionPlan& plan) {
 
 // Where kernels work in the host's memory, what lies on the host takes as much of it.
 void say_what_homes_save(const ExecutionPlan& plan, const Device& device, const comm::World* world) {
-  const bool moves = std::ranges::any_of(plan.actions, [](const Action& action) { return is_move(*action.op); });
+  const bool moves = std::ranges::any_of(
+      plan.actions, [](const Action& action) { return is_move(*action.op) && !move_of(action.attrs).meets_disk(); });
   if (!moves || device.memory() == Memory::kDevice || (world && world->rank() > 0)) return;
   TRIREME_LOG(
       kWarn, "train",
@@ -65,17 +66,22 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
     agree(compiled_.plans(), *options.world);
     if (compiled_evaluation_) agree(compiled_evaluation_->plans(), *options.world);
   }
-  require_fits(plan(), how.device ? *how.device : cpu_device());
+  for (const ExecutionPlan* each : compiled_.plans())
+    require_fits(*each, how.device ? *how.device : cpu_device(), how.parallel.tiers);
   say_what_homes_save(plan(), how.device ? *how.device : cpu_device(), options.world);
+  for (const std::string& home : compiled_.crews[static_cast<size_t>(crew_)].chosen_homes)
+    TRIREME_LOG(kInfo, "plan", "chosen for {} of the device's memory: {}", to_string(how.parallel.tiers.device), home);
   log_plan("step", plan());
   const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
   if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);
-  const ExecutorOptions run{.world = options.world, .pool = options.pool, .device = how.device.get()};
+  const ExecutorOptions run{
+      .world = options.world, .pool = options.pool, .device = how.device.get(), .disk = options.disk};
   step_ = std::make_unique<Executor>(plan(), run);
   if (of_evaluation != nullptr) {
     ExecutorOptions eval = run;
     eval.arena = step_->arena().subspan(static_cast<size_t>(plan().arena().persistent));
     eval.external = [this](std::string_view name) { return step_->input(name); };
+    eval.beside = step_.get();
     evaluation_ = std::make_unique<Executor>(*of_evaluation, eval);
   }
   for (const PlanInput& input : plan().inputs) {

@@ -22,6 +22,7 @@ class Session {
     // Starting values of parameters come from the first of the ranks that hold the same piece, whatever the others'
     // seeds are. What a rank alone holds stays as it made it.
     bool parameter_broadcast = false;
+    std::string disk = {};  // directory for what has its home on the disk (ExecutorOptions::disk)
     // Of both graphs. Ranks, threads and pool follow from world and pool; so does `measure`, where it is not given.
     CompileOptions compile = {};
   };
@@ -33,6 +34,7 @@ class Session {
   void initialise();
 
   Executor& step() { return *step_; }
+  const Executor& step() const { return *step_; }
   Executor& evaluation() { return *evaluation_; }
   bool has_evaluation() const { return evaluation_ != nullptr; }
   const Compiled& compiled() const { return compiled_; }

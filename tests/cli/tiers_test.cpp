@@ -1,0 +1,142 @@
+// `trireme train` with what a job has in other tiers of memory than the device's.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/cli/program.h"
+#include "trireme/base/file.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/train/report/run_log.h"
+
+namespace trireme::cli::tiers_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class TiersTest : public CliTest {
+ protected:
+  Outcome train(const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--quiet", "--out", out};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  void expect_trained(const std::string& out, const Words& more) {
+    const Outcome outcome = train(out, more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+
+  void expect_equal_checkpoints(const std::string& a, const std::string& b) const {
+    const ckpt::Reader one(path(a + "/checkpoints")), other(path(b + "/checkpoints"));
+    ASSERT_EQ(one.names(), other.names());
+    ASSERT_THAT(one.names(), Not(IsEmpty()));
+    for (const std::string& name : one.names()) {
+      const HostTensor x = one.read(name), y = other.read(name);
+      EXPECT_TRUE(std::ranges::equal(x.view().raw(), y.view().raw())) << name;
+    }
+  }
+};
+
+const std::string kOnDisk = "parallel.home=[\"*/state = disk\"]";
+const std::string kOnHost = "parallel.home=[\"*/state = host\"]";
+const std::string kKeptOnDisk = "parallel.keep=[\"h.* = disk\"]";
+
+TEST_F(TiersTest, StateOnTheDiskTrainsToTheSameBitsAndLeavesNothing) {
+  write_gpt();
+  expect_trained("usual", {"-n", "2"});
+  expect_trained("swapped", {"-n", "2", "--set", kOnDisk, "--set", kKeptOnDisk, "--disk", path("swap")});
+  expect_equal_checkpoints("usual", "swapped");
+  EXPECT_THAT(list_directory(path("swap")), IsEmpty());
+  const std::string report = read(path("swapped/report.html"));
+  EXPECT_THAT(report, AllOf(HasSubstr("On the disk, per rank"), HasSubstr(path("swap"))));
+  // Without --disk it is the run's folder.
+  expect_trained("default", {"-n", "2", "--set", kOnDisk});
+  EXPECT_THAT(read(path("default/report.html")), HasSubstr("bytes in &#39;default&#39;"));
+}
+
+TEST_F(TiersTest, ARunGoesOnWithItsStateElsewhere) {
+  write_gpt();
+  expect_trained("usual", {});
+  expect_trained("moving", {"--set", "train.steps=3", "--set", kOnDisk});
+  expect_trained("moving", {"--set", "train.steps=4", "--resume", "--set", kOnHost});
+  expect_trained("moving", {"--set", "train.steps=5", "--resume", "--set", kOnDisk, "--set", kKeptOnDisk});
+  expect_trained("moving", {"--resume"});
+  expect_equal_checkpoints("usual", "moving");
+}
+
+TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
+  write_gpt();
+  const Outcome shown = run({"explain", "gpt.toml", "--stage", "memory", "--set", kOnDisk});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("disk arena "), HasSubstr("host arena "), HasSubstr(", on the disk")));
+  const auto refusal = [&](const std::string& command, const Words& more) {
+    Words words{command, "gpt.toml", "--set", kOnDisk};
+    if (command == "explain") words.insert(words.end(), {"--stage", "memory"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    return error_line(outcome);
+  };
+  for (const std::string command : {"explain", "train"}) {
+    EXPECT_THAT(refusal(command, {"--disk", path("swap") + ":8KB"}),
+                HasSubstr("parallel.disk allows 8KB (8000 bytes)"));
+    EXPECT_THAT(refusal(command, {"--device-memory", "10KB"}),
+                AllOf(HasSubstr("parallel.device_memory allows 10KB"), HasSubstr("the smallest that fits is")));
+    EXPECT_THAT(refusal(command, {"--host-memory", "100B"}), HasSubstr("parallel.host_memory allows 100B"));
+  }
+  EXPECT_THAT(refusal("train", {"--device-memory", "much"}),
+              HasSubstr("parallel.device_memory: 'much' is no number of"));
+}
+
+TEST_F(TiersTest, ParametersOnTheDiskTrainValidateAndAreSavedAsEver) {
+  write_gpt("eval_every = 2\n");
+  const Words homes{"--set", "parallel.home=[\"* = disk\", \"*/gradient = disk\", \"*/state = host\"]"};
+  for (const Words& more : {Words{}, Words{"-n", "2", "--zero", "3", "--set", "parallel.zero_threshold_kb=0"}}) {
+    expect_trained("usual", more);
+    Words moved = more;
+    moved.insert(moved.end(), homes.begin(), homes.end());
+    expect_trained("moved", moved);
+    expect_equal_checkpoints("usual", "moved");
+    const auto validations = [&](const std::string& out) {
+      std::vector<double> found;
+      for (const RunRecord& record : read_run_log(path(out + "/metrics.jsonl"))) {
+        for (const auto& [key, value] : record.values) {
+          if (key == "val_loss") found.push_back(value);
+        }
+      }
+      return found;
+    };
+    EXPECT_GE(validations("usual").size(), 3U);
+    EXPECT_EQ(validations("moved"), validations("usual"));
+    std::filesystem::remove_all(path("usual"));
+    std::filesystem::remove_all(path("moved"));
+  }
+}
+
+TEST_F(TiersTest, ABudgetChoosesHomesAndSaysWhich) {
+  write_gpt();
+  expect_trained("usual", {"--set", "data.validation=0"});
+  const Words budget{"--device-memory",      "400KB", "--host-memory",    "200KB", "--disk",
+                     path("swap") + ":10MB", "--set", "data.validation=0"};
+  Words words{"explain", "gpt.toml", "--stage", "memory"};
+  words.insert(words.end(), budget.begin(), budget.end());
+  const Outcome shown = run(words);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("chosen: "), HasSubstr("/state = ")));
+  expect_trained("small", budget);
+  expect_equal_checkpoints("usual", "small");
+  EXPECT_THAT(read(path("small/report.html")), HasSubstr("Chosen homes"));
+}
+
+TEST_F(TiersTest, ADirectoryThatTakesNoFileIsSaid) {
+  write_gpt();
+  const Outcome outcome = train("run", {"--set", kOnDisk, "--disk", "/proc/self"});
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_THAT(error_line(outcome), HasSubstr("/proc/self"));
+}
+
+}  // namespace
+}  // namespace trireme::cli::tiers_test

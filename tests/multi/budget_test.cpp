@@ -1,0 +1,109 @@
+// Budgets: where memory is short, homes are chosen such that the plan keeps within it, with the bits of a run without.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/multi/loss_curve.h"
+#include "trireme/base/error.h"
+#include "trireme/train/job/parallel_settings.h"
+
+namespace trireme::budget_test {
+namespace {
+
+using namespace testing_support;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Graph deep_step() {
+  nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 6, .width = 16, .heads = 2, .dropout = 0.1});
+  return language_step(gpt, AdamW{}, false, 1);
+}
+
+PassOptions keeping_small() {
+  return {.recompute = {.fewest_bytes = 256}};
+}
+
+Compiled compiled_within(const TierSizes& sizes, int ranks = 1, Parallel parallel = {}) {
+  parallel.tiers = sizes;
+  return compile(deep_step(), {.ranks = ranks, .parallel = parallel, .passes = keeping_small()});
+}
+
+int64_t planned(const Compiled& made, Tier tier) {
+  return made.plan().arena(tier).bytes;
+}
+
+TEST(Budget, what_fits_has_nothing_chosen_for_it) {
+  const Compiled usual = compiled_within({});
+  const Compiled made = compiled_within({.device = MemorySize(planned(usual, Tier::kDevice))});
+  EXPECT_THAT(made.crews[0].chosen_homes, IsEmpty());
+  EXPECT_EQ(to_string(made.plan()), to_string(usual.plan()));
+}
+
+TEST(Budget, is_kept_with_the_fewest_parts_that_do) {
+  const Compiled usual = compiled_within({});
+  size_t before = 0;
+  for (const int64_t percent : {90, 70, 50, 30}) {
+    const int64_t limit = planned(usual, Tier::kDevice) * percent / 100;
+    const Compiled made = compiled_within({.device = MemorySize(limit)});
+    EXPECT_LE(planned(made, Tier::kDevice), limit);
+    EXPECT_EQ(planned(made, Tier::kDisk), 0) << "no disk is named";
+    EXPECT_GE(made.crews[0].chosen_homes.size(), before);
+    before = made.crews[0].chosen_homes.size();
+    EXPECT_GT(before, 0U);
+  }
+}
+
+TEST(Budget, what_the_host_has_no_room_for_goes_to_the_disk) {
+  const int64_t whole = planned(compiled_within({}), Tier::kDevice);
+  const int64_t host = whole / 4;
+  const Compiled made = compiled_within({MemorySize(whole / 2), MemorySize(host), DiskSpace("/scratch:1GB")});
+  EXPECT_LE(planned(made, Tier::kDevice), whole / 2);
+  EXPECT_LE(planned(made, Tier::kHost), host);
+  EXPECT_GT(planned(made, Tier::kDisk), 0);
+  EXPECT_THAT(made.crews[0].chosen_homes, testing::Contains(ContainsRegex("/state = disk")));
+}
+
+std::string refusal_of(const TierSizes& sizes) {
+  try {
+    compiled_within(sizes);
+  } catch (const Error& e) {
+    return e.text();
+  }
+  return "";
+}
+
+// What a refusal says would fit does.
+TEST(Budget, too_little_is_refused_with_what_fits) {
+  const auto fitting_in = [](const std::string& text, std::string_view before) {
+    const size_t at = text.find(before);
+    EXPECT_NE(at, std::string::npos) << text;
+    return MemorySize(text.substr(at + before.size()));
+  };
+  const std::string device = refusal_of({.device = MemorySize(1000)});
+  EXPECT_THAT(device, HasSubstr("parallel.device_memory allows 1KB"));
+  EXPECT_EQ(refusal_of({.device = fitting_in(device, "the smallest that fits is ")}), "");
+  const int64_t whole = planned(compiled_within({}), Tier::kDevice);
+  const std::string host = refusal_of({MemorySize(whole / 2), MemorySize(1000), {}});
+  EXPECT_THAT(host, HasSubstr("parallel.host_memory allows 1000 bytes, and parallel.disk names no disk"));
+  EXPECT_EQ(refusal_of({MemorySize(whole / 2), fitting_in(host, "it fits with "), {}}), "");
+  const std::string disk = refusal_of({MemorySize(whole / 2), MemorySize(whole / 4), DiskSpace(":4KiB")});
+  EXPECT_THAT(disk, HasSubstr("bytes on the disk; parallel.disk allows 4096 bytes"));
+  EXPECT_EQ(refusal_of({MemorySize(whole / 2), MemorySize(whole / 4),
+                        DiskSpace(":" + to_string(fitting_in(disk, "it fits with ")))}),
+            "");
+}
+
+TEST(Budget, changes_no_bits) {
+  const Graph graph = deep_step();
+  for (const int ranks : {1, 2}) {
+    Parallel parallel;
+    parallel.optimizer.level = ranks > 1 ? 3 : 0;
+    const int64_t whole = planned(compiled_within({}, ranks, parallel), Tier::kDevice);
+    const auto usual = train_curves(graph, ranks, parallel, 0.1F, keeping_small());
+    parallel.tiers = {MemorySize(whole * 6 / 10), MemorySize(whole / 3), DiskSpace(":1GB")};
+    EXPECT_EQ(other_bits(usual, train_curves(graph, ranks, parallel, 0.1F, keeping_small())), "");
+  }
+}
+
+}  // namespace
+}  // namespace trireme::budget_test

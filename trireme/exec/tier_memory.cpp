@@ -1,0 +1,138 @@
+#include "trireme/exec/tier_memory.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/exec/bound_disk_move.h"
+#include "trireme/exec/bound_move.h"
+#include "trireme/exec/disk/blocks.h"
+
+namespace trireme {
+
+// The device's arena may be given, and is shared with other ranks; what lies on the host besides, and on the disk, is
+// this rank's alone.
+TierMemory::TierMemory(const ExecutionPlan& plan, const TierOptions& options, Device& device, TierMemory* beside)
+    : plan_(plan), device_(device) {
+  const auto bytes = static_cast<size_t>(plan.arena().bytes);
+  if (!options.arena.empty() || bytes == 0) {
+    require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
+            options.arena.size());
+    arenas_[static_cast<size_t>(Tier::kDevice)] = options.arena.first(bytes);
+  } else {
+    take(Tier::kDevice, options);
+  }
+  take(Tier::kHost, options);
+  if (std::ranges::none_of(plan.buffers, [](const Buffer& buffer) { return buffer.tier == Tier::kDisk; })) return;
+  const int64_t on_disk = plan.arena(Tier::kDisk).bytes;
+  invariant(on_disk == 0 || beside == nullptr, "plan '{}': what lies on the disk is both its own and another's",
+            plan.name);
+  file_ = on_disk > 0 ? std::make_shared<SwapFile>(options.disk, on_disk) : beside ? beside->file_ : nullptr;
+  invariant(file_ != nullptr, "plan '{}' reads a disk, and nobody says whose", plan.name);
+  place_disk_values(beside);
+}
+
+// What is sent lies where other ranks read it in place, if that is in the host's memory: results of kernels, or their
+// staging.
+void TierMemory::take(Tier tier, const TierOptions& options) {
+  const auto bytes = static_cast<size_t>(plan_.arena(tier).bytes);
+  if (bytes == 0) return;
+  const bool is_sent = tier == Tier::kDevice ? device_.memory() == Memory::kHost : !device_.sends_in_place();
+  if (is_sent && options.world != nullptr && options.world->size() > 1) {
+    arenas_[static_cast<size_t>(tier)] = options.world->allocate(bytes).first(bytes);
+    return;
+  }
+  DeviceMemory& memory = own_[static_cast<size_t>(tier)];
+  memory = (tier == Tier::kDevice ? device_ : cpu_device()).allocate(static_cast<int64_t>(bytes));
+  arenas_[static_cast<size_t>(tier)] = memory.bytes;
+}
+
+void TierMemory::place_disk_values(TierMemory* beside) {
+  disk_values_.resize(plan_.buffers.size(), nullptr);
+  for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const Buffer& buffer = plan_.buffers[i];
+    if (buffer.tier != Tier::kDisk) continue;
+    const std::string name = name_of(static_cast<int>(i));
+    disk_values_[i] =
+        buffer.offset < 0
+            ? &beside->on_disk(beside->plan_.input(name).value)
+            : &own_disk_values_.emplace_back(DiskValue{.name = name, .offset = buffer.offset, .bytes = buffer.bytes});
+  }
+}
+
+std::string TierMemory::name_of(int buffer) const {
+  for (const PlanInput& input : plan_.inputs) {
+    if (buffer_of(input.value) == buffer) return input.name;
+  }
+  for (const Action& action : plan_.actions) {
+    if (is_move(*action.op) && buffer_of(action.out[0]) == buffer) return fmt::format("what '{}' keeps", action.scope);
+  }
+  return "";
+}
+
+std::span<std::byte> TierMemory::bytes_of(const Buffer& buffer) const {
+  return arena(buffer.tier).subspan(static_cast<size_t>(buffer.offset), static_cast<size_t>(buffer.bytes));
+}
+
+View TierMemory::view_of(int value) const {
+  const Buffer& buffer = plan_.buffers[static_cast<size_t>(buffer_of(value))];
+  const TensorType& type = plan_.values[static_cast<size_t>(value)].type;
+  if (buffer.tier == Tier::kDisk) return {nullptr, type, Memory::kDisk};
+  return {arena(buffer.tier).data() + buffer.offset, type,
+          buffer.tier == Tier::kDevice ? device_.memory() : Memory::kHost};
+}
+
+Movers::Movers(const ExecutionPlan& plan, TierMemory& memory, Device& device)
+    : plan_(plan), memory_(memory), device_(device) {
+  const auto moves = [&](Lane lane) {
+    return static_cast<size_t>(std::ranges::count(plan.actions, lane, &Action::lane));
+  };
+  if (moves(Lane::kIn) > 0) in_ = device.copy_stream();
+  if (moves(Lane::kOut) > 0) out_ = device.copy_stream();
+  if (memory.file() == nullptr) return;
+  load_ = std::make_unique<DiskLane>(memory.file()->file(), device);
+  store_ = std::make_unique<DiskLane>(memory.file()->file(), device);
+  load_->reserve(1 + moves(Lane::kLoad));
+  store_->reserve(1 + moves(Lane::kStore));
+}
+
+std::unique_ptr<Background> Movers::bind(const Action& action, const View& from, const View& to,
+                                         std::span<std::byte> staging, DeviceStream& compute) {
+  switch (action.lane) {
+    case Lane::kIn:
+      return std::make_unique<BoundMove>(from, to, device_, compute, *in_);
+    case Lane::kOut:
+      return std::make_unique<BoundMove>(from, to, device_, compute, *out_);
+    case Lane::kLoad:
+      return std::make_unique<BoundDiskMove>(
+          DiskTransfer{.stores = false, .value = to, .at = &memory_.on_disk(action.in[0]), .staging = staging}, device_,
+          compute, *load_);
+    default:
+      return std::make_unique<BoundDiskMove>(
+          DiskTransfer{.stores = true, .value = from, .at = &memory_.on_disk(action.out[0]), .staging = staging},
+          device_, compute, *store_);
+  }
+}
+
+std::string Movers::disk() const {
+  const SwapFile* const file = memory_.file();
+  if (file == nullptr) return "";
+  return fmt::format("{} bytes in '{}', by {}{}", file->bytes(), file->directory(), load_->way(),
+                     file->is_direct() ? "" : " and the system's cache");
+}
+
+void Movers::read(int value, const View& to) {
+  carry({.stores = false, .value = to, .at = &memory_.on_disk(value)});
+}
+
+void Movers::write(int value, const View& from) {
+  carry({.stores = true, .value = from, .at = &memory_.on_disk(value)});
+}
+
+void Movers::carry(DiskTransfer transfer) {
+  const HostTensor staging({DType::kU8, {staged_by_disk(transfer.at->bytes)}});
+  transfer.staging = staging.view().raw();
+  DiskLane& lane = transfer.stores ? *store_ : *load_;
+  lane.wait(lane.put(transfer));
+}
+
+}  // namespace trireme

@@ -1,0 +1,164 @@
+#include "trireme/pass/home_candidates.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "trireme/pass/recompute_rules.h"
+#include "trireme/pass/step_times.h"
+
+namespace trireme {
+namespace {
+
+using Kind = HomeCandidate::Kind;
+
+// "h.3" of "h.3.mlp.c_fc.weight": up to the first number; without one the first name, "wte".
+std::string part_of_model(std::string_view path) {
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    int64_t number = 0;
+    const auto [last, error] = std::from_chars(path.data() + begin, path.data() + end, number);
+    if (begin > 0 && error == std::errc() && last == path.data() + end) return std::string(path.substr(0, end));
+    begin = end + 1;
+  }
+  return std::string(path.substr(0, std::min(path.find('.'), path.size())));
+}
+
+class Candidates {
+ public:
+  Candidates(const Program& program, const PassOptions& passes)
+      : graph_(program.graph),
+        passes_(passes),
+        starts_(start_times(program, passes.rates)),
+        first_(graph_.values().size(), -1),
+        last_(graph_.values().size(), -1),
+        last_early_(graph_.values().size(), -1),
+        first_late_(graph_.values().size(), -1) {
+    find_uses();
+    add_inputs();
+    add_gradients();
+    add_kept();
+  }
+
+  std::vector<HomeCandidate> take() {
+    std::vector<HomeCandidate> out;
+    for (auto& [key, candidate] : found_) {
+      candidate.idle_s /= static_cast<double>(std::max<int64_t>(1, candidate.bytes));
+      if (candidate.bytes > 0) out.push_back(std::move(candidate));
+    }
+    std::ranges::stable_sort(out, std::ranges::greater(), &HomeCandidate::worth);
+    return out;
+  }
+
+ private:
+  static size_t at(ValueId id) { return static_cast<size_t>(id); }
+
+  void find_uses() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      const bool late = is_for_backward(node) || node.phase == Phase::kUpdate;
+      const auto use = [&](ValueId value) {
+        if (first_[at(value)] < 0) first_[at(value)] = id;
+        last_[at(value)] = id;
+        if (!late) last_early_[at(value)] = id;
+        if (late && first_late_[at(value)] < 0) first_late_[at(value)] = id;
+      };
+      for (const ValueId value : node.inputs) use(value);
+      for (const ValueId value : node.outputs) use(value);
+    }
+  }
+
+  void add(Kind kind, std::string_view path, ValueId value, int64_t moves, double idle_s) {
+    const std::string part = part_of_model(path);
+    if (part.empty()) return;
+    HomeCandidate& out = found_[{kind, part}];
+    const int64_t bytes = graph_.type(value).bytes();
+    out.kind = kind;
+    out.part = part;
+    out.bytes += bytes;
+    out.moves = moves;
+    out.idle_s += idle_s * static_cast<double>(bytes);
+  }
+
+  const std::string& name_of(ValueId parameter) const {
+    return graph_.inputs()[at(graph_.value(parameter).index)].name;
+  }
+  bool is_settled(Held what, std::string_view parameter) const {
+    return std::ranges::any_of(
+        passes_.homes, [&](const HomeRule& rule) { return rule.of == what && rule.parameters.matches(parameter); });
+  }
+  double step_s() const { return starts_.back(); }
+
+  // A parameter comes for the forward pass and for the backward pass, and what replaces it leaves.
+  void add_inputs() {
+    for (const Input& input : graph_.inputs()) {
+      if (input.role == Role::kParameter && !is_settled(Held::kParameter, input.name))
+        add(Kind::kParameters, input.name, input.value, 3, step_s() / 2);
+    }
+    for (const Update& update : graph_.updates()) {
+      const std::string& name = name_of(update.parameter);
+      if (is_settled(Held::kState, name)) continue;
+      for (const ValueId state : update.states) add(Kind::kState, name, state, 2, step_s());
+    }
+  }
+
+  double between(NodeId from, NodeId to) const {
+    return starts_[static_cast<size_t>(to)] - starts_[static_cast<size_t>(from)];
+  }
+
+  void add_gradients() {
+    for (const Update& update : graph_.updates()) {
+      const std::string& name = name_of(update.parameter);
+      const bool is_made = graph_.value(update.gradient).producer >= 0;
+      if (!is_made || is_settled(Held::kGradient, name)) continue;
+      add(Kind::kGradients, name, update.gradient, 2, between(first_[at(update.gradient)], last_[at(update.gradient)]));
+    }
+  }
+
+  void add_kept() {
+    const std::vector<RecomputeAsked> asked = recompute_asked(graph_, passes_.recompute);
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
+      const NodeId producer = graph_.value(id).producer;
+      const NodeId early = last_early_[at(id)], late = first_late_[at(id)];
+      if (producer < 0 || early < 0 || late <= early || graph_.type(id).bytes() < passes_.recompute.fewest_bytes)
+        continue;
+      const RecomputeAsked& of_op = asked[static_cast<size_t>(producer)];
+      if (of_op.home != Tier::kDevice || of_op.kept) continue;
+      add(Kind::kKept, graph_.scope_of(graph_.node(producer)), id, 2, between(early, late));
+    }
+  }
+
+  const Graph& graph_;
+  const PassOptions& passes_;
+  std::vector<double> starts_;
+  std::vector<NodeId> first_, last_, last_early_, first_late_;  // uses of each value
+  std::map<std::pair<Kind, std::string>, HomeCandidate> found_;
+};
+
+Held held_of(Kind kind) {
+  if (kind == Kind::kParameters) return Held::kParameter;
+  return kind == Kind::kState ? Held::kState : Held::kGradient;
+}
+
+}  // namespace
+
+std::vector<HomeCandidate> home_candidates(const Program& program, const PassOptions& passes) {
+  return Candidates(program, passes).take();
+}
+
+void add_home(const HomeCandidate& candidate, Tier tier, PassOptions& passes) {
+  if (candidate.kind != Kind::kKept) {
+    passes.homes.insert(passes.homes.begin(), {candidate.part, held_of(candidate.kind), tier});
+    return;
+  }
+  using Keep = Recompute::Rule::Keep;
+  passes.recompute.rules.insert(passes.recompute.rules.begin(),
+                                {.pattern = candidate.part, .keep = tier == Tier::kDisk ? Keep::kDisk : Keep::kHost});
+}
+
+std::string home_text(const HomeCandidate& candidate, Tier tier) {
+  if (candidate.kind == Kind::kKept) return fmt::format("kept of {} = {}", candidate.part, to_string(tier));
+  return to_string(HomeRule{candidate.part, held_of(candidate.kind), tier});
+}
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+// What of a program may lie elsewhere than in the device's memory while nothing reads it, and what that costs: for the
+// choice of homes under a budget (train/step/fit_tiers.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/ir/program.h"
+#include "trireme/pass/pipeline.h"
+#include "trireme/plan/homes.h"
+
+namespace trireme {
+
+// All of one kind that belongs to one part of the model, "h.3": parameters, state, gradients, or what its ops make in
+// the forward pass for the backward pass.
+struct HomeCandidate {
+  enum class Kind { kParameters, kState, kGradients, kKept };
+  Kind kind = Kind::kState;
+  std::string part;
+  int64_t bytes = 0;  // on a rank
+  int64_t moves = 2;  // of each byte in a step, on its way and back
+  double idle_s = 0;  // that they lie there between two uses, in a step as it is modelled; the mean by bytes
+
+  // Bytes that are away for how long, for each byte that moves: what leaves first where memory is short.
+  double worth() const { return idle_s / static_cast<double>(moves); }
+};
+
+// The best first. `program` has no moves yet; what rules of `passes` give a home or keep otherwise is left out.
+std::vector<HomeCandidate> home_candidates(const Program& program, const PassOptions& passes);
+
+// Adds the rule that puts it into the tier, before those that are there.
+void add_home(const HomeCandidate& candidate, Tier tier, PassOptions& passes);
+std::string home_text(const HomeCandidate& candidate, Tier tier);  // "h.3/state = disk", "kept of h.3 = host"
+
+}  // namespace trireme

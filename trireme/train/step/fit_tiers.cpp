@@ -1,0 +1,114 @@
+#include "trireme/train/step/fit_tiers.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "trireme/base/error.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/home_candidates.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+int64_t limit_of(const MemorySize& size) {
+  return size.is_given() ? size.bytes() : kNoLimit;
+}
+
+class FitTiers {
+ public:
+  FitTiers(const Program& program, const PassOptions& passes, const TierSizes& sizes,
+           const std::function<ExecutionPlan(const Program&)>& plan_of)
+      : program_(program),
+        passes_(passes),
+        sizes_(sizes),
+        plan_of_(plan_of),
+        candidates_(home_candidates(program, passes)) {}
+
+  FittedHomes run() {
+    FittedHomes best = with(0, 0);
+    if (taken(best, Tier::kDevice) <= limit_of(sizes_.device)) return best;
+    size_t too_few = 0, enough = candidates_.size();
+    best = with(enough, limit_of(sizes_.host));
+    require(taken(best, Tier::kDevice) <= limit_of(sizes_.device),
+            "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between its "
+            "uses; parallel.device_memory allows {}: the smallest that fits is {}B",
+            best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.device), taken(best, Tier::kDevice));
+    while (enough - too_few > 1) {
+      const size_t middle = too_few + (enough - too_few) / 2;
+      FittedHomes other = with(middle, limit_of(sizes_.host));
+      if (taken(other, Tier::kDevice) <= limit_of(sizes_.device)) {
+        enough = middle;
+        best = std::move(other);
+      } else {
+        too_few = middle;
+      }
+    }
+    return within_host(enough, std::move(best));
+  }
+
+ private:
+  static int64_t taken(const FittedHomes& fitted, Tier tier) { return fitted.plan.arena(tier).bytes; }
+
+  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows.
+  FittedHomes within_host(size_t count, FittedHomes best) const {
+    constexpr int kRounds = 8;
+    int64_t room = limit_of(sizes_.host);
+    for (int round = 0; round < kRounds && taken(best, Tier::kHost) > limit_of(sizes_.host) && room > 0; ++round) {
+      room = std::max<int64_t>(0, room - (taken(best, Tier::kHost) - limit_of(sizes_.host)));
+      best = with(count, room);
+    }
+    const auto require_fits = [&](Tier tier, std::string_view key, const std::string& more) {
+      const int64_t limit = limit_of(sizes_.of(tier));
+      require(
+          taken(best, tier) <= limit,
+          "'{}' fits into {} of the device's memory with {} bytes on the {}; parallel.{} allows {} bytes{}: it fits "
+          "with {}B",
+          best.plan.name, to_string(sizes_.device), taken(best, tier), to_string(tier), key, limit, more,
+          taken(best, tier));
+    };
+    require_fits(Tier::kHost, "host_memory", uses_disk() ? "" : ", and parallel.disk names no disk");
+    require_fits(Tier::kDisk, "disk", "");
+    return best;
+  }
+
+  bool uses_disk() const { return sizes_.disk != DiskSpace(); }
+
+  // The first `count` candidates leave; those that are away for the shortest time lie on the host, up to `room` bytes.
+  FittedHomes with(size_t count, int64_t room) const {
+    FittedHomes out;
+    out.passes = passes_;
+    std::vector<const HomeCandidate*> leaving;
+    for (size_t i = 0; i < count; ++i) leaving.push_back(&candidates_[i]);
+    std::ranges::stable_sort(leaving, {}, &HomeCandidate::idle_s);
+    for (const HomeCandidate* candidate : leaving) {
+      const bool is_near = !uses_disk() || candidate->bytes <= room;
+      if (is_near) room -= candidate->bytes;
+      const Tier tier = is_near ? Tier::kHost : Tier::kDisk;
+      add_home(*candidate, tier, out.passes);
+      out.chosen.push_back(home_text(*candidate, tier));
+    }
+    const Pass& homes = find_pass("homes");
+    out.program = homes.asked_for(out.passes) ? homes.run(program_, out.passes) : program_;
+    const std::vector<std::string> wrong = verify(out.program);
+    invariant(wrong.empty(), "pass 'homes' broke the program: {}", wrong.empty() ? "" : wrong.front());
+    out.plan = plan_of_(out.program);
+    return out;
+  }
+
+  const Program& program_;
+  const PassOptions& passes_;
+  const TierSizes& sizes_;
+  const std::function<ExecutionPlan(const Program&)>& plan_of_;
+  std::vector<HomeCandidate> candidates_;
+};
+
+}  // namespace
+
+FittedHomes fit_tiers(const Program& program, const PassOptions& passes, const TierSizes& sizes,
+                      const std::function<ExecutionPlan(const Program&)>& plan_of) {
+  return FitTiers(program, passes, sizes, plan_of).run();
+}
+
+}  // namespace trireme
