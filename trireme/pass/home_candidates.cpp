@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-using Kind = HomeCandidate::Kind;
+using HomeKind = HomeCandidate::Kind;
 
 // "h.3" of "h.3.mlp.c_fc.weight": up to the first number; without one the first name, "wte".
 std::string part_of_model(std::string_view path) {
@@ -68,7 +68,7 @@ class Candidates {
     }
   }
 
-  void add(Kind kind, std::string_view path, ValueId value, int64_t moves, double idle_s) {
+  void add(HomeKind kind, std::string_view path, ValueId value, int64_t moves, double idle_s) {
     const std::string part = part_of_model(path);
     if (part.empty()) return;
     HomeCandidate& out = found_[{kind, part}];
@@ -93,12 +93,12 @@ class Candidates {
   void add_inputs() {
     for (const Input& input : graph_.inputs()) {
       if (input.role == Role::kParameter && !is_settled(Held::kParameter, input.name))
-        add(Kind::kParameters, input.name, input.value, 3, step_s() / 2);
+        add(HomeKind::kParameters, input.name, input.value, 3, step_s() / 2);
     }
     for (const Update& update : graph_.updates()) {
       const std::string& name = name_of(update.parameter);
       if (is_settled(Held::kState, name)) continue;
-      for (const ValueId state : update.states) add(Kind::kState, name, state, 2, step_s());
+      for (const ValueId state : update.states) add(HomeKind::kState, name, state, 2, step_s());
     }
   }
 
@@ -111,7 +111,8 @@ class Candidates {
       const std::string& name = name_of(update.parameter);
       const bool is_made = graph_.value(update.gradient).producer >= 0;
       if (!is_made || is_settled(Held::kGradient, name)) continue;
-      add(Kind::kGradients, name, update.gradient, 2, between(first_[at(update.gradient)], last_[at(update.gradient)]));
+      add(HomeKind::kGradients, name, update.gradient, 2,
+          between(first_[at(update.gradient)], last_[at(update.gradient)]));
     }
   }
 
@@ -124,7 +125,7 @@ class Candidates {
         continue;
       const RecomputeAsked& of_op = asked[static_cast<size_t>(producer)];
       if (of_op.home != Tier::kDevice || of_op.kept) continue;
-      add(Kind::kKept, graph_.scope_of(graph_.node(producer)), id, 2, between(early, late));
+      add(HomeKind::kKept, graph_.scope_of(graph_.node(producer)), id, 2, between(early, late));
     }
   }
 
@@ -132,12 +133,12 @@ class Candidates {
   const PassOptions& passes_;
   std::vector<double> starts_;
   std::vector<NodeId> first_, last_, last_early_, first_late_;  // uses of each value
-  std::map<std::pair<Kind, std::string>, HomeCandidate> found_;
+  std::map<std::pair<HomeKind, std::string>, HomeCandidate> found_;
 };
 
-Held held_of(Kind kind) {
-  if (kind == Kind::kParameters) return Held::kParameter;
-  return kind == Kind::kState ? Held::kState : Held::kGradient;
+Held held_of(HomeKind kind) {
+  if (kind == HomeKind::kParameters) return Held::kParameter;
+  return kind == HomeKind::kState ? Held::kState : Held::kGradient;
 }
 
 }  // namespace
@@ -147,7 +148,7 @@ std::vector<HomeCandidate> home_candidates(const Program& program, const PassOpt
 }
 
 void add_home(const HomeCandidate& candidate, Tier tier, PassOptions& passes) {
-  if (candidate.kind != Kind::kKept) {
+  if (candidate.kind != HomeKind::kKept) {
     passes.homes.insert(passes.homes.begin(), {candidate.part, held_of(candidate.kind), tier});
     return;
   }
@@ -157,7 +158,7 @@ void add_home(const HomeCandidate& candidate, Tier tier, PassOptions& passes) {
 }
 
 std::string home_text(const HomeCandidate& candidate, Tier tier) {
-  if (candidate.kind == Kind::kKept) return fmt::format("kept of {} = {}", candidate.part, to_string(tier));
+  if (candidate.kind == HomeKind::kKept) return fmt::format("kept of {} = {}", candidate.part, to_string(tier));
   return to_string(HomeRule{candidate.part, held_of(candidate.kind), tier});
 }
 
