@@ -228,8 +228,8 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
       if (data.memory != Memory::kHost) {
         piece.data = {nullptr, data.type};
         piece.read = [&session, name = input.name, box, inner = part.inner] {
-          const HostPiece held = session.step().read_input(name);
-          return part_of(held.view, box, inner);
+          HostPiece held = session.step().read_input(name);
+          return inner == box ? std::move(held.copy) : part_of(held.view, box, inner);
         };
       } else if (part.inner != box) {
         piece.data = copies.emplace_back(part_of(data, box, part.inner)).view();
