@@ -203,6 +203,8 @@ void DiskLane::run() {
 
 void DiskLane::carry(const DiskTransfer& transfer) {
   if (transfer.after != nullptr) copies_->wait(*transfer.after);
+  // The disk writes into the staging by itself, beside the stream: what the device still copies from there comes first.
+  if (!transfer.stores) copies_->synchronize();
   Blocks blocks(transfer, *io_, *copies_);
   if (transfer.stores) {
     blocks.store();
