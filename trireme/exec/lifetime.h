@@ -12,4 +12,10 @@ struct Lifetime {
   int last = 0;
 };
 
+// Steps from the first to the last.
+struct Period {
+  int first = 0;
+  int last = 0;
+};
+
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "trireme/exec/slots.h"
@@ -108,39 +109,65 @@ class Placed {
 
   void add(const Lifetime& buffer, ByteRange range) {
     if (range.begin == range.end) return;
+    ++searches_;
+    const auto add_sometime = [&](int64_t node) {  // also above, where that is not done yet
+      for (; node > 0 && is_new(node); node /= 2) sometime_[static_cast<size_t>(node)].add(range);
+    };
     const Span span(*this, buffer);
     for (const int64_t block : span.in_part()) {
       in_part_[static_cast<size_t>(block)].push_back({buffer.first, buffer.last, range});
-      for (int64_t node = block + blocks_; node > 0; node /= 2) sometime_[static_cast<size_t>(node)].add(range);
+      add_sometime(block + blocks_);
     }
     each_node(span, [&](int64_t node) {
       throughout_[static_cast<size_t>(node)].add(range);
-      for (; node > 0; node /= 2) sometime_[static_cast<size_t>(node)].add(range);
+      add_sometime(node);
     });
   }
 
-  // Whether nothing of the range is in use during the buffer's time.
-  bool is_free(const Lifetime& buffer, ByteRange range) {
-    const auto meets = [&](const Cover& cover) { return cover.meets(range); };
-    const auto part_meets = [&](const Part& part) {
-      return part.range.begin < range.end && range.begin < part.range.end;
+  // A period, a part of which is of the buffer's time, in which a byte of the range is in use throughout. Nothing where
+  // the range is free during the buffer's time.
+  std::optional<Period> in_use(const Lifetime& buffer, ByteRange range) {
+    ++searches_;
+    std::optional<Period> found;
+    const auto look_above = [&](int64_t node) {
+      for (; node > 0 && !found && is_new(node); node /= 2) {
+        if (throughout_[static_cast<size_t>(node)].meets(range)) found = period_of(node);
+      }
     };
-    return !any_beside(buffer, meets, part_meets);
+    const Span span(*this, buffer);
+    for (const int64_t block : span.in_part()) {
+      if (!found) found = part_in_use(block, buffer, range);
+      if (!found) look_above(block + blocks_);
+    }
+    each_node(span, [&](int64_t node) {
+      if (!found && sometime_[static_cast<size_t>(node)].meets(range)) found = in_use_within(node, buffer, range);
+      if (!found) look_above(node / 2);
+    });
+    return found;
   }
 
   // The bytes that are in use at any moment of the buffer's time, as ranges apart from each other in their order.
   std::span<const ByteRange> beside(const Lifetime& buffer) {
     parts_.clear();
     runs_.clear();
+    ++searches_;
     const auto take = [&](const Cover& cover) {
       if (!cover.ranges().empty()) runs_.emplace_back(cover.ranges());
-      return false;
     };
-    const auto take_part = [&](const Part& part) {
-      parts_.push_back(part.range);
-      return false;
+    const auto take_above = [&](int64_t node) {
+      for (; node > 0 && is_new(node); node /= 2) take(throughout_[static_cast<size_t>(node)]);
     };
-    any_beside(buffer, take, take_part);
+    const Span span(*this, buffer);
+    for (const int64_t block : span.in_part()) {
+      for (const Part& part : in_part_[static_cast<size_t>(block)]) {
+        if (is_beside(part, buffer)) parts_.push_back(part.range);
+      }
+      take_above(block + blocks_);
+    }
+    each_node(span, [&](int64_t node) {
+      take(sometime_[static_cast<size_t>(node)]);
+      take_above(node / 2);
+    });
     std::ranges::sort(parts_, {}, &ByteRange::begin);
     runs_.emplace_back(parts_);
     return merged_.all(runs_);
@@ -154,28 +181,36 @@ class Placed {
     ByteRange range;
   };
 
-  // Visits all that is in use during the buffer's time, until a visit says true.
-  template <class Visit, class VisitPart>
-  bool any_beside(const Lifetime& buffer, Visit&& visit, VisitPart&& visit_part) {
-    ++searches_;
-    const auto any_above = [&](int64_t node) {
-      for (; node > 0; node /= 2) {
-        if (std::exchange(seen_in_[static_cast<size_t>(node)], searches_) == searches_) return false;
-        if (visit(throughout_[static_cast<size_t>(node)])) return true;
-      }
-      return false;
-    };
-    const Span span(*this, buffer);
-    for (const int64_t block : span.in_part()) {
-      for (const Part& part : in_part_[static_cast<size_t>(block)]) {
-        if (part.first <= buffer.last && buffer.first <= part.last && visit_part(part)) return true;
-      }
-      if (any_above(block + blocks_)) return true;
+  // Whether the search meets the node for the first time.
+  bool is_new(int64_t node) { return std::exchange(seen_in_[static_cast<size_t>(node)], searches_) != searches_; }
+
+  Period period_of(int64_t node) const {
+    int64_t from = node, to = node + 1;
+    for (; from < blocks_; from *= 2, to *= 2) {
     }
-    bool any = false;
-    each_node(span,
-              [&](int64_t node) { any = any || visit(sometime_[static_cast<size_t>(node)]) || any_above(node / 2); });
-    return any;
+    const auto step = [&](int64_t block) { return static_cast<int>(begin_ + (block - blocks_) * kBlock); };
+    return {step(from), step(to) - 1};
+  }
+
+  static bool is_beside(const Part& part, const Lifetime& buffer) {
+    return part.first <= buffer.last && buffer.first <= part.last;
+  }
+
+  std::optional<Period> part_in_use(int64_t block, const Lifetime& buffer, ByteRange range) const {
+    for (const Part& part : in_part_[static_cast<size_t>(block)]) {
+      const bool meets = part.range.begin < range.end && range.begin < part.range.end;
+      if (meets && is_beside(part, buffer)) return Period{part.first, part.last};
+    }
+    return std::nullopt;
+  }
+
+  // A byte of the range is in use at some moment of the node's time, all of which is the buffer's.
+  std::optional<Period> in_use_within(int64_t node, const Lifetime& buffer, ByteRange range) const {
+    while (!throughout_[static_cast<size_t>(node)].meets(range)) {
+      if (node >= blocks_) return part_in_use(node - blocks_, buffer, range);
+      node = 2 * node + (sometime_[static_cast<size_t>(2 * node)].meets(range) ? 0 : 1);
+    }
+    return period_of(node);
   }
 
   // A lifetime as the blocks [from, to) that it takes whole, and the one or two that it takes a part of.
@@ -258,7 +293,7 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
     int64_t& offset = plan.offsets[id];
     if (slots_first) {
       Slots& slots = slots_of.at(bytes);
-      int slot = slots.find(buffer, [&](int64_t at) { return placed.is_free(buffer, {at, at + bytes}); });
+      int slot = slots.find(buffer, [&](int64_t at) { return placed.in_use(buffer, {at, at + bytes}); });
       if (slot < 0) slot = slots.add(smallest_gap(placed.beside(buffer), bytes));
       slots.use(slot, buffer);
       offset = slots.offset_of(slot);

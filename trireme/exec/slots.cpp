@@ -79,16 +79,21 @@ int Slots::pop_oldest() {
 
 void Slots::use(int slot, const Lifetime& buffer) {
   slots_[static_cast<size_t>(slot)].used = ++uses_;
+  mark(slot, {buffer.first, buffer.last});
+}
+
+void Slots::mark(int slot, const Period& period) {
   const size_t word = static_cast<size_t>(slot) / kWordBits;
   const uint64_t bit = uint64_t{1} << (static_cast<size_t>(slot) % kWordBits);
-  const auto mark = [&](size_t node) {
+  const auto mark_node = [&](size_t node) {
     of_node(throughout_, node)[word] |= bit;
-    for (; node > 0; node /= 2) of_node(sometime_, node)[word] |= bit;
+    for (; node > 0 && (of_node(sometime_, node)[word] & bit) == 0; node /= 2) of_node(sometime_, node)[word] |= bit;
   };
-  size_t from = place_of(buffer.first) + leaves_, to = place_of(buffer.last) + leaves_ + 1;
+  const auto after = std::ranges::upper_bound(steps_, period.last) - steps_.begin();
+  size_t from = place_of(period.first) + leaves_, to = static_cast<size_t>(after) + leaves_;
   for (; from < to; from /= 2, to /= 2) {
-    if (from % 2 != 0) mark(from++);
-    if (to % 2 != 0) mark(--to);
+    if (from % 2 != 0) mark_node(from++);
+    if (to % 2 != 0) mark_node(--to);
   }
 }
 

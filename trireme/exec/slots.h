@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,14 +18,18 @@ class Slots {
   // Of all buffers that will be put in slots.
   explicit Slots(std::span<const Lifetime> buffers);
 
-  // Calls fits(offset) for the slots that are free during the buffer's time, the one that was not used for the longest
-  // first, until it says true. That slot's number, or -1.
-  template <class Fits>
-  int find(const Lifetime& buffer, Fits&& fits) {
+  // Calls in_use(offset) for the slots that are free during the buffer's time, the one that was not used for the
+  // longest first, until it gives nothing. That slot's number, or -1. What it gives otherwise is a period, a part of
+  // which is of the buffer's time, in which buffers of other sizes have bytes of the slot: it is not looked at again
+  // for that.
+  template <class InUse>
+  int find(const Lifetime& buffer, InUse&& in_use) {
     find_free(buffer);
     while (!free_.empty()) {
       const int slot = pop_oldest();
-      if (fits(slots_[static_cast<size_t>(slot)].offset)) return slot;
+      const std::optional<Period> period = in_use(slots_[static_cast<size_t>(slot)].offset);
+      if (!period) return slot;
+      mark(slot, *period);
     }
     return -1;
   }
@@ -42,6 +47,7 @@ class Slots {
   };
 
   size_t place_of(int step) const;
+  void mark(int slot, const Period& period);
   std::span<uint64_t> of_node(Words& sets, size_t node) { return std::span(sets).subspan(node * words_, words_); }
   void find_free(const Lifetime& buffer);
   int pop_oldest();
