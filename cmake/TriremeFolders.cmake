@@ -15,6 +15,8 @@ add_library(trireme_options INTERFACE)
 target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
                        $<$<CONFIG:Release>:-Wno-restrict -Wno-stringop-overflow>)  # false alarms of g++ 12 on std::string at -O3
+# g++ collects its garbage before it has used 512 MiB, which takes a tenth of a build's time and frees little.
+target_compile_options(trireme_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 option(TRIREME_TOGETHER "Compile several sources at a time" ON)
 # A precompiled header is another one in each build tree, so what is compiled with it has no place in a cache of several.
 set(precompile ON)
@@ -77,7 +79,7 @@ function(trireme_test_headers)
   add_library(trireme_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
   target_link_libraries(trireme_test_headers PRIVATE trireme_options fmt::fmt Threads::Threads GTest::gtest_main GTest::gmock)
   set_target_properties(trireme_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(trireme_test_headers PRIVATE -fPIE $<$<CONFIG:Release>:-O1>)  # as programs have it
+  target_compile_options(trireme_test_headers PRIVATE -fPIE $<$<CONFIG:Release>:-O0>)  # as programs have it
   if(TRIREME_SANITIZE)
     target_compile_options(trireme_test_headers PRIVATE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer)
   endif()
@@ -100,7 +102,7 @@ function(trireme_test_program name)
   endif()
   trireme_together(${name} 4)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
   if(TRIREME_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${name} PRIVATE -fsanitize=${TRIREME_SANITIZE})

@@ -16,7 +16,7 @@ size_t resident_memory() {
   std::FILE* const file = std::fopen("/proc/self/statm", "re");
   if (file == nullptr) return 0;
   size_t resident = 0;
-  if (std::fscanf(file, "%*zu %zu", &resident) != 1) resident = 0;
+  if (std::fscanf(file, "%*s %zu", &resident) != 1) resident = 0;
   std::fclose(file);
   return resident * page;
 }

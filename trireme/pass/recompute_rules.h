@@ -1,6 +1,7 @@
 // What is asked of the values that the backward pass reads, op by op: the rules of Recompute, matched.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct RecomputeAsked {
   Tier home = Tier::kDevice;  // where it lies until it is read
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
+
+// What a job asks for (parallel.keep) of its step.
+// Throws kInvalidArgument for a rule that matches no part of the forward pass, or whose op none of its parts has.
+void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules);
 
 // Whether the node gathers a weight from its slices.
 bool gathers_weight(const Graph& graph, const Node& node);

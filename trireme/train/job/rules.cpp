@@ -73,7 +73,7 @@ constexpr NameOf<Keep> kKeeps[] = {{"again", Keep::kAgain},
                                    {"disk", Keep::kDisk}};
 
 Recompute::Rule read_keep_rule(const std::string& text) {
-  const Parted rule = part(text);
+  const Parted rule = text.find('=') == std::string::npos ? Parted{text, ""} : part(text);
   const auto found = std::ranges::find(kKeeps, rule.asked, &NameOf<Keep>::name);
   require(found != std::end(kKeeps),
           "'{}': after '=' stands 'memory', for what is kept, 'slices', for what ranks that have the same keep slices "

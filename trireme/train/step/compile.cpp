@@ -16,6 +16,7 @@
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search_text.h"
 #include "trireme/train/step/fit_tiers.h"
@@ -245,6 +246,7 @@ Compiled compile(Graph graph, const CompileOptions& options) {
     require_invariant(out.partitioned);
   }
   take_rates(options, out.strategy.mesh, out);
+  if (!out.graph.updates().empty()) check_keep_rules(out.partitioned.graph, passes.recompute.rules);
   passes.recompute = with_requests(out.graph, passes.recompute);
   passes.fusion = how.fusion;
   passes.fusion.ids = fusion_rules(out.graph, how.fusion.ids);

@@ -301,5 +301,19 @@ TEST(
   }
 }
 
+TEST(Session, a_rule_for_what_is_kept_that_matches_nothing_is_refused) {
+  const auto with = [](std::string pattern) {
+    try {
+      train_gpt({.recompute = {.rules = {{std::move(pattern)}}}}, DType::kF32, 8);
+    } catch (const Error& e) {
+      return std::string(e.text());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(with("h.*/gelu"), "");
+  EXPECT_THAT(with("g.*"), AllOf(HasSubstr("parallel.keep 'g.*' matches no part of the model"), HasSubstr("'h.0")));
+  EXPECT_THAT(with("h.*/gel"), AllOf(HasSubstr("parallel.keep 'h.*/gel' matches no op"), HasSubstr("'gelu'")));
+}
+
 }  // namespace
 }  // namespace trireme::session_test
