@@ -11,6 +11,7 @@
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/narrow_gathers.h"
 #include "trireme/pass/pipeline.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/propagate.h"
@@ -135,6 +136,14 @@ Result crews_box(Case& test) {
   return {to_string(program), out};
 }
 
+Result narrow_gathers_box(Case& test) {
+  const Program program = program_of(test);
+  const Program after = narrow_gathers(program);
+  const std::vector<std::string> wrong = verify(after);
+  require(wrong.empty(), "it makes a program that is not sound: {}", wrong.empty() ? "" : wrong.front());
+  return {to_string(program), to_string(after)};
+}
+
 // Of two stages, each on a crew of its own.
 Result slice_crossings_box(Case& test) {
   const Program program = program_of(test);
@@ -252,6 +261,7 @@ const std::vector<Box>& all() {
     std::vector<Box> out{{"gradients", gradients_of},
                          {"propagate", propagate_box},
                          {"partition", partition_box},
+                         {"narrow_gathers", narrow_gathers_box},
                          {"micro_batches", micro_batches_box},
                          {"slice_crossings", slice_crossings_box},
                          {"crews", crews_box}};

@@ -52,6 +52,11 @@ bool is_cast(const Node& node) {
   return node.op == &structural().cast;
 }
 
+bool is_as_stored(const Graph& graph, ValueId id) {
+  const NodeId producer = graph.value(id).producer;
+  return producer < 0 || (is_cast(graph.node(producer)) && graph.value(graph.node(producer).inputs[0]).producer < 0);
+}
+
 bool is_gradient_type(const TensorType& gradient, const TensorType& value) {
   if (gradient == value) return true;
   return gradient.shape == value.shape && gradient.dtype == DType::kF32 && is_floating(value.dtype) &&

@@ -44,6 +44,8 @@ struct CastAttrs {
 // x in another element type; x itself where it has it.
 Tensor cast_to(const Tensor& x, DType dtype);
 bool is_cast(const Node& node);
+// Whether the value is an input as this rank stores it, or a cast of one: what weights are gathered from.
+bool is_as_stored(const Graph& graph, ValueId id);
 
 // Whether a gradient rule may give this for a value of that type: the type itself, or, for a value narrower than f32,
 // f32, in which sums over many elements are taken. They stay f32 up to a cast to the value, or are rounded to its type.

@@ -139,11 +139,13 @@ void MicroBatchSteps::classify(NodeId id) {
 bool MicroBatchSteps::gathers_parameter(const Node& node) const {
   const auto is_part = [&](ValueId out) { return differs_along(out) != 0; };
   if (node.inputs.empty() || std::ranges::any_of(node.outputs, is_part)) return false;
-  bool any = does(node, ReshardStep::Kind::kAllGather) && graph_.value(node.inputs[0]).producer < 0;
+  bool any = does(node, ReshardStep::Kind::kAllGather) && is_as_stored(graph_, node.inputs[0]);
   for (const ValueId in : node.inputs) {
     const NodeId producer = graph_.value(in).producer;
-    if (differs_along(in) != 0 || (producer >= 0 && !repeats(producer))) return false;
-    any = any || producer >= 0;
+    if (differs_along(in) != 0) return false;
+    if (is_as_stored(graph_, in)) continue;
+    if (!repeats(producer)) return false;
+    any = true;
   }
   return any;
 }

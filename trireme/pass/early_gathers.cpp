@@ -1,11 +1,14 @@
 // Gathers weights that are stored in slices one reader ahead.
 //
 // Before: a weight that is stored cut and read whole is gathered right before the op that reads it, which waits for the
-// bytes. After: its gather begins before the first reader of the gather before it, and runs under that op (the prefetch
-// of ZeRO-3 and FSDP). What is gathered in one operation (fuse_collectives.cpp) moves as one; at most one more of these
-// is whole at a time.
+// bytes. After: its gather begins before the first reader of the weight before it, and runs under that op (the prefetch
+// of ZeRO-3 and FSDP). What is gathered in one operation (fuse_collectives.cpp) moves as one. Where a weight comes in
+// several steps, each of which waits for the one before, as over links of several levels, a step begins one reader
+// ahead of the next. At most one weight more is whole at a time.
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 
 #include "trireme/op/structural.h"
 #include "trireme/pass/pipeline.h"
@@ -14,49 +17,89 @@
 namespace trireme {
 namespace {
 
-struct Gather {
-  NodeId node = -1;
-  NodeId first_reader = -1;
+class GatheringEarly {
+ public:
+  explicit GatheringEarly(const Graph& graph) : graph_(graph), steps_(graph.nodes().size()) {
+    find_steps();
+    find_needs();
+  }
+
+  // By the node before which they go: those that move.
+  std::map<NodeId, std::vector<NodeId>> moves() const {
+    std::map<NodeId, std::vector<NodeId>> out;
+    for (NodeId id = 0; id < size(); ++id) {
+      if (!is_needed(id) || step(id).ahead == 0) continue;
+      const auto need = std::ranges::lower_bound(needs_, step(id).need) - needs_.begin();
+      const NodeId before = needs_[static_cast<size_t>(std::max<std::ptrdiff_t>(need - step(id).ahead, 0))];
+      if (before < id) out[before].push_back(id);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr NodeId kNone = std::numeric_limits<NodeId>::max();
+
+  // Of a node that brings a weight to where it is read.
+  struct Step {
+    bool is_one = false;
+    NodeId need = kNone;  // the first reader of the weight
+    int ahead = 0;        // exchanges that bring it, from this one on
+  };
+
+  NodeId size() const { return static_cast<NodeId>(graph_.nodes().size()); }
+  const Step& step(NodeId id) const { return steps_[static_cast<size_t>(id)]; }
+  bool is_needed(NodeId id) const { return step(id).is_one && step(id).need != kNone; }
+
+  // Casts of a rank's own slice count as well: they go where what reads them goes.
+  void find_steps() {
+    using Kind = ReshardStep::Kind;
+    for (NodeId id = 0; id < size(); ++id) {
+      const Node& node = graph_.node(id);
+      const auto is_ready = [&](ValueId operand) {
+        const NodeId producer = graph_.value(operand).producer;
+        return producer < 0 || step(producer).is_one;
+      };
+      const bool brings = does(node, Kind::kAllGather) || does(node, Kind::kAllToAll) || does(node, Kind::kSlice);
+      const bool casts = is_cast(node) && is_as_stored(graph_, node.outputs[0]);
+      steps_[static_cast<size_t>(id)].is_one = (brings || casts) && std::ranges::all_of(node.inputs, is_ready);
+    }
+  }
+
+  void find_needs() {
+    for (NodeId id = size(); id-- > 0;) {
+      const Node& node = graph_.node(id);
+      Step& reader = steps_[static_cast<size_t>(id)];
+      const bool exchanges = reader.is_one && !is_cast(node) && !does(node, ReshardStep::Kind::kSlice);
+      if (exchanges) ++reader.ahead;
+      if (exchanges && reader.need != kNone) needs_.push_back(reader.need);
+      for (const ValueId operand : node.inputs) {
+        const NodeId producer = graph_.value(operand).producer;
+        if (producer < 0 || !step(producer).is_one) continue;
+        Step& made = steps_[static_cast<size_t>(producer)];
+        made.need = std::min(made.need, reader.is_one ? reader.need : id);
+        if (reader.is_one) made.ahead = std::max(made.ahead, reader.ahead);
+      }
+    }
+    std::ranges::sort(needs_);
+    needs_.erase(std::ranges::unique(needs_).begin(), needs_.end());
+  }
+
+  const Graph& graph_;
+  std::vector<Step> steps_;  // of nodes
+  std::vector<NodeId> needs_;
 };
 
-// All-gathers of the program's inputs that something reads, in program order.
-std::vector<Gather> gathers_of(const Graph& graph) {
-  std::vector<Gather> out;
-  std::map<ValueId, size_t> result;
-  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
-    const Node& node = graph.node(id);
-    for (const ValueId operand : node.inputs) {
-      const auto gather = result.find(operand);
-      if (gather == result.end()) continue;
-      if (NodeId& reader = out[gather->second].first_reader; reader < 0) reader = id;
-      result.erase(gather);
-    }
-    const auto is_input = [&](ValueId operand) { return graph.value(operand).producer < 0; };
-    if (does(node, ReshardStep::Kind::kAllGather) && std::ranges::all_of(node.inputs, is_input)) {
-      for (const ValueId made : node.outputs) result.emplace(made, out.size());
-      out.push_back({id, -1});
-    }
-  }
-  std::erase_if(out, [](const Gather& gather) { return gather.first_reader < 0; });
-  return out;
-}
-
 Program gather_early(Program program) {
-  const std::vector<Gather> gathers = gathers_of(program.graph);
-  std::map<NodeId, std::vector<NodeId>> before;  // gathers that move, by the node they move before
-  std::map<NodeId, bool> moves;
-  for (size_t i = 1; i < gathers.size(); ++i) {
-    if (gathers[i - 1].first_reader >= gathers[i].node) continue;
-    before[gathers[i - 1].first_reader].push_back(gathers[i].node);
-    moves[gathers[i].node] = true;
-  }
-  if (moves.empty()) return program;
+  const std::map<NodeId, std::vector<NodeId>> before = GatheringEarly(program.graph).moves();
+  if (before.empty()) return program;
+  std::set<NodeId> moved;
   Rewrite rewrite(program);
   for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
     if (const auto here = before.find(id); here != before.end()) {
-      for (const NodeId gather : here->second) rewrite.copy(gather);
+      for (const NodeId step : here->second) rewrite.copy(step);
+      moved.insert(here->second.begin(), here->second.end());
     }
-    if (moves.count(id) == 0) rewrite.copy(id);
+    if (!moved.contains(id)) rewrite.copy(id);
   }
   return rewrite.finish();
 }

@@ -89,7 +89,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const PassO
     if (fusion == 0) continue;
     const NodeId reader = readers[static_cast<size_t>(result)];
     const bool is_read = reader < static_cast<NodeId>(graph.nodes().size());
-    const bool from_start = does(node, ReshardStep::Kind::kAllGather) && graph.value(operand).producer < 0 && is_read;
+    const bool from_start = does(node, ReshardStep::Kind::kAllGather) && is_as_stored(graph, operand) && is_read;
     Sequence& sequence = out[fmt::format("{}{} {} {} {:d} {}", node.op->name, node.attrs.text(),
                                          to_string(graph.type(operand).dtype), fusion, from_start, node.micro_batch)];
     sequence.how = fusion == kNoFusionId ? how : nullptr;
@@ -200,6 +200,11 @@ Program fused(Program program, const PassOptions& options) {
       for (const NodeId member : bucket->second.members) {
         in.push_back(from.node(member).inputs[0]);
         results.push_back(from.node(member).outputs[0]);
+        // The cast of a slice that is gathered from here on.
+        const NodeId producer = from.value(in.back()).producer;
+        if (producer < id || skip[static_cast<size_t>(producer)] != 0) continue;
+        rewrite.copy(producer);
+        skip[static_cast<size_t>(producer)] = 1;
       }
       const Node& node = from.node(id);
       rewrite.add(*node.op, node.attrs, bucket->second.instead_of, in, results);

@@ -12,6 +12,9 @@
 // seed, step and element. It runs first, so that the other passes place and fuse the second ones too. What messages
 // bring from another crew is kept.
 #include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
 
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/row_steps.h"
@@ -32,6 +35,7 @@ class Recomputing {
         is_sent_(graph_.values().size(), 0),
         last_late_(graph_.values().size(), -1),
         again_(graph_.nodes().size(), 0),
+        copied_(graph_.nodes().size(), 0),
         asked_(recompute_asked(graph_, options)) {}
 
   Program run() {
@@ -42,6 +46,9 @@ class Recomputing {
         if (is_late(id)) last_late_[at(operand)] = id;
         if (is_communication(def_of(node))) is_sent_[at(operand)] = 1;
       }
+      if (!gathers_weight(graph_, node)) continue;
+      Gathers& all = gathers_[key_of(node)];
+      (is_late(id) ? all.backward : all.forward).push_back(id);
     }
     find_crossing();
     for (NodeId id = 0; id < size(); ++id) again_[at(id)] = is_asked(id) || (options_.rows && is_worth_it(id)) ? 1 : 0;
@@ -56,6 +63,11 @@ class Recomputing {
   }
 
  private:
+  using GatherKey = std::tuple<ValueId, std::string, int, int>;
+  struct Gathers {
+    std::vector<NodeId> forward, backward;  // in their order
+  };
+
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
   NodeId size() const { return static_cast<NodeId>(graph_.nodes().size()); }
   bool is_late(NodeId id) const { return graph_.node(id).phase == Phase::kBackward; }
@@ -110,7 +122,9 @@ class Recomputing {
   }
 
   void copy(Rewrite& rewrite, NodeId id) {
+    if (copied_[at(id)] != 0) return;
     if (is_late(id)) make_operands_again(rewrite, id);
+    copied_[at(id)] = 1;
     rewrite.copy(id);
   }
 
@@ -141,16 +155,37 @@ class Recomputing {
       again_[at(producer)] = 0;
       make_operands_again(rewrite, producer);
       rewrite.copy(producer);
+      if (const NodeId own = own_gather(producer); own >= 0 && copied_[at(own)] == 0) {
+        copied_[at(own)] = 1;
+        rewrite.same(graph_.node(own).outputs[0], operand);
+      }
     }
+  }
+
+  // The node by which the backward pass gathers for itself what this one gathered for the forward pass, each for as
+  // many micro-batches as the other. What is gathered again serves for it, too. Chunks go back in another order.
+  NodeId own_gather(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (!gathers_weight(graph_, node) || program_.seq_chunks > 1) return -1;
+    const Gathers& all = gathers_.at(key_of(node));
+    const auto place = std::ranges::find(all.forward, id) - all.forward.begin();
+    return all.forward.size() == all.backward.size() ? all.backward[static_cast<size_t>(place)] : -1;
+  }
+
+  // What two nodes that gather the same for the same have in common.
+  static GatherKey key_of(const Node& node) {
+    return {node.inputs[0], node.attrs.text(), node.stage, node.micro_batch};
   }
 
   const Program& program_;
   const Graph& graph_;
   const Recompute& options_;
-  std::vector<char> is_output_;        // of values
-  std::vector<char> is_sent_;          // of values: to other ranks
-  std::vector<NodeId> last_late_;      // of values: the last node of the backward pass that reads it
-  std::vector<char> again_;            // of nodes: to be made a second time
+  std::vector<char> is_output_;    // of values
+  std::vector<char> is_sent_;      // of values: to other ranks
+  std::vector<NodeId> last_late_;  // of values: the last node of the backward pass that reads it
+  std::vector<char> again_;        // of nodes: to be made a second time
+  std::vector<char> copied_;       // of nodes
+  std::map<GatherKey, Gathers> gathers_;
   std::vector<RecomputeAsked> asked_;  // of nodes
   std::vector<char> crosses_;          // of values: another module reads it in the forward pass
   CallKinds kinds_;

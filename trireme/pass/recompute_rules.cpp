@@ -116,8 +116,10 @@ void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules
 
 bool gathers_weight(const Graph& graph, const Node& node) {
   if (!does(node, ReshardStep::Kind::kAllGather) || node.inputs.size() != 1) return false;
-  const Value& operand = graph.value(node.inputs[0]);
-  return operand.producer < 0 && graph.inputs()[static_cast<size_t>(operand.index)].role == Role::kParameter;
+  if (!is_as_stored(graph, node.inputs[0])) return false;
+  const NodeId producer = graph.value(node.inputs[0]).producer;
+  const ValueId stored = producer < 0 ? node.inputs[0] : graph.node(producer).inputs[0];
+  return graph.inputs()[static_cast<size_t>(graph.value(stored).index)].role == Role::kParameter;
 }
 
 }  // namespace trireme

@@ -52,12 +52,12 @@ class Beside {
     if (!gathers && !does(node, Kind::kReduceScatter)) return false;
     const NodeId reader = first_reader(node);
     if (reader < 0) return true;
-    return gathers ? reads_inputs_only(node) : graph_.node(reader).phase == Phase::kUpdate;
+    return gathers ? reads_what_is_stored(node) : graph_.node(reader).phase == Phase::kUpdate;
   }
 
  private:
-  bool reads_inputs_only(const Node& node) const {
-    return std::ranges::all_of(node.inputs, [&](ValueId id) { return graph_.value(id).producer < 0; });
+  bool reads_what_is_stored(const Node& node) const {
+    return std::ranges::all_of(node.inputs, [&](ValueId id) { return is_as_stored(graph_, id); });
   }
 
   const Graph& graph_;

@@ -16,6 +16,7 @@
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/narrow_gathers.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search_text.h"
@@ -158,7 +159,8 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
                      ? searched(options, asked, out)
                      : semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
   if (out.strategy.stages.empty()) out.strategy.stages = stages;  // else a strategy that was written down has them
-  out.partitioned = partition(out.graph, out.strategy, partition_options(options, out.graph, out.strategy.mesh));
+  out.partitioned =
+      narrow_gathers(partition(out.graph, out.strategy, partition_options(options, out.graph, out.strategy.mesh)));
   return out;
 }
 
