@@ -159,7 +159,7 @@ int count(const ExecutionPlan& plan, std::string_view op) {
 // of the norm of all gradients one term goes on and the factor comes back; the loss is told.
 // The first crew has less to do than the last, which has the head.
 TEST(PipelinePlans, the_arithmetic_of_a_step_and_the_largest_arena_are_of_all_crews) {
-  const Graph graph = text_step({.layers = 2});
+  const Graph graph = text_step({.layers = 3});
   const Compiled one = compile(graph, {});
   const Compiled two = compile(graph, {.ranks = 2, .parallel = pipeline(2, 2)});
   const double flops = flops_per_step(one, 1);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/plan.h"
@@ -112,8 +113,8 @@ std::string to_string(const PlanFile& file) {
   return out + fmt::format(
                    "predicted step_ps={} arena_bytes={} bound_ps={}\n"
                    "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
-                   static_cast<int64_t>(file.step_s * 1e12), file.arena_bytes,
-                   static_cast<int64_t>(file.bound_s * 1e12), l.ways, l.fit, l.memory, l.memory_least, l.needless,
+                   std::llround(file.step_s * 1e12), file.arena_bytes,
+                   std::llround(file.bound_s * 1e12), l.ways, l.fit, l.memory, l.memory_least, l.needless,
                    l.do_not_divide);
 }
 
@@ -128,6 +129,7 @@ int64_t number_of(std::string_view text, int line) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (status != std::errc() || end != text.data() + text.size() || out < 0)
     wrong_line(line, fmt::format("'{}' is no whole number of 0 or more", text));
+  if (out > int64_t{1} << 53) wrong_line(line, fmt::format("{} is too large", out));  // for a time to be kept whole
   return out;
 }
 
