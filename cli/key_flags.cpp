@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
 
 namespace trireme::cli {
@@ -73,7 +74,11 @@ void KeyFlags::add_switch(CLI::App& command, const std::string& name, const std:
 
 std::vector<std::string> KeyFlags::overrides() const {
   std::vector<std::string> out;
-  for (const auto& [key, value] : *given_) out.push_back(key + "=" + value);
+  for (const auto& [key, value] : *given_) {
+    const std::string& last = *given(key);
+    require(value == last, "two flags give {}: '{}' and '{}'; leave one of them out", key, value, last);
+    out.push_back(key + "=" + value);
+  }
   return out;
 }
 

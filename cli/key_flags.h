@@ -31,7 +31,8 @@ class KeyFlags {
   void add_switch(CLI::App& command, const std::string& name, const std::string& key, const std::string& value,
                   const std::string& help);
 
-  // What was given, as "key=value" in the order it was given.
+  // What was given, as "key=value". Throws where a key and its switch, --mode and --auto, differ: which of them came
+  // last is not known.
   std::vector<std::string> overrides() const;
   // The value given for the key; null: none was.
   const std::string* given(const std::string& key) const;

@@ -48,12 +48,12 @@ std::string duration(double seconds) {
 // What the run will do, before it does it.
 void announce(const JobConfig& config, const Session& session, const StartInfo& info, const std::string& out) {
   const Job& job = Job::current();
-  const ExecutionPlan& plan = session.plan();
-  const double flops = flops_per_step(plan) * job.size();
+  const ExecutionPlan& plan = largest_plan(session.compiled());
+  const double flops = flops_per_step(session.compiled(), job.size());
   const std::string expected = info.expected_s > 0 ? fmt::format(", about {} in all", duration(info.expected_s)) : "";
   std::printf(
       "%s: %s with %s parameters, %s\n"
-      "  %d rank%s x %d thread%s%s, batch %lld%s, %.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
+      "  %d rank%s x %d thread%s%s, batch %lld%s, %s%.1f MiB of memory a rank (%s parameters and state, %s the step)\n"
       "  steps %lld to %lld, %s each%s\n"
       "  writing to %s\n",
       config.name.c_str(), config.model.kind.c_str(),
@@ -62,7 +62,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       job.world() ? fmt::format(" over {}", job.world()->transport()).c_str() : "",
       static_cast<long long>(config.train.fit.batch),
       plan.micro_batches == 1 ? "" : fmt::format(" in {} micro-batches", plan.micro_batches).c_str(),
-      static_cast<double>(plan.arena().bytes) / 1048576.0,
+      session.compiled().crews.size() == 1 ? "" : "up to ", static_cast<double>(plan.arena().bytes) / 1048576.0,
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().persistent) / 1048576.0).c_str(),
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes - plan.arena().persistent) / 1048576.0).c_str(),
       static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), work_of_step(flops).c_str(),

@@ -67,6 +67,15 @@ TEST_F(JobFlagsTest, OfAnOptionGivenTwiceTheLastWins) {
 }
 
 // A file says that the model cuts itself, or that nothing is cut; a flag does not change that without a word.
+TEST_F(JobFlagsTest, TwoFlagsOfOneKeyMustAgree) {
+  write_gpt();
+  const Outcome differing = run({"explain", "gpt.toml", "-n", "2", "--auto", "--mode", "data_parallel"});
+  EXPECT_EQ(differing.code, 2);
+  EXPECT_THAT(differing.err,
+              HasSubstr("two flags give parallel.mode: 'data_parallel' and 'auto_parallel'; leave one of them out"));
+  EXPECT_EQ(run({"explain", "gpt.toml", "-n", "2", "--auto", "--mode", "auto_parallel"}).code, 0);
+}
+
 TEST_F(JobFlagsTest, FlagsThatCutTheModelAreRefusedBesideAModeThatDoesNot) {
   write_gpt();
   const auto expect_refused = [&](const Words& words, const std::string& mode) {

@@ -220,6 +220,14 @@ TEST(HomesOfGradients, leave_until_all_of_them_are_known) {
   EXPECT_GT(most_of(made.plan(), Tier::kHost, Holding::kGradient), 0);
 }
 
+// Where blocks are computed again, a collective takes sums of the forward pass and of gradients in one.
+TEST(HomesOfGradients, are_left_also_for_a_collective_that_is_made_again) {
+  const Graph graph = gpt_step(AdamW{}, false, 4);
+  const PassOptions passes{.recompute = {.blocks = -1}};
+  const auto usual = train_curves(graph, 2, parallel_with({"", 2}, {}), 0.1F, passes);
+  EXPECT_EQ(other_bits(usual, train_curves(graph, 2, parallel_with({"", 2}, all_homes()), 0.1F, passes)), "");
+}
+
 TEST(HomesOfActivations, leave_less_on_the_device) {
   nn::Gpt gpt({.vocabulary = 20, .context = 8, .layers = 8, .width = 16, .heads = 2});
   const Graph graph = language_step(gpt, Sgd{}, false, 0);

@@ -157,6 +157,18 @@ int count(const ExecutionPlan& plan, std::string_view op) {
 
 // The tied weight goes there and its gradient back once a step, activations and their gradients once a micro-batch, and
 // of the norm of all gradients one term goes on and the factor comes back; the loss is told.
+// The first crew has less to do than the last, which has the head.
+TEST(PipelinePlans, the_arithmetic_of_a_step_and_the_largest_arena_are_of_all_crews) {
+  const Graph graph = text_step({.layers = 3});
+  const Compiled one = compile(graph, {});
+  const Compiled two = compile(graph, {.ranks = 2, .parallel = pipeline(2, 2)});
+  const double flops = flops_per_step(one, 1);
+  EXPECT_NEAR(flops_per_step(two, 2) / flops, 1, 0.02);
+  EXPECT_GT(std::abs(2 * flops_per_step(two.plan(0)) / flops - 1), 0.05);
+  EXPECT_EQ(largest_plan(two).arena().bytes, std::max(two.plan(0).arena().bytes, two.plan(1).arena().bytes));
+  EXPECT_NE(two.plan(0).arena().bytes, two.plan(1).arena().bytes);
+}
+
 TEST(PipelinePlans, send_no_more_than_they_must) {
   for (const int64_t micro_batches : {2, 4, 8}) {
     const Compiled made = compile(text_step({.layers = 2}), {.ranks = 2, .parallel = pipeline(2, micro_batches)});

@@ -203,8 +203,10 @@ class TextPairsSpec final : public DataSpecOf<TextPairsSpec> {
             {"first", &options_.first, "column of the first text"},
             {"second", &options_.second, "column of the second text"},
             {"label", &options_.label, "column of the class"},
-            {"labels", &options_.labels,
-             "the classes as the table writes them, in their order; an empty list: whole numbers from 0"},
+            {.name = "labels",
+             .target = &options_.labels,
+             .doc = "the classes as the table writes them, in their order; an empty list: whole numbers from 0",
+             .on_resume = OnResume::kRefused},  // the meaning of what the model makes
             {.name = "seq",
              .target = &options_.seq,
              .doc = "tokens in a sample",

@@ -315,8 +315,15 @@ class Homes {
   void bring(const Trip& trip, const Visit& visit) {
     const ValueId here = rewrite_.new_value_like(trip.value);
     const ValueId from = trip.is_made ? at_home_.at(trip.value) : trip.value;
-    rewrite_.insert(structural().move, attrs_of({trip.home, Tier::kDevice}), visit.earliest, {{from}}, {{here}});
+    rewrite_.insert(structural().move, attrs_of({trip.home, Tier::kDevice}), beside(trip, visit), {{from}}, {{here}});
     here_[trip.value] = here;
+  }
+
+  // The op whose phase the move is of: not before that of what it moves, which a collective of several phases may read.
+  NodeId beside(const Trip& trip, const Visit& visit) const {
+    const NodeId producer = graph_.value(trip.value).producer;
+    const bool is_before = producer >= 0 && graph_.node(visit.earliest).phase < graph_.node(producer).phase;
+    return is_before ? producer : visit.earliest;
   }
 
   void copy(NodeId id) {

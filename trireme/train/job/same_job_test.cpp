@@ -59,6 +59,20 @@ TEST(SameJob, a_model_of_the_same_parameters_and_an_optimizer_of_the_same_state_
               ElementsAre(HasSubstr("as version 0.1.0 makes them, are not those of version 0.0.9")));
 }
 
+// The classes of a table in another order are other classes, with the same shapes.
+TEST(SameJob, what_the_classes_of_pairs_of_texts_mean_stays) {
+  const auto with_labels = [](const std::string& labels) {
+    return std::map<std::string, std::string>{
+        {"config", "[model]\nkind = 'bert_classifier'\nvocabulary = 259\n[data]\nkind = 'text_pairs'\npath = 'p.csv'\n"
+                   "first = 'a'\nsecond = 'b'\nlabel = 'c'\nlabels = " +
+                       labels + "\n[train]\nsteps = 1\n"}};
+  };
+  EXPECT_EQ(error_of(with_labels("['no', 'yes']"), with_labels("['no', 'yes']")), "");
+  EXPECT_THAT(error_of(with_labels("['no', 'yes']"), with_labels("['yes', 'no']")),
+              HasSubstr("was trained with data.labels = [ 'no', 'yes' ], and this run has [ 'yes', 'no' ]: it is "
+                        "another job"));
+}
+
 TEST(SameJob, other_data_are_said) {
   EXPECT_THAT(check_same_job(identity(2, AdamW{}), identity(2, AdamW{}, 21), "c"),
               ElementsAre(testing::AllOf(HasSubstr("data of 21 samples, tokens i32[8], targets i32[8]"),

@@ -92,7 +92,7 @@ bool Run::sample_is_quick() {
 }
 
 std::vector<std::pair<std::string, std::string>> Run::facts() const {
-  const ExecutionPlan& plan = session_.plan();
+  const ExecutionPlan& plan = largest_plan(session_.compiled());
   std::vector<std::pair<std::string, std::string>> out = options_.facts;
   const std::vector<std::pair<std::string, std::string>> own{
       {"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
@@ -105,7 +105,7 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
       {"Ranks", std::to_string(job_.size())},
       {"Threads per rank", std::to_string(job_.pool().size())},
       {"Transport", job_.world() ? std::string(job_.world()->transport()) : "none"},
-      {"Arena per rank", fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes) / 1048576.0)},
+      {"Arena per rank", fmt::format("{}{:.1f} MiB", session_.compiled().crews.size() == 1 ? "" : "up to ", static_cast<double>(plan.arena().bytes) / 1048576.0)},
       {"Host", host_name()},
       {"Ended", utc_text(std::time(nullptr))},
       {"Version", fmt::format("trireme {} ({}), {}, {}", kVersion, build_info().commit, build_info().compiler,
@@ -162,7 +162,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
     report.headline.emplace_back("Bubble", fmt::format("{:.1f} %", 100 * timeline_->bubble()));
     report.timeline = timeline_chart(modelled, *timeline_);
   }
-  report.memory = memory_by_holding(session_.plan());
+  report.memory = memory_by_holding(largest_plan(session_.compiled()));
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);
   report.run_time = {{fmt::format("{} step{}", steps, steps == 1 ? "" : "s"), steps_s_}};

@@ -129,7 +129,7 @@ TEST(PlanFile, refuses_what_is_none) {
   const PlanFile file{.ranks = 2,
                       .machine = "here",
                       .graph = "1",
-                      .keys = {"parallel.tp=2"},
+                      .keys = Way{.tp = 2}.keys(),
                       .ledger = {.ways = 3, .needless = 1, .fit = 2}};
   const std::string text = to_string(file);
   const auto changed = [&](std::string_view from, std::string_view to) {
@@ -140,11 +140,16 @@ TEST(PlanFile, refuses_what_is_none) {
   EXPECT_EQ(error_of_plan([&] { parse_plan_file(text); }), "no error");
   EXPECT_EQ(changed("plan 1", "plan 2"),
             "plan, line 1: 'trireme plan 2' is not 'trireme plan 1': it is no plan, or one of another version");
-  EXPECT_EQ(changed("ways=3", "ways=4"), "plan, line 7: the counts do not add up to the ways");
-  EXPECT_EQ(changed("ways=3", "ways=-3"), "plan, line 7: '-3' is no whole number of 0 or more");
-  EXPECT_EQ(changed("graph 1\n", ""), "plan, line 6: the line 'graph' is missing");
+  EXPECT_EQ(changed("ways=3", "ways=4"), "plan, line 21: the counts do not add up to the ways");
+  EXPECT_EQ(changed("ways=3", "ways=-3"), "plan, line 21: '-3' is no whole number of 0 or more");
+  EXPECT_EQ(changed("graph 1\n", ""), "plan, line 20: the line 'graph' is missing");
   EXPECT_EQ(changed("graph 1", "ranks 1"), "plan, line 4: 'ranks' stands in it twice");
-  EXPECT_EQ(changed("set parallel.tp=2", "set tp"), "plan, line 5: 'tp' is no key=value");
+  EXPECT_EQ(changed("set parallel.tp=2", "set tp"), "plan, line 11: 'tp' is no key=value");
+  EXPECT_EQ(changed("set parallel.tp", "set train.lr"),
+            "plan, line 11: 'train.lr' is no key that says how a model is cut");
+  EXPECT_EQ(changed("set parallel.tp", "set parallel.pp"), "plan, line 11: 'parallel.pp' stands in it twice");
+  EXPECT_EQ(changed("set parallel.tp=2\n", ""), "plan: the line 'set parallel.tp=...' is missing");
+  EXPECT_EQ(error_of_plan([&] { parse_plan_file(""); }), "plan: it is empty");
   EXPECT_EQ(changed("graph 1", "grahp 1"), "plan, line 4: 'grahp' is no line of a plan");
 }
 
@@ -160,6 +165,10 @@ TEST(PlanFile, is_for_one_training_step_on_so_many_ranks) {
   EXPECT_EQ(to_toml(job), to_toml(plain));
   EXPECT_EQ(error_of_plan([&] { check_plan(file, job, 4); }),
             "the plan is for 2 ranks and the job has 4; start 2 ranks, or plan again");
+  JobConfig by_rules = job;
+  set_keys(by_rules, {"parallel.ops=['lm_head = [-, -], [-, -]']"});
+  EXPECT_EQ(error_of_plan([&] { check_plan(file, by_rules, 2); }),
+            "plan: parallel.ops says how the model is cut, and so does the file of --plan; leave one of them out");
   set_keys(job, {"train.batch=16"});
   EXPECT_THAT(error_of_plan([&] { check_plan(file, job, 2); }),
               testing::HasSubstr("the plan is for another training step than that of"));

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/plan.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/plan/ways.h"
 
 namespace trireme {
 namespace {
@@ -111,8 +113,8 @@ std::string to_string(const PlanFile& file) {
   return out + fmt::format(
                    "predicted step_ps={} arena_bytes={} bound_ps={}\n"
                    "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
-                   static_cast<int64_t>(file.step_s * 1e12), file.arena_bytes,
-                   static_cast<int64_t>(file.bound_s * 1e12), l.ways, l.fit, l.memory, l.memory_least, l.needless,
+                   std::llround(file.step_s * 1e12), file.arena_bytes,
+                   std::llround(file.bound_s * 1e12), l.ways, l.fit, l.memory, l.memory_least, l.needless,
                    l.do_not_divide);
 }
 
@@ -127,6 +129,7 @@ int64_t number_of(std::string_view text, int line) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (status != std::errc() || end != text.data() + text.size() || out < 0)
     wrong_line(line, fmt::format("'{}' is no whole number of 0 or more", text));
+  if (out > int64_t{1} << 53) wrong_line(line, fmt::format("{} is too large", out));  // for a time to be kept whole
   return out;
 }
 
@@ -149,14 +152,35 @@ void read_numbers(std::string_view rest, int line, const std::vector<std::pair<s
   if (!rest.empty()) wrong_line(line, fmt::format("'{}' is one too many", rest));
 }
 
+std::string_view planned_key(std::string_view key_and_value) {
+  return key_and_value.substr(0, key_and_value.find('='));
+}
+
+void read_key(std::string_view text, int line, PlanFile& out) {
+  if (text.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", text));
+  if (std::ranges::find(out.keys, planned_key(text), planned_key) != out.keys.end())
+    wrong_line(line, fmt::format("'{}' stands in it twice", planned_key(text)));
+  const std::vector<std::string> known = Way().keys();
+  if (std::ranges::find(known, planned_key(text), planned_key) == known.end())
+    wrong_line(line, fmt::format("'{}' is no key that says how a model is cut", planned_key(text)));
+  out.keys.emplace_back(text);
+}
+
+// Without one of them the job's own value would count, which nothing was planned with.
+void check_keys(const PlanFile& file) {
+  for (const std::string& key : Way().keys()) {
+    require(std::ranges::find(file.keys, planned_key(key), planned_key) != file.keys.end(),
+            "plan: the line 'set {}=...' is missing", planned_key(key));
+  }
+}
+
 void read_plan_line(std::string_view kind, std::string_view rest, int line, PlanFile& out) {
   if (kind == "ranks") {
     out.ranks = number_of(rest, line);
   } else if (kind == "graph" || kind == "machine") {
     (kind == "graph" ? out.graph : out.machine) = rest;
   } else if (kind == "set") {
-    if (rest.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", rest));
-    out.keys.emplace_back(rest);
+    read_key(rest, line, out);
   } else if (kind == "predicted") {
     int64_t step = 0, bound = 0;
     read_numbers(rest, line, {{"step_ps", &step}, {"arena_bytes", &out.arena_bytes}, {"bound_ps", &bound}});
@@ -184,6 +208,7 @@ PlanFile parse_plan_file(std::string_view text) {
   PlanFile out;
   int line = 0;
   std::vector<std::string> seen;
+  require(!text.empty(), "plan: it is empty");
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view rest = text.substr(0, end);
@@ -203,12 +228,14 @@ PlanFile parse_plan_file(std::string_view text) {
   for (const char* kind : {"machine", "ranks", "graph", "predicted", "ledger"}) {
     if (std::ranges::find(seen, kind) == seen.end()) wrong_line(line, fmt::format("the line '{}' is missing", kind));
   }
+  check_keys(out);
   return out;
 }
 
 void check_plan(const PlanFile& file, const JobConfig& job, int64_t ranks) {
   require(file.ranks == ranks, "the plan is for {} ranks and the job has {}; start {} ranks, or plan again", file.ranks,
           ranks, file.ranks);
+  refuse_rules(job, "and so does the file of --plan; leave one of them out");
   const auto model = make_model(job);
   const std::string graph = hash_of_graph(graphs_of(assembly_of(job, *model, ranks), ranks).step);
   require(graph == file.graph,

@@ -87,7 +87,7 @@ std::string Way::text() const {
   return out.empty() ? "data parallel" : out.substr(1);
 }
 
-JobConfig without_cuts(const JobConfig& job) {
+void refuse_rules(const JobConfig& job, std::string_view cure) {
   const auto& p = job.parallel;
   const std::pair<bool, const char*> rules[] = {{!p.mesh.empty(), "mesh"},
                                                 {!p.ops.empty(), "ops"},
@@ -99,8 +99,12 @@ JobConfig without_cuts(const JobConfig& job) {
                                                 {!p.keep.empty(), "keep"},
                                                 {!p.dataset.is(DatasetStrategy::Named::kDataParallel), "dataset"}};
   for (const auto& [is_given, key] : rules) {
-    require(!is_given, "plan: parallel.{} says how the model is cut, which is what is planned; leave it out", key);
+    require(!is_given, "plan: parallel.{} says how the model is cut, {}", key, cure);
   }
+}
+
+JobConfig without_cuts(const JobConfig& job) {
+  refuse_rules(job, "which is what is planned; leave it out");
   JobConfig out = job;
   const JobConfig usual;
   auto& q = out.parallel;

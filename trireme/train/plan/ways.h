@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/train/job/config.h"
@@ -24,8 +25,11 @@ struct Way {
   std::string text() const;  // as flags, "--tp 2 --zero 1"; or "data parallel"
 };
 
-// The job without what a way says. Throws kInvalidArgument naming the key where the job says how it is cut by rules,
-// a mesh or a strategy: what is planned would not be what they ask.
+// Throws kInvalidArgument naming the key where the job says how it is cut by rules, a mesh or a strategy: what is
+// planned would not be what they ask. `cure` is what to do about it.
+void refuse_rules(const JobConfig& job, std::string_view cure);
+
+// The job without what a way says. Throws where it has rules.
 JobConfig without_cuts(const JobConfig& job);
 
 // All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of

@@ -232,6 +232,17 @@ std::vector<const ExecutionPlan*> Compiled::plans() const {
   return out;
 }
 
+double flops_per_step(const Compiled& compiled, int64_t ranks) {
+  double flops = 0;
+  for (const CompiledCrew& crew : compiled.crews) flops += flops_per_step(crew.plan);
+  return flops * static_cast<double>(ranks) / static_cast<double>(compiled.crews.size());
+}
+
+const ExecutionPlan& largest_plan(const Compiled& compiled) {
+  const auto bytes = [](const CompiledCrew& crew) { return crew.plan.arena().bytes; };
+  return std::ranges::max_element(compiled.crews, {}, bytes)->plan;
+}
+
 Compiled compile(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = verify(graph);
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());

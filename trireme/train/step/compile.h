@@ -60,6 +60,11 @@ struct Compiled {
 
 Compiled compile(Graph graph, const CompileOptions& options);
 
+// Of all ranks, which the crews share equally, by the ops' cost functions.
+double flops_per_step(const Compiled& compiled, int64_t ranks);
+// Of the crews', the plan with the largest arena on the device.
+const ExecutionPlan& largest_plan(const Compiled& compiled);
+
 // A training step, and what validates between steps in the step's memory with the step's parameters.
 struct CompiledJob {
   Compiled step;
