@@ -308,22 +308,25 @@ class Homes {
 
   ValueId moved(ValueId value, Tier home, NodeId beside) {
     const ValueId out = rewrite_.new_value_like(value);
-    rewrite_.insert(structural().move, attrs_of({Tier::kDevice, home}), beside, {{value}}, {{out}});
+    rewrite_.insert(structural().move, attrs_of({Tier::kDevice, home}), like(value, beside), {{value}}, {{out}});
     return out;
   }
 
   void bring(const Trip& trip, const Visit& visit) {
     const ValueId here = rewrite_.new_value_like(trip.value);
     const ValueId from = trip.is_made ? at_home_.at(trip.value) : trip.value;
-    rewrite_.insert(structural().move, attrs_of({trip.home, Tier::kDevice}), beside(trip, visit), {{from}}, {{here}});
+    rewrite_.insert(structural().move, attrs_of({trip.home, Tier::kDevice}), like(trip.value, visit.earliest), {{from}},
+                    {{here}});
     here_[trip.value] = here;
   }
 
-  // The op whose phase the move is of: not before that of what it moves, which a collective of several phases may read.
-  NodeId beside(const Trip& trip, const Visit& visit) const {
-    const NodeId producer = graph_.value(trip.value).producer;
-    const bool is_before = producer >= 0 && graph_.node(visit.earliest).phase < graph_.node(producer).phase;
-    return is_before ? producer : visit.earliest;
+  // The op whose phase a move of the value is of: the one that it stands beside, but not one of a phase before that of
+  // the value, as a collective of several phases may be, or an op of the forward pass under which a weight is gathered
+  // for the backward pass.
+  NodeId like(ValueId value, NodeId beside) const {
+    const NodeId producer = graph_.value(value).producer;
+    const bool is_before = producer >= 0 && graph_.node(beside).phase < graph_.node(producer).phase;
+    return is_before ? producer : beside;
   }
 
   void copy(NodeId id) {

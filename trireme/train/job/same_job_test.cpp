@@ -63,9 +63,10 @@ TEST(SameJob, a_model_of_the_same_parameters_and_an_optimizer_of_the_same_state_
 TEST(SameJob, what_the_classes_of_pairs_of_texts_mean_stays) {
   const auto with_labels = [](const std::string& labels) {
     return std::map<std::string, std::string>{
-        {"config", "[model]\nkind = 'bert_classifier'\nvocabulary = 259\n[data]\nkind = 'text_pairs'\npath = 'p.csv'\n"
-                   "first = 'a'\nsecond = 'b'\nlabel = 'c'\nlabels = " +
-                       labels + "\n[train]\nsteps = 1\n"}};
+        {"config",
+         "[model]\nkind = 'bert_classifier'\nvocabulary = 259\n[data]\nkind = 'text_pairs'\npath = 'p.csv'\n"
+         "first = 'a'\nsecond = 'b'\nlabel = 'c'\nlabels = " +
+             labels + "\n[train]\nsteps = 1\n"}};
   };
   EXPECT_EQ(error_of(with_labels("['no', 'yes']"), with_labels("['no', 'yes']")), "");
   EXPECT_THAT(error_of(with_labels("['no', 'yes']"), with_labels("['yes', 'no']")),
