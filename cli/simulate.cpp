@@ -165,8 +165,7 @@ int run(const SimulateArgs& given) {
                        100 * (1 - alike_s / time.makespan_s));
   }
   int64_t persistent = 0;
-  for (const ExecutionPlan* plan : compiled.plans())
-    persistent = std::max(persistent, persistent_bytes(*plan));
+  for (const ExecutionPlan* plan : compiled.plans()) persistent = std::max(persistent, persistent_bytes(*plan));
   const RunConditions conditions{.steps = job.train.fit.steps,
                                  .ranks = ranks,
                                  .step_s = time.makespan_s,

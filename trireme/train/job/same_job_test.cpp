@@ -63,14 +63,25 @@ TEST(SameJob, a_model_of_the_same_parameters_and_an_optimizer_of_the_same_state_
 TEST(SameJob, what_the_classes_of_pairs_of_texts_mean_stays) {
   const auto with_labels = [](const std::string& labels) {
     return std::map<std::string, std::string>{
-        {"config", "[model]\nkind = 'bert_classifier'\nvocabulary = 259\n[data]\nkind = 'text_pairs'\npath = 'p.csv'\n"
-                   "first = 'a'\nsecond = 'b'\nlabel = 'c'\nlabels = " +
-                       labels + "\n[train]\nsteps = 1\n"}};
+        {"config",
+         "[model]\nkind = 'bert_classifier'\nvocabulary = 259\n[data]\nkind = 'text_pairs'\npath = 'p.csv'\n"
+         "first = 'a'\nsecond = 'b'\nlabel = 'c'\nlabels = " +
+             labels + "\n[train]\nsteps = 1\n"}};
   };
   EXPECT_EQ(error_of(with_labels("['no', 'yes']"), with_labels("['no', 'yes']")), "");
   EXPECT_THAT(error_of(with_labels("['no', 'yes']"), with_labels("['yes', 'no']")),
               HasSubstr("was trained with data.labels = [ 'no', 'yes' ], and this run has [ 'yes', 'no' ]: it is "
                         "another job"));
+}
+
+TEST(SameJob, another_cpu_is_said_where_bits_depend_on_it) {
+  auto saved = identity(2, AdamW{});
+  const auto now = identity(2, AdamW{});
+  saved["cpu"] = "another";
+  EXPECT_THAT(check_same_job(saved, now, "c"),
+              ElementsAre(HasSubstr("the CPU '" + now.at("cpu") + "', which was 'another'")));
+  EXPECT_THAT(check_same_job(saved, identity(2, AdamW{}, 20, {.step = {.numerics = Numerics::kInvariant}}), "c"),
+              IsEmpty());
 }
 
 TEST(SameJob, other_data_are_said) {

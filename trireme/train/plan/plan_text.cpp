@@ -113,9 +113,8 @@ std::string to_string(const PlanFile& file) {
   return out + fmt::format(
                    "predicted step_ps={} arena_bytes={} bound_ps={}\n"
                    "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
-                   std::llround(file.step_s * 1e12), file.arena_bytes,
-                   std::llround(file.bound_s * 1e12), l.ways, l.fit, l.memory, l.memory_least, l.needless,
-                   l.do_not_divide);
+                   std::llround(file.step_s * 1e12), file.arena_bytes, std::llround(file.bound_s * 1e12), l.ways, l.fit,
+                   l.memory, l.memory_least, l.needless, l.do_not_divide);
 }
 
 namespace {
