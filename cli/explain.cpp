@@ -164,6 +164,7 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
   }
   if (args.value.empty() && args.stage == "grad") return to_string(graphs_of(assembly, ranks).step);
   const Compiled compiled = compiled_of(args, assembly, ranks, threads);
+  if (args.of == "step") log_remarks(compiled, assembly.options.parallel.optimizer, ranks);
   if (!args.value.empty()) {
     return why(compiled.graph, compiled.strategy, args.value,
                reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));

@@ -8,13 +8,17 @@
 #include "cli/node_flags.h"
 
 namespace trireme {
+struct Compiled;
 struct JobConfig;
-}
+struct OptimizerParallel;
+}  // namespace trireme
 
 namespace trireme::cli {
 
 // Says in the log what the configuration asks for without effect.
 void log_remarks(const JobConfig& config);
+// The same of cuts that change nothing on so many ranks, as a run says them.
+void log_remarks(const Compiled& compiled, const OptimizerParallel& optimizer, int ranks);
 
 struct JobFlags {
   std::string config;

@@ -13,6 +13,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
+#include "trireme/op/move.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/job_assembly.h"
@@ -127,6 +128,13 @@ std::string run_text(const RunConditions& conditions, const SimulatedRun& run, c
   return out;
 }
 
+// Wherever they lie: what a checkpoint has.
+int64_t persistent_bytes(const ExecutionPlan& plan) {
+  int64_t out = 0;
+  for (const Tier tier : kEveryTier) out += plan.arena(tier).persistent;
+  return out;
+}
+
 int run(const SimulateArgs& given) {
   SimulateArgs args = given;
   if (!args.machine.empty()) {
@@ -147,6 +155,7 @@ int run(const SimulateArgs& given) {
   ThreadPool pool(compute_threads(0, 1));
   how.pool = &pool;
   const Compiled compiled = compile(std::move(graphs.step), how);
+  log_remarks(compiled, assembly.options.parallel.optimizer, ranks);
   const VirtualTime time = modelled_step(compiled.plans(), compiled.rates, unlike);
   if (!job.train.trace.empty()) write_trace(compiled.plans(), time, job.train.trace);
   std::string out = time_text(compiled.plans(), compiled.rates, time, unlike.given());
@@ -156,8 +165,7 @@ int run(const SimulateArgs& given) {
                        100 * (1 - alike_s / time.makespan_s));
   }
   int64_t persistent = 0;
-  for (const ExecutionPlan* plan : compiled.plans())
-    persistent = std::max(persistent, plan->arena().persistent + plan->arena(Tier::kHost).persistent);
+  for (const ExecutionPlan* plan : compiled.plans()) persistent = std::max(persistent, persistent_bytes(*plan));
   const RunConditions conditions{.steps = job.train.fit.steps,
                                  .ranks = ranks,
                                  .step_s = time.makespan_s,

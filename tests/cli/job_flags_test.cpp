@@ -67,6 +67,18 @@ TEST_F(JobFlagsTest, OfAnOptionGivenTwiceTheLastWins) {
 }
 
 // A file says that the model cuts itself, or that nothing is cut; a flag does not change that without a word.
+// As train does.
+TEST_F(JobFlagsTest, CutsThatChangeNothingAreToldWithoutStartingARank) {
+  write_gpt();
+  for (const Words& command : {Words{"explain", "gpt.toml"}, {"simulate", "gpt.toml"}}) {
+    Words words = command;
+    words.insert(words.end(), {"-n", "2", "--zero", "1", "--set", "parallel.zero_threshold_kb=100000"});
+    const Outcome told = run(words);
+    EXPECT_EQ(told.code, 0) << told.err;
+    EXPECT_THAT(told.err, HasSubstr("optimizer parallelism of level 1 slices nothing")) << command[0];
+  }
+}
+
 TEST_F(JobFlagsTest, TwoFlagsOfOneKeyMustAgree) {
   write_gpt();
   const Outcome differing = run({"explain", "gpt.toml", "-n", "2", "--auto", "--mode", "data_parallel"});

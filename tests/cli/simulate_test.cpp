@@ -37,6 +37,18 @@ TEST_F(SimulateTest, ARunIsItsStepsItsCheckpointsAndWhatFailuresCost) {
   EXPECT_THAT(other.out, HasSubstr("0 failures"));
 }
 
+TEST_F(SimulateTest, ACheckpointHasWhatLiesOnTheDiskToo) {
+  const std::string homes = "parallel.home=[\"* = disk\", \"*/state = disk\"]";
+  const Outcome usual = run({"simulate", "job.toml"});
+  const Outcome on_disk = run({"simulate", "job.toml", "--set", homes});
+  EXPECT_EQ(on_disk.code, 0) << on_disk.err;
+  const auto seconds = [](const std::string& text) {
+    const std::string_view before = "after the last, ";
+    return std::stod(text.substr(text.find(before) + before.size()));
+  };
+  EXPECT_GE(seconds(on_disk.out), seconds(usual.out)) << "the disk has whole sectors";
+}
+
 TEST_F(SimulateTest, AStragglerIsSaidRankByRankAndTheTraceHasBytes) {
   const Outcome outcome =
       run({"simulate", "job.toml", "-n", "2", "--straggler", "rank=1,x=3", "--trace", "trace.json"});

@@ -191,6 +191,11 @@ TEST(CutRules, a_shard_size_that_divides_makes_groups_on_any_number_of_ranks) {
       ElementsAre(
           "optimizer parallelism: a shard size of 4 is ignored for 4 parameters, the first 'layers.0.weight', whose "
           "gradient is summed over 6 ranks; use a divisor of that"));
+  Parallel none_divides = sliced(4);
+  none_divides.optimizer.threshold_kb = 64;
+  EXPECT_THAT(without_effect(graph, semi_auto(graph, 6, none_divides), none_divides.optimizer),
+              ElementsAre("optimizer parallelism of level 1 slices nothing: a shard size of 4 makes no groups of the 6 "
+                          "ranks that gradients are summed over; use a divisor of that"));
 }
 
 TEST(CutRules, an_optimizer_parallelism_that_slices_nothing_is_told) {

@@ -69,6 +69,17 @@ std::string nothing_sliced(const Graph& graph, const Strategy& strategy, const s
     return fmt::format("optimizer parallelism of level {} slices nothing: no gradient is summed over ranks",
                        optimizer.level);
   }
+  const auto makes_groups = [&](const Update& update) {
+    return ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], strategy.mesh) % optimizer.shard_size == 0;
+  };
+  if (optimizer.shard_size > 1 && std::ranges::none_of(graph.updates(), makes_groups)) {
+    const Update& first = graph.updates().front();
+    return fmt::format(
+        "optimizer parallelism of level {} slices nothing: a shard size of {} makes no groups of the {} ranks that "
+        "gradients are summed over; use a divisor of that",
+        optimizer.level, optimizer.shard_size,
+        ranks_of_terms(layouts[static_cast<size_t>(first.gradient)], strategy.mesh));
+  }
   int64_t largest = 0;
   for (const Update& update : graph.updates()) largest = std::max(largest, graph.type(update.parameter).bytes());
   return fmt::format(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trireme/backend/cpu/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/tensor/host_tensor.h"
@@ -96,6 +97,7 @@ std::map<std::string, std::string> identity_of(const Assembly& assembly, const d
           {"optimizer", std::string(assembly.optimizer.spec().kind())},
           {"model", hash_of_model(assembly)},
           {"made_by", std::string(kVersion)},
+          {"cpu", assembly.options.step.numerics == Numerics::kInvariant ? "" : cpu_model()},
           {"data", describe(train)},
           {"held_out", held_out == nullptr ? "none" : describe(*held_out)}};
 }
@@ -124,6 +126,12 @@ std::vector<std::string> check_same_job(const std::map<std::string, std::string>
   if (differs("data")) said.push_back(fmt::format("data of {}, which were {}", of(now, "data"), of(saved, "data")));
   if (differs("held_out"))
     said.push_back(fmt::format("held out {}, which was {}", of(now, "held_out"), of(saved, "held_out")));
+  if (differs("cpu")) {
+    said.push_back(fmt::format(
+        "the CPU '{}', which was '{}': they may round differently, so that last bits differ from those of a "
+        "run on one of them; --numerics invariant keeps all bits the same",
+        of(now, "cpu"), of(saved, "cpu")));
+  }
   return said;
 }
 

@@ -74,6 +74,16 @@ TEST(SameJob, what_the_classes_of_pairs_of_texts_mean_stays) {
                         "another job"));
 }
 
+TEST(SameJob, another_cpu_is_said_where_bits_depend_on_it) {
+  auto saved = identity(2, AdamW{});
+  const auto now = identity(2, AdamW{});
+  saved["cpu"] = "another";
+  EXPECT_THAT(check_same_job(saved, now, "c"),
+              ElementsAre(HasSubstr("the CPU '" + now.at("cpu") + "', which was 'another'")));
+  EXPECT_THAT(check_same_job(saved, identity(2, AdamW{}, 20, {.step = {.numerics = Numerics::kInvariant}}), "c"),
+              IsEmpty());
+}
+
 TEST(SameJob, other_data_are_said) {
   EXPECT_THAT(check_same_job(identity(2, AdamW{}), identity(2, AdamW{}, 21), "c"),
               ElementsAre(testing::AllOf(HasSubstr("data of 21 samples, tokens i32[8], targets i32[8]"),

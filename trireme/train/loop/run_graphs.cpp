@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "trireme/backend/cpu/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/plan/without_effect.h"
@@ -80,6 +81,12 @@ void Run::log_loss_of_parts() const {
       "a validation's loss is the mean over its batches, which need not be that over its samples: the loss is a "
       "scalar that '{}' at '{}' makes of a whole batch; let it be values, or a CountedLoss where only some count",
       made_by.op->name, graph.scope_of(made_by));
+}
+
+void Run::log_unlike_cpus() const {
+  if (!job_.world() || options_.step.numerics == Numerics::kInvariant) return;
+  const std::string what = unlike_cpus(gather_texts(*job_.world(), cpu_model()));
+  if (!what.empty() && job_.rank() == 0) TRIREME_LOG(kWarn, "train", "{}", what);
 }
 
 void Run::log_without_effect() const {

@@ -56,6 +56,7 @@ class Run {
   void log_ignored_requests() const;
   void log_without_effect() const;  // settings that go with others that are not set, and ranks that repeat others' work
   void log_loss_of_parts() const;
+  void log_unlike_cpus() const;  // called by all ranks
   // A step takes about three forward passes: one forward, two back. 0: there is nothing to time without changing it.
   double expected_seconds();
   std::string describe_data() const;

@@ -30,6 +30,7 @@ void Run::start() {
     log_without_effect();
     if (!options_.save_strategy.empty()) write_strategy();
   }
+  log_unlike_cpus();
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
   const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
   if (!goes_on || !resume()) {
