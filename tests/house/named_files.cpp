@@ -26,7 +26,10 @@ std::string_view folder_of_folders(std::string_view path) {
 class Names {
  public:
   explicit Names(std::span<const SourceFile> files) {
-    for (const SourceFile& file : files) paths_.insert(file.path);
+    for (const SourceFile& file : files) {
+      paths_.insert(file.path);
+      by_last_.emplace(file.path.substr(file.path.rfind('/') + 1), file.path);
+    }
   }
 
   // Named from the root, from trireme/, from the folder of the file that names it or a folder around it; or, by its
@@ -42,13 +45,16 @@ class Names {
   }
 
   bool is_in(std::string_view name, std::string_view folder) const {
-    return std::ranges::any_of(paths_, [&](std::string_view path) {
+    const auto [first, last] = by_last_.equal_range(name.substr(name.rfind('/') + 1));
+    return std::any_of(first, last, [&](const auto& each) {
+      const std::string_view path = each.second;
       return path.starts_with(folder) && (path == name || path.ends_with("/" + std::string(name)));
     });
   }
 
  private:
   std::set<std::string, std::less<>> paths_;
+  std::multimap<std::string, std::string, std::less<>> by_last_;  // by the last part of the path
 };
 
 // What of a line of C++ is a comment; "" without one.
@@ -59,7 +65,7 @@ std::string_view comment_of(std::string_view line, std::string_view blanked) {
   return {};
 }
 
-// The names of source files in a text: "pass/pipeline.h".
+// The names of source files in a text: "pass/passes.h".
 std::vector<std::string_view> named_in(std::string_view text) {
   std::vector<std::string_view> out;
   for (size_t at = 0; at < text.size();) {

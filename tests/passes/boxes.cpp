@@ -13,7 +13,7 @@
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/timetable/schedules.h"

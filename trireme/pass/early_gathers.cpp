@@ -8,7 +8,7 @@
 #include <map>
 
 #include "trireme/op/structural.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/view.h"
 #include "trireme/train/step/learning_rate.h"
