@@ -61,10 +61,7 @@ double resident_mb() {
 
 // Handed to others so far.
 int64_t sent_bytes(const comm::World* world) {
-  int64_t bytes = 0;
-  if (world == nullptr) return bytes;
-  for (const comm::World::Traffic& t : world->traffic()) bytes += t.bytes;
-  return bytes;
+  return world == nullptr ? 0 : world->sent_bytes();
 }
 
 int64_t planned_bytes(const ExecutionPlan& plan) {

@@ -4,15 +4,17 @@
 
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "tests/cli/program.h"
 #include "trireme/exec/plan.h"
+#include "trireme/exec/traffic.h"
 
 namespace trireme::cli::explained_test {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 // A job's file and the words after it.
 struct DrawnJob {
@@ -40,7 +42,7 @@ std::string model_of(const std::string& kind, Draw& draw) {
     return out + fmt::format("hidden = {}\nclasses = 8\n", draw.of<const char*>({"[16]", "[16, 24]", "[32, 16, 8]"}));
   if (kind == "wide_deep") return out + "vocabulary = 30\nwidth = 4\nhidden = [16, 8]\n";
   if (kind == "lenet") return out;
-  out += fmt::format("layers = {}\nwidth = 16\nheads = 4\n", 1 + draw.below(2));
+  out += fmt::format("layers = {}\nwidth = 16\nheads = 4\n", draw.of({1, 2, 4}));
   if (kind == "gpt" && draw.chance(50)) out += "dropout = 0.1\n";
   if (kind == "llama") out += draw.of<const char*>({"", "kv_heads = 2\n", "tied = true\n"});
   if (draw.chance(20)) out += "experts = 4\n";
@@ -52,7 +54,8 @@ std::string train_of(bool text, Draw& draw) {
       fmt::format("[train]\nsteps = 1\nbatch = {}\noptimizer = \"{}\"\nclip = {}\n", draw.of({4, 8}),
                   draw.of<const char*>({"sgd", "adam", "adamw", "lamb"}), draw.of<const char*>({"0.0", "1.0"}));
   if (draw.chance(40)) out += fmt::format("eval_batch = {}\n", draw.of({8, 16, 12}));
-  if (draw.chance(25)) out += "recompute = true\n";
+  if (draw.chance(35))
+    out += fmt::format("recompute = {}\n", draw.of<const char*>({"true", "\"full\"", "\"selective\"", "\"1\""}));
   if (text && draw.chance(20)) out += "loss_pieces = 3\n";
   if (draw.chance(15)) return out + "numerics = \"invariant\"\n";
   if (draw.chance(20)) out += "dtype = \"bf16\"\n";
@@ -60,24 +63,35 @@ std::string train_of(bool text, Draw& draw) {
   return out;
 }
 
-std::string parallel_of(const std::string& kind, int ranks, Draw& draw) {
+// Stages of so many crews, their schedule and micro-batches, or copies of micro-batches.
+std::string pipeline_of(int crews, Draw& draw) {
+  if (crews > 1) {
+    const char* const schedule = draw.of<const char*>({"gpipe", "1f1b", "1f1b", "1f1b", "zb-h1", "zb-h2", "interleaved",
+                                                       "zb-v", "v-min", "v-half", "dualpipe-v", "seq-1f1b"});
+    return fmt::format("pp = {}\nschedule = \"{}\"\ngradient_accumulation_steps = 4\n{}", crews, schedule,
+                       draw.of<const char*>({"", "", "slice_crossings = \"always\"\n"}));
+  }
+  std::string out = draw.chance(30) ? "gradient_accumulation_steps = 2\n" : "";
+  return out + (draw.chance(20) ? "interleave = 2\n" : "");
+}
+
+// Where values lie while nothing reads them: as asked, or as a budget chooses.
+std::string tiers_of(Draw& draw) {
+  std::string out;
+  if (draw.chance(35)) {
+    out += fmt::format("home = [{}]\ndisk = \".\"\n",
+                       draw.of<const char*>({"\"*/state = host\"", "\"* = host\"", "\"*/gradient = host\"",
+                                             "\"*/state = disk\"", "\"* = disk\", \"*/state = host\""}));
+  }
+  if (draw.chance(15)) out += fmt::format("keep = [\"* = {}\"]\n", draw.of<const char*>({"host", "disk", "again"}));
+  if (draw.chance(20)) out += fmt::format("device_memory = \"{}\"\n", draw.of<const char*>({"330KB", "2MB"}));
+  return out;
+}
+
+// The ready-made cuts of a crew.
+std::string cuts_of(const std::string& kind, int ranks, Draw& draw) {
   const bool text = kind == "gpt" || kind == "llama";
-  std::string out = "[parallel]\n";
-  const std::string mode =
-      draw.of<const char*>({"data_parallel", "semi_auto_parallel", "semi_auto_parallel", "hybrid_parallel"});
-  out += fmt::format("mode = \"{}\"\ntransport = \"{}\"\n", mode, ranks > 1 && draw.chance(25) ? "ucx" : "auto");
-  if (draw.chance(30)) out += "gradients_mean = false\n";
-  if (draw.chance(20)) out += "all_reduce_fusion_config = [2]\n";
-  if (draw.chance(10)) out += "all_gather_fusion_mb = 1\nreduce_scatter_fusion = \"off\"\n";
-  if (draw.chance(20)) out += "collective_reuse = -1\n";
-  if (mode == "hybrid_parallel") return out;
-  if (draw.chance(15)) out += "recompute_slice_activation = true\n";
-  if (draw.chance(15)) out += "optimizer_comm_recompute = false\n";
-  if (mode == "data_parallel" && kind == "mlp" && draw.chance(40)) return out + "layerwise = [\"layers.0.weight\"]\n";
-  if (draw.chance(40)) out += fmt::format("zero = {}\nzero_threshold_kb = 0\n", 1 + draw.below(3));
-  if (draw.chance(30)) out += "gradient_accumulation_steps = 2\n";
-  if (mode == "data_parallel") return out;
-  if (draw.chance(15)) return out + "dataset = \"full_batch\"\n";
+  std::string out;
   if (ranks > 1 && kind != "lenet" && draw.chance(60)) {
     out += "tp = 2\n";
     if (text && draw.chance(40)) out += "sp = true\n";
@@ -88,10 +102,36 @@ std::string parallel_of(const std::string& kind, int ranks, Draw& draw) {
   return out;
 }
 
+std::string parallel_of(const std::string& kind, int ranks, Draw& draw) {
+  const bool text = kind == "gpt" || kind == "llama";
+  std::string out = "[parallel]\n";
+  const std::string mode = draw.of<const char*>(
+      {"data_parallel", "semi_auto_parallel", "semi_auto_parallel", "hybrid_parallel", "auto_parallel"});
+  out += fmt::format("mode = \"{}\"\ntransport = \"{}\"\n", mode, ranks > 1 && draw.chance(25) ? "ucx" : "auto");
+  if (draw.chance(30)) out += "gradients_mean = false\n";
+  if (draw.chance(20)) out += "all_reduce_fusion_config = [2]\n";
+  if (draw.chance(10)) out += "all_gather_fusion_mb = 1\nreduce_scatter_fusion = \"off\"\n";
+  if (draw.chance(20)) out += "collective_reuse = -1\n";
+  if (mode == "hybrid_parallel") return out;
+  if (draw.chance(15)) out += "recompute_slice_activation = true\n";
+  if (draw.chance(15)) out += "optimizer_comm_recompute = false\n";
+  if (mode == "data_parallel" && kind == "mlp" && draw.chance(40)) return out + "layerwise = [\"layers.0.weight\"]\n";
+  if (draw.chance(40)) out += fmt::format("zero = {}\nzero_threshold_kb = 0\n", 1 + draw.below(3));
+  out += tiers_of(draw);
+  if (mode == "auto_parallel") {
+    return out + fmt::format("search = \"{}\"\n", draw.of<const char*>({"recursive_programming", "dynamic_programming",
+                                                                        "sharding_propagation"}));
+  }
+  if (mode == "data_parallel") return out + (draw.chance(30) ? "gradient_accumulation_steps = 2\n" : "");
+  const int crews = text && ranks > 1 && draw.chance(60) ? draw.of({2, ranks, ranks}) : 1;
+  out += pipeline_of(crews, draw);
+  return out + (draw.chance(15) ? "dataset = \"full_batch\"\n" : cuts_of(kind, ranks / crews, draw));
+}
+
 DrawnJob draw_job(uint64_t seed) {
   Draw draw(seed);
-  const std::string kind = draw.of<const char*>({"gpt", "llama", "mlp", "lenet", "wide_deep"});
-  const int ranks = draw.of({1, 2, 2, 4});
+  const std::string kind = draw.of<const char*>({"gpt", "llama", "gpt", "llama", "mlp", "lenet", "wide_deep"});
+  const int ranks = draw.of({1, 2, 2, 4, 4});
   const bool text = kind == "gpt" || kind == "llama";
   DrawnJob out;
   out.toml = "name = \"drawn\"\n" + model_of(kind, draw);
@@ -107,16 +147,31 @@ DrawnJob draw_job(uint64_t seed) {
   return out;
 }
 
-// The hash that a run says its plan has.
-std::string hash_in(const std::string& log, const std::string& of) {
-  const size_t at = log.find(fmt::format("plan  of={} hash=", of));
+// What stands after `before` in the first line of the log that begins so: "hash=" of `plan  of=step`.
+std::string said_in(const std::string& log, const std::string& line, const std::string& before) {
+  const size_t at = log.find(line);
   if (at == std::string::npos) return "none";
-  const size_t from = log.find("hash=", at) + 5;
-  return log.substr(from, 16);
+  const size_t from = log.find(before, at) + before.size();
+  return log.substr(from, log.find_first_of(" \n", from) - from);
 }
 
-std::string hash_of(const std::string& plan_text) {
-  return fmt::format("{:016x}", hash(parse_plan(plan_text)));
+// What is shown of each crew of a job.
+std::vector<std::string> crews_in(const std::string& shown) {
+  if (!shown.starts_with("# crew ")) return {shown};
+  std::vector<std::string> out;
+  for (size_t at = 0; at != std::string::npos;) {
+    const size_t begin = shown.find('\n', at) + 1;
+    const size_t end = shown.find("\n\n# crew ", begin);
+    out.push_back(shown.substr(begin, end == std::string::npos ? end : end + 1 - begin));
+    at = end == std::string::npos ? end : end + 2;
+  }
+  return out;
+}
+
+int64_t bytes_of(const ExecutionPlan& plan, int64_t rank = kAnyRank) {
+  int64_t bytes = 0;
+  for (const PlanTraffic& t : traffic_per_step(plan, rank)) bytes += t.bytes;
+  return bytes;
 }
 
 class ExplainedTest : public CliTest {
@@ -128,6 +183,48 @@ class ExplainedTest : public CliTest {
     return run(words);
   }
 
+  // What `explain` shows of a graph is what each rank says that it runs: its plan, memory and bytes sent.
+  void expect_graph_as_run(const DrawnJob& job, const std::string& of, const Words& rates, const std::string& log) {
+    SCOPED_TRACE(of);
+    const auto shown = [&](const std::string& stage) {
+      Words asked = rates;
+      asked.insert(asked.end(), {"--stage", stage, "--of", of});
+      return crews_in(explain(job, asked).out);
+    };
+    const std::vector<std::string> plans = shown("actions"), memories = shown("memory"), traffics = shown("traffic");
+    ASSERT_EQ(memories.size(), plans.size());
+    ASSERT_EQ(traffics.size(), plans.size());
+    crews_ = std::max(crews_, static_cast<int>(plans.size()));
+    for (size_t crew = 0; crew < plans.size(); ++crew) {
+      const ExecutionPlan plan = parse_plan(plans[crew]);
+      EXPECT_EQ(to_string(plan), plans[crew]);
+      for (const Tier tier : kEveryTier) {
+        const std::string before = tier == Tier::kDevice ? "" : fmt::format("{} ", to_string(tier));
+        if (plan.arena(tier).bytes == 0) continue;
+        EXPECT_THAT("\n" + memories[crew], HasSubstr(fmt::format("\n{}arena {} bytes: {} persistent", before,
+                                                                 plan.arena(tier).bytes, plan.arena(tier).persistent)));
+        tiers_.insert(tier);
+      }
+      EXPECT_THAT(traffics[crew], HasSubstr(fmt::format("{:<36} {:>16}\n", "all", bytes_of(plan))));
+      const int64_t size = plan.mesh.devices();
+      for (int64_t place = 0; place < size; ++place) {
+        const int64_t rank = static_cast<int64_t>(crew) * size + place;
+        SCOPED_TRACE(fmt::format("rank {}", rank));
+        const std::string says = rank == 0 ? log : read(path(fmt::format("run/logs/worker_{}.log", rank)));
+        const std::string line = fmt::format("plan  of={} ", of);
+        EXPECT_EQ(said_in(says, line, "hash="), fmt::format("{:016x}", hash(plan)));
+        EXPECT_EQ(said_in(says, line, "arena_bytes="), std::to_string(plan.arena().bytes));
+        EXPECT_EQ(said_in(says, line, "persistent_bytes="), std::to_string(plan.arena().persistent));
+        if (size * static_cast<int64_t>(plans.size()) == 1) continue;
+        const int64_t sent = std::stoll(said_in(says, fmt::format("sent  of={} ", of), "bytes="));
+        const int64_t planned = bytes_of(plan, place);
+        const int64_t runs = of == "step" || planned == 0 ? 1 : sent / planned;  // a validation has several batches
+        EXPECT_EQ(sent, runs * planned);
+        EXPECT_GE(runs, 1);
+      }
+    }
+  }
+
   // Whether the job was accepted. Both commands refuse what cannot be, in the same words.
   bool expect_shown_as_run(const DrawnJob& job) {
     write("job.toml", job.toml);
@@ -135,35 +232,31 @@ class ExplainedTest : public CliTest {
     words.insert(words.end(), job.words.begin(), job.words.end());
     std::filesystem::remove_all(path("run"));
     const Outcome trained = run(words, {"TRIREME_LOG=warn,train=debug"});
-    Words more;
-    if (std::filesystem::exists(path("run/rates.toml"))) more = {"--set", "parallel.rates=run/rates.toml"};
-    const auto shown = [&](const std::string& stage, const std::string& of) {
-      Words asked = more;
-      asked.insert(asked.end(), {"--stage", stage, "--of", of});
-      return explain(job, asked);
-    };
-    const Outcome step = shown("actions", "step");
-    EXPECT_EQ(step.code, trained.code) << step.err << trained.err;
-    if (trained.code != 0) return false;
-    EXPECT_EQ(hash_of(step.out), hash_in(trained.err, "step"));
-    const ExecutionPlan plan = parse_plan(step.out);
-    EXPECT_EQ(to_string(plan), step.out);
-    EXPECT_THAT(shown("memory", "step").out,
-                StartsWith(fmt::format("arena {} bytes: {} persistent", plan.arena().bytes, plan.arena().persistent)));
-    EXPECT_THAT(trained.err, HasSubstr(fmt::format("arena_bytes={} persistent_bytes={}", plan.arena().bytes,
-                                                   plan.arena().persistent)));
+    Words rates;
+    if (std::filesystem::exists(path("run/rates.toml"))) rates = {"--set", "parallel.rates=run/rates.toml"};
+    if (trained.code != 0) {
+      Words asked = rates;
+      asked.insert(asked.end(), {"--stage", "memory"});  // which says what does not fit
+      const Outcome refused = explain(job, asked);
+      EXPECT_EQ(refused.code, trained.code) << refused.err << trained.err;
+      return false;
+    }
+    expect_graph_as_run(job, "step", rates, trained.err);
     if (job.toml.find("validation = 0.0") != std::string::npos) {
-      EXPECT_EQ(hash_in(trained.err, "evaluation"), "none");
+      EXPECT_EQ(said_in(trained.err, "plan  of=evaluation ", "hash="), "none");
     } else {
-      EXPECT_EQ(hash_of(shown("actions", "evaluation").out), hash_in(trained.err, "evaluation"));
+      expect_graph_as_run(job, "evaluation", rates, trained.err);
     }
     return true;
   }
+
+  int crews_ = 0;         // of the longest pipeline
+  std::set<Tier> tiers_;  // in which something lay
 };
 
 TEST_F(ExplainedTest, RandomJobsRunWhatIsExplained) {
-  constexpr uint64_t kFirst = 1;
-  constexpr uint64_t kCases = 24;
+  constexpr uint64_t kFirst = 100;
+  constexpr uint64_t kCases = 40;
   write_gpt();  // and its text
   std::string table = "a,u,b,v,c,y\n";
   for (int row = 0; row < 64; ++row) {
@@ -179,6 +272,8 @@ TEST_F(ExplainedTest, RandomJobsRunWhatIsExplained) {
     accepted += expect_shown_as_run(job) ? 1 : 0;
   }
   EXPECT_GE(accepted, static_cast<int>(kCases) / 2);
+  EXPECT_GE(crews_, 2);
+  EXPECT_THAT(tiers_, ElementsAre(Tier::kDevice, Tier::kHost, Tier::kDisk));
 }
 
 TEST_F(ExplainedTest, ARunLeavesTheRatesThatItsPlanWasMadeBy) {

@@ -183,6 +183,38 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
   EXPECT_GT(nlohmann::json::parse(read(path("modelled.json")))["traceEvents"].size(), 40U);
 }
 
+// A checkpoint of a pipeline has the bits of one rank's here. It is judged through stages or on one rank, and written
+// from, alike.
+TEST_F(TrainTest, EvaluatesAndWritesWhatStagesTrained) {
+  write_gpt(kSgd);
+  const Words stages{"-n", "4", "--pp", "2", "--tp", "2", "--micro-batches", "2"};
+  const auto train = [&](const std::string& out, const Words& more) {
+    Words words{"train", "gpt.toml", "--quiet", "--numerics", "invariant", "--sample-tokens", "0", "--out", out};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  };
+  train("one", {});
+  train("four", stages);
+  const auto judged = [&](const std::string& of, const Words& more) {
+    Words words{"evaluate", of + "/checkpoints", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out).at("loss").get<double>();
+  };
+  const double loss = judged("one", {});
+  EXPECT_EQ(judged("four", {}), loss);
+  EXPECT_EQ(judged("four", {"-n", "2", "--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.pp=2", "--set",
+                            "parallel.gradient_accumulation_steps=2"}),
+            loss);
+  const auto written = [&](const std::string& by) {
+    return run({"generate", by + "/checkpoints", "--prompt", "line", "--tokens", "20", "--seed", "3"}).out;
+  };
+  EXPECT_EQ(written("four"), written("one"));
+  EXPECT_GE(written("one").size(), 24U);
+}
+
 // Of every step; the summary and the report have the mean.
 TEST_F(TrainTest, TellsHowMuchOfItsCommunicationIsHidden) {
   write_gpt(kSgd);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/equivalence/case.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 
 namespace trireme::equivalence {
 

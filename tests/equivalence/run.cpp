@@ -23,7 +23,7 @@
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/plan/propagate.h"

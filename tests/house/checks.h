@@ -49,7 +49,7 @@ std::vector<std::string> check_layers(const LayerTable& table, std::span<const S
 // Circles of includes inside a folder, between its files (a header and its source are one) and between its rooms:
 // nobody could read one of them first. Tests are not looked at.
 std::vector<std::string> check_circles(std::span<const SourceFile> files);
-// Exactly the files of ops/ that define an op stand in op_list.def, under the names they define.
+// Exactly the files of ops/ that define an op stand in ops/op_list.def, under the names they define.
 std::vector<std::string> check_op_list(std::span<const SourceFile> files);
 // Ops are named where they are made and used by name: in ops/, in the kernels, the models, the patterns of the
 // ready-made strategies, and in op/structural, which has those that the compiler inserts. All others ask a facet.
@@ -72,6 +72,8 @@ std::vector<std::string> check_functions(std::span<const SourceFile> files);
 std::vector<std::string> check_worst(std::span<const SourceFile> files);
 // The tests of x_test.cpp stand in a namespace x_test: several such files are compiled as one.
 std::vector<std::string> check_test_namespaces(std::span<const SourceFile> files);
+// Source files that comments and documents name are there.
+std::vector<std::string> check_named_files(std::span<const SourceFile> files);
 // ASCII only, no tabs in C++, no line that ends in a blank, no paths of one machine, no notes for
 // later.
 std::vector<std::string> check_text(std::span<const SourceFile> files);

@@ -85,6 +85,10 @@ TEST(House, tests_stand_in_a_namespace_of_their_file) {
   EXPECT_EQ(report("test_namespaces", check_test_namespaces(tree())), "");
 }
 
+TEST(House, files_that_comments_and_documents_name_are_there) {
+  EXPECT_EQ(report("named_files", check_named_files(tree())), "");
+}
+
 TEST(House, text_is_ascii_finished_and_of_no_one_machine) {
   EXPECT_EQ(report("text", check_text(tree())), "");
 }
@@ -242,6 +246,19 @@ TEST(HouseChecks, tests_outside_a_namespace_of_their_file_are_found) {
 
   EXPECT_THAT(check_test_namespaces(files),
               ElementsAre(HasSubstr("trireme/ir/a_test.cpp:1: "), HasSubstr("tests/house/b_test.cpp:1: ")));
+}
+
+TEST(HouseChecks, a_named_file_that_is_not_there_is_found) {
+  const std::vector<SourceFile> files{
+      {"trireme/exec/plan.h", "// See plan.cpp, disk/blocks.h, ir/graph.h and gone.h.\n"},
+      {"trireme/exec/plan.cpp", "int x = 1;  // as moved/plan.h says\nconst char* y = \"none.h\";\n"},
+      {"trireme/exec/disk/blocks.h", "// plan.h; graph.h is of another folder\n"},
+      {"trireme/ir/graph.h", ""},
+      {"docs/a.md", "In `exec/plan.h`, not in `exec/graph.h`; x.cpp is any.\n"}};
+  EXPECT_THAT(
+      check_named_files(files),
+      ElementsAre("trireme/exec/plan.h:1: 'gone.h' is no file", "trireme/exec/plan.cpp:1: 'moved/plan.h' is no file",
+                  "trireme/exec/disk/blocks.h:1: 'graph.h' is no file", "docs/a.md:1: 'exec/graph.h' is no file"));
 }
 
 TEST(HouseChecks, text_that_is_not_ascii_or_not_finished_is_found) {

@@ -195,5 +195,39 @@ TEST(Reuse, contract_16_5_the_log_says_the_limit_where_reuse_is_on) {
   set_log_sink({});
 }
 
+TEST(Reuse, what_it_saves_of_binding_is_logged) {
+  const Graph graph = gpt_step(AdamW{});
+  const auto said = [&](int64_t reuse) {
+    std::mutex mutex;
+    std::string lines;
+    set_log_sink([&](std::string_view line) {
+      const std::lock_guard lock(mutex);
+      lines += line;
+    });
+    set_log_levels("info");
+    comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+      ThreadPool pool(1);
+      const Session session(
+          graph, std::nullopt,
+          {.world = &world, .pool = &pool, .compile = {.parallel = with(0, {.is_on = false}, reuse)}});
+      const Executor::Binding& bound = session.step().binding();
+      const std::lock_guard lock(mutex);
+      lines += fmt::format("[{} {}]", bound.collectives, bound.lookups);
+    });
+    set_log_levels("warn");
+    set_log_sink({});
+    return lines;
+  };
+  EXPECT_THAT(said(0), testing::Not(HasSubstr("look-ups of groups")));
+  const std::string lines = said(-1);
+  const size_t at = lines.find("bound ");
+  ASSERT_NE(at, std::string::npos) << lines;
+  int collectives = 0, lookups = 0;
+  ASSERT_EQ(std::sscanf(lines.c_str() + at, "bound %d collectives with %d look-ups of groups", &collectives, &lookups),
+            2);
+  EXPECT_LT(lookups, collectives);
+  EXPECT_THAT(lines, HasSubstr(fmt::format("[{} {}]", collectives, lookups)));
+}
+
 }  // namespace
 }  // namespace trireme::fusion_test

@@ -12,7 +12,7 @@
 #include "trireme/exec/executor.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 

@@ -1,5 +1,6 @@
 // numerics = "invariant": the same bits of losses, parameters and optimizer state however a job is
 // cut.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +18,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
 #include "trireme/plan/propagate.h"
+#include "trireme/plan/timetable/schedules.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/invariant.h"
@@ -238,12 +240,23 @@ struct DrawnLayout {
   PassOptions passes;
   Fusion fusion;
   int64_t reuse = 0;
+  std::vector<int> stages;  // of modules_of the model, in their order; none: cut by cost
 };
+
+// The modules that can be given to stages, in the order in which they run: parts of blocks, so that skip connections
+// cross from one stage to another.
+std::vector<std::string> modules_of(const std::string& model) {
+  if (model == "gpt") return {"wte", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "ln_f"};
+  return {"model.embed_tokens",       "model.layers.0.self_attn", "model.layers.0.mlp",
+          "model.layers.1.self_attn", "model.layers.1.mlp",       "model.norm"};
+}
 
 Parallel parallel_for(const DrawnLayout& layout, const std::string& model) {
   Parallel out = parallel_for(layout.c, model);
   out.communication.fusion = layout.fusion;
   out.communication.reuse = layout.reuse;
+  const std::vector<std::string> modules = modules_of(model);
+  for (size_t i = 0; i < layout.stages.size(); ++i) out.pipeline.rules.push_back({modules[i], layout.stages[i]});
   return out;
 }
 
@@ -257,9 +270,11 @@ std::string to_string(const DrawnLayout& layout) {
   const Case& c = layout.c;
   const Recompute& again = layout.passes.recompute;
   return fmt::format(
-      "{} ranks, tp {}, pp {} {}, zero {}, {} micro-batches, interleave {}, recompute {} blocks{}, fusion {}, reuse {}",
+      "{} ranks, tp {}, pp {} {}, zero {}, {} micro-batches, interleave {}, recompute {} blocks{}, fusion {}, reuse "
+      "{}, "
+      "stages [{}]",
       c.ranks, c.tp, c.pp, c.schedule, c.zero, c.micro_batches, c.interleave, again.blocks,
-      again.rows ? " and rows" : "", to_string(layout.fusion), layout.reuse);
+      again.rows ? " and rows" : "", to_string(layout.fusion), layout.reuse, fmt::join(layout.stages, ","));
 }
 
 Fusion draw_fusion(equivalence::Draw& draw) {
@@ -280,8 +295,23 @@ Fusion draw_fusion(equivalence::Draw& draw) {
   return out;
 }
 
+// So many stages, none empty, of any number of the six modules; none where there are more stages than these.
+std::vector<int> draw_stages(int64_t count, equivalence::Draw& draw) {
+  constexpr int64_t kModules = 6;
+  if (count > kModules) return {};
+  std::vector<int> begins;  // a stage, but for the first
+  for (int module = 1; module < kModules; ++module) begins.push_back(module);
+  draw.shuffle(begins);
+  begins.resize(static_cast<size_t>(count - 1));
+  std::vector<int> out;
+  for (int module = 0; module < kModules; ++module) {
+    out.push_back(static_cast<int>(std::ranges::count_if(begins, [&](int begin) { return begin <= module; })));
+  }
+  return out;
+}
+
 // Up to 8 ranks: data and tensor parallel ranks, optimizer parallelism, crews, schedules, micro-batches, their copies,
-// what is computed again, and which collectives go together.
+// what is computed again, which collectives go together, and stages of their own, mostly uneven.
 DrawnLayout draw_layout(equivalence::Draw& draw) {
   static const std::vector<std::string> kSchedules{"gpipe", "1f1b",   "zb-h1", "zb-h2",      "interleaved",
                                                    "zb-v",  "v-half", "v-min", "dualpipe-v", "interleaved-delayed"};
@@ -298,6 +328,10 @@ DrawnLayout draw_layout(equivalence::Draw& draw) {
   out.passes.recompute = {.rows = draw.chance(30), .blocks = draw.of({0, 0, -1, 1})};
   out.fusion = draw_fusion(draw);
   out.reuse = draw.of({0, 0, -1});
+  if (c.pp > 1 && draw.chance(50)) {
+    const int per_crew = find_schedule(c.schedule).stages_per_crew;
+    out.stages = draw_stages(c.pp * (per_crew == 0 ? 2 : per_crew), draw);
+  }
   return out;
 }
 
@@ -321,7 +355,7 @@ void expect_bits_of_one_rank(int layouts, int steps, uint32_t seed) {
   equivalence::Draw draw(seed);
   std::map<std::string, Trained> whole;
   for (const std::string model : {"gpt", "llama"}) whole.emplace(model, train(model, {}, nullptr, 1, {.steps = steps}));
-  int pipelines = 0;
+  int pipelines = 0, with_stages = 0;
   int drawn = 0;
   for (int done = 0; done < layouts && drawn < 50 * layouts; ++drawn) {
     const std::string model = draw.chance(50) ? "gpt" : "llama";
@@ -329,6 +363,7 @@ void expect_bits_of_one_rank(int layouts, int steps, uint32_t seed) {
     if (!is_accepted(layout, model)) continue;
     ++done;
     pipelines += layout.c.pp > 1 ? 1 : 0;
+    with_stages += layout.stages.empty() ? 0 : 1;
     const Parallel parallel = parallel_for(layout, model);
     const auto run = [&](comm::World* world) {
       return difference_of(train(model, parallel, world, 1, {.steps = steps, .passes = layout.passes}),
@@ -349,6 +384,7 @@ void expect_bits_of_one_rank(int layouts, int steps, uint32_t seed) {
   }
   EXPECT_LT(drawn, 50 * layouts) << "too few layouts are accepted";
   EXPECT_GT(3 * pipelines, layouts);
+  EXPECT_GT(10 * with_stages, layouts);
 }
 
 TEST(InvariantLayouts, a_hundred_random_ones_have_the_bits_of_one_rank) {

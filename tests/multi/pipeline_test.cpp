@@ -294,7 +294,7 @@ TEST(PipelineErrors, say_what_does_not_fit) {
   const Graph graph = text_step({.layers = 2});
   EXPECT_THAT(refusal(graph, 3, pipeline(2, 4, "1f1b", 1, 0, 2)), HasSubstr("the job has 3 ranks; start 4"));
   EXPECT_THAT(refusal(graph, 8, pipeline(8, 8)), HasSubstr("there are 8 stages; use fewer"));
-  EXPECT_THAT(refusal(graph, 2, pipeline(2, 1)), HasSubstr("with 1 micro-batches for 2 crews"));
+  EXPECT_THAT(refusal(graph, 2, pipeline(2, 1)), HasSubstr("with 1 micro-batch for 2 crews"));
   Parallel late = pipeline(2, 4);
   late.pipeline.rules = {{"h.0", 1}, {"h.1", 0}};
   EXPECT_THAT(refusal(graph, 2, late),

@@ -15,7 +15,7 @@
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/schedule.h"
+#include "trireme/train/step/learning_rate.h"
 #include "trireme/train/step/session.h"
 #include "trireme/train/step/step.h"
 

@@ -4,7 +4,9 @@
 #include <array>
 #include <charconv>
 
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/exec/plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"
@@ -12,10 +14,12 @@
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/narrow_gathers.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/timetable/schedules.h"
+#include "trireme/planner/search.h"
+#include "trireme/train/step/fit_tiers.h"
 
 namespace trireme::boxes {
 namespace {
@@ -79,26 +83,29 @@ ScopeStages stages_asked(Case& test) {
 }
 
 // "x = [dp, -]" asks for the layout of an input.
-Strategy strategy_of(Case& test, const Graph& graph) {
-  const Mesh mesh = parse_mesh(test.take("mesh"));
+Asks asks_of(Case& test, const Graph& graph, const Mesh& mesh) {
   Asks asks;
-  const ScopeStages stages = stages_asked(test);
-  asks.across_stages = nodes_across_stages(graph, stages);
   for (const Input& input : graph.inputs()) {
     const std::string layout = test.take(input.name);
     asks.inputs.push_back(layout.empty()
                               ? std::nullopt
                               : std::optional(parse_layout(layout, mesh, graph.type(input.value).shape.rank())));
   }
+  return asks;
+}
+
+Strategy strategy_of(Case& test, const Graph& graph) {
+  const Mesh mesh = parse_mesh(test.take("mesh"));
+  const ScopeStages stages = stages_asked(test);
+  Asks asks = asks_of(test, graph, mesh);
+  asks.across_stages = nodes_across_stages(graph, stages);
   Strategy out = propagate(graph, mesh, std::move(asks));
   out.stages = stages;
   return out;
 }
 
 // What is chosen, and how each value lies then.
-Result propagate_box(Case& test) {
-  const Graph graph = graph_of(test);
-  const Strategy strategy = strategy_of(test, graph);
+std::string strategy_text(const Graph& graph, const Strategy& strategy) {
   const std::vector<Layout> layouts = value_layouts(graph, strategy);
   std::string out = to_string(graph, strategy);
   for (const Node& node : graph.nodes()) {
@@ -107,7 +114,12 @@ Result propagate_box(Case& test) {
           fmt::format("%{} of {}: {}\n", id, node.op->name, to_string(layouts[static_cast<size_t>(id)], strategy.mesh));
     }
   }
-  return {to_string(graph), std::move(out)};
+  return out;
+}
+
+Result propagate_box(Case& test) {
+  const Graph graph = graph_of(test);
+  return {to_string(graph), strategy_text(graph, strategy_of(test, graph))};
 }
 
 Result partition_box(Case& test) {
@@ -160,6 +172,28 @@ Rates fixed_rates(Case& test) {
   if (const std::string rate = test.take("link_bytes_per_s"); !rate.empty())
     links.link.bytes_per_s = static_cast<double>(number(rate));
   return {.links = links, .machine = machine};
+}
+
+// What a search finds where nothing is asked but the layouts that are given, and the price of the step by it.
+Result search_box(Case& test) {
+  const Graph graph = graph_of(test);
+  const Mesh mesh = parse_mesh(test.take("mesh"));
+  SearchConditions conditions;
+  conditions.rates = fixed_rates(test);
+  conditions.partition.costs = conditions.rates.links;
+  conditions.memory_bytes = number(test.take("memory_bytes", "0"));
+  conditions.asks = asks_of(test, graph, mesh);
+  SearchOptions options;
+  const std::string kind = test.take("search", "dynamic_programming");
+  for (const NameOf<SearchKind>& each : kSearchKinds) {
+    if (each.name == kind) options.kind = each.value;
+  }
+  require(options.kind != SearchKind::kNone, "'{}' is no search", kind);
+  const SearchResult found = search_strategy(graph, mesh, options, conditions);
+  const StepPrice step = price_of(graph, found.strategy, conditions);
+  return {to_string(graph),
+          fmt::format("{}the step takes {} ps, {} of them to move values, and holds {} bytes\n",
+                      strategy_text(graph, found.strategy), step.price.time_ps, step.moved_ps, step.price.bytes)};
 }
 
 // "h.* = again; h.*/matmul = memory"; rows, where nothing is said.
@@ -226,6 +260,34 @@ Result pass_box(const Pass& pass, Case& test) {
   return {to_string(program), to_string(after)};
 }
 
+// Of a device without code, so that nothing depends on the machine that the test runs on.
+ExecutionPlan plan_of(const Program& program) {
+  static const std::shared_ptr<Device> kDevice = make_device("described:" TRIREME_SOURCE_DIR "/machines/h200x8.toml");
+  ExecutionPlan plan = plan_execution(program, {.device = kDevice.get()});
+  const std::vector<std::string> wrong = verify(plan);
+  require(wrong.empty(), "the plan is not sound: {}", wrong.empty() ? "" : wrong.front());
+  return plan;
+}
+
+Result actions_box(Case& test) {
+  const Program program = program_of(test);
+  return {to_string(program), to_string(plan_of(program))};
+}
+
+// "device_memory = 2KB", and as much of the host's as is wanted.
+Result fit_tiers_box(Case& test) {
+  const Program program = program_of(test);
+  TierSizes sizes;
+  sizes.device = MemorySize(test.take("device_memory"));
+  PassOptions options;
+  options.rates = fixed_rates(test);
+  const FittedHomes fitted = fit_tiers(program, options, sizes, plan_of);
+  std::string out;
+  for (const std::string& home : fitted.chosen) out += fmt::format("chosen: {}\n", home);
+  return {to_string(program), out + fmt::format("the device's memory holds {} bytes\n", fitted.plan.arena().bytes) +
+                                  to_string(fitted.program)};
+}
+
 }  // namespace
 
 std::string Case::take(const std::string& name, std::string otherwise) {
@@ -260,6 +322,7 @@ const std::vector<Box>& all() {
   static const std::vector<Box> kBoxes = [] {
     std::vector<Box> out{{"gradients", gradients_of},
                          {"propagate", propagate_box},
+                         {"search", search_box},
                          {"partition", partition_box},
                          {"narrow_gathers", narrow_gathers_box},
                          {"micro_batches", micro_batches_box},
@@ -268,6 +331,8 @@ const std::vector<Box>& all() {
     for (const Pass* pass : passes()) {
       out.push_back({std::string(pass->name), [pass](Case& test) { return pass_box(*pass, test); }});
     }
+    out.push_back({"fit_tiers", fit_tiers_box});
+    out.push_back({"actions", actions_box});
     return out;
   }();
   return kBoxes;

@@ -133,6 +133,11 @@ class World {
     int64_t bytes = 0;
   };
   virtual std::vector<Traffic> traffic() const = 0;
+  int64_t sent_bytes() const {  // of all kinds
+    int64_t bytes = 0;
+    for (const Traffic& each : traffic()) bytes += each.bytes;
+    return bytes;
+  }
 };
 
 std::unique_ptr<World> connect(const WorldOptions& options);

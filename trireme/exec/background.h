@@ -1,5 +1,5 @@
 // Background: the work of an action that runs beside the actions after it, bound to its memory: a collective, a
-// message.
+// message, a move between tiers.
 #pragma once
 
 #include <chrono>

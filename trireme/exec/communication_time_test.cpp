@@ -9,7 +9,7 @@
 #include "trireme/exec/executor.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme::communication_time_test {

@@ -1,6 +1,6 @@
-// ExecutionPlan: the flat list of actions that a rank runs each step, with every buffer at a known offset of one
-// arena. It is the same for all ranks of a mesh, prints to text that reads back identical, and has a hash that
-// ranks compare before the first step.
+// ExecutionPlan: the flat list of actions that a rank runs each step, with every buffer at a known offset of the arena
+// of its tier. It is the same for all ranks of a mesh (of one crew, in a pipeline), prints to text that reads back
+// identical, and has a hash that ranks compare before the first step.
 //
 // Actions stand in one total order. Compute actions run one after the other. An action of another lane, in the
 // background, is started at its place, when all compute actions before it are done, and runs beside the actions after

@@ -22,7 +22,7 @@ std::vector<char> dependents(const Graph& graph, std::span<const Tensor> wrt) {
   return depends;
 }
 
-// Gradients may be wider than their values (structural.h).
+// Gradients may be wider than their values (op/structural.h).
 void round_to_types_of(std::span<const Tensor> values, std::vector<Tensor>& gradients) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i]) gradients[i] = cast_to(gradients[i], values[i].dtype());

@@ -127,7 +127,7 @@ struct FusionRequest {
 };
 
 // What the model's code asks of how the backward pass gets the values that the scope's ops make, and those inside it
-// (pass/pipeline.h has what each means).
+// (pass/passes.h has what each means).
 struct RecomputeRequest {
   std::string scope;
   bool again = true;

@@ -19,7 +19,7 @@ namespace trireme {
 //  kReduceScatter  the same, of which each rank keeps part k of `dim`
 // Only the least significant axes of a dimension can be gathered or appended without permuting
 // elements within a piece, so `axes` are always the last ones of their dimension. Axes of micro-batches
-// (mesh.h) and of ranks are never in one step.
+// (mesh/mesh.h) and of ranks are never in one step.
 struct ReshardStep {
   enum class Kind { kSlice, kAllGather, kAllToAll, kAllReduce, kReduceScatter };
   Kind kind = Kind::kSlice;

@@ -32,8 +32,8 @@ struct Factor {
   int64_t size = 1;
   bool can_cut = true;
   Reduction reduction = Reduction::kSum;  // of the partial results, when the factor is in no result
-  // Whether it may be cut into uneven parts: what operands hold beyond its end (layout.h), zeros or, for a maximum or
-  // minimum, what changes none, then adds nothing to what the factor is summed into.
+  // Whether it may be cut into uneven parts: what operands hold beyond its end (layout/layout.h), zeros or, for a
+  // maximum or minimum, what changes none, then adds nothing to what the factor is summed into.
   bool uneven = true;
 };
 

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "trireme/op/structural.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {

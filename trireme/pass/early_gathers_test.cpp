@@ -3,7 +3,7 @@
 
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme::early_gathers_test {

@@ -13,7 +13,7 @@
 #include <map>
 
 #include "trireme/op/op_def.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {

@@ -17,7 +17,7 @@
 #include "trireme/op/structural.h"
 #include "trireme/pass/bucket_model.h"
 #include "trireme/pass/parameter_names.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {

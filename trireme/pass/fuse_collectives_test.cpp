@@ -4,7 +4,7 @@
 #include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 
 namespace trireme::fuse_collectives_test {
 namespace {

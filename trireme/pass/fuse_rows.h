@@ -3,7 +3,7 @@
 // bias and gelu, bias and residual and layer norm, casts and chains of elementwise ops.
 //
 // Before: any program. After: the same values, each with the same bits, but for those that nobody reads any more. It
-// runs last: a group stands where its last op stood, in the order that the other passes chose.
+// runs after the passes that choose an order: a group stands where its last op stood. Only homes come later.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/homes.h"
 
 namespace trireme {

@@ -17,7 +17,7 @@
 
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
 #include "trireme/pass/step_times.h"

@@ -13,7 +13,7 @@
 #include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme::homes_test {

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
 

@@ -17,7 +17,7 @@
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 
 namespace trireme {

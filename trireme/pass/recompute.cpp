@@ -9,8 +9,8 @@
 //             results are not in memory at the same time
 //
 // Before: any program. After: the same results, with the same bits, dropout included: random bits are a function of
-// seed, step and element. It runs first, so that the other passes place and fuse the second ones too. What messages
-// bring from another crew is kept.
+// seed, step and element. It runs before the passes that place and fuse, so that these do so with the second ones too.
+// What messages bring from another crew is kept.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -18,7 +18,7 @@
 
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/row_steps.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 
 namespace trireme {
 
-// What is asked (pipeline.h) of a node's results, where they are made in the forward pass and read in the backward
+// What is asked (passes.h) of a node's results, where they are made in the forward pass and read in the backward
 // pass.
 struct RecomputeAsked {
   std::string_view module;  // whose values are made again; nothing: those of no module are

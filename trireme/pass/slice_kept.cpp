@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/structural.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
 #include "trireme/pass/slice_cut.h"

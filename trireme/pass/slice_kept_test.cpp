@@ -7,7 +7,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme::slice_kept_test {

@@ -285,7 +285,8 @@ Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches) 
     require(pipeline.stages_per_crew == 0 || pipeline.stages_per_crew == per_crew,
             "the timetable '{}' has {} stages a crew; {} are asked for", out.name, per_crew, pipeline.stages_per_crew);
     require(pipeline.seq_chunks == 0 || pipeline.seq_chunks == out.seq_chunks,
-            "the timetable '{}' has {} chunks of positions; {} are asked for", out.name, out.seq_chunks,
+            "the timetable '{}' {}; {} chunks are asked for", out.name,
+            out.seq_chunks == 1 ? "does not cut positions" : fmt::format("has {} chunks of positions", out.seq_chunks),
             pipeline.seq_chunks);
     return out;
   }

@@ -1,5 +1,5 @@
-// Own terms: values that differ between the ranks of an axis although their layouts call them whole, because a sum over
-// ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them differs between the
+// Unsummed values: those that differ between the ranks of an axis although their layouts call them whole, because a sum
+// over ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them differs between the
 // ranks too, up to something that the axis cuts. In the backward pass the gradients of such values are terms that also
 // differ between the ranks: they are never summed over the axis on their way to the op that began it, while the
 // gradients of what all ranks share, like parameters, sum these terms.

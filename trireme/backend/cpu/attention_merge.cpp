@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 
 namespace trireme::cpu {

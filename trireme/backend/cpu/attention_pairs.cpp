@@ -8,8 +8,8 @@
 #include "trireme/backend/cpu/attention_sizes.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/onednn.h"
-#include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 
 namespace trireme::cpu {

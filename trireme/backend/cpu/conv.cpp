@@ -10,7 +10,7 @@
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/onednn.h"
-#include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 

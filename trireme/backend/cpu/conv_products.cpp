@@ -7,8 +7,8 @@
 
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/onednn.h"
-#include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/product.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 

@@ -3,8 +3,8 @@
 
 #include "trireme/backend/cpu/broadcast.h"
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 

@@ -6,7 +6,7 @@
 
 #include "trireme/backend/cpu/index.h"
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/structural.h"
 

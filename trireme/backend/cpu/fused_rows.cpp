@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/op/row_steps.h"
 
 namespace trireme::cpu {

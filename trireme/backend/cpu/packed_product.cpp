@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/backend/cpu/leaves.h"
-#include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/tasks.h"
 
 namespace trireme::cpu {
 namespace {

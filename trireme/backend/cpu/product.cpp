@@ -6,7 +6,7 @@
 
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/onednn.h"
-#include "trireme/backend/cpu/parallel.h"
+#include "trireme/backend/cpu/tasks.h"
 
 namespace trireme::cpu {
 namespace {

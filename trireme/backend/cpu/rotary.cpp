@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 

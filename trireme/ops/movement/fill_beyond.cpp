@@ -1,4 +1,4 @@
-// fill_beyond: what a piece holds beyond the end of its whole, where a dimension has uneven parts (layout.h),
+// fill_beyond: what a piece holds beyond the end of its whole, where a dimension has uneven parts (layout/layout.h),
 // becomes zero, or what changes no maximum or no minimum. Where the piece lies tells what that is.
 #include <algorithm>
 #include <cstring>

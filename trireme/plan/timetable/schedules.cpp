@@ -53,8 +53,8 @@ Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest reque
   require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both are from 1 on",
           schedule.name, crews, micro_batches);
   require(micro_batches >= crews,
-          "schedule '{}': with {} micro-batches for {} crews the pipeline would never be full; give at least {}",
-          schedule.name, micro_batches, crews, crews);
+          "schedule '{}': with {} micro-batch{} for {} crews the pipeline would never be full; give at least {}",
+          schedule.name, micro_batches, micro_batches == 1 ? "" : "es", crews, crews);
   if (schedule.stages_per_crew == 0) {
     require(per_crew >= 2, "schedule '{}': {} stages a crew; it is for 2 or more", schedule.name, per_crew);
   } else {

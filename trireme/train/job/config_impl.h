@@ -1,4 +1,5 @@
-// What reading a configuration (config_toml.cpp) asks of its keys (config.cpp).
+// What reading a configuration (config_toml.cpp) asks of its keys (config_keys.cpp), their values (config_checks.cpp),
+// effects (config_effects.cpp) and other names (config_names.cpp).
 #pragma once
 
 #include <span>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {

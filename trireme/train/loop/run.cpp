@@ -4,6 +4,7 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/launch/rank/rank_info.h"
 #include "trireme/train/report/utilisation.h"
 
@@ -111,6 +112,13 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
   if (unproven_ && validated_ == result_.step && std::isfinite(result_.validation_loss)) prune();
 }
 
+void Run::log_sent(const char* of, const std::function<void()>& work) {
+  const comm::World* const world = log_on(LogLevel::kDebug, "train") ? job_.world() : nullptr;
+  const int64_t before = world ? world->sent_bytes() : 0;
+  work();
+  if (world) TRIREME_LOG(kDebug, "train", "sent  of={} bytes={}", of, world->sent_bytes() - before);
+}
+
 void Run::train_step(Feed& feed, Recorder& recorder) {
   const double begin_s = now_s();
   const int64_t step = result_.step + 1;
@@ -120,7 +128,7 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
   Executor& executor = session_.step();
   if (executor.has_input("lr")) executor.write_number("lr", static_cast<float>(lr_));
   if (executor.has_input("step")) executor.write_number("step", step);
-  executor.run();
+  log_sent("step", [&] { executor.run(); });
   result_.step = step;
   result_.loss = executor.read_number<float>("loss");
   StepRecord record{.step = step,

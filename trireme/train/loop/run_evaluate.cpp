@@ -33,7 +33,8 @@ int64_t Run::evaluation_batch() const {
 
 void Run::evaluate(Recorder& recorder) {
   const Evaluator evaluator(session_.evaluation(), fit_.validation, evaluation_batch(), options_.step.accuracy);
-  const EvaluationResult found = evaluator.run(fit_.eval_batches);
+  EvaluationResult found;
+  log_sent("evaluation", [&] { found = evaluator.run(fit_.eval_batches); });
   result_.validation_loss = found.loss;
   result_.accuracy = found.accuracy;
   validated_ = result_.step;

@@ -3,6 +3,7 @@
 // run_save.cpp checkpoints, and run_finish.cpp the end.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ class Run {
   static int64_t steps_of(const data::Source& train, const FitOptions& fit);
   data::BatchOptions batch_options();
   void train_step(Feed& feed, Recorder& recorder);
+  // Logs, for those who compare it with `explain --stage traffic`, how many bytes this rank sends while `work` runs.
+  void log_sent(const char* of, const std::function<void()>& work);
 
   void train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt);
 

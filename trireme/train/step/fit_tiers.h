@@ -7,7 +7,7 @@
 
 #include "trireme/exec/plan.h"
 #include "trireme/ir/program.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/tier_sizes.h"
 
 namespace trireme {

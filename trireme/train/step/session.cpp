@@ -42,6 +42,13 @@ void log_plan(const char* of, const ExecutionPlan& plan) {
               plan.actions.size(), plan.arena().bytes, plan.arena().persistent);
 }
 
+// Beside what reuse saves of the plan, which its compiling logs.
+void log_binding(const Executor& executor) {
+  const Executor::Binding& bound = executor.binding();
+  TRIREME_LOG(kInfo, "exec", "plan '{}': bound {} collectives with {} look-ups of groups; all actions took {:.2f} ms",
+              executor.plan().name, bound.collectives, bound.lookups, 1e3 * bound.seconds);
+}
+
 // Where kernels work in the host's memory, what lies on the host takes as much of it.
 void say_what_homes_save(const ExecutionPlan& plan, const Device& device, const comm::World* world) {
   const bool moves = std::ranges::any_of(
@@ -77,6 +84,7 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   const ExecutorOptions run{
       .world = options.world, .pool = options.pool, .device = how.device.get(), .disk = options.disk};
   step_ = std::make_unique<Executor>(plan(), run);
+  if (how.parallel.communication.reuse != 0) log_binding(*step_);
   if (of_evaluation != nullptr) {
     ExecutorOptions eval = run;
     eval.arena = step_->arena().subspan(static_cast<size_t>(plan().arena().persistent));

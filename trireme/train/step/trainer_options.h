@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/tensor/view.h"
-#include "trireme/train/step/schedule.h"
+#include "trireme/train/step/learning_rate.h"
 #include "trireme/train/step/step_options.h"
 
 namespace trireme {

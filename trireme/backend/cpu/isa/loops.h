@@ -10,7 +10,7 @@
 #include "trireme/backend/cpu/isa/channels.h"
 #include "trireme/backend/cpu/isa/elementwise.h"
 #include "trireme/backend/cpu/isa/norm.h"
-#include "trireme/backend/cpu/isa/pool.h"
+#include "trireme/backend/cpu/isa/pooling.h"
 #include "trireme/backend/cpu/isa/products.h"
 #include "trireme/backend/cpu/isa/reduce.h"
 #include "trireme/backend/cpu/isa/rows.h"

@@ -1,8 +1,8 @@
 // max_pool2d, avg_pool2d and their gradients on [n,h,w,c] tensors of f32 and bf16, an image or some
 // a task.
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/parallel.h"
 #include "trireme/backend/cpu/storage.h"
+#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 

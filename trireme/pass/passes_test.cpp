@@ -1,4 +1,4 @@
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include "trireme/partition/partition.h"
 #include "trireme/plan/parallel.h"
 
-namespace trireme::pipeline_test {
+namespace trireme::passes_test {
 namespace {
 
 using testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(Pipeline, writes_the_program_after_each_pass_that_changed_it) {
 }
 
 }  // namespace
-}  // namespace trireme::pipeline_test
+}  // namespace trireme::passes_test

@@ -1,10 +1,10 @@
-#include "trireme/train/step/schedule.h"
+#include "trireme/train/step/learning_rate.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace trireme::schedule_test {
+namespace trireme::learning_rate_test {
 namespace {
 
 TEST(Schedule, the_rate_rises_over_the_warmup_to_its_peak) {
@@ -40,4 +40,4 @@ TEST(Schedule, past_the_end_the_last_rate_stays) {
 }
 
 }  // namespace
-}  // namespace trireme::schedule_test
+}  // namespace trireme::learning_rate_test

@@ -1,4 +1,4 @@
-#include "trireme/pass/pipeline.h"
+#include "trireme/pass/passes.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "trireme/train/step/schedule.h"
+#include "trireme/train/step/learning_rate.h"
 
 #include <algorithm>
 #include <cmath>
