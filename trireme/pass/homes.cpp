@@ -315,14 +315,23 @@ class Homes {
   void bring(const Trip& trip, const Visit& visit) {
     const ValueId here = rewrite_.new_value_like(trip.value);
     const ValueId from = trip.is_made ? at_home_.at(trip.value) : trip.value;
-    rewrite_.insert(structural().move, attrs_of({trip.home, Tier::kDevice}), like(trip.value, visit.earliest), {{from}},
-                    {{here}});
+    const NodeId beside =
+        reads_with_others(trip.value, visit) ? graph_.value(trip.value).producer : like(trip.value, visit.earliest);
+    rewrite_.insert(structural().move, attrs_of({trip.home, Tier::kDevice}), beside, {{from}}, {{here}});
     here_[trip.value] = here;
   }
 
+  // Whether a collective of several values, which may be of several phases, reads it.
+  bool reads_with_others(ValueId value, const Visit& visit) const {
+    if (graph_.value(value).producer < 0) return false;
+    return std::ranges::any_of(uses_[at(value)].nodes, [&](NodeId use) {
+      const Node& node = graph_.node(use);
+      return use >= visit.first && use <= visit.last && def_of(node).collective && node.outputs.size() > 1;
+    });
+  }
+
   // The op whose phase a move of the value is of: the one that it stands beside, but not one of a phase before that of
-  // the value, as a collective of several phases may be, or an op of the forward pass under which a weight is gathered
-  // for the backward pass.
+  // the value, as an op of the forward pass under which a weight is gathered for the backward pass.
   NodeId like(ValueId value, NodeId beside) const {
     const NodeId producer = graph_.value(value).producer;
     const bool is_before = producer >= 0 && graph_.node(beside).phase < graph_.node(producer).phase;
