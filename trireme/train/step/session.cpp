@@ -71,6 +71,8 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   say_what_homes_save(plan(), how.device ? *how.device : cpu_device(), options.world);
   for (const std::string& home : compiled_.crews[static_cast<size_t>(crew_)].chosen_homes)
     TRIREME_LOG(kInfo, "plan", "chosen for {} of the device's memory: {}", to_string(how.parallel.tiers.device), home);
+  if (const std::string on_host = host_ops_text(plan()); !on_host.empty())
+    TRIREME_LOG(kInfo, "plan", "on the host, beside device '{}': {}", plan().device, on_host);
   log_plan("step", plan());
   const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
   if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);
