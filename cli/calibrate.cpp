@@ -60,9 +60,11 @@ int run(const CalibrateArgs& args) {
   const double begin = now_s();
   const bool is_first = job.rank() == 0;
   const bool shows = is_first && ::isatty(STDERR_FILENO) == 1;
-  Calibration found = calibrate(job.world(), job.pool(), [&](std::string_view what) {
-    if (shows) std::fprintf(stderr, "\r\033[Kmeasuring %s", std::string(what).c_str());
-  }, {.directory = args.disk});
+  Calibration found = calibrate(job.world(), job.pool(),
+                                [&](std::string_view what) {
+                                  if (shows) std::fprintf(stderr, "\r\033[Kmeasuring %s", std::string(what).c_str());
+                                },
+                                {.directory = args.disk});
   if (shows) std::fprintf(stderr, "\r\033[K");
   if (!is_first) return 0;
   found.machine.name = args.name;
@@ -97,9 +99,10 @@ void add_calibrate(CLI::App& app, Action& chosen) {
   command->add_option("--out", args->out, "The file to write")->capture_default_str();
   command->add_option("--name", args->name, "The machine's name in it")->capture_default_str();
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
-  command->add_option("--disk", args->disk,
-                      "Directory on the disk that ranks may have values on; 512 MiB of each rank are written there, and "
-                      "nothing stays. Not given: the disk is not measured");
+  command->add_option(
+      "--disk", args->disk,
+      "Directory on the disk that ranks may have values on; 512 MiB of each rank are written there, and "
+      "nothing stays. Not given: the disk is not measured");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

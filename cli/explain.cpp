@@ -124,7 +124,8 @@ std::string on_host_text(const ExecutionPlan& plan) {
 
 std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates, const Device& device) {
   if (stage == "passes")
-    return to_string(crew.program) + fused_text(crew.program) + on_host_text(crew.plan) + "\n" + beside_table(crew.program, rates);
+    return to_string(crew.program) + fused_text(crew.program) + on_host_text(crew.plan) + "\n" +
+           beside_table(crew.program, rates);
   if (stage == "memory") return chosen_text(crew) + on_host_text(crew.plan) + memory_text(crew.plan, device);
   return stage == "traffic" ? traffic_text(crew.plan) : to_string(crew.plan);
 }

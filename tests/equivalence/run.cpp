@@ -405,7 +405,8 @@ std::set<std::string> reached_by(const Case& test) {
 std::string program_text(const Case& test) {
   try {
     std::string out;
-    for (const Program& of_crew : programs_of(test, test.graph, partitioned(test))) out += to_string(of_crew);
+    for (const Program& of_crew : programs_of(test, test.graph, partitioned(test), passes_for(test, nullptr)))
+      out += to_string(of_crew);
     return out;
   } catch (const std::exception& e) {
     return e.what();

@@ -25,7 +25,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message", "in", "out", "load", "store", "host"};
+constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message", "in",
+                                                          "out",     "load", "store",   "host"};
 constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
                                                                 "activation", "gradient", "scratch"};
 

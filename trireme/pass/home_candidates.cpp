@@ -128,7 +128,8 @@ class Candidates {
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
       const NodeId producer = graph_.value(id).producer;
       const NodeId early = last_early_[at(id)], late = first_late_[at(id)];
-      if (producer < 0 || graph_.node(producer).on_host || early < 0 || late <= early || graph_.type(id).bytes() < passes_.recompute.fewest_bytes)
+      if (producer < 0 || graph_.node(producer).on_host || early < 0 || late <= early ||
+          graph_.type(id).bytes() < passes_.recompute.fewest_bytes)
         continue;
       const RecomputeAsked& of_op = asked[static_cast<size_t>(producer)];
       if (of_op.home != Tier::kDevice || of_op.kept) continue;

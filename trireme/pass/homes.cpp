@@ -159,6 +159,20 @@ class Homes {
     return next == number_of_reader_.end() ? static_cast<int64_t>(number_of_reader_.size()) : next->second;
   }
 
+  // The node itself; of a collective of several values, which may be of several phases, one of the earliest that reads
+  // one of its results.
+  NodeId of_earliest_phase(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (!def_of(node).collective || node.outputs.size() < 2) return id;
+    NodeId out = id;
+    for (const ValueId made : node.outputs) {
+      for (const NodeId reader : uses_[at(made)].nodes) {
+        if (graph_.node(reader).phase < graph_.node(out).phase) out = reader;
+      }
+    }
+    return out;
+  }
+
   void join(Visit& visit, const Visit& next) const {
     visit.last = next.last;
     if (graph_.node(next.earliest).phase < graph_.node(visit.earliest).phase) visit.earliest = next.earliest;
@@ -169,9 +183,9 @@ class Homes {
     for (const NodeId id : uses) {
       const bool goes_on = !out.empty() && readers_before(id) - readers_before(out.back().last) <= kReadersPassedBy;
       if (goes_on) {
-        join(out.back(), {id, id, id});
+        join(out.back(), {id, id, of_earliest_phase(id)});
       } else {
-        out.push_back({id, id, id});
+        out.push_back({id, id, of_earliest_phase(id)});
       }
     }
     return out;
@@ -249,8 +263,8 @@ class Homes {
       const bool is_kept =
           late != uses.end() && std::none_of(late, uses.end(), [&](NodeId use) { return !is_late(graph_.node(use)); });
       if (!is_kept) continue;
-      Visit back{*late, *late, *late};
-      for (auto use = late; use != uses.end(); ++use) join(back, {*use, *use, *use});
+      Visit back{*late, *late, of_earliest_phase(*late)};
+      for (auto use = late; use != uses.end(); ++use) join(back, {*use, *use, of_earliest_phase(*use)});
       trips_.push_back({id, home, true, {{uses.front(), *(late - 1), uses.front()}, back}});
     }
   }

@@ -179,12 +179,13 @@ class Placing {
     return out;
   }
 
-  // What the device makes for the host leaves at once.
+  // What the device makes for the host leaves at once. What other ranks have part in is waited for where it is read.
   void on_device(NodeId id) {
     const Node& node = graph_.node(id);
     std::vector<ValueId> in = node.inputs;
     for (ValueId& operand : in) operand = for_device(operand);
     rewrite_.copy(id, in, node.outputs);
+    if (is_communication(def_of(node)) || def_of(node).traits.message) return;
     for (const ValueId made : node.outputs) {
       if (first_on_host_[index_of(made)] < 0) continue;
       there_.emplace(made, moved(made, Tier::kHost, id));
@@ -267,12 +268,12 @@ class Placing {
   const Graph& graph_;
   Machine machine_;
   Rewrite rewrite_;
-  std::vector<char> on_host_;         // by node
-  std::vector<double> starts_;        // of ops, in the modelled step
-  std::vector<Tier> base_;            // by value: where it is made, or lies between its uses
+  std::vector<char> on_host_;          // by node
+  std::vector<double> starts_;         // of ops, in the modelled step
+  std::vector<Tier> base_;             // by value: where it is made, or lies between its uses
   std::vector<NodeId> first_on_host_;  // by value: of the ops there that read it one of the earliest phase; -1: none
-  std::map<ValueId, ValueId> there_;  // by value: the same that came to the host
-  std::map<ValueId, ValueId> here_;   // by value: the same that came to the device
+  std::map<ValueId, ValueId> there_;   // by value: the same that came to the host
+  std::map<ValueId, ValueId> here_;    // by value: the same that came to the device
   std::map<ValueId, double> arrived_s_;
   double left_s_ = 0, free_s_ = 0;  // when the way to the host, and the host, have nothing more to do
   std::deque<Waiting> waiting_;
@@ -311,8 +312,7 @@ std::vector<Readers> readers_of(const Graph& graph, std::span<const char> on_hos
 
 }  // namespace
 
-std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules,
-                                  std::span<const char> on_host) {
+std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules, std::span<const char> on_host) {
   const std::vector<Readers> readers = readers_of(graph, on_host);
   std::vector<Tier> out;
   std::map<ValueId, ValueId> parameter_of;

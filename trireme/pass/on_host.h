@@ -16,7 +16,6 @@ std::vector<char> host_nodes(const Graph& graph);
 // By input of the graph. Without a rule for it, a parameter lies on the host where the ops of the forward pass that
 // read it are there, and other inputs where all ops that read them are, but for buffers, which an evaluation reads by
 // other ops; moves read nothing by themselves.
-std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules,
-                                  std::span<const char> on_host);
+std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules, std::span<const char> on_host);
 
 }  // namespace trireme

@@ -177,8 +177,8 @@ TEST(OnHost, gradients_leave_as_they_are_made) {
   const auto last_product = std::ranges::find_if(plan.actions.rbegin(), plan.actions.rend(), [](const Action& action) {
     return action.lane == Lane::kCompute && action.op->name == "matmul";
   });
-  const auto begun = std::count_if(last_product, plan.actions.rend(),
-                                   [](const Action& action) { return action.lane == Lane::kHost; });
+  const auto begun =
+      std::count_if(last_product, plan.actions.rend(), [](const Action& action) { return action.lane == Lane::kHost; });
   EXPECT_GE(begun, 1);
   const VirtualTime time = virtual_time(std::array{&plan}, {.seconds = {action_seconds(plan, {})}});
   EXPECT_GT(time.ranks[0].lane(Lane::kHost).busy_s, 0);

@@ -74,8 +74,8 @@ void Rewrite::insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::s
   make(op, attrs, from_.graph.node(beside), false, in, out);
 }
 
-NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, bool on_host,
-                     std::span<const ValueId> in, std::span<const ValueId> out) {
+NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, bool on_host, std::span<const ValueId> in,
+                     std::span<const ValueId> out) {
   std::vector<ValueId> inputs;
   std::vector<TensorType> types;
   for (const ValueId id : in) {

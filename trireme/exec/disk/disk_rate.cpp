@@ -21,8 +21,7 @@ double carry_all(DiskLane& lane, bool stores, const HostTensor& value, const Hos
   const double begin = now_s();
   double bytes = 0;
   for (DiskValue& at : values) {
-    const DiskTransfer transfer{
-        .stores = stores, .value = value.view(), .at = &at, .staging = staging.view().raw()};
+    const DiskTransfer transfer{.stores = stores, .value = value.view(), .at = &at, .staging = staging.view().raw()};
     lane.wait(lane.put(transfer));
     bytes += static_cast<double>(at.bytes);
   }

@@ -371,7 +371,8 @@ std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {
       const auto [known, is_new] = home_of.emplace(input.name, home);
       if (is_new || known->second == home) continue;
       fail(ErrorKind::kUnsupported,
-           "'{}' lies in '{}' on one part of the pipeline and in '{}' on another, by which of their ops run on the host; "
+           "'{}' lies in '{}' on one part of the pipeline and in '{}' on another, by which of their ops run on the "
+           "host; "
            "give it a home (parallel.home)",
            input.name, to_string(known->second), to_string(home));
     }
