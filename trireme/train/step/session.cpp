@@ -47,11 +47,11 @@ void say_what_homes_save(const ExecutionPlan& plan, const Device& device, const 
   const bool moves = std::ranges::any_of(
       plan.actions, [](const Action& action) { return is_move(*action.op) && !move_of(action.attrs).meets_disk(); });
   if (!moves || device.memory() == Memory::kDevice || (world && world->rank() > 0)) return;
-  TRIREME_LOG(
-      kWarn, "train",
-      "parallel.home and parallel.keep put {} bytes on the host; the device '{}' works in the host's memory, too, so "
-      "the process takes no less",
-      plan.arena(Tier::kHost).bytes, device.name());
+  TRIREME_LOG(kWarn, "train",
+              "parallel.home, parallel.keep and ops on the host put {} bytes there; the device '{}' works in the "
+              "host's memory, too, so "
+              "the process takes no less",
+              plan.arena(Tier::kHost).bytes, device.name());
 }
 
 }  // namespace
