@@ -21,6 +21,7 @@ struct CalibrateArgs {
   std::string out = "machine.toml";
   std::string name = "this_host";
   std::string transport = "auto";
+  std::string disk;
 };
 
 // How far the fitted rates are from the times that they are fitted to: by op, and of the sum.
@@ -59,9 +60,11 @@ int run(const CalibrateArgs& args) {
   const double begin = now_s();
   const bool is_first = job.rank() == 0;
   const bool shows = is_first && ::isatty(STDERR_FILENO) == 1;
-  Calibration found = calibrate(job.world(), job.pool(), [&](std::string_view what) {
-    if (shows) std::fprintf(stderr, "\r\033[Kmeasuring %s", std::string(what).c_str());
-  });
+  Calibration found = calibrate(job.world(), job.pool(),
+                                [&](std::string_view what) {
+                                  if (shows) std::fprintf(stderr, "\r\033[Kmeasuring %s", std::string(what).c_str());
+                                },
+                                {.directory = args.disk});
   if (shows) std::fprintf(stderr, "\r\033[K");
   if (!is_first) return 0;
   found.machine.name = args.name;
@@ -72,6 +75,11 @@ int run(const CalibrateArgs& args) {
               args.ranks > 1 ? "between ranks" : "between ranks (not measured with one)",
               machine.levels.back().latency_s * 1e6, machine.levels.back().bytes_per_s * 1e-9);
   print_fit(found);
+  if (found.disk) {
+    std::printf("\ndisk of a rank: %.2f GB/s written, %.2f GB/s read, by %s%s\n",
+                found.disk->written_bytes_per_s * 1e-9, found.disk->read_bytes_per_s * 1e-9, found.disk->way.c_str(),
+                found.disk->is_direct ? "" : " and the system's cache");
+  }
   std::printf("\nWrote %s in %.0f s: for parallel.machine, and `trireme explain CONFIG --stage time`.\n",
               args.out.c_str(), now_s() - begin);
   return 0;
@@ -91,6 +99,10 @@ void add_calibrate(CLI::App& app, Action& chosen) {
   command->add_option("--out", args->out, "The file to write")->capture_default_str();
   command->add_option("--name", args->name, "The machine's name in it")->capture_default_str();
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
+  command->add_option(
+      "--disk", args->disk,
+      "Directory on the disk that ranks may have values on; 512 MiB of each rank are written there, and "
+      "nothing stays. Not given: the disk is not measured");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

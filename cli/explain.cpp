@@ -117,10 +117,16 @@ std::string heading_of(const Compiled& compiled, int crew) {
       stages.find(',') == std::string::npos ? "stage " + stages : "stages " + stages);
 }
 
+std::string on_host_text(const ExecutionPlan& plan) {
+  const std::string ops = host_ops_text(plan);
+  return ops.empty() ? "" : fmt::format("on the host, beside device '{}': {}\n", plan.device, ops);
+}
+
 std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates, const Device& device) {
   if (stage == "passes")
-    return to_string(crew.program) + fused_text(crew.program) + "\n" + beside_table(crew.program, rates);
-  if (stage == "memory") return chosen_text(crew) + memory_text(crew.plan, device);
+    return to_string(crew.program) + fused_text(crew.program) + on_host_text(crew.plan) + "\n" +
+           beside_table(crew.program, rates);
+  if (stage == "memory") return chosen_text(crew) + on_host_text(crew.plan) + memory_text(crew.plan, device);
   return stage == "traffic" ? traffic_text(crew.plan) : to_string(crew.plan);
 }
 

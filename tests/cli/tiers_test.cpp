@@ -57,6 +57,37 @@ TEST_F(TiersTest, StateOnTheDiskTrainsToTheSameBitsAndLeavesNothing) {
   EXPECT_THAT(read(path("default/report.html")), HasSubstr("bytes in &#39;default&#39;"));
 }
 
+TEST_F(TiersTest, OpsOnTheHostTrainToTheSameBitsAndAreNamed) {
+  write_gpt("eval_every = 2\n");
+  expect_trained("usual", {"-n", "2"});
+  const Words on_host{"--set", "parallel.on=[\"wte = host\", \"h.0.mlp = host\"]", "--optimizer-on", "host"};
+  Words more{"-n", "2"};
+  more.insert(more.end(), on_host.begin(), on_host.end());
+  expect_trained("placed", more);
+  expect_equal_checkpoints("usual", "placed");
+  more.insert(more.end(), {"--device", "guarded", "--device-memory", "1GB"});
+  expect_trained("guarded", more);
+  expect_equal_checkpoints("usual", "guarded");
+  Words words{"explain", "gpt.toml", "--stage", "memory"};
+  words.insert(words.end(), on_host.begin(), on_host.end());
+  const Outcome shown = run(words);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("on the host, beside device 'cpu': "), HasSubstr("adam_update")));
+}
+
+TEST_F(TiersTest, WhatIsAskedForOnTheHostMustBeThere) {
+  write_gpt();
+  const auto refusal = [&](const Words& more) {
+    const Outcome outcome = train("refused", more);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    return error_line(outcome);
+  };
+  EXPECT_THAT(refusal({"--set", "parallel.on=[\"wtf = host\"]"}),
+              HasSubstr("parallel.on 'wtf = host' matches no part of the model"));
+  EXPECT_THAT(refusal({"--set", "parallel.on=[\"wte = disk\"]"}), HasSubstr("ops run on the 'host' or the 'device'"));
+  EXPECT_THAT(refusal({"--optimizer-on", "disk"}), HasSubstr("parallel.optimizer_on"));
+}
+
 TEST_F(TiersTest, ARunGoesOnWithItsStateElsewhere) {
   write_gpt();
   expect_trained("usual", {});

@@ -36,6 +36,9 @@ struct Case {
                                    // what is kept for the backward pass too
   std::string homed = "state";     // the optimizer's; or parameters, gradients, all of them
   std::string home_tier = "host";  // what `homes` calls the host: or disk; or both, one after the other
+  // What runs on the host: "none"; "updates" of parameters; ops of some "parts" of the graph, some "kinds" of ops, or
+  // "all" of both
+  std::string on_host = "none";
   int64_t loss_pieces = 1;
   bool is_saved = false;  // the strategy is read from its text
   std::string sums =

@@ -22,7 +22,16 @@ std::vector<std::pair<bool, std::string>> options_of_homes(const Case& test) {
   const bool has_state = std::ranges::any_of(test.graph.updates(), [](const Update& u) { return !u.states.empty(); });
   const bool has_homes =
       test.passes && test.homes != "device" && (has_state || test.homed != "state" || test.homes == "kept");
-  return {{has_homes, "homes " + test.homes},
+  const bool on_host = test.passes && test.on_host != "none";
+  return {{on_host, "on host " + test.on_host},
+          {on_host && is_elsewhere, device + ", on host " + test.on_host},
+          {on_host && has_homes, "on host, homes"},
+          {on_host && has_homes && test.home_tier != "host", "on host, home tier " + test.home_tier},
+          {on_host && test.evaluates, "on host, evaluation"},
+          {on_host && test.crews > 1, "on host, pipeline"},
+          {on_host && test.lingers, "on host, lingers"},
+          {on_host && keeps_bits(test), "on host, invariant"},
+          {has_homes, "homes " + test.homes},
           {has_homes && test.homed != "state", "homes of " + test.homed},
           {has_homes && test.homed != "state" && test.home_tier != "host", "homes of " + test.homed + ", disk"},
           {has_homes && test.homed != "state" && test.evaluates, "homes of " + test.homed + ", evaluation"},

@@ -72,12 +72,27 @@ std::vector<HomeRule> homes_of(const Case& test) {
   return out;
 }
 
+// Some ops of each kind, so that values go back and forth.
+OnHost on_host_of(const Case& test) {
+  OnHost out{.updates = test.on_host == "updates" || test.on_host == "all"};
+  // Where stages of one parameter have it in different tiers, an evaluation is refused (train/step/compile.cpp).
+  if (test.crews > 1 && test.evaluates) return {.updates = test.on_host != "none"};
+  const auto add = [&](const std::vector<std::string>& rules) {
+    for (const std::string& rule : rules) out.rules.push_back(parse_host_rule(rule));
+  };
+  if (test.on_host == "parts") add({"part0..1 = host", "part3 = host", "loss = host", "*/add = device"});
+  if (test.on_host == "kinds") add({"*/matmul = host", "*/add = host", "*/mul = host", "*/softmax = host"});
+  if (test.on_host == "all") add({"* = host"});
+  return out;
+}
+
 }  // namespace
 
 PassOptions pass_options(const Case& test) {
   return {.fusion = fusion_of(test),
           .rates = rates_of(test),
           .recompute = recompute_of(test),
+          .on_host = on_host_of(test),
           .homes = homes_of(test),
           .loss_pieces = test.loss_pieces};
 }

@@ -27,6 +27,7 @@
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/parallel.h"
 #include "trireme/plan/propagate.h"
+#include "trireme/train/step/compile.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -88,8 +89,21 @@ Program in_micro_batches(const Case& test, Program program) {
                           {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0, .interleave = interleave});
 }
 
-Program with_passes(const Case& test, Program program) {
-  return test.passes ? run_passes(std::move(program), pass_options(test)) : std::move(program);
+// `beside`: the plans of the step, whose parameters it reads; null: it is the step.
+PassOptions passes_for(const Case& test, const std::vector<ExecutionPlan>* beside) {
+  PassOptions out = pass_options(test);
+  if (beside == nullptr) return out;
+  std::vector<HomeRule> homes;
+  for (const ExecutionPlan& plan : *beside) {
+    const std::vector<HomeRule> own = with_own_homes(out, plan);
+    homes.insert(homes.end(), own.begin(), own.end());
+  }
+  out.homes = std::move(homes);
+  return out;
+}
+
+Program with_passes(const Case& test, Program program, const PassOptions& passes) {
+  return test.passes ? run_passes(std::move(program), passes) : std::move(program);
 }
 
 void refuse(const std::vector<std::string>& findings, std::string_view what) {
@@ -114,7 +128,8 @@ std::vector<std::string> check_all_ranks(const std::vector<ExecutionPlan>& plans
 }
 
 // A program for each crew.
-std::vector<Program> programs_of(const Case& test, const Graph& graph, const Program& whole) {
+std::vector<Program> programs_of(const Case& test, const Graph& graph, const Program& whole,
+                                 const PassOptions& passes) {
   Program all = in_micro_batches(test, whole);
   refuse(verify(all), "program in micro-batches");
   std::vector<Program> out;
@@ -128,25 +143,25 @@ std::vector<Program> programs_of(const Case& test, const Graph& graph, const Pro
   }
   for (Program& program : out) {
     refuse(verify(program), "program of a crew");
-    program = with_passes(test, std::move(program));
+    program = with_passes(test, std::move(program), passes);
   }
   return out;
 }
 
 Built build(const Case& test, const Device& device, const Graph& graph, const Strategy& strategy,
-            bool external_parameters) {
+            const std::vector<ExecutionPlan>* beside) {
   Built out;
   refuse(verify(graph), "graph");
   const Program whole = partitioned(test, graph, strategy);
   refuse(verify(whole), "partitioned program");
-  const std::vector<Program> programs = programs_of(test, graph, whole);
+  const std::vector<Program> programs = programs_of(test, graph, whole, passes_for(test, beside));
   for (const Program& program : programs) {
     const auto crew = static_cast<int>(out.plans.size());
     const ExecutionPlan& plan =
         out.plans.emplace_back(plan_execution(program, {.threads = threads_of(test),
                                                         .device = &device,
                                                         .numerics = test.numerics,
-                                                        .external_parameters = external_parameters,
+                                                        .external_parameters = beside != nullptr,
                                                         .crew = crew,
                                                         .crews = static_cast<int>(test.crews),
                                                         .reuse = {.limit = test.reuse}}));
@@ -168,10 +183,10 @@ void compile(Running& r) {
   r.device = test.device == "guarded" ? make_device(fmt::format("guarded:{}", test.seed))
              : test.lingers           ? lingering_cpu(test.seed)
                                       : make_device(test.device);
-  r.step = build(test, *r.device, test.graph, test.strategy, false);
+  r.step = build(test, *r.device, test.graph, test.strategy, nullptr);
   const Graph evaluation = test.evaluates ? evaluation_of(test) : Graph();
   if (evaluation.outputs().empty()) return;
-  r.evaluation = build(test, *r.device, evaluation, evaluation_strategy(test, evaluation), true);
+  r.evaluation = build(test, *r.device, evaluation, evaluation_strategy(test, evaluation), &r.step.plans);
   for (size_t crew = 0; crew < r.step.plans.size(); ++crew) {  // has room for both, as a job's has
     Arena& arena = r.step.plans[crew].arena();
     arena.bytes = std::max(arena.bytes, arena.persistent + r.evaluation->plans[crew].arena().bytes);
@@ -390,7 +405,8 @@ std::set<std::string> reached_by(const Case& test) {
 std::string program_text(const Case& test) {
   try {
     std::string out;
-    for (const Program& of_crew : programs_of(test, test.graph, partitioned(test))) out += to_string(of_crew);
+    for (const Program& of_crew : programs_of(test, test.graph, partitioned(test), passes_for(test, nullptr)))
+      out += to_string(of_crew);
     return out;
   } catch (const std::exception& e) {
     return e.what();

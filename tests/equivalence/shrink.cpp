@@ -249,6 +249,7 @@ class Shrinker {
     with([](Case& c) { c.homes = "device"; });
     with([](Case& c) { c.home_tier = "host"; });
     with([](Case& c) { c.homed = "state"; });
+    with([](Case& c) { c.on_host = "none"; });
     with([](Case& c) { c.loss_pieces = 1; });
     with([](Case& c) { c.is_saved = false; });
     with([](Case& c) { c.sums = "own"; });

@@ -57,6 +57,21 @@ TEST_P(HomesOnRanks, change_no_bits) {
   EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, state_on_disk()), 0.1F)), "");
 }
 
+// The first part of the model, products of others and all updates.
+TEST_P(HomesOnRanks, ops_on_the_host_change_no_bits) {
+  const HomesCase& of = GetParam();
+  const Graph graph = gpt_step(AdamW{});
+  const auto usual = train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F);
+  Parallel updates = parallel_with(of, {});
+  updates.on_host.updates = true;
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, updates, 0.1F)), "");
+  Parallel mixed = parallel_with(of, {parse_home_rule("h.1 = host"), parse_home_rule("wpe/state = disk")});
+  mixed.on_host = {.rules = {parse_host_rule("wte = host"), parse_host_rule("h.0 = host"),
+                             parse_host_rule("*/matmul = host"), parse_host_rule("h.0.mlp = device")},
+                   .updates = true};
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, mixed, 0.1F)), "");
+}
+
 PassOptions kept_in(Recompute::Rule::Keep keep) {
   return {.recompute = {.rules = {{.pattern = "*", .keep = keep}}, .fewest_bytes = 1}};
 }
@@ -240,6 +255,32 @@ TEST(HomesOfActivations, leave_less_on_the_device) {
   EXPECT_GT(fullest(made.plan(), Tier::kHost, Holding::kActivation),
             fullest(usual.plan(), Tier::kDevice, Holding::kActivation) / 2);
   EXPECT_EQ(made.plan().arena(Tier::kHost).persistent, 0);
+}
+
+// Two layers with an activation function between them.
+struct Mlp : nn::Module {
+  Tensor forward(const Tensor& x) override { return head(relu(hidden(x))); }
+  nn::Linear hidden{12, 24, {.name = "hidden"}}, head{24, 10, {.name = "head"}};
+};
+
+// Contract 14.1 (1) and (2).
+TEST(ModulesOnTheHost, have_the_bits_of_the_device_in_data_parallel_and_are_listed) {
+  const auto step_of = [](Mlp& model) {
+    return training_step([&](const Tensor& x) { return model(x); }, class_loss(), mlp_batch(), AdamW{},
+                         {.name = "mlp", .seed = 3});
+  };
+  Mlp usual, placed, partly;
+  placed.on("host");
+  partly.on("host");
+  partly.head.on("device");
+  const auto on_device = train_curves(step_of(usual), 4, {}, 0.1F);
+  EXPECT_EQ(other_bits(on_device, train_curves(step_of(placed), 4, {}, 0.1F)), "");
+  EXPECT_EQ(other_bits(on_device, train_curves(step_of(partly), 4, {}, 0.1F)), "");
+  const std::string all = host_ops_text(compile(step_of(placed), {.ranks = 4}).plan());
+  EXPECT_THAT(all, HasSubstr("matmul"));
+  EXPECT_THAT(host_ops_text(compile(step_of(partly), {.ranks = 4}).plan()), testing::Not(HasSubstr("at 'head'")));
+  EXPECT_EQ(host_ops_text(compile(step_of(usual), {.ranks = 4}).plan()), "");
+  EXPECT_THROW(placed.on("disk"), Error);
 }
 
 }  // namespace

@@ -242,6 +242,18 @@ std::vector<HomeRule> homes_asked(Case& test) {
   return out;
 }
 
+// "h.* = host; h.*/add = device", and "updates = host".
+OnHost on_host_asked(Case& test) {
+  OnHost out{.updates = test.take("updates") == "host"};
+  std::string text = test.take("on");
+  while (!text.empty()) {
+    const std::string rule = text.substr(0, text.find(';'));
+    text.erase(0, rule.size() + 1);
+    out.rules.push_back(parse_host_rule(rule));
+  }
+  return out;
+}
+
 Result pass_box(const Pass& pass, Case& test) {
   const Program program = program_of(test);
   PassOptions options;
@@ -253,6 +265,7 @@ Result pass_box(const Pass& pass, Case& test) {
   options.loss_pieces = number(test.take("loss_pieces", "2"));
   options.fusion = fusion_asked(test);
   options.homes = homes_asked(test);
+  options.on_host = on_host_asked(test);
   options.rates = fixed_rates(test);
   const Program after = pass.run(program, options);
   const std::vector<std::string> wrong = verify(after);

@@ -11,6 +11,8 @@
 #include "trireme/exec/bound_message.h"
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
+#include "trireme/exec/end_copies.h"
+#include "trireme/exec/host_lane.h"
 #include "trireme/exec/tier_memory.h"
 #include "trireme/op/rank_groups.h"
 
@@ -83,6 +85,7 @@ struct Executor::State {
   // they end first, for their work uses all of the above.
   std::unique_ptr<DeviceStream> stream, outward, inward;
   std::optional<Movers> movers;
+  std::optional<HostLane> host;  // where ops of the plan run there
 
   State(const ExecutionPlan& p, const ExecutorOptions& o)
       : plan(p),
@@ -93,51 +96,11 @@ struct Executor::State {
         stream(device.stream()) {
     if (!device.sends_in_place()) outward = device.stream(), inward = device.stream();
     movers.emplace(plan, memory, device);
+    const auto on_host = std::ranges::count(plan.actions, Lane::kHost, &Action::lane);
+    if (on_host > 0) host.emplace(device, options.pool ? options.pool->size() : 1, static_cast<size_t>(on_host));
     bind_values();
     bind_actions();
-    order_copies();
-  }
-
-  // Whether it is, and so in its place already.
-  bool is_on_disk(const PlanOutput& output) const {
-    const PlanValue& from = plan.values[static_cast<size_t>(output.value)];
-    const PlanValue& to = plan.values[static_cast<size_t>(output.updates)];
-    const auto on_disk = [&](const PlanValue& value) {
-      return plan.buffers[static_cast<size_t>(value.buffer)].tier == Tier::kDisk;
-    };
-    if (!on_disk(from) && !on_disk(to)) return false;
-    if (from.buffer != to.buffer)
-      fail(ErrorKind::kUnsupported,
-           "plan '{}': '{}' replaces a value on the disk and lies elsewhere at the step's end; give what it replaces "
-           "another home than 'disk'",
-           plan.name, output.name);
-    return true;
-  }
-
-  // The copies of the step's end such that none overwrites what another still reads.
-  void order_copies() {
-    std::vector<std::pair<View, View>> left;
-    for (const PlanOutput& output : plan.outputs) {
-      if (output.updates < 0) continue;
-      const View from = views[static_cast<size_t>(output.value)];
-      const View to = views[static_cast<size_t>(output.updates)];
-      if (is_on_disk(output)) continue;
-      if (from.data != to.data) left.emplace_back(from, to);
-    }
-    while (!left.empty()) {
-      const auto next = std::find_if(left.begin(), left.end(), [&](const auto& copy) {
-        return std::none_of(left.begin(), left.end(),
-                            [&](const auto& other) { return &other != &copy && other.first.data == copy.second.data; });
-      });
-      if (next == left.end()) {
-        fail(
-            ErrorKind::kUnsupported,
-            "plan '{}': {} outputs exchange the values of the inputs they update; compute one of them into a new value",
-            plan.name, left.size());
-      }
-      copies.push_back(*next);
-      left.erase(next);
-    }
+    copies = end_copies(plan, views);
   }
 
   void bind_values() {
@@ -156,6 +119,11 @@ struct Executor::State {
                 to_string(view.type));
       const Tier tier = plan.buffers[static_cast<size_t>(value.buffer)].tier;
       if (view.memory == Memory::kHost && tier == Tier::kDevice) view = on_device(view);
+      if (tier == Tier::kHost && view.memory == Memory::kDevice)
+        fail(ErrorKind::kUnsupported,
+             "plan '{}' reads '{}' on the host; it lies in the memory of device '{}'; give it a home there or there "
+             "(parallel.home), in all that reads it",
+             plan.name, input.name, device.name());
       invariant(tier != Tier::kDisk || view.memory == Memory::kDisk,
                 "input '{}' lies on the disk; the memory given does not", input.name);
       for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
@@ -229,13 +197,7 @@ struct Executor::State {
       bound.background = movers->bind(action, bound.in[0], bound.out[0], bound.scratch, *stream);
       return;
     }
-    if (!action.op->collective) {
-      bound.kernel = device.kernel(*action.op, action.kernel);
-      require(bound.kernel != nullptr,
-              "the plan asks for kernel '{}' of op '{}', which device '{}' of this build does not have", action.kernel,
-              action.op->name, device.name());
-      return;
-    }
+    if (!action.op->collective) return bind_kernel(bound);
     if (!is_communication(*action.op)) {
       bound.dim = action.op->collective->call(action.attrs).parted;
       bound.part = groups_of(*action.op, action.attrs).place_of(rank, plan.mesh);
@@ -250,6 +212,27 @@ struct Executor::State {
     carry(bound, collective_scratch(*action.op, {in, out, action.attrs}), [&](const Staging& at) {
       return std::make_unique<BoundCollective>(*action.op, action.attrs, at.in, at.out, at.scratch, ranks);
     });
+  }
+
+  void bind_kernel(Bound& bound) {
+    const Action& action = *bound.action;
+    const bool on_host = action.lane == Lane::kHost;
+    const Device& where = on_host ? cpu_device() : device;
+    KernelFn* const kernel = where.kernel(*action.op, action.kernel);
+    require(kernel != nullptr,
+            "the plan asks for kernel '{}' of op '{}', which device '{}' of this build does not have", action.kernel,
+            action.op->name, where.name());
+    if (on_host) {
+      bound.background = std::make_unique<BoundHostOp>(
+          HostWork{.kernel = kernel, .args = args_of(bound), .what = &bound.what}, device, *stream, *host);
+    } else {
+      bound.kernel = kernel;
+    }
+  }
+
+  KernelArgs args_of(Bound& bound) const {
+    return {bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
+            bound.scratch, options.pool, &bound.kernel_state};
   }
 
   // The group of a collective, and this rank's place in it. Actions of one call have the same.
@@ -299,9 +282,7 @@ struct Executor::State {
     const bool timed = timing || tracing;
     const auto begin = timed ? Clock::now() : Clock::time_point{};
     if (bound.kernel != nullptr) {
-      const KernelArgs args{bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
-                            bound.scratch, options.pool, &bound.kernel_state};
-      stream->launch(bound.kernel, args, bound.what);
+      stream->launch(bound.kernel, args_of(bound), bound.what);
     } else if (bound.background) {
       start(bound);
     } else if (bound.action->op->collective) {

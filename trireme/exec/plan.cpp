@@ -1,6 +1,8 @@
 #include "trireme/exec/plan.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/disk/blocks.h"
@@ -22,14 +24,15 @@ const auto& by_name(const Items& items, std::string_view name, std::string_view 
 
 }  // namespace
 
-Lane lane_of(const OpDef& op, const Attrs& attrs) {
+Lane lane_of(const OpDef& op, const Attrs& attrs, bool on_host) {
   if (is_move(op)) {
     const Move move = move_of(attrs);
     if (move.meets_disk()) return move.from == Tier::kDisk ? Lane::kLoad : Lane::kStore;
     return move.to == Tier::kDevice ? Lane::kIn : Lane::kOut;
   }
   if (is_message(op)) return Lane::kMessage;
-  return is_communication(op) ? Lane::kComm : Lane::kCompute;
+  if (is_communication(op)) return Lane::kComm;
+  return on_host && !op.collective && !op.traits.zero_cost_view ? Lane::kHost : Lane::kCompute;
 }
 
 int64_t ExecutionPlan::alignment_of(Tier tier) const {
@@ -68,6 +71,25 @@ std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier) {
     if (b.offset >= 0 && b.tier == tier && b.first <= peak && peak <= b.last) {
       out[static_cast<size_t>(b.holding)] += align_buffer(b.bytes, alignment);
     }
+  }
+  return out;
+}
+
+std::string host_ops_text(const ExecutionPlan& plan) {
+  std::vector<std::string_view> names;
+  std::map<std::string_view, std::set<std::string_view>> scopes;
+  std::map<std::string_view, int> counts;
+  for (const Action& action : plan.actions) {
+    if (action.lane != Lane::kHost) continue;
+    if (counts[action.op->name]++ == 0) names.push_back(action.op->name);
+    scopes[action.op->name].insert(action.scope);
+  }
+  std::string out;
+  for (const std::string_view name : names) {
+    const std::string count = counts.at(name) > 1 ? fmt::format("{} ", counts.at(name)) : "";
+    const std::string_view scope = scopes.at(name).size() == 1 ? *scopes.at(name).begin() : "";
+    out += fmt::format("{}{}{}{}", out.empty() ? "" : ", ", count, name,
+                       scope.empty() ? "" : fmt::format(" at '{}'", scope));
   }
   return out;
 }

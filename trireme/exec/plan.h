@@ -30,9 +30,10 @@ enum class Lane {
   kOut,      // moves from it
   kLoad,     // moves from the disk
   kStore,    // moves to it
+  kHost,     // ops that run on the host
 };
 std::string_view to_string(Lane lane);
-inline constexpr int kLanes = 7;
+inline constexpr int kLanes = 8;
 inline bool in_background(Lane lane) {
   return lane != Lane::kCompute;
 }
@@ -40,7 +41,8 @@ inline bool in_background(Lane lane) {
 inline bool communicates(Lane lane) {
   return lane == Lane::kComm || lane == Lane::kMessage;
 }
-Lane lane_of(const OpDef& op, const Attrs& attrs);
+// `on_host`: of an op that is to run there; views take no time anywhere.
+Lane lane_of(const OpDef& op, const Attrs& attrs, bool on_host = false);
 
 // What a buffer holds, for reports of memory by kind.
 enum class Holding { kParameter, kState, kData, kActivation, kGradient, kScratch };
@@ -183,6 +185,9 @@ ReuseSavings reuse_savings(const ExecutionPlan& plan, int64_t per_stream);
 
 // Bytes of a tier by Holding at the step where most are live; they add up to the lower bound.
 std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier = Tier::kDevice);
+// The ops that run on the host, in words: "embedding at 'wte', 4 adam_update"; of several of a name that are not in one
+// scope, how many. "": none does.
+std::string host_ops_text(const ExecutionPlan& plan);
 double flops_per_step(const ExecutionPlan& plan);  // of one rank, by the ops' cost functions
 
 std::string to_string(const ExecutionPlan& plan);

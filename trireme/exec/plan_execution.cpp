@@ -77,13 +77,16 @@ class Planner {
       const int kind = kinds_.of(graph_, n);
       kind_of_.push_back(kind);
       int64_t scratch = 0;
-      action.lane = lane_of(*action.op, n.attrs);
+      action.lane = lane_of(*action.op, n.attrs, n.on_host);
       if (action.lane == Lane::kComm) {
         scratch = scratch_.get(kind, [&] { return collective_scratch(*action.op, kinds_[kind].types()); });
       } else if (action.op->kernel) {
         const KernelChoice& kernel = kernel_of(n, kind);
         action.kernel = kernel.name;
         scratch = kernel.scratch_bytes;
+      }
+      if (n.on_host) {
+        for (const ValueId id : n.inputs) home_[static_cast<size_t>(id)] = Tier::kHost;
       }
       if (is_move(*action.op)) {
         const Move move = move_of(n.attrs);
@@ -126,9 +129,10 @@ class Planner {
 
   const KernelChoice& kernel_of(const Node& n, int kind) {
     const TypeArgs local = kinds_[kind].types();
+    const Device& device = n.on_host ? cpu_device() : device_;
     if (options_.numerics == Numerics::kFast) {
-      return kernels_.get(kind, [&] {
-        return device_.choose({def_of(n), local, local, Numerics::kFast, options_.threads});
+      return (n.on_host ? host_kernels_ : kernels_).get(kind, [&] {
+        return device.choose({def_of(n), local, local, Numerics::kFast, options_.threads});
       });
     }
     std::vector<TensorType> in, out;
@@ -138,7 +142,7 @@ class Planner {
     };
     for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, whole(id)});
     for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, whole(id)});
-    invariant_kernel_ = device_.choose({def_of(n), local, {in, out, n.attrs}, Numerics::kInvariant, options_.threads});
+    invariant_kernel_ = device.choose({def_of(n), local, {in, out, n.attrs}, Numerics::kInvariant, options_.threads});
     return invariant_kernel_;
   }
 
@@ -264,7 +268,8 @@ class Planner {
       const int scratch =
           new_buffer(Holding::kScratch, bytes, i, comm ? std::min(waited_[static_cast<size_t>(i)], end_) : i);
       plan_.actions[static_cast<size_t>(i)].scratch = scratch;
-      if (is_carried || is_move(def_of(node(i)))) plan_.buffers[static_cast<size_t>(scratch)].tier = Tier::kHost;
+      if (is_carried || is_move(def_of(node(i))) || node(i).on_host)
+        plan_.buffers[static_cast<size_t>(scratch)].tier = Tier::kHost;
     }
     keep_together(i);
   }
@@ -278,7 +283,10 @@ class Planner {
     }
     return node(i).phase == Phase::kBackward ? Holding::kGradient : Holding::kActivation;
   }
-  Tier tier_of_results(int i) const { return is_move(def_of(node(i))) ? move_of(node(i).attrs).to : Tier::kDevice; }
+  Tier tier_of_results(int i) const {
+    if (is_move(def_of(node(i)))) return move_of(node(i).attrs).to;
+    return node(i).on_host ? Tier::kHost : Tier::kDevice;
+  }
 
   // What is carried between the device and the host's memory (exec/carrier.h).
   int64_t staged_bytes(int i) const {
@@ -310,7 +318,7 @@ class Planner {
       const bool kept = is_persistent(b.holding);
       if (kept && !updates(id, from)) continue;
       if (taken_by_sibling(n, k, buffer) || times_read(n, from) > 1) continue;
-      const int until = plan_.actions[static_cast<size_t>(i)].lane == Lane::kComm ? waited_[static_cast<size_t>(i)] : i;
+      const int until = lane(i) == Lane::kComm || lane(i) == Lane::kHost ? waited_[static_cast<size_t>(i)] : i;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
         return last_use_[static_cast<size_t>(user)] <= until && !read_after(user, i) && !in_flight(user, i);
@@ -324,8 +332,8 @@ class Planner {
   int replaced(int i, ValueId id) const {
     for (const ValueId input : replaces_[static_cast<size_t>(id)]) {
       const int buffer = buffer_of_[static_cast<size_t>(input)];
-      const bool moves = is_move(def_of(node(i)));
-      if (moves && plan_.buffers[static_cast<size_t>(buffer)].tier != tier_of_results(i)) continue;
+      const bool is_placed = is_move(def_of(node(i))) || node(i).on_host;  // by what it is, not by PlanOptions::homes
+      if (is_placed && plan_.buffers[static_cast<size_t>(buffer)].tier != tier_of_results(i)) continue;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
         return last_use_[static_cast<size_t>(user)] < i && !in_flight(user, i);
@@ -466,7 +474,7 @@ class Planner {
   CallKinds kinds_;
   std::vector<int> kind_of_;  // of actions
   OfKind<int64_t> scratch_;   // of collectives
-  OfKind<KernelChoice> kernels_;
+  OfKind<KernelChoice> kernels_, host_kernels_;
   KernelChoice invariant_kernel_;  // the one that was chosen last
   OfKind<std::vector<std::pair<int, int>>> aliases_;
   ExecutionPlan plan_;

@@ -25,7 +25,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message", "in", "out", "load", "store"};
+constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "message", "in",
+                                                          "out",     "load", "store",   "host"};
 constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
                                                                 "activation", "gradient", "scratch"};
 
@@ -280,7 +281,7 @@ class PlanReader {
     a.scratch = f.integer("scratch", -1, static_cast<int64_t>(plan_.buffers.size()));
     a.scope = f.get<std::string>("scope");
     if (!of_call) a.attrs = a.op->parse_attrs(f.field("attrs"));
-    if (const Lane lane = lane_of(*a.op, a.attrs); a.lane != lane) {
+    if (const Lane lane = lane_of(*a.op, a.attrs, a.lane == Lane::kHost); a.lane != lane) {
       f.wrong(
           fmt::format("'{}' is an action of the {} lane, not of '{}'", a.op->name, to_string(lane), to_string(a.lane)));
     }

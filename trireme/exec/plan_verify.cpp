@@ -150,6 +150,23 @@ class Flights {
   int at_ = 0;
 };
 
+// What an op on the host reads, writes and works in lies in the host's memory.
+void verify_host_ops(const ExecutionPlan& plan, Found& out) {
+  const auto check = [&](size_t i, int buffer, std::string_view what) {
+    const Tier tier = plan.buffers[static_cast<size_t>(buffer)].tier;
+    if (tier == Tier::kHost) return;
+    out.push_back(fmt::format("action {} ({}) runs on the host; {} lies in '{}'", i, plan.actions[i].op->name, what,
+                              to_string(tier)));
+  };
+  for (size_t i = 0; i < plan.actions.size(); ++i) {
+    const Action& action = plan.actions[i];
+    if (action.lane != Lane::kHost) continue;
+    for (const int id : action.in) check(i, plan.values[static_cast<size_t>(id)].buffer, fmt::format("value {}", id));
+    for (const int id : action.out) check(i, plan.values[static_cast<size_t>(id)].buffer, fmt::format("value {}", id));
+    if (action.scratch >= 0) check(i, action.scratch, "its scratch");
+  }
+}
+
 // Moves find their operands, and leave their results, in the tiers that they name.
 void verify_moves(const ExecutionPlan& plan, Found& out) {
   const auto tier_of = [&](int value) {
@@ -197,6 +214,7 @@ std::vector<std::string> verify(const ExecutionPlan& plan) {
   verify_buffers(plan, out);
   Flights(plan, out).run();
   verify_moves(plan, out);
+  verify_host_ops(plan, out);
   verify_calls(plan, out);
   for (size_t id = 0; id < plan.values.size(); ++id) {
     const PlanValue& value = plan.values[id];

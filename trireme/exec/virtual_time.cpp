@@ -23,7 +23,7 @@ struct Members {
   size_t size = 1;
 };
 
-// An operation, or a move, that has been started and not yet waited for by all. By rank of the mesh.
+// An operation, a move or an op on the host that has been started and not yet waited for by all. By rank of the mesh.
 struct Flight {
   std::vector<double> end;    // of a message that has not been sent: when its receiver asked for it
   std::vector<double> moved;  // of a message: when the last byte had come; of a collective that is its end
@@ -86,7 +86,7 @@ class Simulation {
       ++flights_[static_cast<size_t>(operation)].watchers;
     }
     for (size_t i = 0; i < plan.actions.size(); ++i) {
-      if (!is_move(*plan.actions[i].op)) continue;
+      if (!is_of_rank(plan.actions[i])) continue;
       clock.operation[i] = static_cast<int>(flights_.size());
       flights_.push_back({.end = {}, .moved = {}, .seconds = options_.seconds[crew][i], .sides = 2, .watchers = 1});
     }
@@ -98,6 +98,9 @@ class Simulation {
     crews_.push_back(std::move(clock));
     out_.spans.emplace_back(plan.actions.size());
   }
+
+  // In the background, and with no other rank: a move, or an op on the host.
+  static bool is_of_rank(const Action& action) { return is_move(*action.op) || action.lane == Lane::kHost; }
 
   RankTime& rank(size_t crew, size_t r) { return out_.ranks[crew * devices_ + r]; }
 
@@ -113,8 +116,8 @@ class Simulation {
         compute(crew, seconds);
       } else if (clock.operation[clock.next] >= 0) {
         Flight& flight = flights_[static_cast<size_t>(clock.operation[clock.next])];
-        if (is_move(*action.op)) {
-          start_move(crew, action, flight);
+        if (is_of_rank(action)) {
+          start_own(crew, action, flight);
         } else if (is_message(*action.op)) {
           start_message(crew, action, seconds, flight);
         } else {
@@ -176,7 +179,7 @@ class Simulation {
   }
 
   // Each rank by itself, one after the other in its lane.
-  void start_move(size_t crew, const Action& action, Flight& flight) {
+  void start_own(size_t crew, const Action& action, Flight& flight) {
     CrewClock& clock = crews_[crew];
     std::vector<double>& free = clock.free[static_cast<size_t>(action.lane)];
     flight.end.resize(devices_);
@@ -256,7 +259,7 @@ double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, co
                   const Machine& machine) {
   const TypeArgs types = call.types();
   if (is_move(*call.op)) return move_seconds(move_of(call.attrs), call.in[0].bytes(), machine);
-  if (lane == Lane::kCompute) return compute_seconds(*call.op, types, machine);
+  if (lane == Lane::kCompute || lane == Lane::kHost) return compute_seconds(*call.op, types, machine);
   if (lane == Lane::kComm) {
     return collective_seconds(*call.op, types, plan.mesh, rates.links) + packing_seconds(*call.op, types, machine);
   }

@@ -94,7 +94,7 @@ void Graph::set_scope(std::string_view scope) {
 
 void Graph::mark_as(const Graph& from, const Node& node, NodeId gradient_of) {
   set_scope(from.scope_of(node));
-  mark_ = {mark_.scope, node.phase, gradient_of, node.again, node.stage, node.micro_batch};
+  mark_ = {mark_.scope, node.phase, gradient_of, node.again, node.stage, node.micro_batch, node.on_host};
 }
 
 void Graph::add_fusion_request(FusionRequest request) {
@@ -290,6 +290,7 @@ Graph without_dead_nodes(const Graph& graph) {
   for (const StageRequest& request : graph.stage_requests()) out.add_stage_request(request);
   for (const FusionRequest& request : graph.fusion_requests()) out.add_fusion_request(request);
   for (const RecomputeRequest& request : graph.recompute_requests()) out.add_recompute_request(request);
+  for (const HostRequest& request : graph.host_requests()) out.add_host_request(request);
   for (const Output& output : graph.outputs()) {
     out.add_output(output.name, map[static_cast<size_t>(output.value)],
                    output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);

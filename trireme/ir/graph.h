@@ -18,7 +18,7 @@
 
 #include "trireme/ir/attrs.h"
 #include "trireme/ir/piece.h"
-#include "trireme/layout/cuts.h"
+#include "trireme/ir/requests.h"
 
 namespace trireme {
 
@@ -85,6 +85,7 @@ struct Mark {
   // micro-batch, -1 where it is of all of them.
   int stage = -1;
   int micro_batch = -1;
+  bool on_host = false;  // it runs on the host, on values that lie in its memory (pass/on_host.cpp)
 };
 
 struct Node : Mark {
@@ -100,41 +101,6 @@ struct Update {
   ValueId parameter = kNoValue;
   ValueId gradient = kNoValue;
   std::vector<ValueId> states;
-};
-
-// What the model's code asks of a pipeline: that the ops of the scope, and of those inside it, are of this stage.
-struct StageRequest {
-  std::string scope;
-  int stage = 0;
-  friend bool operator==(const StageRequest&, const StageRequest&) = default;
-};
-
-// What the model's code asks of how it is cut: the cuts of the operands of one op. The op is the first one in the scope
-// whose operands have these numbers of dimensions.
-struct ShardRequest {
-  std::string scope;
-  Cuts cuts;
-  friend bool operator==(const ShardRequest&, const ShardRequest&) = default;
-};
-
-// What the model's code asks: that the collectives of the scope's parameters, and with `inside` of those in the scopes
-// inside it, are taken together with others of this id (plan/fusion.h). `order`: of what is asked; the last counts.
-struct FusionRequest {
-  std::string scope;
-  int64_t id = 0;
-  bool inside = true;
-  uint64_t order = 0;
-};
-
-// What the model's code asks of how the backward pass gets the values that the scope's ops make, and those inside it
-// (pass/passes.h has what each means).
-struct RecomputeRequest {
-  std::string scope;
-  bool again = true;
-  bool mp_comm = true;
-  bool optimizer_comm = true;
-  bool slice = false;
-  friend bool operator==(const RecomputeRequest&, const RecomputeRequest&) = default;
 };
 
 struct Value {
@@ -169,6 +135,7 @@ class Graph {
   void set_made_again() { mark_.again = true; }
   void set_stage(int stage) { mark_.stage = stage; }
   void set_micro_batch(int micro_batch) { mark_.micro_batch = micro_batch; }
+  void set_on_host(bool on_host) { mark_.on_host = on_host; }
   // As this node of another graph is, whose `gradient_of` is this node here.
   void mark_as(const Graph& from, const Node& node, NodeId gradient_of);
 
@@ -193,6 +160,8 @@ class Graph {
   const std::vector<StageRequest>& stage_requests() const { return stage_requests_; }
   void add_recompute_request(RecomputeRequest request) { recompute_requests_.push_back(std::move(request)); }
   const std::vector<RecomputeRequest>& recompute_requests() const { return recompute_requests_; }
+  void add_host_request(HostRequest request) { host_requests_.push_back(std::move(request)); }
+  const std::vector<HostRequest>& host_requests() const { return host_requests_; }
   void add_fusion_request(FusionRequest request);
   const std::vector<FusionRequest>& fusion_requests() const { return fusion_requests_; }  // by their order
 
@@ -219,6 +188,7 @@ class Graph {
   std::vector<StageRequest> stage_requests_;
   std::vector<FusionRequest> fusion_requests_;
   std::vector<RecomputeRequest> recompute_requests_;
+  std::vector<HostRequest> host_requests_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;

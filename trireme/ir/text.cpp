@@ -10,12 +10,14 @@
 //   %12: f32[512,784] = sgd_plain_update(%1, %10, %11, %6) {weight_decay=0} @"update/up.weight" update
 //   shard "up" "[dp, -], [tp, -]"
 //   stage "up" 0
+//   on host "up"
 //   output "loss" %9
 //   output "up.weight" %12 updates %1
 //   update %1 from %10
 //
 // "d%2" is said of a gradient of %2; "backward of 3", of a part of the gradient of node 3, by order from 0; "again", of
-// what is made a second time; "stage 2" and "micro_batch 0", of a node of a pipeline; "update %1 from %10 with %3 %4",
+// what is made a second time; "stage 2" and "micro_batch 0", of a node of a pipeline; "on
+// host", of one that runs there; "update %1 from %10 with %3 %4",
 // of a parameter, its gradient and its state.
 
 #include <charconv>
@@ -46,6 +48,7 @@ std::string mark_text(const Node& node) {
   if (node.again) out += " again";
   if (node.stage >= 0) out += fmt::format(" stage {}", node.stage);
   if (node.micro_batch >= 0) out += fmt::format(" micro_batch {}", node.micro_batch);
+  if (node.on_host) out += " on host";
   return out;
 }
 
@@ -97,6 +100,9 @@ std::string to_string(const Graph& graph) {
     out += fmt::format("recompute {}{}{}{}{}\n", quoted(request.scope), request.again ? "" : " kept",
                        request.mp_comm ? "" : " without mp_comm",
                        request.optimizer_comm ? "" : " without optimizer_comm", request.slice ? " in slices" : "");
+  }
+  for (const HostRequest& request : graph.host_requests()) {
+    out += fmt::format("on {} {}\n", request.on_host ? "host" : "device", quoted(request.scope));
   }
   for (const FusionRequest& request : graph.fusion_requests()) {
     out += fmt::format("fusion {} {}{}\n", quoted(request.scope), request.id, request.inside ? "" : " own");
@@ -280,6 +286,10 @@ class Reader {
       request.optimizer_comm = !line.take("without optimizer_comm");
       request.slice = line.take("in slices");
       graph_.add_recompute_request(std::move(request));
+    } else if (line.take("on ")) {
+      const bool on_host = line.take("host ");
+      if (!on_host) line.expect("device ");
+      graph_.add_host_request({line.quoted(), on_host});
     } else if (line.take("fusion ")) {
       FusionRequest request{.scope = line.quoted(), .order = graph_.fusion_requests().size()};
       request.id = line.count();
@@ -366,6 +376,7 @@ class Reader {
     mark.again = line.take("again");
     if (line.take("stage")) mark.stage = line.count();
     if (line.take("micro_batch")) mark.micro_batch = line.count();
+    mark.on_host = line.take("on host");
     graph_.set_mark(mark);
   }
   void define(const Line& line, ValueId text_id, ValueId id) {

@@ -87,6 +87,7 @@ const std::string& Trace::path_of(const Module& module) {
     request.scope = path;
     graph_.add_recompute_request(std::move(request));
   }
+  if (module.on_host_) graph_.add_host_request({path, *module.on_host_});
   if (module.fusion_.id >= 0) {
     graph_.add_fusion_request({path, module.fusion_.id, module.fusion_.inside, module.fusion_.order});
   }
@@ -95,6 +96,12 @@ const std::string& Trace::path_of(const Module& module) {
 
 void Module::recompute(const Again& how) {
   recompute_ = RecomputeRequest{"", how.again, how.mp_comm, how.optimizer_comm, how.slice};
+}
+
+void Module::on(std::string_view where) {
+  require(where == "host" || where == "device", "on(\"{}\") of module '{}': its ops run on the 'host' or the 'device'",
+          where, name_.empty() ? kind() : name_);
+  on_host_ = where == "host";
 }
 
 void Module::pipeline_stage(int stage) {

@@ -108,6 +108,11 @@ class Module {
   void recompute(const Again& how);
   void recompute() { recompute(Again()); }
 
+  // The module's ops run there, and those of the modules inside it, forward and backward: "host", on values in the
+  // host's memory, or "device", whatever is asked of the module around it (plan/op_homes.h). Throws kInvalidArgument
+  // for other words.
+  void on(std::string_view where);
+
   // The collectives of the module's parameters and of their gradients, and with `inside` of those of the modules inside
   // it, are taken together with all others of this id, one operation for each kind and group of ranks; 0: each is taken
   // alone. Of several that are set for a parameter the last call counts (plan/fusion.h). Throws kInvalidArgument for
@@ -145,6 +150,7 @@ class Module {
   int stage_ = -1;  // -1: nothing is asked
   FusionRequest fusion_ = {.id = -1};
   std::optional<RecomputeRequest> recompute_ = {};
+  std::optional<bool> on_host_ = {};
 };
 
 // Enters a module's name scope for as long as it lives.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 
+#include "trireme/pass/on_host.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/step_times.h"
 
@@ -91,14 +92,19 @@ class Candidates {
 
   // A parameter comes for the forward pass and for the backward pass, and what replaces it leaves.
   void add_inputs() {
+    const std::vector<Tier> homes = homes_of_inputs(graph_, passes_.homes, host_nodes(graph_));
+    const auto is_elsewhere = [&](ValueId input) { return homes[at(graph_.value(input).index)] != Tier::kDevice; };
     for (const Input& input : graph_.inputs()) {
+      if (is_elsewhere(input.value)) continue;
       if (input.role == Role::kParameter && !is_settled(Held::kParameter, input.name))
         add(HomeKind::kParameters, input.name, input.value, 3, step_s() / 2);
     }
     for (const Update& update : graph_.updates()) {
       const std::string& name = name_of(update.parameter);
       if (is_settled(Held::kState, name)) continue;
-      for (const ValueId state : update.states) add(HomeKind::kState, name, state, 2, step_s());
+      for (const ValueId state : update.states) {
+        if (!is_elsewhere(state)) add(HomeKind::kState, name, state, 2, step_s());
+      }
     }
   }
 
@@ -109,7 +115,8 @@ class Candidates {
   void add_gradients() {
     for (const Update& update : graph_.updates()) {
       const std::string& name = name_of(update.parameter);
-      const bool is_made = graph_.value(update.gradient).producer >= 0;
+      const NodeId producer = graph_.value(update.gradient).producer;
+      const bool is_made = producer >= 0 && !graph_.node(producer).on_host;
       if (!is_made || is_settled(Held::kGradient, name)) continue;
       add(HomeKind::kGradients, name, update.gradient, 2,
           between(first_[at(update.gradient)], last_[at(update.gradient)]));
@@ -121,7 +128,8 @@ class Candidates {
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
       const NodeId producer = graph_.value(id).producer;
       const NodeId early = last_early_[at(id)], late = first_late_[at(id)];
-      if (producer < 0 || early < 0 || late <= early || graph_.type(id).bytes() < passes_.recompute.fewest_bytes)
+      if (producer < 0 || graph_.node(producer).on_host || early < 0 || late <= early ||
+          graph_.type(id).bytes() < passes_.recompute.fewest_bytes)
         continue;
       const RecomputeAsked& of_op = asked[static_cast<size_t>(producer)];
       if (of_op.home != Tier::kDevice || of_op.kept) continue;

@@ -17,6 +17,7 @@
 
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
+#include "trireme/pass/on_host.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
@@ -62,6 +63,7 @@ class Homes {
         options_(options),
         machine_(options.rates.machine ? *options.rates.machine : Machine::this_host()),
         rewrite_(program),
+        homes_(homes_of_inputs(graph_, options.homes, host_nodes(graph_))),
         uses_(graph_.values().size()) {
     find_uses();
     number_readers();
@@ -106,6 +108,7 @@ class Homes {
   void find_uses() {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
+      if (!is_on_device(node)) continue;
       const auto use = [&](ValueId value) {
         std::vector<NodeId>& nodes = uses_[at(value)].nodes;
         if (nodes.empty() || nodes.back() != id) nodes.push_back(id);
@@ -116,6 +119,12 @@ class Homes {
     for (const Output& output : graph_.outputs()) uses_[at(output.value)].is_output = true;
   }
 
+  // Not an op on the host, or a move for one, which find inputs at home.
+  bool is_on_device(const Node& node) const {
+    if (node.on_host) return false;
+    return !is_move(def_of(node)) || move_of(node.attrs).from == Tier::kDevice;
+  }
+
   const Input& input_of(ValueId value) const { return graph_.inputs()[at(graph_.value(value).index)]; }
 
   Tier home_of(Held what, ValueId parameter) const {
@@ -123,16 +132,12 @@ class Homes {
   }
 
   // Where inputs lie that have another home than the device.
-  std::map<ValueId, Tier> homes_of_inputs() const {
+  std::map<ValueId, Tier> homes_of_inputs_elsewhere() const {
     std::map<ValueId, Tier> out;
-    const auto add = [&](ValueId input, Tier home) {
-      if (home != Tier::kDevice) out.emplace(input, home);
-    };
-    for (const Input& input : graph_.inputs()) {
-      if (input.role == Role::kParameter) add(input.value, home_of(Held::kParameter, input.value));
-    }
-    for (const Update& update : graph_.updates()) {
-      for (const ValueId state : update.states) add(state, home_of(Held::kState, update.parameter));
+    for (size_t i = 0; i < homes_.size(); ++i) {
+      const Input& input = graph_.inputs()[i];
+      const bool stays = input.role == Role::kParameter || input.role == Role::kState;
+      if (stays && homes_[i] != Tier::kDevice) out.emplace(input.value, homes_[i]);
     }
     return out;
   }
@@ -154,6 +159,20 @@ class Homes {
     return next == number_of_reader_.end() ? static_cast<int64_t>(number_of_reader_.size()) : next->second;
   }
 
+  // The node itself; of a collective of several values, which may be of several phases, one of the earliest that reads
+  // one of its results.
+  NodeId of_earliest_phase(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (!def_of(node).collective || node.outputs.size() < 2) return id;
+    NodeId out = id;
+    for (const ValueId made : node.outputs) {
+      for (const NodeId reader : uses_[at(made)].nodes) {
+        if (graph_.node(reader).phase < graph_.node(out).phase) out = reader;
+      }
+    }
+    return out;
+  }
+
   void join(Visit& visit, const Visit& next) const {
     visit.last = next.last;
     if (graph_.node(next.earliest).phase < graph_.node(visit.earliest).phase) visit.earliest = next.earliest;
@@ -164,20 +183,20 @@ class Homes {
     for (const NodeId id : uses) {
       const bool goes_on = !out.empty() && readers_before(id) - readers_before(out.back().last) <= kReadersPassedBy;
       if (goes_on) {
-        join(out.back(), {id, id, id});
+        join(out.back(), {id, id, of_earliest_phase(id)});
       } else {
-        out.push_back({id, id, id});
+        out.push_back({id, id, of_earliest_phase(id)});
       }
     }
     return out;
   }
 
   void add_inputs() {
-    for (const auto& [input, home] : homes_of_inputs()) {
+    for (const auto& [input, home] : homes_of_inputs_elsewhere()) {
       const std::vector<NodeId>& uses = uses_[at(input)].nodes;
       if (!uses.empty()) trips_.push_back({.value = input, .home = home, .visits = visits_of(uses)});
       for (const Output& output : graph_.outputs()) {
-        if (output.updates == input && graph_.value(output.value).producer >= 0)
+        if (output.updates == input && is_made_here(output.value))
           returns_.emplace(output.value, Return{home, uses_[at(output.value)].nodes.back()});
       }
     }
@@ -217,11 +236,17 @@ class Homes {
     }
   }
 
+  // By an op on the device. What comes from the host, or leaves for it, has its place (on_host.cpp).
+  bool is_made_here(ValueId id) const {
+    const NodeId producer = graph_.value(id).producer;
+    return producer >= 0 && !graph_.node(producer).on_host && !is_move(def_of(graph_.node(producer)));
+  }
+
   // Not what a step reports, what is one of a collective's results, which may be of several phases, or a look at an
   // input.
   bool may_leave(ValueId id) const {
     const NodeId producer = graph_.value(id).producer;
-    if (producer < 0 || uses_[at(id)].is_output) return false;
+    if (!is_made_here(id) || uses_[at(id)].is_output) return false;
     const Node& node = graph_.node(producer);
     return !(def_of(node).collective && node.outputs.size() > 1) && !looks_at_an_input(id);
   }
@@ -238,8 +263,8 @@ class Homes {
       const bool is_kept =
           late != uses.end() && std::none_of(late, uses.end(), [&](NodeId use) { return !is_late(graph_.node(use)); });
       if (!is_kept) continue;
-      Visit back{*late, *late, *late};
-      for (auto use = late; use != uses.end(); ++use) join(back, {*use, *use, *use});
+      Visit back{*late, *late, of_earliest_phase(*late)};
+      for (auto use = late; use != uses.end(); ++use) join(back, {*use, *use, of_earliest_phase(*use)});
       trips_.push_back({id, home, true, {{uses.front(), *(late - 1), uses.front()}, back}});
     }
   }
@@ -341,6 +366,7 @@ class Homes {
   void copy(NodeId id) {
     std::vector<ValueId> in = graph_.node(id).inputs;
     for (ValueId& operand : in) {
+      if (!is_on_device(graph_.node(id))) continue;
       if (const auto here = here_.find(operand); here != here_.end()) operand = here->second;
     }
     rewrite_.copy(id, in, graph_.node(id).outputs);
@@ -350,6 +376,7 @@ class Homes {
   const PassOptions& options_;
   Machine machine_;
   Rewrite rewrite_;
+  std::vector<Tier> homes_;                     // of inputs
   std::vector<Uses> uses_;                      // by value
   std::map<NodeId, int64_t> number_of_reader_;  // of ops that read parameters and state
   std::vector<Trip> trips_;
@@ -366,7 +393,10 @@ namespace pass {
 extern const Pass homes{
     .name = "homes",
     .doc = "what has another home than the device is moved there before it is read, and back",
-    .asked_for = [](const PassOptions& o) { return !o.homes.empty() || o.recompute.keeps_elsewhere(); },
+    .asked_for =
+        [](const PassOptions& o) {
+          return !o.homes.empty() || o.recompute.keeps_elsewhere() || o.on_host.is_asked_for();
+        },
     .run =
         [](Program program, const PassOptions& o) {
           Homes moving(program, o);

@@ -12,6 +12,7 @@
 #include "trireme/pass/step_times.h"
 #include "trireme/plan/fusion.h"
 #include "trireme/plan/homes.h"
+#include "trireme/plan/op_homes.h"
 
 namespace trireme {
 
@@ -50,7 +51,8 @@ struct PassOptions {
   Fusion fusion = {};                 // fuse_collectives.cpp
   Rates rates = {};                   // that fuse_collectives and early_updates go by
   Recompute recompute = {};           // the pass runs if any is asked for
-  std::vector<HomeRule> homes = {};   // homes.cpp runs if any is given
+  OnHost on_host = {};                // on_host.cpp runs if any is asked for
+  std::vector<HomeRule> homes = {};   // homes.cpp runs if any is given, or ops run on the host
   int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;  // names of passes to leave out
   std::string stop_after;             // the last pass to run; "" runs all

@@ -64,16 +64,17 @@ void Rewrite::copy(NodeId like, std::span<const ValueId> in, std::span<const Val
 
 void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
                   std::span<const ValueId> out) {
-  const NodeId made = make(op, attrs, from_.graph.node(instead_of.back()), in, out);
+  const Node& like = from_.graph.node(instead_of.back());
+  const NodeId made = make(op, attrs, like, like.on_host || on_host_, in, out);
   for (const NodeId id : instead_of) made_of_[static_cast<size_t>(id)] = made;
 }
 
 void Rewrite::insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::span<const ValueId> in,
                      std::span<const ValueId> out) {
-  make(op, attrs, from_.graph.node(beside), in, out);
+  make(op, attrs, from_.graph.node(beside), false, in, out);
 }
 
-NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, std::span<const ValueId> in,
+NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, bool on_host, std::span<const ValueId> in,
                      std::span<const ValueId> out) {
   std::vector<ValueId> inputs;
   std::vector<TensorType> types;
@@ -83,6 +84,7 @@ NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, std
   }
   for (const ValueId id : out) types.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
   to_.graph.mark_as(from_.graph, like, like.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(like.gradient_of)]);
+  to_.graph.set_on_host(on_host);
   const bool again =
       std::any_of(out.begin(), out.end(), [&](ValueId id) { return map_[static_cast<size_t>(id)] != kNoValue; });
   if (again) to_.graph.set_made_again();

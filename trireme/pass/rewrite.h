@@ -24,9 +24,12 @@ class Rewrite {
   void add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
            std::span<const ValueId> out);
 
-  // The same beside this node, in its scope, and in the place of none.
+  // The same beside this node, in its scope, and in the place of none. It runs on the device.
   void insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::span<const ValueId> in,
               std::span<const ValueId> out);
+
+  // Nodes that are copied or added from now on run on the host; false: where those run that they are in the place of.
+  void set_on_host(bool on_host) { on_host_ = on_host; }
 
   // A value that the old program does not have, to be made by `add`: to each rank a tensor of its own, not a piece of
   // one.
@@ -51,7 +54,7 @@ class Rewrite {
   };
 
   void define(ValueId old_id, ValueId id);
-  NodeId make(const OpBase& op, const Attrs& attrs, const Node& like, std::span<const ValueId> in,
+  NodeId make(const OpBase& op, const Attrs& attrs, const Node& like, bool on_host, std::span<const ValueId> in,
               std::span<const ValueId> out);
   const NewValue* new_one(ValueId id) const;
 
@@ -60,6 +63,7 @@ class Rewrite {
   std::vector<NewValue> new_values_;  // numbered after the old program's
   std::vector<ValueId> map_;
   std::vector<NodeId> made_of_;
+  bool on_host_ = false;
 };
 
 }  // namespace trireme

@@ -72,7 +72,7 @@ std::vector<double> start_times(const Program& program, const Rates& rates, cons
   double now = 0;
   for (const Node& node : program.graph.nodes()) {
     out.push_back(now);
-    if (beside.runs_beside(node)) continue;
+    if (node.on_host || is_move(def_of(node)) || beside.runs_beside(node)) continue;
     const int kind = kinds.of(program.graph, node);
     now += seconds.get(kind, [&] { return seconds_of(kinds[kind], program.mesh, rates.links, machine); });
   }

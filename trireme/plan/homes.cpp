@@ -57,8 +57,8 @@ std::string to_string(const HomeRule& rule) {
   return fmt::format("{}{} = {}", rule.parameters.text(), held_name(rule.of), to_string(rule.home));
 }
 
-Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter) {
-  Tier out = Tier::kDevice;
+Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter, Tier otherwise) {
+  Tier out = otherwise;
   for (const HomeRule& rule : rules) {
     if (rule.of == what && rule.parameters.matches(parameter)) out = rule.home;
   }

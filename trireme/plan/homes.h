@@ -32,7 +32,8 @@ struct HomeRule {
 HomeRule parse_home_rule(const std::string& text);
 std::string to_string(const HomeRule& rule);
 
-Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter);
+// `otherwise`: without a rule.
+Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter, Tier otherwise = Tier::kDevice);
 
 // Throws kInvalidArgument for a rule that matches no parameter of the graph, or, where the graph trains, none that it
 // updates, with state where the rule is of that.

@@ -100,9 +100,19 @@ void add_samples(const SampleJob& job, const Machine& machine, ThreadPool& pool,
   }
 }
 
+void measure_disks(comm::World* world, const DiskToMeasure& how, Calibration& out) {
+  if (world != nullptr) world->all().barrier().wait();
+  out.disk = measure_disk(how.directory, how.bytes);
+  float slowest = static_cast<float>(std::min(out.disk->written_bytes_per_s, out.disk->read_bytes_per_s));
+  if (world != nullptr && world->size() > 1)
+    world->all().all_reduce({reinterpret_cast<std::byte*>(&slowest), {DType::kF32, {}}}, comm::Reduce::kMin).wait();
+  out.machine.disk_bytes_per_s = slowest;
+}
+
 }  // namespace
 
-Calibration calibrate(comm::World* world, ThreadPool& pool, const std::function<void(std::string_view)>& tell) {
+Calibration calibrate(comm::World* world, ThreadPool& pool, const std::function<void(std::string_view)>& tell,
+                      const DiskToMeasure& disk) {
   const auto say = [&](std::string_view what) {
     if (tell) tell(what);
   };
@@ -128,6 +138,10 @@ Calibration calibrate(comm::World* world, ThreadPool& pool, const std::function<
     add_samples(job, machine, pool, out.samples);
   }
   machine.op_rates = fit_op_rates(out.samples);
+  if (!disk.directory.empty()) {
+    say("the disk");
+    measure_disks(world, disk, out);
+  }
   return out;
 }
 

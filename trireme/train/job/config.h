@@ -65,6 +65,7 @@ struct JobConfig {
     bool sp = false, vocabulary = false;
     std::vector<Recompute::Rule> keep;
     std::vector<HomeRule> homes;
+    OnHost on_host;
     TierSizes tiers;
     bool recompute_communication = true, optimizer_comm_recompute = true, recompute_slice_activation = false;
     int64_t gradient_accumulation_steps = 1, interleave = 1;

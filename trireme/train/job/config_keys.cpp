@@ -13,6 +13,8 @@ namespace {
 constexpr NameOf<SliceCrossings> kSliceCrossings[] = {
     {"auto", SliceCrossings::kAuto}, {"always", SliceCrossings::kAlways}, {"never", SliceCrossings::kNever}};
 
+constexpr NameOf<bool> kUpdatesOn[] = {{"device", false}, {"host", true}};
+
 constexpr int64_t kMostFusionMb = int64_t{1} << 20;
 constexpr std::string_view kSemiAuto = "mode=semi_auto_parallel";
 
@@ -256,6 +258,17 @@ std::vector<Key> keys_of_kept(JobConfig& c) {
               "disk\": they are moved to the device's memory before they are read, and back after their update; "
               "\"parameters/state = host\" is of the optimizer's state of them, and \"parameters/gradient = host\" of "
               "their gradients; none: the device's memory"},
+      {.name = "on",
+       .target = as_texts(&p.on_host.rules),
+       .doc = "which ops run on the host, \"scope = host\", like \"wte = host\", or \"scope/op = host\"; \"= device\" "
+              "takes some back: forward and backward, on what lies in the host's memory, beside those of the device. "
+              "Parameters that they alone read lie there and are updated there; none: all run on the device"},
+      {.name = "optimizer_on",
+       .target = one_of(&p.on_host.updates, kUpdatesOn),
+       .doc = "device, or host: parameters are updated on the host, where the optimizer's state then lies; gradients "
+              "leave as they are made, and weights come back",
+       .flag = "--optimizer-on",
+       .in_bench = true},
       {.name = "device_memory",
        .target = as_text(&p.tiers.device),
        .doc = "the most of the device's memory that a rank may take, like 2GB or 512MiB; none: all",

@@ -378,6 +378,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.by_hand = p.mode == Mode::kHybrid || (p.mode == Mode::kDataParallel && !p.layerwise.empty());
   out.layerwise = p.layerwise;
   out.homes = p.homes;
+  out.on_host = p.on_host;
   out.tiers = p.tiers;
   out.communication = p.communication;
   out.communication.fusion = fusion_of(config);

@@ -90,6 +90,10 @@ std::string print_home_rule(const HomeRule& rule) {
   return to_string(rule);
 }
 
+std::string print_host_rule(const HostRule& rule) {
+  return to_string(rule);
+}
+
 std::string print_fusion_rule(const FusionRule& rule) {
   return fmt::format("{} = {}", rule.pattern.text(), rule.id);
 }
@@ -118,6 +122,10 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules) {
 
 std::shared_ptr<const TextsOf> as_texts(std::vector<HomeRule>* rules) {
   return as_texts(rules, parse_home_rule, print_home_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<HostRule>* rules) {
+  return as_texts(rules, parse_host_rule, print_host_rule);
 }
 
 std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules) {

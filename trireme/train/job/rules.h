@@ -22,6 +22,8 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<StageRule>* rules);
 std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules);
 // "h.*/state = host"
 std::shared_ptr<const TextsOf> as_texts(std::vector<HomeRule>* rules);
+// "wte = host", "h.*/gelu = host"
+std::shared_ptr<const TextsOf> as_texts(std::vector<HostRule>* rules);
 // "h.* = again", "h.*/matmul = memory", "h.* = slices"
 std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules);
 

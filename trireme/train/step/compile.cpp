@@ -211,13 +211,13 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
     if (!chooses_homes(options, passes)) {
       made.program = run_passes(std::move(program), own);
       made.plan = plan_of(made.program);
-      made.homes = passes.homes;
+      made.homes = with_own_homes(passes, made.plan);
       return;
     }
-    own.disabled.emplace_back("homes");
+    own.disabled.insert(own.disabled.end(), {"on_host", "homes"});
     FittedHomes fitted = fit_tiers(run_passes(std::move(program), own), passes, options.parallel.tiers, plan_of);
-    made = {std::move(fitted.program), std::move(fitted.plan), std::move(fitted.passes.homes),
-            std::move(fitted.chosen)};
+    std::vector<HomeRule> homes = with_own_homes(fitted.passes, fitted.plan);
+    made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen)};
   };
   ThreadPool none(1);
   (options.pool != nullptr ? *options.pool : none).run(crews, compile_crew);
@@ -225,6 +225,17 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
 }
 
 }  // namespace
+
+std::vector<HomeRule> with_own_homes(const PassOptions& passes, const ExecutionPlan& plan) {
+  std::vector<HomeRule> out = passes.homes;
+  if (!passes.on_host.is_asked_for()) return out;
+  for (const PlanInput& input : plan.inputs) {
+    if (input.role != Role::kParameter) continue;
+    const int buffer = plan.values[static_cast<size_t>(input.value)].buffer;
+    out.push_back({input.name, Held::kParameter, plan.buffers[static_cast<size_t>(buffer)].tier});
+  }
+  return out;
+}
 
 std::vector<const ExecutionPlan*> Compiled::plans() const {
   std::vector<const ExecutionPlan*> out;
@@ -264,7 +275,11 @@ Compiled compile(Graph graph, const CompileOptions& options) {
   passes.fusion = how.fusion;
   passes.fusion.ids = fusion_rules(out.graph, how.fusion.ids);
   passes.rates = out.rates;
-  if (!options.external_parameters) check_homes(out.graph, options.parallel.homes);
+  if (!options.external_parameters) {
+    check_homes(out.graph, options.parallel.homes);
+    check_host_rules(out.graph, options.parallel.on_host.rules);
+  }
+  passes.on_host = with_requests(out.graph, options.parallel.on_host);
   passes.homes = options.parallel.homes;
   Program whole =
       in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
@@ -354,12 +369,36 @@ ScopeStages stages_of_step(const Compiled& step) {
 
 }  // namespace
 
+namespace {
+
+// For programs beside those of the crews. Of a parameter that several read, the home is the same.
+std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {
+  std::vector<HomeRule> out;
+  std::map<std::string, Tier> home_of;
+  for (const CompiledCrew& crew : crews) {
+    out.insert(out.end(), crew.homes.begin(), crew.homes.end());
+    for (const PlanInput& input : crew.plan.inputs) {
+      if (input.role != Role::kParameter) continue;
+      const int buffer = crew.plan.values[static_cast<size_t>(input.value)].buffer;
+      const Tier home = crew.plan.buffers[static_cast<size_t>(buffer)].tier;
+      const auto [known, is_new] = home_of.emplace(input.name, home);
+      if (is_new || known->second == home) continue;
+      fail(ErrorKind::kUnsupported,
+           "'{}' lies in '{}' on one part of the pipeline and in '{}' on another, by which of their ops run on the "
+           "host; "
+           "give it a home (parallel.home)",
+           input.name, to_string(known->second), to_string(home));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options) {
   CompileOptions how = options;
   how.external_parameters = true;
-  how.parallel.homes.clear();
-  for (const CompiledCrew& crew : step.crews)
-    how.parallel.homes.insert(how.parallel.homes.end(), crew.homes.begin(), crew.homes.end());
+  how.parallel.homes = homes_of_crews(step.crews);
   how.measure = {};  // all of a job goes by the same
   how.parallel.communication.measured = step.measured;
   if (how.parallel.search.kind != SearchKind::kNone) {  // what was found for the step holds beside it

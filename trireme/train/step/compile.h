@@ -43,6 +43,9 @@ struct CompiledCrew {
   std::vector<std::string> chosen_homes;  // in words (train/step/fit_tiers.h)
 };
 
+// The rules, and those of parameters whose homes follow from who reads them: a program beside this one has them there.
+std::vector<HomeRule> with_own_homes(const PassOptions& passes, const ExecutionPlan& plan);
+
 struct Compiled {
   std::optional<Machine> measured;  // by whose rates sums went together, where it was not a named one
   Rates rates;                      // of it, of the named one, or of what a host usually has

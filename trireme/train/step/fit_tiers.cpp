@@ -16,6 +16,15 @@ int64_t limit_of(const MemorySize& size) {
   return size.is_given() ? size.bytes() : kNoLimit;
 }
 
+Program run_if_asked(std::string_view name, Program program, const PassOptions& passes) {
+  const Pass& pass = find_pass(name);
+  if (!pass.asked_for(passes)) return program;
+  Program out = pass.run(std::move(program), passes);
+  const std::vector<std::string> wrong = verify(out);
+  invariant(wrong.empty(), "pass '{}' broke the program: {}", name, wrong.empty() ? "" : wrong.front());
+  return out;
+}
+
 class FitTiers {
  public:
   FitTiers(const Program& program, const PassOptions& passes, const TierSizes& sizes,
@@ -24,7 +33,7 @@ class FitTiers {
         passes_(passes),
         sizes_(sizes),
         plan_of_(plan_of),
-        candidates_(home_candidates(program, passes)) {}
+        candidates_(home_candidates(run_if_asked("on_host", program, passes), passes)) {}
 
   FittedHomes run() {
     FittedHomes best = with(0, 0);
@@ -89,10 +98,7 @@ class FitTiers {
       add_home(*candidate, tier, out.passes);
       out.chosen.push_back(home_text(*candidate, tier));
     }
-    const Pass& homes = find_pass("homes");
-    out.program = homes.asked_for(out.passes) ? homes.run(program_, out.passes) : program_;
-    const std::vector<std::string> wrong = verify(out.program);
-    invariant(wrong.empty(), "pass 'homes' broke the program: {}", wrong.empty() ? "" : wrong.front());
+    out.program = run_if_asked("homes", run_if_asked("on_host", program_, out.passes), out.passes);
     out.plan = plan_of_(out.program);
     return out;
   }

@@ -54,11 +54,11 @@ void say_what_homes_save(const ExecutionPlan& plan, const Device& device, const 
   const bool moves = std::ranges::any_of(
       plan.actions, [](const Action& action) { return is_move(*action.op) && !move_of(action.attrs).meets_disk(); });
   if (!moves || device.memory() == Memory::kDevice || (world && world->rank() > 0)) return;
-  TRIREME_LOG(
-      kWarn, "train",
-      "parallel.home and parallel.keep put {} bytes on the host; the device '{}' works in the host's memory, too, so "
-      "the process takes no less",
-      plan.arena(Tier::kHost).bytes, device.name());
+  TRIREME_LOG(kWarn, "train",
+              "parallel.home, parallel.keep and ops on the host put {} bytes there; the device '{}' works in the "
+              "host's memory, too, so "
+              "the process takes no less",
+              plan.arena(Tier::kHost).bytes, device.name());
 }
 
 }  // namespace
@@ -78,6 +78,8 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   say_what_homes_save(plan(), how.device ? *how.device : cpu_device(), options.world);
   for (const std::string& home : compiled_.crews[static_cast<size_t>(crew_)].chosen_homes)
     TRIREME_LOG(kInfo, "plan", "chosen for {} of the device's memory: {}", to_string(how.parallel.tiers.device), home);
+  if (const std::string on_host = host_ops_text(plan()); !on_host.empty())
+    TRIREME_LOG(kInfo, "plan", "on the host, beside device '{}': {}", plan().device, on_host);
   log_plan("step", plan());
   const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
   if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);

@@ -1,0 +1,77 @@
+// A thread that runs a rank's ops on the host, one after the other, beside the kernels of the device; it has compute
+// threads of its own, as many as the rank has.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/backend/device.h"
+#include "trireme/base/thread_pool.h"
+#include "trireme/exec/background.h"
+
+namespace trireme {
+
+// One call of a kernel of the device cpu, on the host's memory.
+struct HostWork {
+  KernelFn* kernel = nullptr;
+  KernelArgs args;                     // the pool is the lane's
+  const std::string* what = nullptr;   // "in matmul at 'h.0'", for errors
+  const DeviceEvent* after = nullptr;  // that comes before the kernel reads or writes; null: nothing does
+};
+
+class HostLane {
+ public:
+  // `device` outlives it. `works`: the most that are put in before the first of them is waited for.
+  HostLane(Device& device, int threads, size_t works);
+  HostLane(const HostLane&) = delete;
+  HostLane& operator=(const HostLane&) = delete;
+  ~HostLane();  // what is not begun by then is left out
+
+  // Returns its number. The work, and what it names, stays until it has been waited for. Throws as wait().
+  uint64_t put(const HostWork& work);
+  // Returns when it has ended. Throws what went wrong in it or in one before, after which none is begun any more.
+  void wait(uint64_t number);
+
+ private:
+  void run();
+  void carry_out(const HostWork& work);
+
+  std::unique_ptr<DeviceStream> arrivals_;  // of the lane's thread: where it waits for the device
+  std::unique_ptr<ThreadPool> pool_;        // null: one thread, the lane's
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<const HostWork*> ring_;  // works done_ to put_ - 1, at their numbers modulo its size
+  uint64_t put_ = 0, done_ = 0;
+  std::exception_ptr error_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+// One op of a plan that runs on the host, bound to its memory there. It comes after the device's work before it, and
+// the caller's thread waits for its end.
+class BoundHostOp : public Background {
+ public:
+  BoundHostOp(const HostWork& work, Device& device, DeviceStream& compute, HostLane& lane);
+
+  void start() override;
+  void wait() override;
+  bool is_under_way() const override { return number_ > 0; }
+  // When this rank went on after it, at the latest.
+  std::chrono::steady_clock::time_point ended() const override { return ended_; }
+
+ private:
+  HostWork work_;
+  DeviceStream& compute_;
+  HostLane& lane_;
+  std::unique_ptr<DeviceEvent> computed_;
+  std::chrono::steady_clock::time_point ended_;
+  uint64_t number_ = 0;  // of the lane; 0: not under way
+};
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+// What the model's code asks of how its modules are run, each by the module's scope. Passes and plans read it from the
+// graph that is traced.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trireme/layout/cuts.h"
+
+namespace trireme {
+
+// What the model's code asks of a pipeline: that the ops of the scope, and of those inside it, are of this stage.
+struct StageRequest {
+  std::string scope;
+  int stage = 0;
+  friend bool operator==(const StageRequest&, const StageRequest&) = default;
+};
+
+// What the model's code asks of how it is cut: the cuts of the operands of one op. The op is the first one in the scope
+// whose operands have these numbers of dimensions.
+struct ShardRequest {
+  std::string scope;
+  Cuts cuts;
+  friend bool operator==(const ShardRequest&, const ShardRequest&) = default;
+};
+
+// What the model's code asks: that the collectives of the scope's parameters, and with `inside` of those in the scopes
+// inside it, are taken together with others of this id (plan/fusion.h). `order`: of what is asked; the last counts.
+struct FusionRequest {
+  std::string scope;
+  int64_t id = 0;
+  bool inside = true;
+  uint64_t order = 0;
+};
+
+// What the model's code asks of how the backward pass gets the values that the scope's ops make, and those inside it
+// (pass/passes.h has what each means).
+struct RecomputeRequest {
+  std::string scope;
+  bool again = true;
+  bool mp_comm = true;
+  bool optimizer_comm = true;
+  bool slice = false;
+  friend bool operator==(const RecomputeRequest&, const RecomputeRequest&) = default;
+};
+
+// What the model's code asks: that the scope's ops, and those inside it, run on the host, or on the device whatever is
+// asked of the scope around it (plan/op_homes.h).
+struct HostRequest {
+  std::string scope;
+  bool on_host = true;
+  friend bool operator==(const HostRequest&, const HostRequest&) = default;
+};
+
+}  // namespace trireme

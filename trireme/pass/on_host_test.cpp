@@ -1,0 +1,239 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "trireme/backend/device.h"
+#include "trireme/base/error.h"
+#include "trireme/base/thread_pool.h"
+#include "trireme/exec/executor.h"
+#include "trireme/exec/virtual_time.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/nn/optimizer.h"
+#include "trireme/op/move.h"
+#include "trireme/op/registry.h"
+#include "trireme/ops/ops.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/passes.h"
+#include "trireme/plan/parallel.h"
+
+namespace trireme::on_host_test {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr int kLayers = 4;
+constexpr int64_t kSide = 64;
+
+// Products one after the other, each a part of its own, trained by Adam.
+Graph layers() {
+  Graph graph("layers");
+  Tensor x(graph, graph.add_input("x", {DType::kF32, {2, kSide}}, Role::kData));
+  std::vector<Tensor> weights;
+  for (int i = 0; i < kLayers; ++i) {
+    graph.set_scope(fmt::format("h.{}", i));
+    weights.emplace_back(
+        graph, graph.add_input(fmt::format("h.{}.w", i), {DType::kF32, {kSide, kSide}}, Role::kParameter, {}, {}));
+    x = tanh(matmul(x, weights.back()));
+  }
+  graph.set_scope("loss");
+  const Tensor loss = mean(square(x));
+  graph.add_output("loss", loss.id());
+  const std::vector<Tensor> grads = gradients(loss, weights);
+  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+  const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
+  graph.set_phase(Phase::kUpdate);
+  const Tensor factor = constant(graph, {DType::kF32, {}}, 1);
+  for (int i = 0; i < kLayers; ++i) {
+    const auto k = static_cast<size_t>(i);
+    nn::add_update(AdamW{}, {fmt::format("h.{}.w", i), weights[k], grads[k], lr, step, factor});
+  }
+  return graph;
+}
+
+Program program_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}) {
+  const Graph graph = layers();
+  Program out = run_passes(partition(graph, data_parallel(graph, 1)), {.on_host = on_host, .homes = homes});
+  EXPECT_THAT(verify(out), IsEmpty());
+  return out;
+}
+
+ExecutionPlan plan_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}, Device* device = nullptr) {
+  ExecutionPlan out = plan_execution(program_with(on_host, homes), {.device = device});
+  EXPECT_THAT(verify(out), IsEmpty());
+  return out;
+}
+
+const OnHost kUpdates{.updates = true};
+OnHost rules(const std::vector<std::string>& texts) {
+  OnHost out;
+  for (const std::string& text : texts) out.rules.push_back(parse_host_rule(text));
+  return out;
+}
+
+// Three steps; the bytes of all that stays, and of the loss.
+std::vector<std::string> trained(const ExecutionPlan& plan, Device& device) {
+  ThreadPool pool(2);
+  Executor executor(plan, {.pool = &pool, .device = &device});
+  const auto is_kept = [](const PlanInput& input) {
+    return input.role == Role::kParameter || input.role == Role::kState;
+  };
+  for (const PlanInput& input : plan.inputs) {
+    if (!is_kept(input)) continue;
+    executor.fill_inputs(std::vector<std::string>{input.name}, [&](std::span<const View> views) {
+      float value = input.role == Role::kState ? 0 : 0.3F;
+      for (float& each : views[0].as<float>()) {
+        each = value;
+        if (input.role == Role::kParameter) value = value * -0.97F + 0.001F;
+      }
+    });
+  }
+  std::vector<std::string> out;
+  const auto take = [&](const HostPiece& piece) {
+    out.emplace_back(reinterpret_cast<const char*>(piece.view.raw().data()), piece.view.raw().size());
+  };
+  for (int64_t step = 1; step <= 3; ++step) {
+    executor.fill_inputs(std::vector<std::string>{"x"}, [&](std::span<const View> views) {
+      float value = static_cast<float>(step);
+      for (float& each : views[0].as<float>()) each = value *= -0.9F;
+    });
+    executor.write_number<float>("lr", 0.01F);
+    executor.write_number<int64_t>("step", step);
+    executor.run();
+    take(executor.read_output("loss"));
+  }
+  for (const PlanInput& input : plan.inputs) {
+    if (is_kept(input)) take(executor.read_input(input.name));
+  }
+  return out;
+}
+
+Tier tier_of(const ExecutionPlan& plan, const std::string& input) {
+  return plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(plan.input(input).value)].buffer)].tier;
+}
+
+std::vector<std::string> names_on_host(const ExecutionPlan& plan) {
+  std::vector<std::string> out;
+  for (const Action& action : plan.actions) {
+    if (action.lane == Lane::kHost) out.emplace_back(action.op->name);
+  }
+  return out;
+}
+
+struct WayCase {
+  std::string name;
+  OnHost on_host;
+  std::vector<std::string> homes = {};
+};
+void PrintTo(const WayCase& of, std::ostream* out) {
+  *out << of.name;
+}
+
+class OnHostWays : public testing::TestWithParam<WayCase> {};
+
+TEST_P(OnHostWays, have_the_bits_of_the_device) {
+  const WayCase& of = GetParam();
+  std::vector<HomeRule> homes;
+  for (const std::string& home : of.homes) homes.push_back(parse_home_rule(home));
+  const auto usual = trained(plan_with({}), cpu_device());
+  const ExecutionPlan plan = plan_with(of.on_host, homes);
+  EXPECT_THAT(names_on_host(plan), Not(IsEmpty()));
+  EXPECT_EQ(trained(plan, cpu_device()), usual);
+  for (const std::string name : {"guarded:1", "guarded:2", "guarded:3"}) {
+    const std::shared_ptr<Device> device = make_device(name);
+    EXPECT_EQ(trained(plan_with(of.on_host, homes, device.get()), *device), usual) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OnHostWays,
+    testing::Values(WayCase{"updates", kUpdates}, WayCase{"updates_of_weights_at_home", kUpdates, {"* = host"}},
+                    WayCase{"updates_of_weights_on_disk", kUpdates, {"* = disk", "*/state = disk"}},
+                    WayCase{"updates_of_gradients_at_home", kUpdates, {"*/gradient = host", "*/state = device"}},
+                    WayCase{"first", rules({"h.0 = host"})}, WayCase{"middle", rules({"h.1..2 = host"})},
+                    WayCase{"products", rules({"*/matmul = host"}), {"h.1 = device", "h.2 = disk"}},
+                    WayCase{"all", rules({"* = host"})},
+                    WayCase{"all_and_updates", {rules({"* = host", "h.2 = device"}).rules, true}}),
+    [](const auto& about) { return about.param.name; });
+
+TEST(OnHost, updates_leave_no_state_in_the_device_arena) {
+  const ExecutionPlan usual = plan_with({}), plan = plan_with(kUpdates);
+  EXPECT_THAT(names_on_host(plan), testing::Contains("adam_update").Times(kLayers));
+  EXPECT_EQ(plan.arena().persistent, kLayers * kSide * kSide * 4);
+  EXPECT_EQ(plan.arena(Tier::kHost).persistent, usual.arena().persistent - plan.arena().persistent);
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.holding == Holding::kState) EXPECT_EQ(buffer.tier, Tier::kHost);
+  }
+}
+
+// A gradient leaves beside what makes the next one, and most weights have come back before the backward pass ends.
+TEST(OnHost, gradients_leave_as_they_are_made) {
+  const ExecutionPlan plan = plan_with(kUpdates);
+  const auto last_product = std::ranges::find_if(plan.actions.rbegin(), plan.actions.rend(), [](const Action& action) {
+    return action.lane == Lane::kCompute && action.op->name == "matmul";
+  });
+  const auto begun =
+      std::count_if(last_product, plan.actions.rend(), [](const Action& action) { return action.lane == Lane::kHost; });
+  EXPECT_GE(begun, 1);
+  const VirtualTime time = virtual_time(std::array{&plan}, {.seconds = {action_seconds(plan, {})}});
+  EXPECT_GT(time.ranks[0].lane(Lane::kHost).busy_s, 0);
+  EXPECT_LT(time.ranks[0].lane(Lane::kHost).exposed_s, time.ranks[0].lane(Lane::kHost).busy_s);
+}
+
+TEST(OnHost, parameters_that_the_host_alone_reads_lie_there_and_are_updated_there) {
+  const ExecutionPlan plan = plan_with(rules({"h.0 = host"}));
+  EXPECT_EQ(tier_of(plan, "h.0.w"), Tier::kHost);
+  EXPECT_EQ(tier_of(plan, "h.1.w"), Tier::kDevice);
+  EXPECT_EQ(tier_of(plan, "x"), Tier::kHost);
+  EXPECT_THAT(names_on_host(plan), testing::Contains("adam_update").Times(1));
+  EXPECT_THAT(host_ops_text(plan), AllOf(HasSubstr("tanh at 'h.0'"), HasSubstr("adam_update at 'update/h.0.w'")));
+}
+
+TEST(OnHost, a_rule_for_a_home_counts_before_who_reads_it) {
+  const ExecutionPlan plan = plan_with(rules({"h.0 = host"}), {parse_home_rule("h.0.w = device")});
+  EXPECT_EQ(tier_of(plan, "h.0.w"), Tier::kDevice);
+}
+
+TEST(OnHost, the_plan_reads_back_and_says_what_lies_elsewhere) {
+  ExecutionPlan plan = plan_with(kUpdates);
+  EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
+  const auto update = std::ranges::find_if(
+      plan.actions, [](const Action& action) { return action.lane == Lane::kHost && !action.in.empty(); });
+  ASSERT_NE(update, plan.actions.end());
+  const int buffer = plan.values[static_cast<size_t>(update->in[0])].buffer;
+  plan.buffers[static_cast<size_t>(buffer)].tier = Tier::kDevice;
+  EXPECT_THAT(verify(plan), testing::Contains(AllOf(HasSubstr("runs on the host; value"), HasSubstr("'device'"))));
+}
+
+TEST(OnHost, the_program_reads_back) {
+  const Program program = program_with(rules({"h.1 = host"}));
+  const std::string text = to_string(program.graph);
+  EXPECT_THAT(text, HasSubstr("@\"h.1\" on host"));
+  EXPECT_EQ(to_string(parse_graph(text, find_op_base)), text);
+}
+
+TEST(OnHost, what_is_no_rule_is_refused) {
+  const auto refusal = [](const std::string& text) {
+    try {
+      check_host_rules(layers(), std::vector{parse_host_rule(text)});
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("h.0 = host"), "");
+  EXPECT_EQ(refusal("h.*/matmul = device"), "");
+  EXPECT_THAT(refusal("h.0 = disk"), HasSubstr("ops run on the 'host' or the 'device'"));
+  EXPECT_THAT(refusal("h.0"), HasSubstr("is not \"scope = host\""));
+  EXPECT_THAT(refusal("h.0/ = host"), HasSubstr("names no op after '/'"));
+  EXPECT_THAT(refusal("g.0 = host"), HasSubstr("parallel.on 'g.0 = host' matches no part of the model"));
+  EXPECT_THAT(refusal("h.0/matmull = host"), AllOf(HasSubstr("matches no op there"), HasSubstr("matmul")));
+}
+
+}  // namespace
+}  // namespace trireme::on_host_test
