@@ -60,6 +60,8 @@ class Rewrite {
   std::vector<NewValue> new_values_;  // numbered after the old program's
   std::vector<ValueId> map_;
   std::vector<NodeId> made_of_;
+  std::vector<ValueId> inputs_;    // of the node that is made
+  std::vector<TensorType> types_;  // of its results
 };
 
 }  // namespace trireme
