@@ -23,8 +23,7 @@ struct ByteRange {
 class Cover {
  public:
   void add(ByteRange range) {
-    const auto before = [](const ByteRange& a, int64_t begin) { return a.end < begin; };
-    const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, before);
+    const auto first = ranges_.begin() + static_cast<std::ptrdiff_t>(first_past(range.begin - 1));
     auto last = first;
     for (; last != ranges_.end() && last->begin <= range.end; ++last) {
       range = {std::min(range.begin, last->begin), std::max(range.end, last->end)};
@@ -37,13 +36,25 @@ class Cover {
     }
   }
   bool meets(ByteRange range) const {
-    const auto before = [](const ByteRange& a, int64_t begin) { return a.end <= begin; };
-    const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, before);
-    return at != ranges_.end() && at->begin < range.end;
+    const size_t at = first_past(range.begin);
+    return at < ranges_.size() && ranges_[at].begin < range.end;
   }
   const std::vector<ByteRange>& ranges() const { return ranges_; }
 
  private:
+  // The first range that ends after `at`. Without branches, which nobody could predict.
+  size_t first_past(int64_t at) const {
+    const ByteRange* first = ranges_.data();
+    size_t left = ranges_.size();
+    while (left > 1) {
+      const size_t half = left / 2;
+      first = first[half - 1].end <= at ? first + half : first;
+      left -= half;
+    }
+    const bool is_past = left == 0 || first->end > at;
+    return static_cast<size_t>(first - ranges_.data()) + (is_past ? 0 : 1);
+  }
+
   std::vector<ByteRange> ranges_;
 };
 

@@ -54,6 +54,7 @@ class Planner {
     for (const Output& output : graph_.outputs()) {
       plan_.outputs.push_back({output.name, output.value, output.updates == kNoValue ? -1 : output.updates});
     }
+    plan_.values.reserve(graph_.values().size());
     for (size_t id = 0; id < graph_.values().size(); ++id) {
       plan_.values.push_back({graph_.values()[id].type, program_.layouts[id], program_.whole[id], buffer_of_[id]});
       plan_.values.back().part_of = program_.part_of(static_cast<ValueId>(id));
@@ -69,6 +70,7 @@ class Planner {
   int& last(ValueId id) { return last_use_[static_cast<size_t>(id)]; }
 
   void add_actions() {
+    plan_.actions.reserve(static_cast<size_t>(end_));
     for (int i = 0; i < end_; ++i) {
       const Node& n = node(i);
       Action action{.op = &def_of(n), .attrs = n.attrs, .scope = std::string(graph_.scope_of(n))};

@@ -62,6 +62,7 @@ NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> i
                        std::span<const TensorType> types) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node{mark_, &op, std::move(attrs), {inputs.begin(), inputs.end()}, {}};
+  node.outputs.reserve(types.size());
   for (const ValueId input : inputs) {
     invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist", op.name,
               input);
@@ -93,7 +94,13 @@ void Graph::set_scope(std::string_view scope) {
 }
 
 void Graph::mark_as(const Graph& from, const Node& node, NodeId gradient_of) {
-  set_scope(from.scope_of(node));
+  const std::string_view scope = from.scope_of(node);
+  const auto same = static_cast<size_t>(node.scope);  // a graph made of another mostly has its scopes in its order
+  if (same < scopes_.size() && scopes_[same] == scope) {
+    mark_.scope = node.scope;
+  } else {
+    set_scope(scope);
+  }
   mark_ = {mark_.scope, node.phase, gradient_of, node.again, node.stage, node.micro_batch, node.on_host};
 }
 
@@ -105,7 +112,8 @@ void Graph::add_fusion_request(FusionRequest request) {
 void Graph::add_gradient(ValueId of, ValueId gradient) {
   invariant(of >= 0 && gradient >= 0 && std::max(of, gradient) < static_cast<ValueId>(values_.size()),
             "no values %{} and %{}, of which one would be the gradient of the other", of, gradient);
-  if (!is_gradient(gradient, of)) gradients_[gradient].push_back(of);
+  std::vector<ValueId>& known = gradients_[gradient];
+  if (std::ranges::find(known, of) == known.end()) known.push_back(of);
 }
 
 bool Graph::is_gradient(ValueId gradient, ValueId of) const {

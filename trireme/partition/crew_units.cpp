@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/ir/readers.h"
 #include "trireme/plan/stages.h"
 
 namespace trireme {
@@ -71,15 +72,16 @@ void CrewUnits::find_stages() {
     }
   }
   of_inputs_ = stages_of_inputs(graph_, of_nodes);
+  nodes_.resize(timetable_.crews.size());
+  for (NodeId id = 0; id < nodes(); ++id) {
+    if (const int crew = crew_of(id); crew >= 0) nodes_[static_cast<size_t>(crew)].push_back(id);
+  }
 }
 
 // What the gradient of another op depends on, or another stage. Goes back through the nodes, readers first.
 void CrewUnits::find_input_grads() {
   is_input_grad_.assign(graph_.nodes().size(), 0);
-  std::vector<std::vector<NodeId>> readers(graph_.values().size());
-  for (NodeId id = 0; id < nodes(); ++id) {
-    for (const ValueId in : node(id).inputs) readers[static_cast<size_t>(in)].push_back(id);
-  }
+  const Readers readers(graph_);
   for (auto id = nodes(); id-- > 0;) {
     const Node& n = node(id);
     if (n.phase != Phase::kBackward) continue;
@@ -89,8 +91,8 @@ void CrewUnits::find_input_grads() {
       const bool of_another = r.gradient_of >= 0 && r.gradient_of != n.gradient_of;
       return r.stage != n.stage || of_another || is_input_grad_[static_cast<size_t>(reader)] != 0;
     };
-    is_input_grad_[static_cast<size_t>(id)] = std::ranges::any_of(
-        n.outputs, [&](ValueId out) { return std::ranges::any_of(readers[static_cast<size_t>(out)], leads_on); });
+    is_input_grad_[static_cast<size_t>(id)] =
+        std::ranges::any_of(n.outputs, [&](ValueId out) { return std::ranges::any_of(readers.of(out), leads_on); });
   }
 }
 

@@ -23,6 +23,9 @@ class CrewUnits {
   int crew_of(NodeId id) const;
   int crew_of_value(ValueId id) const;
 
+  // In order.
+  const std::vector<NodeId>& nodes_of(int crew) const { return nodes_[static_cast<size_t>(crew)]; }
+
   // Where the node's unit stands in its crew's order; -1: it is of no unit.
   int unit_of(NodeId id) const { return units_[static_cast<size_t>(id)]; }
   // Whether the node is of a unit, or depends on one of any crew.
@@ -53,6 +56,7 @@ class CrewUnits {
   bool in_parts_;                    // some backward passes come in two
   std::vector<int> of_inputs_;       // their stages
   std::vector<char> is_input_grad_;  // of nodes
+  std::vector<std::vector<NodeId>> nodes_;  // by crew
   std::vector<int> units_;
   std::vector<char> follows_unit_;
   std::unordered_map<ValueId, std::set<int>> readers_;  // of values that cross

@@ -1,7 +1,6 @@
 #include "trireme/partition/crews.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -69,8 +68,7 @@ class Order {
   void find_nodes() {
     of_unit_.resize(units_.size());
     incoming_.resize(units_.size());
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      if (stages_.crew_of(id) != crew_) continue;
+    for (const NodeId id : stages_.nodes_of(crew_)) {
       const Node& node = graph_.node(id);
       const int unit = stages_.unit_of(id);
       if (unit >= 0) {
@@ -181,27 +179,51 @@ class Order {
   int at_ = 0;  // the unit
 };
 
+// The sends of a crew's order, and where it asks for what others send and first reads it.
+class Border {
+ public:
+  struct Receipt {
+    size_t asked = 0;
+    size_t read = 0;
+  };
+
+  Border(const Graph& graph, const std::vector<Step>& order) : end_(order.size()) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (order[i].kind == Step::Kind::kSend) {
+        sends_.push_back(i);
+      } else if (order[i].kind == Step::Kind::kRecv) {
+        receipts_[order[i].id] = {i, end_};
+      } else {
+        for (const ValueId in : graph.node(order[i].id).inputs) note_read(in, i);
+      }
+    }
+  }
+
+  const std::vector<size_t>& sends() const { return sends_; }
+  Receipt receipt_of(ValueId id) const {
+    const auto found = receipts_.find(id);
+    return found == receipts_.end() ? Receipt{end_, end_} : found->second;
+  }
+
+ private:
+  void note_read(ValueId id, size_t at) {
+    const auto found = receipts_.find(id);
+    if (found != receipts_.end()) found->second.read = std::min(found->second.read, at);
+  }
+
+  size_t end_;
+  std::vector<size_t> sends_;
+  std::unordered_map<ValueId, Receipt> receipts_;
+};
+
 // The messages of one crew to another, and where both have them in their orders.
 class Messages {
  public:
-  Messages(const Graph& graph, const std::vector<Step>& sender, const std::vector<Step>& receiver, int to) {
-    std::map<ValueId, size_t> by_value;
-    for (size_t i = 0; i < sender.size(); ++i) {
-      if (sender[i].kind != Step::Kind::kSend || sender[i].crew != to) continue;
-      by_value[sender[i].id] = all_.size();
-      all_.push_back({i, receiver.size(), receiver.size(), sender[i].id});
-    }
-    for (size_t i = 0; i < receiver.size() && !all_.empty(); ++i) {
-      if (receiver[i].kind == Step::Kind::kRecv) {
-        if (const auto found = by_value.find(receiver[i].id); found != by_value.end()) all_[found->second].asked = i;
-      } else if (receiver[i].kind == Step::Kind::kNode) {
-        for (const ValueId in : graph.node(receiver[i].id).inputs) {
-          const auto found = by_value.find(in);
-          if (found == by_value.end()) continue;
-          all_[found->second].read = i;
-          by_value.erase(found);
-        }
-      }
+  Messages(const std::vector<Step>& sender, const Border& from, const Border& receiver, int to) {
+    for (const size_t i : from.sends()) {
+      if (sender[i].crew != to) continue;
+      const Border::Receipt receipt = receiver.receipt_of(sender[i].id);
+      all_.push_back({i, receipt.asked, receipt.read, sender[i].id});
     }
   }
 
@@ -293,12 +315,12 @@ class CrewProgram {
 
   void add(NodeId old_id) {
     const Node& node = from_.graph.node(old_id);
-    std::vector<ValueId> inputs;
-    std::vector<TensorType> types;
-    for (const ValueId in : node.inputs) inputs.push_back(here(in));
-    for (const ValueId out : node.outputs) types.push_back(from_.graph.type(out));
+    inputs_.clear();
+    types_.clear();
+    for (const ValueId in : node.inputs) inputs_.push_back(here(in));
+    for (const ValueId out : node.outputs) types_.push_back(from_.graph.type(out));
     to_.graph.mark_as(from_.graph, node, node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
-    const NodeId made = to_.graph.add_node(*node.op, node.attrs, inputs, types);
+    const NodeId made = to_.graph.add_node(*node.op, node.attrs, inputs_, types_);
     made_of_[static_cast<size_t>(old_id)] = made;
     for (size_t i = 0; i < node.outputs.size(); ++i) define(node.outputs[i], to_.graph.node(made).outputs[i]);
   }
@@ -346,6 +368,8 @@ class CrewProgram {
   Program to_;
   std::vector<ValueId> map_;
   std::vector<NodeId> made_of_;
+  std::vector<ValueId> inputs_;    // of the node that is added
+  std::vector<TensorType> types_;  // of its results
 };
 
 }  // namespace
@@ -360,16 +384,22 @@ std::vector<Program> in_crews(const Program& program, const Timetable& timetable
   const CrewUnits stages(program, timetable);
   const auto count = static_cast<int>(timetable.crews.size());
   std::vector<std::vector<Step>> orders;
-  for (int crew = 0; crew < count; ++crew) orders.push_back(Order(stages, crew).run());
+  std::vector<Border> borders;
+  for (int crew = 0; crew < count; ++crew) {
+    orders.push_back(Order(stages, crew).run());
+    borders.emplace_back(program.graph, orders.back());
+  }
   for (int a = 0; a < count; ++a) {
     for (int b = a + 1; b < count; ++b) {
-      const Messages there(program.graph, orders[static_cast<size_t>(a)], orders[static_cast<size_t>(b)], b);
-      const Messages back(program.graph, orders[static_cast<size_t>(b)], orders[static_cast<size_t>(a)], a);
+      const Border &of_a = borders[static_cast<size_t>(a)], &of_b = borders[static_cast<size_t>(b)];
+      const Messages there(orders[static_cast<size_t>(a)], of_a, of_b, b);
+      const Messages back(orders[static_cast<size_t>(b)], of_b, of_a, a);
       find_answers(there, back, orders[static_cast<size_t>(a)]);
       find_answers(back, there, orders[static_cast<size_t>(b)]);
     }
   }
   std::vector<Program> out;
+  out.reserve(orders.size());
   for (int crew = 0; crew < count; ++crew)
     out.push_back(CrewProgram(stages, crew).run(orders[static_cast<size_t>(crew)]));
   return out;

@@ -15,6 +15,7 @@ MicroBatchSteps::MicroBatchSteps(const Program& program)
       chunk_axes_(seq_chunk_axes(program.mesh)),
       repeats_(graph_.nodes().size(), 0),
       level_of_value_(graph_.values().size(), 0) {
+  for (const Shared<Layout>& layout : program.layouts) of_values_.push_back(differs_along(*layout));
   for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
     classify(id);
     const auto level = static_cast<size_t>(level_of_.back());

@@ -21,7 +21,7 @@ class MicroBatchSteps {
   bool is_ours(int axis) const;
   AxisSet set_of(const std::vector<int>& axes) const;
   AxisSet differs_along(const Layout& layout) const;
-  AxisSet differs_along(ValueId id) const { return differs_along(layout_of(id)); }
+  AxisSet differs_along(ValueId id) const { return of_values_[static_cast<size_t>(id)]; }
   // What the node makes, and what it reads unless it joins or cuts micro-batches.
   AxisSet differs_along(const Node& node) const;
   std::vector<int> axes_of(const Node& collective) const;
@@ -67,7 +67,8 @@ class MicroBatchSteps {
   const Program& program_;
   const Graph& graph_;
   std::vector<int> axes_;
-  std::vector<int> chunk_axes_;  // of them
+  std::vector<int> chunk_axes_;     // of them
+  std::vector<AxisSet> of_values_;  // which they differ along
   std::vector<Kind> kinds_;
   std::vector<char> repeats_;
   std::vector<int> level_of_;  // of nodes

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/op/build.h"
@@ -97,15 +99,33 @@ class CollectiveChecks {
   std::vector<std::vector<Ends>> known_;  // by kind
 };
 
+// Local shapes, each found once: most values share their layouts with values of other micro-batches.
+class LocalShapes {
+ public:
+  explicit LocalShapes(const Mesh& mesh) : mesh_(mesh) {}
+
+  const Shape& of(const Shape& whole, const Shared<Layout>& layout) {
+    std::vector<std::pair<Shape, Shape>>& known = by_layout_[&*layout];
+    const auto found = std::ranges::find(known, whole, &std::pair<Shape, Shape>::first);
+    if (found != known.end()) return found->second;
+    return known.emplace_back(whole, local_shape(whole, layout, mesh_)).second;
+  }
+
+ private:
+  const Mesh& mesh_;
+  std::unordered_map<const Layout*, std::vector<std::pair<Shape, Shape>>> by_layout_;  // whole and local
+};
+
 }  // namespace
 
 std::vector<std::string> verify(const Program& program) {
   const Graph& graph = program.graph;
   std::vector<std::string> out = check_structure(graph);
   check_phases(graph, out);
+  LocalShapes shapes(program.mesh);
   for (size_t id = 0; id < graph.values().size(); ++id) {
     const TensorType& type = graph.values()[id].type;
-    const Shape local = local_shape(program.whole[id], program.layouts[id], program.mesh);
+    const Shape& local = shapes.of(program.whole[id], program.layouts[id]);
     if (type.shape == local) continue;
     out.push_back(fmt::format("%{} is {} but layout {} of {} gives {}", id, to_string(type),
                               to_string(program.layouts[id], program.mesh), to_string(program.whole[id]),

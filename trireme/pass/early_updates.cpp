@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 
+#include "trireme/ir/readers.h"
 #include "trireme/op/op_def.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
@@ -22,7 +23,7 @@ namespace {
 class EarlyUpdates {
  public:
   EarlyUpdates(const Program& program, const Rates& rates)
-      : graph_(program.graph), rewrite_(program), waits_for_(graph_.nodes().size(), 0) {
+      : graph_(program.graph), rewrite_(program), waits_for_(graph_.nodes().size(), 0), readers_(graph_) {
     StepTimes times = step_times(program, rates);
     starts_ = std::move(times.starts);
     ends_ = starts_;
@@ -71,7 +72,7 @@ class EarlyUpdates {
     for (size_t i = 0; i < updates_.size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (!node.inputs.empty() || node.outputs.empty() || def_of(node).traits.message) continue;
-      const std::vector<NodeId>& readers = readers_of(node.outputs[0]);
+      const std::span<const NodeId> readers = readers_.of(node.outputs[0]);
       if (!readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId id) { return is_update(id); })) {
         updates_[i] = 1;
       }
@@ -86,7 +87,7 @@ class EarlyUpdates {
         wait(id, producer);
         continue;
       }
-      for (const NodeId reader : readers_of(operand)) {
+      for (const NodeId reader : readers_.of(operand)) {
         if (!is_update(reader)) wait(id, reader);
       }
     }
@@ -94,16 +95,6 @@ class EarlyUpdates {
   void wait(NodeId id, NodeId for_node) {
     ++waits_for_[static_cast<size_t>(id)];
     waited_by_[for_node].push_back(id);
-  }
-
-  const std::vector<NodeId>& readers_of(ValueId value) {
-    if (readers_.empty()) {
-      readers_.resize(graph_.values().size());
-      for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-        for (const ValueId operand : graph_.node(id).inputs) readers_[static_cast<size_t>(operand)].push_back(id);
-      }
-    }
-    return readers_[static_cast<size_t>(value)];
   }
 
   void add(NodeId id) {
@@ -141,7 +132,7 @@ class EarlyUpdates {
   std::vector<char> updates_;          // of nodes
   std::vector<int> waits_for_;         // of updates: nodes that are not done yet; -1: it is added
   std::map<NodeId, std::vector<NodeId>> waited_by_;
-  std::vector<std::vector<NodeId>> readers_;
+  Readers readers_;
   std::vector<NodeId> on_their_way_;
 };
 

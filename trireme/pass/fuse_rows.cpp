@@ -4,6 +4,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/ir/readers.h"
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
@@ -30,7 +31,7 @@ class FuseRows {
         size_(graph_.nodes().size()),
         row_ops_(size_, nullptr),
         group_of_(size_),
-        readers_(graph_.values().size()),
+        readers_(graph_),
         replaced_at_(graph_.values().size(), -1),
         is_output_(graph_.values().size(), 0),
         solid_before_(size_ + 1, 0) {
@@ -63,7 +64,6 @@ class FuseRows {
     for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
     for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
       const Node& node = graph_.node(id);
-      for (const ValueId operand : node.inputs) readers_[at(operand)].push_back(id);
       solid_before_[at(id) + 1] = solid_before_[at(id)] + (def_of(node).traits.zero_cost_view ? 0 : 1);
       row_ops_[at(id)] = fusable(node);
       if (row_op_of(id) == nullptr) continue;
@@ -89,6 +89,7 @@ class FuseRows {
     Group& after = *group_at(last);
     if (before.members.size() + after.members.size() > kMostSteps) return;
     Group joined{{}, std::min(before.row_dims, after.row_dims)};
+    joined.members.reserve(before.members.size() + after.members.size());
     std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(),
                std::back_inserter(joined.members));
     if (!one_phase(joined) || !rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
@@ -130,7 +131,7 @@ class FuseRows {
     const NodeId end = joined.members.back();
     for (const NodeId id : before.members) {
       for (const ValueId out : graph_.node(id).outputs) {
-        for (const NodeId reader : readers_[at(out)]) {
+        for (const NodeId reader : readers_.of(out)) {
           if (reader < end && !std::binary_search(joined.members.begin(), joined.members.end(), reader)) return false;
         }
       }
@@ -157,10 +158,10 @@ class FuseRows {
         if (counted || is_inner(operand, before) || graph_.value(operand).producer < 0 || is_output_[at(operand)] != 0)
           continue;
         seen.push_back(operand);
-        if (readers_[at(operand)].back() < end) kept += graph_.type(operand).bytes();
+        if (readers_.of(operand).back() < end) kept += graph_.type(operand).bytes();
       }
       for (const ValueId out : graph_.node(id).outputs) {
-        const bool read = !readers_[at(out)].empty() && readers_[at(out)].back() >= end;
+        const bool read = !readers_.of(out).empty() && readers_.of(out).back() >= end;
         if (read || is_output_[at(out)] != 0) stored += graph_.type(out).bytes();
       }
     }
@@ -173,7 +174,7 @@ class FuseRows {
   }
 
   bool read_outside(ValueId value, const Group& group) const {
-    const auto& readers = readers_[at(value)];
+    const std::span<const NodeId> readers = readers_.of(value);
     return is_output_[at(value)] != 0 || std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
              return !std::binary_search(group.members.begin(), group.members.end(), reader);
            });
@@ -231,8 +232,8 @@ class FuseRows {
   std::vector<const RowOp*> row_ops_;        // of nodes
   std::vector<size_t> group_of_;             // of nodes that have one
   std::vector<Group> groups_;
-  std::vector<std::vector<NodeId>> readers_;  // of values, in order
-  std::vector<NodeId> replaced_at_;           // of inputs: the node that makes their next value
+  Readers readers_;
+  std::vector<NodeId> replaced_at_;  // of inputs: the node that makes their next value
   std::vector<char> is_output_;
   std::vector<int> solid_before_;  // nodes that take time, before each
 };

@@ -11,6 +11,8 @@ Rewrite::Rewrite(const Program& from)
       to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand, from.micro_batches, from.seq_chunks},
       map_(from.graph.values().size(), kNoValue),
       made_of_(from.graph.nodes().size(), -1) {
+  to_.layouts.reserve(map_.size());
+  to_.whole.reserve(map_.size());
   for (const Input& input : from.graph.inputs()) {
     define(input.value, to_.graph.add_input(input.name, from.graph.type(input.value), input.role, input.init,
                                             input.saved_as, input.piece));
@@ -76,19 +78,19 @@ void Rewrite::insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::s
 
 NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, bool on_host, std::span<const ValueId> in,
                      std::span<const ValueId> out) {
-  std::vector<ValueId> inputs;
-  std::vector<TensorType> types;
+  inputs_.clear();
+  types_.clear();
   for (const ValueId id : in) {
-    inputs.push_back(map_[static_cast<size_t>(id)]);
-    invariant(inputs.back() != kNoValue, "%{} is read before it is made", id);
+    inputs_.push_back(map_[static_cast<size_t>(id)]);
+    invariant(inputs_.back() != kNoValue, "%{} is read before it is made", id);
   }
-  for (const ValueId id : out) types.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
+  for (const ValueId id : out) types_.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
   to_.graph.mark_as(from_.graph, like, like.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(like.gradient_of)]);
   to_.graph.set_on_host(on_host);
   const bool again =
       std::any_of(out.begin(), out.end(), [&](ValueId id) { return map_[static_cast<size_t>(id)] != kNoValue; });
   if (again) to_.graph.set_made_again();
-  const NodeId made = to_.graph.add_node(op, attrs, inputs, types);
+  const NodeId made = to_.graph.add_node(op, attrs, inputs_, types_);
   for (size_t i = 0; i < out.size(); ++i) define(out[i], to_.graph.node(made).outputs[i]);
   return made;
 }

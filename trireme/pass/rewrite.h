@@ -64,6 +64,8 @@ class Rewrite {
   std::vector<ValueId> map_;
   std::vector<NodeId> made_of_;
   bool on_host_ = false;
+  std::vector<ValueId> inputs_;    // of the node that is made
+  std::vector<TensorType> types_;  // of its results
 };
 
 }  // namespace trireme
