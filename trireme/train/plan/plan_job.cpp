@@ -79,6 +79,9 @@ class Planner {
     const Assembly assembly = assembly_of(job_, *model_, 1);
     const Graph step = graphs_of(assembly, 1).step;
     const Communication& how = assembly.options.parallel.communication;
+    require(!how.machine || request.ranks <= how.machine->devices(),
+            "plan: {} ranks, but the machine '{}' has {} devices; plan for fewer ranks, or for a larger machine",
+            request.ranks, how.machine->name, how.machine->devices());
     out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
     out_.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes : memory_of(assembly);
     out_.graph = hash_of_graph(step);
