@@ -13,6 +13,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/plan_text.h"
+#include "trireme/train/plan/what_if.h"
 
 namespace trireme::cli {
 namespace {
@@ -22,7 +23,8 @@ struct PlanArgs {
   int ranks = 1;
   int threads = 0;
   std::vector<std::string> set;
-  std::string machine, out;
+  std::string machine, out, why_not;
+  bool sensitivities = false;
   int64_t batch = 0, seq = 0, memory_mib = 0;
   int top = 3;
 };
@@ -44,16 +46,33 @@ JobConfig read_job(const PlanArgs& args) {
   return job;
 }
 
+std::string answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
+                    const std::optional<WayRule>& rule) {
+  std::string out;
+  if (rule) {
+    PlanRequest asked = request;
+    asked.is_asked = [&](const Way& way) { return rule->is_kept_by(way); };
+    out += why_not_text(plan, plan_job(asked), *rule);
+  }
+  if (args.sensitivities) out += sensitivities_text(plan, sensitivities(request, plan));
+  return out;
+}
+
 int run(const PlanArgs& args) {
   const PlanRequest request{.job = read_job(args),
                             .ranks = args.ranks,
                             .threads = compute_threads(args.threads, args.ranks),
                             .memory_bytes = args.memory_mib << 20,
                             .top = static_cast<size_t>(args.top)};
+  std::optional<WayRule> rule;  // read before anything takes time
+  if (!args.why_not.empty()) rule = parse_way_rule(args.why_not, ways_of(without_cuts(request.job), args.ranks));
+  require(!args.sensitivities || !request.job.parallel.machine.empty(),
+          "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
   const JobPlan plan = plan_job(request);
   const bool classes = predicts_classes(request.job);
   const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
   std::fputs(plan_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
+  std::fputs(answers(args, request, plan, rule).c_str(), stdout);
   if (plan.best.empty()) return 1;
   if (args.out.empty()) return 0;
   atomic_write(args.out, to_string(plan_file(plan, request)));
@@ -82,6 +101,12 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--memory", args->memory_mib, "MiB of memory of a rank, instead of what the machine has")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
+  command->add_option(
+      "--why-not", args->why_not,
+      "A rule, like \"tp=4 zero=1\": the best way that keeps it, beside the best of all, or why none does");
+  command->add_flag(
+      "--sensitivities", args->sensitivities,
+      "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
   command->add_option("--out", args->out, "File to write the best to, for `trireme train --plan`");
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.dtype=bf16")
       ->allow_extra_args(false);
