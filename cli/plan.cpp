@@ -1,6 +1,7 @@
 // trireme plan: the best ways to cut a job over ranks, before any is started.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -12,7 +13,9 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/export.h"
 #include "trireme/train/plan/plan_text.h"
+#include "trireme/train/plan/what_if.h"
 
 namespace trireme::cli {
 namespace {
@@ -22,7 +25,8 @@ struct PlanArgs {
   int ranks = 1;
   int threads = 0;
   std::vector<std::string> set;
-  std::string machine, out;
+  std::string machine, out, why_not, only, export_to, export_file;
+  bool sensitivities = false;
   int64_t batch = 0, seq = 0, memory_mib = 0;
   int top = 3;
 };
@@ -44,17 +48,53 @@ JobConfig read_job(const PlanArgs& args) {
   return job;
 }
 
+std::string answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
+                    const std::optional<WayRule>& rule) {
+  std::string out;
+  if (rule) {
+    PlanRequest asked = request;
+    asked.is_asked = [&](const Way& way) { return rule->is_kept_by(way); };
+    out += why_not_text(plan, plan_job(asked), *rule);
+  }
+  if (args.sensitivities) out += sensitivities_text(plan, sensitivities(request, plan));
+  return out;
+}
+
+void write_export(const PlanArgs& args, const PlanRequest& request, const Way& way) {
+  const std::string text = export_way(args.export_to, without_cuts(request.job), way, request.ranks);
+  if (args.export_file.empty()) {
+    std::printf("for %s:\n%s", args.export_to.c_str(), text.c_str());
+    return;
+  }
+  atomic_write(args.export_file, text);
+  std::printf("wrote %s for %s\n", args.export_file.c_str(), args.export_to.c_str());
+}
+
 int run(const PlanArgs& args) {
-  const PlanRequest request{.job = read_job(args),
-                            .ranks = args.ranks,
-                            .threads = compute_threads(args.threads, args.ranks),
-                            .memory_bytes = args.memory_mib << 20,
-                            .top = static_cast<size_t>(args.top)};
+  require(args.export_file.empty() || !args.export_to.empty(), "plan: --out-export takes --export beside it");
+  PlanRequest request{.job = read_job(args),
+                      .ranks = args.ranks,
+                      .threads = compute_threads(args.threads, args.ranks),
+                      .memory_bytes = args.memory_mib << 20,
+                      .top = static_cast<size_t>(args.top)};
+  std::optional<WayRule> rule, only;  // read before anything takes time
+  const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
+  if (!args.why_not.empty()) rule = parse_way_rule(args.why_not, ways);
+  if (!args.only.empty()) {
+    only = parse_way_rule(args.only, ways);
+    request.is_asked = [&only](const Way& way) { return only->is_kept_by(way); };
+    require(std::ranges::any_of(ways, request.is_asked), "plan: no way over {} ranks has all of --only \"{}\"",
+            args.ranks, only->text());
+  }
+  require(!args.sensitivities || !request.job.parallel.machine.empty(),
+          "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
   const JobPlan plan = plan_job(request);
   const bool classes = predicts_classes(request.job);
   const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
   std::fputs(plan_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
+  std::fputs(answers(args, request, plan, rule).c_str(), stdout);
   if (plan.best.empty()) return 1;
+  if (!args.export_to.empty()) write_export(args, request, plan.best.front().way);
   if (args.out.empty()) return 0;
   atomic_write(args.out, to_string(plan_file(plan, request)));
   const bool is_job = is_file(args.config);
@@ -82,6 +122,18 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--memory", args->memory_mib, "MiB of memory of a rank, instead of what the machine has")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
+  command->add_option(
+      "--why-not", args->why_not,
+      "A rule, like \"tp=4 zero=1\": the best way that keeps it, beside the best of all, or why none does");
+  command->add_flag(
+      "--sensitivities", args->sensitivities,
+      "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
+  command->add_option("--only", args->only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it");
+  std::vector<std::string> systems;
+  for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);
+  command->add_option("--export", args->export_to, "Also print the best as flags or configuration of another system")
+      ->check(CLI::IsMember(systems));
+  command->add_option("--out-export", args->export_file, "File to write these to, instead of printing them");
   command->add_option("--out", args->out, "File to write the best to, for `trireme train --plan`");
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.dtype=bf16")
       ->allow_extra_args(false);

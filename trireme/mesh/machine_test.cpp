@@ -177,6 +177,31 @@ TEST(Machine, shipped_files_are_valid_and_named_as_their_machine) {
   EXPECT_GE(files, 3);
 }
 
+// A slip in a figure, like GB/s for bytes/s, or both ways for one, moves it out of what such machines have.
+TEST(Machine, shipped_files_have_figures_that_such_machines_have) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TRIREME_SOURCE_DIR) + "/machines")) {
+    const std::string name = entry.path().stem().string();
+    const Machine machine = read_machine(entry.path());
+    for (size_t level = 1; level < machine.levels.size(); ++level) {
+      EXPECT_LT(machine.levels[level].bytes_per_s, machine.levels[level - 1].bytes_per_s) << name;
+      EXPECT_GT(machine.levels[level].latency_s, machine.levels[level - 1].latency_s) << name;
+    }
+    EXPECT_EQ(machine.levels.front().devices % machine.devices_per_host, 0) << name;
+    if (name == "laptop") continue;
+    EXPECT_TRUE(name.ends_with("x" + std::to_string(machine.devices()))) << name << " has " << machine.devices();
+    const auto is_within = [&](double value, double least, double most, const char* what) {
+      EXPECT_TRUE(value >= least && value <= most) << name << ": " << what << " is " << value;
+    };
+    is_within(static_cast<double>(machine.memory_bytes), 40e9, 192e9, "memory");
+    is_within(machine.memory_bytes_per_s, 1.5e12, 8e12, "memory bandwidth");
+    is_within(machine.flops_of("bf16"), 300e12, 2500e12, "bf16");
+    is_within(machine.flops_of("bf16") / machine.flops_of("f32"), 10, 40, "bf16 over f32");
+    is_within(machine.levels.front().bytes_per_s, 150e9, 900e9, "the fastest link");
+    is_within(machine.levels.back().bytes_per_s, 25e9, 900e9, "the slowest link");
+    is_within(machine.levels.back().latency_s, 1e-6, 20e-6, "latency");
+  }
+}
+
 TEST(MachineErrors, figures_of_memory_that_cannot_be_are_refused) {
   EXPECT_EQ(error_with("achievable = 0.5", "alignment = 100"),
             "m.toml: 'device.alignment' is 100; it must be a power of two from 64 to 2^20");
@@ -206,6 +231,15 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
             "m.toml: 'latency_s' of level 'host' is -1; it must be 0 or more");
   EXPECT_EQ(error_with("bytes_per_s = 1e10", "bytes_per_s = 0"),
             "m.toml: 'bytes_per_s' of level 'network' is 0; it must be more than 0");
+  EXPECT_EQ(error_with("bytes_per_s = 1e10", "bytes_per_s = -1e10"),
+            "m.toml: 'bytes_per_s' of level 'network' is -10000000000; it must be more than 0");
+  EXPECT_EQ(error_with("bytes_per_s = 1e10", ""), "m.toml: the key 'level.bytes_per_s' is missing");
+  EXPECT_EQ(error_with("memory_bytes_per_s = 1e11", "memory_bytes_per_s = 0"),
+            "m.toml: 'device.memory_bytes_per_s' is 0; it must be more than 0");
+  EXPECT_EQ(error_with("memory_bytes = 1000000000", "memory_bytes = -1"),
+            "m.toml: 'device.memory_bytes' is -1; it must be more than 0");
+  EXPECT_EQ(error_with("f32 = 1e13", "f32 = -1e13"),
+            "m.toml: 'device.flops_per_s.f32' is -10000000000000; it must be more than 0");
   EXPECT_EQ(error_with("[device]", "[[device]]"), "m.toml: 'device' must be a table");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 4611686018427387904"),
             "m.toml: 4611686018427387904 hosts of 8 devices are more than 2^40 devices");

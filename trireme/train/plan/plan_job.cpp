@@ -76,9 +76,12 @@ class Planner {
  public:
   explicit Planner(const PlanRequest& request)
       : request_(request), job_(without_cuts(request.job)), model_(make_model(job_)) {
-    const Assembly assembly = assembly_of(job_, *model_, 1);
+    const Assembly assembly = assembly_for(job_, 1);
     const Graph step = graphs_of(assembly, 1).step;
     const Communication& how = assembly.options.parallel.communication;
+    require(!how.machine || request.ranks <= how.machine->devices(),
+            "plan: {} ranks, but the machine '{}' has {} devices; plan for fewer ranks, or for a larger machine",
+            request.ranks, how.machine->name, how.machine->devices());
     out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
     out_.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes : memory_of(assembly);
     out_.graph = hash_of_graph(step);
@@ -93,7 +96,8 @@ class Planner {
   }
 
   JobPlan run() {
-    const std::vector<Way> ways = ways_of(job_, request_.ranks);
+    std::vector<Way> ways = ways_of(job_, request_.ranks);
+    if (request_.is_asked) std::erase_if(ways, [&](const Way& way) { return !request_.is_asked(way); });
     out_.ledger.ways = static_cast<int64_t>(ways.size());
     bool fits_without = false;  // the last way that computes nothing again
     for (const Way& way : ways) {
@@ -111,6 +115,12 @@ class Planner {
   }
 
  private:
+  Assembly assembly_for(const JobConfig& job, int64_t ranks) const {
+    Assembly out = assembly_of(job, *model_, ranks);
+    if (request_.machine) out.options.parallel.communication.machine = request_.machine;
+    return out;
+  }
+
   // Ranks of this host share its memory.
   int64_t memory_of(const Assembly& assembly) const {
     const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
@@ -121,8 +131,10 @@ class Planner {
 
   // Whether it fits.
   bool look_at(const Way& way) {
-    if (least_bytes(way, request_.ranks, kept_) > out_.memory_bytes) {
+    const int64_t least = least_bytes(way, request_.ranks, kept_);
+    if (least > out_.memory_bytes) {
       ++out_.ledger.memory_least;
+      out_.least_bytes = out_.least_bytes == 0 ? least : std::min(out_.least_bytes, least);
       return false;
     }
     std::optional<WayCost> cost;
@@ -147,7 +159,7 @@ class Planner {
   WayCost compiled_cost(const Way& way) const {
     JobConfig job = job_;
     set_keys(job, way.keys());
-    const Assembly assembly = assembly_of(job, *model_, request_.ranks);
+    const Assembly assembly = assembly_for(job, request_.ranks);
     JobGraphs graphs = graphs_of(assembly, request_.ranks);
     const CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads);
     const CompiledJob compiled = compile(std::move(graphs.step), std::move(graphs.evaluation), how);

@@ -3,6 +3,7 @@
 // time is virtual time (exec/virtual_time.h).
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "trireme/train/plan/ways.h"
@@ -12,9 +13,11 @@ namespace trireme {
 struct PlanRequest {
   JobConfig job;
   int64_t ranks = 1;
-  int threads = 1;           // of a rank
-  int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
-  size_t top = 3;            // how many ways are kept
+  int threads = 1;                                // of a rank
+  int64_t memory_bytes = 0;                       // of a rank; 0: what the machine's file or this host says
+  size_t top = 3;                                 // how many ways are kept
+  std::optional<Machine> machine = {};            // instead of that of the job
+  std::function<bool(const Way&)> is_asked = {};  // of all ways only these; empty: all
 };
 
 // What one way takes. Times are in seconds, averages of the ranks where they differ.
@@ -58,7 +61,8 @@ struct JobPlan {
   PlanLedger ledger;
   std::vector<PlannedWay> best;        // by time; empty: none fits
   std::optional<PlannedWay> smallest;  // of those that do not fit, with the fewest bytes
-  double bound_s = 0;  // no way takes less: all ranks do the step's arithmetic all the time, as fast as they can
+  int64_t least_bytes = 0;  // of those too large by parameters and state alone, the fewest of these; 0: there are none
+  double bound_s = 0;       // no way takes less: all ranks do the step's arithmetic all the time, as fast as they can
   double peak_flops_per_s = 0;  // of all ranks
 };
 

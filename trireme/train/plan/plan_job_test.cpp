@@ -118,6 +118,18 @@ TEST(PlanJob, refuses_a_job_that_says_how_it_is_cut) {
             "plan: parallel.mesh says how the model is cut, which is what is planned; leave it out");
 }
 
+TEST(PlanJob, refuses_more_ranks_than_the_machine_has_devices) {
+  Machine machine = Machine::this_host();
+  machine.devices_per_host = machine.levels[0].devices = 8;
+  const std::string path = testing::TempDir() + "/plan_job_eight.toml";
+  write_machine(machine, path);
+  JobConfig job = small_gpt();
+  set_keys(job, {"parallel.machine=" + path});
+  EXPECT_EQ(error_of_plan([&] { plan_job({.job = job, .ranks = 16}); }),
+            "plan: 16 ranks, but the machine 'this_host' has 8 devices; plan for fewer ranks, or for a larger machine");
+  EXPECT_EQ(error_of_plan([&] { plan_job({.job = job, .ranks = 2}); }), "no error");
+}
+
 TEST(PlanFile, reads_back_what_it_wrote) {
   const PlanRequest request{.job = small_gpt(), .ranks = 2};
   const std::string text = to_string(plan_file(plan_job(request), request));

@@ -65,7 +65,7 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
   const WayCost& cost = plan.best.front().cost;
   const auto ms = [](double seconds) { return seconds * 1e3; };
   out += fmt::format("best: {}\n", plan.best.front().way.text());
-  out += fmt::format("step {:>12.3f} ms, {:.4g} {}/s, {:.1f} % of the peak\n", ms(cost.step_s),
+  out += fmt::format("step {:>12.3f} ms, {:.4g} {}/s, MFU {:.1f} %\n", ms(cost.step_s),
                      static_cast<double>(tokens) / cost.step_s, unit,
                      100 * cost.flops / (cost.step_s * plan.peak_flops_per_s));
   const std::pair<const char*, double> parts[] = {{"forward", cost.forward_s},  {"backward", cost.backward_s},
@@ -85,8 +85,9 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
     out += "\n";
   }
   for (size_t i = 1; i < plan.best.size(); ++i) {
-    out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", plan.best[i].way.text(), ms(plan.best[i].cost.step_s),
-                       mib(plan.best[i].cost.most_bytes()));
+    const WayCost& next = plan.best[i].cost;
+    out += fmt::format("next: {} takes {:.3f} ms ({:+.2f} %), {:.1f} MiB\n", plan.best[i].way.text(), ms(next.step_s),
+                       100 * (next.step_s / cost.step_s - 1), mib(next.most_bytes()));
   }
   out += fmt::format("no way takes less than {:.3f} ms, the arithmetic alone\n", ms(plan.bound_s));
   return finish();
