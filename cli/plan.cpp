@@ -12,6 +12,7 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/plan_text.h"
 
 namespace trireme::cli {
@@ -25,6 +26,7 @@ struct PlanArgs {
   std::string machine, out;
   int64_t batch = 0, seq = 0, memory_mib = 0;
   int top = 3;
+  std::string search = "auto";
 };
 
 JobConfig read_job(const PlanArgs& args) {
@@ -50,9 +52,14 @@ int run(const PlanArgs& args) {
                             .threads = compute_threads(args.threads, args.ranks),
                             .memory_bytes = args.memory_mib << 20,
                             .top = static_cast<size_t>(args.top)};
-  const JobPlan plan = plan_job(request);
   const bool classes = predicts_classes(request.job);
   const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
+  if (args.search == "exact") {
+    const ExactPlan plan = plan_exact(request);
+    std::fputs(exact_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
+    return plan.best.empty() ? 1 : 0;
+  }
+  const JobPlan plan = plan_job(request);
   std::fputs(plan_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
   if (plan.best.empty()) return 1;
   if (args.out.empty()) return 0;
@@ -82,6 +89,9 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--memory", args->memory_mib, "MiB of memory of a rank, instead of what the machine has")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
+  command->add_option("--search", args->search, "How: auto, compiled or exact")
+      ->check(CLI::IsMember({"auto", "compiled", "exact"}))
+      ->capture_default_str();
   command->add_option("--out", args->out, "File to write the best to, for `trireme train --plan`");
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.dtype=bf16")
       ->allow_extra_args(false);
