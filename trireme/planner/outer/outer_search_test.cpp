@@ -131,7 +131,11 @@ struct RandomSearch {
   }
 
   OuterResult result(size_t top) const {
-    return search_outer(candidates, memory, top, [&](size_t i) { return problems[i]; });
+    const auto half = [&](size_t i) -> std::optional<int64_t> {
+      if (!problems[i]) return std::nullopt;
+      return (candidates[i].bound_ps + bound_of_cuts(*problems[i])) / 2;
+    };
+    return search_outer(candidates, memory, top, {.bounds = {half}, .problem = [&](size_t i) { return problems[i]; }});
   }
 };
 

@@ -21,16 +21,30 @@ class WayTables {
   std::optional<StageProblem> problem_of(const OuterWay& way) {
     const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
     if (!prices) return std::nullopt;
-    StageProblem out{.shape = shape(way.schedule, way.pp),
-                     .micro_batches = way.micro_batches,
-                     .crossing = prices->crossing};
-    out.parts.push_back(prices->before);
-    out.parts.insert(out.parts.end(), static_cast<size_t>(layers_), prices->block);
-    out.parts.push_back(prices->after);
-    return out;
+    return problem_with(way, *prices);
+  }
+
+  // From passes alone; what is done once a step, and what crosses, may take nothing.
+  std::optional<int64_t> bound_of(const OuterWay& way, bool with_again) {
+    const std::optional<PartPrices>& prices = pricer_.passes_alone(way.inner, with_again);
+    if (!prices) return std::nullopt;
+    StageProblem problem = problem_with(way, *prices);
+    problem.crossing = 0;
+    for (PartPrice& part : problem.parts) part.update = part.sync = 0;
+    return bound_of_cuts(problem) - way.pp;  // rounding
   }
 
  private:
+  StageProblem problem_with(const OuterWay& way, const PartPrices& prices) {
+    StageProblem out{.shape = shape(way.schedule, way.pp),
+                     .micro_batches = way.micro_batches,
+                     .crossing = prices.crossing};
+    out.parts.push_back(prices.before);
+    out.parts.insert(out.parts.end(), static_cast<size_t>(layers_), prices.block);
+    out.parts.push_back(prices.after);
+    return out;
+  }
+
   const PipelineShape& shape(const std::string& schedule, int64_t pp) {
     const auto found = shapes_.find({schedule, pp});
     if (found != shapes_.end()) return found->second;
@@ -59,6 +73,10 @@ StepFigures figures_of(const Graph& step, const JobConfig& job, ExactPlan& plan,
   return out;
 }
 
+int64_t positions_of(const JobConfig& job) {
+  return predicts_classes(job) ? 1 : fields_of(job)[0].sample.elements();
+}
+
 }  // namespace
 
 std::vector<std::string> ExactWay::keys(const ModelParts& parts) const {
@@ -84,13 +102,15 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.bound_ps = static_cast<int64_t>(figures.arithmetic_s * 1e12);
 
   const std::vector<OuterWay> ways =
-      outer_ways(model_of(job).cuttable(), request.ranks, job.train.fit.batch, out.parts.count());
+      outer_ways(model_of(job).cuttable(), request.ranks, job.train.fit.batch, positions_of(job), out.parts.count());
   std::vector<OuterCandidate> candidates;
   for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, request.ranks, figures));
   PartPricer pricer(job, out.parts, request.threads);
   WayTables tables(pricer, out.parts.layers);
-  OuterResult found = search_outer(candidates, out.memory_bytes, request.top,
-                                   [&](size_t i) { return tables.problem_of(ways[i]); });
+  const OuterQuestions ask{.bounds = {[&](size_t i) { return tables.bound_of(ways[i], false); },
+                                      [&](size_t i) { return tables.bound_of(ways[i], true); }},
+                           .problem = [&](size_t i) { return tables.problem_of(ways[i]); }};
+  OuterResult found = search_outer(candidates, out.memory_bytes, request.top, ask);
   out.ledger = found.ledger;
   for (SolvedWay& each : found.best) {
     StageProblem problem = *tables.problem_of(ways[each.candidate]);

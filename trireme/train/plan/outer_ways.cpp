@@ -42,12 +42,15 @@ Way OuterWay::way() const {
   return out;
 }
 
-std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t parts) {
+std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
+                                 int64_t parts) {
   const std::vector<std::string> recompute = recompute_choices();
   std::vector<OuterWay> out;
   for (const int64_t pp : divisors_of(ranks)) {
     if (pp > parts) break;
     for (const Way& axes : axes_of(model, pp, ranks / pp)) {
+      if (axes.cp > 1 && positions / axes.cp < kFewestPositions) continue;
+      if (model.heads > 0 && model.heads % axes.tp != 0) continue;
       const int64_t dp = ranks / (pp * axes.tp * axes.cp * axes.ep);
       add_ways({.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}}, batch,
                recompute, out);
@@ -60,7 +63,9 @@ OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigure
   OuterCandidate out;
   out.divides = way.micro_batches >= way.pp;  // a pipeline fills
   const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
-  out.least_bytes = figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
+  // Gradients that several micro-batches add to are whole until the last.
+  const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
+  out.least_bytes = gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) + figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
                     figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces);
   // 1F1B idles for (pp - 1) micro-batches; what is filled with weight gradients may not idle at all.
   const double idle = way.schedule == "1f1b" && way.micro_batches > 0

@@ -19,10 +19,11 @@ namespace {
 constexpr int64_t kPartCrews = 3;  // before, block, after
 
 using PartField = int64_t PartPrice::*;
+constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
+                                 &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
 constexpr std::array kPartComputed{&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
                                &PartPrice::update};
 constexpr std::array kPartMoved{&PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::sync};
-constexpr std::array kPartBytes{&PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::work};
 
 // Whether a message to another crew needs the node: what crosses back are gradients of what came.
 std::vector<char> input_grads_of(const Graph& graph) {
@@ -110,14 +111,17 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
   return out;
 }
 
+// What other ranks add to a pass is never less than nothing: bounds rest on it.
 void add_difference(PartPrice& to, const PartPrice& with, const PartPrice& without) {
-  const auto add = [&](PartField field) { to.*field += with.*field - without.*field; };
-  for (const PartField field : kPartComputed) add(field);
-  for (const PartField field : kPartMoved) add(field);
-  for (const PartField field : kPartBytes) {
-    add(field);
-    to.*field = std::max<int64_t>(0, to.*field);
-  }
+  for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
+  for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
+                                &PartPrice::kept, &PartPrice::work})
+    to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
+}
+
+// Nor is what is computed again.
+void raise_passes(PartPrice& to, const PartPrice& least) {
+  for (const PartField field : kPartPasses) to.*field = std::max(to.*field, least.*field);
 }
 
 }  // namespace
@@ -195,24 +199,43 @@ const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) 
   return compiled_.emplace(way, compiled(way)).first->second;
 }
 
+const std::optional<PartPrices>& PartPricer::passes_alone(const InnerWay& way, bool with_again) {
+  InnerWay alone = way;
+  alone.dp = 1;
+  alone.zero = 0;
+  if (!with_again) alone.recompute = "none";
+  if (alone.recompute == "none") return compiled_once(alone);
+  const auto found = alone_.find(alone);
+  if (found != alone_.end()) return found->second;
+  std::optional<PartPrices> out = passes_alone(way, false);
+  if (out) {
+    const PartPrices least = *out;
+    out = compiled_once(alone);
+    if (out) {
+      raise_passes(out->before, least.before);
+      raise_passes(out->block, least.block);
+      raise_passes(out->after, least.after);
+    }
+  }
+  return alone_.emplace(alone, std::move(out)).first->second;
+}
+
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
   const auto found = prices_.find(way);
   if (found != prices_.end()) return found->second;
-  InnerWay alone = way, sliced = way, neither = way;
-  alone.dp = 1;
-  alone.zero = 0;
-  sliced.rows = neither.rows = 1;
-  sliced.recompute = neither.recompute = "none";
-  neither.dp = 1;
-  neither.zero = 0;
-  std::optional<PartPrices> out = compiled_once(alone);
-  const auto& with = compiled_once(sliced);
-  const auto& without = compiled_once(neither);
-  if (!out || !with || !without) return prices_.emplace(way, std::nullopt).first->second;
-  add_difference(out->before, with->before, without->before);
-  add_difference(out->block, with->block, without->block);
-  add_difference(out->after, with->after, without->after);
-  out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
+  InnerWay sliced = way;
+  sliced.rows = 1;
+  sliced.recompute = "none";
+  std::optional<PartPrices> out = passes_alone(way, true);
+  if (out) {
+    const auto& without = passes_alone(sliced, false);
+    const auto& with = compiled_once(sliced);
+    if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
+    add_difference(out->before, with->before, without->before);
+    add_difference(out->block, with->block, without->block);
+    add_difference(out->after, with->after, without->after);
+    out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
+  }
   return prices_.emplace(way, std::move(out)).first->second;
 }
 

@@ -43,6 +43,8 @@ class PartPricer {
 
   // Nothing where the compiler refuses the way; `refusal` says why the first one was.
   const std::optional<PartPrices>& prices(const InnerWay& way);
+  // No pass of prices(way) takes less: those of one data parallel rank, without or with what is computed again.
+  const std::optional<PartPrices>& passes_alone(const InnerWay& way, bool with_again);
   // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
   std::optional<PartPrices> compiled(const InnerWay& way);
 
@@ -54,7 +56,7 @@ class PartPricer {
   const std::optional<PartPrices>& compiled_once(const InnerWay& way);
 
   std::unique_ptr<Impl> impl_;
-  std::map<InnerWay, std::optional<PartPrices>> compiled_, prices_;
+  std::map<InnerWay, std::optional<PartPrices>> compiled_, alone_, prices_;
   std::string refusal_;
   int64_t jobs_compiled_ = 0;
 };
