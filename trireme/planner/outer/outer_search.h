@@ -47,8 +47,8 @@ struct OuterQuestions {
   std::function<std::optional<StageProblem>(size_t)> problem;
 };
 
-// `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the result
-// does not hang on.
+// `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the
+// result does not hang on.
 OuterResult search_outer(const std::vector<OuterCandidate>& candidates, int64_t memory, size_t top,
                          const OuterQuestions& ask);
 

@@ -69,8 +69,8 @@ int64_t least_of_all_cuts(const StageProblem& problem) {
       pass_sum = once_sum = held = kept = work = 0;
       ++stage;
     }
-    const int64_t total = problem.micro_batches * slowest + std::max<int64_t>(fill, 0) / stages +
-                          problem.crossing * (stages - 1) + once;
+    const int64_t total =
+        problem.micro_batches * slowest + std::max<int64_t>(fill, 0) / stages + problem.crossing * (stages - 1) + once;
     if (fits && (least < 0 || total < least)) least = total;
   }
   return least;
@@ -183,13 +183,12 @@ TEST(PipelineShape, says_what_timetables_take) {
       for (int i = 0; i < 20; ++i) {
         const int64_t micro_batches = crews + tables.number(0, 3 * crews);
         const int64_t f = tables.number(98, 102), in = tables.number(103, 106), w = tables.number(92, 97);
-        const Timetable timetable =
-            make_timetable(schedule, {.crews = static_cast<int>(crews),
-                                      .stages_per_crew = 1,
-                                      .micro_batches = static_cast<int>(micro_batches)});
-        const TimetableTime time =
-            time_of(timetable, {.forward = static_cast<double>(f), .input_grad = static_cast<double>(in),
-                                .weight_grad = static_cast<double>(w)});
+        const Timetable timetable = make_timetable(
+            schedule,
+            {.crews = static_cast<int>(crews), .stages_per_crew = 1, .micro_batches = static_cast<int>(micro_batches)});
+        const TimetableTime time = time_of(timetable, {.forward = static_cast<double>(f),
+                                                       .input_grad = static_cast<double>(in),
+                                                       .weight_grad = static_cast<double>(w)});
         const int64_t idle = shape.idle_forward * f + shape.idle_input * in + shape.idle_weight * w;
         EXPECT_EQ(static_cast<int64_t>(time.makespan), micro_batches * (f + in + w) + idle)
             << schedule << " of " << crews << " crews and " << micro_batches << " micro-batches";

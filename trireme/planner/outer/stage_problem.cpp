@@ -86,8 +86,8 @@ std::vector<int64_t> sums_of_runs(const std::vector<PartPrice>& parts, Value val
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
   CutPrice out{.fill = fill_of(problem), .crossings = problem.crossing * (problem.shape.stages() - 1)};
   for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const auto end = static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1]
-                                                                   : static_cast<int64_t>(problem.parts.size()));
+    const auto end =
+        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
     StageSum sum;
     for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) sum.add(problem.parts[i]);
     out.slowest = std::max(out.slowest, sum.pass);
@@ -100,8 +100,8 @@ CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& b
 std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins) {
   std::vector<int64_t> out;
   for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const auto end = static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1]
-                                                                   : static_cast<int64_t>(problem.parts.size()));
+    const auto end =
+        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
     StageSum sum;
     for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) sum.add(problem.parts[i]);
     out.push_back(sum.bytes(problem.shape.in_flight[stage]));

@@ -36,9 +36,8 @@ class WayTables {
 
  private:
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices) {
-    StageProblem out{.shape = shape(way.schedule, way.pp),
-                     .micro_batches = way.micro_batches,
-                     .crossing = prices.crossing};
+    StageProblem out{
+        .shape = shape(way.schedule, way.pp), .micro_batches = way.micro_batches, .crossing = prices.crossing};
     out.parts.push_back(prices.before);
     out.parts.insert(out.parts.end(), static_cast<size_t>(layers_), prices.block);
     out.parts.push_back(prices.after);
@@ -122,6 +121,26 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.jobs_compiled = pricer.jobs_compiled();
   out.first_refusal = pricer.refusal();
   return out;
+}
+
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks) {
+  require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
+  const ExactWay& best = plan.best.front();
+  const OuterLedger& l = plan.ledger;
+  const double step_s = static_cast<double>(best.price.total) * 1e-12;
+  return {.ranks = ranks,
+          .machine = plan.machine.name,
+          .graph = plan.graph,
+          .keys = best.keys(plan.parts),
+          .step_s = step_s,
+          .arena_bytes = std::ranges::max(best.stage_bytes),
+          .bound_s = step_s,
+          .ledger = {.ways = l.ways,
+                     .do_not_divide = l.do_not_divide,
+                     .memory_least = l.memory_least,
+                     .needless = l.bound + l.slower,
+                     .memory = l.memory,
+                     .fit = l.solved}};
 }
 
 }  // namespace trireme

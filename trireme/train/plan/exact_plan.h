@@ -3,7 +3,7 @@
 #pragma once
 
 #include "trireme/train/plan/outer_ways.h"
-#include "trireme/train/plan/plan_job.h"
+#include "trireme/train/plan/plan_text.h"
 
 namespace trireme {
 
@@ -32,6 +32,9 @@ struct ExactPlan {
 
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);
+
+// What `train --plan` reads. Its ledger counts as needless what a bound rules out.
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks);
 
 // Itemised, with the bound that is proven over the tables.
 std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens_per_step, std::string_view unit);

@@ -78,9 +78,11 @@ ModelParts parts_of(const Graph& step) {
   out.layers = static_cast<int64_t>(blocks.size());
   for (const auto& [number, signature] : blocks) {
     if (number >= out.layers) refuse(fmt::format("the blocks '{}' are not numbered from 0 on", out.blocks));
-    if (signature != blocks[0]) refuse(fmt::format("block '{}.{}' computes other things than the first", out.blocks, number));
+    if (signature != blocks[0])
+      refuse(fmt::format("block '{}.{}' computes other things than the first", out.blocks, number));
   }
-  std::erase_if(out.after, [&](const std::string& scope) { return std::ranges::find(out.before, scope) != out.before.end(); });
+  std::erase_if(out.after,
+                [&](const std::string& scope) { return std::ranges::find(out.before, scope) != out.before.end(); });
   for (auto* const scopes : {&out.before, &out.after})
     std::ranges::stable_sort(*scopes, {}, &std::string::size);  // of rules the last that matches counts
   return out;
@@ -94,8 +96,7 @@ std::string ModelParts::stages_key(const std::vector<int64_t>& begins) const {
     const int64_t end = stage < last ? begins[static_cast<size_t>(stage) + 1] : count();
     const int64_t first_block = std::max<int64_t>(begins[static_cast<size_t>(stage)] - 1, 0);
     const int64_t last_block = std::min(end - 2, layers - 1);
-    if (first_block <= last_block)
-      out += fmt::format("\"{}.{}..{} = {}\", ", blocks, first_block, last_block, stage);
+    if (first_block <= last_block) out += fmt::format("\"{}.{}..{} = {}\", ", blocks, first_block, last_block, stage);
   }
   out.resize(out.size() - 2);
   return "parallel.stages=[" + out + "]";

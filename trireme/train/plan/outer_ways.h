@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-inline constexpr int64_t kMostRows = 8;             // samples of a micro-batch of one data parallel rank
+inline constexpr int64_t kMostRows = 8;            // samples of a micro-batch of one data parallel rank
 inline constexpr int64_t kFewestPositions = 1024;  // of a sample, that cp leaves to a rank
 
 struct OuterWay {
@@ -25,10 +25,10 @@ struct StepFigures {
   double arithmetic_s = 0;  // of the step on all ranks, as fast as they can
 };
 
-// Every pp that divides the ranks and has a part for each stage; every tp, cp, ep and dp that make up a crew, heads that
-// divide by tp, and cp that leaves a rank kFewestPositions or more of a sample; zero,
-// recomputation, both schedules of a pipeline, and every number of rows up to kMostRows that divides what a data
-// parallel rank has of the batch. Micro-batches follow.
+// Every pp that divides the ranks and has a part for each stage; every tp, cp, ep and dp that make up a crew, heads
+// that divide by tp, and cp that leaves a rank kFewestPositions or more of a sample; zero, recomputation, both
+// schedules of a pipeline, and every number of rows up to kMostRows that divides what a data parallel rank has of the
+// batch. Micro-batches follow.
 std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
                                  int64_t parts);
 

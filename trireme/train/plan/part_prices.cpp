@@ -21,8 +21,8 @@ constexpr int64_t kPartCrews = 3;  // before, block, after
 using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                                  &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
-constexpr std::array kPartComputed{&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
-                               &PartPrice::update};
+constexpr std::array kPartComputed{&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad,
+                                   &PartPrice::again, &PartPrice::update};
 constexpr std::array kPartMoved{&PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::sync};
 
 // Whether a message to another crew needs the node: what crosses back are gradients of what came.

@@ -138,7 +138,8 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
     }
   }
   if (ranks > 1) {
-    for (const std::string& recompute : recompute_choices()) out.push_back({.recompute = recompute, .is_searched = true});
+    for (const std::string& recompute : recompute_choices())
+      out.push_back({.recompute = recompute, .is_searched = true});
   }
   return out;
 }
