@@ -35,36 +35,40 @@ struct StageSum {
   int64_t bytes(int64_t in_flight) const { return persistent + kept * in_flight + work; }
 };
 
-// A piece of a stage takes no more than the stage, whatever is counted. So a first stage as long as it can be leaves
-// the least to the others, and one cut tells whether there is any.
+// Whether there is a cut whose stages take no more than so much: by how many parts so many stages can have, for each
+// number of stages. The longest first stage is not always right: what it leaves may be too large for the second, which
+// keeps more micro-batches than the third.
 class WithinCaps {
  public:
   explicit WithinCaps(const StageProblem& problem) : problem_(problem) {}
 
   std::optional<std::vector<int64_t>> cut(int64_t slowest, int64_t once) const {
-    const auto parts = static_cast<int64_t>(problem_.parts.size());
-    const int64_t stages = problem_.shape.stages();
-    std::vector<int64_t> begins;
-    int64_t at = 0;
-    for (int64_t stage = 0; stage < stages; ++stage) {
-      begins.push_back(at);
-      const int64_t last = parts - (stages - stage - 1);  // each of the others has a part
-      StageSum sum;
-      int64_t end = at;
-      for (; end < last; ++end) {
-        sum.add(problem_.parts[static_cast<size_t>(end)]);
-        if (sum.pass > slowest || sum.once > once ||
-            sum.bytes(problem_.shape.in_flight[static_cast<size_t>(stage)]) > problem_.memory)
-          break;
+    const size_t parts = problem_.parts.size(), stages = problem_.shape.in_flight.size();
+    // Where the last of so many stages begins, if they end with the part before this one; -1: they cannot.
+    std::vector<std::vector<int64_t>> begin_of(stages + 1, std::vector<int64_t>(parts + 1, -1));
+    begin_of[0][0] = 0;
+    for (size_t stage = 0; stage < stages; ++stage) {
+      for (size_t begin = 0; begin < parts; ++begin) {
+        if (begin_of[stage][begin] >= 0) extend(stage, begin, slowest, once, begin_of[stage + 1]);
       }
-      if (end == at) return std::nullopt;
-      at = end;
     }
-    if (at < parts) return std::nullopt;
+    if (begin_of[stages][parts] < 0) return std::nullopt;
+    std::vector<int64_t> begins(stages);
+    for (size_t stage = stages, end = parts; stage-- > 0; end = static_cast<size_t>(begins[stage]))
+      begins[stage] = begin_of[stage + 1][end];
     return begins;
   }
 
  private:
+  void extend(size_t stage, size_t begin, int64_t slowest, int64_t once, std::vector<int64_t>& begin_of) const {
+    StageSum sum;
+    for (size_t i = begin; i < problem_.parts.size(); ++i) {
+      sum.add(problem_.parts[i]);
+      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.in_flight[stage]) > problem_.memory) return;
+      if (begin_of[i + 1] < 0) begin_of[i + 1] = static_cast<int64_t>(begin);
+    }
+  }
+
   const StageProblem& problem_;
 };
 

@@ -63,7 +63,9 @@ TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
   ASSERT_EQ(found.best.size(), 5U);
   for (size_t i = 0; i < found.best.size(); ++i) {
     EXPECT_GE(found.best[i].price.total, found.bound_ps);
-    if (i > 0) EXPECT_LE(found.best[i - 1].price.total, found.best[i].price.total);
+    if (i > 0) {
+      EXPECT_LE(found.best[i - 1].price.total, found.best[i].price.total);
+    }
   }
   EXPECT_THAT(exact_text(found, 4, 16 * 32, "tokens"), testing::HasSubstr("proven over the tables"));
   const PlanFile file = plan_file(found, 4);
@@ -106,11 +108,11 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
       if (std::ranges::find(kinds, kind) != kinds.end()) continue;
       kinds.push_back(kind);
       const Off off = off_by(plan, way, ranks);
-      EXPECT_GT(off.time, -0.15) << kind;
-      EXPECT_LT(off.time, 0.35) << kind;
+      EXPECT_GT(off.time, 0) << kind;
+      EXPECT_LT(off.time, 0.2) << kind;
       EXPECT_GT(off.bytes, -0.15) << kind;
       EXPECT_LT(off.bytes, 0.5) << kind;
-      RecordProperty(kind + " time", fmt::format("{:.3f}", off.time));
+      RecordProperty(kind, fmt::format("time {:.3f} bytes {:.3f}", off.time, off.bytes));
     }
     EXPECT_GE(kinds.size(), 3U);
   }

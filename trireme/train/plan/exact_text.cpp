@@ -56,13 +56,18 @@ std::string items_text(const ExactWay& way) {
   return out;
 }
 
+// Stages that follow each other and hold as much are one line.
 std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
   std::string out;
-  for (size_t stage = 0; stage < way.begins.size(); ++stage) {
-    const int64_t end = stage + 1 < way.begins.size() ? way.begins[stage + 1] : plan.parts.count();
-    out += fmt::format("memory{} {:.1f} MiB, parts {} to {}\n",
-                       way.begins.size() > 1 ? fmt::format(" of stage {}", stage) : "", mib_of(way.stage_bytes[stage]),
-                       way.begins[stage], end - 1);
+  const auto stages = way.begins.size();
+  for (size_t first = 0, end = 0; first < stages; first = end) {
+    while (end < stages && way.stage_bytes[end] == way.stage_bytes[first]) ++end;
+    const int64_t last_part = end < stages ? way.begins[end] - 1 : plan.parts.count() - 1;
+    const std::string which = stages == 1        ? ""
+                              : end - first == 1 ? fmt::format(" of stage {}", first)
+                                                 : fmt::format(" of each of stages {} to {}", first, end - 1);
+    out += fmt::format("memory{} {:.1f} MiB, parts {} to {}\n", which, mib_of(way.stage_bytes[first]),
+                       way.begins[first], last_part);
   }
   return out;
 }
