@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
@@ -13,12 +14,15 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/plan/what_if.h"
 
 namespace trireme::cli {
 namespace {
+
+constexpr int kMostCompiledRanks = 32;  // for which every way is compiled, where nothing else is asked
 
 struct PlanArgs {
   std::string config;
@@ -29,6 +33,7 @@ struct PlanArgs {
   bool sensitivities = false;
   int64_t batch = 0, seq = 0, memory_mib = 0;
   int top = 3;
+  std::string search = "auto";
 };
 
 JobConfig read_job(const PlanArgs& args) {
@@ -70,6 +75,46 @@ void write_export(const PlanArgs& args, const PlanRequest& request, const Way& w
   std::printf("wrote %s for %s\n", args.export_file.c_str(), args.export_to.c_str());
 }
 
+// What is asked of ways that are compiled.
+void check_asks(const PlanArgs& args) {
+  const std::pair<const char*, bool> asked[] = {{"--why-not", !args.why_not.empty()},
+                                                {"--only", !args.only.empty()},
+                                                {"--sensitivities", args.sensitivities},
+                                                {"--export", !args.export_to.empty()}};
+  for (const auto& [flag, given] : asked)
+    require(!given,
+            "plan: {} looks at ways that are compiled, and the exact search compiles none; give --search compiled",
+            flag);
+}
+
+// Nothing: all ways are compiled.
+std::optional<ExactPlan> exact_plan(const PlanArgs& args, const PlanRequest& request) {
+  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks)) return std::nullopt;
+  check_asks(args);
+  try {
+    return plan_exact(request);
+  } catch (const Error& error) {
+    if (args.search == "exact" || error.kind() != ErrorKind::kUnsupported) throw;
+    std::fprintf(stderr, "every way is compiled instead: %s\n", error.what());
+    return std::nullopt;
+  }
+}
+
+void write_plan(const PlanArgs& args, const PlanFile& file) {
+  atomic_write(args.out, to_string(file));
+  std::printf("wrote %s; train by it with: trireme train %s -n %d --plan %s\n", args.out.c_str(),
+              is_file(args.config) ? args.config.c_str() : "JOB", args.ranks, args.out.c_str());
+}
+
+int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
+  const bool classes = predicts_classes(request.job);
+  const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
+  std::fputs(exact_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
+  if (plan.best.empty()) return 1;
+  if (!args.out.empty()) write_plan(args, plan_file(plan, args.ranks));
+  return 0;
+}
+
 int run(const PlanArgs& args) {
   require(args.export_file.empty() || !args.export_to.empty(), "plan: --out-export takes --export beside it");
   PlanRequest request{.job = read_job(args),
@@ -77,6 +122,7 @@ int run(const PlanArgs& args) {
                       .threads = compute_threads(args.threads, args.ranks),
                       .memory_bytes = args.memory_mib << 20,
                       .top = static_cast<size_t>(args.top)};
+  if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
   std::optional<WayRule> rule, only;  // read before anything takes time
   const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
   if (!args.why_not.empty()) rule = parse_way_rule(args.why_not, ways);
@@ -95,11 +141,7 @@ int run(const PlanArgs& args) {
   std::fputs(answers(args, request, plan, rule).c_str(), stdout);
   if (plan.best.empty()) return 1;
   if (!args.export_to.empty()) write_export(args, request, plan.best.front().way);
-  if (args.out.empty()) return 0;
-  atomic_write(args.out, to_string(plan_file(plan, request)));
-  const bool is_job = is_file(args.config);
-  std::printf("wrote %s; train by it with: trireme train %s -n %d --plan %s\n", args.out.c_str(),
-              is_job ? args.config.c_str() : "JOB", args.ranks, args.out.c_str());
+  if (!args.out.empty()) write_plan(args, plan_file(plan, request));
   return 0;
 }
 
@@ -110,7 +152,7 @@ void add_plan(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("plan", "Find the best ways to cut a job over ranks, without starting any");
   command->add_option("config", args->config, "The job's TOML file, or a model by the name that `trireme models` lists")
       ->required();
-  command->add_option("-n,--ranks", args->ranks, "Ranks to plan for")->check(CLI::Range(1, 4096));
+  command->add_option("-n,--ranks", args->ranks, "Ranks to plan for")->check(CLI::Range(1, 65536));
   command->add_option("--machine", args->machine,
                       "File of the machine to plan for, like machines/h100x8.toml; without it this host");
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
@@ -134,16 +176,29 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--export", args->export_to, "Also print the best as flags or configuration of another system")
       ->check(CLI::IsMember(systems));
   command->add_option("--out-export", args->export_file, "File to write these to, instead of printing them");
+  command
+      ->add_option(
+          "--search", args->search,
+          "compiled: every way is compiled; exact: parts are, and all ways follow from their prices; auto: exact "
+          "for more than 32 ranks, where the model's blocks are alike")
+      ->check(CLI::IsMember({"auto", "compiled", "exact"}))
+      ->capture_default_str();
   command->add_option("--out", args->out, "File to write the best to, for `trireme train --plan`");
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.dtype=bf16")
       ->allow_extra_args(false);
   command->footer(
-      "Every way that the job's keys can cut the model over the ranks (pipeline, tensor, sequence, context, expert "
+      "compiled: every way that the job's keys can cut the model over the ranks (pipeline, tensor, sequence, context, "
+      "expert "
       "and\n"
       "optimizer parallelism, micro-batches, schedules, recomputation, and what --auto finds) is compiled as training\n"
       "compiles it, so that the bytes are those of training; the time is that of the modelled step, by the machine's\n"
       "rates. Of those that fit, the one with the shortest step is the best.\n\n"
-      "Example:\n  trireme plan examples/gpt_text.toml -n 4 --out plan.trp");
+      "exact, for many ranks: what stands before the blocks, one block and what stands after them are compiled and\n"
+      "priced for each way to cut a stage, and of all ways and all cuts into stages the best by these prices is "
+      "found,\n"
+      "which is proven; collectives count as if nothing hid them. It does not look at what --auto finds.\n\n"
+      "Example:\n  trireme plan examples/gpt_text.toml -n 4 --out plan.trp\n"
+      "  trireme plan gpt3-175b -n 512 --machine machines/h100x512.toml --batch 1536 --set train.dtype=bf16");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

@@ -50,28 +50,6 @@ void add_computing(const CompiledCrew& crew, const Rates& rates, double share, W
   }
 }
 
-WayCost cost_of(const Compiled& compiled) {
-  WayCost out;
-  std::vector<std::vector<double>> seconds;
-  for (const ExecutionPlan* const plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
-  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
-  out.step_s = time.makespan_s;
-  const auto ranks = static_cast<double>(time.ranks.size());
-  for (const RankTime& rank : time.ranks) {
-    out.waiting_s += rank.waiting_s / ranks;
-    for (int lane = 1; lane < kLanes; ++lane) {
-      out.moving_s += rank.lanes[static_cast<size_t>(lane)].busy_s / ranks;
-      out.exposed_s += rank.lanes[static_cast<size_t>(lane)].exposed_s / ranks;
-    }
-  }
-  for (const CompiledCrew& crew : compiled.crews) {
-    add_computing(crew, compiled.rates, 1.0 / static_cast<double>(compiled.crews.size()), out);
-    const Arena& arena = crew.plan.arena();
-    out.memory.push_back({arena.bytes, arena.persistent, bytes_by_holding(crew.plan)});
-  }
-  return out;
-}
-
 class Planner {
  public:
   explicit Planner(const PlanRequest& request)
@@ -177,6 +155,28 @@ class Planner {
 };
 
 }  // namespace
+
+WayCost cost_of(const Compiled& compiled) {
+  WayCost out;
+  std::vector<std::vector<double>> seconds;
+  for (const ExecutionPlan* const plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
+  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
+  out.step_s = time.makespan_s;
+  const auto ranks = static_cast<double>(time.ranks.size());
+  for (const RankTime& rank : time.ranks) {
+    out.waiting_s += rank.waiting_s / ranks;
+    for (int lane = 1; lane < kLanes; ++lane) {
+      out.moving_s += rank.lanes[static_cast<size_t>(lane)].busy_s / ranks;
+      out.exposed_s += rank.lanes[static_cast<size_t>(lane)].exposed_s / ranks;
+    }
+  }
+  for (const CompiledCrew& crew : compiled.crews) {
+    add_computing(crew, compiled.rates, 1.0 / static_cast<double>(compiled.crews.size()), out);
+    const Arena& arena = crew.plan.arena();
+    out.memory.push_back({arena.bytes, arena.persistent, bytes_by_holding(crew.plan)});
+  }
+  return out;
+}
 
 int64_t WayCost::most_bytes() const {
   int64_t out = 0;

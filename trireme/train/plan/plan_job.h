@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "trireme/train/plan/ways.h"
+#include "trireme/train/step/compile.h"
 
 namespace trireme {
 
@@ -48,7 +49,7 @@ struct PlanLedger {
   int64_t ways = 0;
   int64_t do_not_divide = 0;  // the batch, the model or the schedule by so many ranks or micro-batches
   int64_t memory_least = 0;   // parameters and state alone, in as many pieces as the way makes of them, are too much
-  int64_t needless = 0;       // recompute although they fit without
+  int64_t needless = 0;       // recompute although they fit without; of the exact search: ruled out by a bound
   int64_t memory = 0;         // compiled; the arena is too much
   int64_t fit = 0;            // compiled
   std::string first_refusal = {};  // of a way that does not divide
@@ -65,6 +66,9 @@ struct JobPlan {
   double bound_s = 0;       // no way takes less: all ranks do the step's arithmetic all the time, as fast as they can
   double peak_flops_per_s = 0;  // of all ranks
 };
+
+// Of a compiled step, in virtual time; but for `flops`.
+WayCost cost_of(const Compiled& step);
 
 // Throws what without_cuts and compile throw where the job itself is wrong.
 JobPlan plan_job(const PlanRequest& request);

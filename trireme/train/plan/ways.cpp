@@ -12,8 +12,17 @@ namespace {
 
 constexpr const char* kSchedules[] = {"1f1b", "zb-h1"};  // of a pipeline
 
-// What may be computed again, as train.recompute says it: nothing, activation functions and norms, all modules.
-std::vector<std::string> recomputes() {
+std::vector<int64_t> divisors_if(bool any, int64_t of) {
+  return any ? divisors_of(of) : std::vector<int64_t>{1};
+}
+
+std::vector<int64_t> micro_batches_for(int64_t pp) {
+  return pp == 1 ? std::vector<int64_t>{1, 2, 4} : std::vector<int64_t>{pp, 2 * pp, 4 * pp};
+}
+
+}  // namespace
+
+std::vector<std::string> recompute_choices() {
   std::vector<std::string> out;
   for (const Recompute& again : {Recompute{}, {.rows = true}, {.blocks = -1}}) {
     PassOptions options{.recompute = again};
@@ -23,7 +32,7 @@ std::vector<std::string> recomputes() {
   return out;
 }
 
-std::vector<int64_t> divisors(int64_t of) {
+std::vector<int64_t> divisors_of(int64_t of) {
   std::vector<int64_t> out;
   for (int64_t d = 1; d <= of; ++d) {
     if (of % d == 0) out.push_back(d);
@@ -31,11 +40,6 @@ std::vector<int64_t> divisors(int64_t of) {
   return out;
 }
 
-std::vector<int64_t> divisors_if(bool any, int64_t of) {
-  return any ? divisors(of) : std::vector<int64_t>{1};
-}
-
-// The axes of a crew of so many ranks.
 std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks) {
   std::vector<Way> out;
   for (const int64_t tp : divisors_if(model.weights, ranks)) {
@@ -48,12 +52,6 @@ std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks) {
   }
   return out;
 }
-
-std::vector<int64_t> micro_batches_for(int64_t pp) {
-  return pp == 1 ? std::vector<int64_t>{1, 2, 4} : std::vector<int64_t>{pp, 2 * pp, 4 * pp};
-}
-
-}  // namespace
 
 std::vector<std::string> Way::keys() const {
   return {fmt::format("parallel.mode={}", is_searched ? "auto_parallel" : "semi_auto_parallel"),
@@ -124,13 +122,13 @@ JobConfig without_cuts(const JobConfig& job) {
 std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
   const nn::Cuttable model = model_of(job).cuttable();
   std::vector<Way> out;
-  for (const int64_t pp : divisors(ranks)) {
+  for (const int64_t pp : divisors_of(ranks)) {
     for (const Way& axes : axes_of(model, pp, ranks / pp)) {
       const bool has_copies = ranks / pp / axes.tp > 1;  // whose state slices can be of
       for (const int64_t micro_batches : micro_batches_for(pp)) {
         for (size_t s = 0; s < (pp > 1 ? std::size(kSchedules) : 1); ++s) {
           for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
-            for (const std::string& recompute : recomputes()) {
+            for (const std::string& recompute : recompute_choices()) {
               Way way = axes;
               way.micro_batches = micro_batches;
               way.schedule = kSchedules[s];
@@ -144,7 +142,8 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
     }
   }
   if (ranks > 1) {
-    for (const std::string& recompute : recomputes()) out.push_back({.recompute = recompute, .is_searched = true});
+    for (const std::string& recompute : recompute_choices())
+      out.push_back({.recompute = recompute, .is_searched = true});
   }
   return out;
 }

@@ -32,6 +32,12 @@ void refuse_rules(const JobConfig& job, std::string_view cure);
 // The job without what a way says. Throws where it has rules.
 JobConfig without_cuts(const JobConfig& job);
 
+// What may be computed again, as train.recompute says it: nothing, activation functions and norms, all modules.
+std::vector<std::string> recompute_choices();
+// The axes of a crew of so many ranks, of `pp` crews.
+std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks);
+std::vector<int64_t> divisors_of(int64_t number);
+
 // All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of
 // state, recomputation. Whether they go together with the batch and the model is seen when they are compiled.
 std::vector<Way> ways_of(const JobConfig& job, int64_t ranks);

@@ -1,0 +1,55 @@
+// The outer search: of many ways to cut a model over ranks the ones with the shortest step, each with its best cut into
+// stages. What can be said of a way before its tables are priced saves pricing it; the result is exact over the tables.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "trireme/planner/outer/stage_problem.h"
+
+namespace trireme {
+
+// What is known of a way before it is priced.
+struct OuterCandidate {
+  bool divides = true;
+  int64_t least_bytes = 0;  // of a rank, however it is cut
+  int64_t bound_ps = 0;     // it takes no less
+};
+
+// The counts after the first add up to it.
+struct OuterLedger {
+  int64_t ways = 0;
+  int64_t do_not_divide = 0;  // or are refused by the compiler
+  int64_t memory_least = 0;   // parameters and state alone are too much
+  int64_t bound = 0;          // not priced: by its arithmetic alone not among the best
+  int64_t slower = 0;         // priced, in part or whole, and not solved: by what was priced not among the best
+  int64_t memory = 0;         // priced; no cut into stages fits
+  int64_t solved = 0;
+  friend bool operator==(const OuterLedger&, const OuterLedger&) = default;
+};
+
+struct SolvedWay {
+  size_t candidate = 0;
+  std::vector<int64_t> begins;
+  CutPrice price;
+};
+
+struct OuterResult {
+  std::vector<SolvedWay> best;  // by time, of equal ones the first
+  OuterLedger ledger;
+};
+
+// What the search asks of a candidate, each dearer than the one before.
+struct OuterQuestions {
+  // Bounds that follow from some of its tables; nothing where it is refused.
+  std::vector<std::function<std::optional<int64_t>(size_t)>> bounds = {};
+  // Its tables; nothing where it is refused. No cut of it may take less than the bounds say.
+  std::function<std::optional<StageProblem>(size_t)> problem;
+};
+
+// `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the
+// result does not hang on.
+OuterResult search_outer(const std::vector<OuterCandidate>& candidates, int64_t memory, size_t top,
+                         const OuterQuestions& ask);
+
+}  // namespace trireme

@@ -1,0 +1,205 @@
+#include "trireme/planner/outer/outer_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/timetable/schedules.h"
+#include "trireme/plan/timetable/timetable_time.h"
+#include "trireme/planner/outer/pipeline_shape.h"
+
+namespace trireme::outer_search_test {
+namespace {
+
+class RandomTables {
+ public:
+  explicit RandomTables(uint64_t seed) : random_(seed) {}
+
+  int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+
+  PartPrice part() {
+    PartPrice out;
+    for (const auto field :
+         {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
+          &PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::update, &PartPrice::sync,
+          &PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::work})
+      out.*field = number(0, 3) == 0 ? 0 : number(0, 9);
+    return out;
+  }
+
+  StageProblem problem() {
+    StageProblem out{.micro_batches = number(1, 6), .crossing = number(0, 5), .memory = number(5, 150)};
+    const int64_t parts = number(1, 7), stages = number(1, 4);
+    for (int64_t i = 0; i < parts; ++i) out.parts.push_back(number(0, 2) > 0 && i > 0 ? out.parts.back() : part());
+    out.shape = {number(0, 4), number(0, 4), number(-4, 4), {}};
+    for (int64_t s = 0; s < stages; ++s) out.shape.in_flight.push_back(number(1, 4));
+    return out;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// Of all cuts the least total, with nothing but loops; -1: none fits.
+int64_t least_of_all_cuts(const StageProblem& problem) {
+  const auto parts = static_cast<int64_t>(problem.parts.size());
+  const int64_t stages = problem.shape.stages();
+  int64_t least = -1;
+  for (int64_t mask = 0; mask < int64_t{1} << (parts - 1); ++mask) {  // bit i: a stage begins with part i + 1
+    if (__builtin_popcountll(static_cast<uint64_t>(mask)) != stages - 1) continue;
+    int64_t slowest = 0, once = 0, fill = 0, stage = 0;
+    int64_t pass_sum = 0, once_sum = 0, held = 0, kept = 0, work = 0;
+    bool fits = true;
+    for (int64_t i = 0; i < parts; ++i) {
+      const PartPrice& p = problem.parts[static_cast<size_t>(i)];
+      pass_sum += p.forward + p.moving_forward + p.input_grad + p.again + p.moving_backward + p.weight_grad;
+      once_sum += p.update + p.sync;
+      held += p.persistent + p.gradients;
+      kept += p.kept;
+      work = std::max(work, p.work);
+      fill += problem.shape.idle_forward * (p.forward + p.moving_forward) +
+              problem.shape.idle_input * (p.input_grad + p.again + p.moving_backward) +
+              problem.shape.idle_weight * p.weight_grad;
+      if (i + 1 < parts && (mask >> i & 1) == 0) continue;
+      fits = fits && held + kept * problem.shape.in_flight[static_cast<size_t>(stage)] + work <= problem.memory;
+      slowest = std::max(slowest, pass_sum);
+      once = std::max(once, once_sum);
+      pass_sum = once_sum = held = kept = work = 0;
+      ++stage;
+    }
+    const int64_t total =
+        problem.micro_batches * slowest + std::max<int64_t>(fill, 0) / stages + problem.crossing * (stages - 1) + once;
+    if (fits && (least < 0 || total < least)) least = total;
+  }
+  return least;
+}
+
+TEST(StageProblem, the_best_cut_is_the_best_of_all) {
+  RandomTables tables(1);
+  int fit = 0, too_large = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const StageProblem problem = tables.problem();
+    const int64_t least = least_of_all_cuts(problem);
+    const auto cut = best_cut(problem);
+    ASSERT_EQ(cut.has_value(), least >= 0) << i;
+    ++(cut ? fit : too_large);
+    if (!cut) continue;
+    ASSERT_EQ(price_of_cut(problem, *cut).total, least) << i;
+    ASSERT_LE(bound_of_cuts(problem), least) << i;
+    for (const int64_t bytes : bytes_of_stages(problem, *cut)) ASSERT_LE(bytes, problem.memory);
+  }
+  EXPECT_GT(fit, 3'000);
+  EXPECT_GT(too_large, 3'000);
+}
+
+TEST(StageProblem, more_memory_and_faster_parts_are_never_worse) {
+  RandomTables tables(2);
+  for (int i = 0; i < 2'000; ++i) {
+    StageProblem problem = tables.problem();
+    const auto before = best_cut(problem);
+    if (!before) continue;
+    const int64_t total = price_of_cut(problem, *before).total;
+    StageProblem larger = problem;
+    larger.memory += 20;
+    ASSERT_LE(price_of_cut(larger, *best_cut(larger)).total, total);
+    problem.parts[0].update = 0;
+    ASSERT_LE(price_of_cut(problem, *best_cut(problem)).total, total);
+  }
+}
+
+// Candidates whose bounds hold; some are refused.
+struct RandomSearch {
+  std::vector<OuterCandidate> candidates;
+  std::vector<std::optional<StageProblem>> problems;
+  int64_t memory = 0;
+
+  explicit RandomSearch(RandomTables& tables) : memory(tables.number(20, 150)) {
+    const int64_t count = tables.number(1, 20);
+    for (int64_t i = 0; i < count; ++i) {
+      StageProblem problem = tables.problem();
+      problem.memory = memory;
+      int64_t held = 0;
+      for (const PartPrice& part : problem.parts) held += part.persistent;
+      OuterCandidate candidate{.divides = tables.number(0, 9) > 0,
+                               .least_bytes = held / problem.shape.stages(),
+                               .bound_ps = bound_of_cuts(problem) / tables.number(1, 3)};
+      candidates.push_back(candidate);
+      problems.push_back(tables.number(0, 9) > 0 ? std::optional(problem) : std::nullopt);
+    }
+  }
+
+  OuterResult result(size_t top) const {
+    const auto half = [&](size_t i) -> std::optional<int64_t> {
+      if (!problems[i]) return std::nullopt;
+      return (candidates[i].bound_ps + bound_of_cuts(*problems[i])) / 2;
+    };
+    return search_outer(candidates, memory, top, {.bounds = {half}, .problem = [&](size_t i) { return problems[i]; }});
+  }
+};
+
+TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
+  RandomTables tables(3);
+  OuterLedger sum;
+  for (int i = 0; i < 5'000; ++i) {
+    const RandomSearch search(tables);
+    const auto top = static_cast<size_t>(tables.number(1, 4));
+    const OuterResult found = search.result(top);
+
+    std::vector<std::pair<int64_t, size_t>> all;
+    for (size_t k = 0; k < search.problems.size(); ++k) {
+      if (!search.candidates[k].divides || !search.problems[k]) continue;
+      const int64_t least = least_of_all_cuts(*search.problems[k]);
+      if (least >= 0) all.emplace_back(least, k);
+    }
+    std::ranges::sort(all);
+    ASSERT_EQ(found.best.size(), std::min(top, all.size())) << i;
+    for (size_t k = 0; k < found.best.size(); ++k) {
+      ASSERT_EQ(found.best[k].price.total, all[k].first) << i;
+      ASSERT_EQ(found.best[k].candidate, all[k].second) << i;
+    }
+    const OuterLedger& l = found.ledger;
+    ASSERT_EQ(l.do_not_divide + l.memory_least + l.bound + l.memory + l.slower + l.solved, l.ways) << i;
+    ASSERT_EQ(l.ways, static_cast<int64_t>(search.candidates.size()));
+    sum.do_not_divide += l.do_not_divide;
+    sum.memory_least += l.memory_least;
+    sum.bound += l.bound;
+    sum.memory += l.memory;
+    sum.slower += l.slower;
+    sum.solved += l.solved;
+  }
+  for (const int64_t count : {sum.do_not_divide, sum.memory_least, sum.bound, sum.memory, sum.slower, sum.solved})
+    EXPECT_GT(count, 100);
+}
+
+// What a timetable of equal stages takes, to the unit where passes take about as long as each other.
+TEST(PipelineShape, says_what_timetables_take) {
+  RandomTables tables(4);
+  for (const char* const schedule : {"1f1b", "zb-h1"}) {
+    for (const int64_t crews : {2, 3, 4, 8}) {
+      const PipelineShape shape = shape_of_schedule(schedule, crews);
+      ASSERT_EQ(shape.stages(), crews);
+      for (int i = 0; i < 20; ++i) {
+        const int64_t micro_batches = crews + tables.number(0, 3 * crews);
+        const int64_t f = tables.number(98, 102), in = tables.number(103, 106), w = tables.number(92, 97);
+        const Timetable timetable = make_timetable(
+            schedule,
+            {.crews = static_cast<int>(crews), .stages_per_crew = 1, .micro_batches = static_cast<int>(micro_batches)});
+        const TimetableTime time = time_of(timetable, {.forward = static_cast<double>(f),
+                                                       .input_grad = static_cast<double>(in),
+                                                       .weight_grad = static_cast<double>(w)});
+        const int64_t idle = shape.idle_forward * f + shape.idle_input * in + shape.idle_weight * w;
+        EXPECT_EQ(static_cast<int64_t>(time.makespan), micro_batches * (f + in + w) + idle)
+            << schedule << " of " << crews << " crews and " << micro_batches << " micro-batches";
+        for (size_t crew = 0; crew < time.crews.size(); ++crew)
+          EXPECT_LE(time.crews[crew].live, shape.in_flight[crew]) << schedule;
+      }
+    }
+  }
+  EXPECT_EQ(shape_of_schedule("1f1b", 4), (PipelineShape{3, 3, 3, {4, 3, 2, 1}}));
+  EXPECT_EQ(shape_of_schedule("1f1b", 1), (PipelineShape{0, 0, 0, {1}}));
+}
+
+}  // namespace
+}  // namespace trireme::outer_search_test

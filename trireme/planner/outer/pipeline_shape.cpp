@@ -1,0 +1,51 @@
+#include "trireme/planner/outer/pipeline_shape.h"
+
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/plan/timetable/schedules.h"
+#include "trireme/plan/timetable/timetable_time.h"
+
+namespace trireme {
+namespace {
+
+// Where they are equal, which pass a crew waits for is a matter of taste.
+constexpr UnitCosts kAlike{.forward = 100, .input_grad = 104, .weight_grad = 96};
+
+// Beside the passes of all micro-batches.
+int64_t idle_of(const Timetable& timetable, const UnitCosts& costs) {
+  const double passes = costs.forward + costs.input_grad + costs.weight_grad;
+  return std::llround(time_of(timetable, costs).makespan - passes * timetable.micro_batches);
+}
+
+}  // namespace
+
+PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews) {
+  if (crews == 1) return {.in_flight = {1}};
+  const auto timetable = [&](int64_t micro_batches) {
+    return make_timetable(schedule, {.crews = static_cast<int>(crews),
+                                     .stages_per_crew = 1,
+                                     .micro_batches = static_cast<int>(micro_batches),
+                                     .seq_chunks = 1});
+  };
+  const Timetable few = timetable(2 * crews);
+  const int64_t idle = idle_of(few, kAlike);
+  const int64_t more = idle_of(timetable(3 * crews), kAlike);
+  if (idle != more) {
+    fail(ErrorKind::kUnsupported,
+         "the schedule '{}' idles {} for {} micro-batches and {} for {}: its idle time grows with them", schedule, idle,
+         2 * crews, more, 3 * crews);
+  }
+  const auto one_more = [&](double UnitCosts::*cost) {
+    UnitCosts costs = kAlike;
+    costs.*cost += 1;
+    return idle_of(few, costs) - idle;
+  };
+  PipelineShape out{.idle_forward = one_more(&UnitCosts::forward),
+                    .idle_input = one_more(&UnitCosts::input_grad),
+                    .idle_weight = one_more(&UnitCosts::weight_grad)};
+  for (const TimetableTime::Crew& crew : time_of(few, kAlike).crews) out.in_flight.push_back(crew.live);
+  return out;
+}
+
+}  // namespace trireme

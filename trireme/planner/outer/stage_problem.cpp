@@ -1,0 +1,169 @@
+#include "trireme/planner/outer/stage_problem.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+int64_t divided_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Of all parts together; it does not depend on the cut.
+int64_t fill_of(const StageProblem& problem) {
+  const PipelineShape& shape = problem.shape;
+  int64_t sum = 0;
+  for (const PartPrice& part : problem.parts) {
+    sum += shape.idle_forward * part.forward_pass() + shape.idle_input * part.input_pass() +
+           shape.idle_weight * part.weight_grad;
+  }
+  return std::max<int64_t>(0, sum) / shape.stages();
+}
+
+// One stage, part by part.
+struct StageSum {
+  int64_t pass = 0, once = 0, persistent = 0, kept = 0, work = 0;
+  void add(const PartPrice& part) {
+    pass += part.pass();
+    once += part.once();
+    persistent += part.persistent + part.gradients;
+    kept += part.kept;
+    work = std::max(work, part.work);
+  }
+  int64_t bytes(int64_t in_flight) const { return persistent + kept * in_flight + work; }
+};
+
+// Whether there is a cut whose stages take no more than so much: by how many parts so many stages can have, for each
+// number of stages. The longest first stage is not always right: what it leaves may be too large for the second, which
+// keeps more micro-batches than the third.
+class WithinCaps {
+ public:
+  explicit WithinCaps(const StageProblem& problem) : problem_(problem) {}
+
+  std::optional<std::vector<int64_t>> cut(int64_t slowest, int64_t once) const {
+    const size_t parts = problem_.parts.size(), stages = problem_.shape.in_flight.size();
+    // Where the last of so many stages begins, if they end with the part before this one; -1: they cannot.
+    std::vector<std::vector<int64_t>> begin_of(stages + 1, std::vector<int64_t>(parts + 1, -1));
+    begin_of[0][0] = 0;
+    for (size_t stage = 0; stage < stages; ++stage) {
+      for (size_t begin = 0; begin < parts; ++begin) {
+        if (begin_of[stage][begin] >= 0) extend(stage, begin, slowest, once, begin_of[stage + 1]);
+      }
+    }
+    if (begin_of[stages][parts] < 0) return std::nullopt;
+    std::vector<int64_t> begins(stages);
+    for (size_t stage = stages, end = parts; stage-- > 0; end = static_cast<size_t>(begins[stage]))
+      begins[stage] = begin_of[stage + 1][end];
+    return begins;
+  }
+
+ private:
+  void extend(size_t stage, size_t begin, int64_t slowest, int64_t once, std::vector<int64_t>& begin_of) const {
+    StageSum sum;
+    for (size_t i = begin; i < problem_.parts.size(); ++i) {
+      sum.add(problem_.parts[i]);
+      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.in_flight[stage]) > problem_.memory) return;
+      if (begin_of[i + 1] < 0) begin_of[i + 1] = static_cast<int64_t>(begin);
+    }
+  }
+
+  const StageProblem& problem_;
+};
+
+// What stages can take: sums of neighbours, sorted, each once.
+template <class Value>
+std::vector<int64_t> sums_of_runs(const std::vector<PartPrice>& parts, Value value) {
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    int64_t sum = 0;
+    for (size_t j = i; j < parts.size(); ++j) out.push_back(sum += value(parts[j]));
+  }
+  std::ranges::sort(out);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace
+
+CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  CutPrice out{.fill = fill_of(problem), .crossings = problem.crossing * (problem.shape.stages() - 1)};
+  for (size_t stage = 0; stage < begins.size(); ++stage) {
+    const auto end =
+        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
+    StageSum sum;
+    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) sum.add(problem.parts[i]);
+    out.slowest = std::max(out.slowest, sum.pass);
+    out.once = std::max(out.once, sum.once);
+  }
+  out.total = problem.micro_batches * out.slowest + out.fill + out.crossings + out.once;
+  return out;
+}
+
+std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  std::vector<int64_t> out;
+  for (size_t stage = 0; stage < begins.size(); ++stage) {
+    const auto end =
+        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
+    StageSum sum;
+    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) sum.add(problem.parts[i]);
+    out.push_back(sum.bytes(problem.shape.in_flight[stage]));
+  }
+  return out;
+}
+
+int64_t bound_of_cuts(const StageProblem& problem) {
+  int64_t pass = 0, once = 0, largest_pass = 0, largest_once = 0;
+  for (const PartPrice& part : problem.parts) {
+    pass += part.pass();
+    once += part.once();
+    largest_pass = std::max(largest_pass, part.pass());
+    largest_once = std::max(largest_once, part.once());
+  }
+  const int64_t stages = problem.shape.stages();
+  return problem.micro_batches * std::max(largest_pass, divided_up(pass, stages)) + fill_of(problem) +
+         problem.crossing * (stages - 1) + std::max(largest_once, divided_up(once, stages));
+}
+
+std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem) {
+  require(problem.shape.stages() >= 1 && problem.micro_batches >= 1, "a cut into {} stages of {} micro-batches",
+          problem.shape.stages(), problem.micro_batches);
+  if (static_cast<int64_t>(problem.parts.size()) < problem.shape.stages()) return std::nullopt;
+  const WithinCaps within(problem);
+  const std::vector<int64_t> passes = sums_of_runs(problem.parts, [](const PartPrice& p) { return p.pass(); });
+  const std::vector<int64_t> onces = sums_of_runs(problem.parts, [](const PartPrice& p) { return p.once(); });
+  std::optional<std::vector<int64_t>> best;
+  int64_t best_sum = 0;
+  size_t low = 0;  // of passes: below it nothing fits whatever `once` is
+  // The longer a stage may take once a step, the less it takes for a micro-batch.
+  for (size_t o = onces.size(); o-- > 0;) {
+    // Where no stage of this cap's is short enough for a micro-batch, none of a smaller one's is.
+    const auto fits = [&](size_t pass) { return within.cut(passes[pass], onces[o]); };
+    size_t first = low, end = passes.size();
+    while (first < end) {
+      const size_t middle = first + (end - first) / 2;
+      if (fits(middle)) {
+        end = middle;
+      } else {
+        first = middle + 1;
+      }
+    }
+    if (first == passes.size()) break;
+    low = first;
+    const int64_t least = problem.micro_batches * passes[first] + onces.front();
+    if (best && least >= best_sum) break;
+    const std::vector<int64_t> cut = *fits(first);
+    const CutPrice price = price_of_cut(problem, cut);
+    const int64_t sum = problem.micro_batches * price.slowest + price.once;
+    if (!best || sum < best_sum) {
+      best = cut;
+      best_sum = sum;
+    }
+    // What was found may be below the cap already.
+    while (o > 0 && onces[o - 1] >= price.once) --o;
+  }
+  return best;
+}
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// The cut of a chain of parts (embedding, blocks, head) into the stages of a pipeline, by the prices of the parts,
+// which are whole numbers: the least time of a step within each device's memory, exactly.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace trireme {
+
+// What a part takes of a rank: times in picoseconds, of one micro-batch unless said.
+struct PartPrice {
+  int64_t forward = 0, input_grad = 0, weight_grad = 0, again = 0;  // computing
+  int64_t moving_forward = 0, moving_backward = 0;                  // collectives
+  int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
+  int64_t persistent = 0, gradients = 0;                            // bytes
+  int64_t kept = 0;                                                 // bytes of each micro-batch in flight
+  int64_t work = 0;                                                 // bytes beside these, of one part at a time
+
+  int64_t forward_pass() const { return forward + moving_forward; }
+  int64_t input_pass() const { return again + input_grad + moving_backward; }
+  int64_t pass() const { return forward_pass() + input_pass() + weight_grad; }
+  int64_t once() const { return update + sync; }
+  friend bool operator==(const PartPrice&, const PartPrice&) = default;
+};
+
+// A schedule with so many crews: a step of micro-batches of a forward, an input gradient's and a weight gradient's pass
+// takes their sum for each micro-batch, and these multiples of them on top.
+struct PipelineShape {
+  int64_t idle_forward = 0, idle_input = 0, idle_weight = 0;
+  std::vector<int64_t> in_flight;  // of each stage: the most micro-batches whose activations it keeps
+  int64_t stages() const { return static_cast<int64_t>(in_flight.size()); }
+  friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
+};
+
+struct StageProblem {
+  std::vector<PartPrice> parts;
+  PipelineShape shape;
+  int64_t micro_batches = 1;
+  int64_t crossing = 0;  // ps: activations over one boundary, and their gradients back
+  int64_t memory = 0;    // bytes of a rank
+};
+
+// What the step takes: micro_batches * slowest + fill + crossings + once.
+struct CutPrice {
+  int64_t slowest = 0;    // of the stages, for one micro-batch
+  int64_t fill = 0;       // in which the pipeline fills and empties
+  int64_t crossings = 0;  // once there and back
+  int64_t once = 0;       // the longest of the stages: sums of gradients, updates
+  int64_t total = 0;
+};
+
+// `begins`: the first part of each stage.
+CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins);
+std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins);
+// No cut takes less: all stages alike, without memory.
+int64_t bound_of_cuts(const StageProblem& problem);
+
+// The cut with the least total; of equal ones the one with the least `slowest`. Nothing where none fits.
+std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem);
+
+}  // namespace trireme

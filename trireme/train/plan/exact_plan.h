@@ -1,0 +1,42 @@
+// Planning for many ranks: the parts of the model are priced, and the outer search takes the best of all ways over
+// their tables. Nothing of the size of the job is compiled.
+#pragma once
+
+#include "trireme/train/plan/outer_ways.h"
+#include "trireme/train/plan/plan_text.h"
+
+namespace trireme {
+
+struct ExactWay {
+  OuterWay outer;
+  std::vector<int64_t> begins;  // the first part of each stage
+  CutPrice price;
+  std::vector<int64_t> stage_bytes;
+  StageProblem problem;  // its tables
+
+  std::vector<std::string> keys(const ModelParts& parts) const;
+};
+
+struct ExactPlan {
+  std::string graph;  // hash of the training step
+  Machine machine;
+  int64_t memory_bytes = 0;
+  ModelParts parts;
+  OuterLedger ledger;
+  std::vector<ExactWay> best;
+  double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
+  int64_t bound_ps = 0;                    // the arithmetic alone
+  int64_t jobs_compiled = 0;               // of one block, to price parts
+  std::string first_refusal;
+};
+
+// Throws as plan_job, and as parts_of.
+ExactPlan plan_exact(const PlanRequest& request);
+
+// What `train --plan` reads. Its ledger counts as needless what a bound rules out.
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks);
+
+// Itemised, with the bound that is proven over the tables.
+std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens_per_step, std::string_view unit);
+
+}  // namespace trireme

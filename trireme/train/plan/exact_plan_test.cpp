@@ -1,0 +1,122 @@
+#include "trireme/train/plan/exact_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/job/named_models.h"
+
+namespace trireme::exact_plan_test {
+namespace {
+
+JobConfig gpt_of_four_layers() {
+  JobConfig job;
+  set_named_model(job, "gpt2");
+  set_keys(job,
+           {"model.layers=4", "model.width=64", "model.heads=4", "data.seq=32", "train.batch=16", "data.validation=0"});
+  return job;
+}
+
+Graph step_of(const JobConfig& job) {
+  const auto model = make_model(job);
+  return graphs_of(assembly_of(job, *model, 1), 1).step;
+}
+
+ExactPlan exact(int64_t ranks, size_t top = 3, int64_t memory_bytes = int64_t{1} << 34) {
+  return plan_exact({.job = gpt_of_four_layers(), .ranks = ranks, .memory_bytes = memory_bytes, .top = top});
+}
+
+TEST(ModelParts, are_what_stands_before_the_blocks_the_blocks_and_what_stands_after) {
+  const ModelParts parts = parts_of(step_of(gpt_of_four_layers()));
+
+  EXPECT_EQ(parts.blocks, "h");
+  EXPECT_EQ(parts.layers, 4);
+  EXPECT_THAT(parts.before, testing::IsSupersetOf({"wte", "wpe"}));
+  EXPECT_THAT(parts.after, testing::Contains("ln_f"));
+  EXPECT_EQ(parts.stages_key({0}), "parallel.stages=[]");
+  const std::string key = parts.stages_key({0, 3});
+  EXPECT_THAT(key, testing::HasSubstr("\"h.0..1 = 0\", \"h.2..3 = 1\""));
+  EXPECT_THAT(key, testing::HasSubstr("\"ln_f = 1\""));
+}
+
+TEST(ModelParts, of_models_whose_blocks_are_unlike_are_refused_with_the_cure) {
+  JobConfig job;
+  set_named_model(job, "resnet50");
+  try {
+    parts_of(step_of(job));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    EXPECT_THAT(error.what(), testing::HasSubstr("use --search compiled"));
+  }
+}
+
+TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
+  const ExactPlan found = exact(4, 5);
+
+  const OuterLedger& l = found.ledger;
+  EXPECT_EQ(l.do_not_divide + l.memory_least + l.bound + l.slower + l.memory + l.solved, l.ways);
+  ASSERT_EQ(found.best.size(), 5U);
+  for (size_t i = 0; i < found.best.size(); ++i) {
+    EXPECT_GE(found.best[i].price.total, found.bound_ps);
+    if (i > 0) {
+      EXPECT_LE(found.best[i - 1].price.total, found.best[i].price.total);
+    }
+  }
+  EXPECT_THAT(exact_text(found, 4, 16 * 32, "tokens"), testing::HasSubstr("proven over the tables"));
+  const PlanFile file = plan_file(found, 4);
+  EXPECT_EQ(to_string(parse_plan_file(to_string(file))), to_string(file));
+}
+
+TEST(ExactPlan, says_that_nothing_fits) {
+  const ExactPlan found = exact(2, 3, 1000);
+  EXPECT_TRUE(found.best.empty());
+  EXPECT_THAT(exact_text(found, 2, 16 * 32, "tokens"), testing::HasSubstr("no way of cutting it fits"));
+}
+
+// By how much of the compiled job the tables are off.
+struct Off {
+  double time = 0, bytes = 0;
+};
+
+Off off_by(const ExactPlan& plan, const ExactWay& way, int64_t ranks) {
+  JobConfig job = gpt_of_four_layers();
+  set_keys(job, way.keys(plan.parts));
+  const auto model = make_model(job);
+  const Assembly assembly = assembly_of(job, *model, ranks);
+  JobGraphs graphs = graphs_of(assembly, ranks);
+  const Compiled step = compile(std::move(graphs.step), compile_options(assembly, graphs.parallel, ranks, 1));
+  const WayCost cost = cost_of(step);
+  const double predicted = static_cast<double>(way.price.total) * 1e-12;
+  return {predicted / cost.step_s - 1,
+          static_cast<double>(std::ranges::max(way.stage_bytes)) / static_cast<double>(cost.most_bytes()) - 1};
+}
+
+// Against virtual time and the arena of the whole job, compiled by the plan's keys. The tables count collectives as if
+// nothing hid them, and a pipeline's stages as if each waited for the slowest one.
+TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
+  for (const int64_t ranks : {2, 4}) {
+    const ExactPlan plan = exact(ranks, 60);
+    std::vector<std::string> kinds;
+    for (const ExactWay& way : plan.best) {
+      const InnerWay& inner = way.outer.inner;
+      const std::string kind = fmt::format("pp{} tp{} dp{} zero{}", way.outer.pp, inner.tp, inner.dp, inner.zero);
+      if (std::ranges::find(kinds, kind) != kinds.end()) continue;
+      kinds.push_back(kind);
+      const Off off = off_by(plan, way, ranks);
+      EXPECT_GT(off.time, 0) << kind;
+      EXPECT_LT(off.time, 0.2) << kind;
+      EXPECT_GT(off.bytes, 0) << kind;
+      EXPECT_LT(off.bytes, 0.6) << kind;
+      RecordProperty(kind, fmt::format("time {:.3f} bytes {:.3f}", off.time, off.bytes));
+    }
+    EXPECT_GE(kinds.size(), 3U);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::exact_plan_test

@@ -1,0 +1,103 @@
+// What the exact search found, for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trireme/train/plan/exact_plan.h"
+
+namespace trireme {
+namespace {
+
+double ms_of(int64_t ps) {
+  return static_cast<double>(ps) * 1e-9;
+}
+
+double mib_of(int64_t bytes) {
+  return static_cast<double>(bytes) / 1048576.0;
+}
+
+std::string way_text(const ExactWay& way) {
+  const InnerWay& inner = way.outer.inner;
+  std::string out = way.outer.way().text();
+  if (inner.dp > 1) out += fmt::format(" (dp {}, {} rows each)", inner.dp, inner.rows);
+  return out;
+}
+
+std::string ledger_text(const ExactPlan& plan) {
+  const OuterLedger& l = plan.ledger;
+  return fmt::format(
+      "{} ways: {} solved, {} priced and slower than the best shown, {} priced and too large, {} too large by their "
+      "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the ranks\n"
+      "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
+      l.ways, l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide, plan.jobs_compiled);
+}
+
+// Of all parts, as an average of the stages, and of all micro-batches.
+std::string items_text(const ExactWay& way) {
+  PartPrice sum;
+  for (const PartPrice& part : way.problem.parts) {
+    for (const auto field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
+                             &PartPrice::moving_forward, &PartPrice::moving_backward})
+      sum.*field += part.*field;
+  }
+  const int64_t all = way.problem.micro_batches, stages = way.problem.shape.stages();
+  const auto of = [&](int64_t ps) { return ps * all / stages; };
+  const int64_t average = of(sum.pass());
+  const std::pair<const char*, int64_t> items[] = {{"forward", of(sum.forward)},
+                                                   {"backward", of(sum.input_grad + sum.weight_grad)},
+                                                   {"recomputed", of(sum.again)},
+                                                   {"collectives", of(sum.moving_forward + sum.moving_backward)},
+                                                   {"unlike stages", all * way.price.slowest - average},
+                                                   {"bubble", way.price.fill},
+                                                   {"messages", way.price.crossings},
+                                                   {"sums, update", way.price.once}};
+  std::string out;
+  for (const auto& [name, ps] : items) out += fmt::format("  {:<13} {:>12.3f} ms\n", name, ms_of(ps));
+  return out;
+}
+
+// Stages that follow each other and hold as much are one line.
+std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
+  std::string out;
+  const auto stages = way.begins.size();
+  for (size_t first = 0, end = 0; first < stages; first = end) {
+    while (end < stages && way.stage_bytes[end] == way.stage_bytes[first]) ++end;
+    const int64_t last_part = end < stages ? way.begins[end] - 1 : plan.parts.count() - 1;
+    const std::string which = stages == 1        ? ""
+                              : end - first == 1 ? fmt::format(" of stage {}", first)
+                                                 : fmt::format(" of each of stages {} to {}", first, end - 1);
+    out += fmt::format("memory{} {:.1f} MiB, parts {} to {}\n", which, mib_of(way.stage_bytes[first]),
+                       way.begins[first], last_part);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
+  std::string out = fmt::format("plan for {} ranks by the rates of '{}', {:.1f} MiB of memory a rank\n", ranks,
+                                plan.machine.name, mib_of(plan.memory_bytes));
+  if (plan.best.empty()) {
+    out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", mib_of(plan.memory_bytes));
+    if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())
+      out += fmt::format("  {}\n", plan.first_refusal);
+    return out + ledger_text(plan);
+  }
+  const ExactWay& best = plan.best.front();
+  const double step_s = static_cast<double>(best.price.total) * 1e-12;
+  out += fmt::format("best: {}\n", way_text(best));
+  out += fmt::format("step {:>12.3f} ms, {:.4g} {}/s, {:.1f} % of the peak; from the tables of its parts, with all\n",
+                     ms_of(best.price.total), static_cast<double>(tokens) / step_s, unit,
+                     100 * plan.flops / (step_s * plan.peak_flops_per_s));
+  out += "collectives as if nothing hid them\n";
+  out += items_text(best) + stages_text(plan, best);
+  for (size_t i = 1; i < plan.best.size(); ++i) {
+    out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", way_text(plan.best[i]),
+                       ms_of(plan.best[i].price.total), mib_of(std::ranges::max(plan.best[i].stage_bytes)));
+  }
+  out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", ms_of(best.price.total));
+  out += fmt::format("no way at all takes less than {:.3f} ms, the arithmetic alone\n", ms_of(plan.bound_ps));
+  return out + ledger_text(plan);
+}
+
+}  // namespace trireme

@@ -1,0 +1,79 @@
+#include "trireme/train/plan/outer_ways.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme {
+namespace {
+
+// Of one pp and one choice of axes.
+void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>& recompute,
+              std::vector<OuterWay>& out) {
+  // A batch that does not divide is one way, which is counted as such.
+  const int64_t samples = batch % cut.inner.dp == 0 ? batch / cut.inner.dp : 0;
+  const bool has_copies = cut.inner.dp * cut.inner.cp * cut.inner.ep > 1;  // whose state slices can be of
+  for (int64_t rows = 1; rows <= kMostRows; ++rows) {
+    if (samples > 0 && samples % rows != 0) continue;
+    if (samples == 0 && rows > 1) break;
+    for (const char* const schedule : {"1f1b", "zb-h1"}) {
+      if (cut.pp == 1 && std::string_view(schedule) != "1f1b") continue;
+      for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
+        for (const std::string& again : recompute) {
+          OuterWay way = cut;
+          way.schedule = schedule;
+          way.micro_batches = samples / rows;
+          way.inner.rows = rows;
+          way.inner.zero = zero;
+          way.inner.recompute = again;
+          out.push_back(std::move(way));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Way OuterWay::way() const {
+  Way out = inner.way();
+  out.pp = pp;
+  out.micro_batches = micro_batches;
+  out.schedule = schedule;
+  return out;
+}
+
+std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
+                                 int64_t parts) {
+  const std::vector<std::string> recompute = recompute_choices();
+  std::vector<OuterWay> out;
+  for (const int64_t pp : divisors_of(ranks)) {
+    if (pp > parts) break;
+    for (const Way& axes : axes_of(model, pp, ranks / pp)) {
+      if (axes.cp > 1 && positions / axes.cp < kFewestPositions) continue;
+      if (model.heads > 0 && model.heads % axes.tp != 0) continue;
+      const int64_t dp = ranks / (pp * axes.tp * axes.cp * axes.ep);
+      add_ways({.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}}, batch,
+               recompute, out);
+    }
+  }
+  return out;
+}
+
+OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigures& figures) {
+  OuterCandidate out;
+  out.divides = way.micro_batches >= way.pp;  // a pipeline fills
+  const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
+  // Gradients that several micro-batches add to are whole until the last.
+  const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
+  out.least_bytes = gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) +
+                    figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
+                    figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces);
+  // 1F1B idles for (pp - 1) micro-batches; what is filled with weight gradients may not idle at all.
+  const double idle = way.schedule == "1f1b" && way.micro_batches > 0
+                          ? static_cast<double>(way.pp - 1) / static_cast<double>(way.micro_batches)
+                          : 0;
+  out.bound_ps = static_cast<int64_t>(std::floor(figures.arithmetic_s * (1 + idle) * 1e12));
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+// The ways that the exact search looks at, and what is known of each before any part is priced.
+#pragma once
+
+#include <vector>
+
+#include "trireme/planner/outer/outer_search.h"
+#include "trireme/train/plan/part_prices.h"
+
+namespace trireme {
+
+inline constexpr int64_t kMostRows = 8;            // samples of a micro-batch of one data parallel rank
+inline constexpr int64_t kFewestPositions = 1024;  // of a sample, that cp leaves to a rank
+
+struct OuterWay {
+  int64_t pp = 1, micro_batches = 1;
+  std::string schedule = "1f1b";
+  InnerWay inner;
+
+  Way way() const;
+};
+
+// What all bounds follow from.
+struct StepFigures {
+  int64_t parameter_bytes = 0, state_bytes = 0;
+  double arithmetic_s = 0;  // of the step on all ranks, as fast as they can
+};
+
+// Every pp that divides the ranks and has a part for each stage; every tp, cp, ep and dp that make up a crew, heads
+// that divide by tp, and cp that leaves a rank kFewestPositions or more of a sample; zero, recomputation, both
+// schedules of a pipeline, and every number of rows up to kMostRows that divides what a data parallel rank has of the
+// batch. Micro-batches follow.
+std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
+                                 int64_t parts);
+
+OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigures& figures);
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+// What the parts of a model take, cut in one way: a reduced job of one block is compiled as training compiles it, as a
+// pipeline whose stages are the parts, and each crew's program is priced (cost/price.h). So there is no second formula
+// for an op or a collective.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "trireme/planner/outer/stage_problem.h"
+#include "trireme/train/plan/model_parts.h"
+#include "trireme/train/plan/ways.h"
+
+namespace trireme {
+
+// A way without its pipeline.
+struct InnerWay {
+  int64_t tp = 1, cp = 1, ep = 1, dp = 1;
+  bool sp = false;
+  int64_t zero = 0;
+  int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
+  std::string recompute = "none";
+
+  int64_t ranks() const { return tp * cp * ep * dp; }
+  Way way() const;
+  friend auto operator<=>(const InnerWay&, const InnerWay&) = default;
+};
+
+struct PartPrices {
+  PartPrice before, block, after;
+  // What a micro-batch sends over a boundary, there and back.
+  int64_t messages = 0, message_bytes = 0;
+  int64_t crossing = 0;  // ps that takes
+
+  friend bool operator==(const PartPrices&, const PartPrices&) = default;
+};
+
+class PartPricer {
+ public:
+  // `job` is without cuts (ways.h).
+  PartPricer(const JobConfig& job, const ModelParts& parts, int threads);
+  ~PartPricer();
+
+  // Nothing where the compiler refuses the way; `refusal` says why the first one was.
+  const std::optional<PartPrices>& prices(const InnerWay& way);
+  // No pass of prices(way) takes less: those of one data parallel rank, without or with what is computed again.
+  const std::optional<PartPrices>& passes_alone(const InnerWay& way, bool with_again);
+  // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
+  std::optional<PartPrices> compiled(const InnerWay& way);
+
+  const std::string& refusal() const { return refusal_; }
+  int64_t jobs_compiled() const { return jobs_compiled_; }
+
+ private:
+  struct Impl;
+  const std::optional<PartPrices>& compiled_once(const InnerWay& way);
+
+  std::unique_ptr<Impl> impl_;
+  std::map<InnerWay, std::optional<PartPrices>> compiled_, alone_, prices_;
+  std::string refusal_;
+  int64_t jobs_compiled_ = 0;
+};
+
+}  // namespace trireme
