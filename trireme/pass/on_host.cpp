@@ -292,17 +292,17 @@ std::vector<char> host_nodes(const Graph& graph) {
 namespace {
 
 // Who reads each value: an op on the host, another one; in the forward pass.
-struct Readers {
+struct ReadersByTier {
   bool host = false, device = false, early_host = false, early_device = false;
 };
 
-std::vector<Readers> readers_of(const Graph& graph, std::span<const char> on_host) {
-  std::vector<Readers> out(graph.values().size());
+std::vector<ReadersByTier> readers_of(const Graph& graph, std::span<const char> on_host) {
+  std::vector<ReadersByTier> out(graph.values().size());
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (is_move(def_of(node))) continue;
     for (const ValueId id : node.inputs) {
-      Readers& readers = out[index_of(id)];
+      ReadersByTier& readers = out[index_of(id)];
       (on_host[i] != 0 ? readers.host : readers.device) = true;
       if (node.phase == Phase::kForward) (on_host[i] != 0 ? readers.early_host : readers.early_device) = true;
     }
@@ -313,14 +313,14 @@ std::vector<Readers> readers_of(const Graph& graph, std::span<const char> on_hos
 }  // namespace
 
 std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules, std::span<const char> on_host) {
-  const std::vector<Readers> readers = readers_of(graph, on_host);
+  const std::vector<ReadersByTier> readers = readers_of(graph, on_host);
   std::vector<Tier> out;
   std::map<ValueId, ValueId> parameter_of;
   for (const Update& update : graph.updates()) {
     for (const ValueId state : update.states) parameter_of.emplace(state, update.parameter);
   }
   for (const Input& input : graph.inputs()) {
-    const Readers& by = readers[index_of(input.value)];
+    const ReadersByTier& by = readers[index_of(input.value)];
     const auto of = parameter_of.find(input.value);
     const bool is_parameter = input.role == Role::kParameter;
     const bool is_buffer = input.role == Role::kState && of == parameter_of.end();
