@@ -93,11 +93,11 @@ Program gather_early(Program program) {
   const std::map<NodeId, std::vector<NodeId>> before = GatheringEarly(program.graph).moves();
   if (before.empty()) return program;
   std::set<NodeId> moved;
+  for (const auto& [reader, steps] : before) moved.insert(steps.begin(), steps.end());
   Rewrite rewrite(program);
   for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
     if (const auto here = before.find(id); here != before.end()) {
       for (const NodeId step : here->second) rewrite.copy(step);
-      moved.insert(here->second.begin(), here->second.end());
     }
     if (!moved.contains(id)) rewrite.copy(id);
   }
