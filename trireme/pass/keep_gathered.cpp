@@ -29,6 +29,10 @@ Program gathered_once(Program program, const Recompute& options) {
       first.emplace(key, node.outputs[0]);
     }
   }
+  // Where copies of a micro-batch take turns, an update may gather before the backward pass of a later copy.
+  std::erase_if(same, [&](const auto& each) {
+    return graph.node(graph.value(each.second).producer).phase > graph.node(each.first).phase;
+  });
   if (same.empty()) return program;
   Rewrite rewrite(program);
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
