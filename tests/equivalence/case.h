@@ -12,7 +12,7 @@
 #include "trireme/op/numerics.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/step_times.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme::equivalence {
 

@@ -4,8 +4,8 @@
 
 #include "tests/equivalence/draw.h"
 #include "trireme/op/numerics.h"
-#include "trireme/plan/stages.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/asked/stages.h"
+#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme::equivalence {
 

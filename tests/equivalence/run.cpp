@@ -26,7 +26,7 @@
 #include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/plan/parallel.h"
-#include "trireme/plan/propagate.h"
+#include "trireme/plan/propagate/propagate.h"
 #include "trireme/train/step/compile.h"
 
 namespace trireme::equivalence {

@@ -163,7 +163,7 @@ TEST(HouseChecks, a_parser_called_below_the_border_is_found) {
       "}\n"
       "const Mesh mesh = parse_mesh(parallel.mesh); reparse_mesh(1); &parse_mesh;\n";
   const std::vector<SourceFile> files{{"trireme/plan/semi_auto.cpp", source},
-                                      {"trireme/plan/strategy_text.cpp", source},
+                                      {"trireme/plan/strategy/strategy_text.cpp", source},
                                       {"trireme/plan/semi_auto_test.cpp", source},
                                       {"tests/multi/a.cpp", source}};
 

@@ -37,10 +37,10 @@ constexpr std::array<std::string_view, 30> kBorders{
     "trireme/backend/cpu/elementwise_cases_impl.h",
     "trireme/backend/cpu/kernel_cases_impl.h",
     "trireme/partition/program_text.cpp",
-    "trireme/plan/strategy_text.cpp",
-    "trireme/plan/strategy_json.cpp",
-    "trireme/plan/asked.cpp",
-    "trireme/plan/homes.cpp",
+    "trireme/plan/strategy/strategy_text.cpp",
+    "trireme/plan/strategy/strategy_json.cpp",
+    "trireme/plan/asked/asked.cpp",
+    "trireme/plan/asked/homes.cpp",
     "trireme/plan/timetable/"};
 
 // Text that an op holds: its sharding rule, which is read once for each kind of call (op/computed_rule.h), the steps of

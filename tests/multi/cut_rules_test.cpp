@@ -8,7 +8,7 @@
 #include "tests/multi/small_graphs.h"
 #include "tests/multi/training_support.h"
 #include "trireme/partition/why.h"
-#include "trireme/plan/op_names.h"
+#include "trireme/plan/asked/op_names.h"
 #include "trireme/plan/without_effect.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/compile.h"

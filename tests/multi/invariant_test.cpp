@@ -17,7 +17,7 @@
 #include "trireme/nn/models/t5.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/propagate.h"
+#include "trireme/plan/propagate/propagate.h"
 #include "trireme/plan/timetable/schedules.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job/parallel_settings.h"

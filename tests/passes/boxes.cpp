@@ -16,7 +16,7 @@
 #include "trireme/pass/narrow_gathers.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
-#include "trireme/plan/propagate.h"
+#include "trireme/plan/propagate/propagate.h"
 #include "trireme/plan/timetable/schedules.h"
 #include "trireme/planner/search.h"
 #include "trireme/train/step/fit_tiers.h"

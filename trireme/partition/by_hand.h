@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trireme/ir/program.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme {
 

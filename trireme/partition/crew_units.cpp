@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ir/readers.h"
-#include "trireme/plan/stages.h"
+#include "trireme/plan/asked/stages.h"
 
 namespace trireme {
 namespace {

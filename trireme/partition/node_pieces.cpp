@@ -6,7 +6,7 @@
 #include "trireme/op/build.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/partition/copies.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/layout/reshard.h"
-#include "trireme/plan/op_names.h"
+#include "trireme/plan/asked/op_names.h"
 #include "trireme/plan/parallel.h"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 
 #include "trireme/ir/program.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/homes.h"
+#include "trireme/plan/asked/homes.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/plan/homes.h"
+#include "trireme/plan/asked/homes.h"
 
 namespace trireme {
 

@@ -10,9 +10,9 @@
 #include "trireme/base/keys.h"
 #include "trireme/ir/program.h"
 #include "trireme/pass/step_times.h"
-#include "trireme/plan/fusion.h"
-#include "trireme/plan/homes.h"
-#include "trireme/plan/op_homes.h"
+#include "trireme/plan/asked/fusion.h"
+#include "trireme/plan/asked/homes.h"
+#include "trireme/plan/asked/op_homes.h"
 
 namespace trireme {
 

@@ -20,16 +20,16 @@
 #include "trireme/mesh/machine.h"
 #include "trireme/mesh/mesh_spec.h"
 #include "trireme/op/numerics.h"
-#include "trireme/plan/asked.h"
-#include "trireme/plan/fusion.h"
-#include "trireme/plan/homes.h"
-#include "trireme/plan/op_homes.h"
-#include "trireme/plan/propagate.h"
-#include "trireme/plan/search_options.h"
-#include "trireme/plan/stages.h"
-#include "trireme/plan/strategy.h"
-#include "trireme/plan/strategy_file.h"
-#include "trireme/plan/tier_sizes.h"
+#include "trireme/plan/asked/asked.h"
+#include "trireme/plan/asked/fusion.h"
+#include "trireme/plan/asked/homes.h"
+#include "trireme/plan/asked/op_homes.h"
+#include "trireme/plan/asked/search_options.h"
+#include "trireme/plan/asked/stages.h"
+#include "trireme/plan/asked/tier_sizes.h"
+#include "trireme/plan/propagate/propagate.h"
+#include "trireme/plan/strategy/strategy.h"
+#include "trireme/plan/strategy/strategy_file.h"
 
 namespace trireme {
 
@@ -84,9 +84,9 @@ struct Parallel {
   // Name of a parameter -> the layout it is stored in, "[-, tp]". Without a rule it is stored as the op that is asked
   // for has it, else as the first op that reads it; an op that wants it otherwise gets it resharded where it is read.
   std::vector<LayoutRule> parameters;
-  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>" (plan/op_names.h) -> cuts (layout/cuts.h) or an attribute
-  // (plan/asked.h). Without an op: the first one in the scope that has operands of those numbers of dimensions. These
-  // win over what the model's code asks with Module::shard.
+  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>" (plan/asked/op_names.h) -> cuts (layout/cuts.h) or an attribute
+  // (plan/asked/asked.h). Without an op: the first one in the scope that has operands of those numbers of dimensions.
+  // These win over what the model's code asks with Module::shard.
   std::vector<OpRule> ops;
   OptimizerParallel optimizer;
   // Of the ranks, `mesh` is of one crew's.

@@ -8,11 +8,11 @@
 #include "trireme/op/op_def.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
+#include "trireme/plan/asked/op_names.h"
 #include "trireme/plan/batch_layouts.h"
-#include "trireme/plan/op_attributes.h"
-#include "trireme/plan/op_cuts.h"
-#include "trireme/plan/op_names.h"
 #include "trireme/plan/parallel.h"
+#include "trireme/plan/propagate/op_attributes.h"
+#include "trireme/plan/propagate/op_cuts.h"
 #include "trireme/plan/strategy_reuse.h"
 
 namespace trireme {

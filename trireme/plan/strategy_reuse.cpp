@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/propagate.h"
+#include "trireme/plan/propagate/propagate.h"
 
 namespace trireme {
 namespace {

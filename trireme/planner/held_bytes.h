@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 
 #include "trireme/cost/op_seconds.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/asks.h"
-#include "trireme/plan/search_options.h"
+#include "trireme/plan/asked/search_options.h"
+#include "trireme/plan/propagate/asks.h"
 #include "trireme/planner/candidates.h"
 
 namespace trireme {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "trireme/plan/node_choice.h"
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/propagate/node_choice.h"
+#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme {
 namespace {

@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/words.h"
-#include "trireme/plan/strategy_json.h"
+#include "trireme/plan/strategy/strategy_json.h"
 #include "trireme/plan/timetable/schedules.h"
 #include "trireme/train/job/kinds.h"
 

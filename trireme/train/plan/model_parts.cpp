@@ -6,7 +6,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/paths.h"
+#include "trireme/plan/asked/paths.h"
 
 namespace trireme {
 namespace {

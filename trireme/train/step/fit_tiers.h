@@ -8,7 +8,7 @@
 #include "trireme/exec/plan.h"
 #include "trireme/ir/program.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/tier_sizes.h"
+#include "trireme/plan/asked/tier_sizes.h"
 
 namespace trireme {
 

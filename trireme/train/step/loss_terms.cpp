@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "trireme/plan/strategy.h"
+#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme {
 namespace {
