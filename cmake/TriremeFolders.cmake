@@ -91,8 +91,12 @@ endfunction()
 # of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release
 # build the tests themselves are compiled for a quick build, four sources at a time: each stands in a namespace of its file's name, so that
 # two may give the same name to things of their own.
+#
+# LIBRARY_FIRST: of an inline function that several objects have, the linker keeps the first copy, which would be that of the tests, compiled
+# without optimisation, for all that the library calls too; with the library before them it is the library's, and tests that compute much take
+# half the time.
 function(trireme_test_program name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "LIBRARY_FIRST" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   if(TRIREME_PRECOMPILE)
     if(NOT TARGET trireme_test_headers)
@@ -103,6 +107,9 @@ function(trireme_test_program name)
   trireme_together(${name} 4)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  if(ARG_LIBRARY_FIRST)
+    target_link_options(${name} PRIVATE LINKER:--whole-archive $<TARGET_FILE:trireme> LINKER:--no-whole-archive)
+  endif()
   if(TRIREME_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${name} PRIVATE -fsanitize=${TRIREME_SANITIZE})
@@ -118,7 +125,7 @@ function(trireme_folder_tests)
   foreach(name IN LISTS folders)
     get_property(tests GLOBAL PROPERTY TRIREME_TESTS_OF_${name})
     if(tests)
-      trireme_test_program(${name}_test TIMEOUT 300 SOURCES ${tests} LIBS trireme)
+      trireme_test_program(${name}_test LIBRARY_FIRST TIMEOUT 300 SOURCES ${tests} LIBS trireme)
       get_property(defines GLOBAL PROPERTY TRIREME_DEFINES_OF_${name})
       get_property(libs GLOBAL PROPERTY TRIREME_LIBS_OF_${name})
       if(defines)
