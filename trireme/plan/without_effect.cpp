@@ -74,7 +74,12 @@ struct Whole {
     if (own_bytes > largest_bytes) largest = input.name;
     largest_bytes = std::max(largest_bytes, own_bytes);
   }
-  std::string size() const { return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024); }
+  std::string size() const {
+    if (bytes < 1 << 10) return fmt::format("{} bytes", bytes);
+    const bool is_large = bytes >= 1 << 20;
+    return fmt::format("{:.1f} {}", static_cast<double>(bytes) / (is_large ? 1 << 20 : 1 << 10),
+                       is_large ? "MiB" : "KiB");
+  }
   std::string text() const { return fmt::format("{} ({})", count, size()); }
 };
 
