@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/train/job/calibrate.h"
 #include "trireme/train/job/job.h"
 
@@ -54,6 +55,8 @@ void print_fit(const Calibration& found) {
 
 int run(const CalibrateArgs& args) {
   require(args.ranks >= 1, "calibrate: -n {}; give 1 or more", args.ranks);
+  require(args.disk.empty() || is_directory(args.disk),
+          "calibrate: --disk: there is no directory '{}'; make it, or name one that there is", args.disk);
   require(!args.name.empty(), "calibrate: --name is empty; give the machine a name");
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});

@@ -12,6 +12,7 @@
 #include "trireme/train/infer/evaluate_checkpoint.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/job/same_job.h"
 
 namespace trireme::cli {
 namespace {
@@ -40,6 +41,7 @@ JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
   trained.train.fit.measure = plain.train.fit.measure;
   trained.train.fit.min_improvement = plain.train.fit.min_improvement;
   JobConfig out = parse_config(to_toml(trained), reader.path() + " (configuration)", args.set);
+  check_same_model(trained, out, reader.path());
   const bool given = args.batch > 0;
   const int64_t batch = given                          ? args.batch
                         : out.train.fit.eval_batch > 0 ? out.train.fit.eval_batch

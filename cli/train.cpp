@@ -15,6 +15,7 @@
 #include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/plan.h"
+#include "trireme/plan/without_effect.h"
 #include "trireme/train/infer/generate.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
@@ -67,7 +68,12 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes - plan.arena().persistent) / 1048576.0).c_str(),
       static_cast<long long>(info.first_step + 1), static_cast<long long>(info.last_step), work_of_step(flops).c_str(),
       expected.c_str(), out.c_str());
-  std::fputs(session.compiled().search.c_str(), stdout);
+  const Compiled& compiled = session.compiled();
+  const std::string whole = job.size() == 1 || compiled.partitioned.by_hand
+                                ? ""
+                                : stays_whole(compiled.graph, compiled.strategy, config.parallel.zero);
+  if (!whole.empty()) std::printf("  %s\n", whole.c_str());
+  std::fputs(compiled.search.c_str(), stdout);
   std::fflush(stdout);
 }
 

@@ -285,6 +285,28 @@ TEST_F(RunsTest, EvaluateFindsWhatTheRunFoundOnAnyRanks) {
   EXPECT_THAT(error_line(run({"evaluate", "gone"})), HasSubstr("there is no checkpoint 'gone'"));
 }
 
+// The same shapes under other keys are another model, and classes in another order other classes.
+TEST_F(RunsTest, EvaluateRefusesToTakeACheckpointForAnotherModel) {
+  write_gpt();
+  ASSERT_EQ(train("gpt.toml", {"--out", "gpt", "--steps", "1"}).code, 0);
+  EXPECT_EQ(run({"evaluate", "gpt", "--set", "data.validation=0", "--set", "model.dropout=0.5"}).code, 0);
+  EXPECT_THAT(error_line(run({"evaluate", "gpt", "--set", "model.heads=1"})),
+              HasSubstr("was trained with model.heads = 2; with 1 it would be taken for another model. Leave "
+                        "model.heads out"));
+  std::string table = "a\tb\tc\n";
+  for (int row = 0; row < 32; ++row) table += fmt::format("{}\tof {}\t{}\n", row, row % 3, row % 2 == 0 ? "no" : "yes");
+  write("pairs.tsv", table);
+  write("pairs.toml",
+        "[model]\nkind = \"bert_classifier\"\nlayers = 1\nwidth = 16\nheads = 2\n[data]\nkind = "
+        "\"text_pairs\"\npath = \"pairs.tsv\"\nfirst = \"a\"\nsecond = \"b\"\nlabel = \"c\"\nlabels = [\"no\", "
+        "\"yes\"]\nseq = 16\nvalidation = 0.25\n[train]\nsteps = 1\nbatch = 8\n");
+  const Outcome trained = train("pairs.toml", {"--out", "pairs"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(run({"evaluate", "pairs", "--set", "data.labels=['no', 'yes']"}).code, 0);
+  EXPECT_THAT(error_line(run({"evaluate", "pairs", "--set", "data.labels=['yes', 'no']"})),
+              HasSubstr("was trained with data.labels = [ 'no', 'yes' ]; with [ 'yes', 'no' ] it would be taken for"));
+}
+
 TEST_F(RunsTest, TheSampleIsAnnouncedAndCanBeLeftOut) {
   write_gpt();
   const Outcome with = train("gpt.toml", {"--out", "with", "--sample-tokens", "40"});

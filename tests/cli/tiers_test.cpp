@@ -46,6 +46,7 @@ const std::string kKeptOnDisk = "parallel.keep=[\"h.* = disk\"]";
 
 TEST_F(TiersTest, StateOnTheDiskTrainsToTheSameBitsAndLeavesNothing) {
   write_gpt();
+  std::filesystem::create_directory(path("swap"));
   expect_trained("usual", {"-n", "2"});
   expect_trained("swapped", {"-n", "2", "--set", kOnDisk, "--set", kKeptOnDisk, "--disk", path("swap")});
   expect_equal_checkpoints("usual", "swapped");
@@ -150,6 +151,7 @@ TEST_F(TiersTest, ParametersOnTheDiskTrainValidateAndAreSavedAsEver) {
 TEST_F(TiersTest, ABudgetChoosesHomesAndSaysWhich) {
   write_gpt();
   expect_trained("usual", {"--set", "data.validation=0"});
+  std::filesystem::create_directory(path("swap"));
   const Words budget{"--device-memory",      "400KB", "--host-memory",    "200KB", "--disk",
                      path("swap") + ":10MB", "--set", "data.validation=0"};
   Words words{"explain", "gpt.toml", "--stage", "memory"};
@@ -160,6 +162,31 @@ TEST_F(TiersTest, ABudgetChoosesHomesAndSaysWhich) {
   expect_trained("small", budget);
   expect_equal_checkpoints("usual", "small");
   EXPECT_THAT(read(path("small/report.html")), HasSubstr("Chosen homes"));
+}
+
+TEST_F(TiersTest, TheReportNamesChosenHomesOfAllStages) {
+  write_gpt();
+  std::filesystem::create_directory(path("swap"));
+  const Outcome outcome =
+      train("staged", {"-n", "2", "--pp", "2", "--micro-batches", "2", "--device-memory", "400KB", "--host-memory",
+                       "200KB", "--disk", path("swap") + ":10MB", "--set", "data.validation=0"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(read(path("staged/report.html")), AllOf(HasSubstr("rank 0: "), HasSubstr("; rank 1: ")));
+}
+
+TEST_F(TiersTest, ADirectoryThatIsNotThereIsRefusedAndOneWithoutUseIsSaid) {
+  write_gpt();
+  const Outcome missing = train("run", {"--set", kOnDisk, "--disk", path("gone")});
+  EXPECT_EQ(missing.code, 2) << missing.err;
+  EXPECT_EQ(error_line(missing),
+            "parallel.disk: there is no directory '" + path("gone") + "'; make it, or name one that there is");
+  EXPECT_FALSE(std::filesystem::exists(path("gone")));
+  EXPECT_THAT(error_line(run({"calibrate", "--disk", path("gone"), "--out", path("machine.toml")})),
+              HasSubstr("calibrate: --disk: there is no directory"));
+  std::filesystem::create_directory(path("swap"));
+  const Outcome unused = train("unused", {"--disk", path("swap")});
+  EXPECT_EQ(unused.code, 0) << unused.err;
+  EXPECT_THAT(unused.err, HasSubstr("nothing lies on the disk, so parallel.disk = '" + path("swap") + "'"));
 }
 
 TEST_F(TiersTest, ADirectoryThatTakesNoFileIsSaid) {

@@ -15,6 +15,22 @@ int threads_of(const Case& test) {
   return test.strategy.mesh.devices() == 1 ? 1 : 1 + static_cast<int>(test.seed / 8 % 3);
 }
 
+// Whether the ranks that share the state of some parameter have uneven parts of it, and the parameter whole.
+bool shares_uneven_state(const Case& test) {
+  const auto index = [&](ValueId id) { return static_cast<size_t>(test.graph.value(id).index); };
+  const Strategy& how = test.strategy;
+  for (const Update& update : test.graph.updates()) {
+    const Shape& shape = test.graph.type(update.parameter).shape;
+    if (update.states.empty() || how.mesh.devices() == 1) continue;
+    const Layout& state = how.inputs[index(update.states.front())];
+    for (int dim = 0; dim < shape.rank(); ++dim) {
+      const bool is_whole = how.inputs[index(update.parameter)].cuts(dim, how.mesh) == 1;
+      if (is_whole && shape[dim] % state.cuts(dim, how.mesh) != 0) return true;
+    }
+  }
+  return false;
+}
+
 // Those of values that lie elsewhere than in the device's memory.
 std::vector<std::pair<bool, std::string>> options_of_homes(const Case& test) {
   const bool is_elsewhere = test.device != "cpu";
@@ -51,7 +67,11 @@ std::vector<std::string> options_of(const Case& test) {
       test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });
   const bool is_elsewhere = test.device != "cpu";
   const std::string device = "device " + test.device;
+  const bool shares_uneven = shares_uneven_state(test);
   const std::pair<bool, std::string> all[] = {
+      {shares_uneven, "uneven state"},
+      {shares_uneven && keeps_bits(test), "uneven state, invariant"},
+      {shares_uneven && micro_batches(test.strategy.mesh) > 1, "uneven state, micro-batches"},
       {test.transport != "threads", test.transport},
       {threads_of(test) > 1, keeps_bits(test) ? "threads, invariant" : "threads"},
       {test.sums != "own", "sums " + test.sums},

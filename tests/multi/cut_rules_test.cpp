@@ -220,6 +220,24 @@ TEST(CutRules, an_optimizer_parallelism_that_slices_nothing_is_told) {
   EXPECT_THAT(told(mlp_step(Sgd{}), 2, 0, "dp=2"), IsEmpty()) << "gradients are sliced where there is no state";
 }
 
+TEST(CutRules, what_optimizer_parallelism_leaves_whole_is_told_with_its_reasons) {
+  nn::Mlp mlp({12, 128, 128, 1});
+  const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(), AdamW{}, {});
+  const auto told = [&](const OptimizerParallel& zero) {
+    return stays_whole(graph, semi_auto(graph, 2, {.optimizer = zero}), zero);
+  };
+  EXPECT_EQ(told({.level = 1}),
+            "optimizer parallelism of level 1 leaves 5 of 6 parameters whole, 7.5 KiB on every rank: 5 (7.5 KiB) are "
+            "below 64 KiB");
+  EXPECT_EQ(told({.level = 3, .threshold_kb = 1, .except = {"layers.0.*"}}),
+            "optimizer parallelism of level 3 leaves 5 of 6 parameters whole, 7.5 KiB on every rank: 3 (1.0 KiB) are "
+            "below 1 KiB; 2 (6.5 KiB) are named by zero_except");
+  EXPECT_EQ(told({.level = 2, .threshold_kb = 0}),
+            "optimizer parallelism of level 2 leaves 1 of 6 parameters whole, 4 bytes on every rank: 1 (4 bytes) have "
+            "no dimension that falls in parts over the ranks, the largest is 'layers.2.bias'");
+  EXPECT_EQ(told({}), "") << "not asked for";
+}
+
 TEST(CutRules, a_threshold_of_any_size_is_compared_exactly) {
   const Graph graph = mlp_step(AdamW{});
   const auto is_plain = [&](int64_t threshold) {

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
+#include "trireme/ckpt/checkpoint.h"
+#include "trireme/comm/comm.h"
 #include "trireme/plan/parallel.h"
+#include "trireme/train/checkpoints/checkpointing.h"
 
 namespace trireme::optimizer_parallel_test {
 namespace {
@@ -51,15 +55,115 @@ TEST(OptimizerParallel, contracts_8_5_1_the_loss_over_100_steps_is_the_one_witho
   }
 }
 
-TEST(OptimizerParallel, only_parameters_that_are_large_enough_and_divide_are_sliced) {
+TEST(OptimizerParallel, only_parameters_that_are_large_enough_are_sliced) {
   const Graph graph = step(AdamW{});
   const Strategy strategy = semi_auto(graph, 8, sliced(3));
   EXPECT_EQ(shown(graph, strategy, "layers.1.weight"), "[dp, -]");  // 1024 KiB
   EXPECT_EQ(shown(graph, strategy, "layers.1.weight.m"), "[dp, -]");
-  EXPECT_EQ(shown(graph, strategy, "layers.2.weight"), "[-, -]");  // 20 KiB; and 10 is not divisible by 8
+  EXPECT_EQ(shown(graph, strategy, "layers.2.weight"), "[-, -]");  // 20 KiB
   EXPECT_EQ(shown(graph, strategy, "layers.1.bias"), "[-]");       // 2 KiB
   EXPECT_EQ(local_shape(Shape{512, 512}, layout_of(graph, strategy, "layers.1.weight"), strategy.mesh),
             (Shape{64, 512}));
+}
+
+// Weights [11,12], [15,11] and [10,15], and biases: 2 and 4 ranks divide one dimension of a weight, or none.
+Graph odd_step(const Optimizer& optimizer, double clip_norm = 0, Numerics numerics = Numerics::kFast) {
+  nn::Mlp mlp({12, 11, 15, 10});
+  return training_step(mlp_model(mlp), class_loss(), batch(), optimizer,
+                       {.name = "odd", .clip_norm = clip_norm, .numerics = numerics});
+}
+
+TEST(OptimizerParallel, what_the_ranks_do_not_divide_is_sliced_along_another_dimension_or_in_uneven_parts) {
+  const Graph graph = odd_step(AdamW{});
+  const Strategy two = semi_auto(graph, 2, sliced(1, 0));
+  EXPECT_EQ(shown(graph, two, "layers.0.weight.m"), "[-, dp]") << "12 columns divide, 11 rows do not";
+  EXPECT_EQ(shown(graph, two, "layers.1.weight.m"), "[dp, -]") << "8 rows of 11 are fewer elements than 15 of 6";
+  EXPECT_EQ(shown(graph, two, "layers.2.weight.m"), "[dp, -]");
+  EXPECT_EQ(shown(graph, two, "layers.1.bias.m"), "[dp]");
+  EXPECT_EQ(shown(graph, two, "layers.1.weight"), "[-, -]");
+  EXPECT_EQ(shown(graph, semi_auto(graph, 2, sliced(3, 0)), "layers.1.weight"), "[dp, -]");
+  // 8 parts of 2 leave some of 10 elements empty, 4 parts do not.
+  const Strategy eight = semi_auto(graph, 8, sliced(1, 0));
+  EXPECT_EQ(shown(graph, eight, "layers.2.bias.m"), "[dp.1*dp.2]");
+}
+
+// A piece of an uneven part has the size of the longest.
+TEST(OptimizerParallel, memory_of_uneven_slices_is_that_of_the_longest) {
+  const Graph graph = odd_step(AdamW{});
+  const auto persistent = [&](int level) {
+    return compile(graph, {.ranks = 2, .parallel = sliced(level, 0)}).plan().arena().persistent;
+  };
+  const int64_t whole = 11 * 12 + 11 + 15 * 11 + 15 + 10 * 15 + 10, pieces = 11 * 6 + 6 + 8 * 11 + 8 + 5 * 15 + 5;
+  // Each buffer begins at a multiple of 64 bytes.
+  const auto padded = [](int64_t elements) { return (elements * 4 + 63) / 64 * 64; };
+  int64_t saved = 0;
+  for (const auto& [all, piece] : std::vector<std::pair<int64_t, int64_t>>{
+           {11 * 12, 11 * 6}, {11, 6}, {15 * 11, 8 * 11}, {15, 8}, {10 * 15, 5 * 15}, {10, 5}})
+    saved += padded(all) - padded(piece);
+  EXPECT_GT(whole, pieces);
+  EXPECT_EQ(persistent(0) - persistent(1), 2 * saved);
+  EXPECT_EQ(persistent(0) - persistent(3), 3 * saved);
+}
+
+TEST(OptimizerParallel, uneven_slices_train_as_whole_parameters_do) {
+  for (const int64_t ranks : {2, 4, 8}) {
+    for (const double clip : {0.0, 0.5}) {
+      const Graph graph = odd_step(AdamW{}, clip);
+      const Curve plain = std::move(train_curves(graph, static_cast<int>(ranks), {}, 0.01F)[0]);
+      for (const int level : {1, 2, 3}) {
+        const std::vector<Curve> found = train_curves(graph, static_cast<int>(ranks), sliced(level, 0), 0.01F);
+        EXPECT_EQ(difference_from(plain, found, rounding_share(ranks)), "") << ranks << " ranks, level " << level;
+      }
+    }
+  }
+}
+
+// Level 3 of a model in bf16: a weight [15, 11] is cast in slices and gathered for each pass.
+TEST(OptimizerParallel, uneven_slices_of_weights_that_are_read_in_bf16_are_gathered_in_bf16) {
+  nn::Mlp mlp({12, 15, 11, 10});
+  const Graph graph = training_step(mlp_model(mlp), class_loss(), batch(), AdamW{}, {.compute = DType::kBF16});
+  const Compiled compiled = compile(graph, {.ranks = 2, .parallel = sliced(3, 0)});
+  int gathers = 0;
+  for (const Node& node : compiled.partitioned.graph.nodes()) {
+    if (node.op->name != "all_gather" || node.phase == Phase::kUpdate) continue;
+    const TensorType& type = compiled.partitioned.graph.type(node.outputs[0]);
+    if (type.shape.rank() != 2) continue;
+    EXPECT_EQ(type.dtype, DType::kBF16) << to_string(type);
+    ++gathers;
+  }
+  EXPECT_EQ(gathers, 5) << "three forward, two backward";
+}
+
+TEST(OptimizerParallel, a_checkpoint_of_uneven_slices_is_read_by_other_numbers_of_ranks_and_levels) {
+  const std::string folder = testing::TempDir() + "uneven_slices";
+  std::filesystem::remove_all(folder);
+  const Graph graph = odd_step(AdamW{}, 0.5, Numerics::kInvariant);
+  const auto options = [&](comm::World* world, int level) {
+    return Session::Options{
+        .world = world, .seed = 3, .compile = {.parallel = sliced(level, 0), .numerics = Numerics::kInvariant}};
+  };
+  const auto losses = [](Session& session, int from, int to) {
+    std::vector<float> out;
+    for (int step = from; step <= to; ++step) out.push_back(train_step(session, step, 0.05F));
+    return out;
+  };
+  Session alone(graph, std::nullopt, options(nullptr, 0));
+  alone.initialise();
+  const std::vector<float> expected = losses(alone, 1, 5);
+  comm::spawn_ranks(4, "threads", [&](comm::World& world) {
+    Session session(graph, std::nullopt, options(&world, 3));
+    session.initialise();
+    losses(session, 1, 3);
+    save_session(session, &world, {.root = folder, .step = 3});
+  });
+  for (const auto& [ranks, level] : std::vector<std::pair<int, int>>{{2, 1}, {4, 2}, {8, 3}, {2, 0}}) {
+    comm::spawn_ranks(ranks, "threads", [&, level = level](comm::World& world) {
+      Session session(graph, std::nullopt, options(&world, level));
+      load_session(session, ckpt::Reader(folder));
+      EXPECT_EQ(losses(session, 4, 5), std::vector<float>(expected.begin() + 3, expected.end())) << "level " << level;
+    });
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(OptimizerParallel, contracts_8_5_4_a_parameter_exactly_at_the_threshold_is_sliced) {

@@ -206,7 +206,8 @@ class TextPairsSpec final : public DataSpecOf<TextPairsSpec> {
             {.name = "labels",
              .target = &options_.labels,
              .doc = "the classes as the table writes them, in their order; an empty list: whole numbers from 0",
-             .on_resume = OnResume::kRefused},  // the meaning of what the model makes
+             .on_resume = OnResume::kRefused,
+             .is_meaning = true},
             {.name = "seq",
              .target = &options_.seq,
              .doc = "tokens in a sample",

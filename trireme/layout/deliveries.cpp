@@ -1,5 +1,7 @@
 #include "trireme/layout/deliveries.h"
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -13,6 +15,18 @@ Layout whole_where_differ(const Layout& layout, const Shape& a, const Shape& b) 
     if (a[dim] != b[dim]) out.dims[static_cast<size_t>(dim)].clear();
   }
   return out;
+}
+
+// Whether the wanted layout only cuts more: each rank has all of what it wants.
+bool only_cuts_more(const Layout& have, const Layout& want, const Shape& whole, const Mesh& mesh) {
+  if (have.partial != want.partial) return false;
+  const Shape from = frame(whole, have, mesh), to = frame(whole, want, mesh);
+  for (size_t dim = 0; dim < have.dims.size(); ++dim) {
+    const std::vector<int>&a = have.dims[dim], &b = want.dims[dim];
+    if (a.size() > b.size() || !std::equal(a.begin(), a.end(), b.begin())) return false;
+    if (!a.empty() && from[static_cast<int>(dim)] != to[static_cast<int>(dim)]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -30,18 +44,27 @@ int Deliveries::find(const Layout& layout, const std::function<bool(int)>& share
   return -1;
 }
 
-// Layouts whose frames differ meet where the dimensions in question are whole.
 int Deliveries::deliver(const Layout& want, int reader, const std::function<bool(int)>& shares) {
   if (const int known = find(want, shares); known >= 0) return known;
-  const Layout have = own();
+  for (size_t i = 1; i < served_.size(); ++i) {
+    const bool is_shared = !shares || shares(served_[i].reader);
+    if (is_shared && only_cuts_more(served_[i].layout, want, whole_.shape, planner_.mesh()))
+      return bring(Served(served_[i]), want, reader, shares);
+  }
+  return bring(Served(served_[0]), want, reader, shares);
+}
+
+// Layouts whose frames differ meet where the dimensions in question are whole.
+int Deliveries::bring(const Served& start, const Layout& want, int reader, const std::function<bool(int)>& shares) {
+  const Layout& have = start.layout;
   const Shape from = frame(whole_.shape, have, planner_.mesh());
   const Shape to = frame(whole_.shape, want, planner_.mesh());
-  if (from == to) return take_steps(0, have, want, from, reader, shares);
+  if (from == to) return take_steps(start.piece, have, want, from, reader, shares);
   const Layout middle = whole_where_differ(have, from, to);
   const Shape between = frame(whole_.shape, middle, planner_.mesh());
   int piece = find(middle, shares);
   if (piece < 0) {
-    piece = take_steps(0, have, middle, from, reader, shares);
+    piece = take_steps(start.piece, have, middle, from, reader, shares);
     piece = resize(piece, middle, from, between, whole_.shape);
     served_.push_back({middle, piece, reader});
   }

@@ -1,6 +1,7 @@
 // Deliveries: how one value comes to all that read it, each in the layout it asks for. Chains of reshard steps begin at
-// the value itself; where a chain leads through a layout that an earlier one made already, it goes on from there, so
-// that what several readers need is done once. The partitioner emits these deliveries and the planner prices them.
+// the value itself, or at what an earlier one made where the wanted layout only cuts that more; where a chain leads
+// through a layout that an earlier one made already, it goes on from there. So what several readers need is done once.
+// The partitioner emits these deliveries and the planner prices them.
 #pragma once
 
 #include <functional>
@@ -46,6 +47,7 @@ class Deliveries {
   };
 
   int find(const Layout& layout, const std::function<bool(int)>& shares) const;
+  int bring(const Served& start, const Layout& want, int reader, const std::function<bool(int)>& shares);
   // Steps between layouts of one frame, `size`.
   int take_steps(int piece, const Layout& from, const Layout& to, const Shape& size, int reader,
                  const std::function<bool(int)>& shares);

@@ -35,10 +35,21 @@ TEST(Deliveries, to_readers_that_ask_alike_are_one) {
 TEST(Deliveries, go_on_from_what_an_earlier_one_made) {
   const TensorType type{DType::kF32, {64, 64}};
 
-  EXPECT_EQ(text_of(type, "[dp, tp]", {"[-, -]", "[dp, -]", "[-, tp]"}),
-            "all_gather(dim 1 over tp) of 0; all_gather(dim 0 over dp) of 1; all_gather(dim 0 over dp) of 0; ");
+  EXPECT_EQ(text_of(type, "[dp, tp]", {"[-, -]", "[dp, -]"}),
+            "all_gather(dim 1 over tp) of 0; all_gather(dim 0 over dp) of 1; ");
+  EXPECT_EQ(text_of(type, "[-, -] partial(sum: tp)", {"[-, tp]", "[-, -]"}),
+            "reduce_scatter(sum, dim 1 over tp) of 0; all_reduce(sum over tp) of 0; ");
+}
+
+TEST(Deliveries, cut_what_is_there_already_without_communication) {
+  const TensorType type{DType::kF32, {64, 63}};
+
+  EXPECT_EQ(text_of(type, "[dp, -]", {"[-, -]", "[tp, -]"}),
+            "all_gather(dim 0 over dp) of 0; slice(dim 0 over tp) of 1; ");
+  EXPECT_EQ(text_of(type, "[-, -] partial(sum: tp)", {"[-, -]", "[tp, -]"}),
+            "all_reduce(sum over tp) of 0; slice(dim 0 over tp) of 1; ");
   EXPECT_EQ(text_of(type, "[-, -] partial(sum: tp)", {"[-, -]", "[-, tp]"}),
-            "all_reduce(sum over tp) of 0; reduce_scatter(sum, dim 1 over tp) of 0; ");
+            "all_reduce(sum over tp) of 0; resize [64,63] to [64,64] of 1; slice(dim 1 over tp) of 2; ");
 }
 
 TEST(Deliveries, between_frames_go_by_way_of_the_whole_dimension) {

@@ -4,7 +4,8 @@
 // bytes. After: its gather begins before the first reader of the weight before it, and runs under that op (the prefetch
 // of ZeRO-3 and FSDP). What is gathered in one operation (fuse_collectives.cpp) moves as one. Where a weight comes in
 // several steps, each of which waits for the one before, as over links of several levels, a step begins one reader
-// ahead of the next. At most one weight more is whole at a time.
+// ahead of the next. At most one weight more is whole at a time. A gather that would begin while the same weight is
+// still whole for a reader before is left out: what is there serves both.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -89,15 +90,53 @@ class GatheringEarly {
   std::vector<NodeId> needs_;
 };
 
+// The gathers whose weights are there whole already, when they would begin, by the gathers that brought them: those of
+// the backward pass of what the forward pass reads last.
+std::map<NodeId, NodeId> made_already(const Graph& graph, const std::map<NodeId, std::vector<NodeId>>& before) {
+  std::map<ValueId, NodeId> last;  // reader
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    for (const ValueId operand : graph.node(id).inputs) last[operand] = id;
+  }
+  std::map<std::pair<ValueId, std::string>, NodeId> known;  // by weight and how it is gathered: the last that stays
+  std::map<NodeId, NodeId> begins, out;
+  for (const auto& [reader, steps] : before) {
+    for (const NodeId step : steps) begins.emplace(step, reader);
+  }
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    if (!does(node, ReshardStep::Kind::kAllGather) || node.inputs.size() != 1) continue;
+    const auto begin = begins.find(id);
+    const auto [there, is_first] = known.try_emplace({node.inputs[0], node.attrs.text()}, id);
+    if (is_first) continue;
+    const Node& first = graph.node(there->second);
+    const bool is_alive =
+        begin != begins.end() && there->second < begin->second && last[first.outputs[0]] >= begin->second;
+    if (!is_alive || first.phase > node.phase || first.stage != node.stage) {
+      there->second = id;
+      continue;
+    }
+    out.emplace(id, there->second);
+    last[first.outputs[0]] = std::max(last[first.outputs[0]], last[node.outputs[0]]);
+  }
+  return out;
+}
+
 Program gather_early(Program program) {
   const std::map<NodeId, std::vector<NodeId>> before = GatheringEarly(program.graph).moves();
   if (before.empty()) return program;
+  const std::map<NodeId, NodeId> made = made_already(program.graph, before);
   std::set<NodeId> moved;
   for (const auto& [reader, steps] : before) moved.insert(steps.begin(), steps.end());
   Rewrite rewrite(program);
   for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
     if (const auto here = before.find(id); here != before.end()) {
-      for (const NodeId step : here->second) rewrite.copy(step);
+      for (const NodeId step : here->second) {
+        if (const auto again = made.find(step); again != made.end()) {
+          rewrite.same(program.graph.node(step).outputs[0], program.graph.node(again->second).outputs[0]);
+        } else {
+          rewrite.copy(step);
+        }
+      }
     }
     if (!moved.contains(id)) rewrite.copy(id);
   }

@@ -91,7 +91,9 @@ class Homes {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       each(comes, id, [&](const auto& come) { bring(*come.first, *come.second); });
       copy(id);
-      each(leaves, id, [&](const Trip* trip) { at_home_[trip->value] = moved(trip->value, trip->home, id); });
+      // In a phase of which any later visit may be: an early update may have been the last of the first.
+      each(leaves, id,
+           [&](const Trip* trip) { at_home_[trip->value] = moved(trip->value, trip->home, trip->visits[0].earliest); });
       each(returns, id, [&](ValueId value) { at_home_[value] = moved(value, returns_.at(value).home, id); });
     }
     for (const auto& [value, back] : returns_) rewrite_.same(value, at_home_.at(value));

@@ -11,11 +11,13 @@
 namespace trireme {
 namespace {
 
-// A step that brings pieces of a tensor to where they are read, and computes nothing.
+// A step that brings pieces of a tensor to where they are read, and computes nothing. Pieces of uneven parts are cut
+// off where the tensor ends, or go on with zeros (partition/frames.h).
 bool brings_pieces(const Node& node) {
   using Kind = ReshardStep::Kind;
+  const bool resizes = node.op == &structural().slice || node.op == &structural().pad;
   return node.inputs.size() == 1 &&
-         (does(node, Kind::kAllGather) || does(node, Kind::kAllToAll) || does(node, Kind::kSlice));
+         (does(node, Kind::kAllGather) || does(node, Kind::kAllToAll) || does(node, Kind::kSlice) || resizes);
 }
 
 // From a parameter as it is stored to the cast that alone reads it as it is used.
@@ -73,7 +75,7 @@ class NarrowingGathers {
     while (graph_.value(from).producer >= 0) {
       const NodeId step = graph_.value(from).producer;
       if (!brings_pieces(node(step))) return;
-      exchanges = exchanges || !does(node(step), ReshardStep::Kind::kSlice);
+      exchanges = exchanges || is_communication(def_of(node(step)));
       chain.steps.insert(chain.steps.begin(), step);
       from = node(step).inputs[0];
     }

@@ -32,9 +32,32 @@ std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, con
   return axes_of_size(all, mesh, size).value_or(all);
 }
 
-bool is_excepted(const std::string& name, const OptimizerParallel& options) {
-  return std::any_of(options.except.begin(), options.except.end(),
-                     [&](const std::string& pattern) { return matches(pattern, name); });
+// The layout with its dimension `dim` cut by these axes too, where that is possible. Within parts that are uneven
+// already there are no others: such a weight could be gathered by way of the whole dimension only.
+std::optional<Layout> cut_further(const Layout& used, int dim, const std::vector<int>& axes, const Shape& shape,
+                                  const Mesh& mesh) {
+  Layout out = used;
+  std::vector<int>& cut = out.dims[static_cast<size_t>(dim)];
+  cut.insert(cut.end(), axes.begin(), axes.end());
+  if (!falls_in(shape[dim], mesh.size_of(cut), Parts::kUneven)) return std::nullopt;
+  const bool stays_in_frame = frame(shape, out, mesh)[dim] == frame(shape, used, mesh)[dim];
+  return used.dims[static_cast<size_t>(dim)].empty() || stays_in_frame ? std::optional(out) : std::nullopt;
+}
+
+// Slices over the axes, or over as many of the less significant ones as some dimension falls in. They are along the
+// dimension in which they are smallest, and so of equal size where that is possible; of several the first.
+std::optional<Layout> sliced_over(std::vector<int> axes, const Layout& used, const Shape& shape, const Mesh& mesh) {
+  for (; !axes.empty(); axes.erase(axes.begin())) {
+    std::optional<Layout> best;
+    for (int dim = 0; dim < shape.rank(); ++dim) {
+      std::optional<Layout> found = cut_further(used, dim, axes, shape, mesh);
+      if (!found) continue;
+      const auto elements = [&](const Layout& layout) { return local_shape(shape, layout, mesh).elements(); };
+      if (!best || elements(*found) < elements(*best)) best = std::move(found);
+    }
+    if (best) return best;
+  }
+  return std::nullopt;
 }
 
 void check_level(const std::string& name, const KeyTarget& target) {
@@ -43,6 +66,15 @@ void check_level(const std::string& name, const KeyTarget& target) {
 }
 
 }  // namespace
+
+bool is_excepted(const std::string& name, const OptimizerParallel& options) {
+  return std::any_of(options.except.begin(), options.except.end(),
+                     [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+bool is_below_threshold(const TensorType& type, const OptimizerParallel& options) {
+  return type.bytes() / 1024 < options.threshold_kb;
+}
 
 std::vector<Key> keys_of(OptimizerParallel& options) {
   return {{.name = "zero",
@@ -83,16 +115,15 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
     const TensorType& type = graph.type(input.value);
     const Layout& used = plain.inputs[i];
     if (input.role != Role::kParameter || is_excepted(input.name, options)) continue;
-    if (type.shape.rank() == 0 || type.bytes() / 1024 < options.threshold_kb) continue;
+    if (is_below_threshold(type, options)) continue;
     const Update* const update = graph.update_of(input.value);
     if (update == nullptr) continue;
-    const std::vector<int> axes =
-        group_axes(layouts[static_cast<size_t>(update->gradient)], used, plain.mesh, options.shard_size);
-    if (axes.empty() || type.shape[0] % (used.cuts(0, plain.mesh) * plain.mesh.size_of(axes)) != 0) continue;
-    Layout sliced = used;
-    sliced.dims[0].insert(sliced.dims[0].end(), axes.begin(), axes.end());
+    const std::optional<Layout> sliced =
+        sliced_over(group_axes(layouts[static_cast<size_t>(update->gradient)], used, plain.mesh, options.shard_size),
+                    used, type.shape, plain.mesh);
+    if (!sliced) continue;
     for (const ValueId state : update->states) asks.inputs[static_cast<size_t>(graph.value(state).index)] = sliced;
-    if (options.level >= 2) asks.seen_as[update->gradient] = sliced;
+    if (options.level >= 2) asks.seen_as[update->gradient] = *sliced;
     if (options.level >= 3) {
       asks.inputs[i] = sliced;
       asks.seen_as[input.value] = used;

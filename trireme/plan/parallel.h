@@ -34,8 +34,10 @@
 namespace trireme {
 
 // ZeRO (Rajbhandari et al., 2020). A parameter is sliced when all hold: `level` is not 0, no pattern of `except`
-// matches, it has `threshold_kb` KiB or more, its gradient is summed over some axes, and dimension 0 of
-// its piece divides by the number of slices. Otherwise it stays as it is.
+// matches, it has `threshold_kb` KiB or more, its gradient is summed over some axes, and a dimension falls in as many
+// parts as these have ranks, or the less significant of them. Otherwise it stays as it is (plan/without_effect.h says
+// how much does). Slices are along the dimension in which they are smallest, the first of several: where a dimension
+// divides they are equal, else the last one is shorter (layout/layout.h).
 struct OptimizerParallel {
   int64_t level = 0;  // 1: state is sliced; 2: gradients too; 3: weights too, gathered where they are read
   int64_t threshold_kb = 64;
@@ -45,6 +47,8 @@ struct OptimizerParallel {
 };
 // The section [parallel].
 std::vector<Key> keys_of(OptimizerParallel& options);
+bool is_excepted(const std::string& name, const OptimizerParallel& options);
+bool is_below_threshold(const TensorType& type, const OptimizerParallel& options);
 
 // How what is cut is moved between ranks.
 struct Communication {

@@ -1,7 +1,9 @@
 #include "trireme/plan/without_effect.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "trireme/base/error.h"
 
@@ -38,27 +40,48 @@ int64_t ranks_of_terms(const Layout& gradient, const Mesh& mesh) {
   return ranks;
 }
 
-// Whether ranks that each have a term of a gradient share the update of its parameter.
-bool slices_updates(const Graph& graph, const Strategy& strategy, const std::vector<Layout>& layouts) {
-  std::map<ValueId, const Layout*> gradients;  // of parameters
-  for (const Update& update : graph.updates())
-    gradients[update.parameter] = &layouts[static_cast<size_t>(update.gradient)];
+// The gradients of parameters, those of which ranks that each have a term share the update.
+std::set<ValueId> gradients_of_sliced(const Graph& graph, const Strategy& strategy,
+                                      const std::vector<Layout>& layouts) {
+  std::set<ValueId> gradients, out;
+  for (const Update& update : graph.updates()) gradients.insert(update.gradient);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.phase != Phase::kUpdate) continue;
     for (const ValueId operand : node.inputs) {
-      const auto found = gradients.find(operand);
-      if (found == gradients.end()) continue;
-      const std::vector<int> terms = found->second->partial_axes();
+      if (!gradients.contains(operand)) continue;
+      const std::vector<int> terms = layouts[static_cast<size_t>(operand)].partial_axes();
       for (const std::vector<int>& axes : strategy.nodes[i].axes) {
         for (const int axis : axes) {
-          if (!is_micro_batch_axis(strategy.mesh, axis) && std::ranges::find(terms, axis) != terms.end()) return true;
+          if (!is_micro_batch_axis(strategy.mesh, axis) && std::ranges::find(terms, axis) != terms.end())
+            out.insert(operand);
         }
       }
     }
   }
-  return false;
+  return out;
 }
+
+// Parameters that no ranks share.
+struct Whole {
+  int64_t count = 0, bytes = 0;  // of a rank's pieces
+  std::string largest;
+  int64_t largest_bytes = 0;
+
+  void add(const Input& input, int64_t own_bytes) {
+    ++count;
+    bytes += own_bytes;
+    if (own_bytes > largest_bytes) largest = input.name;
+    largest_bytes = std::max(largest_bytes, own_bytes);
+  }
+  std::string size() const {
+    if (bytes < 1 << 10) return fmt::format("{} bytes", bytes);
+    const bool is_large = bytes >= 1 << 20;
+    return fmt::format("{:.1f} {}", static_cast<double>(bytes) / (is_large ? 1 << 20 : 1 << 10),
+                       is_large ? "MiB" : "KiB");
+  }
+  std::string text() const { return fmt::format("{} ({})", count, size()); }
+};
 
 std::string nothing_sliced(const Graph& graph, const Strategy& strategy, const std::vector<Layout>& layouts,
                            const OptimizerParallel& optimizer) {
@@ -84,7 +107,7 @@ std::string nothing_sliced(const Graph& graph, const Strategy& strategy, const s
   for (const Update& update : graph.updates()) largest = std::max(largest, graph.type(update.parameter).bytes());
   return fmt::format(
       "optimizer parallelism of level {} slices nothing: no parameter that is not excepted has {} KiB or more (the "
-      "largest has {:.3g}) and a first dimension that the ranks divide",
+      "largest has {:.3g}) and a dimension that falls in parts",
       optimizer.level, optimizer.threshold_kb, static_cast<double>(largest) / 1024);
 }
 
@@ -104,7 +127,7 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
   }
   if (optimizer.level == 0 || graph.updates().empty()) return out;
   const std::vector<Layout> layouts = value_layouts(graph, strategy);
-  if (!slices_updates(graph, strategy, layouts)) {
+  if (gradients_of_sliced(graph, strategy, layouts).empty()) {
     out.push_back(nothing_sliced(graph, strategy, layouts, optimizer));
     return out;
   }
@@ -124,6 +147,35 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
         optimizer.shard_size, ignored, first, ranks));
   }
   return out;
+}
+
+std::string stays_whole(const Graph& graph, const Strategy& strategy, const OptimizerParallel& optimizer) {
+  if (optimizer.level == 0 || graph.updates().empty()) return "";
+  const std::vector<Layout> layouts = value_layouts(graph, strategy);
+  const std::set<ValueId> sliced = gradients_of_sliced(graph, strategy, layouts);
+  Whole all, excepted, small, indivisible;
+  for (const Update& update : graph.updates()) {
+    const int64_t ranks = ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], strategy.mesh);
+    if (ranks == 1 || sliced.contains(update.gradient)) continue;
+    const auto index = static_cast<size_t>(graph.value(update.parameter).index);
+    const Input& input = graph.inputs()[index];
+    TensorType type = graph.type(update.parameter);
+    Whole& why = is_excepted(input.name, optimizer)    ? excepted
+                 : is_below_threshold(type, optimizer) ? small
+                                                       : indivisible;
+    type.shape = local_shape(type.shape, strategy.inputs[index], strategy.mesh);
+    for (Whole* const each : {&all, &why}) each->add(input, type.bytes());
+  }
+  if (all.count == 0 || sliced.empty()) return "";
+  std::vector<std::string> parts;
+  if (small.count > 0) parts.push_back(fmt::format("{} are below {} KiB", small.text(), optimizer.threshold_kb));
+  if (excepted.count > 0) parts.push_back(fmt::format("{} are named by zero_except", excepted.text()));
+  if (indivisible.count > 0) {
+    parts.push_back(fmt::format("{} have no dimension that falls in parts over the ranks, the largest is '{}'",
+                                indivisible.text(), indivisible.largest));
+  }
+  return fmt::format("optimizer parallelism of level {} leaves {} of {} parameters whole, {} on every rank: {}",
+                     optimizer.level, all.count, graph.updates().size(), all.size(), fmt::join(parts, "; "));
 }
 
 }  // namespace trireme

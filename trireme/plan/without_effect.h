@@ -14,4 +14,8 @@ namespace trireme {
 std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy,
                                         const OptimizerParallel& optimizer);
 
+// What an optimizer parallelism that slices other parameters leaves whole, and why, in a sentence: how many parameters
+// of how many bytes, of those whose gradients are summed over ranks; "": none.
+std::string stays_whole(const Graph& graph, const Strategy& strategy, const OptimizerParallel& optimizer);
+
 }  // namespace trireme

@@ -32,12 +32,16 @@ std::vector<std::vector<int>> cores_of_ranks(const LaunchOptions& options, const
   return assign_cores(host, allowed, ranks, threads);
 }
 
+std::string threads_each(size_t threads) {
+  return fmt::format("{} thread{} each", threads, threads == 1 ? "" : "s");
+}
+
 void log_cores(const std::vector<std::vector<int>>& cores, size_t threads) {
   std::string text;
   for (size_t rank = 0; rank < cores.size(); ++rank) {
     text += fmt::format("{}{}: {}", rank == 0 ? "" : ", ", rank, units_text(cores[rank]));
   }
-  TRIREME_LOG(kInfo, "launch", "pinned ranks of this host, of {} threads each, to cpus  {}", threads, text);
+  TRIREME_LOG(kInfo, "launch", "pinned ranks of this host, of {}, to cpus  {}", threads_each(threads), text);
 }
 
 }  // namespace
@@ -72,8 +76,8 @@ WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
     start.cores = pinned[static_cast<size_t>(place.local_rank)];
     if (place.local_rank == 0) log_cores(pinned, threads);
   } else if (options.pin && place.local_rank == 0 && ranks * threads > cores.size()) {
-    TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} ranks with {} threads each need more than {} cores", ranks,
-                threads, cores.size());
+    TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} ranks with {} need more than {} core{}", ranks,
+                threads_each(threads), cores.size(), cores.size() == 1 ? "" : "s");
   }
   return start;
 }

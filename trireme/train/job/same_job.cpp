@@ -135,4 +135,19 @@ std::vector<std::string> check_same_job(const std::map<std::string, std::string>
   return said;
 }
 
+void check_same_model(const JobConfig& trained, const JobConfig& now, const std::string& checkpoint) {
+  JobConfig before = trained, after = now;
+  const std::vector<ConfigKey> new_keys = config_keys(after);
+  for (const ConfigKey& old_key : config_keys(before)) {
+    const bool counts =
+        old_key.row.is_meaning || (old_key.section() == "model." && on_resume(old_key) == OnResume::kRefused);
+    const auto same = std::ranges::find(new_keys, old_key.name, &ConfigKey::name);
+    if (!counts || same == new_keys.end()) continue;  // data of another kind
+    const std::string old_value = value_text(old_key.target), new_value = value_text(same->target);
+    require(old_value == new_value,
+            "checkpoint '{}' was trained with {} = {}; with {} it would be taken for another model. Leave {} out",
+            checkpoint, old_key.name, old_value, new_value, old_key.name);
+  }
+}
+
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/data/source.h"
+#include "trireme/train/job/config.h"
 #include "trireme/train/step/assembly.h"
 
 namespace trireme {
@@ -20,5 +21,9 @@ std::map<std::string, std::string> identity_of(const Assembly& assembly, const d
 // make unseen.
 std::vector<std::string> check_same_job(const std::map<std::string, std::string>& saved,
                                         const std::map<std::string, std::string>& now, const std::string& checkpoint);
+
+// Throws kInvalidArgument where a reader of the checkpoint, which trains nothing, would take it for another model: with
+// other keys of the section [model], or another meaning of what it makes. Other data are fine.
+void check_same_model(const JobConfig& trained, const JobConfig& now, const std::string& checkpoint);
 
 }  // namespace trireme

@@ -91,6 +91,22 @@ bool Run::sample_is_quick() {
   return false;
 }
 
+// Of a pipeline by the ranks that have them.
+static std::string chosen_homes(const Compiled& compiled) {
+  std::string out;
+  for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
+    const std::vector<std::string>& chosen = compiled.crews[crew].chosen_homes;
+    if (chosen.empty()) continue;
+    if (!out.empty()) out += "; ";
+    const int64_t ranks = compiled.crews[crew].plan.mesh.devices();
+    const int64_t first = static_cast<int64_t>(crew) * ranks;
+    if (compiled.crews.size() > 1)
+      out += ranks == 1 ? fmt::format("rank {}: ", first) : fmt::format("ranks {} to {}: ", first, first + ranks - 1);
+    out += fmt::format("{}", fmt::join(chosen, ", "));
+  }
+  return out;
+}
+
 std::vector<std::pair<std::string, std::string>> Run::facts() const {
   const ExecutionPlan& plan = largest_plan(session_.compiled());
   std::vector<std::pair<std::string, std::string>> out = options_.facts;
@@ -113,8 +129,8 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
                               build_info().options)},
       {"Command", options_.command.empty() ? job_.command() : options_.command}};
   out.insert(out.end(), own.begin(), own.end());
-  if (const auto& chosen = session_.compiled().crews[0].chosen_homes; !chosen.empty())
-    out.emplace_back("Chosen homes", fmt::format("{}", fmt::join(chosen, ", ")));
+  if (const std::string chosen = chosen_homes(session_.compiled()); !chosen.empty())
+    out.emplace_back("Chosen homes", chosen);
   if (const std::string disk = session_.step().disk(); !disk.empty()) out.emplace_back("On the disk, per rank", disk);
   if (const std::optional<Timetable>& timetable = session_.compiled().timetable)
     out.emplace_back("Pipeline",

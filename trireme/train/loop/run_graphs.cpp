@@ -102,6 +102,15 @@ void Run::log_without_effect() const {
   if (fit_.validation && data::one_pass(fit_.validation->size(), evaluation_batch_of(fit_)).size() > 1)
     log_loss_of_parts();
   const Compiled& made = session_.compiled();
+  const std::string& disk = options_.parallel.tiers.disk.directory();
+  const bool is_used =
+      std::ranges::any_of(made.crews, [](const CompiledCrew& crew) { return crew.plan.arena(Tier::kDisk).bytes > 0; });
+  if (!disk.empty() && !is_used)
+    TRIREME_LOG(
+        kWarn, "train",
+        "nothing lies on the disk, so parallel.disk = '{}' changes nothing; give values a home there (parallel.home, "
+        "parallel.keep), or set parallel.device_memory and parallel.host_memory, by which homes are chosen",
+        disk);
   if (job_.size() == 1 || made.partitioned.by_hand) return;
   for (const std::string& what : without_effect(made.graph, made.strategy, options_.parallel.optimizer))
     TRIREME_LOG(kWarn, "train", "{}", what);

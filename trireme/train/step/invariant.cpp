@@ -40,11 +40,11 @@ std::string why_not(const Kernel& kernel, const ShardingRule& rule, int factor, 
     return fmt::format("cut in {} parts along '{}' of {}, which it sums over in one piece; cut another dimension",
                        parts, f.name, to_string(rule));
   }
+  if (!is_summed(rule, factor) || kernel.bits == Bits::kExact) return "";
   if (f.size % parts != 0) {
     return fmt::format("cut in {} uneven parts along '{}' of {}, which have no common tree of sums; cut it evenly",
                        parts, f.name, to_string(rule));
   }
-  if (!is_summed(rule, factor) || kernel.bits == Bits::kExact) return "";
   if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > cpu::kLeaves) {
     return fmt::format("cut in {} parts along '{}' of {}, which it sums over; the parts must be 2, 4, 8 or 16", parts,
                        f.name, to_string(rule));
