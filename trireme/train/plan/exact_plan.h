@@ -2,6 +2,9 @@
 // their tables. Nothing of the size of the job is compiled.
 #pragma once
 
+#include <map>
+
+#include "trireme/planner/certificate/certificate.h"
 #include "trireme/train/plan/outer_ways.h"
 #include "trireme/train/plan/plan_text.h"
 
@@ -17,6 +20,11 @@ struct ExactWay {
   std::vector<std::string> keys(const ModelParts& parts) const;
 };
 
+// All that a search asked for.
+struct CertifiedTables {
+  std::map<CertifiedCut, CertifiedTable> passes, prices;
+};
+
 struct ExactPlan {
   std::string graph;  // hash of the training step
   Machine machine;
@@ -28,6 +36,7 @@ struct ExactPlan {
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
   std::string first_refusal;
+  Certificate certificate;
 };
 
 // Throws as plan_job, and as parts_of.

@@ -1,0 +1,25 @@
+// The certificate of an exact plan (planner/certificate/certificate.h): made of what the search found and of the tables
+// that it asked for, and compared with a plan's file and with a job.
+#pragma once
+
+#include "trireme/planner/certificate/certificate.h"
+#include "trireme/train/plan/exact_plan.h"
+#include "trireme/train/plan/exact_setting.h"
+
+namespace trireme {
+
+CertifiedTable certified_passes(const InnerWay& way, bool with_again, const std::optional<PartPrices>& prices);
+CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices);
+
+// `tables` are all that the search asked for.
+Certificate certificate_of(const ExactPlan& plan, const ExactSetting& setting, const PlanRequest& request,
+                           CertifiedTables tables);
+
+// Throws kInvalidArgument, naming what differs, where the file is not the certificate's best way.
+void check_certified_plan(const Certificate& certificate, const PlanFile& plan);
+
+// Throws kInvalidArgument, naming what differs, where the job's step, machine or ranks are others than the
+// certificate's, or where one of its tables is not what compiling it gives: all are compiled again.
+void check_certified_job(const Certificate& certificate, const PlanRequest& request);
+
+}  // namespace trireme
