@@ -301,6 +301,7 @@ Certificate parse_certificate(std::string_view text) {
     reader.next_line();
     reader.wrong("it should be a table, and those of passes come first");
   }
+  require(to_string(out) == text, "certificate: its words are not in the order or form in which one is written");
   return out;
 }
 

@@ -218,10 +218,14 @@ void check_certified_plan(const Certificate& certificate, const PlanFile& plan) 
           "certificate: its ledger is not that of the plan");
 }
 
-void check_certified_job(const Certificate& certificate, const PlanRequest& request) {
+CertifiedJob::CertifiedJob(const PlanRequest& request)
+    : setting_(exact_setting(request)),
+      of_job_(for_setting(setting_, request)),
+      pricer_(setting_.job, setting_.parts, request.threads) {}
+
+void CertifiedJob::check(const Certificate& certificate) {
   constexpr std::string_view kJob = "the job has";
-  const ExactSetting setting = exact_setting(request);
-  const Certificate job = for_setting(setting, request);
+  const Certificate& job = of_job_;
   expect_same("ranks", certificate.ranks, kJob, job.ranks);
   expect_same("step", certificate.graph, kJob, job.graph);
   expect_same("machine", certificate.machine + " " + certificate.machine_hash, kJob,
@@ -231,14 +235,13 @@ void check_certified_job(const Certificate& certificate, const PlanRequest& requ
   require(certificate.model == job.model, "certificate: the figures of its model are not those of the job's");
   require(certificate.before == job.before && certificate.blocks == job.blocks && certificate.after == job.after,
           "certificate: the parts of its model are not those of the job's");
-  PartPricer pricer(setting.job, setting.parts, request.threads);
   for (const CertifiedTable& table : certificate.passes) {
     const InnerWay way = inner_way(table.cut);
-    expect_same_table("passes", table, certified_passes(way, true, pricer.passes_alone(way, true)));
+    expect_same_table("passes", table, certified_passes(way, true, pricer_.passes_alone(way, true)));
   }
   for (const CertifiedTable& table : certificate.prices) {
     const InnerWay way = inner_way(table.cut);
-    expect_same_table("prices", table, certified_prices(way, pricer.prices(way)));
+    expect_same_table("prices", table, certified_prices(way, pricer_.prices(way)));
   }
 }
 

@@ -18,8 +18,19 @@ Certificate certificate_of(const ExactPlan& plan, const ExactSetting& setting, c
 // Throws kInvalidArgument, naming what differs, where the file is not the certificate's best way.
 void check_certified_plan(const Certificate& certificate, const PlanFile& plan);
 
-// Throws kInvalidArgument, naming what differs, where the job's step, machine or ranks are others than the
-// certificate's, or where one of its tables is not what compiling it gives: all are compiled again.
-void check_certified_job(const Certificate& certificate, const PlanRequest& request);
+// A job that certificates are compared with. What was compiled for one serves the next.
+class CertifiedJob {
+ public:
+  explicit CertifiedJob(const PlanRequest& request);
+
+  // Throws kInvalidArgument, naming what differs, where the job's step, machine or ranks are others than the
+  // certificate's, or where one of its tables is not what compiling it gives: all are compiled again.
+  void check(const Certificate& certificate);
+
+ private:
+  ExactSetting setting_;
+  Certificate of_job_;  // without what a search finds
+  PartPricer pricer_;
+};
 
 }  // namespace trireme
