@@ -101,9 +101,8 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
   std::fputs(exact_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
   if (!args.out.empty() && !plan.best.empty()) write_plan(args, plan_file(plan, args.ranks));
-  const std::string certificate = !args.certificate.empty() || plan.best.empty() || args.out.empty()
-                                      ? args.certificate
-                                      : args.out + ".certificate";
+  const std::string certificate =
+      !args.certificate.empty() || plan.best.empty() || args.out.empty() ? args.certificate : args.out + ".certificate";
   if (!certificate.empty()) write_certificate(certificate, plan.certificate);
   return plan.best.empty() ? 1 : 0;
 }

@@ -21,7 +21,18 @@ struct VerifyArgs {
   int64_t memory_mib = 0;
 };
 
+// What says nothing without a job.
+void check_job_flags(const VerifyArgs& args) {
+  const PlannedJob& job = args.job;
+  const std::pair<const char*, bool> flags[] = {
+      {"--machine", !job.machine.empty()}, {"--batch", job.batch > 0},        {"--seq", job.seq > 0},
+      {"--set", !job.set.empty()},         {"--memory", args.memory_mib > 0}, {"--threads", args.threads > 0}};
+  for (const auto& [flag, given] : flags)
+    require(!given || !job.config.empty(), "plan verify: {} is of a job; name the job after the file", flag);
+}
+
 int run(const VerifyArgs& args) {
+  check_job_flags(args);
   const std::string text = read_file(args.file);
   std::optional<PlanFile> plan;
   std::string proof_text = text;
@@ -75,7 +86,8 @@ void add_plan_verify(CLI::App& plan, std::function<int()>& chosen) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command->footer(
       "The checker counts all ways again, prices the plan and rules out each other way by its own arithmetic; the\n"
-      "search has no part in it. It says what is proven and ends with 0, or says what does not follow and ends with 2.\n\n"
+      "search has no part in it. It says what is proven and ends with 0, or says what does not follow and ends with "
+      "2.\n\n"
       "Example:\n  trireme plan gpt3-175b -n 512 --machine machines/h100x512.toml --batch 1536 --out plan.trp\n"
       "  trireme plan verify plan.trp");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });

@@ -1,4 +1,5 @@
-// The job that `trireme plan` and `trireme plan verify` are about: a job's file or a named model, and what flags change.
+// The job that `trireme plan` and `trireme plan verify` are about: a job's file or a named model, and what flags
+// change.
 #pragma once
 
 #include <functional>

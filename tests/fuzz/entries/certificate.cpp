@@ -1,5 +1,5 @@
-// The certificate of `trireme plan --search exact`, and the check of its proof. The checksum is made here, since nothing
-// that is drawn at random has it.
+// The certificate of `trireme plan --search exact`, and the check of its proof. The checksum is made here, since
+// nothing that is drawn at random has it.
 #include "tests/fuzz/support.h"
 #include "trireme/planner/certificate/verify_certificate.h"
 

@@ -37,8 +37,8 @@ void add_tables(const std::vector<CertifiedTable>& tables, bool is_passes, std::
       continue;
     }
     if (!is_passes) out += fmt::format(" crossing={}", table.crossing);
-    out += fmt::format(" before={} block={} after={}\n", part_numbers(table.before, fields), part_numbers(table.block, fields),
-                       part_numbers(table.after, fields));
+    out += fmt::format(" before={} block={} after={}\n", part_numbers(table.before, fields),
+                       part_numbers(table.block, fields), part_numbers(table.after, fields));
   }
 }
 
@@ -255,9 +255,9 @@ bool is_certificate(std::string_view text) {
 }
 
 std::string to_string(const Certificate& c) {
-  std::string out = fmt::format(
-      "{}\nmade_by {}\ngraph {}\nmachine {} {}\nranks {}\nthreads {}\nmemory {}\n", kCertificateLine, c.version,
-      c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory);
+  std::string out =
+      fmt::format("{}\nmade_by {}\ngraph {}\nmachine {} {}\nranks {}\nthreads {}\nmemory {}\n", kCertificateLine,
+                  c.version, c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory);
   out += "model" + named_numbers(c.model, kCertifiedModelNames) + "\n";
   for (const std::string& scope : c.before) out += fmt::format("before {}\n", scope);
   out += fmt::format("blocks {}\n", c.blocks);

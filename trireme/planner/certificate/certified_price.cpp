@@ -41,8 +41,7 @@ int64_t CertifiedPrice::in_flight(int64_t stage) const {
 // which zb-h1 has idle crews compute instead.
 int64_t CertifiedPrice::fill() const {
   const auto of_all = [&](auto value) {
-    return exact_sum(exact_sum(value(table_.before), value(table_.after)),
-                     exact_product(value(table_.block), layers_));
+    return exact_sum(exact_sum(value(table_.before), value(table_.after)), exact_product(value(table_.block), layers_));
   };
   const int64_t waited = exact_sum(of_all(forward_of), of_all(backward_of));
   const int64_t weights = of_all([](const CertifiedPart& part) { return part.weight_grad; });
@@ -97,8 +96,8 @@ CertifiedPrice::Cut CertifiedPrice::of_cut(const std::vector<int64_t>& begins) c
 int64_t CertifiedPrice::slowest_share() const {
   const int64_t all = exact_sum(exact_sum(pass_of(table_.before), pass_of(table_.after)),
                                 exact_product(pass_of(table_.block), layers_));
-  return std::max({pass_of(table_.before), pass_of(table_.block), pass_of(table_.after),
-                   exact_sum(all, way_.pp - 1) / way_.pp});
+  return std::max(
+      {pass_of(table_.before), pass_of(table_.block), pass_of(table_.after), exact_sum(all, way_.pp - 1) / way_.pp});
 }
 
 int64_t CertifiedPrice::least_of_cuts() const {

@@ -172,14 +172,16 @@ class CertificateVerifier {
     const auto listed = best_.find(way);
     const int64_t said = listed == best_.end() ? limit_ : listed->second->step_ps;
     if (said == std::numeric_limits<int64_t>::max())
-      not_proven("{} fits, and is not among the {} best that were asked for, of which it has {}", certified_way_text(way), c_.top,
-                 c_.best.size());
+      not_proven("{} fits, and is not among the {} best that were asked for, of which it has {}",
+                 certified_way_text(way), c_.top, c_.best.size());
     const auto less = priced.least_below(said);
     if (!less) return;
     if (listed == best_.end()) {
-      not_proven("{} fits and takes {} ps, less than the {} of a way that it has instead", certified_way_text(way), *less, said);
+      not_proven("{} fits and takes {} ps, less than the {} of a way that it has instead", certified_way_text(way),
+                 *less, said);
     }
-    not_proven("{} takes {} ps by another cut into stages, less than the {} that it says", certified_way_text(way), *less, said);
+    not_proven("{} takes {} ps by another cut into stages, less than the {} that it says", certified_way_text(way),
+               *less, said);
   }
 
   void check_not_best(const CertifiedWay& way, std::string_view why) const {
@@ -227,8 +229,8 @@ void verify_certificate(const Certificate& certificate) {
 }
 
 std::string proven_text(const Certificate& c) {
-  std::string out = fmt::format("certificate for step {}, {} ranks of '{}' with {} each\n", c.graph, c.ranks,
-                                c.machine, certified_mib(c.memory));
+  std::string out = fmt::format("certificate for step {}, {} ranks of '{}' with {} each\n", c.graph, c.ranks, c.machine,
+                                certified_mib(c.memory));
   const CertifiedLedger& l = c.ledger;
   const auto counts = [&] {
     const size_t tables = c.passes.size() + c.prices.size();
@@ -248,11 +250,12 @@ std::string proven_text(const Certificate& c) {
   const CertifiedPlan& best = c.best.front();
   const int64_t most = *std::ranges::max_element(best.stage_bytes);
   out += fmt::format("plan {} micro_batches={}\n", certified_way_text(best.way), best.way.micro_batches);
-  out += fmt::format("proven: it fits, the fullest rank holds {}; it takes {} a step, exactly {} ps\n", certified_mib(most),
-                     certified_ms(best.step_ps), best.step_ps);
+  out += fmt::format("proven: it fits, the fullest rank holds {}; it takes {} a step, exactly {} ps\n",
+                     certified_mib(most), certified_ms(best.step_ps), best.step_ps);
   out += "proven: no other way in its space takes less; the gap is 0\n";
   for (size_t i = 1; i < c.best.size(); ++i)
-    out += fmt::format("proven: the next best, {}, takes {}\n", certified_way_text(c.best[i].way), certified_ms(c.best[i].step_ps));
+    out += fmt::format("proven: the next best, {}, takes {}\n", certified_way_text(c.best[i].way),
+                       certified_ms(c.best[i].step_ps));
   return out + counts();
 }
 

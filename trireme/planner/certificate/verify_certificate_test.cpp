@@ -126,10 +126,10 @@ class RandomModel {
       if (table.is_refused) return std::nullopt;
       return as_problem(ways[i], table, model_.layers, memory_);
     };
-    const OuterResult found = search_outer(
-        candidates, memory_, top,
-        {.bounds = {[&](size_t i) { return bound(i, false); }, [&](size_t i) { return bound(i, true); }},
-         .problem = problem});
+    const OuterResult found =
+        search_outer(candidates, memory_, top,
+                     {.bounds = {[&](size_t i) { return bound(i, false); }, [&](size_t i) { return bound(i, true); }},
+                      .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",
                     .machine_hash = "fedcba9876543210",
@@ -193,8 +193,8 @@ class RandomModel {
       least = &found->second;
     }
     if (prices_.count(cut) != 0) return;
-    prices_.emplace(cut, least->is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
-                                           : table_above(cut, least, false));
+    prices_.emplace(
+        cut, least->is_refused ? CertifiedTable{.cut = cut, .is_refused = true} : table_above(cut, least, false));
   }
 
   // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.

@@ -120,15 +120,33 @@ class CertificateMutation {
     lines_.pop_back();  // the checksum
     kind_ = below(9);
     switch (kind_) {
-      case 0: change_number([&](int64_t n) { return n + 1; }); break;
-      case 1: change_number([&](int64_t n) { return n > 0 ? n - 1 : 7; }); break;
-      case 2: change_number([&](int64_t n) { return n * 2 + 1; }); break;
-      case 3: change_number([&](int64_t n) { return n / 10; }); break;
-      case 4: change_letter(); break;
-      case 5: lines_.erase(lines_.begin() + static_cast<std::ptrdiff_t>(below(lines_.size()))); break;
-      case 6: lines_.resize(1 + below(lines_.size() - 1)); break;
-      case 7: std::swap(lines_[below(lines_.size())], lines_[below(lines_.size())]); break;
-      default: lines_.insert(lines_.begin() + static_cast<std::ptrdiff_t>(below(lines_.size())), some_line()); break;
+      case 0:
+        change_number([&](int64_t n) { return n + 1; });
+        break;
+      case 1:
+        change_number([&](int64_t n) { return n > 0 ? n - 1 : 7; });
+        break;
+      case 2:
+        change_number([&](int64_t n) { return n * 2 + 1; });
+        break;
+      case 3:
+        change_number([&](int64_t n) { return n / 10; });
+        break;
+      case 4:
+        change_letter();
+        break;
+      case 5:
+        lines_.erase(lines_.begin() + static_cast<std::ptrdiff_t>(below(lines_.size())));
+        break;
+      case 6:
+        lines_.resize(1 + below(lines_.size() - 1));
+        break;
+      case 7:
+        std::swap(lines_[below(lines_.size())], lines_[below(lines_.size())]);
+        break;
+      default:
+        lines_.insert(lines_.begin() + static_cast<std::ptrdiff_t>(below(lines_.size())), some_line());
+        break;
     }
     std::string out;
     for (const std::string& line : lines_) out += line + "\n";
@@ -175,7 +193,7 @@ class CertificateMutation {
 // Whoever changes a certificate can make its checksum again; so it is made again, and what is caught is caught by the
 // proof, by the plan or by the job.
 TEST(ExactCertificate, every_one_of_a_thousand_mutations_is_caught) {
-  const PlanRequest request = small_request();
+  const PlanRequest request = small_request(4, 150);
   const ExactPlan plan = plan_exact(request);
   ASSERT_TRUE(std::ranges::any_of(plan.best, [](const ExactWay& way) { return way.outer.pp > 1; }));
   CertifiedJob job(request);
