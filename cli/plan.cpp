@@ -15,6 +15,7 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/plan/exact_certificate.h"
 #include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
 #include "trireme/train/plan/plan_text.h"
@@ -103,7 +104,7 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   if (!args.out.empty() && !plan.best.empty()) write_plan(args, plan_file(plan, args.ranks));
   const std::string certificate =
       !args.certificate.empty() || plan.best.empty() || args.out.empty() ? args.certificate : args.out + ".certificate";
-  if (!certificate.empty()) write_certificate(certificate, plan.certificate);
+  if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));
   return plan.best.empty() ? 1 : 0;
 }
 

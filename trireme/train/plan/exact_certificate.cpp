@@ -12,38 +12,6 @@
 namespace trireme {
 namespace {
 
-CertifiedPart certified(const PartPrice& part) {
-  return {.forward = part.forward,
-          .input_grad = part.input_grad,
-          .weight_grad = part.weight_grad,
-          .again = part.again,
-          .moving_forward = part.moving_forward,
-          .moving_backward = part.moving_backward,
-          .update = part.update,
-          .sync = part.sync,
-          .persistent = part.persistent,
-          .gradients = part.gradients,
-          .kept = part.kept,
-          .work = part.work};
-}
-
-CertifiedPart certified_passes_of(const PartPrice& part) {
-  CertifiedPart out = certified(part);
-  out.update = out.sync = out.persistent = out.gradients = out.kept = out.work = 0;
-  return out;
-}
-
-CertifiedCut certified(const InnerWay& way) {
-  return {.tp = way.tp,
-          .cp = way.cp,
-          .ep = way.ep,
-          .dp = way.dp,
-          .sp = way.sp,
-          .zero = way.zero,
-          .rows = way.rows,
-          .recompute = way.recompute};
-}
-
 InnerWay inner_way(const CertifiedCut& cut) {
   return {.tp = cut.tp,
           .cp = cut.cp,
@@ -144,37 +112,14 @@ void expect_same_table(std::string_view kind, const CertifiedTable& said, const 
 
 }  // namespace
 
-CertifiedTable certified_passes(const InnerWay& way, bool with_again, const std::optional<PartPrices>& prices) {
-  CertifiedTable out{.cut = certified(way), .is_refused = !prices};
-  out.cut.dp = 1;
-  out.cut.zero = 0;
-  if (!with_again) out.cut.recompute = "none";
-  if (!prices) return out;
-  out.before = certified_passes_of(prices->before);
-  out.block = certified_passes_of(prices->block);
-  out.after = certified_passes_of(prices->after);
-  return out;
-}
-
-CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices) {
-  CertifiedTable out{.cut = certified(way), .is_refused = !prices};
-  if (!prices) return out;
-  out.crossing = prices->crossing;
-  out.before = certified(prices->before);
-  out.block = certified(prices->block);
-  out.after = certified(prices->after);
-  return out;
-}
-
-Certificate certificate_of(const ExactPlan& plan, const ExactSetting& setting, const PlanRequest& request,
-                           CertifiedTables tables) {
-  Certificate out = for_setting(setting, request);
+Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
+  Certificate out = for_setting(plan.setting, request);
   out.top = static_cast<int64_t>(request.top);
   for (const ExactWay& way : plan.best) {
     out.best.push_back({.way = {.pp = way.outer.pp,
                                 .micro_batches = way.outer.micro_batches,
                                 .schedule = way.outer.schedule,
-                                .cut = certified(way.outer.inner)},
+                                .cut = certified_cut(way.outer.inner)},
                         .begins = way.begins,
                         .step_ps = way.price.total,
                         .stage_bytes = way.stage_bytes});
@@ -187,8 +132,8 @@ Certificate certificate_of(const ExactPlan& plan, const ExactSetting& setting, c
                 .slower = l.slower,
                 .memory = l.memory,
                 .solved = l.solved};
-  for (auto& [cut, table] : tables.passes) out.passes.push_back(std::move(table));
-  for (auto& [cut, table] : tables.prices) out.prices.push_back(std::move(table));
+  for (const auto& [cut, table] : plan.asked.passes) out.passes.push_back(table);
+  for (const auto& [cut, table] : plan.asked.prices) out.prices.push_back(table);
   return out;
 }
 

@@ -8,12 +8,8 @@
 
 namespace trireme {
 
-CertifiedTable certified_passes(const InnerWay& way, bool with_again, const std::optional<PartPrices>& prices);
-CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices);
-
-// `tables` are all that the search asked for.
-Certificate certificate_of(const ExactPlan& plan, const ExactSetting& setting, const PlanRequest& request,
-                           CertifiedTables tables);
+// Of the request that the plan answers.
+Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request);
 
 // Throws kInvalidArgument, naming what differs, where the file is not the certificate's best way.
 void check_certified_plan(const Certificate& certificate, const PlanFile& plan);

@@ -45,11 +45,12 @@ std::string error_of_certificate(Fn&& fn) {
 TEST(ExactCertificate, of_a_plan_is_verified_against_the_plan_and_the_job) {
   const PlanRequest request = small_request();
   const ExactPlan plan = plan_exact(request);
+  const Certificate certificate = certificate_of(plan, request);
   CertifiedJob job(request);
-  const std::string text = to_string(plan.certificate);
+  const std::string text = to_string(certificate);
   EXPECT_EQ(to_string(parse_certificate(text)), text);
   EXPECT_NO_THROW(check_all(text, plan_file(plan, 4), job));
-  const std::string proven = proven_text(plan.certificate);
+  const std::string proven = proven_text(certificate);
   EXPECT_THAT(proven, testing::HasSubstr("proven: no other way in its space takes less; the gap is 0"));
   EXPECT_THAT(proven, testing::HasSubstr(fmt::format("exactly {} ps", plan.best.front().price.total)));
 }
@@ -58,15 +59,16 @@ TEST(ExactCertificate, proves_that_nothing_fits) {
   PlanRequest request = small_request(2);
   request.memory_bytes = 1000;
   const ExactPlan plan = plan_exact(request);
-  EXPECT_TRUE(plan.certificate.best.empty());
-  EXPECT_NO_THROW(verify_certificate(plan.certificate));
-  EXPECT_THAT(proven_text(plan.certificate), testing::HasSubstr("proven: no way in its space fits"));
+  const Certificate certificate = certificate_of(plan, request);
+  EXPECT_TRUE(certificate.best.empty());
+  EXPECT_NO_THROW(verify_certificate(certificate));
+  EXPECT_THAT(proven_text(certificate), testing::HasSubstr("proven: no way in its space fits"));
 }
 
 TEST(ExactCertificate, for_another_job_is_refused_naming_what_differs) {
-  const ExactPlan plan = plan_exact(small_request(4, 1));
+  const Certificate certificate = certificate_of(plan_exact(small_request(4, 1)), small_request(4, 1));
   const auto against = [&](const PlanRequest& request) {
-    return error_of_certificate([&] { CertifiedJob(request).check(plan.certificate); });
+    return error_of_certificate([&] { CertifiedJob(request).check(certificate); });
   };
   using testing::HasSubstr;
   EXPECT_EQ(against(small_request()), "no error");
@@ -80,7 +82,7 @@ TEST(ExactCertificate, for_another_job_is_refused_naming_what_differs) {
   EXPECT_THAT(against(other), HasSubstr("it is for threads 1, and the job has 2"));
   // The same graph, computed in another type: other prices.
   EXPECT_THAT(against(small_request(4, 1, {"train.dtype=bf16"})), HasSubstr("certificate: "));
-  Certificate other_machine = plan.certificate;
+  Certificate other_machine = certificate;
   other_machine.machine_hash = "0000000000000000";
   EXPECT_THAT(error_of_certificate([&] { CertifiedJob(small_request()).check(other_machine); }),
               HasSubstr("it is for machine "));
@@ -88,11 +90,12 @@ TEST(ExactCertificate, for_another_job_is_refused_naming_what_differs) {
 
 TEST(ExactCertificate, of_another_plan_is_refused_naming_what_differs) {
   const ExactPlan plan = plan_exact(small_request(4, 3));
+  const Certificate certificate = certificate_of(plan, small_request(4, 3));
   const PlanFile file = plan_file(plan, 4);
   const auto against = [&](auto change) {
     PlanFile other = file;
     change(other);
-    return error_of_certificate([&] { check_certified_plan(plan.certificate, other); });
+    return error_of_certificate([&] { check_certified_plan(certificate, other); });
   };
   using testing::HasSubstr;
   EXPECT_EQ(against([](PlanFile&) {}), "no error");
@@ -195,10 +198,11 @@ class CertificateMutation {
 TEST(ExactCertificate, every_one_of_a_thousand_mutations_is_caught) {
   const PlanRequest request = small_request(4, 150);
   const ExactPlan plan = plan_exact(request);
+  const Certificate certificate = certificate_of(plan, request);
   ASSERT_TRUE(std::ranges::any_of(plan.best, [](const ExactWay& way) { return way.outer.pp > 1; }));
   CertifiedJob job(request);
   const PlanFile file = plan_file(plan, 4);
-  const std::string text = to_string(plan.certificate);
+  const std::string text = to_string(certificate);
   std::map<int, int> kinds;
   int by_text = 0, by_proof = 0, by_job = 0;
   for (uint64_t seed = 1; kinds.size() < 9 || by_text + by_proof + by_job < 1'000; ++seed) {
@@ -211,8 +215,8 @@ TEST(ExactCertificate, every_one_of_a_thousand_mutations_is_caught) {
       ++by_text;
       continue;
     }
-    const Certificate certificate = parse_certificate(mutated);
-    if (error_of_certificate([&] { verify_certificate(certificate); }) != "no error") {
+    const Certificate changed = parse_certificate(mutated);
+    if (error_of_certificate([&] { verify_certificate(changed); }) != "no error") {
       ++by_proof;
       continue;
     }
@@ -227,7 +231,7 @@ TEST(ExactCertificate, every_one_of_a_thousand_mutations_is_caught) {
 
 // Without making the checksum again every change is caught at once.
 TEST(ExactCertificate, the_checksum_covers_every_byte) {
-  const std::string text = to_string(plan_exact(small_request(2, 1)).certificate);
+  const std::string text = to_string(certificate_of(plan_exact(small_request(2, 1)), small_request(2, 1)));
   CertificateMutation random("", 1);
   for (int i = 0; i < 1'000; ++i) {
     std::string changed = text;

@@ -5,8 +5,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/planner/outer/pipeline_shape.h"
-#include "trireme/train/plan/exact_certificate.h"
-#include "trireme/train/plan/exact_setting.h"
 
 namespace trireme {
 namespace {
@@ -72,7 +70,7 @@ std::vector<std::string> ExactWay::keys(const ModelParts& parts) const {
 }
 
 ExactPlan plan_exact(const PlanRequest& request) {
-  const ExactSetting setting = exact_setting(request);
+  ExactSetting setting = exact_setting(request);
   ExactPlan out{.graph = setting.graph,
                 .machine = setting.machine,
                 .memory_bytes = setting.memory_bytes,
@@ -99,7 +97,8 @@ ExactPlan plan_exact(const PlanRequest& request) {
   }
   out.jobs_compiled = pricer.jobs_compiled();
   out.first_refusal = pricer.refusal();
-  out.certificate = certificate_of(out, setting, request, tables.asked());
+  out.setting = std::move(setting);
+  out.asked = tables.asked();
   return out;
 }
 

@@ -2,10 +2,8 @@
 // their tables. Nothing of the size of the job is compiled.
 #pragma once
 
-#include <map>
-
-#include "trireme/planner/certificate/certificate.h"
-#include "trireme/train/plan/outer_ways.h"
+#include "trireme/train/plan/certified_tables.h"
+#include "trireme/train/plan/exact_setting.h"
 #include "trireme/train/plan/plan_text.h"
 
 namespace trireme {
@@ -20,11 +18,6 @@ struct ExactWay {
   std::vector<std::string> keys(const ModelParts& parts) const;
 };
 
-// All that a search asked for.
-struct CertifiedTables {
-  std::map<CertifiedCut, CertifiedTable> passes, prices;
-};
-
 struct ExactPlan {
   std::string graph;  // hash of the training step
   Machine machine;
@@ -36,7 +29,8 @@ struct ExactPlan {
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
   std::string first_refusal;
-  Certificate certificate;
+  ExactSetting setting;
+  CertifiedTables asked;  // what the result follows from
 };
 
 // Throws as plan_job, and as parts_of.
