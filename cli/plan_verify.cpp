@@ -88,8 +88,8 @@ void add_plan_verify(CLI::App& plan, std::function<int()>& chosen) {
       "The checker counts all ways again, prices the plan and rules out each other way by its own arithmetic; the\n"
       "search has no part in it. It says what is proven and ends with 0, or says what does not follow and ends with "
       "2.\n\n"
-      "Example:\n  trireme plan gpt3-175b -n 512 --machine machines/h100x512.toml --batch 1536 --out plan.trp\n"
-      "  trireme plan verify plan.trp");
+      "Example:\n  trireme plan examples/gpt_text.toml -n 4 --search exact --out plan.trp\n"
+      "  trireme plan verify plan.trp examples/gpt_text.toml");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 
